@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from common import HERE, Bench, alone, check, interleave, median
 from content import TABLES, accuracy_part, cost_part, spread_part
+from first_epoch import first_epoch_part
 
 from corgipile import Loader
 from corgipile.orders import Blocks, CorgiPile, FullShuffle, Key, Order, Riffle, visited_rows
@@ -194,6 +195,8 @@ def main(bench: Bench) -> None:
         for batch in (64, 1):
             bench.part(f"content-accuracy-{name}", lambda b, name=name, batch=batch: accuracy_part(b, name, batch))
     bench.part("content-cost", cost_part)
+    for name, by in (("mixture", "cells"), ("fashion_mnist", "feature"), ("protein", "cells")):
+        bench.part(f"content-first-epoch-{name}", lambda b, name=name, by=by: first_epoch_part(b, name, by))
 
 
 if __name__ == "__main__":

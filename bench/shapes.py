@@ -155,6 +155,18 @@ def parquet_blobs(path: Path, size: int) -> Path:
     return path
 
 
+def parquet_categories(path: Path, size: int) -> Path:
+    """Write Parquet with a category of many values, which pandas makes a dictionary of all of them."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    path, rows, draw = path.with_suffix(".parquet"), size // 48, np.random.default_rng(0)
+    names = pa.array([f"user {i:06}" for i in range(150_000)])
+    users = pa.DictionaryArray.from_arrays(pa.array(draw.integers(0, len(names), rows).astype(np.int32)), names)
+    columns = {f"x{i}": draw.standard_normal(rows) for i in range(4)}
+    pq.write_table(pa.table({**columns, "user": users, "label": _labels(0, rows, rows)}), path)
+    return path
+
+
 def numpy(path: Path, size: int) -> Path:
     """Write features and labels as two .npy files; the labels' name is the features' with another ending."""
     rows = _rows(size)
@@ -340,6 +352,7 @@ SHAPES: dict[str, Maker] = {
     "parquet, list<double>": parquet_lists,
     "parquet, groups of 8,192": parquet_small,
     "parquet, images": parquet_blobs,
+    "parquet, categories": parquet_categories,
     "npy": numpy,
     "tfrecord": tfrecord,
     "svmlight": svmlight,

@@ -9,22 +9,23 @@
 enum { CP_LOOK_RUNS = 4, CP_LOOK_RUN = 256, CP_LOOK_NUMBERS = 1 << 18 }; /* runs of rows; rows, and numbers, of a run */
 
 /* How features are scaled: as SGD wants them, or what its usual steps do not suit. */
-enum cp_scales { CP_SCALES_FINE, CP_SCALES_APART, CP_ROWS_SHORT, CP_ROWS_LONG };
+enum cp_scales { CP_SCALES_FINE, CP_SCALES_APART, CP_ROWS_SHORT, CP_ROWS_LONG, CP_ROWS_ASIDE };
 
 typedef struct {
     int64_t width, rows, zeros;
     double length;              /* sum of squared lengths of rows */
-    double at[];                /* three a feature, one after another: sum of squares, least, most */
+    double at[];                /* four a feature, one after another: sum of squares, least, most, sum */
 } cp_look;
 
 typedef struct {
     enum cp_scales scales;
     double length, apart;       /* mean squared length of a row; how many times larger the largest feature is */
+    double aside;               /* share of mean squares that squared means have, of a mean feature */
     int64_t largest, smallest;  /* of the features that vary; -1 */
 } cp_looked;
 
 /* Begin with zeros, but for the width. */
-static inline size_t cp_look_size(int64_t width) { return sizeof(cp_look) + (size_t)width * 3 * sizeof(double); }
+static inline size_t cp_look_size(int64_t width) { return sizeof(cp_look) + (size_t)width * 4 * sizeof(double); }
 
 /* Return where the next run of rows begins and ends, of a table's rows; the one before ended at `end`. May be empty. */
 static inline int64_t cp_look_run(int64_t rows, int64_t width, int run, int64_t end, int64_t *stop)
@@ -40,13 +41,14 @@ static inline int64_t cp_look_run(int64_t rows, int64_t width, int run, int64_t 
 /* Take in a row; one that is not finite throughout is passed over. */
 static inline void cp_look_add(cp_look *k, const double *row)
 {
-    double *squares = k->at, *least = squares + k->width, *most = least + k->width, length = 0;
+    double *squares = k->at, *least = squares + k->width, *most = least + k->width, *sum = most + k->width, length = 0;
     for (int64_t j = 0; j < k->width; j++)
         if (!isfinite(row[j]))
             return;
     for (int64_t j = 0; j < k->width; j++) {
         double square = row[j] * row[j];
         squares[j] += square;
+        sum[j] += row[j];
         length += square;
         k->zeros += row[j] == 0;
         least[j] = k->rows == 0 || row[j] < least[j] ? row[j] : least[j];
@@ -58,27 +60,33 @@ static inline void cp_look_add(cp_look *k, const double *row)
 
 /* Say whether SGD would learn badly from these features as they are: its usual steps are too large for rows so long, or
  * too small for rows so short, or features are so far apart in size that no step suits all of them. Features that are
- * mostly zeros, counts and flags, are best left alone. */
-static inline enum cp_scales cp_look_judge(const cp_look *k, double length, double apart)
+ * mostly zeros, counts and flags, are best left alone. Features that lie to one side of 0 are alike, to each other and to the
+ * intercept: steps are long for what they have in common and short for what tells rows apart. */
+static inline enum cp_scales cp_look_judge(const cp_look *k, double length, double apart, double aside)
 {
-    double width = (double)k->width;
-    if (k->rows == 0 || (double)k->zeros >= 0.5 * (double)k->rows * width)
+    double width = (double)k->width, zeros = (double)k->zeros / (width * (k->rows > 0 ? (double)k->rows : 1));
+    if (k->rows == 0 || zeros >= 0.5)
         return CP_SCALES_FINE;
     if (apart >= 1000)
         return CP_SCALES_APART;
     if (length <= 0.01)
         return CP_ROWS_SHORT;
-    return length < 10 * (width > 10 ? width : 10) ? CP_SCALES_FINE : CP_ROWS_LONG;
+    if (length >= 10 * (width > 10 ? width : 10))
+        return CP_ROWS_LONG;
+    return aside >= 0.25 && zeros < 0.25 && k->rows >= CP_LOOK_RUN ? CP_ROWS_ASIDE : CP_SCALES_FINE;
 }
 
 /* Say what the rows have shown. */
 static inline cp_looked cp_look_end(const cp_look *k)
 {
-    const double *squares = k->at, *least = squares + k->width, *most = least + k->width;
-    cp_looked found = {CP_SCALES_FINE, 1, 1, -1, -1};
+    const double *squares = k->at, *least = squares + k->width, *most = least + k->width, *sum = most + k->width;
+    cp_looked found = {CP_SCALES_FINE, 1, 1, 0, -1, -1};
+    int64_t vary = 0;
     for (int64_t j = 0; j < k->width; j++) {
         if (!(most[j] > least[j]) || !(squares[j] > 0))
             continue;
+        found.aside += sum[j] / (double)k->rows * (sum[j] / squares[j]);
+        vary++;
         if (found.largest < 0 || squares[j] > squares[found.largest])
             found.largest = j;
         if (found.smallest < 0 || squares[j] < squares[found.smallest])
@@ -88,7 +96,9 @@ static inline cp_looked cp_look_end(const cp_look *k)
         found.apart = sqrt(squares[found.largest] / (double)k->rows) / sqrt(squares[found.smallest] / (double)k->rows);
     if (k->rows > 0)
         found.length = k->length / (double)k->rows;
-    found.scales = cp_look_judge(k, found.length, found.apart);
+    if (vary > 0)
+        found.aside /= (double)vary;
+    found.scales = cp_look_judge(k, found.length, found.apart, found.aside);
     return found;
 }
 

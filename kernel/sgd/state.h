@@ -105,8 +105,8 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     size_t real = (size_t)s.bytes;
     const int adaptive = s.rule != CP_SAME, quad = CP_GROUP / s.bytes;
     int64_t lanes = CP_LINE / s.bytes, outs = cp_round_up(s.outputs, lanes), all, row;
-    if (!s.sparse && cp_steps[shape->step].dense > 0)
-        s.times = cp_steps[shape->step].dense;
+    if (!s.sparse)
+        s.times = cp_step_times(shape->step, s.features);
     s.ruled = adaptive || s.l1 > 0 || s.max_norm > 0;
     s.decay = s.undecay = s.scale = s.inverse = s.totals.ln = 1;
     if (s.sparse)

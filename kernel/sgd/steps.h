@@ -4,6 +4,7 @@
 #ifndef CP_STEPS_H
 #define CP_STEPS_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
     STEP(ADAGRAD, .name = "adagrad", .usual = 0.3, .rule = CP_ADAPTIVE) \
     STEP(ADAM, .name = "adam", .usual = 0.001, .rule = CP_MOMENTS) \
     STEP(NORMALIZED, .name = "normalized", .usual = 0.5, .rule = CP_NORMALIZED) \
-    STEP(AUTO, .name = "auto", .usual = 1, .dense = 2, .rule = CP_NORMALIZED, .fixed = 1, .averages = 1)
+    STEP(AUTO, .name = "auto", .usual = 1, .dense = 4, .rule = CP_NORMALIZED, .fixed = 1, .averages = 1)
 
 #define CP_STEP_ID(id, ...) CP_STEP_##id,
 enum cp_step { CP_STEPS(CP_STEP_ID) CP_STEP_COUNT };
@@ -32,10 +33,12 @@ enum cp_rule { CP_SAME, CP_ADAPTIVE, CP_NORMALIZED, CP_MOMENTS };
 #define CP_ADAM_B2 0.999
 #define CP_ADAM_E 1e-8
 
+#define CP_STEP_NARROW 25.0 /* features */
+
 typedef struct {
     const char *name;               /* as users give it */
     double usual;                   /* rate of the first epoch, if nobody says another */
-    double dense;                   /* times that rate where rows are dense; 0: once */
+    double dense;                   /* times that rate where rows are dense and narrow, half as many where they are wide; 0: once */
     enum cp_fading fading;
     enum cp_rule rule;
     int fixed;                      /* the rate is not to be chosen */
@@ -45,6 +48,13 @@ typedef struct {
 #define CP_STEP_FACTS(id, ...) [CP_STEP_##id] = {__VA_ARGS__},
 static const cp_step_facts cp_steps[CP_STEP_COUNT] = {CP_STEPS(CP_STEP_FACTS)};
 #undef CP_STEP_FACTS
+
+/* Return how many times its usual rate a step has where rows have so many features: a row's moves add up over them. */
+static inline double cp_step_times(enum cp_step step, int64_t features)
+{
+    const double most = cp_steps[step].dense, times = most * sqrt(CP_STEP_NARROW / (double)features);
+    return most == 0 ? 1 : times < most / 2 ? most / 2 : times < most ? times : most;
+}
 
 /* Return the step of a name, -1 if there is none. */
 static inline int cp_step_named(const char *name)

@@ -61,6 +61,9 @@ void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run)
         ereport(NOTICE, errmsg("features differ in scale by %.1g times (%s and %s): %s", seen->apart,
                                corgi_feature_name(&run->source, seen->largest),
                                corgi_feature_name(&run->source, seen->smallest), done));
+    else if (seen->scales == CP_ROWS_ASIDE)
+        ereport(NOTICE, errmsg("features lie to one side of 0 (their means are %.0f%% of their mean squares): %s",
+                               100 * seen->aside, done));
     else
         ereport(NOTICE, errmsg("rows are %s for SGD (mean squared length %.3g): %s",
                                seen->scales == CP_ROWS_SHORT ? "short" : "long", seen->length, done));

@@ -76,6 +76,8 @@ void corgi_choose_scaling(CorgiRun *run, Snapshot snapshot)
     cp_looked seen = {.scales = CP_SCALES_FINE};
     if (!run->source.sparse && (choice == CORGI_NO || (choice == CORGI_AS_NEEDED && past == NULL)))
         seen = look(run, snapshot);
+    if (seen.scales == CP_ROWS_ASIDE && !run->options.intercept) /* which nothing can be moved into */
+        seen.scales = CP_SCALES_FINE;
     if (choice == CORGI_AS_NEEDED)
         run->standardize = past ? past->standardized : seen.scales != CP_SCALES_FINE;
     else

@@ -16,6 +16,7 @@ from corgipile.errors import BadArgument
 from corgipile.quality import h_d, h_d_of_columns
 from corgipile.sizes import Size, format_bytes, to_rows
 from corgipile.tables import Table
+from corgipile.tables.ascending import ascending
 from corgipile.tables.columns import column
 from corgipile.tables.encoded import is_encoded
 from corgipile.tables.table import check_columns, even_cuts, is_list, row_sizes
@@ -40,6 +41,7 @@ class About:
         label_range: Least, mean and greatest label if labels are numbers.
         advice: What reading costs and how it could cost less, where that is much.
         layout: How rows lie, where columns were asked for.
+        sorted_by: Columns by which parts of files ascend or descend, where footers say it and columns were asked for.
         by_column: h_D of each column and its standard error, most clustered first, where it was asked for.
         sampled: Rows that were looked at for what is missing, where it was asked for.
         missing: How many of these have null, NaN or infinity, by column, where any has.
@@ -56,6 +58,7 @@ class About:
     label_range: tuple[float, float, float] | None = None
     advice: str | None = None
     layout: str = ""
+    sorted_by: dict[str, str] = field(default_factory=dict)
     by_column: dict[str, tuple[float, float]] = field(default_factory=dict)
     sampled: int = 0
     missing: dict[str, int] = field(default_factory=dict)
@@ -91,9 +94,8 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
     )
     if columns:
         sampled, missing = _missing(table)
-        facts = replace(
-            facts, layout=_layout(table), by_column=_by_column(table, wanted), sampled=sampled, missing=missing
-        )
+        facts = replace(facts, layout=_layout(table), sorted_by=ascending(table), sampled=sampled, missing=missing)
+        facts = replace(facts, by_column=_by_column(table, wanted))
     if label != "label":
         check_columns(table.schema, [label])
     if label not in table.schema.names or not rows:

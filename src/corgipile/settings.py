@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, wraps
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, ParamSpec, Protocol, Self, TypeVar, get_args
 
 from corgipile import _kernel
@@ -237,9 +237,9 @@ class Settings:
             ...
             corgipile.errors.BadArgument: epochs must be a whole number of 0 to 4611686018427387904, got -1
         """
-        return replace(
-            self, **{name: found.checked(getattr(self, name), name) for name, found in declared(type(self)).items()}
-        )
+        given = [(name, getattr(self, name), found) for name, found in declared(type(self)).items()]
+        said = {name: found.checked(value, name) for name, value, found in given if value is not found.default}
+        return replace(self, **said)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -311,13 +311,22 @@ class TrainArguments(TrainSettings):
     on_rows: Annotated[Callable[[int], object] | None, CALL] = None
 
 
-def declared(kind: type) -> dict[str, Declared]:
+def declared(kind: type) -> Mapping[str, Declared]:
     """Return the settings among the fields of a class.
 
     Example:
         >>> declared(TrainSettings)["epochs"].default
         5
     """
+    if kind not in _declared:
+        _declared[kind] = MappingProxyType(_found(kind))
+    return _declared[kind]
+
+
+_declared: dict[type, Mapping[str, Declared]] = {}  # by class, looked for once
+
+
+def _found(kind: type) -> dict[str, Declared]:
     return {
         one.name: Declared(one.type.__origin__, one.default, one.type.__metadata__[0])  # type: ignore[union-attr]
         for one in fields(kind)

@@ -59,6 +59,18 @@ def test_inspect(arrow, tmp_path, capsys):
     assert "No order can be planned: memory" in " ".join(capsys.readouterr().out.split())
 
 
+def test_inspect_says_what_a_file_is_sorted_by(tmp_path, capsys):
+    path = str(tmp_path / "rows.parquet")
+    columns = {f"c{i}": np.arange(400) * (1 - i % 2 * 2) for i in range(14)}
+    pq.write_table(pa.table({**columns, "label": [0, 1] * 200}), path, row_group_size=100)
+    assert cli.main(["inspect", path, "--seconds", "0"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "sorted by c0 ascending from row group to row group sorted by c1 descending" in shown
+    assert "and by 2 other columns" in shown
+    assert cli.main(["inspect", path, "--seconds", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sorted_by"]["c13"] == "descending"
+
+
 def test_inspect_of_what_people_have(tmp_path, capsys):
     holes = {
         "x": [1.0, None, float("nan"), 4.0],

@@ -98,6 +98,17 @@ def test_it_happens_where_it_is_needed_and_says_so(awkward, make, caplog):
     assert train(columns(counts, y[::4]), epochs=1).params["standardize"] is False
 
 
+def test_features_to_one_side_of_zero_are_moved(make):
+    x, y = make.rows(2000)
+    model = train(make.dense(x + 2, y), epochs=2)
+    assert model.params["standardize"] is True
+    assert any("to one side of 0" in note and "standardize=False" in note for note in model.notes)
+    assert train(make.dense(x + 2, y), epochs=1, intercept=False).params["standardize"] is False
+    assert train(make.dense(x[::10] + 2, y[::10]), epochs=1).params["standardize"] is False  # too few to say so
+    flags = (np.random.default_rng(0).random(x.shape) < 0.6).astype(float)
+    assert train(make.dense(flags, y), epochs=1).params["standardize"] is False
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("value", [0.1, 1e-40, 7e15])
 def test_constant_features_have_no_say(dtype, value):

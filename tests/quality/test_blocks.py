@@ -41,3 +41,15 @@ def test_numbers_work_as_labels_do():
 def test_cuts_that_do_not_cover_are_refused(cuts):
     with pytest.raises(BadArgument, match="cuts"):
         h_d([0, 1, 0, 1], cuts)
+
+
+def test_words_of_more_kinds_than_fit_are_counted_as_any_are():
+    draw = np.random.default_rng(0)
+    words, cuts = draw.integers(0, 3000, 2400).astype(str), [0, 100, 1500, 2400]
+    hot = (words[:, None] == np.unique(words)).astype(float)
+    assert len(hot[0]) > 1024
+    assert h_d(words, cuts) == pytest.approx(h_d(hot, cuts))
+
+
+def test_a_million_kinds_take_no_room_for_each_of_a_row():
+    assert h_d(np.arange(100_000).astype(str), [0, 50_000, 100_000]) == pytest.approx(0.5, rel=0.01)

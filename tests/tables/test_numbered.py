@@ -41,6 +41,14 @@ def test_beyond_the_last_class_all_words_are_one_and_take_no_memory():
     assert len(column._known) == MOST - 1
 
 
+def test_a_dictionary_of_many_more_values_than_rows_is_numbered_as_its_values_are():
+    values = pa.array([f"{one}" for one in range(5000)])
+    column = Numbered("label", pa.dictionary(pa.int32(), pa.string()))
+    part = pa.DictionaryArray.from_arrays(pa.array([4000, None, 7, 4000], pa.int32()), values)
+    assert column.of(part).to_pylist() == [0, 1, 2, 0]
+    assert len(column._known) == 3
+
+
 @pytest.mark.parametrize(
     ("values", "kind", "numbers"),
     [

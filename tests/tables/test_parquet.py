@@ -1,10 +1,13 @@
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile import Loader
+from corgipile.errors import BudgetTooSmall, CorruptFile, UnknownFormat
+from corgipile.orders import Riffle
 from corgipile.tables import ParquetTable
 
 
@@ -79,3 +82,54 @@ def test_damaged_files_never_crash(folder, damage, survives, rows_of, codec):
         survives(folder / "broken.parquet", broken, "parquet")
 
     check()
+
+
+@pytest.fixture(scope="module")
+def categories(tmp_path_factory):
+    """A table of categories, far more than its rows have, in two row groups."""
+    path = tmp_path_factory.mktemp("categories") / "a.parquet"
+    names = pa.array([f"user {i:06}" for i in range(150_000)])
+    numbers = pa.array([7, None, 140_000, 3, 7, 9], pa.int32())
+    users = pa.DictionaryArray.from_arrays(numbers, names)
+    sizes = pa.DictionaryArray.from_arrays(numbers.fill_null(0).cast(pa.int32()), names, ordered=True)
+    rows = pa.table(
+        {
+            "user": users, "size": sizes, "text": pa.array(list("abcdef"), pa.large_string()),
+            "at": pa.array(range(6), pa.timestamp("us", "Europe/Zurich")), "label": range(6),
+        }
+    )  # fmt: skip
+    pq.write_table(rows, path, row_group_size=4)
+    return path, rows
+
+
+@pytest.mark.parametrize("names", [["user"], ["text", "user", "at"], ["user", "size"], ["size"]], ids=str)
+@pytest.mark.parametrize("spill", [None, "off"])
+def test_categories_of_many_values_are_what_was_written(categories, names, spill):
+    path, rows = categories
+    table = ParquetTable(path, spill)
+    assert pa.Table.from_batches([table.read(0, 6, names)]).to_pylist() == rows.select(names).to_pylist()
+    assert table.read(1, 3, names).schema.types == [rows.schema.field(name).type for name in names]
+    assert table.take(np.array([5, 2]), names).to_pylist() == rows.take([5, 2]).select(names).to_pylist()
+
+
+def test_of_categories_only_the_values_of_rows_are_decoded(categories):
+    table = ParquetTable(categories[0])
+    [batch] = table._batches(["user", "label"], range(1))
+    assert len(batch.column(0).dictionary) == 3
+    [batch] = table._batches(["size"], range(1))  # their order is that of the dictionary
+    assert len(batch.column(0).dictionary) == 150_000
+    width = table.units(["user"])
+    assert 11 <= width.each <= 24  # a value and its offset, not all of them
+    assert 150_000 * (2 * 15 + 16) <= width.dictionary <= 150_000 * (3 * 15 + 16)
+
+
+@pytest.mark.parametrize("balance", [None, "label", "content"])
+def test_a_budget_below_a_dictionary_is_refused_before_it_is_decoded(tmp_path, monkeypatch, balance):
+    names = pa.array([f"user {i:07}" for i in range(400_000)])
+    users = pa.DictionaryArray.from_arrays(pa.array(np.arange(4, dtype=np.int32)), names)
+    pq.write_table(pa.table({"user": users, "label": range(4)}), path := tmp_path / "a.parquet")
+    monkeypatch.setattr(ParquetTable, "_decoded_batches", lambda *_: pytest.fail("rows were decoded"))
+    with pytest.raises(BudgetTooSmall, match=r"take \d+\.?\d* MB while rows are decoded: give memory='\d+\.?\d*MB'"):
+        Loader(path, memory="4MB", order=Riffle(balance=balance))
+    monkeypatch.undo()
+    assert sum(len(batch["label"]) for batch in Loader(path, memory="60MB", order=Riffle(balance=balance))) == 4

@@ -129,6 +129,37 @@ static PyObject *moments_scaling(PyObject *self, PyObject *args)
     return result;
 }
 
+static int apply_all(const Py_buffer view[3])
+{
+    Py_ssize_t width = view[0].len, bytes = view[2].itemsize;
+    if (width == 0 || view[1].len != width || view[2].len % width || view[0].itemsize != bytes || view[1].itemsize != bytes ||
+        (bytes != 4 && bytes != 8))
+        return PyErr_SetString(PyExc_ValueError, "rows and what they are scaled by do not fit"), -1;
+    Py_BEGIN_ALLOW_THREADS
+    for (char *row = view[2].buf, *end = row + view[2].len; row < end; row += width)
+        cp_scale_row(row, (int)bytes, width / bytes, view[0].buf, view[1].buf);
+    Py_END_ALLOW_THREADS
+    return 0;
+}
+
+/* scaling_apply(center, factor, rows): of one type, rows in place */
+static PyObject *scaling_apply(PyObject *self, PyObject *args)
+{
+    PyObject *array[3];
+    Py_buffer view[3];
+    int held = 0, status = -1;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOO", &array[0], &array[1], &array[2]))
+        return NULL;
+    while (held < 3 && cp_buffer(array[held], &view[held], 0, held == 2, "rows") == 0)
+        held++;
+    if (held == 3)
+        status = apply_all(view);
+    while (held > 0)
+        PyBuffer_Release(&view[--held]);
+    return status < 0 ? NULL : Py_NewRef(Py_None);
+}
+
 static int fold_all(const Py_buffer view[4], int bytes, int back)
 {
     Py_ssize_t width = view[0].len / 8, outputs = view[3].len / 8;
@@ -201,7 +232,7 @@ static PyObject *look_add(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* look_end(look) -> scales, mean squared length, times apart, largest feature, smallest feature */
+/* look_end(look) -> scales, mean squared length, times apart, share of means, largest feature, smallest feature */
 static PyObject *look_end(PyObject *self, PyObject *capsule)
 {
     cp_look *k = PyCapsule_GetPointer(capsule, LOOK);
@@ -209,12 +240,13 @@ static PyObject *look_end(PyObject *self, PyObject *capsule)
     if (!k)
         return NULL;
     cp_looked found = cp_look_end(k);
-    return Py_BuildValue("iddLL", (int)found.scales, found.length, found.apart, (long long)found.largest,
+    return Py_BuildValue("idddLL", (int)found.scales, found.length, found.apart, found.aside, (long long)found.largest,
                          (long long)found.smallest);
 }
 
 const cp_constant cp_moments_constants[] = {{"SCALES_FINE", CP_SCALES_FINE}, {"SCALES_APART", CP_SCALES_APART},
-                                            {"ROWS_SHORT", CP_ROWS_SHORT}, {"ROWS_LONG", CP_ROWS_LONG}, {NULL, 0}};
+                                            {"ROWS_SHORT", CP_ROWS_SHORT}, {"ROWS_LONG", CP_ROWS_LONG},
+                                            {"ROWS_ASIDE", CP_ROWS_ASIDE}, {NULL, 0}};
 
 PyMethodDef cp_moments_methods[] = {
     {"look_add", look_add, METH_VARARGS, "Look at rows."},
@@ -225,6 +257,7 @@ PyMethodDef cp_moments_methods[] = {
     {"moments_new", moments_new, METH_O, "Begin mean and spread of features."},
     {"moments_scaling", moments_scaling, METH_VARARGS, "Return what features are standardised by."},
     {"moments_sparse", moments_sparse, METH_VARARGS, "Add sparse rows to moments."},
+    {"scaling_apply", scaling_apply, METH_VARARGS, "Standardise dense rows."},
     {"scaling_fold", scaling_fold, METH_VARARGS, "Turn weights of standardised rows into those of rows, or back."},
     {NULL, NULL, 0, NULL},
 };

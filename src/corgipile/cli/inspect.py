@@ -56,13 +56,20 @@ def command(
     if json:
         show_json({**vars(facts), "plan": {"error": why} if plan is None else shown(plan, each)})
         return
-    lines = [*lines_of(facts, block), ("layout", facts.layout), *_clusters(facts), *_missing(facts)]
+    lines = [*lines_of(facts, block), ("layout", facts.layout), *_sorted(facts), *_clusters(facts), *_missing(facts)]
     show_facts(" ".join(table), lines)
     if plan is None:
         note(f"No order can be planned: {why}")
         return
     told(" ".join(table), plan, each)
     note(f"{said(plan.best)} is what `corgipile plan` would choose.")
+
+
+def _sorted(facts: "About") -> list[tuple[str, str]]:
+    """Say by which columns the file is sorted, as far as its footer says."""
+    found = [(f"sorted by {name}", f"{way} from row group to row group") for name, way in facts.sorted_by.items()]
+    more = [("", f"and by {len(found) - _MOST_SHOWN} other columns")] if len(found) > _MOST_SHOWN else []
+    return found[:_MOST_SHOWN] + more
 
 
 def _clusters(facts: "About") -> list[tuple[str, str]]:

@@ -18,6 +18,10 @@ Seed = Annotated[int, typer.Option(help=SHARED["seed"].setting.about)]
 Block = Annotated[str | None, typer.Option(help=BLOCK.about)]
 Buffer = Annotated[str | None, typer.Option(help="Buffer: rows, bytes or share (2%).")]
 Balance = Annotated[str | None, typer.Option(help="Balance Riffle's blocks by this column, or by content.")]
+FirstEpoch = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN|random", help="By what the first epoch is, where its rows tell what is in blocks."),
+]
 RecordBatch = Annotated[str | None, typer.Option(help="Record batch: bytes ('1MB') or rows.")]
 Compression = Annotated[str | None, typer.Option(help="lz4 or zstd.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help=SHARED["overwrite"].setting.about)]
@@ -129,7 +133,9 @@ def number_or_word(text: str) -> str | float:
         return text
 
 
-def order_of(name: str, block: str | None, buffer: str | None, balance: str | None, label: str) -> Any:
+def order_of(
+    name: str, block: str | None, buffer: str | None, balance: str | None, label: str, first_epoch: str | None = None
+) -> Any:
     """Make an order of these settings."""
     from dataclasses import replace  # noqa: PLC0415
 
@@ -139,10 +145,12 @@ def order_of(name: str, block: str | None, buffer: str | None, balance: str | No
     order: Any = orders.named(name)
     if getattr(order, "balance", None) is not None:
         order = replace(order, balance=label)
-    if balance is not None:
+    given = {"balance": balance, "first_epoch": first_epoch}
+    given = {what: column for what, column in given.items() if column is not None}
+    if given:
         if not hasattr(order, "balance"):
-            raise BadArgument(f"balance is for order riffle, not {name}")
-        order = replace(order, balance=balance)
+            raise BadArgument(f"{next(iter(given))} is for order riffle, not {name}")
+        order = replace(order, **given)
     if block is not None and order.cuts_into == "row":
         raise BadArgument(f"block is {block}, but order {name} visits single rows; leave it out")
     sizes = {"block": block, "buffer": buffer}

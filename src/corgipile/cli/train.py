@@ -15,7 +15,7 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, printable, show_json, show_table
 from corgipile.cli.flags import Json, Quiet, Tables
 from corgipile.cli.opening import source_of
-from corgipile.cli.options import Balance, Block, Buffer, order_of, read, with_settings
+from corgipile.cli.options import Balance, Block, Buffer, FirstEpoch, order_of, read, with_settings
 from corgipile.settings import TrainArguments
 
 RUNNING = ("loss", "accuracy", "r2")
@@ -33,6 +33,7 @@ def command(
     block: Block = None,
     buffer: Buffer = None,
     balance: Balance = None,
+    first_epoch: FirstEpoch = None,
     quiet: Quiet = False,
     json: Json = False,
     sync: Annotated[
@@ -60,7 +61,8 @@ def command(
     ):
         learnt = len(opened) * (1.0 - (settings["validation"] or 0.0))
         watch = Watch(bar, int(learnt) * settings["epochs"])
-        given = read(settings) | {"order": order_of(settings["order"], block, buffer, balance, settings["label"])}
+        order = order_of(settings["order"], block, buffer, balance, settings["label"], first_epoch)
+        given = read(settings) | {"order": order}
         say = lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}")  # noqa: E731
         with _ranks(sync) as ranks:
             trained = train_among(TrainArguments(opened, **given, callback=say, on_rows=watch.rows).checked(), ranks)

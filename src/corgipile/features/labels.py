@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile import _kernel
 from corgipile.arrow_memory import frugal
-from corgipile.errors import BadArgument, BadLabel
+from corgipile.errors import BadLabel
 from corgipile.features.encoders import Classes, plain
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.scan import scan_column
@@ -15,7 +16,6 @@ from corgipile.tables.table import Table
 
 __all__ = ["Codes", "TextLabels", "read_labels"]
 
-MOST_VALUES = 1 << 20
 MOST_KEPT = 4 << 20  # bytes, outside of any budget
 Codes = npt.NDArray[np.unsignedinteger]
 
@@ -36,8 +36,7 @@ def read_labels(table: Table, label: str) -> TextLabels:
 
     Raises:
         BadSchema: It holds no text.
-        BadArgument: It has more values than classes may be.
-        BadLabel: It has none.
+        BadLabel: It has none, or more values than a model tells classes apart.
 
     Example:
         >>> from corgipile.tables import open
@@ -66,8 +65,11 @@ def read_labels(table: Table, label: str) -> TextLabels:
 def _place(seen: dict[str, int], value: str, label: str) -> int:
     """Return the place of a value among those seen, now or before."""
     place = seen.setdefault(value, len(seen))
-    if place >= MOST_VALUES:
-        raise BadArgument(f"label column {label!r} has more than {MOST_VALUES} different values, too many for classes")
+    if place >= _kernel.MOST_CLASSES:
+        raise BadLabel(
+            f"label column {label!r} has more than {_kernel.MOST_CLASSES} different values; of text each is a "
+            "class, and no model tells more apart"
+        )
     return place
 
 

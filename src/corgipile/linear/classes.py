@@ -1,7 +1,7 @@
 """The labels that are learnt from, and their classes."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ __all__ = ["Labels", "check_classes", "check_label", "check_weight", "codes_of",
 
 MOST_FRACTIONS = 256  # classes that are no whole numbers: more are a target, not classes
 EXACT = 1 << 53
+NEAR = 1 << 12  # whole numbers that lie so near each other have a place each while they are counted
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -124,8 +125,8 @@ class Labels:
             column = column.filter(pc.invert(bad))
         else:
             _check_values(column, bad, self._label, start)
-        for value in pc.value_counts(column).to_pylist():
-            self._seen[value["values"]] += value["counts"]
+        for value, count in _counted(column):
+            self._seen[value] += count
         if len(self._seen) > self._most:
             self._checked()
         fractions = self._dtype.kind == "f" and len(self._seen) > MOST_FRACTIONS
@@ -237,6 +238,20 @@ def _check_values(column: pa.Array, bad: pa.Array, label: str, start: int) -> No
         raise BadValue(
             f"row {start + row} of label column {label!r} is {column[row].as_py()}; a finite number is needed"
         )
+
+
+def _counted(column: pa.Array) -> Iterator[tuple[Any, int]]:
+    """Yield the values of a column without nulls and how often each is there; whole numbers are counted by place."""
+    if pa.types.is_integer(column.type) and len(column):
+        values = flat(column)
+        least, most = int(values.min()), int(values.max())
+        if most - least < NEAR and most <= EXACT:
+            counts = np.bincount(values.astype(np.int64, copy=False) - least)
+            yield from ((least + at, int(counts[at])) for at in np.flatnonzero(counts).tolist())
+            return
+    values, counts = pc.value_counts(column).flatten()
+    few = _kernel.MOST_CLASSES + 1  # of which the last is too many
+    yield from zip(values[:few].to_pylist(), counts[:few].to_pylist(), strict=True)
 
 
 def _flat(classes: Any) -> npt.NDArray[Any]:

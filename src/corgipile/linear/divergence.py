@@ -54,8 +54,10 @@ class Baseline:
         if self.loss.numbers:
             labels = labels.astype(np.float64)
             good &= np.isfinite(labels) & ((labels >= 0) | (not self.loss.not_negative))
-            if weights[good].any():
-                self._note(labels[good], weights[good])
+            if not good.all():
+                labels, weights = labels[good], weights[good]
+            if weights.any():
+                self._note(labels, weights)
         else:
             at = np.minimum(np.searchsorted(self._classes, labels), len(self._classes) - 1)
             good &= self._classes[at] == labels
@@ -72,9 +74,10 @@ class Baseline:
     def _moments(self, labels: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> None:
         weight = float(weights.sum())
         with np.errstate(over="ignore", invalid="ignore"):  # of labels so large the loss is infinite too
-            mean = float(np.average(labels, weights=weights))
+            mean = float((weights * labels).sum()) / weight
             shift, total = mean - self._mean, self._weight + weight
-            squares = float((weights * (labels - mean) ** 2).sum())
+            apart = labels - mean
+            squares = float((weights * apart * apart).sum())
         self._squares += squares + shift * shift * self._weight * weight / total
         self._mean += shift * weight / total
         self._weight = total

@@ -103,25 +103,29 @@ class DualTraining:
     def run(
         self,
         epochs: int,
-        measure: Callable[[Model], Record],
+        measure: Callable[[Model], Record] | None,
         callback: Callable[[Record], object],
-        save: Callable[[Model], object],
+        save: Callable[[Model], object] | None,
     ) -> Model:
         """Run so many epochs, or as many as the tolerance asks for, and return the model."""
         for epoch in range(epochs):
             record = self._epoch(epoch)
             done = self._near(record, last=epoch + 1 == epochs)
-            record |= measure(self.model())
+            if measure is not None:
+                record |= measure(self.model())
             self.history.append(record)
             callback(record)
-            save(self.model())
+            if save is not None:
+                save(self.model())
             if done:
                 break
         tolerance = self._given.tolerance
         if tolerance is not None and self.history and self.history[-1]["gap"] > tolerance:
             self.task.note(f"the duality gap is {self.history[-1]['gap']:.3g} after the last epoch, not {tolerance:g}")
-        save(self.model())
-        return self.model()
+        model = self.model()
+        if save is not None:
+            save(model)
+        return model
 
     def _epoch(self, epoch: int) -> Record:
         start, read = time.perf_counter(), self._feeder.bytes_read

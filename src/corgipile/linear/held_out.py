@@ -23,10 +23,10 @@ __all__ = ["measuring"]
 
 
 @contextmanager
-def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
-    """Give what measures a model on the test table, if there is one."""
+def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record] | None]:
+    """Give what measures a model on the test table, None if there is none."""
     if test is None:
-        yield lambda _: {}
+        yield None
         return
     table = open_table(test)
     inputs, whose = task.inputs, f"the test table {table!r}"

@@ -102,25 +102,57 @@ def _numbered(
     parts: Iterator[npt.NDArray[np.bool_]], rows: int, labels: int, most: float
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
     """Return the number of the set of each row, and the sets."""
-    known: dict[bytes, int] = {}
-    numbers, done = np.empty(rows, np.int32), 0
+    found, numbers, done = _Found(labels), np.empty(rows, np.int32), 0
     for part in parts:
-        bits = np.ascontiguousarray(np.packbits(part, axis=1))
-        some, back = np.unique(bits.view(f"V{bits.shape[1]}").ravel(), return_inverse=True)
-        codes = [known.setdefault(one.tobytes(), len(known)) for one in some]
-        numbers[done : done + len(part)] = np.array(codes, np.int32)[back]
+        numbers[done : done + len(part)] = found.numbers(part)
         done += len(part)
-        if (taken := numbers.nbytes + len(known) * labels) > most:
-            about = 2 * (numbers.nbytes + len(known) * labels * rows // done)
+        if (taken := numbers.nbytes + found.nbytes) > most:
+            about = 2 * (numbers.nbytes + found.nbytes * rows // done)
             raise BudgetTooSmall(
                 f"the labels of {rows} rows take {taken} bytes at least, and may take {most:.0f}, half of memory; give "
                 f"some {about} bytes"
             )
-    packed = np.frombuffer(b"".join(known), np.uint8).reshape(len(known), -1)
-    sets, step = np.empty((labels, len(packed)), bool), max(1, PIECE // labels)
-    for start in range(0, len(packed), step):
-        sets[:, start : start + step] = np.unpackbits(packed[start : start + step], axis=1, count=labels).T
-    return numbers, sets.T  # a label's are beside each other, as they are read
+    return numbers, found.sets()
+
+
+class _Found:
+    """The sets of labels that were found: eight labels a byte, ascending, and the number of each."""
+
+    def __init__(self, labels: int) -> None:
+        self._labels, self._bytes = labels, -(-labels // 8)
+        self._known = np.empty(0, f"V{self._bytes}")
+        self._numbers = np.empty(0, np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes that the sets will take, and that it takes to find one among them, old ones and new."""
+        return len(self._known) * (self._labels + 2 * (self._bytes + self._numbers.itemsize))
+
+    def numbers(self, part: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+        """Return the numbers of the sets of the rows that come next; new ones get the next numbers."""
+        bits = np.ascontiguousarray(np.packbits(part, axis=1))
+        some, back = np.unique(bits.view(self._known.dtype).ravel(), return_inverse=True)
+        at = np.searchsorted(self._known, some)
+        new = np.ones(len(some), bool)
+        inside = np.flatnonzero(at < len(self._known))
+        new[inside] = self._known[at[inside]] != some[inside]
+        codes = np.empty(len(some), np.int32)
+        codes[~new] = self._numbers[at[~new]]
+        codes[new] = len(self._known) + np.arange(np.count_nonzero(new))
+        if new.any():
+            self._numbers = np.insert(self._numbers, at[new], codes[new])
+            self._known = np.insert(self._known, at[new], some[new])
+        return codes[back]
+
+    def sets(self) -> npt.NDArray[np.bool_]:
+        """Return whether each set has each label, in the order of their numbers."""
+        order = np.empty(len(self._known), np.int32)
+        order[self._numbers] = np.arange(len(order), dtype=np.int32)
+        sets, step = np.empty((self._labels, len(order)), bool), max(1, PIECE // self._labels)
+        for start in range(0, len(order), step):
+            packed = self._known[order[start : start + step]].view(np.uint8).reshape(-1, self._bytes)
+            sets[:, start : start + step] = np.unpackbits(packed, axis=1, count=self._labels).T
+        return sets.T  # a label's are beside each other, as they are read
 
 
 def _values(table: Table, name: str) -> set[Label]:

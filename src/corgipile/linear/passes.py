@@ -53,7 +53,11 @@ def learn(
         BadValue: Every row was skipped, or there is none, or none counts for anything.
     """
     sgd.begin(rate)
-    for step, visit in enumerate(feeder.epoch(epoch)):
+    steps = feeder.epoch(epoch)
+    if on_labels is not None and feeder.kept():  # where all of them lie
+        on_labels(feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight))
+        on_labels = None
+    for step, visit in enumerate(steps):
         where = row_at(feeder, epoch, step)
         labels, weights = feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight)
         sgd.learn(rows_in(feeder.buffer, sgd.inputs, visit), labels, visit, where, weights)

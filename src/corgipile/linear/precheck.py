@@ -26,6 +26,7 @@ class Precheck:
     Attributes:
         scales: How they are scaled: a constant of the kernel.
         length: Mean squared length of a row.
+        aside: The share that the square of its mean has of the mean square of a feature, on average.
         apart: How many times larger the largest feature is than the smallest; constant ones are not counted.
         extremes: The names of the largest and the smallest feature, where they have names.
         numbered: Columns whose values ascend from row to row, all whole numbers: row numbers perhaps.
@@ -34,6 +35,7 @@ class Precheck:
     scales: int = _kernel.SCALES_FINE
     length: float = 1.0
     apart: float = 1.0
+    aside: float = 0.0
     extremes: tuple[str, ...] = ()
     numbered: tuple[str, ...] = field(default=())
 
@@ -55,6 +57,8 @@ class Precheck:
 
     def told(self) -> str:
         """Say in words how the features are scaled."""
+        if self.scales == _kernel.ROWS_ASIDE:
+            return f"features lie to one side of 0 (their means are {self.aside:.0%} of their mean squares)"
         if self.scales != _kernel.SCALES_APART:
             what = "short" if self.scales == _kernel.ROWS_SHORT else "long"
             return f"rows are {what} for SGD (mean squared length {self.length:.3g})"
@@ -62,7 +66,7 @@ class Precheck:
         return f"features differ in scale by {self.apart:.1g} times{of}"
 
 
-def precheck(table: Table, inputs: Features) -> Precheck:
+def precheck(table: Table, inputs: Features, *, intercept: bool = True) -> Precheck:
     """Look at about a thousand rows, from four places of the table; of sparse features nothing is said.
 
     Example:
@@ -80,12 +84,14 @@ def precheck(table: Table, inputs: Features) -> Precheck:
     look, some = _kernel.look_new(inputs.width), max(1, WIDENED // inputs.width)
     for at in range(0, len(rows), some):
         _kernel.look_add(look, rows[at : at + some].astype(np.float64, order="C"))
-    scales, length, apart, largest, smallest = _kernel.look_end(look)
+    scales, length, apart, aside, largest, smallest = _kernel.look_end(look)
     widths = [] if inputs.lists else inputs.widths
     names = tuple(name for name, width in zip(inputs.columns, widths, strict=bool(widths)) for _ in range(width))
     extremes = (names[largest], names[smallest]) if names and largest >= 0 else ()
     numbered = tuple(name for at, name in enumerate(names) if _ascends(rows[:, at]))
-    return Precheck(scales, length, apart, extremes, numbered)
+    if scales == _kernel.ROWS_ASIDE and not intercept:  # which nothing can be moved into
+        scales = _kernel.SCALES_FINE
+    return Precheck(scales, length, apart, aside, extremes, numbered)
 
 
 def _sample(table: Table, inputs: Features) -> npt.NDArray[Any]:

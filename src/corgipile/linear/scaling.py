@@ -12,7 +12,6 @@ from corgipile.linear.features import Features
 
 __all__ = ["Learnt", "Moments", "Scaling"]
 
-NARROW = 16  # features
 FloatArray = npt.NDArray[Any]
 SlotArray = npt.NDArray[np.int32]
 
@@ -47,15 +46,7 @@ class Scaling:
 
     def apply(self, rows: FloatArray) -> None:
         """Standardise dense rows, [rows, features], in place."""
-        center, by = self.center.astype(rows.dtype), (1 / self.scale).astype(rows.dtype)
-        with np.errstate(over="ignore", invalid="ignore"):  # rows that are not finite are the kernel's to see
-            if len(by) > NARROW:
-                rows -= center
-                rows *= by
-                return
-            for at in range(len(by)):  # column by column: loops over few numbers cost more
-                rows[:, at] -= center[at]
-                rows[:, at] *= by[at]
+        _kernel.scaling_apply(self.center.astype(rows.dtype), (1 / self.scale).astype(rows.dtype), rows)
 
     def sparse(self, indices: npt.NDArray[np.int32], values: FloatArray) -> None:
         """Divide the entries of sparse rows, in place; indices out of range are the kernel's to see."""

@@ -216,7 +216,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
             on_rows = given.on_rows
             training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=on_rows, ranks=ranks)
         target = given.save if ranks is None or not ranks.rank else None
-        keep = _idle if target is None else partial(Model.save, path=target, overwrite=given.overwrite)
+        keep = None if target is None else partial(Model.save, path=target, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
             return training.run(given.epochs, measure, given.callback or _idle, keep)
 
@@ -353,7 +353,7 @@ def _known(table: Table, label: str, model: str, given: Any) -> npt.NDArray[Any]
 
 def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
     """Say what is learnt from, and standardise it where that is asked for, or better."""
-    inputs, seen = task.inputs, precheck(task.table(), task.inputs)
+    inputs, seen = task.inputs, precheck(task.table(), task.inputs, intercept=task.intercept)
     log.info("features: %s (%d); label: %s", listed(task.columns), inputs.width, task.label)
     if inputs.left_out:
         task.note(f"columns left out: {told(inputs.left_out)}")

@@ -190,25 +190,29 @@ class Training:
     def run(
         self,
         epochs: int,
-        measure: Callable[[Model], Record],
+        measure: Callable[[Model], Record] | None,
         callback: Callable[[Record], object],
-        save: Callable[[Model], object],
+        save: Callable[[Model], object] | None,
     ) -> Model:
         """Run so many epochs more, or as many as bring something, and return the model."""
         for epoch in range(len(self.history), len(self.history) + epochs):
             record = self._first(epoch) if self._trying else self._epoch(epoch)
-            record |= measure(self._present())
+            if measure is not None:
+                record |= measure(self._present())
             self.history.append(record)
             waited = self._waited(record)
             callback(record)
             stop = self.schedule.enough([float(past["loss"]) for past in self.history], epoch) or waited
             self._settle(epoch)
-            save(self.model())
+            if save is not None:
+                save(self.model())
             if stop:
                 break
         self._judge()
-        save(self.model())
-        return self.model()
+        model = self.model()
+        if save is not None:
+            save(model)
+        return model
 
     def _waited(self, record: Record) -> bool:
         """Keep the weights if they are the best so far; say whether it is long that they were."""

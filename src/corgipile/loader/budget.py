@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -14,17 +15,19 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffer import Field, fields_of
 from corgipile.loader.encoded import AS_CUT, Way, find_way, warn_few, wide_units
+from corgipile.loader.spots import ROOM
 from corgipile.loader.varlen import slot_bytes
 from corgipile.orders import Blocks, GlobalBatches, Order
-from corgipile.orders.riffle import CONTENT
+from corgipile.orders.riffle import CONTENT, RANDOM
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.columns import by_column
+from corgipile.tables.encoded import is_encoded
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, is_list, row_sizes, shared_bytes
 
-__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "fit", "sketched"]
+__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "first_epoch_of", "fit", "sketched"]
 
 DEFAULT_MEMORY = 64 << 20
 MANY_COLUMNS, COLUMN_RUN = 4, 4 << 10  # bytes of a column that are worth a request
@@ -32,6 +35,8 @@ TABLE_BLOCKS, BUFFER_BLOCKS = 512, 128  # at least, where blocks are larger for 
 # Of a table in a store: what is worth a request, of one column where there are several; blocks at least, for that.
 REQUEST, COLUMN_REQUEST = 1 << 20, 128 << 10
 REMOTE_TABLE_BLOCKS, REMOTE_BUFFER_BLOCKS = 256, 64
+DECODING = 12 << 20  # bytes that decoding takes beside any budget
+KEPT = 3  # times what rows of spots take that are kept: in order, and as numbers
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
 
 
@@ -119,7 +124,8 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     share = None if limit is None else limit / workers - shared
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
-    way = find_way(table, order, columns.sources, share)
+    way = _way(table, order, columns.sources, share)
+    _check_dictionary(table, way, None if limit is None else limit - shared)
 
     def attempt(limit: int | None) -> Fitted:
         budget = None if limit is None else int(way.left(limit / workers - shared) / columns.row_bytes)
@@ -130,7 +136,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
             fitted = attempt(limit)
             warn_few(table, way, fitted.order.slots(fitted.blocks) / max(1, fitted.blocks.widest))
             return fitted
-        way = find_way(table, order, columns.sources, share, units_fit=False)
+        way = _way(table, order, columns.sources, share, units_fit=False)
     try:
         return attempt(limit)
     except BudgetTooSmall as error:
@@ -144,6 +150,24 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
             f"give memory={enough!r} or a smaller {'block or buffer' if sized else 'block'}"
             f"{wide_units(table, way)}"
         ) from error
+
+
+def _way(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool = True) -> Way:
+    """Choose how to read a table; rows that are kept of a first epoch, and what is made of them, have room beside."""
+    units = table.units(columns) if first_epoch_of(order) is not None and is_encoded(table, columns) else None
+    room = KEPT * min(ROOM, units.total) if units is not None else 0
+    way = find_way(table, order, columns, None if share is None else share - room, units_fit=units_fit)
+    return way._replace(beside=way.beside + room) if way.units is not None and not way.spilled else way
+
+
+def _check_dictionary(table: Table, way: Way, room: float | None) -> None:
+    """Raise BudgetTooSmall where the values of a column, which are in memory while rows are decoded, take more."""
+    taken = 0 if way.units is None else way.units.dictionary
+    if room is not None and taken > room + DECODING:
+        raise BudgetTooSmall(
+            f"the values of a column of {table!r}, of which rows have the numbers, take {format_bytes(taken)} while "
+            f"rows are decoded: give memory={_text(taken)!r}, or write the file anew by `corgipile convert`"
+        )
 
 
 def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: Way) -> Fitted:
@@ -237,22 +261,35 @@ def _text(size: float) -> str:
 
 
 def sketched(table: Table, order: Order, blocks: Blocks, look: Sketch = sketch) -> Blocks:
-    """Add to blocks the sketch by which an order balances them, if it does.
+    """Add to blocks the sketch by which an order balances them, if it does; what later epochs have is made for them.
 
     The last one of a table is kept: workers that are forked later, and the next order over the same blocks, read no
     column again.
     """
-    column = order.sketch_column
+    column, first = order.sketch_column, first_epoch_of(order)
     if column is None:
         return blocks
     cuts = even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
+    if first is None:
+        return replace(blocks, sketch=_found(table, cuts, column, look))
+    sketch = None if first == RANDOM else _found(table, cuts, first, look)
+    return replace(blocks, sketch=sketch, later=cache(lambda: _found(table, cuts, column, look)))
+
+
+def first_epoch_of(order: Order) -> str | None:
+    """Return what an order balances its first epoch by, where that is another column than later, or none."""
+    return getattr(order, "first_epoch", None)
+
+
+def _found(table: Table, cuts: IntArray, column: str, look: Sketch) -> npt.NDArray[Any]:
+    """Return the sketch of blocks by a column; the last one of a table is kept."""
     what = look if column == CONTENT else None
     asked = column, what, len(cuts), blake2b(np.ascontiguousarray(cuts).data).digest()
     try:
         known, found = _sketches.get(table, (None, None))
     except TypeError:  # a table of others that cannot be a key
-        return replace(blocks, sketch=look(table, cuts, column))
+        return look(table, cuts, column)
     if found is None or known != asked:
         found = look(table, cuts, column)
         _sketches[table] = asked, found
-    return replace(blocks, sketch=found)
+    return found

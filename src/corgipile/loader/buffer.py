@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from corgipile.sizes import format_bytes
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.table import fixed_field, type_code
 from corgipile.tables.values import value_type
+
+if TYPE_CHECKING:
+    from corgipile.loader.passing import Passing
 
 __all__ = ["ROWS_ALIKE", "Buffer", "Field"]
 
@@ -67,6 +70,9 @@ class Buffer:
         varlen: Names and types of the other columns, kept in the record batches they were read in.
         limit: Bytes that may be held, if there is a limit.
         workers: Those who share the limit's slack.
+
+    Attributes:
+        passing: What keeps some of the rows that are put into slots; None: nothing does.
     """
 
     def __init__(
@@ -78,6 +84,7 @@ class Buffer:
         workers: int = 1,
     ) -> None:
         self.slots, self.limit, self._workers = slots, limit, workers
+        self.passing: Passing | None = None
         self.fields = {field.name: field for field in fields}
         self.varlen = Varlen(slots, varlen)
         try:
@@ -116,6 +123,8 @@ class Buffer:
                 self._put_dense(field, index, batch.column(source), into, numbered)
         if self.varlen:
             self.varlen.put(batch, into)
+        if self.passing is not None:
+            self.passing.note(batch, numbered)
 
     def _put_dense(self, field: Field, index: int, column: pa.Array, into: SlotArray, numbered: Numbered) -> None:
         values = numbers(column, field, index, numbered)

@@ -147,6 +147,7 @@ def own_part(
     """
     state, asked = _in_segments(state, mine), identity["order"]
     epoch, segments = checked(state, {name: identity[name] for name in identity if name != "order"}, mine.order)
+    mine = mine.of_epoch(fitted, epoch) if segments else mine
     said = state.get("order")
     if not alike(said, asked) and not (segments and any(_same_but_sizes(said, one) for one in (asked, mine.order))):
         raise instead(segments[0].order if segments else said, asked)

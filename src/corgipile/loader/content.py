@@ -1,7 +1,7 @@
 """What is in each block, as a vector made of a few of its rows: what content balance tells blocks apart by."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,11 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.loader.numbers import Numbers, is_class
+from corgipile.loader.passing import Passing
 from corgipile.loader.spots import Made, Spots
 from corgipile.orders.riffle import CONTENT
 from corgipile.suggestions import listed
+from corgipile.tables.encoded import is_encoded
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table
 
@@ -40,6 +42,7 @@ class Content:
             that are numbers; the same ones whenever it is called with the same rows.
         unpacked: Whether the columns are unpacked for reading anyway, so that they are to be had one by one.
         look: What describes blocks by one column.
+        passing: Keeps the rows that are looked at, where they are read for something else before.
 
     Example:
         >>> from corgipile.tables import open
@@ -53,6 +56,7 @@ class Content:
     embed: Embed | None = None
     unpacked: bool = field(default=False, compare=False)
     look: Look = field(default=sketch, compare=False)
+    passing: Passing | None = field(default=None, compare=False, repr=False)
 
     def __call__(self, table: Table, cuts: IntArray, column: str) -> npt.NDArray[Any]:
         """Describe the blocks between these cuts.
@@ -68,7 +72,26 @@ class Content:
             return self.look(table, cuts, column)
         spots, made, label = self._seen(table)
         describe = spots.kept if self.embed is None else spots.described
-        return spots.spread(describe(made, label, self._unpacked), cuts)
+        vectors = describe(made, label, self._unpacked, self.passing)
+        if self.passing is not None:
+            self.passing.end()
+        return spots.spread(vectors, cuts)
+
+    def waiting(self, table: Table) -> "Content":
+        """Return the same, for blocks that are described after an epoch: by rows that were kept of it, if that helps.
+
+        Rows are kept where a table must be decoded in units, a few megabytes of them; elsewhere they are read alone.
+
+        Raises:
+            BadSchema, BadArgument: There is nothing to describe blocks by: this is said now.
+        """
+        spots, made, _ = self._seen(table)
+        if self.embed is not None:
+            made(table.read(0, min(1, len(table)), spots.names))
+        encoded = self.embed is None and not self.unpacked and is_encoded(table, spots.names)
+        if not encoded or not set(spots.names) <= set(self.columns):
+            return self
+        return replace(self, passing=Passing(spots.names, spots.rows()))
 
     def alike(self, table: Table, *, beyond_label: bool) -> float:
         """Return what rows beside each other have in common: most, of all features, as a share of its variance.

@@ -9,11 +9,12 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument
 from corgipile.loader.bring import worth_bringing
-from corgipile.loader.budget import Sketch, columns_of, fit, found_alone, limit_of, sketched
+from corgipile.loader.budget import Sketch, columns_of, first_epoch_of, fit, found_alone, limit_of, sketched
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.content import Content, Embed
 from corgipile.loader.default_order import LABEL, Reading, chosen
 from corgipile.loader.kept import KeptRows, read_all, small
+from corgipile.loader.mixed import MixReader
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
 from corgipile.loader.single_rows import bring_near
@@ -120,6 +121,9 @@ class Feeder:
         if embed is not None and self.order.sketch_column != CONTENT:
             raise BadArgument('sketch= describes blocks for balance="content": give order=Riffle(balance="content")')
         content = Content(tuple(found.sources), LABEL if label is None else label, embed, self._way.spilled, sketch)
+        if first_epoch_of(self.order) is not None:
+            content = content.waiting(table)
+        self._passing = content.passing
         self.blocks = sketched(table, self.order, blocks, content)
         self.fitted = self.fitted._replace(blocks=self.blocks)
         self.slots = max(1, len(table) if self._kept else self.order.slots(self.blocks))
@@ -167,6 +171,8 @@ class Feeder:
             self._row_reader = row_reader(
                 self.source, self.buffer, sources, self.buffer_bytes, sequential=sequential, ahead=self._way.ahead
             )
+            if not isinstance(self._row_reader, MixReader):  # whose rows have the numbers of their own tables
+                self.buffer.passing = self._passing
         return self._row_reader
 
     @property
@@ -206,6 +212,7 @@ class Feeder:
             raise BadArgument("this feeder has no buffer: its rows are read one by one")
         if self._run is not None:
             self._run.stop()
+        self.blocks.sketch_of(epoch)  # reads what it must in this thread
         if self.kept():
             self._run = KeptRows(self.rows(epoch, start))
         else:

@@ -1,6 +1,7 @@
 """Tables so small that all rows stay in memory, each in the slot of its number: they are read once for all epochs."""
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from corgipile.loader.stats import Progress
 from corgipile.orders import Step
 from corgipile.sizes import Size, parse_bytes
 from corgipile.tables.encoded import is_encoded
-from corgipile.tables.table import IntArray, Table
+from corgipile.tables.memory import runs_in_memory
+from corgipile.tables.table import IntArray, Table, even_cuts
 
 __all__ = ["KeptRows", "most_read_once", "read_all", "small"]
 
@@ -47,10 +49,10 @@ def read_all(reader: RowReader, table: Table, buffer: Buffer, limit: int | None)
     """Read all rows into the slots of their numbers; False where they take more than rows looked at beforehand did."""
     rows, most = len(table), 2 * (MOST if limit is None else min(MOST, limit // SHARE))
     known = not buffer.varlen or (table.nbytes <= most and not is_encoded(table, buffer.varlen.names))
-    part = -(-rows // (1 if known else PARTS))
-    for start in range(0, rows, max(1, part)):
-        into = np.arange(start, min(start + part, rows), dtype=np.int32)
-        reader.fill(Step(np.array([[start, start + len(into)]]), into, into))
+    whole = (runs_in_memory(table, rows) or [(0, rows)]) if known else None
+    for start, stop in whole or pairwise(even_cuts(rows, max(1, -(-rows // PARTS))).tolist()):
+        into = np.arange(start, stop, dtype=np.int32)
+        reader.fill(Step(np.array([[start, stop]]), into, into))
         if buffer.varlen and buffer.nbytes > most:
             return False
     return True

@@ -322,8 +322,8 @@ class Loader(Rewindable):
         return {**identity_of(feeder.table, feeder.asked, feeder.seed, self.encoding), **part}
 
     def _segment(self) -> Segment:
-        shard = self.feeder.shard
-        return Segment.begin(self.feeder.fitted, self.batch_size, shard.world, shard.workers, drop_last=self.drop_last)
+        fitted, shard, last = self.feeder.fitted, self.feeder.shard, self.drop_last
+        return Segment.begin(fitted, self.batch_size, shard.world, shard.workers, drop_last=last, epoch=self.epoch)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state: the next iteration yields the batches that were still to come.

@@ -38,6 +38,7 @@ TAKEN_RUNS = 256  # rows; the same of tables that are asked in Python: a call co
 CALL_BYTES = 64 << 10  # of a run of wide rows that is worth a call; its rows then leave memory together
 LEAST_TAKEN, TAKEN_BYTES = 4 << 10, 2 << 20  # of scattered rows that a table is asked for at a time
 THREAD_BYTES = 4 << 20  # of the buffer for each thread, which takes memory of its own
+PART = 1 << 16  # rows that are numbered one by one at a time: what is noted of each takes more than a narrow row
 
 
 class RowReader(Protocol):
@@ -288,6 +289,23 @@ def taken_runs(table: Table) -> int:
     return taken_runs(inside) if inside is not None else getattr(table, "taken_runs", TAKEN_RUNS)
 
 
+def _parts(extents: IntArray, *, ascending: bool = False) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield the rows of short runs, and where they are among all rows of the runs, about `PART` at a time.
+
+    Neighbours come together if they shall ascend. But what an order begins with leaves in many steps, together what was
+    loaded together, and a batch is in memory until its last row leaves: then they come as the order names them.
+    """
+    lengths = extents[:, 1] - extents[:, 0]
+    ends = np.cumsum(lengths)
+    order = np.argsort(extents[:, 0]) if ascending else np.arange(len(extents))
+    done, at = np.cumsum(lengths[order]), 0
+    while at < len(order):
+        stop = int(np.searchsorted(done, (done[at - 1] if at else 0) + PART, side="right"))
+        some = order[at : max(stop, at + 1)]
+        yield rows_of(extents[some]), rows_of(np.stack([ends[some] - lengths[some], ends[some]], axis=1))
+        at += len(some)
+
+
 class TableReader:
     """Reads record batches from the table and puts their rows into slots."""
 
@@ -315,7 +333,8 @@ class TableReader:
             self._frugal.enter_context(frugal())
         if len(extents) > 1 and len(into) < self._short * len(extents):
             many = len(into) > 2 * len(step.visit) and len(into) >= SHORT_RUNS * len(extents)
-            self._take(rows_of(extents), into, many_steps=many)
+            for rows, places in _parts(extents, ascending=not many):
+                self._take(rows, into[places])
             return
         runs = [(int(start), int(stop)) for start, stop in extents]
         at = 0
@@ -328,27 +347,25 @@ class TableReader:
         self.bytes_read += nbytes
         self._tidy.passed(nbytes)
 
-    def _take(self, rows: IntArray, into: SlotArray, *, many_steps: bool) -> None:
-        """Read scattered rows, neighbours together: tables need a multiple of what they are asked for meanwhile.
-
-        But what an order begins with leaves in ``many_steps``, together what was loaded together, and a batch is in
-        memory until its last row leaves: then neighbours are those that the order names one after the other.
-        """
-        order, at = np.arange(len(rows)) if many_steps else np.argsort(rows), 0
-        while at < len(order):
-            some = order[at : at + self._taken]
+    def _take(self, rows: IntArray, into: SlotArray) -> None:
+        """Read scattered rows, some at a time: tables need a multiple of what they are asked for meanwhile."""
+        at = 0
+        while at < len(rows):
+            some = slice(at, at + self._taken)
             batch = values(self._table.take(rows[some], self._sources))
             self._count(batch.nbytes)
             self._buffer.put(batch, into[some], rows[some])
-            at += len(some)
-            self._taken = max(1, self._room * len(some) // max(1, batch.nbytes))
+            at += batch.num_rows
+            self._taken = max(1, self._room * batch.num_rows // max(1, batch.nbytes))
 
     def size(self, step: Step) -> int:
         """Return the bytes of varying length that a step will bring, or 0 where the table does not tell."""
         extents, columns = step.extents, list(self._buffer.varlen.names)
-        short = len(step.into) < self._short * len(extents)
-        runs = [rows_of(extents)] if short else [np.arange(start, stop) for start, stop in extents.tolist()]
-        sizes = [row_sizes(self._table, rows, columns) for rows in runs if len(rows)]
+        if len(step.into) < self._short * len(extents):
+            runs = (rows for rows, _ in _parts(extents))
+        else:
+            runs = (np.arange(start, stop) for start, stop in extents.tolist())
+        sizes = (row_sizes(self._table, rows, columns) for rows in runs if len(rows))
         return sum(int(found.sum()) for found in sizes if found is not None)
 
     def soon(self, step: Step) -> None:

@@ -50,11 +50,13 @@ class Segment(NamedTuple):
     ranks: list[int] = []  # noqa: RUF012  # never changed
 
     @classmethod
-    def begin(cls, fitted: Fitted, batch_size: int, world: int, workers: int, *, drop_last: bool) -> "Segment":
+    def begin(
+        cls, fitted: Fitted, batch_size: int, world: int, workers: int, *, drop_last: bool, epoch: int = 0
+    ) -> "Segment":
         """Make a segment of which nothing is done yet."""
         columns = fitted.sources if by_pages(fitted.order) else []
         done = [0] * workers
-        order, sketch = described(fitted.order), _checksum(fitted.blocks)
+        order, sketch = described(fitted.order), _checksum(fitted.blocks, epoch)
         return cls(order, fitted.cut, columns, batch_size, drop_last, world, done, fitted.way.even, sketch)
 
     @classmethod
@@ -116,6 +118,10 @@ class Segment(NamedTuple):
                 what = "number of workers" if name == "batches" else name
                 raise StateMismatch(f"state is of another {what}: it has {found[name]!r}, here it is {mine[name]!r}")
 
+    def of_epoch(self, fitted: Fitted, epoch: int) -> "Segment":
+        """Return the same of another epoch, whose blocks may be balanced by something else."""
+        return self._replace(sketch=_checksum(fitted.blocks, epoch))
+
     def key(self, seed: int, epoch: int, rank: int, worker: int) -> Key:
         """Return the key of a worker."""
         return Key(seed, epoch, rank, self.world, self.drop_last, worker, len(self.batches), self.batch_size)
@@ -126,8 +132,8 @@ class Segment(NamedTuple):
         visits = [fitted.order.visits(fitted.blocks, key) for key in keys]
         return [rows // self.batch_size if self.drop_last else -(-rows // self.batch_size) for rows in visits]
 
-    def fitted(self, table: Table, look: Sketch = by_column) -> Fitted:
-        """Return its order over a table, and the blocks that it runs over.
+    def fitted(self, table: Table, look: Sketch = by_column, epoch: int = 0) -> Fitted:
+        """Return its order over a table, and the blocks that it runs over in an epoch, of which it is.
 
         Raises:
             StateMismatch: The segment cannot be one of this table.
@@ -140,7 +146,7 @@ class Segment(NamedTuple):
             whole(order.block_rows, "block", 1)
         except (BadArgument, BadSchema, MissingColumn, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StateMismatch(f"state has a segment of another table: {error}") from None
-        if _checksum(blocks) != self.sketch:
+        if _checksum(blocks, epoch) != self.sketch:
             raise StateMismatch("state is of blocks that held other rows, or of another sketch= of them")
         return Fitted(order, blocks, self.cut, self.columns)
 
@@ -150,7 +156,7 @@ class Segment(NamedTuple):
         Raises:
             StateMismatch: The segment cannot be one of this table.
         """
-        fitted = self.fitted(table, look)
+        fitted = self.fitted(table, look, epoch)
         self.check(fitted, seed, epoch)
         for rank in range(self.world):
             for worker, batches in enumerate(self.batches):
@@ -164,9 +170,10 @@ class Segment(NamedTuple):
                         break
 
 
-def _checksum(blocks: Blocks) -> int:
+def _checksum(blocks: Blocks, epoch: int) -> int:
     """Return what tells vectors of blocks apart, which come from a sample and may be what a function returned."""
-    return 0 if blocks.sketch is None or blocks.sketch.ndim == 1 else zlib.crc32(blocks.sketch.tobytes())
+    sketch = blocks.sketch_of(epoch)
+    return 0 if sketch is None or sketch.ndim == 1 else zlib.crc32(sketch.tobytes())
 
 
 def _check_fields(segment: Segment, known: dict[str, Any] | None) -> None:

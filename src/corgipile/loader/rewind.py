@@ -246,7 +246,15 @@ class Rewind:
         for segment in segments:
             last = segment is segments[-1]
             known = self._order if last and table is self._table else None
-            fitted = Fitted(*known, segment.cut, segment.columns) if known else segment.fitted(table, self._look)
+            if known:
+                fitted = Fitted(*known, segment.cut, segment.columns)
+            else:
+                fitted = segment.fitted(table, self._look, self.epoch)
+            if epoch and not self.epoch and not known and fitted.blocks.later is not None:
+                raise StateMismatch(
+                    f"state is of the first epoch, which says nothing of what epoch {epoch} is balanced by; a state of "
+                    "a later epoch does, or the loader itself"
+                )
             limits = segment.totals(fitted, self._seed, epoch) if last else segment.batches
             made.append(_Stretch(table, segment, fitted.order, fitted.blocks, first, limits))
             first = made[-1].stop

@@ -14,6 +14,7 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.loader.numbers import texts_of
+from corgipile.loader.passing import Passing
 from corgipile.outputs import files_read
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.encoded import is_encoded, unpack_shared
@@ -84,7 +85,13 @@ class Spots(NamedTuple):
             _kernel.spots_spread(len(self.table), self.number, self.each, np.ascontiguousarray(vectors), cuts, out)
         return out
 
-    def kept(self, made: Made, label: str | None, unpacked: list[str] | None) -> Vectors:
+    def rows(self) -> IntArray:
+        """Return the rows of all spots."""
+        return _rows(self.starts(), self.each)
+
+    def kept(
+        self, made: Made, label: str | None, unpacked: list[str] | None, passing: Passing | None = None
+    ) -> Vectors:
         """Return the vectors that are kept beside the table; make and keep them if there are none of its present state.
 
         They lie beside a file that is a table by itself, of others in the folder of indexes of this machine; those of
@@ -92,7 +99,7 @@ class Spots(NamedTuple):
         """
         files = list(files_read(self.table))
         if not files or not self.number:
-            return self.described(made, label, unpacked)
+            return self.described(made, label, unpacked, passing)
         asked = repr((VERSION, self.names, label, self.number, self.each))
         if len(files) == 1 and isinstance(files[0], File):
             path, facts = index_path(files[0], KEPT), facts_of(files[0])
@@ -103,20 +110,23 @@ class Spots(NamedTuple):
 
         def described(_: Any) -> Iterator[pa.RecordBatch]:
             log.info("what is in the blocks of %r is kept in %s", self.table, path)
-            found = self.described(made, label, unpacked)
+            found = self.described(made, label, unpacked, passing)
             vectors = pa.FixedSizeListArray.from_arrays(array_of(found), found.shape[1])
             yield pa.record_batch({"vector": vectors})
 
         index, _ = kept_index(path, facts, None, (), described)
         return np.array(items_of(index.read(0, len(index), ["vector"]).column(0))).reshape(self.number, -1)
 
-    def described(self, made: Made, label: str | None, unpacked: list[str] | None = None) -> Vectors:
+    def described(
+        self, made: Made, label: str | None, unpacked: list[str] | None = None, passing: Passing | None = None
+    ) -> Vectors:
         """Return the vectors of all spots, int16[spots, numbers].
 
         Args:
             made: Makes features of rows.
             label: The label column, None if there is none.
             unpacked: The columns that are unpacked for reading anyway, so that rows are to be had one by one.
+            passing: Rows that were kept as they were read for something else.
 
         Raises:
             BadArgument: ``made`` returned more or fewer numbers than before.
@@ -125,8 +135,7 @@ class Spots(NamedTuple):
             return np.zeros((0, 1), np.int16)
         table, starts = self._read(unpacked), self.starts()
         if is_encoded(table, self.names):
-            log.info("to tell blocks of %r apart it is read once as a whole: it is encoded in large units", table)
-            table = _picked(table, self.names, _rows(starts, self.each))
+            table = self._plain(table, passing)
             starts = np.arange(self.number) * self.each
         batch = self._rows(table, starts[self._first()])
         features = made(batch)
@@ -154,6 +163,15 @@ class Spots(NamedTuple):
                 ends = np.arange(self.each, len(rows) + 1, self.each)
                 _kernel.content(width, center, scale, turn, rows, ends, out[first : first + at_once])
         return out
+
+    def _plain(self, table: Table, passing: Passing | None) -> Table:
+        """Return the rows of all spots of an encoded table, one spot after the other."""
+        left = self.number * self.each if passing is None else len(passing.missing)
+        if passing is not None and left < self.number * self.each:
+            log.info("blocks of %r are told apart by rows that passed, and %d that are read now", table, left)
+            return passing.picked(table)
+        log.info("to tell blocks of %r apart it is read once as a whole: it is encoded in large units", table)
+        return _picked(table, self.names, self.rows())
 
     def _parts(self, table: Table, starts: IntArray, at_once: int) -> Parts:
         """Yield the rows of so many spots at a time, and the first of them; many are read while others are used."""

@@ -21,6 +21,7 @@ CROWDED = 1 / 2  # of the bytes that may be held, from which on batches of few r
 MORE = 5 / 4  # times as many rows as there are slots; of orders that keep whole blocks there are no more
 FEW = 2 / 3  # of the rows of a batch
 WORTH = 1 / 8  # of all rows that are in such batches, at least
+PART = 1 << 16  # slots that are let go at a time: what is noted of each takes more than a narrow row
 COPIED = 1 / 16  # of the bytes that may be held, that are copied at a time
 Span = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]
 
@@ -119,15 +120,17 @@ class Varlen:
 
     def release(self, slots: SlotArray) -> None:
         """Let go of the rows in slots that nobody will visit any more, and of the batches of which none is left."""
-        slots = slots[slots >= 0]
-        left, counts = np.unique(self._owner[slots], return_counts=True)
-        self._owner[slots] = -1
-        for number, count in zip(left.tolist(), counts.tolist(), strict=True):
-            if number < 0:
-                continue
-            self._alive[number] -= count
-            if not self._alive[number]:
-                self._drop(number)
+        for start in range(0, len(slots), PART):
+            some = slots[start : start + PART]
+            some = some[some >= 0]
+            left, counts = np.unique(self._owner[some], return_counts=True)
+            self._owner[some] = -1
+            for number, count in zip(left.tolist(), counts.tolist(), strict=True):
+                if number < 0:
+                    continue
+                self._alive[number] -= count
+                if not self._alive[number]:
+                    self._drop(number)
 
     def _drop(self, number: int) -> pa.RecordBatch:
         with self._lock:

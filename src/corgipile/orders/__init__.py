@@ -100,7 +100,7 @@ def described(order: Order) -> dict[str, Any]:
     kept = {
         name: described(value) if hasattr(value, "steps") else value
         for name, value in found.items()
-        if name not in ("row_bytes", "ahead", "spare", "parts", "batch")
+        if name not in ("row_bytes", "ahead", "spare", "parts", "batch") and (name, value) != ("first_epoch", None)
     }
     return {"name": order.name} | version | kept
 

@@ -106,6 +106,11 @@ class GlobalBatches(Sized):
         order: Order = self.within
         return order.sketch_column
 
+    @property
+    def first_epoch(self) -> str | None:
+        """Return what it balances the first epoch by, if that is another column."""
+        return getattr(self.within, "first_epoch", None)
+
     def batch_rows(self, world: int) -> int:
         """Return the rows that each of so many ranks has of a batch.
 

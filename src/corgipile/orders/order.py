@@ -1,6 +1,6 @@
 """The contract of an order, and what all orders share: keys, blocks, steps, sizes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
@@ -13,6 +13,7 @@ from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.sizes import Size, format_bytes, to_rows, whole
 
 IntArray = npt.NDArray[np.int64]
+Sketched = npt.NDArray[np.float64] | npt.NDArray[np.int16]
 SlotArray = npt.NDArray[np.int32]
 
 RUN_BYTES = 256 << 10  # of blocks that are read one after the other, as they lie
@@ -135,6 +136,7 @@ class Blocks:
         cuts: int64[blocks + 1], or None where every block but the last has ``even`` rows.
         even: Rows of a block where ``cuts`` is None.
         sketch: One number a block, or a vector of int16, alike for blocks that hold alike rows; or None.
+        later: Makes that of all epochs but the first, if it is another; what was made is kept.
 
     Example:
         >>> Blocks(10, even=4).count, Blocks.of([0, 4, 10]).widest
@@ -144,7 +146,8 @@ class Blocks:
     rows: int
     cuts: IntArray | None = None
     even: int = 0
-    sketch: npt.NDArray[np.float64] | npt.NDArray[np.int16] | None = field(default=None, repr=False)
+    sketch: Sketched | None = field(default=None, repr=False)
+    later: Callable[[], Sketched] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.cuts is None and self.even < 1:
@@ -159,6 +162,10 @@ class Blocks:
         if array.ndim != 1 or array.size < 1 or array[0] != 0 or (np.diff(array) < 0).any():
             raise BadArgument(f"cuts must ascend from 0, got {array[:8].tolist()}...")
         return cls(int(array[-1]), array)
+
+    def sketch_of(self, epoch: int) -> Sketched | None:
+        """Return the sketch of an epoch, which may be made for it now."""
+        return self.later() if epoch and self.later is not None else self.sketch
 
     @property
     def count(self) -> int:

@@ -16,6 +16,7 @@ FEWEST, MOST = 128, 1 << 20  # blocks that are asked for where batches are known
 SMALLEST, ROOM = 32 << 10, 64  # bytes of blocks that are no smaller for that; blocks that are on their way beside them
 SHARE = 16  # a table has so many times the blocks that are asked for, where they are larger than it has them by itself
 CONTENT = "content"  # what blocks are balanced by that is no column
+RANDOM = "random"  # what a first epoch is like that is balanced by none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,9 @@ class Riffle(Planned):
     Attributes:
         balance: ``"label"`` or another column by whose values blocks are balanced; ``"content"``: by all that is in
             them, features and label; None: random block order.
+        first_epoch: A column by which the first epoch is balanced instead, or ``"random"``: by none. Blocks are then
+            told apart for ``"content"`` by rows that this epoch reads, not by a look before it, which takes as long as
+            an epoch where a table is encoded in large units. None: the first epoch is like all others.
         group: Blocks loaded per step; chosen by `fit` so that a step is worth its overhead.
         whole: Keep blocks as they were read until their last row is visited, R is then n, else 2n; None: as said above,
             and always for rows of varying length.
@@ -55,6 +59,7 @@ class Riffle(Planned):
     name: ClassVar[str] = "riffle"
     kind: ClassVar[str] = "riffle"
     balance: str | None = None
+    first_epoch: str | None = None
     group: int = 0
     whole: bool | None = None
     spare: bool = field(default=False, repr=False)
@@ -64,6 +69,11 @@ class Riffle(Planned):
         super().__post_init__()
         if self.group < 0:
             raise BadArgument(f"group must be at least 1 block, got {self.group}")
+        if self.first_epoch is not None and (self.balance != CONTENT or self.first_epoch == CONTENT):
+            raise BadArgument(
+                f"first_epoch is a column, or {RANDOM!r}, where later epochs have balance={CONTENT!r}, "
+                f"got first_epoch={self.first_epoch!r}, balance={self.balance!r}"
+            )
 
     def shape(self) -> tuple[int, int, bool]:
         """Return the plan's buffer blocks, blocks per step, and whether blocks stay whole."""
@@ -104,13 +114,15 @@ class Riffle(Planned):
         """Return the order's name, and the column by which it balances."""
         if self.balance is None:
             return self.name
+        if self.first_epoch is not None:
+            first = self.name if self.first_epoch == RANDOM else f"balanced by {self.first_epoch!r}"
+            return f"{first}, from the second epoch on by content"
         return "balanced by content" if self.balance == CONTENT else f"balanced by {self.balance!r}"
 
     def block_order(self, blocks: Blocks, key: Key) -> IntArray | None:
         """Return the balanced order of blocks where their sketch is known."""
-        if self.balance is None or blocks.sketch is None:
-            return None
-        return _balanced(_Sketch(blocks.sketch), key.hash(_kernel.KEY_BALANCE))
+        sketch = None if self.balance is None else blocks.sketch_of(key.epoch)
+        return None if sketch is None else _balanced(_Sketch(sketch), key.hash(_kernel.KEY_BALANCE))
 
 
 class _Sketch:
@@ -146,7 +158,7 @@ class Auto(Riffle):
 
     Example:
         >>> Auto(block=10).settled("label")
-        Riffle(block=10, buffer=None, ahead=1, balance='label', group=0, whole=None)
+        Riffle(block=10, buffer=None, ahead=1, balance='label', first_epoch=None, group=0, whole=None)
     """
 
     name: ClassVar[str] = "auto"

@@ -35,6 +35,5 @@ def h_d(values: npt.ArrayLike, cuts: npt.ArrayLike) -> float:
         return 0.0
     squares = 0.0
     for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        off = keys.rows(slice(start, stop)).mean(axis=0) - keys.mean
-        squares += float((off**2).sum()) * (stop - start) ** 2
+        squares += keys.off(slice(start, stop)) * (stop - start) ** 2
     return squares / len(keys) / total

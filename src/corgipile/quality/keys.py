@@ -71,6 +71,33 @@ class Keys:
         hot[np.arange(len(codes)), codes] = 1.0
         return hot
 
+    def means(self, which: Any, rows: int) -> Floats:
+        """Return the mean of each run of so many of these rows, float64[runs, kinds]: of classes they are counted.
+
+        Example:
+            >>> Keys(["cat", "dog", "cat", "cat"]).means(slice(None), 2).tolist()
+            [[0.5, 0.5], [1.0, 0.0]]
+        """
+        if self._codes is None:
+            means: Floats = self._numbers[which].reshape(-1, rows, self.kinds).mean(axis=1)
+            return means
+        codes = self._codes[which].reshape(-1, rows)
+        at = codes + self.kinds * np.arange(len(codes))[:, None]
+        return np.bincount(at.ravel(), minlength=len(codes) * self.kinds).reshape(-1, self.kinds) / rows
+
+    def off(self, which: slice) -> float:
+        """Return the squared distance of the mean of these rows from the mean of all.
+
+        Example:
+            >>> Keys(["cat", "dog", "cat", "cat"]).off(slice(2, 4))
+            0.125
+        """
+        if self._codes is None or self.kinds <= MOST_CLASSES:
+            return float(((self.means(which, which.stop - which.start)[0] - self.mean) ** 2).sum())
+        classes, counts = np.unique(self._codes[which], return_counts=True)  # of most classes there are none
+        shares = counts / counts.sum()
+        return float((self.mean**2).sum() + (shares * (shares - 2 * self.mean[classes])).sum())
+
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self._numbers) if self._codes is None else len(self._codes)

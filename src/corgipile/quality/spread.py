@@ -40,13 +40,12 @@ def deff_of(keys: Keys, ids: npt.NDArray[np.int64] | None, batch: int) -> float:
     if total == 0:
         return 0.0
     batches = rows // batch
-    step = max(1, min(CHUNK, MOST_NUMBERS // keys.kinds) // batch)
+    step = max(1, min(CHUNK // batch, MOST_NUMBERS // keys.kinds))
     squares = 0.0
     for first in range(0, batches, step):
         last = min(first + step, batches)
-        part = _visited(keys, ids, first * batch, last * batch)
-        means = part.reshape(last - first, batch, -1).mean(axis=1)
-        squares += float(((means - keys.mean) ** 2).sum())
+        which = slice(first * batch, last * batch)
+        squares += float(((keys.means(which if ids is None else ids[which], batch) - keys.mean) ** 2).sum())
     return batch * squares / batches / total
 
 
@@ -82,9 +81,10 @@ def prefix_of(keys: Keys, ids: npt.NDArray[np.int64] | None, norm: str = "worst"
     scale = np.sqrt(np.where(spread > 0, spread, np.inf))
     at: Floats = np.zeros(keys.kinds)
     worst = 0.0
-    for start in range(0, rows, CHUNK):
-        part = _visited(keys, ids, start, min(start + CHUNK, rows))
-        part -= keys.mean
+    step = max(1, min(CHUNK, MOST_NUMBERS // keys.kinds))
+    for start in range(0, rows, step):
+        which = slice(start, min(start + step, rows))
+        part = keys.rows(which if ids is None else ids[which]) - keys.mean
         path = part.cumsum(axis=0)
         path += at
         at = path[-1].copy()
@@ -119,8 +119,3 @@ def expected_deff_corgipile(batch: int, n: int, b: int, blocks: int, h_d: float)
         return 1.0
     alpha = (n - 1) / (blocks - 1) if blocks > 1 else 1.0
     return ((n * b - batch) + (1 - alpha) * h_d * (batch - 1)) / (n * b - 1)
-
-
-def _visited(keys: Keys, ids: npt.NDArray[np.int64] | None, start: int, stop: int) -> Floats:
-    part = keys.rows(slice(start, stop) if ids is None else ids[start:stop])
-    return part.copy() if ids is None else part

@@ -33,6 +33,7 @@ __all__ = [
     "joined_spill",
     "joined_units",
     "nearest",
+    "typed",
     "units_of",
     "unpack",
     "unpack_column",
@@ -56,6 +57,7 @@ class Units(NamedTuple):
         pieces: How many there are.
         each: Bytes of a row, on average.
         library: Bytes that a library takes in each process that decodes, whatever the units.
+        dictionary: Bytes that decoding takes at least, of the values of a column that rows are numbers of.
     """
 
     rows: int
@@ -64,6 +66,7 @@ class Units(NamedTuple):
     pieces: int
     each: float
     library: int = 0
+    dictionary: int = 0
 
 
 class Unpacking(Protocol):
@@ -110,6 +113,7 @@ def joined_units(parts: Iterable[Units | None]) -> Units | None:
         sum(part.pieces for part in found),
         total / max(1.0, sum(part.total / part.each for part in found if part.each)),
         max(part.library for part in found),
+        max(part.dictionary for part in found),
     )
 
 
@@ -281,7 +285,7 @@ class Plain(Checked):
             if some:
                 found |= zip(some, read(part, some).columns, strict=True)
         schema = pick(self.schema, names)
-        arrays = [_typed(found[field.name], field.type) for field in schema]
+        arrays = [typed(found[field.name], field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
@@ -306,7 +310,7 @@ class Plain(Checked):
         return Layout(path, found) if names else None
 
 
-def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Make dictionaries, or views, of values again."""
     if array.type == kind:
         return array

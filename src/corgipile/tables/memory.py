@@ -70,6 +70,11 @@ class MemoryTable(Checked):
         """Return the rows as they are held."""
         return self._rows
 
+    def runs(self, most: int) -> list[tuple[int, int]]:
+        """Cut the rows into runs of at most so many, each within a record batch that holds them: none is copied."""
+        within = zip(self._starts[:-1].tolist(), self._starts[1:].tolist(), strict=True)
+        return [(at, min(at + most, stop)) for start, stop in within for at in range(start, stop, most)]
+
     @property
     def nbytes(self) -> int:
         """Return the bytes of all rows."""
@@ -110,6 +115,20 @@ class MemoryTable(Checked):
             return None
         found = [address_of(batch.column(name)) for batch in self._batches]
         return None if None in found else [address for address in found if address is not None]
+
+
+def runs_in_memory(table: Table, most: int) -> list[tuple[int, int]] | None:
+    """Return such runs of the rows beneath wrappers of a table; None where these are not in memory, or are others.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> runs_in_memory(MemoryTable(pa.table({"label": [0, 1, 1]})), 2)
+        [(0, 2), (2, 3)]
+    """
+    inside: Any = table
+    while inside is not None and not isinstance(inside, MemoryTable):
+        inside = getattr(inside, "table", None)
+    return None if inside is None or len(inside) != len(table) else inside.runs(most)
 
 
 def sampled(table: Table) -> str:

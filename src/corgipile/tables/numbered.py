@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile import arrow_compute as pc
 from corgipile.errors import BadSchema
+from corgipile.tables.arrow.spans import flat
 
 __all__ = ["Numbered", "is_numbered"]
 
@@ -65,13 +69,27 @@ class Numbered:
         return part.cast(pa.float64()) if pa.types.is_decimal(part.type) else part
 
     def _codes(self, part: pa.Array) -> pa.Array:
+        if pa.types.is_dictionary(part.type):  # perhaps of many more values than rows
+            part = part.dictionary_decode() if len(part.dictionary) > MOST else part
+        if _is(part.type, *_VIEWS):
+            part = part.cast(pa.large_binary())
         if not pa.types.is_dictionary(part.type):
-            if _is(part.type, *_VIEWS):
-                part = part.cast(pa.large_binary())
             part = part.dictionary_encode(null_encoding="encode")
-        codes = pa.array([self._code(value) for value in part.dictionary.to_pylist()], pa.int32())
+        codes = pa.array(self._numbers(part.dictionary), pa.int32())
         found = codes.take(part.indices)
         return found.fill_null(self._code(None)) if found.null_count else found
+
+    def _numbers(self, values: pa.Array) -> npt.NDArray[np.int32]:
+        """Return the numbers of values; once all are given away, only those are made objects of that have one."""
+        numbers, at = np.full(len(values), MOST - 1, np.int32), 0
+        while at < len(values) and len(self._known) < MOST - 1:
+            some = values.slice(at, MOST).to_pylist()
+            numbers[at : at + len(some)] = [self._code(value) for value in some]
+            at += len(some)
+        rest = values.slice(at)
+        found = pc.index_in(rest, pa.array(list(self._known), rest.type))
+        numbers[at:] = flat(pc.fill_null(found, MOST - 1))
+        return numbers
 
     def _code(self, value: Any) -> int:
         if value not in self._known and len(self._known) < MOST - 1:

@@ -16,8 +16,9 @@ import pyarrow as pa
 from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.ascending import Span
 from corgipile.tables.checked import Checked
-from corgipile.tables.encoded import SMALL, TOGETHER, Plain, Units, grouped, units_of, unpack, write_plain
+from corgipile.tables.encoded import SMALL, TOGETHER, Plain, Units, grouped, typed, units_of, unpack, write_plain
 from corgipile.tables.even_lists import even_length
 from corgipile.tables.io.arriving import Arriving, at_once
 from corgipile.tables.io.common import Common
@@ -36,6 +37,7 @@ from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.side_by_side import side_by_side
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.io.staged import fetched
+from corgipile.tables.parquet_categories import coded_width, decoding_bytes, read_as_values, without_types
 from corgipile.tables.parquet_pages import BUFFER, chunk_columns, chunk_range, page_bytes, row_bits
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
@@ -149,8 +151,20 @@ class ParquetTable(Checked):
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Say what row groups take, decoded; of columns of varying length by a sample and the metadata."""
-        counts = np.diff(self._starts)
-        return units_of(counts, counts * sum(map(self._width, dict.fromkeys(columns))))
+        counts, names = np.diff(self._starts), list(dict.fromkeys(columns))
+        found = units_of(counts, counts * sum(map(self._width, names)))
+        return found and found._replace(dictionary=max((self._dictionary(name) for name in names), default=0))
+
+    def part_rows(self) -> IntArray:
+        """Return the rows of each row group."""
+        return np.diff(self._starts)
+
+    def spans(self, columns: Sequence[str], parts: Sequence[int]) -> dict[str, list[Span]]:
+        """Return least and greatest value of columns in row groups, without those of which the footer says nothing."""
+        groups = [self._metadata.row_group(part) for part in parts]
+        flat = [name for name in columns if not pa.types.is_nested(self.schema.field(name).type)]
+        found = {name: [_span(group.column(self._chunks[name][0])) for group in groups] for name in flat}
+        return {name: [span for span in spans if span] for name, spans in found.items() if all(spans)}
 
     def list_width(self, name: str) -> int | None:
         """Return the length of a list column's rows if the first agree, and the numbers in all row groups."""
@@ -212,9 +226,23 @@ class ParquetTable(Checked):
     def _find_width(self, name: str) -> float:
         counts = np.diff(self._starts)
         group = int(counts.argmax())
+        if self._dictionary(name):  # which would be decoded for a few rows
+            return coded_width(self._file, self._largest(name), int(counts[group]))
         first = self._first(group, name)
         sampled: float = values(first).nbytes / max(first.num_rows, 1) if first is not None else 0.0
         return max(self._stored_width(group, name), sampled)
+
+    def _dictionary(self, name: str) -> int:
+        """Return the bytes that decoding the dictionary of a column takes, 0 where it is as small as most are."""
+        if row_bits(self.schema.field(name).type) or not len(self):
+            return 0
+        taken = decoding_bytes(self._file, self._largest(name))
+        return taken if taken > TOGETHER else 0
+
+    def _largest(self, name: str) -> list[Any]:
+        """Return the chunks of a column in the largest row group."""
+        group = self._metadata.row_group(int(np.diff(self._starts).argmax()))
+        return [group.column(i) for i in self._chunks[name]]
 
     def _stored_width(self, group: int, name: str) -> float:
         """Return the bytes of a row of a column in a row group, encoded but not compressed."""
@@ -280,7 +308,8 @@ class ParquetTable(Checked):
 
         schema = pick(self.schema, names)
         with decoding(self._file.path):
-            file = pq.ParquetFile(source, metadata=self._metadata, buffer_size=BUFFER, pre_buffer=False)
+            metadata = self._read_with(schema)
+            file = pq.ParquetFile(source, metadata=metadata, buffer_size=BUFFER, pre_buffer=False)
             decoded = 0
             for batch in file.iter_batches(rows, list(groups), names, use_threads=False):
                 batch.validate(full=True)
@@ -288,11 +317,19 @@ class ParquetTable(Checked):
                 if decoded > TIDY_BYTES:
                     give_back()
                     decoded = 0
-                yield pa.RecordBatch.from_arrays([batch.column(name) for name in names], schema=schema)
+                columns = [typed(batch.column(field.name), field.type) for field in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _read_with(self, schema: pa.Schema) -> Any:
+        """Return the metadata by which columns are read: categories as their values, where that can be."""
+        if not any(map(pa.types.is_dictionary, schema.types)):
+            return self._metadata
+        untyped = _footers.of(self, "untyped", lambda: without_types(self._metadata))
+        return untyped if read_as_values(schema, untyped) else self._metadata
 
     def _is_large(self, i: int, names: list[str]) -> bool:
         rows = int(self._starts[i + 1] - self._starts[i])
-        return sum(map(self._width, names)) * rows > SMALL
+        return sum(map(self._width, names)) * rows > SMALL or any(map(self._dictionary, names))
 
     def _piece(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         if stop - start == self._starts[i + 1] - self._starts[i]:
@@ -358,3 +395,13 @@ class _Group:
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         return self._table.open_plain(columns, sections)
+
+
+def _span(chunk: Any) -> Span | None:
+    stats = chunk.statistics
+    if stats is None or not stats.has_min_max:
+        return None
+    try:
+        return Span(stats.min, stats.max)
+    except (pa.ArrowException, ValueError, OverflowError):  # of a type, or a time, that Python does not have
+        return None

@@ -7,11 +7,12 @@ import pyarrow as pa
 from corgipile.tables.io.files import File
 from corgipile.tables.io.remote import RemoteFile
 
-__all__ = ["chunk_columns", "chunk_range", "page_bytes", "row_bits"]
+__all__ = ["chunk_columns", "chunk_range", "page_bytes", "page_head", "row_bits"]
 
 HEAD = 64  # bytes in which the sizes of a page stand
 BUFFER = 1 << 16
 USUAL = 3 << 20
+NUMBER, RECORD, FIRST_NUMBER = 5, 12, b"\x15"  # types of Thrift, and how a field 1 that is a number begins
 
 
 def row_bits(kind: pa.DataType) -> int:
@@ -75,17 +76,24 @@ def page_bytes(file: File, chunk: Any) -> int:
     if isinstance(file, RemoteFile):
         return min(USUAL, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))
     for start in _page_starts(chunk):
-        sizes = _page_sizes(file.read(start, min(HEAD, file.size - start))) if 0 <= start < file.size else None
-        found += sum(sizes) if sizes else int(chunk.total_uncompressed_size + chunk.total_compressed_size)
+        sizes = page_head(file, start)
+        found += sum(sizes[:2]) if sizes else int(chunk.total_uncompressed_size + chunk.total_compressed_size)
     return min(found, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))
 
 
-def _page_sizes(head: bytes) -> tuple[int, int] | None:
-    """Return the bytes of a page, decoded and stored: fields 2 and 3 of its header, in Thrift's compact form."""
-    at, found = 0, []
-    for _ in range(3):
-        if at >= len(head) or head[at] != 0x15:  # the next field, a number of 32 bits
-            return None
+def page_head(file: File, start: int) -> list[int] | None:
+    """Return the bytes of a page, decoded and stored, and of a dictionary its values; None where they are not found.
+
+    They are fields 2 and 3 of its header, and field 1 of field 7, in Thrift's compact form.
+    """
+    head = file.read(start, min(HEAD, file.size - start)) if 0 <= start < file.size else b""
+    at, field, found = 0, 0, {}
+    while at < len(head) and head[at] >> 4 and head[at] & 15 in (NUMBER, RECORD):
+        field += head[at] >> 4
+        if head[at] & 15 == RECORD:  # the first field inside is the number of values
+            if field != 7 or head[at + 1 : at + 2] != FIRST_NUMBER:
+                break
+            at += 1
         value = shift = 0
         while True:
             at += 1
@@ -96,5 +104,7 @@ def _page_sizes(head: bytes) -> tuple[int, int] | None:
             if head[at] < 0x80:
                 break
         at += 1
-        found.append(value >> 1)  # zigzag; sizes are not negative
-    return found[1], found[2]
+        found[field] = value >> 1  # zigzag; sizes are not negative
+        if field == 7:
+            break
+    return [found[key] for key in (2, 3, 7) if key in found] if 2 in found and 3 in found else None

@@ -30,7 +30,8 @@ class ReadOnce(MemoryTable):
     """
 
     def __init__(self, table: Table) -> None:
-        super().__init__(pa.Table.from_batches([table.read(0, len(table))]))
+        rows = table.read_whole() if isinstance(table, ArrowFile) else None
+        super().__init__(pa.Table.from_batches([table.read(0, len(table))]) if rows is None else rows)
         self.table = table
 
     def __reduce__(self) -> tuple[type[MemoryTable], tuple[Any]]:

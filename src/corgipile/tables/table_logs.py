@@ -1,5 +1,6 @@
 """Folders of table formats with a log: which of their files count is said there, so none is read without it."""
 
+import os
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -44,10 +45,11 @@ def refuse_logged(paths: Iterable[str]) -> None:
         True
     """
     direct = {Path(path).parent for path in paths}
-    for folder in direct.union(*(inner.parents for inner in direct)):
+    for folder in map(str, direct.union(*(inner.parents for inner in direct))):
         for log in _LOGS:
             inside, _, name = log.sign.rpartition("/")
-            if (folder / (inside or name)).exists() and (signs := sorted(folder.glob(log.sign))):  # a search takes long
+            there = os.path.exists(f"{folder}/{inside or name}")  # noqa: PTH110 - asked of every folder above a file
+            if there and (signs := sorted(Path(folder).glob(log.sign))):  # a search takes long
                 raise UnknownFormat(_message(folder, log, str(signs[-1])))
 
 
@@ -70,8 +72,8 @@ def refuse_logged_keys(folder: str, keys: Iterable[str]) -> None:
                     raise UnknownFormat(_message(path, log, "/".join([path, *parts[at : at + len(signs)]])))
 
 
-def _message(folder: Path | str, log: _Log, sign: str) -> str:
-    rows = log.rows.format(path=str(folder), sign=sign)
+def _message(folder: str, log: _Log, sign: str) -> str:
+    rows = log.rows.format(path=folder, sign=sign)
     if "NEW" in rows:
         way = f"write its rows as they are now to a new folder by {rows} and open that"
     elif log.rows is _OPEN:
@@ -82,6 +84,6 @@ def _message(folder: Path | str, log: _Log, sign: str) -> str:
             "open that"
         )
     return (
-        f"{folder} is a table of {log.name}: its log ({sign.removeprefix(str(folder)).lstrip('/')}) says which files "
+        f"{folder} is a table of {log.name}: its log ({sign.removeprefix(folder).lstrip('/')}) says which files "
         f"count, and rows that were deleted or replaced still lie there; {way}"
     )

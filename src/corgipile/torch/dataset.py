@@ -9,7 +9,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
-from corgipile.loader.budget import sketched
+from corgipile.loader.budget import first_epoch_of, sketched
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
 from corgipile.loader.content import Embed
 from corgipile.loader.default_order import Reading, chosen, fixed
@@ -133,6 +133,8 @@ class CorgiPileDataset(IterableDataset[Any]):
         )  # fmt: skip
         reading = Reading(selection.found(self.table), memory) if sketch is None else None
         found = chosen(order, self.table, label, batch_size or 0, reading)
+        if first_epoch_of(found) is not None:
+            raise BadArgument("first_epoch is for train and Loader: a dataset looks at blocks before the first epoch")
         runs: Order = replace(found, ahead=prefetch)  # type: ignore[type-var]
         if global_batches is not None:
             runs = fixed(global_batches, runs, batch_size)

@@ -20,7 +20,7 @@ from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
 from corgipile.tables.fingerprints import sampled_rows
 from corgipile.tables.io.common import Common
-from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.io.files import File, InMemory, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
     check_names,
@@ -98,8 +98,7 @@ class ArrowFile(Checked):
         fields = [field.with_type(viewless(field.type)) for field in stored]
         self.schema: pa.Schema = same_schema(pa.schema(fields, stored.metadata))
         listed = places(stored) if found.native else None
-        self._packed = listed if packed else None
-        self._places = None if packed else listed
+        self._packed, self._places = listed if packed else None, None if packed else listed
         self._whole = self._places is None or not all(sliceable(place.kind) for place in self._places.values())
         self._scatter = None if self._places is None else Take(self._file, self._places, self._starts)
 
@@ -132,6 +131,17 @@ class ArrowFile(Checked):
     def read_stored(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         """Read one run of rows as they are stored: numbers where there are dictionaries."""
         return read_pieces(self._starts, start, stop, lambda i, a, b: self._read(i, a, b, names))
+
+    def read_whole(self) -> pa.Table:
+        """Read all rows by one request, where they lie plain in it and little else does."""
+        if self._whole or self._places is None or self._file.size > 2 * self.nbytes + RUN:
+            return pa.Table.from_batches([self.read(0, len(self))])
+        file, batches = InMemory(self._file), []
+        for i, head in ((i, self._metadata[i]) for i in np.flatnonzero(np.diff(self._starts)).tolist()):
+            body, places = self._body(i, head, file), self._places.values()
+            rows = pa.RecordBatch.from_arrays([body.column(place, 0, head.rows) for place in places], schema=self._raw)
+            batches.append(self._dictionaries.look_up(rows, self.schema))
+        return pa.Table.from_batches(batches, self.schema)
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return self._dictionaries.look_up(self.take_stored(rows, names), self.schema)
@@ -241,9 +251,9 @@ class ArrowFile(Checked):
         if head.rows != rows:
             raise CorruptFile(f"{self._file.path}: record batch {i} has {head.rows} rows; {rows} are stated")
 
-    def _body(self, i: int, head: Batch) -> BatchSlices:
+    def _body(self, i: int, head: Batch, file: File | None = None) -> BatchSlices:
         self._check(i, head)
-        return BatchSlices(self._file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), head)
+        return BatchSlices(file or self._file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), head)
 
     def _body_with(self, i: int, head: Batch, names: list[str]) -> BatchSlices:
         """Return what reads these columns of a record batch."""

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from corgipile.tables.io.descriptors import Descriptor, Given, identity_of
 PathLike = str | os.PathLike[str]
 IntArray = npt.NDArray[np.int64]
 THREADS = 32
+ALIGNED = 8  # bytes: what arrays of numbers begin at a multiple of
 # What of a file is looked at to tell its content: all, or pieces of a table in all, and both ends of each file.
 WHOLE, PIECES, PIECE, ENDS = 1 << 20, 256, 4 << 10, 16 << 10
 _among: ContextVar[int] = ContextVar("_among", default=1)
@@ -226,6 +227,24 @@ class File:
         if size != self.size:
             return CorruptFile(f"{self.path} has {size} bytes now; it had {self.size} when opened")
         return CorruptFile(f"{self.path}: bytes {start} to {stop} are needed; the file has {size}")
+
+
+class InMemory(File):
+    """A file of which all bytes are in memory, read at once; parts of it are not copied where they are aligned.
+
+    Args:
+        file: The file.
+    """
+
+    def __init__(self, file: File) -> None:
+        self.__dict__.update(file.__dict__)
+        self._data = memoryview(file.read(0, file.size))
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes, or what serves as such: a view of them."""
+        self._check(offset, length)
+        part = self._data[offset : offset + length]
+        return part.tobytes() if offset % ALIGNED else cast("bytes", part)
 
 
 class Region(io.RawIOBase):

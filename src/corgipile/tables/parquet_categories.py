@@ -1,0 +1,95 @@
+"""Columns of a Parquet file whose rows are numbers of values: what their dictionaries take, and how to do without."""
+
+import io
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from corgipile.tables.io.files import File
+from corgipile.tables.io.remote import RemoteFile
+from corgipile.tables.parquet_pages import page_head
+
+__all__ = ["coded_width", "decoding_bytes", "read_as_values", "without_types"]
+
+POINTERS = 16  # bytes that a decoder keeps for each value of a dictionary, beside a copy of them
+TYPES = b"ARROW:schema"  # the key under which Arrow keeps its own types
+
+
+class Dictionary(NamedTuple):
+    """The dictionary of a column chunk, which is decoded whole before any row.
+
+    Attributes:
+        nbytes: Its values, decoded.
+        stored: The same as they are stored.
+        values: How many they are.
+    """
+
+    nbytes: int
+    stored: int
+    values: int
+
+    @property
+    def decoding(self) -> int:
+        """Return the bytes that decoding takes as long as rows of the chunk are read."""
+        return self.stored + 2 * self.nbytes + POINTERS * self.values
+
+
+def _dictionary(file: File, chunk: Any) -> Dictionary | None:
+    """Return the dictionary of a column chunk; None where there is none, or the file would have to be asked for it."""
+    if isinstance(file, RemoteFile) or not chunk.has_dictionary_page or not chunk.dictionary_page_offset:
+        return None
+    found = page_head(file, int(chunk.dictionary_page_offset))
+    most = int(chunk.total_uncompressed_size), int(chunk.total_compressed_size), int(chunk.total_uncompressed_size)
+    return None if found is None or len(found) < 3 else Dictionary(*map(min, found, most))
+
+
+def decoding_bytes(file: File, chunks: Iterable[Any]) -> int:
+    """Return the bytes that the dictionaries of column chunks take while rows are decoded."""
+    return sum(found.decoding for chunk in chunks if (found := _dictionary(file, chunk)) is not None)
+
+
+def coded_width(file: File, chunks: Iterable[Any], rows: int) -> float:
+    """Return the bytes of a row of column chunks, if its values are as long as those of the dictionaries are."""
+    size = 0.0
+    for chunk in chunks:
+        found = _dictionary(file, chunk)
+        if found is None:
+            size += chunk.total_uncompressed_size
+        else:
+            mean = found.nbytes / max(1, found.values)
+            size += max(chunk.total_uncompressed_size - found.nbytes, mean * chunk.num_values)
+    return size / rows
+
+
+def without_types(metadata: Any) -> Any:
+    """Return the metadata of a file less the types that Arrow kept in it: of categories, their values are then read.
+
+    As a dictionary Arrow makes all values of each of the column chunk's rows that it decodes, and a table to find them.
+    """
+    import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
+
+    out = io.BytesIO()
+    metadata.write_metadata_file(out)
+    before, key, after = out.getvalue().rpartition(TYPES)
+    return pq.read_metadata(io.BytesIO(before + key.swapcase() + after)) if key else metadata
+
+
+def read_as_values(schema: pa.Schema, untyped: Any) -> bool:
+    """Say whether columns have categories among them, and are read as values with metadata `without_types`.
+
+    Categories that have an order are not: it is that of the dictionary.
+    """
+    if not any(pa.types.is_dictionary(kind) and not kind.ordered for kind in schema.types):
+        return False
+    found = untyped.schema.to_arrow_schema()
+    return all(found.field(field.name).type == _untyped(field.type) for field in schema)
+
+
+def _untyped(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column that is read without the types that Arrow kept, if a cast makes the column of it."""
+    if pa.types.is_dictionary(kind):
+        return kind if kind.ordered else _untyped(kind.value_type)
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    return pa.string() if pa.types.is_large_string(kind) else pa.binary() if pa.types.is_large_binary(kind) else kind
