@@ -122,8 +122,11 @@ def bars(panels: Mapping[tuple[str, str], Mapping[str, float]], path: Path, *, u
     rows, columns = (list(dict.fromkeys(key[at] for key in panels)) for at in (0, 1))
     size = (4.5 * len(columns), 1.9 * len(rows))
     figure, axes = plt.subplots(len(rows), len(columns), figsize=size, squeeze=False, layout="constrained")
+    for axis in axes.flat:
+        axis.set_visible(False)  # until it has something to show
     for (row, column), values in panels.items():
         axis = axes[rows.index(row)][columns.index(column)]
+        axis.set_visible(True)
         axis.barh(list(values)[::-1], list(values.values())[::-1])
         axis.locator_params(axis="x", nbins=5)
         axis.set_title(f"{row}, {column}", fontsize=8)

@@ -1,10 +1,10 @@
 """CorgiPile (Fig. 1, 8, 9): accuracy of small networks by epoch, on images and text sorted by class, by SGD and Adam.
 
-    python bench/papers/networks.py [--data DIR] [--scale 4] [--seeds 3] [--only NAME] [--save]
+    python bench/papers/networks.py [--data DIR] [--scale 4] [--seeds 0 1 2] [--only NAME] [--save]
 
 A CNN learns Fashion-MNIST, a bag of word embeddings learns SST-2; both on the CPU, from the same first weights by every
 order. All have 2 % of the rows in memory, CorgiPile half of it for blocks that it drains and half for those that it
-reads.
+reads. What is saved of other seeds and networks on the same day is kept, so that each may have a run of its own.
 """
 
 import sys
@@ -118,7 +118,7 @@ def curve(
 
 
 def measure(
-    task: tuple[str, Callable[[], nn.Module], pa.Table, Any, Any], step: str, seeds: int, work: Path
+    task: tuple[str, Callable[[], nn.Module], pa.Table, Any, Any], step: str, seed: int, work: Path
 ) -> dict[str, Any]:
     """Run every order over one table."""
     name, make, rows, *test = task
@@ -128,9 +128,21 @@ def measure(
         if way in LEFT_OUT:
             continue
         cp.convert(mixed if way == "Shuffle Once" else rows, path, overwrite=True)
-        found = [curve(make, (name.split(", ")[1], step), path, order, len(rows), test, seed) for seed in range(seeds)]
-        curves[way] = np.mean(found, axis=0).round(3).tolist()
-    return {"task": name, "step": step, "rows": len(rows), "seeds": seeds, "curves": curves}
+        found = curve(make, (name.split(", ")[1], step), path, order, len(rows), test, seed)
+        curves[way] = np.round(found, 3).tolist()
+    return {"task": name, "step": step, "rows": len(rows), "seed": seed, "curves": curves}
+
+
+def means(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the mean curves of each network and step over its seeds."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in results:
+        found.setdefault((one["task"], one["step"]), []).append(one)
+    return [
+        {**many[0], "seeds": sum(one.get("seeds", 1) for one in many)}
+        | {"curves": {way: np.mean([one["curves"][way] for one in many], axis=0) for way in many[0]["curves"]}}
+        for many in found.values()
+    ]
 
 
 def told(result: dict[str, Any]) -> str:
@@ -138,31 +150,33 @@ def told(result: dict[str, Any]) -> str:
     curves = result["curves"]
     goal = curves["Shuffle Once"][-1]
     cells = [f"{goal:.2f}", *(f"{curves[name][-1] - goal:+.2f}" for name in list(curves)[1:])]
-    return f"| {result['task']} | {result['step']} | {' | '.join(cells)} |"
+    return f"| {result['task']} | {result['step']} | {result['rows']:,} | {result['seeds']} | {' | '.join(cells)} |"
 
 
 def main() -> None:
     """Run all tasks and print, and perhaps save, what came out."""
     parser = figures.arguments(__doc__ or "")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", default="", help="tasks whose names contain this")
     given = parser.parse_args()
     torch.set_num_threads(1)
     results: list[dict[str, Any]] = []
-    lines = figures.head(["network", "step", *(way for way in orders(1000) if way not in LEFT_OUT)])
+    lines = figures.head(["network", "step", "rows", "seeds", *(way for way in orders(1000) if way not in LEFT_OUT)])
     print("\n".join(lines), flush=True)
     with tempfile.TemporaryDirectory(prefix="corgipile-networks-") as work:
         for task in tasks(given.data, given.scale):
             for step in STEPS:
                 if given.only not in f"{task[0]}, {step}":
                     continue
-                results.append(measure(task, step, given.seeds, Path(work)))
-                lines.append(told(results[-1]))
+                results += [measure(task, step, seed, Path(work)) for seed in given.seeds]
+                lines.append(told(means(results)[-1]))
                 print(lines[-1], flush=True)
     if given.save:
-        lines, results = figures.joined("networks", lines, results, lambda one: (one["task"], one["step"]), told)
-        panels = {(one["task"], one["step"]): one["curves"] for one in results}
-        path = figures.save("networks", results, lines)
+        _, results = figures.joined(
+            "networks", lines, results, lambda one: (one["task"], one["step"], one["seed"]), str
+        )
+        panels = {(one["task"], one["step"]): one["curves"] for one in means(results)}
+        path = figures.save("networks", results, [*lines[:2], *map(told, means(results))])
         figures.draw(panels, path, across="epoch", up="accuracy of held-out rows, %")
 
 

@@ -36,7 +36,9 @@ int64 corgi_slot_bytes(const CorgiSource *s, int64 width)
 /* Make a buffer of this many slots, which sparse rows share in places of `widest` slots and `heaviest` bytes. */
 CorgiBuffer corgi_make_buffer(const CorgiSource *s, int64 width, int64 slots, int64 widest, int64 heaviest)
 {
-    CorgiBuffer b = {.slots = slots, .y = take(slots, sizeof *b.y), .tid = take(slots, sizeof *b.tid)};
+    MemoryContext memory = AllocSetContextCreate(CurrentMemoryContext, "corgipile buffer", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext outside = MemoryContextSwitchTo(memory);
+    CorgiBuffer b = {.memory = memory, .slots = slots, .y = take(slots, sizeof *b.y), .tid = take(slots, sizeof *b.tid)};
     if (s->weight.name != NULL)
         b.weight = take(slots, sizeof *b.weight);
     if (s->part_count > 1)
@@ -53,7 +55,15 @@ CorgiBuffer corgi_make_buffer(const CorgiSource *s, int64 width, int64 slots, in
         b.stride = width * s->bytes;
         b.x = take(slots, (size_t) b.stride);
     }
+    MemoryContextSwitchTo(outside);
     return b;
+}
+
+/* Give back the memory of a buffer that serves no more. */
+void corgi_free_buffer(CorgiBuffer *b)
+{
+    MemoryContextDelete(b->memory);
+    memset(b, 0, sizeof *b);
 }
 
 /* Put sparse rows into this place from now on. */

@@ -88,6 +88,7 @@ typedef struct {
     int64 *lengths;
     int64 widest, heaviest; /* slots and bytes of a place */
     char *next, *stop;      /* of the place being filled */
+    MemoryContext memory;   /* that holds it */
 } CorgiBuffer;
 
 /* Note where the row in a slot came from. */

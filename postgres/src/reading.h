@@ -58,6 +58,7 @@ extern bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuff
 /* buffer.c */
 extern int64 corgi_slot_bytes(const CorgiSource *s, int64 width);
 extern CorgiBuffer corgi_make_buffer(const CorgiSource *s, int64 width, int64 slots, int64 widest, int64 heaviest);
+extern void corgi_free_buffer(CorgiBuffer *b);
 extern void corgi_begin_place(CorgiBuffer *b, int64 place);
 extern bool corgi_put_row(const CorgiSource *s, TupleTableSlot *row, int64 width, CorgiBuffer *b, int64 slot);
 

@@ -217,8 +217,10 @@ static void advance(SgdState *s)
             fill_fold(s);
         corgi_progress_end(&s->run);
         corgi_tell_chance(&s->run, &epoch);
-        if (o->name != NULL)
+        if (o->name != NULL) {
+            corgi_free_buffer(&s->run.buffer);
             corgi_store_model(&s->run, s->learner, h, s->run.past);
+        }
     }
     MemoryContextSwitchTo(outside);
 }

@@ -1,6 +1,7 @@
 /* Writes a trained model to the table corgipile.models. */
 #include "corgipile.h"
 
+#include "access/toast_internals.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
@@ -271,6 +272,16 @@ static ArrayType *learnt(const CorgiRun *run, CorgiLearner *learner)
     return a;
 }
 
+/* Compress an array as the server would, and give back its memory: rows of it are copied on their way to the table. */
+static ArrayType *packed(ArrayType *a)
+{
+    ArrayType *small = a ? (ArrayType *) DatumGetPointer(toast_compress_datum(PointerGetDatum(a), InvalidCompressionMethod)) : NULL;
+    if (small == NULL)
+        return a;
+    pfree(a);
+    return small;
+}
+
 /* A list with everybody on it, or nobody. */
 static Datum everybody(bool on_it)
 {
@@ -310,9 +321,12 @@ void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHi
 {
     const CorgiOptions *o = &run->options;
     CorgiRow row = {.name = o->name, .kind = o->kind, .user = o->user, .width = run->survey.width,
-                    .weights = corgi_get_weights(run, learner), .learnt = learnt(run, learner), .params = params_of(run),
+                    .weights = corgi_get_weights(run, learner), .params = params_of(run),
                     .source = o->query ? o->query : corgi_sql_name(run->source.rel)};
-    CorgiCaller caller = corgi_become_owner();
+    CorgiCaller caller;
+    row.weights.coefficients = packed(row.weights.coefficients);
+    row.learnt = packed(learnt(run, learner));
+    caller = corgi_become_owner();
     SPI_connect();
     corgi_store_row(&row);
     corgi_store_history(history, o, past);

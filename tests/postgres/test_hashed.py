@@ -395,3 +395,17 @@ def test_features_have_any_form_of_names(server, table, rows):
         training = f"corgipile.train({rows}, model => 'logistic', features => {form}, label => 'label', epochs => 1)"
         given = "('stars')" if "$" in form else ""
         assert server.text(f"PREPARE p AS SELECT count(*) FROM {training}; EXECUTE p{given}") == "1\n", form
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the memory of processes is not shown here")
+def test_a_model_takes_little_more_than_its_size_while_it_is_stored(server, table):
+    """Of 2^20 features and seven lines of them that say how it was learnt, most of which are zeros."""
+    given = {"text": "note", "missing": "skip", "hash_bits": 20, "step": "auto", "buffer_size": "400MB"}
+    trains = [call("hashed_rows", "logistic", name, given, epochs=1) for name in (None, "hashed_large")]
+    peak = "SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s*(\\d+)')::int"
+    found = [server.text(f"{train.replace('*', 'count(*)')}; {peak}").split()[1] for train in trains]
+    size = server.value("SELECT 8 * (cardinality(coefficients) + cardinality(learnt)) FROM corgipile.models "
+                        "WHERE name = 'hashed_large'")  # fmt: skip
+    server.sql("DELETE FROM corgipile.models WHERE name = 'hashed_large'")
+    assert size > 60 << 20
+    assert (int(found[1]) - int(found[0])) << 10 < 2 * size
