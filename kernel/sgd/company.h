@@ -40,25 +40,28 @@ static inline int cp_sgd_alike(const cp_sgd *a, const cp_sgd *b)
            && memcmp(CP_AT(a, const char, classes), CP_AT(b, const char, classes), 2 * sizeof(double)) == 0;
 }
 
-/* Take the labels of a chunk as each of some models has them: [row][CP_TOGETHER]. */
-static inline void cp_labels_of_each(cp_sgd *const *s, int count, const cp_rows *r, const void *const *ys, int64_t from, cp_chunk *c,
-                                     double *each)
+/* Take the labels of a chunk as each of some models has them: [row][CP_TOGETHER]. The sets are known to be there. */
+static inline void cp_labels_of_each(const cp_sgd *s, int count, const cp_rows *r, int64_t from, cp_chunk *c, double *each)
 {
-    double label[CP_CHUNK];
+    double number[CP_CHUNK], code[2] = {0, 1};
     int status = CP_SGD_OK;
-    for (int k = 0; k < count; k++) {
-        cp_read_labels(ys[k], r->y_type, r->visit + from, c->n, label);
-        const int64_t good = cp_encode_labels(s[k], label, c->n, &status);
-        c->status = good < c->n ? status : c->status;
-        c->n = good;
-        for (int64_t i = 0; i < c->n; i++)
-            each[i * CP_TOGETHER + k] = label[i];
+    if (cp_encode_labels(s, code, 2, &status) < 2) {
+        c->n = 0;
+        c->status = status;
+        return;
+    }
+    cp_read_labels(r->y, r->y_type, r->visit + from, c->n, number);
+    for (int64_t i = 0; i < c->n; i++) {
+        const uint8_t *set = r->set + (int64_t)number[i] * r->labels;
+        for (int k = 0; k < count; k++)
+            each[i * CP_TOGETHER + k] = code[set[k] != 0];
     }
 }
 
 /* Let some models visit rows from visit[1] on at once, as far as all is well: the first is behind them, so that all hold back
- * the same one. Returns how many rows are then behind them. `ys`: labels by slot of each, or NULL where all have those of the rows. */
-static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows *rows, const void *const *ys)
+ * the same one. Returns how many rows are then behind them. Where rows have sets
+ * of labels, a model has the label after that of the model before. */
+static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows *rows)
 {
     const cp_sgd_company learn = cp_sgd_company_of(s[0]);
     double each[CP_CHUNK * CP_TOGETHER];
@@ -67,15 +70,13 @@ static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows 
     int64_t done = 1;
     cp_guard_tail(s[0], &r);
     cp_begin_weights(s[0], &r, &c);
-    c.each = ys ? each : NULL;
-    memset(each, 0, ys ? sizeof each : 0);
-    if (ys)
-        r.y = ys[0];
+    c.each = r.set ? each : NULL;
+    memset(each, 0, r.set ? sizeof each : 0);
     while (done < r.m) {
         cp_prepare(s[0], &r, done, &c);
         c.before = cp_dense_row(s[0], &r, r.visit[done - 1]);
-        if (ys)
-            cp_labels_of_each(s, count, &r, ys, done, &c, each);
+        if (r.set)
+            cp_labels_of_each(s[0], count, &r, done, &c, each);
         const int64_t whole = c.n;
         for (int k = 1; k < count; k++)
             if (s[k]->averaged && c.n > s[k]->every - s[k]->since)
@@ -92,9 +93,8 @@ static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows 
 }
 
 /* Let each of several models learn from the same rows, as cp_sgd_learn does: status and rows learnt are those of each. Those that
- * are alike should stand side by side. `ys` as above. */
-static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_rows *rows, const void *const *ys, int *status,
-                                    int64_t *done)
+ * are alike should stand side by side. Of sets of labels each model has the label of its number. */
+static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_rows *rows, int *status, int64_t *done)
 {
     const int fit = rows->m > 1 && !rows->weight && cp_slots_fit(rows->visit, rows->m, rows->slots);
     for (int64_t from = 0, to; from < count; from = to) {
@@ -105,7 +105,7 @@ static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_ro
         for (int64_t k = from; k < to; k++) {
             cp_rows first = *rows;
             first.m = fit;
-            first.y = ys ? ys[k] : rows->y;
+            first.set = rows->set ? rows->set + k : NULL;
             status[k] = CP_SGD_OK;
             done[k] = 0;
             if (well)
@@ -113,14 +113,16 @@ static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_ro
         }
         for (int64_t k = from; k < to; k++)
             well &= status[k] == CP_SGD_OK;
-        const int64_t behind = well ? cp_sgd_in_step(s + from, (int)(to - from), rows, ys ? ys + from : NULL) : 0;
+        cp_rows theirs = *rows;
+        theirs.set = rows->set ? rows->set + from : NULL;
+        const int64_t behind = well ? cp_sgd_in_step(s + from, (int)(to - from), &theirs) : 0;
         for (int64_t k = from; k < to; k++) {
             cp_rows rest = *rows;
             int64_t more = 0;
             done[k] = well ? behind : done[k];
             rest.visit += done[k];
             rest.m -= done[k];
-            rest.y = ys ? ys[k] : rows->y;
+            rest.set = rows->set ? rows->set + k : NULL;
             if (!status[k] && rest.m > 0) {
                 status[k] = cp_sgd_learn(s[k], &rest, &more);
                 done[k] += more;
@@ -163,7 +165,7 @@ static inline void cp_sgd_learn_parts(cp_sgd *const *s, int64_t count, const cp_
                 if (!p->status[to])
                     p->left[n++] = s[to];
             if (some.m > 0)
-                cp_sgd_learn_all(p->left, n, &some, NULL, found, more);
+                cp_sgd_learn_all(p->left, n, &some, found, more);
             n = 0;
             for (int64_t k = from; some.m > 0 && k < to; k++)
                 if (!p->status[k]) {

@@ -16,6 +16,8 @@ typedef struct {
     const int64_t *lengths;
     const int32_t *visit;
     int64_t m;
+    const uint8_t *set;           /* y are numbers of sets, of which each has a byte a label, not 0 where it is there; or NULL */
+    int64_t sets, labels;
     const void *weight;           /* by slot, or NULL: each row counts for 1 */
     enum cp_type weight_type;
 } cp_rows;
@@ -64,6 +66,13 @@ static inline void cp_read_labels(const void *y, enum cp_type type, const int32_
         CP_LABELS(CP_U64, uint64_t);
     case CP_TYPES: break;
     }
+}
+
+/* Make labels of 0 and 1 of numbers of sets; NaN where there is no such set. */
+static inline void cp_labels_of_sets(const cp_rows *r, double *label, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        label[i] = label[i] >= 0 && label[i] < (double)r->sets ? r->set[(int64_t)label[i] * r->labels] != 0 : NAN;
 }
 
 /* Check that sparse indices increase and lie inside the features, before any of them is used. */
@@ -210,6 +219,8 @@ static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, c
         n = s->every - s->since;
     cp_place_rows(s, r, from, c);
     cp_read_labels(r->y, r->y_type, r->visit + from, n, c->label);
+    if (r->set)
+        cp_labels_of_sets(r, c->label, n);
     c->status = CP_SGD_OK;
     c->n = cp_encode_labels(s, c->label, n, &c->status);
     if (c->weighted) {

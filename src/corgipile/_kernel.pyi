@@ -347,6 +347,9 @@ def sgd_each(
     visit: _Array,
     weights: _Array | None,
     weights_type: int,
+    sets: _Array,
+    labels: int,
+    first: int,
     /,
 ) -> list[tuple[int, int]]: ...
 def sgd_parts(

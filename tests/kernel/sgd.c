@@ -180,30 +180,35 @@ static int crowd(cp_sgd_shape shape, int own)
 /* Let models learn from the same rows by labels of their own, and each alone; return how many differ. */
 static int chorus(cp_sgd_shape shape)
 {
+    enum { SETS = 5 };
     data d = make(&shape);
+    uint8_t *sets = malloc(SETS * MODELS);
     cp_rows rows = {.x = d.x, .y = d.y, .y_type = CP_F32, .slots = ROWS, .stride = shape.features * shape.bytes,
-                    .indices = d.at, .values = d.from, .lengths = d.lengths, .visit = d.visit, .m = ROWS};
+                    .indices = d.at, .values = d.from, .lengths = d.lengths, .visit = d.visit, .m = ROWS, .set = sets,
+                    .sets = SETS, .labels = MODELS};
     cp_sgd *s[MODELS];
-    const void *ys[MODELS];
-    float *labels = malloc(MODELS * ROWS * sizeof *labels);
+    float *labels = malloc(ROWS * sizeof *labels);
     int status[MODELS], differ = 0;
     int64_t done[MODELS];
-    for (int k = 0; k < MODELS; k++) {
-        ys[k] = labels + k * ROWS;
+    for (int k = 0; k < MODELS; k++)
         s[k] = model(&shape, k % 3);
-        for (int i = 0; i < ROWS; i++)
-            labels[k * ROWS + i] = d.y[(i + 7 * k) % ROWS];
-    }
-    labels[4 * ROWS + d.visit[600]] = -7; /* none of the classes, or a number like any other */
-    cp_sgd_learn_all(s, MODELS, &rows, ys, status, done);
+    for (int i = 0; i < SETS * MODELS; i++)
+        sets[i] = (uint8_t)(i % 7 > 2);
+    for (int i = 0; i < ROWS; i++)
+        d.y[i] = (float)(i * 3 % SETS);
+    d.y[d.visit[600]] = SETS; /* there is none */
+    cp_sgd_learn_all(s, MODELS, &rows, status, done);
+    rows.y = labels;
+    rows.set = NULL;
     for (int k = 0; k < MODELS; k++) {
         int64_t learnt;
         cp_sgd *alone = model(&shape, k % 3);
-        rows.y = ys[k];
+        for (int i = 0; i < ROWS; i++)
+            labels[i] = d.y[i] < SETS ? sets[(int)d.y[i] * MODELS + k] : NAN;
         differ += cp_sgd_learn(alone, &rows, &learnt) != status[k] || learnt != done[k];
         differ += !the_same(&shape, s[k], alone);
     }
-    free(labels);
+    free(labels), free(sets);
     drop(&d);
     return differ;
 }

@@ -111,28 +111,30 @@ def test_labels_of_their_own_change_nothing(kind, form, width, rows, one, labels
     for row in (row for row in bad if row < rows):
         x[row, row % width] = np.nan
     given_rows, kept = sparse_rows(x) if form == "sparse" else (x, None)
-    truth = rng.integers(0, 2, (labels, rows)).astype(np.uint8)
+    sets, numbers = rng.integers(0, 2, (6, labels + 2)).astype(bool), rng.integers(0, 6, rows).astype(np.int32)
     weights = rng.uniform(0, 2, rows).astype(np.float32) if weighed else None
     how = {"sparse": form == "sparse", "isa": isa, "skip": True}
     there, others = (alike([one] * labels, kind, width, dtype, [0.05] * labels, **how) for _ in range(2))
     for _ in range(2):
         visit = rng.permutation(rows).astype(np.int32)
-        learn_labels(there, given_rows, truth, visit, where, weights)
-        for model, mine in zip(others, truth, strict=True):
-            model.learn(given_rows, mine, visit, where, weights)
+        learn_labels(there, given_rows, numbers, sets, visit, where, weights, first=2)
+        for at, model in enumerate(others):
+            model.learn(given_rows, sets[numbers, 2 + at].astype(np.uint8), visit, where, weights)
         assert [bits(model) for model in there] == [bits(model) for model in others]
     del kept
 
 
-def test_labels_must_be_one_a_model_and_slot():
-    x = made("logistic", 4, 5, np.float32)[0]
+def test_sets_of_labels_must_have_a_label_a_model():
+    x, numbers = made("logistic", 4, 5, np.float32)[0], np.array([0, 1, 2, 0], np.int32)
     models = [sgd("logistic", 5, np.float32)._state for _ in range(2)]
-    good = [models, x, np.zeros((2, 4), np.uint8), type_code(np.dtype(np.uint8)), np.arange(4, dtype=np.int32), None, 0]
-    assert _kernel.sgd_each(*good) == [(0, 4)] * 2
-    with pytest.raises(ValueError, match="one a model and slot, got 7 for 2 models and 4 slots"):
-        _kernel.sgd_each(*good[:2], np.zeros(7, np.uint8), *good[3:])
+    good = [models, x, numbers, type_code(numbers.dtype), np.arange(4, dtype=np.int32), None, 0, np.ones((3, 2), bool)]
+    assert _kernel.sgd_each(*good, 2, 0) == [(0, 4)] * 2
+    assert _kernel.sgd_each(*good[:-1], np.ones((2, 2), bool), 2, 0) == [(_kernel.LABEL_VALUE, 2)] * 2
+    for labels, first in [(0, 0), (2, 1), (2, -1), (4, 0), (1, 0)]:
+        with pytest.raises(ValueError, match="a byte a label, and a label a model"):
+            _kernel.sgd_each(*good, labels, first)
     with pytest.raises(ValueError, match="twice"):
-        _kernel.sgd_each([models[0]] * 2, *good[1:])
+        _kernel.sgd_each([models[0]] * 2, *good[1:], 2, 0)
 
 
 def test_a_row_that_cannot_be_learnt_from_is_named():

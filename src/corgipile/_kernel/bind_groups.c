@@ -85,27 +85,25 @@ static PyObject *sgd_groups(PyObject *self, PyObject *args)
     return result;
 }
 
-/* Let each model learn from the same rows by labels of its own; return the status of each, and how many visits it has made. */
-static PyObject *learn_each(model_object **all, Py_ssize_t count, const cp_rows *rows, int64_t apart)
+/* Let each model learn from the same rows by a label of its own; return the status of each, and how many visits it has made. */
+static PyObject *learn_each(model_object **all, Py_ssize_t count, const cp_rows *rows)
 {
     PyObject *result = NULL;
     cp_sgd **states = calloc((size_t)count, sizeof *states);
-    const void **ys = calloc((size_t)count, sizeof *ys);
     int *status = calloc((size_t)count, sizeof *status);
     int64_t *done = calloc((size_t)count, sizeof *done);
     Py_ssize_t taken = 0;
-    for (; states && ys && taken < count && !all[taken]->busy; taken++) { /* one that is there twice is busy */
+    for (; states && taken < count && !all[taken]->busy; taken++) { /* one that is there twice is busy */
         all[taken]->busy = 1;
         states[taken] = all[taken]->state;
-        ys[taken] = (const char *)rows->y + taken * apart;
     }
-    if (!states || !ys || !status || !done)
+    if (!states || !status || !done)
         PyErr_NoMemory();
     else if (taken < count)
         PyErr_SetString(PyExc_ValueError, "a model is there twice");
     else {
         Py_BEGIN_ALLOW_THREADS
-        cp_sgd_learn_all(states, count, rows, ys, status, done);
+        cp_sgd_learn_all(states, count, rows, status, done);
         Py_END_ALLOW_THREADS
         result = PyList_New(count);
     }
@@ -114,30 +112,34 @@ static PyObject *learn_each(model_object **all, Py_ssize_t count, const cp_rows 
     for (Py_ssize_t i = 0; result && i < count; i++)
         if (PyList_SetItem(result, i, Py_BuildValue("iL", status[i], (long long)done[i])) < 0)
             Py_CLEAR(result);
-    free(states), free(ys), free(status), free(done);
+    free(states), free(status), free(done);
     return result;
 }
 
-/* sgd_each(models, rows, y, y_type, visit, weights, weights_type); y: labels by model and slot; rows: as above */
+/* sgd_each(models, rows, y, y_type, visit, weights, weights_type, sets, labels, first); y: the set of each row; sets: bytes by
+ * set and label, of which the models have those from `first` on; rows: as above */
 static PyObject *sgd_each(PyObject *self, PyObject *args)
 {
-    PyObject *models, *rows, *y, *visit, *weights, *result = NULL;
+    PyObject *models, *rows, *y, *visit, *weights, *sets, *result = NULL;
     rows_object r = {0};
     model_object **all;
-    int type, weights_type;
+    long long labels, first;
+    int type, weights_type, at;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O!OOiOOi", &PyList_Type, &models, &rows, &y, &type, &visit, &weights, &weights_type) ||
+    if (!PyArg_ParseTuple(args, "O!OOiOOiOLL", &PyList_Type, &models, &rows, &y, &type, &visit, &weights, &weights_type, &sets, &labels,
+                          &first) ||
         !(all = models_take(models)))
         return NULL;
     const Py_ssize_t count = PyList_Size(models);
-    if (rows_either(&r, all[0]->state, rows) == 0) {
-        const int64_t slots = r.rows.slots;
-        if (rows_labels(&r, y, type) == 0 && rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0) {
-            if (r.labelled != slots * count)
-                PyErr_Format(PyExc_ValueError, "labels must be one a model and slot, got %lld for %zd models and %lld slots",
-                             (long long)r.labelled, count, (long long)slots);
-            else
-                result = learn_each(all, count, &r.rows, slots * cp_type_bytes[type]);
+    if (rows_either(&r, all[0]->state, rows) == 0 && rows_labels(&r, y, type) == 0 && rows_weights(&r, weights, weights_type) == 0 &&
+        rows_visit(&r, visit) == 0 && (at = rows_hold(&r, sets, 1, 0, "sets of labels")) >= 0) {
+        if (labels < 1 || first < 0 || first > labels - count || r.view[at].len % labels)
+            PyErr_SetString(PyExc_ValueError, "sets must have a byte a label, and a label a model");
+        else {
+            r.rows.set = (const uint8_t *)r.view[at].buf + first;
+            r.rows.sets = r.view[at].len / labels;
+            r.rows.labels = labels;
+            result = learn_each(all, count, &r.rows);
         }
     }
     rows_release(&r);

@@ -9,7 +9,6 @@ typedef struct {
     cp_rows rows;
     Py_buffer view[8];
     int held;
-    int64_t labelled; /* labels that there are */
 } rows_object;
 
 static int rows_hold(rows_object *r, PyObject *object, Py_ssize_t item, int writable, const char *what)
@@ -45,9 +44,8 @@ static int rows_labels(rows_object *r, PyObject *y, int type)
         return -1;
     r->rows.y = r->view[at].buf;
     r->rows.y_type = (enum cp_type)type;
-    r->labelled = r->view[at].len / cp_type_bytes[type];
-    if (r->labelled < r->rows.slots)
-        r->rows.slots = r->labelled;
+    if (r->view[at].len / cp_type_bytes[type] < r->rows.slots)
+        r->rows.slots = r->view[at].len / cp_type_bytes[type];
     return 0;
 }
 

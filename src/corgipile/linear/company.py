@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -62,31 +63,39 @@ def learn_parts(
 def learn_labels(
     models: Sequence[SGD],
     rows: FloatArray | Sparse,
-    labels: npt.NDArray[np.uint8],
+    numbers: npt.NDArray[np.integer[Any]],
+    sets: npt.NDArray[np.bool_],
     visit: SlotArray,
     locate: Locate,
     weights: FloatArray | None = None,
+    *,
+    first: int = 0,
 ) -> None:
-    """Let models all learn from the same rows, each by labels of its own.
+    """Let models all learn from the same rows, each a label of its own.
 
     Args:
         models: They standardise nothing themselves. Those that are alike but for their weights can visit a row at once.
         rows: Rows by slot.
-        labels: Labels by model and slot.
+        numbers: The set of labels of each, by slot.
+        sets: Which labels are in a set: [sets, labels].
         visit: Slots.
         locate: Names a row by its place in ``visit``.
         weights: What rows count for, by slot.
+        first: The label of the first model; those of the others follow it.
 
     Raises:
         CorgiPileError: As of `SGD.learn`.
     """
     weights = None if weights is None else plain(weights)
-    code, also = type_code(labels.dtype), 0 if weights is None else type_code(weights.dtype)
+    code, also = type_code(numbers.dtype), 0 if weights is None else type_code(weights.dtype)
     given = (rows[0], rows[1], rows[2]) if isinstance(rows, Sparse) else rows
     states = [model._state for model in models]  # noqa: SLF001 - a function of the class
-    found = _kernel.sgd_each(states, given, labels, code, visit, weights, also)
-    for at in [at for at, (status, _) in enumerate(found) if status]:
-        models[at]._learn_all(rows, labels[at], weights, visit, locate, found[at])  # noqa: SLF001
+    known = _kernel.sgd_each(states, given, numbers, code, visit, weights, also, sets, sets.shape[1], first)
+    for at in [at for at, (status, _) in enumerate(known) if status]:
+        labels = (
+            sets[:, first + at].take(numbers, mode="clip").astype(np.float64)
+        )  # slots not visited may hold anything
+        models[at]._learn_all(rows, labels, weights, visit, locate, known[at])  # noqa: SLF001
 
 
 def _located(locate: Locate, places: npt.NDArray[np.intp], place: int) -> str:

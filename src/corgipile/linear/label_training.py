@@ -116,8 +116,9 @@ class Chunk(NamedTuple):
     """Rows that are visited together, one after the other, and the sets of their labels."""
 
     rows: Any
+    numbers: npt.NDArray[Any]
+    sets: npt.NDArray[np.bool_]
     visit: SlotArray
-    sets: npt.NDArray[np.intp]
     locate: Locate
     weights: Any
 
@@ -137,7 +138,7 @@ class LabelTraining:
         self._task, self._schedule, self._given, self._found, self._feeder = task, schedule, given, found, feeder
         self._scaler = task.sgd(schedule)
         self._each = [task.sgd(schedule, scaled=False) for _ in found.labels]
-        self._sets = found.sets.view(np.uint8)
+        self._sets = np.ascontiguousarray(found.sets)
         self._threads = min(len(os.sched_getaffinity(0)), len(self._each), MOST_THREADS)
         self._history: list[Record] = []
         self._params = self._facts()
@@ -202,22 +203,24 @@ class LabelTraining:
             one.result()
 
     def _learn(self, visit: SlotArray, locate: Locate, first: int) -> None:
-        mine = slice(*(len(self._each) * thread // self._threads for thread in (first, first + 1)))
+        start, stop = (len(self._each) * thread // self._threads for thread in (first, first + 1))
         for chunk in self._chunks(visit, locate):
-            labels = np.ascontiguousarray(self._sets[chunk.sets, mine].T)
-            learn_labels(self._each[mine], chunk.rows, labels, chunk.visit, chunk.locate, chunk.weights)
+            learn_labels(self._each[start:stop], *chunk, first=start)
 
     def _chunks(self, visit: SlotArray, locate: Locate) -> Iterator[Chunk]:
         """Yield rows some at a time, standardised if they are to be."""
-        task, buffer, plain = self._task, self._feeder.buffer, self._scaler.scaling is None
-        rows, sets = rows_in(buffer, task.inputs, visit), buffer.dense(task.label)
+        task, buffer = self._task, self._feeder.buffer
+        rows, numbers = rows_in(buffer, task.inputs, visit), buffer.dense(task.label)
         weights = None if task.weight is None else buffer.dense(task.weight)
         most = CHUNK if isinstance(rows, Sparse) else min(CHUNK, max(1, COPIED // max(1, rows[:1].nbytes)))
         for start in range(0, len(visit), most):
-            some = visit[start : start + most]
-            here, kept = (_picked(rows, some), None) if plain else self._scaler.scaled(rows, some)
-            places, numbers = np.arange(len(some), dtype=np.int32), sets[some].astype(np.intp)
-            yield Chunk(here, places, numbers, _shifted(locate, start), None if weights is None else weights[some])
+            some, name = visit[start : start + most], _shifted(locate, start)
+            if self._scaler.scaling is None:
+                yield Chunk(rows, numbers, self._sets, some, name, weights)
+                continue
+            (scaled, kept), places = self._scaler.scaled(rows, some), np.arange(len(some), dtype=np.int32)
+            counts = None if weights is None else weights[some]
+            yield Chunk(scaled, numbers[some], self._sets, places, name, counts)
             del kept
 
     def _models(self) -> LabelModels:
@@ -227,14 +230,6 @@ class LabelTraining:
         if self._task.scaling is not None:
             coef, bias = self._task.scaling.fold(coef, bias)
         return LabelModels(self._task.kind, coef, bias, CLASSES, self._params, self._history)
-
-
-def _picked(rows: Any, some: SlotArray) -> Any:
-    """Return rows that are visited after each other, in that order: of dense ones copies."""
-    if not isinstance(rows, Sparse):
-        return rows[some]
-    flaws = {place: rows.flaws[slot] for place, slot in enumerate(some.tolist()) if slot in rows.flaws}
-    return Sparse(rows.indices[some], rows.values[some], rows.lengths[some], flaws)
 
 
 def _shifted(locate: Locate, by: int) -> Callable[[int], str]:
