@@ -97,7 +97,8 @@ def _by_content(order: Riffle, table: Table, label: str, batch: int, reading: Re
         return None
     with suppress(BudgetTooSmall, BadSchema):  # whoever reads it says so; there are no numbers
         fitted = fit(table, order, memory, columns)
-        if is_encoded(table, columns.sources) and not fitted.way.spilled:
+        there = label in columns.sources or label not in table.schema.names  # where it is unpacked
+        if is_encoded(table, columns.sources) and not (fitted.way.spilled and there):
             return None
         sizes: Any = fitted.order
         blocks, dealt = fitted.blocks.count, sizes.buffer_blocks() * (1 if sizes.whole else 2)

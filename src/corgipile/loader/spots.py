@@ -198,7 +198,10 @@ class Spots(NamedTuple):
         return _kernel.alike(rows, self.each, width, rows.shape[1] - width) if width else 0.0
 
     def _read(self, unpacked: list[str] | None) -> Table:
-        return self.table if unpacked is None else unpack_shared(self.table, unpacked)
+        """Return the table; unpacked where that has all that is looked at: a label that nobody loads is not there."""
+        if unpacked is None or not set(self.names) <= set(unpacked):
+            return self.table
+        return unpack_shared(self.table, unpacked)
 
     def _first(self) -> IntArray:
         """Return the numbers of the spots that are looked at first."""
