@@ -88,6 +88,16 @@ def test_inspect_of_what_people_have(tmp_path, capsys):
         capsys.readouterr()
 
 
+def test_what_is_null_is_told_though_no_order_can_be_tried(tmp_path, capsys, caplog):
+    path = str(tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"x": [1.0, None] * 50, "label": [0, 1] * 50}), path)
+    assert cli.main(["inspect", path, "--seconds", "0.01", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["missing"] == {"x": 50}
+    assert facts["plan"]["best"]
+    assert "no order is tried: row" in caplog.text
+
+
 def test_reshuffle(arrow, tmp_path, capsys):
     out = str(tmp_path / "out.arrow")
     assert cli.main(["reshuffle", arrow, out, "--method", "bmf", "--block", "100", "--memory", "1MB"]) == 0

@@ -1,6 +1,7 @@
 """What a setting costs: a little of an epoch is run, by the loader that would run all of it; the device was probed."""
 
 import contextlib
+import logging
 import math
 import os
 import statistics
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from corgipile.errors import BadValue
 from corgipile.loader import Loader
 from corgipile.orders import Order
 from corgipile.outputs import files_read
@@ -29,6 +31,7 @@ PAGE = 4 << 10  # bytes that a device reads at least
 AHEAD, DEEPEST = 4 << 20, 64  # bytes of blocks that are announced to the device ahead of their reading; reads
 BESIDE = 0.25  # of the time that reading and copying take, that is not beside the device's
 CACHED = 0.8  # of the memory that is free, that a table may take and stay in the page cache
+log = logging.getLogger("corgipile")
 
 
 def tried(found: list[Candidate], setting: Setting) -> list[Candidate]:
@@ -39,10 +42,14 @@ def tried(found: list[Candidate], setting: Setting) -> list[Candidate]:
     if not setting.seconds:
         return found
     able = [one.flaw is None and one.unpacked <= UNPACKED for one in found]
-    rounds = [
-        [_epoch(one, setting, epoch) if can else (0.0, None) for one, can in zip(found, able, strict=True)]
-        for epoch in range(ROUNDS)
-    ]
+    try:
+        rounds = [
+            [_epoch(one, setting, epoch) if can else (0.0, None) for one, can in zip(found, able, strict=True)]
+            for epoch in range(ROUNDS)
+        ]
+    except BadValue as error:  # a null, which whoever trains may replace
+        log.warning("no order is tried: %s", error)
+        return found
     made = []
     for one, can, *spent in zip(found, able, *rounds, strict=True):
         cold = [seconds for _, seconds in spent if seconds is not None]
