@@ -139,7 +139,8 @@ def test_tolerance_stops_early_and_stores(server, train):
 
 
 def test_a_notice_an_epoch(server):
-    call = "SELECT * FROM corgipile.train('noisy', 'logistic', 'x', 'two', epochs => 3, holdout => 0.1);"
+    options = "epochs => 3, holdout => 0.1, standardize => true"
+    call = f"SELECT * FROM corgipile.train('noisy', 'logistic', 'x', 'two', {options});"
     _, said = server.said(call)
     lines = [line for line in said.splitlines() if "NOTICE" in line]
     assert [line.split(":")[:2] for line in lines] == [["NOTICE", f"  epoch {i}"] for i in range(3)]

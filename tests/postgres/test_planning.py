@@ -93,7 +93,7 @@ def test_a_row_changed_meanwhile_is_joined_again_without_training(server):
             other.stdin.write("COMMIT;")
             other.stdin.close()
             said = own.stderr.read()
-    assert said.count("NOTICE") == 3
+    assert said.count("NOTICE:  epoch") == 3
     assert server.value("SELECT json_agg(rows ORDER BY id) FROM changed WHERE rows > 1000") == [1300] * 3
 
 
