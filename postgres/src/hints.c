@@ -22,18 +22,21 @@ const char *corgi_cast_to_list(Oid type)
 /* Return whether values of a type are text but for how they are compared, as those of citext are. */
 bool corgi_casts_to_text(Oid type) { return !corgi_is_text(type) && IsBinaryCoercible(type, TEXTOID); }
 
+/* Name a column to be added for another, as SQL has it. */
+static const char *beside(const char *column, const char *what) { return quote_identifier(psprintf("%s_%s", column, what)); }
+
 /* Add to an error about a column of a type that can be cast, or has values inside, how to make a column of it that serves. */
 int corgi_hint_cast(Oid type, const char *column)
 {
     const char *cast = corgi_cast_to_list(type), *name = quote_identifier(column);
     if (type == JSONOID || type == JSONBOID)
-        return errhint("Take values out of it by a query, or add a column of one: %s_key float8 GENERATED ALWAYS AS "
-                       "((%s ->> 'key')::float8) STORED, without the cast for text.", name, name);
+        return errhint("Take values out of it by a query, or add a column of one: %s float8 GENERATED ALWAYS AS "
+                       "((%s ->> 'key')::float8) STORED, without the cast for text.", beside(column, "key"), name);
     if (corgi_casts_to_text(type))
-        return errhint("Take it as text by a query, or add a column: %s_text text GENERATED ALWAYS AS (%s::text) STORED.", name,
-                       name);
-    return cast ? errhint("Add a column of numbers: %s_list %s GENERATED ALWAYS AS (%s::%s) STORED.", name, cast, name,
-                          cast)
+        return errhint("Take it as text by a query, or add a column: %s text GENERATED ALWAYS AS (%s::text) STORED.",
+                       beside(column, "text"), name);
+    return cast ? errhint("Add a column of numbers: %s %s GENERATED ALWAYS AS (%s::%s) STORED.", beside(column, "list"), cast,
+                          name, cast)
                 : 0;
 }
 

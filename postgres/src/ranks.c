@@ -184,20 +184,21 @@ bool corgi_auc(CorgiRanks *r, double *area)
 {
     Area pairs = 0;
     int64 key, above = 0;
-    double weights = 0, heavier = 0; /* the same of rows that count for different weights */
+    double shares = 0, heavier = 0; /* the same of weights, as shares of all: products of weights may be beyond what numbers hold */
     Sums found;
     begin(r);
     while (next_score(r, &key, &found)) {
         pairs += (Area) found.rows[OTHERS] * (2 * above + found.rows[CLASS]);
         above += found.rows[CLASS];
-        weights += found.weight[OTHERS] * (2 * heavier + found.weight[CLASS]);
+        shares += found.weight[OTHERS] / r->all.weight[OTHERS] * (heavier + found.weight[CLASS] / 2);
         heavier += found.weight[CLASS];
     }
     for (int i = 0; i < SIDES; i++)
         tuplesort_end(r->sorts[i]);
     if (r->all.rows[OTHERS] == 0 || r->all.rows[CLASS] == 0)
         return false;
-    *area = (r->weighted ? weights : (double) pairs) / (2 * (r->all.weight[OTHERS] * r->all.weight[CLASS]));
+    *area = r->weighted ? shares / r->all.weight[CLASS]
+                        : (double) pairs / (2 * ((double) r->all.rows[OTHERS] * (double) r->all.rows[CLASS]));
     return true;
 }
 

@@ -58,16 +58,25 @@ static void check_kind(Relation rel, Relation named)
                 errmsg("\"%s\" is a temporary table of another session", name));
 }
 
-/* Return whether a column can serve: numbers, what becomes a number or a category, and arrays of numbers if `lists`. */
-static bool serves(const CorgiColumn *c, bool lists)
+/* What a column is for, and what that takes. */
+typedef enum { FEATURE, LABEL, WEIGHT } Role;
+
+static const struct { const char *name, *needed; } roles[] = {
+    [FEATURE] = {"feature", "numbers, or an array such as real[], double precision[] or integer[], are needed"},
+    [LABEL] = {"label", "a number, boolean or text is needed"},
+    [WEIGHT] = {"weight", "a number or boolean is needed"},
+};
+
+/* Return whether a column can serve: numbers, what becomes a number or a category, and arrays of numbers as features. */
+static bool serves(const CorgiColumn *c, Role role)
 {
     if (corgi_is_number(c->type))
-        return lists || !c->list;
-    return !c->list && (lists ? corgi_family(c->type) != CORGI_NO_FAMILY : corgi_is_text(c->type));
+        return role == FEATURE || !c->list;
+    return !c->list && (role == FEATURE ? corgi_family(c->type) != CORGI_NO_FAMILY : role == LABEL && corgi_is_text(c->type));
 }
 
-/* Find a column: a feature, if `lists`, or the label. */
-static CorgiColumn find_column(Relation rel, const char *name, bool lists, const char *what)
+/* Find a column. */
+static CorgiColumn find_column(Relation rel, const char *name, Role role)
 {
     CorgiColumn c = {.name = name, .attnum = get_attnum(RelationGetRelid(rel), name)};
     Form_pg_attribute a;
@@ -79,12 +88,11 @@ static CorgiColumn find_column(Relation rel, const char *name, bool lists, const
     item = get_element_type(getBaseType(a->atttypid));
     c.list = OidIsValid(item);
     c.type = getBaseType(c.list ? item : a->atttypid);
-    if (!serves(&c, lists))
+    if (!serves(&c, role))
         ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
-                errmsg("%s column \"%s\" is %s; %s", what, name, format_type_be(a->atttypid),
-                       lists ? "numbers, or an array such as real[], double precision[] or integer[], are needed"
-                             : "a number, boolean or text is needed"),
-                lists || c.type == JSONOID || c.type == JSONBOID || corgi_casts_to_text(c.type) ? corgi_hint_cast(a->atttypid, name) : 0);
+                errmsg("%s column \"%s\" is %s; %s", roles[role].name, name, format_type_be(a->atttypid), roles[role].needed),
+                role == FEATURE || c.type == JSONOID || c.type == JSONBOID || (role == LABEL && corgi_casts_to_text(c.type))
+                    ? corgi_hint_cast(a->atttypid, name) : 0);
     if (CORGI_IS_VIRTUAL(a))
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                 errmsg("column \"%s\" is a virtual generated column", name), errhint("Make it STORED."));
@@ -165,7 +173,7 @@ static void find_features(CorgiSource *s, CorgiOptions *o)
         o->features = other_columns(s);
     s->features = palloc0(sizeof(CorgiColumn) * list_length(o->features));
     foreach (cell, o->features) {
-        CorgiColumn c = find_column(s->rel, lfirst(cell), true, "feature");
+        CorgiColumn c = find_column(s->rel, lfirst(cell), FEATURE);
         if (c.attnum == s->label.attnum)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("column \"%s\" is the label; it cannot be a feature too", c.name));
@@ -183,11 +191,7 @@ static void find_weight(CorgiSource *s, const CorgiOptions *o)
 {
     if (o->weight == NULL)
         return;
-    s->weight = find_column(s->rel, o->weight, false, "weight");
-    if (!corgi_is_number(s->weight.type))
-        ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
-                errmsg("weight column \"%s\" is %s; a number or boolean is needed", o->weight,
-                       format_type_be(s->weight.type)));
+    s->weight = find_column(s->rel, o->weight, WEIGHT);
     if (s->weight.attnum == s->label.attnum)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("column \"%s\" is the label; it cannot be the weight too", o->weight));
@@ -200,7 +204,7 @@ static void open_table(CorgiSource *s, Relation rel, Relation named, CorgiOption
     s->rel = rel;
     check_kind(rel, named);
     s->label.attnum = InvalidAttrNumber;
-    s->label = find_column(rel, o->label, false, "label");
+    s->label = find_column(rel, o->label, LABEL);
     s->last = s->label.attnum;
     find_weight(s, o);
     find_features(s, o);

@@ -265,6 +265,17 @@ def test_values_inside_others_are_hinted_at(fails):
         message = fails(f"{made}generate_series(1, 9) i; SELECT * FROM corgipile.train('inside', 'svm', {arguments})")
         assert said in message
         assert "->> 'key')::float8) STORED" in message
+    spaced = made.replace(" AS j", ' AS "a J"') + "generate_series(1, 9) i"
+    assert '"a J_key" float8 GENERATED ALWAYS AS (("a J" ->>' in fails(
+        f"{spaced}; SELECT * FROM corgipile.train('inside', 'svm', 'a J', 'label')"
+    )
+    for name in ("j", "t", "l"):
+        message = fails(
+            f"{made}generate_series(1, 9) i; ALTER TABLE inside ADD t text, ADD l int[]; "
+            f"SELECT * FROM corgipile.train('inside', 'svm', 'i', 'label', weight => '{name}')"
+        )
+        assert f'weight column "{name}" is ' in message
+        assert "; a number or boolean is needed" in message
     assert "text must be names of columns, got integer" in fails(
         "SELECT * FROM corgipile.train('good', 'svm', 'x', 'label', text => 3)"
     )

@@ -202,6 +202,14 @@ def test_an_area_of_more_rows_than_memory_holds(server):
     assert asked == pytest.approx([alone] * 2, abs=1e-12)
 
 
+def test_the_scale_of_weights_is_nothing_to_an_area(server):
+    """Products of two weights are beyond what numbers hold."""
+    rows = "query => 'SELECT x, two, (1 + i % 3) * {} ::float8 AS w FROM measured', weight => 'w'"
+    asked = "SELECT auc FROM corgipile.evaluate('of logistic', {})"
+    areas = [server.value(asked.format(rows.format(scale))) for scale in ("1", "1e300", "1e-300")]
+    assert areas == pytest.approx([areas[0]] * 3, rel=1e-12)
+
+
 @pytest.mark.every_server
 def test_measures_ask_for_rights(server, model, fails):
     for function in FUNCTIONS:

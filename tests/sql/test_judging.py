@@ -131,6 +131,12 @@ class Judging:
         curve = self.rows(sql, f"SELECT * FROM ML.ROC_CURVE(MODEL m, TABLE weighed, {by})")
         assert curve[-1]["true_positives"] + curve[-1]["false_positives"] == ROWS // 4 * 6
 
+    def test_the_scale_of_weights_is_nothing_to_an_area(self, sql, weighed):
+        columns = "w * 1e300::float8 AS large, w * 1e-300::float8 AS small"
+        asked = f"ML.EVALUATE(MODEL m, (SELECT *, {columns} FROM weighed), STRUCT('{{}}' AS weight))"
+        found = [self.value(sql, f"SELECT roc_auc FROM {asked.format(name)}") for name in ("w", "large", "small")]
+        assert found == pytest.approx([found[0]] * 3)
+
     def test_numbers_by_weights(self, sql, weighed):
         sql.execute("SELECT a, b, i FROM weighed TRAIN BY linear WITH epochs = 2 INTO m")
         (one,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE weighed, STRUCT('w' AS weight))")

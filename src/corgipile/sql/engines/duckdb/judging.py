@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["confusion", "evaluated", "roc"]
 
 # The area under the curve: of pairs of rows of the two classes how many are in order, ties a half, each by the weights.
-AREA = """(SELECT sum(p * (below + n / 2)) / nullif(sum(p) * sum(n), 0) FROM (
-    SELECT p, n, sum(n) OVER (ORDER BY score) - n AS below FROM (
+# Those of one class are shares of all of it, since products of weights may be beyond what numbers hold.
+AREA = """(SELECT sum(p / whole * (below + n / 2)) / nullif(sum(n), 0) FROM (
+    SELECT p, n, nullif(sum(p) OVER (), 0) AS whole, sum(n) OVER (ORDER BY score) - n AS below FROM (
     SELECT score, coalesce(sum(weight) FILTER (actual = 2), 0) AS p, coalesce(sum(weight) FILTER (actual = 1), 0) AS n
     FROM scored GROUP BY score)))"""
 
