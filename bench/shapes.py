@@ -352,7 +352,6 @@ SHAPES: dict[str, Maker] = {
     "parquet, list<double>": parquet_lists,
     "parquet, groups of 8,192": parquet_small,
     "parquet, images": parquet_blobs,
-    "parquet, categories": parquet_categories,
     "npy": numpy,
     "tfrecord": tfrecord,
     "svmlight": svmlight,
@@ -368,6 +367,7 @@ SHAPES: dict[str, Maker] = {
     "csv": csv,
     "hdf5, gzip": hdf5,
     "h5ad, sparse, gzip": h5ad,
+    "parquet, categories": parquet_categories,
 }
 NO_NUMBERS = (
     *("parquet, images", "arrow, images of 100 KB", "arrow, 1 KB, some 1 MB", "image folder", "webdataset"),

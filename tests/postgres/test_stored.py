@@ -8,14 +8,14 @@ import pytest
 @pytest.fixture(scope="module", autouse=True)
 def good(server):
     """Make a small table."""
-    server.sql("CREATE TABLE plain AS SELECT ARRAY[i % 2 - 0.5, i / 100.0]::real[] AS x, i % 2 AS label, "
+    server.sql("CREATE TABLE stored_rows AS SELECT ARRAY[i % 2 - 0.5, i / 100.0]::real[] AS x, i % 2 AS label, "
                "i % 3 AS three FROM generate_series(0, 99) i")  # fmt: skip
     yield
-    server.sql("DROP TABLE plain; DELETE FROM corgipile.models WHERE name IN ('refuses', 'damaged', 'high')")
+    server.sql("DROP TABLE stored_rows; DELETE FROM corgipile.models WHERE name IN ('refuses', 'damaged', 'high')")
 
 
 def test_predicting_refuses(server, train, fails):
-    train("plain", model="svm", name="refuses")
+    train("stored_rows", model="svm", name="refuses")
     call = "SELECT corgipile.{}('{}', {})"
     for function, model, features, said in (
         ("predict", "absent", "'{1}'::real[]", 'there is no model "absent"'),
@@ -53,7 +53,7 @@ def test_predicting_refuses(server, train, fails):
 
 def test_what_cannot_be_stored_is_refused_before_the_first_epoch(server, fails):
     call = "SELECT * FROM corgipile.train('{}', '{}', {}, 'label', name => 'unstored')"
-    said = fails("BEGIN READ ONLY; " + call.format("plain", "svm", "'x'"))
+    said = fails("BEGIN READ ONLY; " + call.format("stored_rows", "svm", "'x'"))
     assert "cannot execute corgipile.train with a name in a read-only transaction" in said
     assert "epoch" not in said
     server.sql("CREATE TABLE broad AS SELECT ARRAY[50000000 + i] k, ARRAY[1.0::real] v, i AS label "
@@ -77,19 +77,19 @@ DAMAGE = {
 @pytest.mark.every_server
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_rows_that_others_wrote_are_not_trusted(server, train, fails, damage):
-    train("plain", label="three", model="linear", name="damaged", epochs=1)
+    train("stored_rows", label="three", model="linear", name="damaged", epochs=1)
     history = damage.startswith(("loss", "epoch"))
     row = "history SET {} WHERE model" if history else "models SET {} WHERE name"
     change = f"BEGIN; UPDATE corgipile.{row.format(damage)} = 'damaged'; SELECT * FROM corgipile."
-    assert DAMAGE[damage] in fails(change + "evaluate('damaged', 'plain')")
+    assert DAMAGE[damage] in fails(change + "evaluate('damaged', 'stored_rows')")
     if history:
-        call = "train('plain', 'linear', 'x', 'three', warm_start => 'damaged')"
+        call = "train('stored_rows', 'linear', 'x', 'three', warm_start => 'damaged')"
         assert DAMAGE[damage] in fails(change + call)
 
 
 def test_a_model_goes_on_by_its_loss_and_parameter(train, fails):
-    train("plain", model="quantile:0.9", name="high")
-    train("plain", model="quantile:0.90", warm_start="high")
+    train("stored_rows", model="quantile:0.9", name="high")
+    train("stored_rows", model="quantile:0.90", warm_start="high")
     for other in ("quantile", "linear"):
-        call = f"SELECT * FROM corgipile.train('plain', '{other}', 'x', 'label', warm_start => 'high')"
+        call = f"SELECT * FROM corgipile.train('stored_rows', '{other}', 'x', 'label', warm_start => 'high')"
         assert f"is a quantile:0.9 model; a {other} model is needed" in fails(call)
