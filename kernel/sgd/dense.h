@@ -99,9 +99,7 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss,
     for (i = 0; i < c->n; i++) {
         const real *row = (const real *)c->row[i];
         cp_ask_ahead(c, i, packs);
-        for (int j = 0; j < packs; j++)
-            x[j] = CP(load)(row + j * CP_LANES);
-        x[packs - 1] = CP(first)(x[packs - 1], keep);
+        CP(load_row)(x, row, keep, packs);
         pack a = CP(multiply)(v[0], x[0]), b = CP(multiply)(p[0], x[0]);
         for (int j = 1; j < packs; j++) {
             a = CP(add_product)(a, v[j], x[j]);

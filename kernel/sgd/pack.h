@@ -64,6 +64,14 @@ CP_INLINE void CP(tail_mask)(CP(bits_type) *keep, int64_t count)
         keep[i] = (CP(bits_type))((count - 1) % CP_LANES >= i ? -1 : 0);
 }
 
+/* Load a row; `keep` says which lanes of the last pack are features. */
+CP_INLINE void CP(load_row)(pack *x, const void *row, const CP(bits_type) *keep, const int packs)
+{
+    for (int j = 0; j < packs; j++)
+        x[j] = CP(load)((const real *)row + j * CP_LANES);
+    x[packs - 1] = CP(first)(x[packs - 1], keep);
+}
+
 CP_INLINE pack CP(multiply)(pack a, pack b)
 {
     CP_EACH CP_PART(a) = CP_PART(a) * CP_PART(b);
@@ -130,6 +138,17 @@ CP_INLINE quad CP(quarter)(pack a)
 
 /* Sum all lanes; every lane of the answer holds the sum. */
 CP_INLINE quad CP(sum)(pack a) { return CP(sum_quad)(CP(quarter)(a)); }
+
+/* Return (v - h q) . x + bias - g: the margin of weights from which h q, and from the intercept g, is yet to be taken. */
+CP_INLINE quad CP(margin_held)(const pack *v, const pack *q, const pack *x, quad bias, real h, quad g, const int packs)
+{
+    pack a = CP(multiply)(v[0], x[0]), b = CP(multiply)(q[0], x[0]);
+    for (int j = 1; j < packs; j++) {
+        a = CP(add_product)(a, v[j], x[j]);
+        b = CP(add_product)(b, q[j], x[j]);
+    }
+    return (CP(sum)(a) + bias) - (h * CP(sum)(b) + g);
+}
 
 /* Sum the lanes of each of a quad of quads, lane k of the answer those of quad k, with the additions of CP(sum_quad). */
 CP_INLINE quad CP(sums)(const quad *q)

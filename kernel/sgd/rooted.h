@@ -155,19 +155,12 @@ CP_INLINE int64_t CP(rooted)(cp_sgd *s, const cp_chunk *c, const enum cp_loss lo
     for (i = 0; i < c->n; i++) {
         const real *row = (const real *)c->row[i];
         cp_ask_ahead(c, i, packs);
-        for (int j = 0; j < packs; j++)
-            x[j] = CP(load)(row + j * CP_LANES);
-        x[packs - 1] = CP(first)(x[packs - 1], keep);
+        CP(load_row)(x, row, keep, packs);
         if (normalized && CP(sized)(&r, x, t, &squares, packs)) {
             CP(enlarge_rooted)(s, &r, row, packs);
             CP(sized)(&r, x, t, &squares, packs);
         }
-        pack a = CP(multiply)(r.v[0], x[0]), b = CP(multiply)(r.q[0], x[0]);
-        for (int j = 1; j < packs; j++) {
-            a = CP(add_product)(a, r.v[j], x[j]);
-            b = CP(add_product)(b, r.q[j], x[j]);
-        }
-        quad m = (CP(sum)(a) + r.bias) - (r.h * CP(sum)(b) + r.g);
+        quad m = CP(margin_held)(r.v, r.q, x, r.bias, r.h, r.g, packs);
         if (!CP(is_finite)(m[0]))
             break;
         for (int j = 0; j < packs; j++)

@@ -99,9 +99,7 @@ CP_INLINE int64_t CP(together)(cp_sgd *const *s, int count, const cp_chunk *c, c
         const real *row = (const real *)c->row[i];
         mask finite = (mask)(unit == unit);
         cp_ask_ahead(c, i, packs);
-        for (int j = 0; j < packs; j++)
-            x[j] = CP(load)(row + j * CP_LANES);
-        x[packs - 1] = CP(first)(x[packs - 1], keep);
+        CP(load_row)(x, row, keep, packs);
         pack b = CP(multiply)(p[0], x[0]);
         for (int j = 1; j < packs; j++)
             b = CP(add_product)(b, p[j], x[j]);

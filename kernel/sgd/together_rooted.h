@@ -179,9 +179,7 @@ CP_INLINE int64_t CP(rooted_together)(cp_sgd *const *s, int count, const cp_chun
     int64_t i;
     CP(tail_mask)(keep, s[0]->features);
     CP(assemble_rooted)(s, count, &t, packs);
-    for (int j = 0; j < packs; j++)
-        x[j] = CP(load)((const real *)c->before + j * CP_LANES);
-    x[packs - 1] = CP(first)(x[packs - 1], keep);
+    CP(load_row)(x, c->before, keep, packs);
     if (normalized)
         CP(sized)(&t.sizes, x, sized, &squares, packs);
     for (int j = 0; j < packs; j++)
@@ -191,9 +189,7 @@ CP_INLINE int64_t CP(rooted_together)(cp_sgd *const *s, int count, const cp_chun
     for (i = 0; i < c->n; i++) {
         const real *row = (const real *)c->row[i];
         cp_ask_ahead(c, i, packs);
-        for (int j = 0; j < packs; j++)
-            x[j] = CP(load)(row + j * CP_LANES);
-        x[packs - 1] = CP(first)(x[packs - 1], keep);
+        CP(load_row)(x, row, keep, packs);
         if (normalized && CP(sized)(&t.sizes, x, sized, &squares, packs)) {
             CP(enlarge_together)(s, count, &t, row, packs);
             CP(sized)(&t.sizes, x, sized, &squares, packs);

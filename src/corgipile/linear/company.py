@@ -92,9 +92,8 @@ def learn_labels(
     states = [model._state for model in models]  # noqa: SLF001 - a function of the class
     known = _kernel.sgd_each(states, given, numbers, code, visit, weights, also, sets, sets.shape[1], first)
     for at in [at for at, (status, _) in enumerate(known) if status]:
-        labels = (
-            sets[:, first + at].take(numbers, mode="clip").astype(np.float64)
-        )  # slots not visited may hold anything
+        # slots that are not visited may hold anything
+        labels = sets[:, first + at].take(numbers, mode="clip").astype(np.float64)
         models[at]._learn_all(rows, labels, weights, visit, locate, known[at])  # noqa: SLF001
 
 

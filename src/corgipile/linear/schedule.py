@@ -102,9 +102,7 @@ def step_asked(given: Settings, kind: str, past: "Model | None" = None) -> Step:
     if _rated(given) or loss_of(kind).numbers:  # the steps of "auto" are too short for labels far from 0
         return step_of("decay")
     alone = given.text is not None and given.features is None and given.interactions is None
-    return step_of(
-        "adagrad" if alone and given.ngrams > 1 else "auto"
-    )  # of few rows of n-grams auto learns too much by heart
+    return step_of("adagrad" if alone and given.ngrams > 1 else "auto")  # which learns few n-grams too much by heart
 
 
 def schedule_of(given: Settings, tolerance: float | None = None, past: "Model | None" = None) -> Schedule:
