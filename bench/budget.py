@@ -24,7 +24,7 @@ STORED = "in a store: "
 IN_STORES = ("arrow", "arrow, x1..x28", "parquet, x1..x28, as pandas", "parquet, groups of 8,192", "webdataset")
 ALL = (*SHAPES, *(STORED + shape for shape in IN_STORES))
 ORDERS = ("no_shuffle", "block_only", "corgipile", "riffle", "balanced", "full", "sliding_window", "reservoir")
-BESIDE = 24 << 20  # bytes that may come on top of the budget and two batches, whatever the table
+BESIDE = 24 << 20  # bytes that may come on top of the budget and the batches that are on their way, whatever the table
 BATCH_BYTES = 1 << 20  # of a batch here, about
 WORKERS = 2
 LARGE_ONLY = {".orc": "pyarrow.dataset"}  # what is imported for large tables of a format, and not for tiny ones
@@ -249,7 +249,8 @@ def measure(
         return 0.0, 0.0, "refused: " + str(error).split("BudgetTooSmall:")[-1].strip("'] ")[:100]
     if found["seen"] != found["rows"] and order != "reservoir":
         raise RuntimeError(f"wrong result: {found['seen']:.0f} rows of {found['rows']:.0f}")
-    allowed = parse_bytes("64MB" if host in ("convert", "predict") else memory) + BESIDE + 2 * found["batch"]
+    batches = 2 + (WORKERS if host == "workers" else 0)  # the consumer's and the next; what each worker sends
+    allowed = parse_bytes("64MB" if host in ("convert", "predict") else memory) + BESIDE + batches * found["batch"]
     return found["growth"] / 2**20, allowed / 2**20, ""
 
 

@@ -23,6 +23,8 @@ ALSO = {  # what needs most memory of a shape in a host
     ("duckdb, x1..x28", "workers"): ("no_shuffle", "balanced"),
     ("parquet, groups of 8,192", "reshuffle"): ("corgi2",),
     ("arrow, zstd, many files", "workers"): ("full",),
+    ("arrow, structures", "workers"): ("riffle",),
+    ("arrow, 1 KB, some 1 MB", "workers"): ("block_only",),
 }
 
 

@@ -4,7 +4,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -359,19 +358,6 @@ def test_a_row_of_many_products_can_be_stopped(server, table, fails):
     server.sql("DROP TABLE hashed_long")
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the memory of processes is not shown here")
-@pytest.mark.parametrize("given", [{"text": "review", "hash_bits": 8}, {"features": "review", "encode": "hash:8"}])
-def test_long_texts_take_the_memory_of_one_row(server, table, given):
-    """A page holds hundreds of rows whose texts lie elsewhere, compressed: 400 MB in all."""
-    server.sql("CREATE TABLE IF NOT EXISTS hashed_toasted AS "
-               "SELECT i % 2 AS label, repeat('good ', 100000) || i AS review "
-               "FROM generate_series(1, 800) i")  # fmt: skip
-    training = call("hashed_toasted", "logistic", None, given, epochs=1, block_size="64kB")
-    peak = "SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s*(\\d+)')::int"
-    before, after = map(int, server.text(f"{peak}; {training.replace('*', '')}; {peak}").split())
-    assert after - before < 40 << 10
-
-
 def test_features_are_left_out_where_there_are_none_beside(server, table):
     def of(function, name=None):
         written = call("hashed_rows", "logistic", name, {"text": "note", "hash_bits": 8}, epochs=1)
@@ -395,17 +381,3 @@ def test_features_have_any_form_of_names(server, table, rows):
         training = f"corgipile.train({rows}, model => 'logistic', features => {form}, label => 'label', epochs => 1)"
         given = "('stars')" if "$" in form else ""
         assert server.text(f"PREPARE p AS SELECT count(*) FROM {training}; EXECUTE p{given}") == "1\n", form
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the memory of processes is not shown here")
-def test_a_model_takes_little_more_than_its_size_while_it_is_stored(server, table):
-    """Of 2^20 features and seven lines of them that say how it was learnt, most of which are zeros."""
-    given = {"text": "note", "missing": "skip", "hash_bits": 20, "step": "auto", "buffer_size": "400MB"}
-    trains = [call("hashed_rows", "logistic", name, given, epochs=1) for name in (None, "hashed_large")]
-    peak = "SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s*(\\d+)')::int"
-    found = [server.text(f"{train.replace('*', 'count(*)')}; {peak}").split()[1] for train in trains]
-    size = server.value("SELECT 8 * (cardinality(coefficients) + cardinality(learnt)) FROM corgipile.models "
-                        "WHERE name = 'hashed_large'")  # fmt: skip
-    server.sql("DELETE FROM corgipile.models WHERE name = 'hashed_large'")
-    assert size > 60 << 20
-    assert (int(found[1]) - int(found[0])) << 10 < 2 * size
