@@ -7,6 +7,7 @@ import pytest
 import corgipile as cp
 from corgipile.errors import Diverged
 from corgipile.linear.several import check_rates
+from corgipile.tables.splitting import folds_of
 
 WIDTH, ROWS = 40, 900
 
@@ -96,6 +97,35 @@ def test_labels_have_the_rates_that_each_has_alone(how, tmp_path):
     assert len({*rates}) > 1
     assert sum(told) == 2 * ROWS
     assert any("of 3 labels" in note for note in models.notes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [("logistic", {"label": "l2"}), ("softmax", {}), ("huber", {"scale": 1e4}), ("linear", {"scale": 1e3})],
+)
+def test_folds_of_a_search_have_the_rates_that_each_has_alone(kind, how, caplog):
+    classes = {"logistic": 2, "softmax": 4}.get(kind, 0)
+    rows, told = made(classes, how.get("scale", 1.0)), []
+    table, folds = cp.open(rows), 3
+    parts = folds_of(table, folds, 5)
+    given = {"model": kind, "epochs": 4, "seed": 5, "order": "no_shuffle", "features": "x", "standardize": False}
+    given["label"] = how.get("label", "label")
+    grid = [{"l2": [0.0]}, {"step": ["decay"], "l2": [1e-9], "average": [False]}, {"learning_rate": [1e-12]}]
+    found = cp.search(table, grid, folds=folds, refit=False, on_rows=told.append, **given)
+    assert sum(told) == 4 * ROWS
+    assert min(told) < 0
+    lowered = 0
+    for record in found.results:
+        point = {name: record[name] for name in ("l2", "step", "average", "learning_rate") if name in record}
+        for fold, rate in enumerate(record["learning_rates"]):
+            model = cp.train(rows.filter(parts != fold), **given, **point)
+            assert rate == model.params["learning_rate"]
+            held = model.measure(rows.filter(parts == fold))
+            assert record["scores"][fold] == held[model.loss.score]
+            lowered += rate not in (1e-12, 1.0, 0.01)
+    assert lowered > 1
+    assert found.table().column_names.count("learning_rates") == 1
+    assert f"of {folds} folds of {{'l2'" in caplog.text
 
 
 def test_a_rate_that_was_chosen_is_left_alone(caplog):
