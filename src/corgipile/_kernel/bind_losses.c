@@ -99,6 +99,49 @@ static PyObject *sgd_constant_of_classes(PyObject *self, PyObject *args)
     return result;
 }
 
+/* sgd_untrained(loss, parameter, labels, weights, sums) -> mean loss of weights of zero on all labels, numbers, that were added to
+ * sums: their loss, and what they count for */
+static PyObject *sgd_untrained(PyObject *self, PyObject *args)
+{
+    int loss;
+    PyObject *labels, *weights, *sums, *result = NULL;
+    Py_buffer view = {0}, weight = {0}, sum = {0};
+    cp_labelled rows = {0};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "idOOO", &loss, &rows.of.parameter, &labels, &weights, &sums) ||
+        read_choice(&rows.of, loss, rows.of.parameter) < 0 || cp_buffer(labels, &view, 8, 0, "labels") < 0)
+        return NULL;
+    if ((weights == Py_None || cp_buffer(weights, &weight, 8, 0, "weights") == 0) && cp_buffer(sums, &sum, 8, 1, "sums") == 0) {
+        rows = (cp_labelled){rows.of, view.buf, weight.buf, view.len / 8};
+        if (weight.obj && weight.len != view.len)
+            PyErr_SetString(PyExc_ValueError, "labels and weights must be as many");
+        else if (sum.len != sizeof(cp_untrained) || cp_losses[loss].labels != CP_NUMBERS)
+            PyErr_SetString(PyExc_ValueError, "a loss of numbers, and two sums");
+        else {
+            cp_untrained_add(sum.buf, &rows, NULL);
+            result = PyFloat_FromDouble(cp_untrained_loss(sum.buf, rows.of, 0));
+        }
+    }
+    PyBuffer_Release(&sum), PyBuffer_Release(&weight), PyBuffer_Release(&view);
+    return result;
+}
+
+static PyObject *sgd_adrift(PyObject *self, PyObject *args)
+{
+    double loss, untrained;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "dd", &loss, &untrained))
+        return NULL;
+    return PyBool_FromLong(cp_adrift(loss, untrained));
+}
+
+static PyObject *sgd_lowered(PyObject *self, PyObject *rate)
+{
+    const double given = PyFloat_AsDouble(rate);
+    (void)self;
+    return given == -1 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(cp_sgd_lowered(given));
+}
+
 static PyObject *sgd_rate(PyObject *self, PyObject *args)
 {
     int step;
@@ -128,12 +171,15 @@ static PyObject *sgd_verdict(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_losses_methods[] = {
+    {"sgd_adrift", sgd_adrift, METH_VARARGS, "Say whether the loss of a first epoch is that of a training that diverged."},
     {"sgd_constant", sgd_constant, METH_VARARGS, "Return the loss of a margin of 0, and of the best one."},
     {"sgd_constant_of_classes", sgd_constant_of_classes, METH_VARARGS, "Likewise, by the shares of classes."},
     {"sgd_exp", sgd_exp, METH_O, "Turn scores into what a loss with a logarithmic link predicts."},
     {"sgd_loss", sgd_loss, METH_VARARGS, "Read the name of a loss and its parameter."},
+    {"sgd_lowered", sgd_lowered, METH_O, "Return the rate to go on at, 0 where there is none."},
     {"sgd_probabilities", sgd_probabilities, METH_VARARGS, "Turn scores of classes into probabilities."},
     {"sgd_rate", sgd_rate, METH_VARARGS, "Return the learning rate of an epoch."},
+    {"sgd_untrained", sgd_untrained, METH_VARARGS, "Add labels that are numbers; return what weights of zero lose on them."},
     {"sgd_verdict", sgd_verdict, METH_VARARGS, "Judge whether to go on by the losses so far."},
     {NULL, NULL, 0, NULL},
 };

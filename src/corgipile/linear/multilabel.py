@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
 from corgipile.linear.classes import check_weight
-from corgipile.linear.encoded import readable
+from corgipile.linear.encoded import numeric, readable
 from corgipile.linear.features import Features
 from corgipile.linear.inference import Summary
 from corgipile.linear.label_sets import Label, LabelSets, find_label_sets
@@ -160,7 +160,7 @@ class LabelModels(Model):
 
     def _judge(self, table: Any, label: Any, weight: str | None) -> tuple[list[Figures], Tally]:
         """Return the figures of each model on a table, and how often labels were right."""
-        opened = open_table(table)
+        opened = numeric(open_table(table), weight)
         found = self._labels_of(opened, label)
         if weight is not None:
             check_weight(opened, weight, found.name, repr(opened))

@@ -54,7 +54,7 @@ def learn(
     """
     sgd.begin(rate)
     steps = feeder.epoch(epoch)
-    if on_labels is not None and feeder.kept():  # where all of them lie
+    if on_labels is not None and feeder.kept() and not sgd.loss.numbers:  # counts ask for no order
         on_labels(feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight))
         on_labels = None
     for step, visit in enumerate(steps):

@@ -1,8 +1,8 @@
 """How weights move where nobody said: the step, the learning rate of each epoch, and when training is over."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -52,6 +52,20 @@ class Schedule:
             0.125
         """
         return _kernel.sgd_rate(step_of(self.step).code, self.learning_rate, self.decay, epoch)
+
+    def lowered(self) -> Self | None:
+        """Return the rates to go on at where these diverge and nobody chose them; None where no lower ones are tried.
+
+        Example:
+            >>> Schedule(0.5, 0.5, 0.0, None).lowered().learning_rate
+            0.1
+        """
+        rate = _kernel.sgd_lowered(self.learning_rate)
+        return replace(self, learning_rate=rate) if rate else None
+
+    def begins_again(self, before: Self) -> str:
+        """Say that a training begins again at these rates."""
+        return f"learning rate {before.learning_rate:g} diverges; beginning again at {self.learning_rate:g}"
 
     def enough(self, losses: Sequence[float], epoch: int) -> bool:
         """Say whether the loss improved too little for two epochs in a row.

@@ -16,7 +16,7 @@ from corgipile.features.choose import told
 from corgipile.features.fit import chosen_columns
 from corgipile.linear.classes import Labels, check_classes, check_label, check_weight
 from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divided
-from corgipile.linear.encoded import classes_of, encoding_of, hashed_columns, named_columns, readable
+from corgipile.linear.encoded import classes_of, encoding_of, hashed_columns, named_columns, numeric, readable
 from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.group_values import check_group
 from corgipile.linear.held_out import measuring
@@ -293,6 +293,7 @@ def prepare(
     columns = [name for name in (label, weight, by) if name is not None]
     if not getattr(table, "at_hand", False):
         bring(table, [*_named(table, features, settings), *columns], settings.memory)
+    table = numeric(table, weight, once=True)
     encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
     left_out = encoding.left_out if encoding else None
     if encoding is not None:

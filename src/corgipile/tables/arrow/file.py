@@ -221,14 +221,11 @@ class ArrowFile(Checked):
         file = self._file if isinstance(self._file, RemoteFile) else Ending(self._file)
         found = noted(file, read_footer(file))
         with decoding(file.path):
-            return found, self._stored_schema(file)
-
-    def _stored_schema(self, file: File) -> pa.Schema:
-        stored, end = pa.ipc.open_file(end_of(file)).schema, schema_end(file)
-        first = pa.ipc.read_schema(pa.py_buffer(file.read(8, end - 8))) if end > 8 else stored
+            stored, end = pa.ipc.open_file(end_of(file)).schema, schema_end(file)
+            first = pa.ipc.read_schema(pa.py_buffer(file.read(8, end - 8))) if end > 8 else stored
         if not stored.equals(first):
-            raise CorruptFile(f"{self._file.path}: the schema in the footer is not the one at the beginning")
-        return stored
+            raise CorruptFile(f"{file.path}: the schema in the footer is not the one at the beginning")
+        return found, stored
 
     def _find_starts(self, counts: IntArray | None, packed: bool) -> IntArray:
         if counts is None:
