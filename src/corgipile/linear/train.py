@@ -291,7 +291,8 @@ def prepare(
     weight, weighs, by = (getattr(settings, name, None) for name in ("weight", "class_weight", "by"))
     features, left = _without(table, features, settings, weight, by)
     columns = [name for name in (label, weight, by) if name is not None]
-    bring(table, [*_named(table, features, settings), *columns], settings.memory)
+    if not getattr(table, "at_hand", False):
+        bring(table, [*_named(table, features, settings), *columns], settings.memory)
     table = numeric(table, weight, once=True)
     encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
     left_out = encoding.left_out if encoding else None
