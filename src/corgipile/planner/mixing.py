@@ -18,7 +18,7 @@ class Visits(NamedTuple):
     """What an epoch does, or stretches of it.
 
     Attributes:
-        rows: Numbers of the rows, int32 where that holds them, else int64, in the order of their visits; of each stretch
+        rows: Numbers of the rows, int32 where that holds them, in the order of their visits; of each stretch
             whole batches.
         runs: Runs of rows that are read, of each row.
     """
