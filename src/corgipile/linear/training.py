@@ -276,6 +276,7 @@ class Training:
         self.task.note(lower.begins_again(self.schedule))
         self.schedule, self._baseline = lower, None
         self._tell(-self._told)
+        del self.sgd  # two at a time would be beyond the budget
         self._begin()
 
     def _settle(self) -> None:
