@@ -66,6 +66,13 @@ def value(kind, label):
     return size * size / 2
 
 
+def added(loss, labels, weights=None, sums=None, numbers=None):
+    """Add labels and return the mean of the first model."""
+    sums = np.zeros((1, 2)) if sums is None else sums
+    _kernel.sgd_untrained(loss.code, loss.parameter, labels, weights, sums, numbers)
+    return sums[0, 0] / sums[0, 1] if sums[0, 1] > 0 else 0.0
+
+
 def test_sums_are_those_of_python_under_sanitizers(sanitized):
     rng = np.random.default_rng(0)
     cases, want = [], []
@@ -78,7 +85,7 @@ def test_sums_are_those_of_python_under_sanitizers(sanitized):
             visit = rng.permutation(rows).astype(np.int32)
             head = struct.pack("<qqd", loss.code, part, loss.parameter)
             cases.append(head + labels.tobytes() + weights.tobytes() + visit.tobytes())
-            found = _kernel.sgd_untrained(loss.code, loss.parameter, labels[visit], weights[visit], np.zeros(2))
+            found = added(loss, labels[visit], weights[visit])
             bits = int(np.float64(found).view(np.uint64))
             want += [bits, bits, int(0 < found < np.inf)]
     assert sanitized(PROGRAM, cases) == want
@@ -90,14 +97,17 @@ def test_sums_are_those_of_python_under_sanitizers(sanitized):
     part=st.integers(1, 10),
 )
 def test_the_mean_is_that_of_the_losses_however_labels_come(kind, labels, part):
-    loss, sums = loss_of(kind, 0), np.zeros(2)
+    loss, sums = loss_of(kind, 0), np.zeros((1, 2))
     every = np.array([np.nan, *labels, np.inf])
     for start in range(0, len(every), part):
-        found = _kernel.sgd_untrained(loss.code, loss.parameter, every[start : start + part], None, sums)
+        found = added(loss, every[start : start + part], None, sums)
     kept = [label for label in labels if label >= 0 or not loss.not_negative]
-    assert sums[1] == len(kept)
+    assert sums[0, 1] == len(kept)
     assert found == pytest.approx(np.mean([value(kind, label) for label in kept]) if kept else 0, rel=1e-9)
-    assert found == _kernel.sgd_untrained(loss.code, loss.parameter, every, None, np.zeros(2))
+    assert found == added(loss, every)
+    two = np.zeros((2, 2))
+    added(loss, np.repeat(every, 2), None, two, np.tile([0, 1], len(every)))
+    assert (two == sums).all()
 
 
 def test_rates_are_lowered_to_a_fifth_until_they_are_nothing():
@@ -109,10 +119,13 @@ def test_rates_are_lowered_to_a_fifth_until_they_are_nothing():
 
 
 def test_what_does_not_fit_is_refused():
-    loss, one = loss_of("linear", 0), np.ones(1)
+    loss, one, sums = loss_of("linear", 0), np.ones(1), np.zeros((2, 2))
     for arguments in (
-        (99, 0.0, one, None, np.zeros(2)), (loss.code, 0.0, one, np.ones(2), np.zeros(2)),
-        (loss.code, 0.0, one, None, np.zeros(3)), (loss_of("svm", 2).code, 0.0, one, None, np.zeros(2)),
+        (99, 0.0, one, None, sums, None), (loss.code, 0.0, one, np.ones(2), sums, None),
+        (loss.code, 0.0, one, None, np.zeros(3), None), (loss_of("svm", 2).code, 0.0, one, None, sums, None),
+        (loss.code, 0.0, one, None, np.zeros(0), None), (loss.code, 0.0, one, None, sums, np.array([0, 1])),
+        (loss.code, 0.0, one, None, sums, np.array([2])), (loss.code, 0.0, one, None, sums, np.array([-1])),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=r"loss 0 to|as many|two sums"):
+        with pytest.raises(ValueError, match=r"loss 0 to|as many|two sums|models 0 to 1, got"):
             _kernel.sgd_untrained(*arguments)
+    assert not sums.any()

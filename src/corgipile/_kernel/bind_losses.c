@@ -99,30 +99,46 @@ static PyObject *sgd_constant_of_classes(PyObject *self, PyObject *args)
     return result;
 }
 
-/* sgd_untrained(loss, parameter, labels, weights, sums) -> mean loss of weights of zero on all labels, numbers, that were added to
- * sums: their loss, and what they count for */
+/* Add each label to its sums, of which there are as many as models; NULL numbers: to the first. */
+static PyObject *add_untrained(cp_labelled rows, const int64_t *number, cp_untrained *sums, int64_t models)
+{
+    const cp_labelled all = rows;
+    for (int64_t i = 0; number && i < all.count; i++)
+        if (number[i] < 0 || number[i] >= models)
+            return PyErr_Format(PyExc_ValueError, "numbers of models 0 to %lld, got %lld", (long long)models - 1, (long long)number[i]);
+    if (!number)
+        cp_untrained_add(sums, &rows, NULL);
+    for (int64_t i = 0; number && i < all.count; i++) {
+        rows = (cp_labelled){all.of, all.y + i, all.weight ? all.weight + i : NULL, 1};
+        cp_untrained_add(sums + number[i], &rows, NULL);
+    }
+    Py_RETURN_NONE;
+}
+
+/* sgd_untrained(loss, parameter, labels, weights, sums[models, 2], numbers): add what weights of zero lose on labels that are
+ * numbers, and what these count for, to the sums of their models; weights and numbers, those of the models, may be None */
 static PyObject *sgd_untrained(PyObject *self, PyObject *args)
 {
     int loss;
-    PyObject *labels, *weights, *sums, *result = NULL;
-    Py_buffer view = {0}, weight = {0}, sum = {0};
+    PyObject *labels, *weights, *sums, *numbers, *result = NULL;
+    Py_buffer view = {0}, weight = {0}, sum = {0}, number = {0};
     cp_labelled rows = {0};
     (void)self;
-    if (!PyArg_ParseTuple(args, "idOOO", &loss, &rows.of.parameter, &labels, &weights, &sums) ||
+    if (!PyArg_ParseTuple(args, "idOOOO", &loss, &rows.of.parameter, &labels, &weights, &sums, &numbers) ||
         read_choice(&rows.of, loss, rows.of.parameter) < 0 || cp_buffer(labels, &view, 8, 0, "labels") < 0)
         return NULL;
-    if ((weights == Py_None || cp_buffer(weights, &weight, 8, 0, "weights") == 0) && cp_buffer(sums, &sum, 8, 1, "sums") == 0) {
+    if ((weights == Py_None || cp_buffer(weights, &weight, 8, 0, "weights") == 0) &&
+        (numbers == Py_None || cp_buffer(numbers, &number, 8, 0, "numbers") == 0) && cp_buffer(sums, &sum, 8, 1, "sums") == 0) {
+        const Py_ssize_t models = sum.len / (Py_ssize_t)sizeof(cp_untrained);
         rows = (cp_labelled){rows.of, view.buf, weight.buf, view.len / 8};
-        if (weight.obj && weight.len != view.len)
-            PyErr_SetString(PyExc_ValueError, "labels and weights must be as many");
-        else if (sum.len != sizeof(cp_untrained) || cp_losses[loss].labels != CP_NUMBERS)
-            PyErr_SetString(PyExc_ValueError, "a loss of numbers, and two sums");
-        else {
-            cp_untrained_add(sum.buf, &rows, NULL);
-            result = PyFloat_FromDouble(cp_untrained_loss(sum.buf, rows.of, 0));
-        }
+        if ((weight.obj && weight.len != view.len) || (number.obj && number.len != view.len))
+            PyErr_SetString(PyExc_ValueError, "labels, weights and numbers must be as many");
+        else if (models < 1 || sum.len % (Py_ssize_t)sizeof(cp_untrained) || cp_losses[loss].labels != CP_NUMBERS)
+            PyErr_SetString(PyExc_ValueError, "a loss of numbers, and two sums a model");
+        else
+            result = add_untrained(rows, number.buf, sum.buf, models);
     }
-    PyBuffer_Release(&sum), PyBuffer_Release(&weight), PyBuffer_Release(&view);
+    PyBuffer_Release(&number), PyBuffer_Release(&sum), PyBuffer_Release(&weight), PyBuffer_Release(&view);
     return result;
 }
 
@@ -179,7 +195,7 @@ PyMethodDef cp_losses_methods[] = {
     {"sgd_lowered", sgd_lowered, METH_O, "Return the rate to go on at, 0 where there is none."},
     {"sgd_probabilities", sgd_probabilities, METH_VARARGS, "Turn scores of classes into probabilities."},
     {"sgd_rate", sgd_rate, METH_VARARGS, "Return the learning rate of an epoch."},
-    {"sgd_untrained", sgd_untrained, METH_VARARGS, "Add labels that are numbers; return what weights of zero lose on them."},
+    {"sgd_untrained", sgd_untrained, METH_VARARGS, "Add what weights of zero lose on labels that are numbers."},
     {"sgd_verdict", sgd_verdict, METH_VARARGS, "Judge whether to go on by the losses so far."},
     {NULL, NULL, 0, NULL},
 };

@@ -21,6 +21,7 @@ class Untrained:
     Args:
         loss: What is made small.
         classes: How many there are.
+        models: How many models learn, each from labels of its own.
 
     Example:
         >>> zero = Untrained(loss_of("linear", 0), 0)
@@ -29,26 +30,37 @@ class Untrained:
         (5.0, False, True)
     """
 
-    def __init__(self, loss: Loss, classes: int) -> None:
-        self.loss, self._sums, self._zero = loss, np.zeros(2), 0.0
+    def __init__(self, loss: Loss, classes: int, models: int = 1) -> None:
+        self.loss, self._sums, self._zero = loss, np.zeros((models, 2)), 0.0
         if not loss.numbers:
             self._zero = _kernel.sgd_constant_of_classes(loss.code, loss.parameter, np.full(classes, 1 / classes))[0]
 
     def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None) -> None:
         """Count labels for their weights; rows that cannot be learnt from are passed over."""
+        self.add_each(labels, weights, None)
+
+    def add_each(
+        self,
+        labels: npt.NDArray[Any],
+        weights: npt.NDArray[Any] | None,
+        numbers: npt.NDArray[np.integer[Any]] | None,
+    ) -> None:
+        """Count labels, each for the model of its number."""
         if not self.loss.numbers:
             return
         labels = np.ascontiguousarray(labels, np.float64)
         weights = None if weights is None else np.ascontiguousarray(weights, np.float64)
-        self._zero = _kernel.sgd_untrained(self.loss.code, self.loss.parameter, labels, weights, self._sums)
+        numbers = None if numbers is None else np.ascontiguousarray(numbers, np.int64)
+        _kernel.sgd_untrained(self.loss.code, self.loss.parameter, labels, weights, self._sums, numbers)
 
-    def untrained(self) -> float:
+    def untrained(self, model: int = 0) -> float:
         """Return the mean loss of a model whose weights are all 0."""
-        return self._zero
+        loss, weight = self._sums[model].tolist()
+        return loss / weight if weight > 0 else self._zero
 
-    def adrift(self, loss: float) -> bool:
+    def adrift(self, loss: float, model: int = 0) -> bool:
         """Say whether a loss is above that of a model that never learnt."""
-        return _kernel.sgd_adrift(loss, self.untrained())
+        return _kernel.sgd_adrift(loss, self.untrained(model))
 
 
 class Baseline(Untrained):

@@ -1,5 +1,6 @@
 """How weights move where nobody said: the step, the learning rate of each epoch, and when training is over."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
@@ -8,6 +9,7 @@ import numpy as np
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, Diverged
+from corgipile.linear.divergence import Untrained
 from corgipile.losses import loss_of
 from corgipile.settings import Settings, declared
 from corgipile.steps import STEPS, Step, step_of
@@ -63,9 +65,16 @@ class Schedule:
         rate = _kernel.sgd_lowered(self.learning_rate)
         return replace(self, learning_rate=rate) if rate else None
 
-    def begins_again(self, before: Self) -> str:
-        """Say that a training begins again at these rates."""
-        return f"learning rate {before.learning_rate:g} diverges; beginning again at {self.learning_rate:g}"
+    def again(self, untrained: Untrained, model: int, loss: float) -> Self | None:
+        """Return the rates at which one of several models begins its first epoch again; None where it does not.
+
+        ``loss`` is that of the epoch, NaN where weights overflowed.
+        """
+        return self.lowered() if math.isnan(loss) or untrained.adrift(loss, model) else None
+
+    def begins_again(self, before: Self, of: str = "") -> str:
+        """Say that a training, or some ``of`` several, begins again at these rates."""
+        return f"learning rate {before.learning_rate:g} diverges{of}; beginning again at {self.learning_rate:g}"
 
     def enough(self, losses: Sequence[float], epoch: int) -> bool:
         """Say whether the loss improved too little for two epochs in a row.

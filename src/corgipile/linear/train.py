@@ -112,7 +112,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             same features and classes, from one read of the table; a `corgipile.linear.groups.Groups`, which predicts
             each row by the model of its group (a row of another group is an error); ``of("north")`` is one model,
             ``table()`` lists them. Models and groups of rows may take half of ``memory``. A group of one row learns
-            from that alone; the log says which are. Where a group diverges that is an error; no rate is lowered.
+            from that alone; the log says which are. A rate that nobody chose is lowered for groups that diverge at it.
         labels: In place of ``label``, where a row may have several or none: a column of lists of text or integers, or
             columns of 0 and 1. There is a model of two classes for each, all from one read of the table, in the bits
             of one trained alone by the same order; a `corgipile.linear.multilabel.LabelModels`, which predicts 0 or 1
