@@ -98,35 +98,40 @@ class Baseline(Untrained):
             ones = np.count_nonzero(labels == self._classes[1])
             self._counts += (np.count_nonzero(labels == self._classes[0]), ones)
             return
-        weights = np.ones(len(labels)) if weights is None else weights.astype(np.float64)
-        good = np.isfinite(weights) & (weights >= 0)
         if self.loss.numbers:
             labels = labels.astype(np.float64)
-            good &= np.isfinite(labels) & ((labels >= 0) | (not self.loss.not_negative))
-            if not good.all():
-                labels, weights = labels[good], weights[good]
-            if weights.any():
-                self._note(labels, weights)
+            good = np.isfinite(labels)
+            if self.loss.not_negative:
+                good &= labels >= 0
         else:
             at = np.minimum(np.searchsorted(self._classes, labels), len(self._classes) - 1)
-            good &= self._classes[at] == labels
-            self._counts += np.bincount(at[good], weights[good], len(self._classes))
+            good = self._classes[at] == labels
+        if weights is not None:
+            weights = weights.astype(np.float64)
+            good &= np.isfinite(weights) & (weights >= 0)
+            weights = weights[good]
+        if not self.loss.numbers:
+            self._counts += np.bincount(at[good], weights, len(self._classes))
+            return
+        labels = labels if good.all() else labels[good]
+        if len(labels) if weights is None else weights.any():
+            self._note(labels, weights)
 
-    def _note(self, labels: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> None:
+    def _note(self, labels: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None) -> None:
         """Take note of labels that are numbers: by their moments where those say all of the loss, else by a sample."""
         if self._squared:
             self._moments(labels, weights)
         else:
-            self._keep(np.stack([labels, weights]))
+            self._keep(np.stack([labels, np.ones(len(labels)) if weights is None else weights]))
         self._rows += len(labels)
 
-    def _moments(self, labels: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> None:
-        weight = float(weights.sum())
+    def _moments(self, labels: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None) -> None:
+        weight = float(len(labels) if weights is None else weights.sum())
         with np.errstate(over="ignore", invalid="ignore"):  # of labels so large the loss is infinite too
-            mean = float((weights * labels).sum()) / weight
+            mean = float((labels if weights is None else weights * labels).sum()) / weight
             shift, total = mean - self._mean, self._weight + weight
             apart = labels - mean
-            squares = float((weights * apart * apart).sum())
+            squares = float((apart * apart if weights is None else weights * apart * apart).sum())
         self._squares += squares + shift * shift * self._weight * weight / total
         self._mean += shift * weight / total
         self._weight = total

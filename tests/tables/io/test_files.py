@@ -1,0 +1,40 @@
+"""Files of which a part is in memory say what the file itself says."""
+
+import numpy as np
+import pytest
+
+from corgipile.errors import CorruptFile
+from corgipile.tables.io.files import Ending, File, InMemory
+
+DATA = np.random.default_rng(0).bytes(1000)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(DATA)
+    return File(path)
+
+
+@pytest.mark.parametrize("last", [0, 1, 100, 999, 1000, 5000])
+def test_the_end_in_memory_reads_what_the_file_does(file, last):
+    ending = Ending(file, last)
+    for start, stop in ((0, 8), (0, 1000), (895, 905), (900, 1000), (901, 950), (990, 1000), (1000, 1000)):
+        assert ending.read(start, stop - start) == DATA[start:stop]
+    found = ending.gather(np.array([899, 3]), np.array([4, 5]))
+    assert found.tobytes() == DATA[899:903] + DATA[3:8]
+    assert (ending.size, ending.content) == (file.size, file.content)
+
+
+@pytest.mark.parametrize("kind", [Ending, InMemory])
+def test_bytes_beyond_the_file_are_refused(file, kind):
+    part = kind(file)
+    for start, length in ((998, 3), (-1, 2), (1001, 0)):
+        with pytest.raises(CorruptFile, match="bytes"):
+            part.read(start, length)
+
+
+def test_a_file_in_memory_reads_what_the_file_does(file):
+    whole = InMemory(file)
+    for start, stop in ((0, 8), (3, 1000), (8, 16), (1000, 1000)):
+        assert bytes(whole.read(start, stop - start)) == DATA[start:stop]
