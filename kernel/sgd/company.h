@@ -29,6 +29,12 @@ static inline int cp_sgd_sociable(const cp_sgd *s)
     return copied && (plain || rooted) && !s->sparse && !s->batched && !s->weighs && s->padded * s->bytes <= CP_NARROW * CP_LINE;
 }
 
+/* Return how many models that are like one visit rows at once; 1 where each does by itself. */
+static inline int64_t cp_sgd_at_once(const cp_sgd *s)
+{
+    return cp_sgd_sociable(s) ? cp_sgd_company_of(s, CP_TOGETHER)->models : 1;
+}
+
 /* Return whether two such models differ in nothing but rates, penalty, means and weights: what they know of the rows so far is
  * the same. */
 static inline int cp_sgd_alike(const cp_sgd *a, const cp_sgd *b)
@@ -40,9 +46,22 @@ static inline int cp_sgd_alike(const cp_sgd *a, const cp_sgd *b)
            && memcmp(CP_AT(a, const char, classes), CP_AT(b, const char, classes), 2 * sizeof(double)) == 0;
 }
 
+#define CP_LABELS_OF_EACH(real, name) \
+    /* Make the labels of a row of the bytes of its set, without branches: codes are -1, 0 and 1, so that nothing is rounded. */ \
+    static inline void name(const uint8_t *there, const double *code, real *each) \
+    { \
+        const real no = (real)code[0], more = (real)code[1] - no; \
+        for (int k = 0; k < CP_TOGETHER; k++) \
+            each[k] = no + more * (real)(there[k] != 0); \
+    }
+CP_LABELS_OF_EACH(float, cp_labels_of_each_f32)
+CP_LABELS_OF_EACH(double, cp_labels_of_each_f64)
+#undef CP_LABELS_OF_EACH
+
 /* Take the labels of a chunk as each of some models has them: [row][CP_TOGETHER]. The sets are known to be there. */
 static inline void cp_labels_of_each(const cp_sgd *s, int count, const cp_rows *r, int64_t from, cp_chunk *c, void *each)
 {
+    const int64_t end = (r->sets - 1) * r->labels + count; /* bytes that are there at least */
     double number[CP_CHUNK], code[2] = {0, 1};
     int status = CP_SGD_OK;
     if (cp_encode_labels(s, code, 2, &status) < 2) {
@@ -52,11 +71,16 @@ static inline void cp_labels_of_each(const cp_sgd *s, int count, const cp_rows *
     }
     cp_read_labels(r->y, r->y_type, r->visit + from, c->n, number);
     for (int64_t i = 0; i < c->n; i++) {
-        const uint8_t *set = r->set + (int64_t)number[i] * r->labels;
-        for (int k = 0; s->bytes == 4 && k < count; k++)
-            ((float *)each)[i * CP_TOGETHER + k] = set[k] ? (float)code[1] : (float)code[0];
-        for (int k = 0; s->bytes == 8 && k < count; k++)
-            ((double *)each)[i * CP_TOGETHER + k] = set[k] ? code[1] : code[0];
+        const int64_t at = (int64_t)number[i] * r->labels;
+        uint8_t there[CP_TOGETHER] = {0};
+        if (at + CP_TOGETHER <= end)
+            memcpy(there, r->set + at, CP_TOGETHER);
+        else
+            memcpy(there, r->set + at, (size_t)count);
+        if (s->bytes == 4)
+            cp_labels_of_each_f32(there, code, (float *)each + i * CP_TOGETHER);
+        else
+            cp_labels_of_each_f64(there, code, (double *)each + i * CP_TOGETHER);
     }
 }
 
@@ -74,7 +98,6 @@ static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows 
     cp_guard_tail(s[0], &r);
     cp_begin_weights(s[0], &r, &c);
     c.each = r.set ? each : NULL;
-    memset(each, 0, r.set ? sizeof each : 0);
     code->assemble(s, count, room);
     while (done < r.m) {
         cp_prepare(s[0], &r, done, &c);
@@ -109,7 +132,7 @@ static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_ro
     const int fit = rows->m > 1 && !rows->weight && cp_slots_fit(rows->visit, rows->m, rows->slots);
     for (int64_t from = 0, to; from < count; from = to) {
         int well = fit && cp_sgd_sociable(s[from]);
-        const int64_t most = cp_sgd_company_of(s[from], CP_TOGETHER)->models;
+        const int64_t most = cp_sgd_at_once(s[from]);
         for (to = from + 1; well && to < count && to - from < most && cp_sgd_sociable(s[to]) && cp_sgd_alike(s[from], s[to]);)
             to++;
         well &= to - from > 1;
