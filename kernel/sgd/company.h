@@ -46,22 +46,11 @@ static inline int cp_sgd_alike(const cp_sgd *a, const cp_sgd *b)
            && memcmp(CP_AT(a, const char, classes), CP_AT(b, const char, classes), 2 * sizeof(double)) == 0;
 }
 
-#define CP_LABELS_OF_EACH(real, name) \
-    /* Make the labels of a row of the bytes of its set, without branches: codes are -1, 0 and 1, so that nothing is rounded. */ \
-    static inline void name(const uint8_t *there, const double *code, real *each) \
-    { \
-        const real no = (real)code[0], more = (real)code[1] - no; \
-        for (int k = 0; k < CP_TOGETHER; k++) \
-            each[k] = no + more * (real)(there[k] != 0); \
-    }
-CP_LABELS_OF_EACH(float, cp_labels_of_each_f32)
-CP_LABELS_OF_EACH(double, cp_labels_of_each_f64)
-#undef CP_LABELS_OF_EACH
-
 /* Take the labels of a chunk as each of some models has them: [row][CP_TOGETHER]. The sets are known to be there. */
 static inline void cp_labels_of_each(const cp_sgd *s, int count, const cp_rows *r, int64_t from, cp_chunk *c, void *each)
 {
     const int64_t end = (r->sets - 1) * r->labels + count; /* bytes that are there at least */
+    uint8_t there[CP_CHUNK * CP_TOGETHER] = {0};
     double number[CP_CHUNK], code[2] = {0, 1};
     int status = CP_SGD_OK;
     if (cp_encode_labels(s, code, 2, &status) < 2) {
@@ -72,16 +61,17 @@ static inline void cp_labels_of_each(const cp_sgd *s, int count, const cp_rows *
     cp_read_labels(r->y, r->y_type, r->visit + from, c->n, number);
     for (int64_t i = 0; i < c->n; i++) {
         const int64_t at = (int64_t)number[i] * r->labels;
-        uint8_t there[CP_TOGETHER] = {0};
         if (at + CP_TOGETHER <= end)
-            memcpy(there, r->set + at, CP_TOGETHER);
+            memcpy(there + i * CP_TOGETHER, r->set + at, CP_TOGETHER);
         else
-            memcpy(there, r->set + at, (size_t)count);
-        if (s->bytes == 4)
-            cp_labels_of_each_f32(there, code, (float *)each + i * CP_TOGETHER);
-        else
-            cp_labels_of_each_f64(there, code, (double *)each + i * CP_TOGETHER);
+            memcpy(there + i * CP_TOGETHER, r->set + at, (size_t)count);
     }
+    /* All at a time and without branches; codes are -1, 0 and 1, so that nothing is rounded. */
+    const float low = (float)code[0], more = (float)(code[1] - code[0]);
+    for (int64_t k = 0; s->bytes == 4 && k < c->n * CP_TOGETHER; k++)
+        ((float *)each)[k] = low + more * (float)(there[k] != 0);
+    for (int64_t k = 0; s->bytes == 8 && k < c->n * CP_TOGETHER; k++)
+        ((double *)each)[k] = code[0] + (code[1] - code[0]) * (double)(there[k] != 0);
 }
 
 /* Let some models visit rows from visit[1] on at once, as far as all is well: the first is behind them, so that all hold back
