@@ -15,9 +15,11 @@ import json
 import os
 import platform
 import sys
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
-from common import HERE, Bench, as_dict, options, run_theme
+from common import HERE, Bench, Row, as_dict, options, run_theme
 
 TORCH = [
     "torch_loader",
@@ -51,7 +53,7 @@ THEMES = [
 ]
 
 
-def machine() -> dict[str, object]:
+def machine() -> dict[str, Any]:
     """Describe where and with what the figures were taken."""
     versions = {name: importlib.import_module(name).__version__ for name in ("corgipile", "numpy", "pyarrow")}
     model = Path("/proc/cpuinfo")
@@ -67,21 +69,29 @@ def machine() -> dict[str, object]:
     }
 
 
-def save(bench: Bench, themes: list[str], about: dict[str, object]) -> Path:
-    """Write the rows as JSON and Markdown under results/<date>/."""
+def save(bench: Bench, themes: list[str], about: dict[str, Any]) -> Path:
+    """Write the rows as JSON and Markdown under results/<date>/; a part (--only) is added to those of that day."""
     folder = HERE / "results" / dt.datetime.now(tz=dt.UTC).date().isoformat()
     folder.mkdir(parents=True, exist_ok=True)
     about = {**about, "quick": bench.quick, "repeats": bench.repeats}
     name = "-".join(themes) if len(themes) < len(THEMES) else "all"
     name = f"{name}-quick" if bench.quick else name
-    rows = {"about": about, "rows": [as_dict(row) for row in bench.rows], "failures": bench.failures}
-    (folder / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
+    path, failures = folder / f"{name}.json", list(bench.failures)
+    if bench.only and path.exists():
+        before = json.loads(path.read_text())
+        measured = {row.measure for row in bench.rows}
+        earlier = [Row(**{field.name: row[field.name] for field in fields(Row)}) for row in before["rows"]]
+        bench.rows[:0] = [row for row in earlier if row.measure not in measured]
+        failures = before["failures"] + failures
+        about["load at start"] = max(about["load at start"], before["about"]["load at start"])
+    rows = {"about": about, "rows": [as_dict(row) for row in bench.rows], "failures": failures}
+    path.write_text(json.dumps(rows, indent=1) + "\n")
     lines = [f"# Benchmarks, {folder.name}", "", ", ".join(f"{k} {v}" for k, v in about.items()), ""]
     for theme in dict.fromkeys(row.theme for row in bench.rows):
         head = ["measure", "value", "target", "", "figures"]
         table = [head, ["---"] * 5, *(row.cells() for row in bench.rows if row.theme == theme)]
         lines += [f"## {theme}", "", *(f"| {' | '.join(cells)} |" for cells in table), ""]
-    lines += [f"- failed: {failure}" for failure in bench.failures]
+    lines += [f"- failed: {failure}" for failure in failures]
     (folder / f"{name}.md").write_text("\n".join(lines).rstrip() + "\n")
     return folder
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile.arrow_memory import give_back
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.loader.numbers import Numbers, is_class
 from corgipile.loader.passing import Passing
@@ -75,6 +76,7 @@ class Content:
         vectors = describe(made, label, self._unpacked, self.passing)
         if self.passing is not None:
             self.passing.end()
+            give_back()
         return spots.spread(vectors, cuts)
 
     def waiting(self, table: Table) -> "Content":

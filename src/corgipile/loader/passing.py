@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile.arrow_memory import give_back
 from corgipile.tables.io.pieces import join, pick_rows
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.table import IntArray, Table
@@ -82,8 +83,10 @@ class Passing:
             self._join(len(self._found))
             at, batch = self._found.pop()
             self._end()
+        give_back()  # a budget has room for them twice
         if (np.diff(at) < 0).any():
             batch = pick_rows(batch, np.argsort(at))
+            give_back()
         return MemoryTable(pa.Table.from_batches([batch]))
 
     def end(self) -> None:

@@ -175,7 +175,8 @@ class Spots(NamedTuple):
 
     def _parts(self, table: Table, starts: IntArray, at_once: int) -> Parts:
         """Yield the rows of so many spots at a time, and the first of them; many are read while others are used."""
-        many = max(at_once, int(READ / (self.each * self.row_bytes)) // at_once * at_once)
+        read = 0 if isinstance(table, MemoryTable) else READ
+        many = max(at_once, int(read / (self.each * self.row_bytes)) // at_once * at_once)
         parts = [starts[first : first + many] for first in range(0, len(starts), many)]
         with ThreadPoolExecutor(1, "corgipile-spots") as pool:
             coming = [pool.submit(self._rows, table, parts[0])]
