@@ -1,4 +1,4 @@
-"""What other steps and weights cost beside plain SGD: the kernel alone, rows in memory."""
+"""What other steps and weights cost beside plain SGD, and several models beside one: the kernel alone, in memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 from common import Bench, alone, check, interleave, median, rate, ratio
 from peer_walk import timed
 
+from corgipile.linear.company import learn_labels, learn_parts
 from corgipile.linear.features import Features
 from corgipile.linear.sgd import SGD
 from corgipile.linear.sparse import Sparse
@@ -71,8 +72,46 @@ def part(bench: Bench, name: str, made: tuple[Features, Any, Any], goal: str) ->
     del kept
 
 
+def several(bench: Bench, step: str) -> None:
+    """Models that visit dense rows at once: of other rates, and of labels of their own."""
+    inputs, rows, _ = dense(bench.pick(100_000, 10_000), 28)
+    rng, count = np.random.default_rng(1), len(rows)
+    sets, numbers = rng.integers(0, 2, (64, 16)).astype(bool), rng.integers(0, 64, count).astype(np.int32)
+    labels, visit = sets[numbers, 0].astype(np.int32), rng.permutation(count).astype(np.int32)
+    parts = np.ones(count, np.uint8)
+
+    def epoch(models: int, *, own_labels: bool) -> Callable[[], float]:
+        all_of = [SGD("logistic", inputs, np.array([0, 1]), step=step) for _ in range(models)]
+
+        def learn() -> None:
+            if models == 1:
+                all_of[0].learn(rows, labels, visit, str)
+            elif own_labels:
+                learn_labels(all_of, rows, numbers, sets, visit, str)
+            else:
+                learn_parts(all_of, np.zeros(models, np.uint8), rows, labels, visit, parts, str, own=False, each=4096)
+
+        def run() -> float:
+            for at, one in enumerate(all_of):
+                one.begin(0.01 + at / 1000)
+            seconds = timed(learn)
+            check(all(one.flush().rows == count for one in all_of), "rows were left out")
+            return seconds
+
+        return run
+
+    cases = {"one": epoch(1, own_labels=False), "16 models": epoch(16, own_labels=False)}
+    times = interleave(cases | {"8 labels": epoch(8, own_labels=True)}, bench.repeats)
+    for case in ("16 models", "8 labels"):
+        value, spread = ratio(times, case, "one")
+        note = f"{rate(count, median(times[case]))}, one {rate(count, median(times['one']))} ({spread})"
+        bench.report(f"{case} at once / one, {step}, 28 dense", value, "x", "<= 4", note)
+
+
 def main(bench: Bench) -> None:
     """Run all parts."""
+    for step in ("constant", "adagrad", "auto"):
+        bench.part(f"several, {step}", lambda bench, step=step: several(bench, step))
     bench.part("dense", lambda bench: part(bench, "28 dense", dense(bench.pick(400_000, 20_000), 28), ">= 0.6"))
     wide = bench.pick(1 << 18, 1 << 12)
     bench.part(

@@ -29,6 +29,12 @@ static inline int cp_sgd_sociable(const cp_sgd *s)
     return copied && (plain || rooted) && !s->sparse && !s->batched && !s->weighs && s->padded * s->bytes <= CP_NARROW * CP_LINE;
 }
 
+/* Return how many models that are like one visit rows at once; 1 where each does by itself. */
+static inline int64_t cp_sgd_at_once(const cp_sgd *s)
+{
+    return cp_sgd_sociable(s) ? cp_sgd_company_of(s, CP_TOGETHER)->models : 1;
+}
+
 /* Return whether two such models differ in nothing but rates, penalty, means and weights: what they know of the rows so far is
  * the same. */
 static inline int cp_sgd_alike(const cp_sgd *a, const cp_sgd *b)
@@ -43,6 +49,8 @@ static inline int cp_sgd_alike(const cp_sgd *a, const cp_sgd *b)
 /* Take the labels of a chunk as each of some models has them: [row][CP_TOGETHER]. The sets are known to be there. */
 static inline void cp_labels_of_each(const cp_sgd *s, int count, const cp_rows *r, int64_t from, cp_chunk *c, void *each)
 {
+    const int64_t end = (r->sets - 1) * r->labels + count; /* bytes that are there at least */
+    uint8_t there[CP_CHUNK * CP_TOGETHER] = {0};
     double number[CP_CHUNK], code[2] = {0, 1};
     int status = CP_SGD_OK;
     if (cp_encode_labels(s, code, 2, &status) < 2) {
@@ -52,12 +60,18 @@ static inline void cp_labels_of_each(const cp_sgd *s, int count, const cp_rows *
     }
     cp_read_labels(r->y, r->y_type, r->visit + from, c->n, number);
     for (int64_t i = 0; i < c->n; i++) {
-        const uint8_t *set = r->set + (int64_t)number[i] * r->labels;
-        for (int k = 0; s->bytes == 4 && k < count; k++)
-            ((float *)each)[i * CP_TOGETHER + k] = set[k] ? (float)code[1] : (float)code[0];
-        for (int k = 0; s->bytes == 8 && k < count; k++)
-            ((double *)each)[i * CP_TOGETHER + k] = set[k] ? code[1] : code[0];
+        const int64_t at = (int64_t)number[i] * r->labels;
+        if (at + CP_TOGETHER <= end)
+            memcpy(there + i * CP_TOGETHER, r->set + at, CP_TOGETHER);
+        else
+            memcpy(there + i * CP_TOGETHER, r->set + at, (size_t)count);
     }
+    /* All at a time and without branches; codes are -1, 0 and 1, so that nothing is rounded. */
+    const float low = (float)code[0], more = (float)(code[1] - code[0]);
+    for (int64_t k = 0; s->bytes == 4 && k < c->n * CP_TOGETHER; k++)
+        ((float *)each)[k] = low + more * (float)(there[k] != 0);
+    for (int64_t k = 0; s->bytes == 8 && k < c->n * CP_TOGETHER; k++)
+        ((double *)each)[k] = code[0] + (code[1] - code[0]) * (double)(there[k] != 0);
 }
 
 /* Let some models visit rows from visit[1] on at once, as far as all is well: the first is behind them, so that all hold back
@@ -74,7 +88,6 @@ static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows 
     cp_guard_tail(s[0], &r);
     cp_begin_weights(s[0], &r, &c);
     c.each = r.set ? each : NULL;
-    memset(each, 0, r.set ? sizeof each : 0);
     code->assemble(s, count, room);
     while (done < r.m) {
         cp_prepare(s[0], &r, done, &c);
@@ -109,7 +122,7 @@ static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_ro
     const int fit = rows->m > 1 && !rows->weight && cp_slots_fit(rows->visit, rows->m, rows->slots);
     for (int64_t from = 0, to; from < count; from = to) {
         int well = fit && cp_sgd_sociable(s[from]);
-        const int64_t most = cp_sgd_company_of(s[from], CP_TOGETHER)->models;
+        const int64_t most = cp_sgd_at_once(s[from]);
         for (to = from + 1; well && to < count && to - from < most && cp_sgd_sociable(s[to]) && cp_sgd_alike(s[from], s[to]);)
             to++;
         well &= to - from > 1;

@@ -351,6 +351,7 @@ def sgd_new(
     class_weight: _Array | None,
     max_norm: float,
 ) -> object: ...
+def sgd_at_once(model: object, /) -> int: ...
 def sgd_each(
     models: list[object],
     rows: _Array | tuple[_Array, _Array, _Array],

@@ -137,6 +137,18 @@ def test_sets_of_labels_must_have_a_label_a_model():
         _kernel.sgd_each([models[0]] * 2, *good[1:], 2, 0)
 
 
+def test_how_many_visit_a_row_at_once_is_told():
+    lanes = [4, 8, 16]
+    for isa in range(_kernel.sgd_isa() + 1):
+        told = [_kernel.sgd_at_once(sgd("logistic", 28, dtype, isa=isa)._state) for dtype in ("float32", "float64")]
+        assert told == [lanes[isa], lanes[isa] // 2]
+    for how in ({"sparse": True}, {"batch_size": 7}, {"max_norm": 1.0}, {"step": "adam"}, {"step": "auto", "l2": 0.1}):
+        assert _kernel.sgd_at_once(sgd("logistic", 28, np.float32, **how)._state) == 1, how
+    assert _kernel.sgd_at_once(sgd("logistic", 65, np.float32)._state) == 1
+    with pytest.raises(ValueError, match="PyCapsule"):
+        _kernel.sgd_at_once(None)
+
+
 def test_a_row_that_cannot_be_learnt_from_is_named():
     x, y = made("logistic", 60, 5, np.float32)
     x[37, 2] = np.nan

@@ -6,12 +6,16 @@ import logging
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
-from corgipile import tables
+from corgipile import convert, tables
 from corgipile.errors import BadArgument, BadSchema, BadValue, MissingColumn
 from corgipile.linear import load, train
 from corgipile.linear.labelled import Labelled
+from corgipile.loader import Loader
+from corgipile.tables.placed import IN_MEMORY, placed
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
@@ -155,3 +159,29 @@ def test_labels_in_another_order_are_another_table():
     prints = [Labelled(rows, "label", labels).fingerprint for labels in (y, 1 - y, y.astype(float), y.copy())]
     assert len(set(prints)) == 3
     assert prints[0] == prints[3]
+
+
+@pytest.mark.parametrize("where", ["memory", "file", "files", "spilled", "filtered"])
+def test_labels_in_memory_are_loaded_beside_rows_where_they_lie(tmp_path, where):
+    """The kernel finds both, of whole tables; all rows keep their labels."""
+    y = np.random.default_rng(5).permutation(400).astype(np.int32)
+    rows = tables.open(ROWS)
+    if where in ("file", "files"):
+        parts = [ROWS] if where == "file" else [ROWS[:150], ROWS[150:]]
+        paths = [tmp_path / f"{at}.arrow" for at in range(len(parts))]
+        for part, path in zip(parts, paths, strict=True):
+            convert(part, path)
+        rows = tables.open(paths)
+    elif where == "spilled":
+        pq.write_table(ROWS, tmp_path / "rows.parquet", row_group_size=90)
+        rows = tables.open(tmp_path / "rows.parquet")
+    labelled = Labelled(rows, "label", y)
+    if where == "filtered":
+        labelled = labelled.filter(pc.field("label") < 90)
+    found = placed(labelled, ["a", "label"])
+    assert (found is None) == (where == "spilled")
+    assert found is None or IN_MEMORY in found.layout.columns["label"].files
+    batches = list(Loader(labelled, columns=["a", "label"], batch_size=32, memory="8KB"))
+    a, b = (np.concatenate([batch[name] for batch in batches]) for name in ("a", "label"))
+    assert len(b) == len(labelled)
+    assert np.array_equal(a, X[np.argsort(y)[b], 0])

@@ -68,6 +68,20 @@ def test_each_is_the_model_that_learns_alone(rows, case):
             assert np.array_equal(chance, alone.predict_proba(rows)[:, 1])
 
 
+def test_many_labels_are_learnt_by_several_threads():
+    """Twenty models, some in each thread, of which some visit a row at once."""
+    rng = np.random.default_rng(7)
+    x, names = rng.normal(size=(400, 3)).astype(np.float32), [f"y{at}" for at in range(20)]
+    there = x @ rng.normal(size=(3, 20)) + rng.normal(size=(400, 20)) / 3 > 0.2
+    columns = {name: there[:, at] for at, name in enumerate(names)}
+    rows = pa.table({"x": pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), 3), **columns})
+    for step in ("constant", "adagrad"):
+        models = cp.train(rows, labels=names, features="x", order=ORDER, epochs=2, step=step)
+        for name in names[::6]:
+            alone = cp.train(rows, label=name, features="x", order=ORDER, epochs=2, step=step)
+            assert np.array_equal(models.of(name).coef, alone.coef)
+
+
 def test_figures_are_those_of_scikit_learn(rows):
     metrics = pytest.importorskip("sklearn.metrics")
     models = cp.train(rows, labels="tags", features=FEATURES, epochs=1)
@@ -118,6 +132,17 @@ def test_sets_of_labels_are_what_the_lists_say(lists, texts):
     made = [{found.labels[at] for at in np.flatnonzero(row)} for row in found.sets[found.numbers]]
     assert made == [set(row) for row in said]
     assert found.counts.tolist() == [sum(label in row for row in said) for label in found.labels]
+
+
+@pytest.mark.parametrize("labels", [3, 8, 9, 16, 17, 40])
+def test_sets_of_columns_are_numbered_ascending(labels):
+    there = np.random.default_rng(labels).integers(0, 9, (500, labels)) == 0
+    there[::7] = there[0]
+    found = find_label_sets(
+        open_table(pa.table({f"y{at}": there[:, at] for at in range(labels)})), list(map("y{}".format, range(labels)))
+    )
+    assert np.array_equal(found.sets[found.numbers], there)
+    assert np.array_equal(found.sets, np.unique(there, axis=0))
 
 
 def table_of(tags, **more):

@@ -116,6 +116,17 @@ static PyObject *learn_each(model_object **all, Py_ssize_t count, const cp_rows 
     return result;
 }
 
+/* sgd_at_once(model): how many such models visit a row at once */
+static PyObject *sgd_at_once(PyObject *self, PyObject *args)
+{
+    PyObject *model;
+    const model_object *one;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O", &model) || !(one = model_take(model)))
+        return NULL;
+    return PyLong_FromLongLong(cp_sgd_at_once(one->state));
+}
+
 /* sgd_each(models, rows, y, y_type, visit, weights, weights_type, sets, labels, first); y: the set of each row; sets: bytes by
  * set and label, of which the models have those from `first` on; rows: as above */
 static PyObject *sgd_each(PyObject *self, PyObject *args)
@@ -210,6 +221,7 @@ static PyObject *sgd_parts(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_groups_methods[] = {
+    {"sgd_at_once", sgd_at_once, METH_VARARGS, "Say how many models that are like one visit a row at once."},
     {"sgd_each", sgd_each, METH_VARARGS, "Let each of several models learn from the same rows by labels of its own."},
     {"sgd_groups", sgd_groups, METH_VARARGS, "Let each of several models learn from rows of its own."},
     {"sgd_parts", sgd_parts, METH_VARARGS, "Let each of several models learn from the same rows, but for some."},

@@ -13,7 +13,15 @@ from corgipile.linear.sgd import SGD, FloatArray, Locate, SlotArray, plain
 from corgipile.linear.sparse import Sparse
 from corgipile.tables.table import type_code
 
-__all__ = ["learn_labels", "learn_parts"]
+__all__ = ["learn_labels", "learn_parts", "worth_a_thread"]
+
+
+def worth_a_thread(model: SGD) -> int:
+    """Return how many models that are like one are enough for a thread: half of those that visit a row at once.
+
+    Fewer would take it nearly as long.
+    """
+    return max(1, _kernel.sgd_at_once(model._state) // 2)  # noqa: SLF001 - a function of the class
 
 
 def learn_parts(

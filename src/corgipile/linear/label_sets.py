@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ __all__ = ["LabelSets", "find_label_sets"]
 
 Label = str | int
 PIECE = 4 << 20  # labels of rows at a time
+FEW = 2  # bytes of a set of labels of which all values are tried
 NAME = "labels"  # of the column that says which set of labels a row has, where labels are in several
 
 
@@ -131,7 +133,7 @@ class _Found:
     def numbers(self, part: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
         """Return the numbers of the sets of the rows that come next; new ones get the next numbers."""
         bits = np.ascontiguousarray(np.packbits(part, axis=1))
-        some, back = np.unique(bits.view(self._known.dtype).ravel(), return_inverse=True)
+        some, back = _distinct(bits, self._known.dtype)
         at = np.searchsorted(self._known, some)
         new = np.ones(len(some), bool)
         inside = np.flatnonzero(at < len(self._known))
@@ -153,6 +155,17 @@ class _Found:
             packed = self._known[order[start : start + step]].view(np.uint8).reshape(-1, self._bytes)
             sets[:, start : start + step] = np.unpackbits(packed, axis=1, count=self._labels).T
         return sets.T  # a label's are beside each other, as they are read
+
+
+def _distinct(bits: npt.NDArray[np.uint8], kind: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+    """Return the different rows of bytes, ascending, and which of them each is; few bytes are not sorted for that."""
+    if bits.shape[1] > FEW:
+        return np.unique(bits.view(kind).ravel(), return_inverse=True)
+    number = f">u{bits.shape[1]}"  # whose order is that of the bytes
+    codes = bits.view(number).ravel().astype(np.intp)
+    there = np.zeros(1 << 8 * bits.shape[1], bool)
+    there[codes] = True
+    return np.flatnonzero(there).astype(number).view(kind), (np.cumsum(there) - 1)[codes]
 
 
 def _values(table: Table, name: str) -> set[Label]:

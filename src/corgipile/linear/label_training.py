@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadLabel, BudgetTooSmall, Diverged
 from corgipile.linear import passes
-from corgipile.linear.company import learn_labels
+from corgipile.linear.company import learn_labels, worth_a_thread
 from corgipile.linear.divergence import Untrained
 from corgipile.linear.label_sets import LabelSets, find_label_sets
 from corgipile.linear.multilabel import LabelModels
@@ -141,7 +141,8 @@ class LabelTraining:
         self._scaler = task.sgd(schedule)
         self._each = [task.sgd(schedule, scaled=False) for _ in found.labels]
         self._schedules, self._untrained = [schedule] * len(self._each), Untrained(task.loss, len(task.classes))
-        self._threads = min(len(os.sched_getaffinity(0)), len(self._each), MOST_THREADS)
+        worth = 1 if task.weight is not None else worth_a_thread(self._each[0])
+        self._threads = min(len(os.sched_getaffinity(0)), MOST_THREADS, max(1, len(self._each) // worth))
         self._sets = np.ascontiguousarray(found.sets)
         self._learning = list(range(len(self._each)))  # those that do: all, but where some begin again
         self._trying = False
