@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import corgipile as cp
+from corgipile.errors import BudgetTooSmall
 from corgipile.features import fit_encoding
 from corgipile.features.table import EncodedColumns
 from corgipile.linear import train
@@ -74,3 +75,22 @@ def test_validation_gives_the_same_model_wherever_rows_are_picked(source, monkey
     slow = train(source, **settings)
     assert (np.asarray(fast.coef) == np.asarray(slow.coef)).all()
     assert [one["test_loss"] for one in fast.history] == [one["test_loss"] for one in slow.history]
+
+
+def test_categories_count_against_the_budget(tmp_path):
+    values = np.char.zfill(np.arange(60_000).astype(str), 200)
+    many = pa.table({"name": values, "x": np.arange(60_000.0), "label": np.arange(60_000) % 2})
+    pq.write_table(many, path := str(tmp_path / "many.parquet"), row_group_size=5000)
+    how = {"encode": {"name": "ordinal"}, "label": "label"}
+    for memory in ("8MB", "16MB"):
+        with pytest.raises(BudgetTooSmall, match=f"categories of column 'name' take more than memory='{memory}'"):
+            train(path, memory=memory, **how)
+        with pytest.raises(BudgetTooSmall, match=r"say encode=.'name': 'hash:1024'"):
+            cp.Loader(path, batch_size=64, memory=memory, features=["x", "name"], **how)
+    with cp.Loader(path, batch_size=64, memory="24MB", features=["x", "name"], **how) as loader:
+        taken = loader.encoding.features[1].nbytes
+        assert 15 << 20 < taken < 20 << 20
+        assert loader.feeder.table.shared_bytes(["x", "name"]) == taken
+        assert sum(len(batch["label"]) for batch in loader) == 60_000
+    with pytest.raises(BudgetTooSmall, match="give memory="):
+        cp.Loader(path, batch_size=64, memory=taken, features=["x", "name"], **how)

@@ -1,8 +1,9 @@
 """How one column becomes numbers: numbers of any type, categories, the classes of a label."""
 
 import math
+import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -31,7 +32,18 @@ __all__ = [
 
 SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 WAYS = ("onehot", "ordinal", "hash")  # an ordinal is -1 for what was not there when the encoder was fitted
+FREE, EACH = 4 << 20, 110  # bytes of categories that no budget counts; what finds one, beside its text
 RowName = Callable[[int], str]
+
+
+def taken(values: Iterable[str | None]) -> int:
+    """Return the bytes that categories take: their text, and what they are found by.
+
+    Example:
+        >>> 100 < taken(["Oslo"]) < 200
+        True
+    """
+    return sum(sys.getsizeof(value) + EACH for value in values)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -76,6 +88,11 @@ class Encoder:
     def always(self) -> bool:
         """Say whether there is something to do though the type stays."""
         return False
+
+    @property
+    def nbytes(self) -> int:
+        """Return what it holds in memory, as far as a budget counts that."""
+        return 0
 
     def type_of(self, kind: pa.DataType) -> pa.DataType:
         """Return the type that a column of a type becomes; the same where nothing is to be done."""
@@ -212,6 +229,11 @@ class Categories(Encoder):
             return [self.column]
         given = range(self.buckets) if self.way == "hash" else self.values
         return [self._named(value) for value in given]
+
+    @property
+    def nbytes(self) -> int:
+        """Return what the categories take, beyond a few MB."""
+        return max(0, taken(self.values) - FREE)
 
     def type_of(self, kind: pa.DataType) -> pa.DataType:
         """Return one number, or as many as there are categories."""

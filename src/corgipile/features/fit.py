@@ -12,9 +12,10 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile import arrow_compute as pc
 from corgipile.arrow_memory import frugal
-from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
+from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue, BudgetTooSmall
 from corgipile.features.choose import Chosen, choose, is_number, item_of, require, unfit
 from corgipile.features.encoders import (
+    FREE,
     WAYS,
     Categories,
     Classes,
@@ -24,10 +25,11 @@ from corgipile.features.encoders import (
     as_text,
     family_of,
     plain_type,
+    taken,
 )
 from corgipile.features.encoding import Encoding
 from corgipile.features.labels import read_labels
-from corgipile.sizes import whole
+from corgipile.sizes import Size, parse_bytes, whole
 from corgipile.suggestions import listed
 from corgipile.tables.columns import by_column
 from corgipile.tables.scan import scan
@@ -51,6 +53,7 @@ def fit_encoding(
     missing: Missing = "error",
     classes: Sequence[Any] | None = None,
     numbers: bool = False,
+    memory: Size | None = None,
 ) -> Encoding:
     """Find out how columns become features and a label.
 
@@ -67,8 +70,10 @@ def fit_encoding(
             the column), or a number. Of categories null is then one of its own.
         classes: The classes of the label, in the order of their codes; found out by default where it is text.
         numbers: Whether a label of text is wrong, as numbers are predicted.
+        memory: What categories may take at most, beyond a few MB; None: what they do.
 
     Raises:
+        BudgetTooSmall: They take more.
         BadArgument: An argument does not fit the table.
         BadSchema: A column is of a type that is no feature, or does not say how it becomes one.
         MissingColumn: The table has no such column.
@@ -82,7 +87,8 @@ def fit_encoding(
     if isinstance(features, Encoding):
         return _again(table, features, label, encode, missing, classes)
     chosen = chosen_columns(table.schema, features, label, encode)
-    return fitted(table, chosen, label, encode=encode, missing=missing, classes=classes, numbers=numbers)
+    how: dict[str, Any] = {"encode": encode, "missing": missing, "classes": classes, "numbers": numbers}
+    return fitted(table, chosen, label, **how, memory=memory)
 
 
 def fitted(
@@ -94,6 +100,7 @@ def fitted(
     missing: Missing = "error",
     classes: Sequence[Any] | None = None,
     numbers: bool = False,
+    memory: Size | None = None,
 ) -> Encoding:
     """Do the same for features that are chosen."""
     _check_missing(missing)
@@ -103,9 +110,15 @@ def fitted(
     ways = _ways(table.schema, chosen.names, encode)
     surveys = {name: _Survey(ways.get(name), table.schema.field(name).type) for name in chosen.names}
     wanted = [name for name, one in surveys.items() if one.way or (missing != "error" and one.fillable)]
+    room = math.inf if memory is None else FREE + parse_bytes(memory, whole=table.nbytes)
     with frugal():
         for name, column in _columns(table, wanted):
             surveys[name].add(column, name)
+            if sum(one.taken for one in surveys.values()) > room:
+                raise BudgetTooSmall(
+                    f"the categories of column {name!r} take more than memory={memory!r}: give more, say "
+                    f"encode={{{name!r}: 'hash:1024'}}, or leave it out"
+                )
     encoders = tuple(one.encoder(name, missing) for name, one in surveys.items())
     whole = frozenset(name for name, one in surveys.items() if one.way is None and one.rows == len(table))
     made = _label(table, label, classes, numbers=numbers)
@@ -252,6 +265,7 @@ class _Survey:
     values: dict[str | None, None] = field(default_factory=dict)
     total: bytearray = field(default_factory=lambda: bytearray(_kernel.SUM_BYTES))  # the same however rows are cut
     rows: int = 0
+    taken: int = 0
 
     @property
     def fillable(self) -> bool:
@@ -269,14 +283,19 @@ class _Survey:
         if self.way.startswith("hash"):
             return
         if pa.types.is_dictionary(column.type) and column.type.ordered:
-            self.values |= dict.fromkeys(as_text(column.dictionary).to_pylist())
-        self.values |= dict.fromkeys(pc.unique(as_text(column)).to_pylist())
+            self._note(as_text(column.dictionary))
+        self._note(pc.unique(as_text(column)))
         most = MOST_ONEHOT if self.way == "onehot" else MOST_VALUES
         if len(self.values) > most:
             raise BadArgument(
                 f"column {name!r} has more than {most} different values, too many for {self.way!r}: "
                 f"say encode={{{name!r}: 'hash:1024'}}, or leave it out"
             )
+
+    def _note(self, found: pa.Array) -> None:
+        new = [value for value in dict.fromkeys(found.to_pylist()) if value not in self.values]
+        self.values |= dict.fromkeys(new)
+        self.taken += taken(new)
 
     def encoder(self, name: str, missing: Missing) -> Encoder:
         """Return what encodes the column."""

@@ -13,6 +13,7 @@ from corgipile.features.encoders import Number, family_of
 from corgipile.features.encoding import Encoding
 from corgipile.features.fit import Encode, Missing, chosen_columns, fitted
 from corgipile.features.hashing import Hashing, Source, is_words
+from corgipile.sizes import Size
 from corgipile.tables.table import Table
 from corgipile.tables.values import value_type
 
@@ -77,6 +78,7 @@ def fit_hashed(
     missing: Missing = "error",
     classes: Sequence[Any] | None = None,
     numbers: bool = False,
+    memory: Size | None = None,
 ) -> Encoding:
     """Find out how columns become hashed features, and a label.
 
@@ -93,8 +95,10 @@ def fit_hashed(
             and a category that is null is the empty one.
         classes: The classes of the label.
         numbers: Whether a label of text is wrong, as numbers are predicted.
+        memory: What categories may take at most, beyond a few MB; None: what they do.
 
     Raises:
+        BudgetTooSmall: They take more.
         BadArgument: An argument does not fit the table, or another.
         BadSchema: A column is of a type that is not hashed.
         MissingColumn: The table has no such column.
@@ -124,7 +128,8 @@ def fit_hashed(
             if isinstance(one, Number)
         }
         sources = [replace(one, fill=filled.get(one.column)) for one in sources]
-    found = fitted(table, chosen, label, encode=encode, missing=missing, classes=classes, numbers=numbers)
+    how: dict[str, Any] = {"encode": encode, "missing": missing, "classes": classes, "numbers": numbers}
+    found = fitted(table, chosen, label, **how, memory=memory)
     taken = {*names, *chosen.names, label}
     others = {} if features is not None else {one.name: str(one.type) for one in table.schema if one.name not in taken}
     hashing = Hashing(hash_bits, ngrams, tuple(sources), terms, strict=missing == "error")

@@ -117,6 +117,11 @@ class EncodedColumns(Wrapper):
         """Return the bytes of rows, if the table tells and none of the columns is encoded."""
         return None if not self.changed.keys().isdisjoint(columns) else row_sizes(self.table, rows, columns)
 
+    def shared_bytes(self, columns: Sequence[str]) -> int:
+        """Return the bytes that the table holds for columns, and their encoders, whatever the rows."""
+        beside = sum(one.nbytes for name, one in self.changed.items() if name in columns)
+        return beside + super().shared_bytes(columns)
+
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column, each into an object of its own."""
         return cast("Single", self.table).take_bytes(rows, column)

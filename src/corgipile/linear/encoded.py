@@ -77,6 +77,7 @@ def encoding_of(
     if text and given is None and not numbers:
         given, codes = read_labels(table, label)
     how: dict[str, Any] = {"encode": settings.encode, "missing": settings.missing, "classes": given, "numbers": numbers}
+    how["memory"] = settings.memory
     if hashed:
         how |= {name: getattr(settings, name) for name in HASHING}
     found = (fit_hashed if hashed else fit_encoding)(table, features, label, **how)

@@ -156,7 +156,7 @@ def select(
     if isinstance(features, Encoding) and label is None and features.label is not None:
         label = features.label.column
     bring(table, _surveyed(table, features, label, encode, missing), memory)
-    encoding = fit_encoding(table, features, label, encode=encode, missing=missing, classes=classes)
+    encoding = fit_encoding(table, features, label, encode=encode, missing=missing, classes=classes, memory=memory)
     if as_tuple and (label is None or columns or arrow):
         raise BadArgument(
             "as_tuple=True makes pairs of features and label: name a label, no columns, no format='arrow'"

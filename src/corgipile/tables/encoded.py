@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile import arrow_compute as pc
 from corgipile.arrow_memory import frugal
-from corgipile.errors import CorruptFile
+from corgipile.errors import BadSchema, CorruptFile
 from corgipile.sizes import format_bytes
 from corgipile.tables.brought import brought, note
 from corgipile.tables.checked import Checked
@@ -229,11 +230,12 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
     Raises:
         CorruptFile: They have not as many rows as they should.
     """
-    done = 0
+    done, first = 0, dict[str, pa.Array]()
     plain = pa.schema([field.with_type(_plain_type(field.type)) for field in schema], metadata=schema.metadata)
     with out.section(), pa.ipc.new_file(out, plain) as file:
         for batch in batches:
             columns = [as_type(column, kind) for column, kind in zip(batch.columns, plain.types, strict=True)]
+            columns = [_as_first(column, name, first) for name, column in zip(plain.names, columns, strict=True)]
             file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain))
             done += batch.num_rows
     if done != rows:
@@ -241,8 +243,26 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that a column has in a spill file: values where there is a dictionary, and no views."""
-    return viewless(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    """Return the type that a column has in a spill file: values where a dictionary has no order, and no views."""
+    return viewless(kind.value_type if pa.types.is_dictionary(kind) and not kind.ordered else kind)
+
+
+def _as_first(column: pa.Array, name: str, first: dict[str, pa.Array]) -> pa.Array:
+    """Return ordered categories as numbers of the dictionary that came first, since a file has one.
+
+    Raises:
+        BadSchema: There is a category that this has not, so that its place among them is not known.
+    """
+    if not pa.types.is_dictionary(column.type):
+        return column
+    known = first.setdefault(name, column.dictionary)
+    if column.dictionary.equals(known):
+        return column
+    places = pc.index_in(column.dictionary, value_set=known)
+    if places.null_count > column.dictionary.null_count:
+        raise BadSchema(f"column {name!r} has ordered categories that differ from part to part; make them plain text")
+    indices = places.take(column.indices).cast(column.type.index_type)
+    return pa.DictionaryArray.from_arrays(indices, known, None, column.type.ordered)
 
 
 class Plain(Checked):
