@@ -5,17 +5,17 @@
 
 #include "sgd/sgd.h"
 
-typedef int64_t (*cp_sgd_company)(cp_sgd *const *, int, const cp_chunk *);
-
-static inline cp_sgd_company cp_sgd_company_of(const cp_sgd *s)
+/* Return the code for so many models at once: of vectors as narrow as hold them. */
+static inline const cp_sgd_company *cp_sgd_company_of(const cp_sgd *s, int64_t count)
 {
 #ifdef CP_CLONES
-    if (s->isa == 2)
-        return s->bytes == 4 ? cp_learn_together_f32_avx512 : cp_learn_together_f64_avx512;
-    if (s->isa == 1)
-        return s->bytes == 4 ? cp_learn_together_f32_avx2 : cp_learn_together_f64_avx2;
+    if (s->isa == 2 && count * s->bytes > 32)
+        return s->bytes == 4 ? &cp_together_code_f32_avx512 : &cp_together_code_f64_avx512;
+    if (s->isa >= 1)
+        return s->bytes == 4 ? &cp_together_code_f32_avx2 : &cp_together_code_f64_avx2;
 #endif
-    return s->bytes == 4 ? cp_learn_together_f32_base : cp_learn_together_f64_base;
+    (void)count;
+    return s->bytes == 4 ? &cp_together_code_f32_base : &cp_together_code_f64_base;
 }
 
 /* Return whether a model can visit rows at once with others that are like it. */
@@ -41,7 +41,7 @@ static inline int cp_sgd_alike(const cp_sgd *a, const cp_sgd *b)
 }
 
 /* Take the labels of a chunk as each of some models has them: [row][CP_TOGETHER]. The sets are known to be there. */
-static inline void cp_labels_of_each(const cp_sgd *s, int count, const cp_rows *r, int64_t from, cp_chunk *c, double *each)
+static inline void cp_labels_of_each(const cp_sgd *s, int count, const cp_rows *r, int64_t from, cp_chunk *c, void *each)
 {
     double number[CP_CHUNK], code[2] = {0, 1};
     int status = CP_SGD_OK;
@@ -53,8 +53,10 @@ static inline void cp_labels_of_each(const cp_sgd *s, int count, const cp_rows *
     cp_read_labels(r->y, r->y_type, r->visit + from, c->n, number);
     for (int64_t i = 0; i < c->n; i++) {
         const uint8_t *set = r->set + (int64_t)number[i] * r->labels;
-        for (int k = 0; k < count; k++)
-            each[i * CP_TOGETHER + k] = code[set[k] != 0];
+        for (int k = 0; s->bytes == 4 && k < count; k++)
+            ((float *)each)[i * CP_TOGETHER + k] = set[k] ? (float)code[1] : (float)code[0];
+        for (int k = 0; s->bytes == 8 && k < count; k++)
+            ((double *)each)[i * CP_TOGETHER + k] = set[k] ? code[1] : code[0];
     }
 }
 
@@ -63,8 +65,9 @@ static inline void cp_labels_of_each(const cp_sgd *s, int count, const cp_rows *
  * of labels, a model has the label after that of the model before. */
 static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows *rows)
 {
-    const cp_sgd_company learn = cp_sgd_company_of(s[0]);
+    const cp_sgd_company *code = cp_sgd_company_of(s[0], count);
     double each[CP_CHUNK * CP_TOGETHER];
+    _Alignas(CP_LINE) char room[CP_COMPANY];
     cp_rows r = *rows;
     cp_chunk c;
     int64_t done = 1;
@@ -72,23 +75,30 @@ static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows 
     cp_begin_weights(s[0], &r, &c);
     c.each = r.set ? each : NULL;
     memset(each, 0, r.set ? sizeof each : 0);
+    code->assemble(s, count, room);
     while (done < r.m) {
         cp_prepare(s[0], &r, done, &c);
         c.before = cp_dense_row(s[0], &r, r.visit[done - 1]);
         if (r.set)
             cp_labels_of_each(s[0], count, &r, done, &c, each);
         const int64_t whole = c.n;
+        int looks = 0;
         for (int k = 1; k < count; k++)
             if (s[k]->averaged && c.n > s[k]->every - s[k]->since)
                 c.n = s[k]->every - s[k]->since;
-        const int64_t learnt = learn(s, count, &c);
+        const int64_t learnt = code->learn(s, count, room, &c);
         done += learnt;
         for (int k = 0; k < count; k++)
-            if (s[k]->averaged && (s[k]->since += learnt) == s[k]->every)
+            looks |= s[k]->averaged && (s[k]->since += learnt) == s[k]->every;
+        if (looks)
+            code->show(s, count, room);
+        for (int k = 0; k < count; k++)
+            if (s[k]->averaged && s[k]->since == s[k]->every)
                 cp_sgd_code_of(s[k])->look_at(s[k]);
         if (learnt < c.n || (c.n == whole && c.status))
             break;
     }
+    code->part(s, count, room);
     return done;
 }
 
@@ -99,7 +109,8 @@ static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_ro
     const int fit = rows->m > 1 && !rows->weight && cp_slots_fit(rows->visit, rows->m, rows->slots);
     for (int64_t from = 0, to; from < count; from = to) {
         int well = fit && cp_sgd_sociable(s[from]);
-        for (to = from + 1; well && to < count && to - from < CP_TOGETHER && cp_sgd_sociable(s[to]) && cp_sgd_alike(s[from], s[to]);)
+        const int64_t most = cp_sgd_company_of(s[from], CP_TOGETHER)->models;
+        for (to = from + 1; well && to < count && to - from < most && cp_sgd_sociable(s[to]) && cp_sgd_alike(s[from], s[to]);)
             to++;
         well &= to - from > 1;
         for (int64_t k = from; k < to; k++) {

@@ -92,4 +92,31 @@ static inline double cp_zero_loss_of_classes(cp_loss_choice of, int64_t classes)
     return cp_mean_loss(&(cp_labelled){of, &side, NULL, 1}, 0) * (double)(facts->rest ? classes : 1);
 }
 
+/* What weights of zero lose on labels that are numbers: a sum over rows, and what these count for. */
+typedef struct {
+    double loss, weight;
+} cp_untrained;
+
+/* Add rows in the order of their visits; visit and weight may be NULL. Those that no model can learn from are passed over. */
+static inline void cp_untrained_add(cp_untrained *to, const cp_labelled *rows, const int32_t *visit)
+{
+    const int not_negative = cp_losses[rows->of.loss].not_negative;
+    for (int64_t i = 0; i < rows->count; i++) {
+        const int64_t at = visit ? visit[i] : i;
+        const double y = rows->y[at], weight = rows->weight ? rows->weight[at] : 1;
+        if (y - y != 0 || (not_negative && y < 0) || !(weight >= 0 && weight - weight == 0))
+            continue;
+        to->loss += weight * cp_mean_loss(&(cp_labelled){rows->of, &y, NULL, 1}, 0);
+        to->weight += weight;
+    }
+}
+
+/* Return the mean loss of weights of zero: on so many classes, or on the numbers that were added. */
+static inline double cp_untrained_loss(const cp_untrained *of, cp_loss_choice choice, int64_t classes)
+{
+    if (cp_losses[choice.loss].labels != CP_NUMBERS)
+        return cp_zero_loss_of_classes(choice, classes);
+    return of->weight > 0 ? of->loss / of->weight : 0;
+}
+
 #endif

@@ -1,4 +1,4 @@
-/* The rate of an epoch, what its totals amount to, and whether another one follows. */
+/* The rate of an epoch, what its totals amount to, whether it diverged, and whether another one follows. */
 #ifndef CP_EPOCHS_H
 #define CP_EPOCHS_H
 
@@ -52,6 +52,27 @@ static inline int cp_verdict(const double *losses, int64_t count, double toleran
             return CP_GO_ON;
     }
     return CP_ENOUGH;
+}
+
+/* Whether the mean loss of a first epoch is so far above that of weights of zero that it diverged: noise of a large step stays
+ * below. Where nobody chose the rate the epoch is begun again at a smaller one then, as where weights overflow. */
+static inline int cp_adrift(double loss, double untrained) { return loss > 1.1 * untrained; }
+
+enum { CP_LOWER = 5 };
+
+/* The rate to go on at; 0 where this one is the last to be tried. */
+static inline double cp_sgd_lowered(double rate) { return rate < 1e-12 ? 0 : rate / CP_LOWER; }
+
+/* Whether a regression on dense rows, of one rate for all weights that nobody chose, goes on at a smaller one: it stands still,
+ * and its steps are to blame. Steps of a constant rate end as far from the best weights as the labels are noisy: the loss stays
+ * above the best by a share of half the rate times the mean squared length of a row, which is near the number of features. The
+ * mean of weights rests, and long steps serve it. */
+static inline int cp_sgd_rests(const cp_sgd *s, const double *losses, int64_t count)
+{
+    const double still = 1e-3, noise = 1e-3;
+    if (count < 2 || s->averaged || s->sparse || s->rule != CP_SAME || cp_losses[s->loss].labels != CP_NUMBERS)
+        return 0;
+    return s->rate * (double)(s->features + 1) / 2 > noise && !(losses[count - 1] < (1 - still) * losses[count - 2]);
 }
 
 #endif

@@ -37,6 +37,15 @@ typedef struct {
     int (*row_is_finite)(const cp_sgd *, const cp_chunk *, int64_t);
 } cp_sgd_code;
 
+/* Several models that visit rows at once, in a room that they share. */
+typedef struct {
+    int64_t models, size;   /* at once, at most; bytes of the room */
+    void (*assemble)(cp_sgd *const *, int, void *);
+    int64_t (*learn)(cp_sgd *const *, int, void *, const cp_chunk *);
+    void (*show)(cp_sgd *const *, int, const void *);
+    void (*part)(cp_sgd *const *, int, const void *);
+} cp_sgd_company;
+
 #if defined __AVX512F__
 #define CP_VECTOR 64
 #elif defined __AVX__

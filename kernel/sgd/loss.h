@@ -17,6 +17,8 @@
  * |               | else (1 - tau)(m - y)                   | 0 at m = y                               |
  */
 
+#include "sgd/vector.h"
+
 /* `off`: the prediction less the target, of numbers; `wrong`: the sign of m is, of classes. */
 typedef struct { quad slope, loss, e, off; mask wrong; } CP(point_type);
 #define point CP(point_type)
@@ -181,5 +183,3 @@ CP_INLINE void CP(count)(cp_sgd_totals *t, enum cp_loss loss, const point *p, in
     else
         CP(count_there)(t, loss, p, i, y, w, parameter);
 }
-
-CP_INLINE int CP(is_finite)(real a) { return a - a == 0; }

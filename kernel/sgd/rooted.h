@@ -190,8 +190,6 @@ CP_INLINE int64_t CP(rooted)(cp_sgd *s, const cp_chunk *c, const enum cp_loss lo
     return i;
 }
 #include "sgd/moving.h"
-#include "sgd/together_rooted.h"
-#undef CP_GROWTH
 
 #define CP_WIDTH(loss, packs) s->rule == CP_MOMENTS ? CP(moving)(s, c, loss, packs) : CP(rooted)(s, c, loss, packs)
 #define CP_WIDTHS(loss) \

@@ -30,7 +30,7 @@ typedef struct {
     const char *y;             /* labels, and the slots whose labels the next chunk needs */
     const int32_t *next;
     int64_t n, nexts, lines, ahead, last, y_size;
-    const double *each;        /* labels as each of CP_TOGETHER models sees them, row by row; NULL where all see `label` */
+    const void *each;          /* labels as each of CP_TOGETHER models sees them, reals, row by row; NULL where all see `label` */
     const char *before;        /* the row visited before, of several dense models at once */
     int weighted;              /* whether a weight may be other than 1 */
     int status;                /* of the row after the last one, where preparing stopped */

@@ -181,6 +181,7 @@ typedef struct CorgiModel {
     int64 beside;           /* lines of what was known beside the weights */
     bool standardized;      /* features were standardised */
     char *how;              /* names in what way it was learnt, as corgi_how does */
+    double rate;            /* of its first epoch; 0: not known */
     double *losses;         /* [epochs] */
     CorgiEncoding *encoding; /* NULL: columns are numbers as they are */
 } CorgiModel;
@@ -224,7 +225,7 @@ extern void corgi_check_class_names(CorgiNames *names, const char *whose, const 
 extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
 extern List *corgi_text_list(Datum array);
 extern char *corgi_how(const CorgiOptions *o);
-extern void corgi_take_step(CorgiOptions *o, const char *how);
+extern void corgi_take_step(CorgiOptions *o, const char *how, double rate);
 extern void corgi_check_rows(bool no_source, const char *query, const char *where);
 
 /* wishes.c */
@@ -350,6 +351,7 @@ extern void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, co
 /* progress.c */
 extern void corgi_progress_begin(CorgiRun *run);
 extern void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs);
+extern void corgi_progress_again(const CorgiRun *run);
 extern void corgi_progress_rows(const CorgiRun *run, const cp_figures *so_far);
 extern void corgi_progress_end(CorgiRun *run);
 extern uint32 corgi_wait_event(void);

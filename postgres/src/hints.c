@@ -75,7 +75,9 @@ void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run)
 /* Add to an error of a training that diverged what to try. */
 int corgi_hint_rate(const CorgiRun *run)
 {
-    return errhint("Try learning_rate => %g%s.", run->options.learning_rate / 10,
+    const CorgiOptions *o = &run->options;
+    return errhint("Try learning_rate => %g%s.",
+                   (cp_steps[o->step].fixed ? cp_steps[CP_STEP_DECAY].usual : o->learning_rate) / 10,
                    run->scaling ? "" : ", or standardize => true");
 }
 

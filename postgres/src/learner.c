@@ -10,11 +10,13 @@ enum { PIECE = 1 << 22 }; /* numbers read between two checks for a cancel reques
 
 struct CorgiLearner {
     cp_sgd *state;
+    bool tried;             /* whether its rate diverges: labels are counted then */
+    cp_untrained untrained;
 };
 
 static CorgiLearner *make(const cp_sgd_shape *shape)
 {
-    CorgiLearner *m = palloc(sizeof *m);
+    CorgiLearner *m = palloc0(sizeof *m);
     Size size = cp_sgd_size(shape);
     char *memory = MemoryContextAllocHuge(CurrentMemoryContext, size + CP_LINE);
     m->state = (cp_sgd *) TYPEALIGN(CP_LINE, memory);
@@ -91,6 +93,39 @@ int64 corgi_learner_bytes(const CorgiRun *run)
     layout = cp_sgd_layout(&shape);
     return (int64) layout.size + shape.features * (shape.outputs * 2 * shape.bytes + cp_sgd_lines(&layout) * (int64) sizeof(double));
 }
+
+/* Forget all that was learnt. */
+void corgi_learner_forget(CorgiLearner *m, const CorgiRun *run)
+{
+    cp_sgd_shape shape = shape_for(run);
+    memset(m->state, 0, cp_sgd_size(&shape));
+    cp_sgd_init(m->state, &shape);
+}
+
+/* From now on, see whether the rate diverges, or do so no longer. */
+void corgi_learner_try(CorgiLearner *m, bool tried)
+{
+    m->tried = tried;
+    m->untrained = (cp_untrained){0};
+}
+
+bool corgi_learner_is_tried(const CorgiLearner *m) { return m->tried; }
+
+/* Count the labels of rows by slot, where it is seen whether the rate diverges. A thread may call this. */
+void corgi_learner_count(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count)
+{
+    const cp_labelled rows = {run->options.of, run->buffer.y, run->buffer.weight, count};
+    if (m->tried && corgi_predicts_numbers(&rows.of))
+        cp_untrained_add(&m->untrained, &rows, visit);
+}
+
+/* Return whether a rate is tried, and an epoch's loss says that it diverges. */
+bool corgi_learner_adrift(const CorgiLearner *m, const CorgiRun *run, double loss)
+{
+    return m->tried && cp_adrift(loss, cp_untrained_loss(&m->untrained, run->options.of, run->survey.class_count));
+}
+
+bool corgi_learner_rests(const CorgiLearner *m, const double *losses, int64 count) { return cp_sgd_rests(m->state, losses, count); }
 
 void corgi_learner_begin(CorgiLearner *m, double rate) { cp_sgd_begin(m->state, rate); }
 

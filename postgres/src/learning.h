@@ -12,6 +12,12 @@ extern int64 corgi_learner_bytes(const CorgiRun *run);
 extern CorgiLearner *corgi_learner_judge(const CorgiRun *run);
 extern void corgi_learner_show(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner);
 extern void corgi_learner_begin(CorgiLearner *m, double rate);
+extern void corgi_learner_forget(CorgiLearner *m, const CorgiRun *run);
+extern void corgi_learner_try(CorgiLearner *m, bool tried);
+extern bool corgi_learner_is_tried(const CorgiLearner *m);
+extern void corgi_learner_count(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count);
+extern bool corgi_learner_adrift(const CorgiLearner *m, const CorgiRun *run, double loss);
+extern bool corgi_learner_rests(const CorgiLearner *m, const double *losses, int64 count);
 extern int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
 extern bool corgi_learner_skips(const CorgiRun *run, int status);
 extern void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot);
@@ -42,6 +48,11 @@ extern void corgi_get_folded(const CorgiRun *run, CorgiLearner *learner, double 
 extern void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to);
 extern void corgi_go_on(const CorgiRun *run, CorgiLearner *learner);
 
+/* rate.c */
+extern void corgi_begin_rate(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h);
+extern void corgi_lower_rate(CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h);
+extern void corgi_settle_rate(CorgiRun *run, const CorgiLearner *learner, const CorgiHistory *h);
+
 /* weights.c */
 extern bool corgi_is_balanced(const CorgiOptions *o);
 extern void corgi_read_class_weight(CorgiOptions *o, Datum value, Oid type);
@@ -56,6 +67,7 @@ extern int64 corgi_best_epoch(const CorgiRun *run);
 extern void corgi_get_predictor(const CorgiRun *run, CorgiLearner *learner, double *coefficients, double *intercepts);
 
 /* pipeline.c */
+enum { CORGI_DIVERGED = -1 }; /* in place of the rows left out */
 extern int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples);
 
 /* measure.c */

@@ -19,7 +19,9 @@ static const char *const past_query =
     "SELECT ARRAY(SELECT f operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.features[*]') f), "
     "params operator(pg_catalog.->>) 'label', learnt, "
     "pg_catalog.concat_ws(' ', params operator(pg_catalog.->>) 'average', params operator(pg_catalog.->>) 'step', "
-    "(params operator(pg_catalog.->>) 'l1')::pg_catalog.float8), params operator(pg_catalog.->>) 'best_epoch'" WHERE;
+    "(params operator(pg_catalog.->>) 'l1')::pg_catalog.float8), params operator(pg_catalog.->>) 'best_epoch', "
+    "CASE pg_catalog.jsonb_typeof(params operator(pg_catalog.->) 'learning_rate') WHEN 'number' THEN "
+    "(params operator(pg_catalog.->>) 'learning_rate')::pg_catalog.float8 END" WHERE;
 #define LISTED(column) "pg_catalog.array_agg(" column " ORDER BY epoch)"
 /* What corgi_store_history writes, in the order of its columns. */
 static const char *const figures_query =
@@ -210,11 +212,15 @@ static void check_features(const CorgiModel *m, const char *name)
 static void load_past(CorgiModel *m, const char *name, MemoryContext context)
 {
     char *best;
+    bool unknown;
+    Datum rate;
     fetch(past_query, name);
     m->label = text_at(2, context);
     m->how = text_at(4, context);
     best = text_at(5, context);
     m->best = best == NULL ? -1 : atol(best);
+    rate = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 6, &unknown);
+    m->rate = unknown ? 0 : DatumGetFloat8(rate);
     load_learnt(m, name, context);
     m->features = features_at(name, context);
     check_features(m, name);
@@ -323,7 +329,7 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
                     errmsg("warm_start \"%s\" has an intercept; intercept => false goes on from a model without one",
                            o->warm_start));
     take_encoding(o, past);
-    corgi_take_step(o, past->how);
+    corgi_take_step(o, past->how, past->rate);
     if (!corgi_predicts_numbers(&o->of) && !has_classes_given(o, past))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("warm_start \"%s\" has other classes than those given", o->warm_start));

@@ -256,18 +256,22 @@ static void check_schedule(const CorgiOptions *o)
         REFUSE("balance takes the order riffle, got \"%s\"", o->order_name);
 }
 
-/* Take the step that a model to go on from was learnt by, and whether by means, where nobody named another; `how` is as corgi_how writes it. */
-void corgi_take_step(CorgiOptions *o, const char *how)
+/* Take the step that a model to go on from was learnt by, and whether by means, where nobody named another, and its rate where
+ * nobody chose one for that step; `how` is as corgi_how writes it. */
+void corgi_take_step(CorgiOptions *o, const char *how, double rate)
 {
-    if (!o->any_step)
-        return;
-    if (o->any_average)
-        o->average = strncmp(how, "true ", 5) == 0;
-    o->step = CP_STEP_DECAY;
+    enum cp_step known = CP_STEP_DECAY;
     for (int i = 0; i < CP_STEP_COUNT; i++)
         if (strstr(how, psprintf(" %s ", cp_steps[i].name)) != NULL)
-            o->step = (enum cp_step) i;
-    o->learning_rate = cp_steps[o->step].usual;
+            known = (enum cp_step) i;
+    if (o->any_step) {
+        if (o->any_average)
+            o->average = strncmp(how, "true ", 5) == 0;
+        o->step = known;
+        o->learning_rate = cp_steps[known].usual;
+    }
+    if (o->adaptive && o->step == known && rate > 0)
+        o->learning_rate = rate;
     check_schedule(o);
 }
 
@@ -333,7 +337,8 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     if (cp_steps[o->step].fixed && !nulls[ARG_LEARNING_RATE])
         REFUSE("step '%s' chooses the rate, got learning_rate %g; leave it out", cp_steps[o->step].name,
                DatumGetFloat8(values[ARG_LEARNING_RATE]));
-    o->learning_rate = nulls[ARG_LEARNING_RATE] ? cp_steps[o->step].usual : DatumGetFloat8(values[ARG_LEARNING_RATE]);
+    o->adaptive = nulls[ARG_LEARNING_RATE];
+    o->learning_rate = o->adaptive ? cp_steps[o->step].usual : DatumGetFloat8(values[ARG_LEARNING_RATE]);
     o->l1 = DatumGetFloat8(values[ARG_L1]);
     o->l2 = DatumGetFloat8(values[ARG_L2]);
     o->max_norm = nulls[ARG_MAX_NORM] ? 0 : DatumGetFloat8(values[ARG_MAX_NORM]);

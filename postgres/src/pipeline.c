@@ -44,6 +44,7 @@ static int learn(Compute *c, const corgi_step *step)
 {
     int status = CP_SGD_OK;
     int64 done = 0;
+    corgi_learner_count(c->learner, c->run, step->visit, step->visits);
     while (status == CP_SGD_OK && done < step->visits && !c->stop) {
         if (!c->running)
             CHECK_FOR_INTERRUPTS();
@@ -138,8 +139,13 @@ static void stop(int code, Datum argument)
     pthread_mutex_destroy(&c->lock);
 }
 
+/* Whether the epoch is to be begun again. */
+static bool is_over(const Compute *c) { return c->trouble == CP_SGD_DIVERGED && corgi_learner_is_tried(c->learner); }
+
 static void raise_trouble(const Compute *c)
 {
+    if (is_over(c))
+        return;
     if (c->trouble == CORGI_NO_MEMORY)
         ereport(ERROR, errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"));
     if (c->trouble == CORGI_BROKEN_BOUND)
@@ -207,13 +213,16 @@ static void run_alone(Compute *c)
         corgi_tuple_load(c->tuples, step);
         c->trouble = learn(c, step);
         raise_trouble(c);
+        if (c->trouble != 0)
+            break;
         c->so_far = corgi_learner_figures(c->learner);
         corgi_progress_rows(c->run, &c->so_far);
     }
     raise_trouble(c);
 }
 
-/* Learn from all rows of the epoch that TupleShuffle has begun; returns how many were left out. */
+/* Learn from all rows of the epoch that TupleShuffle has begun; returns how many were left out, or CORGI_DIVERGED where weights
+ * overflowed of a learner whose rate is tried. */
 int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples)
 {
     Compute *c = palloc0(sizeof *c);
@@ -234,7 +243,7 @@ int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScan
     }
     PG_END_ENSURE_ERROR_CLEANUP(stop, PointerGetDatum(c));
     stop(0, PointerGetDatum(c));
-    skipped = c->skipped;
+    skipped = is_over(c) ? CORGI_DIVERGED : c->skipped;
     pfree(c);
     return skipped;
 }

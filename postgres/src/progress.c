@@ -64,6 +64,15 @@ void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs)
     }
 }
 
+/* Take back the rows of a first epoch that is begun again. */
+void corgi_progress_again(const CorgiRun *run)
+{
+    const int index[] = {DONE, BEGAN};
+    const int64 none[] = {0, 0};
+    if (shown(run))
+        pgstat_progress_update_multi_param(lengthof(index), index, none);
+}
+
 /* Show how far the epoch is; before its first rows the loss of the epoch before stays. */
 void corgi_progress_rows(const CorgiRun *run, const cp_figures *so_far)
 {

@@ -142,12 +142,12 @@ static void prepare(SgdState *s)
     s->learner = corgi_learner_for(run);
     if (run->options.name != NULL || run->options.weights)
         corgi_check_size(run, s->learner);
-    if (run->past != NULL)
-        corgi_go_on(run, s->learner);
+    corgi_begin_rate(run, s->learner, &s->history);
     corgi_begin_best(run);
     s->judge = run->survey.held > 0 ? corgi_learner_judge(run) : NULL;
 }
 
+/* Run an epoch; its figures are empty where it is to be begun again. */
 static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
 {
     const CorgiOptions *o = &s->run.options;
@@ -155,6 +155,10 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
     corgi_tuple_begin(s->tuples, (int) epoch);
     corgi_learner_begin(s->learner, cp_sgd_rate(o->step, o->learning_rate, o->decay, epoch));
     *skipped = corgi_compute_epoch(s->learner, &s->run, s->tuples);
+    corgi_end_loop(s->tuples);
+    corgi_end_loop(linitial(s->tuples->custom_ps));
+    if (*skipped == CORGI_DIVERGED)
+        return (cp_figures){0};
     figures = corgi_learner_end(s->learner);
     if (figures.rows == 0 && *skipped > 0)
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
@@ -164,9 +168,28 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
     if (figures.rows + *skipped != s->run.survey.rows)
         elog(ERROR, "epoch " INT64_FORMAT " visited " INT64_FORMAT " of " INT64_FORMAT " rows", epoch, figures.rows,
              s->run.survey.rows);
-    corgi_end_loop(s->tuples);
-    corgi_end_loop(linitial(s->tuples->custom_ps));
     return figures;
+}
+
+/* Run the next epoch: a first one again, at a lower rate, where it diverges and nobody chose the rate. */
+static CorgiEpoch next(SgdState *s)
+{
+    const int64 number = s->history.past + s->history.count;
+    CorgiEpoch epoch = {0};
+    for (;;) {
+        instr_time start, took;
+        corgi_progress_epoch(&s->run, number, s->history.past + s->run.options.epochs);
+        INSTR_TIME_SET_CURRENT(start);
+        epoch.learnt = learn(s, number, &epoch.skipped);
+        INSTR_TIME_SET_CURRENT(took);
+        INSTR_TIME_SUBTRACT(took, start);
+        epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
+        if (epoch.skipped != CORGI_DIVERGED && !corgi_learner_adrift(s->learner, &s->run, epoch.learnt.loss))
+            break;
+        corgi_lower_rate(&s->run, s->learner, &s->history);
+    }
+    corgi_learner_try(s->learner, false);
+    return epoch;
 }
 
 /* Measure on the rows held out, if there are any. */
@@ -198,19 +221,14 @@ static void advance(SgdState *s)
     MemoryContext outside = MemoryContextSwitchTo(s->context);
     const CorgiOptions *o = &s->run.options;
     CorgiHistory *h = &s->history;
-    CorgiEpoch epoch = {0};
-    instr_time start, took;
+    CorgiEpoch epoch;
     if (!s->run.prepared)
         prepare(s);
-    corgi_progress_epoch(&s->run, h->past + h->count, h->past + o->epochs);
-    INSTR_TIME_SET_CURRENT(start);
-    epoch.learnt = learn(s, h->past + h->count, &epoch.skipped);
-    INSTR_TIME_SET_CURRENT(took);
-    INSTR_TIME_SUBTRACT(took, start);
-    epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
+    epoch = next(s);
     if (s->run.fold == NULL)
         epoch.held = judge(s);
     s->finished = corgi_add_epoch(h, &s->run, &epoch);
+    corgi_settle_rate(&s->run, s->learner, h);
     s->finished |= corgi_note_best(&s->run, s->learner, h->past + h->count - 1, &epoch.held);
     if (s->finished) {
         if (s->run.fold != NULL)

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 PathLike = str | os.PathLike[str]
+PLAIN = {bool, int, float, str, bytes, type(None)}  # types of what no file is in
 _SEND = {
     "file": "or rather, give the plain path",
     "gs": "then `gcloud storage cp` it there",
@@ -261,9 +262,9 @@ def files_read(table: Any) -> Iterator[Any]:
         if isinstance(one, File | ImageFolder | LibraryTable):
             yield one
         elif isinstance(one, list | tuple | dict):
-            waiting += one.values() if isinstance(one, dict) else one
+            waiting += (inner for inner in (one.values() if isinstance(one, dict) else one) if type(inner) not in PLAIN)
         elif type(one).__module__.startswith("corgipile.tables.") or _is_table(one):
-            waiting += vars(one).values() if hasattr(one, "__dict__") else ()
+            waiting += (inner for inner in getattr(one, "__dict__", {}).values() if type(inner) not in PLAIN)
 
 
 def _is_table(thing: Any) -> bool:

@@ -1,8 +1,11 @@
 """Rows that count for more or less, by a column and by their classes: what that is worth, and what is refused."""
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import corgipile as cp
 from corgipile import cli
@@ -81,6 +84,24 @@ def test_the_history_is_by_weight_and_the_column_is_no_feature(rows):
     mean = (weight * y).sum() / weight.sum()
     r2 = 1 - (weight * off**2).sum() / (weight * (y - mean) ** 2).sum()
     assert numbers.measure(rows, weight="weight")["r2"] == pytest.approx(r2)
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(9, 2), pa.decimal256(50, 1), pa.dictionary(pa.int8(), pa.float64())])
+def test_decimals_and_numbers_in_dictionaries_are_weights(rows, kind, tmp_path):
+    exact = pa.array([Decimal(one.as_py()) for one in rows["weight"]], kind if pa.types.is_decimal(kind) else None)
+    column = rows["weight"].combine_chunks().dictionary_encode() if pa.types.is_dictionary(kind) else exact
+    same = rows.set_column(3, "weight", column)
+    plain, stored = (str(tmp_path / name) for name in ("plain.parquet", "stored.parquet"))
+    for table, path in ((rows, plain), (same, stored)):
+        parquet.write_table(table, path, row_group_size=500)
+    for table, other in ((rows, same), (plain, stored)):
+        model = cp.train(table, weight="weight", epochs=2)
+        assert bits(cp.train(other, weight="weight", epochs=2)) == bits(model)
+        assert model.measure(other, weight="weight") == model.measure(table, weight="weight")
+    numbers = cp.train(rows, model="linear", label="x0", weight="weight", epochs=2, test=rows)
+    tested = cp.train(rows, model="linear", label="x0", weight="weight", epochs=2, test=same)
+    assert tested.history[-1]["test_loss"] == numbers.history[-1]["test_loss"]
+    assert str(numbers.summary(same)) == str(numbers.summary(rows))
 
 
 @pytest.mark.parametrize(

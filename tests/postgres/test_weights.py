@@ -43,6 +43,22 @@ def table(server):
     server.sql(f"DROP TABLE IF EXISTS t; SELECT setseed(0.25); {TABLE}")
 
 
+def test_numerics_are_weights(server, table):
+    server.sql("ALTER TABLE t ADD COLUMN exact numeric(9, 2); UPDATE t SET exact = w")
+    for name in ("w", "exact"):
+        server.rows(
+            f"SELECT rows FROM corgipile.train('t', 'logistic', 'x', 'label', weight => '{name}', name => 'by_{name}')"
+        )
+    for function, of in (("evaluate", "loss, accuracy, auc"), ("confusion_matrix", "*"), ("class_metrics", "*")):
+        found = [
+            server.rows(f"SELECT {of} FROM corgipile.{function}('by_w', 't', weight => '{name}')")
+            for name in ("w", "exact")
+        ]
+        assert found[0] == found[1]
+    one, other = server.rows("SELECT coefficients FROM corgipile.models WHERE name IN ('by_w', 'by_exact')")
+    assert one == other
+
+
 @pytest.mark.parametrize("options", REFUSED)
 def test_what_cannot_be_is_said(server, table, fails, options):
     model = "" if "model =>" in options else "model => 'logistic', "

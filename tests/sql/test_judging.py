@@ -113,7 +113,9 @@ class Judging:
     def weighed(self, sql, noisy):
         """Make rows with weights, and each of them as often as its weight says."""
         numbered = "SELECT row_number() OVER () AS i, * FROM noisy"
-        columns = "*, i % 4 AS w, 'a' AS text, NULL::int AS hole, -1 AS less"
+        columns = (
+            "*, i % 4 AS w, (i % 4)::decimal(9, 2) AS exact, 'a' AS text, NULL::int AS hole, -1 AS less, 0 AS zero"
+        )
         sql.execute(f"CREATE TABLE weighed AS SELECT {columns} FROM ({numbered}) q")
         sql.execute("CREATE TABLE copied AS SELECT q.* FROM weighed q, generate_series(1, 3) AS g (k) WHERE k <= w")
 
@@ -130,6 +132,15 @@ class Judging:
             assert mine == self.rows(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE copied{points})")
         curve = self.rows(sql, f"SELECT * FROM ML.ROC_CURVE(MODEL m, TABLE weighed, {by})")
         assert curve[-1]["true_positives"] + curve[-1]["false_positives"] == ROWS // 4 * 6
+
+    def test_decimals_are_weights(self, sql, weighed):
+        for function in ("EVALUATE", "CONFUSION_MATRIX", "ROC_CURVE"):
+            call = f"SELECT * FROM ML.{function}(MODEL m, TABLE weighed, STRUCT('{{}}' AS weight))"
+            assert self.rows(sql, call.format("exact")) == self.rows(sql, call.format("w"))
+        for name in ("w", "exact"):
+            options = f"epochs = 2, weight = {name}"
+            sql.execute(f"SELECT a, b, {name}, label FROM weighed TRAIN BY logistic WITH {options} INTO {name}")
+        assert self.weights(sql, "exact") == self.weights(sql, "w")
 
     def test_the_scale_of_weights_is_nothing_to_an_area(self, sql, weighed):
         columns = "w * 1e300::float8 AS large, w * 1e-300::float8 AS small"
@@ -151,6 +162,7 @@ class Judging:
             "label": "the label",
             "hole": "weight|hole",
             "less": "weight|less",
+            "zero": "all zero; one above 0 is needed",
         }
         for function in ("EVALUATE", "CONFUSION_MATRIX", "ROC_CURVE"):
             call = f"SELECT * FROM ML.{function}(MODEL m, TABLE weighed"

@@ -47,7 +47,7 @@ class Server(postgres.Server):
         done = subprocess.run(
             command, input=sql, capture_output=True, text=True, check=False, timeout=PATIENCE, cwd="/"
         )
-        if done.returncode or re.search("WARNING:  (?!the model is no better)", done.stderr):
+        if done.returncode or re.search("WARNING:  (?!the model is no better|learning rate )", done.stderr):
             raise SqlError(done.stderr)
         return done.stdout, done.stderr
 

@@ -99,6 +99,65 @@ static PyObject *sgd_constant_of_classes(PyObject *self, PyObject *args)
     return result;
 }
 
+/* Add each label to its sums, of which there are as many as models; NULL numbers: to the first. */
+static PyObject *add_untrained(cp_labelled rows, const int64_t *number, cp_untrained *sums, int64_t models)
+{
+    const cp_labelled all = rows;
+    for (int64_t i = 0; number && i < all.count; i++)
+        if (number[i] < 0 || number[i] >= models)
+            return PyErr_Format(PyExc_ValueError, "numbers of models 0 to %lld, got %lld", (long long)models - 1, (long long)number[i]);
+    if (!number)
+        cp_untrained_add(sums, &rows, NULL);
+    for (int64_t i = 0; number && i < all.count; i++) {
+        rows = (cp_labelled){all.of, all.y + i, all.weight ? all.weight + i : NULL, 1};
+        cp_untrained_add(sums + number[i], &rows, NULL);
+    }
+    Py_RETURN_NONE;
+}
+
+/* sgd_untrained(loss, parameter, labels, weights, sums[models, 2], numbers): add what weights of zero lose on labels that are
+ * numbers, and what these count for, to the sums of their models; weights and numbers, those of the models, may be None */
+static PyObject *sgd_untrained(PyObject *self, PyObject *args)
+{
+    int loss;
+    PyObject *labels, *weights, *sums, *numbers, *result = NULL;
+    Py_buffer view = {0}, weight = {0}, sum = {0}, number = {0};
+    cp_labelled rows = {0};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "idOOOO", &loss, &rows.of.parameter, &labels, &weights, &sums, &numbers) ||
+        read_choice(&rows.of, loss, rows.of.parameter) < 0 || cp_buffer(labels, &view, 8, 0, "labels") < 0)
+        return NULL;
+    if ((weights == Py_None || cp_buffer(weights, &weight, 8, 0, "weights") == 0) &&
+        (numbers == Py_None || cp_buffer(numbers, &number, 8, 0, "numbers") == 0) && cp_buffer(sums, &sum, 8, 1, "sums") == 0) {
+        const Py_ssize_t models = sum.len / (Py_ssize_t)sizeof(cp_untrained);
+        rows = (cp_labelled){rows.of, view.buf, weight.buf, view.len / 8};
+        if ((weight.obj && weight.len != view.len) || (number.obj && number.len != view.len))
+            PyErr_SetString(PyExc_ValueError, "labels, weights and numbers must be as many");
+        else if (models < 1 || sum.len % (Py_ssize_t)sizeof(cp_untrained) || cp_losses[loss].labels != CP_NUMBERS)
+            PyErr_SetString(PyExc_ValueError, "a loss of numbers, and two sums a model");
+        else
+            result = add_untrained(rows, number.buf, sum.buf, models);
+    }
+    PyBuffer_Release(&number), PyBuffer_Release(&sum), PyBuffer_Release(&weight), PyBuffer_Release(&view);
+    return result;
+}
+
+static PyObject *sgd_adrift(PyObject *self, PyObject *args)
+{
+    double loss, untrained;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "dd", &loss, &untrained))
+        return NULL;
+    return PyBool_FromLong(cp_adrift(loss, untrained));
+}
+
+static PyObject *sgd_lowered(PyObject *self, PyObject *rate)
+{
+    const double given = PyFloat_AsDouble(rate);
+    (void)self;
+    return given == -1 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(cp_sgd_lowered(given));
+}
+
 static PyObject *sgd_rate(PyObject *self, PyObject *args)
 {
     int step;
@@ -128,12 +187,15 @@ static PyObject *sgd_verdict(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_losses_methods[] = {
+    {"sgd_adrift", sgd_adrift, METH_VARARGS, "Say whether the loss of a first epoch is that of a training that diverged."},
     {"sgd_constant", sgd_constant, METH_VARARGS, "Return the loss of a margin of 0, and of the best one."},
     {"sgd_constant_of_classes", sgd_constant_of_classes, METH_VARARGS, "Likewise, by the shares of classes."},
     {"sgd_exp", sgd_exp, METH_O, "Turn scores into what a loss with a logarithmic link predicts."},
     {"sgd_loss", sgd_loss, METH_VARARGS, "Read the name of a loss and its parameter."},
+    {"sgd_lowered", sgd_lowered, METH_O, "Return the rate to go on at, 0 where there is none."},
     {"sgd_probabilities", sgd_probabilities, METH_VARARGS, "Turn scores of classes into probabilities."},
     {"sgd_rate", sgd_rate, METH_VARARGS, "Return the learning rate of an epoch."},
+    {"sgd_untrained", sgd_untrained, METH_VARARGS, "Add what weights of zero lose on labels that are numbers."},
     {"sgd_verdict", sgd_verdict, METH_VARARGS, "Judge whether to go on by the losses so far."},
     {NULL, NULL, 0, NULL},
 };

@@ -217,6 +217,21 @@ static PyObject *sgd_figures(PyObject *self, PyObject *capsule)
     return Py_BuildValue("Lddd", (long long)f.rows, f.loss, f.score, f.weight);
 }
 
+/* sgd_rests(model, losses) -> whether it goes on at a smaller rate, where nobody chose one */
+static PyObject *sgd_rests(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *array;
+    Py_buffer losses;
+    model_object *m;
+    int rests;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO", &capsule, &array) || !(m = model_take(capsule)) || cp_buffer(array, &losses, 8, 0, "losses") < 0)
+        return NULL;
+    rests = cp_sgd_rests(m->state, losses.buf, losses.len / 8);
+    PyBuffer_Release(&losses);
+    return PyBool_FromLong(rests);
+}
+
 /* How weights are copied. */
 enum way { OUT, IN, PREDICTOR };
 
@@ -318,6 +333,7 @@ PyMethodDef cp_sgd_methods[] = {
     {"sgd_decide", sgd_decide, METH_VARARGS, "Score dense rows."},
     {"sgd_decide_sparse", sgd_decide_sparse, METH_VARARGS, "Score sparse rows."},
     {"sgd_dense", sgd_dense, METH_VARARGS, "Learn from dense rows in place."},
+    {"sgd_rests", sgd_rests, METH_VARARGS, "Say whether a regression stands still for the length of its steps."},
     {"sgd_figures", sgd_figures, METH_O, "Return rows, mean loss and score of the epoch."},
     {"sgd_flush", sgd_flush, METH_O, "Apply what is held back."},
     {"sgd_get", sgd_get, METH_VARARGS, "Copy weights out."},

@@ -10,6 +10,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.concat import FEATURES_KEY
+from corgipile.tables.table import NUMBERS
 from corgipile.tables.values import value_type
 
 __all__ = ["INDEX", "Chosen", "choose", "is_number", "item_of", "require", "told", "unfit"]
@@ -96,7 +97,7 @@ def unfit(column: pa.Field) -> str:
 
 def is_number(kind: Any) -> bool:
     """Say whether a type is one number a row: an integer, a float or a boolean."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    return kind.id in NUMBERS or bool(pa.types.is_boolean(kind))
 
 
 def item_of(kind: Any) -> Any:

@@ -12,6 +12,7 @@ from corgipile import _kernel
 from corgipile import arrow_compute as pc
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.features.choose import is_number, require
+from corgipile.features.fit import takes_unasked
 from corgipile.losses import loss_of, most_classes, quoted
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.memory import MemoryTable
@@ -24,6 +25,7 @@ __all__ = ["Labels", "check_classes", "check_label", "check_weight", "codes_of",
 MOST_FRACTIONS = 256  # classes that are no whole numbers: more are a target, not classes
 EXACT = 1 << 53
 NEAR = 1 << 12  # whole numbers that lie so near each other have a place each while they are counted
+SOME = 1 << 14  # labels that are counted at a time: what is made of them stays in a cache
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -120,11 +122,12 @@ class Labels:
 
     def _look(self, start: int, column: pa.Array) -> None:
         """Look for classes in a part of the labels."""
-        bad = _bad_values(column)
-        if self._skip:
-            column = column.filter(pc.invert(bad))
-        else:
-            _check_values(column, bad, self._label, start)
+        if column.null_count or pa.types.is_floating(column.type):
+            bad = _bad_values(column)
+            if self._skip:
+                column = column.filter(pc.invert(bad))
+            else:
+                _check_values(column, bad, self._label, start)
         for value, count in _counted(column):
             self._seen[value] += count
         if len(self._seen) > self._most:
@@ -218,8 +221,8 @@ def check_weight(table: Table, weight: str, label: str, whose: str = "the table"
     """
     require(table.schema, [weight], whose)
     kind = table.schema.field(weight).type
-    if not is_number(kind):
-        raise BadSchema(f"weight column {weight!r} is {kind} in {whose}; int, bool or float are needed")
+    if not takes_unasked(kind):
+        raise BadSchema(f"weight column {weight!r} is {kind} in {whose}; int, bool, float or decimal are needed")
     if weight == label:
         raise BadArgument(f"column {label!r} is the label; it cannot be the weight too")
 
@@ -246,7 +249,9 @@ def _counted(column: pa.Array) -> Iterator[tuple[Any, int]]:
         values = flat(column)
         least, most = int(values.min()), int(values.max())
         if most - least < NEAR and most <= EXACT:
-            counts = np.bincount(values.astype(np.int64, copy=False) - least)
+            counts = np.zeros(most - least + 1, np.int64)
+            for at in range(0, len(values), SOME):
+                counts += np.bincount(values[at : at + SOME].astype(np.int64) - least, minlength=len(counts))
             yield from ((least + at, int(counts[at])) for at in np.flatnonzero(counts).tolist())
             return
     values, counts = pc.value_counts(column).flatten()

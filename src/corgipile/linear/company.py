@@ -70,8 +70,8 @@ def learn_labels(
     weights: FloatArray | None = None,
     *,
     first: int = 0,
-) -> None:
-    """Let models all learn from the same rows, each a label of its own.
+) -> dict[int, Diverged]:
+    """Let models all learn from the same rows, each a label of its own; say what diverged, by the place of the model.
 
     Args:
         models: They standardise nothing themselves. Those that are alike but for their weights can visit a row at once.
@@ -84,8 +84,9 @@ def learn_labels(
         first: The label of the first model; those of the others follow it.
 
     Raises:
-        CorgiPileError: As of `SGD.learn`.
+        CorgiPileError: As of `SGD.learn`, but for Diverged.
     """
+    diverged: dict[int, Diverged] = {}
     weights = None if weights is None else plain(weights)
     code, also = type_code(numbers.dtype), 0 if weights is None else type_code(weights.dtype)
     given = (rows[0], rows[1], rows[2]) if isinstance(rows, Sparse) else rows
@@ -93,8 +94,13 @@ def learn_labels(
     known = _kernel.sgd_each(states, given, numbers, code, visit, weights, also, sets, sets.shape[1], first)
     for at in [at for at, (status, _) in enumerate(known) if status]:
         # slots that are not visited may hold anything
-        labels = sets[:, first + at].take(numbers, mode="clip").astype(np.float64)
-        models[at]._learn_all(rows, labels, weights, visit, locate, known[at])  # noqa: SLF001
+        known_sets = np.fmax(np.fmin(numbers, len(sets) - 1), 0).astype(np.intp)
+        labels = sets[:, first + at].take(known_sets).astype(np.float64)
+        try:
+            models[at]._learn_all(rows, labels, weights, visit, locate, known[at])  # noqa: SLF001
+        except Diverged as error:
+            diverged[first + at] = error
+    return diverged
 
 
 def _located(locate: Locate, places: npt.NDArray[np.intp], place: int) -> str:

@@ -7,16 +7,63 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.linear.classes import codes_of
-from corgipile.losses import loss_of
+from corgipile.losses import Loss, loss_of
 
-__all__ = ["Baseline"]
+__all__ = ["Baseline", "Untrained"]
 
-ADRIFT = 1.1  # times the loss of a model that never learnt: noise of a large step stays below
 IDLE, SLIGHT = 1.05, 1e-3
 SAMPLE = 1 << 13  # labels of which the best constant is made, where they are numbers
 
 
-class Baseline:
+class Untrained:
+    """Sums up what weights of 0 lose on the labels of an epoch, by ``kernel/sgd/constant.h``.
+
+    Args:
+        loss: What is made small.
+        classes: How many there are.
+        models: How many models learn, each from labels of its own.
+
+    Example:
+        >>> zero = Untrained(loss_of("linear", 0), 0)
+        >>> zero.add(np.array([2.0, np.nan, 4.0]))
+        >>> zero.untrained(), zero.adrift(5.4), zero.adrift(5.6)
+        (5.0, False, True)
+    """
+
+    def __init__(self, loss: Loss, classes: int, models: int = 1) -> None:
+        self.loss, self._sums, self._zero = loss, np.zeros((models, 2)), 0.0
+        if not loss.numbers:
+            self._zero = _kernel.sgd_constant_of_classes(loss.code, loss.parameter, np.full(classes, 1 / classes))[0]
+
+    def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None) -> None:
+        """Count labels for their weights; rows that cannot be learnt from are passed over."""
+        self.add_each(labels, weights, None)
+
+    def add_each(
+        self,
+        labels: npt.NDArray[Any],
+        weights: npt.NDArray[Any] | None,
+        numbers: npt.NDArray[np.integer[Any]] | None,
+    ) -> None:
+        """Count labels, each for the model of its number."""
+        if not self.loss.numbers:
+            return
+        labels = np.ascontiguousarray(labels, np.float64)
+        weights = None if weights is None else np.ascontiguousarray(weights, np.float64)
+        numbers = None if numbers is None else np.ascontiguousarray(numbers, np.int64)
+        _kernel.sgd_untrained(self.loss.code, self.loss.parameter, labels, weights, self._sums, numbers)
+
+    def untrained(self, model: int = 0) -> float:
+        """Return the mean loss of a model whose weights are all 0."""
+        loss, weight = self._sums[model].tolist()
+        return loss / weight if weight > 0 else self._zero
+
+    def adrift(self, loss: float, model: int = 0) -> bool:
+        """Say whether a loss is above that of a model that never learnt."""
+        return _kernel.sgd_adrift(loss, self.untrained(model))
+
+
+class Baseline(Untrained):
     """Counts the labels of an epoch.
 
     Args:
@@ -34,17 +81,19 @@ class Baseline:
     def __init__(
         self, kind: str, classes: npt.NDArray[Any], class_weight: npt.NDArray[np.float64] | None = None
     ) -> None:
-        self.loss, self._classes = loss_of(kind, len(classes)), codes_of(classes)
+        super().__init__(loss_of(kind, len(classes)), len(classes))
+        self._classes = codes_of(classes)
         self._squared = self.loss.of_mean and not self.loss.exponential
         self._counts, self._of_class = np.zeros(len(classes)), class_weight
         self._sample: list[npt.NDArray[np.float64]] = []  # float64[2, rows]: labels and their weights
         self._rows, self._every, self._kept, self._weight = 0, 1, 0, 0.0
         self._mean, self._squares = 0.0, 0.0
-        self._found: tuple[float, float] | None = None
+        self._found: float | None = None
 
     def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None) -> None:
         """Count labels for their weights; rows that cannot be learnt from are passed over."""
         self._found = None
+        super().add(labels, weights)
         if len(self._classes) == 2 and weights is None:
             ones = np.count_nonzero(labels == self._classes[1])
             self._counts += (np.count_nonzero(labels == self._classes[0]), ones)
@@ -91,33 +140,20 @@ class Baseline:
             self._sample = [np.concatenate(self._sample, axis=1)[:, ::2]]
             self._every, self._kept = 2 * self._every, self._sample[0].shape[1]
 
-    def _losses(self) -> tuple[float, float]:
-        """Return the mean loss of weights of 0, and of the best constant."""
+    def constant(self) -> float:
+        """Return the mean loss of the best model that says the same of every row."""
         if self._found is None:
             code, parameter = self.loss.code, self.loss.parameter
             if self._squared:
-                best = self._squares / (self._weight or 1) / 2
-                self._found = best + self._mean * self._mean / 2, best
+                self._found = self._squares / (self._weight or 1) / 2
             elif self.loss.numbers:
                 labels, weights = np.concatenate([np.zeros((2, 0)), *self._sample], axis=1)
-                self._found = _kernel.sgd_constant(code, parameter, labels, weights)
+                self._found = _kernel.sgd_constant(code, parameter, labels, weights)[1]
             else:
                 counts = self._counts if self._of_class is None else self._counts * self._of_class
                 shares = counts / (counts.sum() or 1)
-                self._found = _kernel.sgd_constant_of_classes(code, parameter, shares)
+                self._found = _kernel.sgd_constant_of_classes(code, parameter, shares)[1]
         return self._found
-
-    def constant(self) -> float:
-        """Return the mean loss of the best model that says the same of every row."""
-        return self._losses()[1]
-
-    def untrained(self) -> float:
-        """Return the mean loss of a model whose weights are all 0."""
-        return self._losses()[0]
-
-    def adrift(self, loss: float) -> bool:
-        """Say whether a loss is above that of a model that never learnt."""
-        return loss > ADRIFT * max(self.untrained(), self.constant())
 
     def idle(self, loss: float) -> bool:
         """Say whether a loss is above that of a model that says the same of every row."""

@@ -9,10 +9,11 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.features import Encoding, fit_encoding
 from corgipile.features.choose import Chosen, is_number, item_of
-from corgipile.features.encoders import Categories, Classes
-from corgipile.features.fit import chosen_columns, is_text
+from corgipile.features.encoders import Categories, Classes, Number
+from corgipile.features.fit import chosen_columns, is_text, takes_unasked
 from corgipile.features.fit_hashed import fit_hashed, numbers_beside, terms_of
 from corgipile.features.labels import Codes, read_labels
+from corgipile.features.table import EncodedColumns, encoded_once
 from corgipile.linear.classes import check_classes
 from corgipile.losses import loss_of
 from corgipile.settings import Settings, declared
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from corgipile.linear.model import Model
 
 HASHING = ("text", "interactions", "hash_bits", "ngrams")
-__all__ = ["encoding_of", "hashed_columns", "named_columns", "readable"]
+__all__ = ["encoding_of", "hashed_columns", "named_columns", "numeric", "readable"]
 
 
 def hashed_columns(settings: Settings) -> tuple[str, ...]:
@@ -143,6 +144,27 @@ def readable(
     if isinstance(mine, Classes) and not once:  # who trains may leave rows out, who measures names the label
         mine = replace(mine, strict=True)
     return replace(encoding, label=mine).table(table, once=once, codes=codes)
+
+
+def numeric(table: Table, *columns: str | None, once: bool = False) -> Table:
+    """Return a table in which decimals, and numbers in dictionaries, of some columns are plain numbers.
+
+    Args:
+        table: The rows.
+        *columns: A label, a weight; None and what is not there are passed over.
+        once: Whether rows are encoded once for many passes.
+
+    Example:
+        >>> from decimal import Decimal
+        >>> from corgipile.tables import open
+        >>> numeric(open(pa.table({"w": [Decimal("0.5"), None]})), "w").read(0, 2).to_pydict()
+        {'w': [0.5, None]}
+    """
+    named = [name for name in columns if name is not None and name in table.schema.names]
+    found = EncodedColumns(table, [Number(name) for name in named if takes_unasked(table.schema.field(name).type)])
+    if not found.changed:
+        return table
+    return encoded_once(found) if once else found
 
 
 def classes_of(encoding: Encoding | None) -> npt.NDArray[Any] | None:

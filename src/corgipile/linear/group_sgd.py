@@ -1,6 +1,6 @@
 """Many SGD kernels that learn side by side, each from the rows of its group."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,12 +43,19 @@ class GroupSGD(SGD):
         self._told = told
         self._states = [self._made() for _ in range(groups)]
         self._starts = np.zeros(groups + 1, np.int64)
+        self.learning = np.ones(groups, np.bool_)
+        self.tried = np.zeros(groups, np.bool_)
 
-    def begin(self, rate: float) -> None:
-        """Begin an epoch."""
+    def begin(self, rate: float | Sequence[float]) -> None:
+        """Begin an epoch of groups that are ``learning``; overflow ends that of one that is ``tried``."""
         self.skipped = 0
-        for state in self._states:
-            _kernel.sgd_begin(state, rate)
+        rates = np.broadcast_to(rate, len(self._states)).tolist()
+        for at in np.flatnonzero(self.learning).tolist():
+            _kernel.sgd_begin(self._states[at], rates[at])
+
+    def forget(self, group: int) -> None:
+        """Let a group begin from nothing."""
+        self._states[group] = self._made()
 
     def learn_groups(
         self,
@@ -75,7 +82,9 @@ class GroupSGD(SGD):
         for piece in self._pieces(slice(0, len(visit))):
             groups = numbers[piece]
             places = np.argsort(groups, kind="stable")
-            counts = np.bincount(groups, minlength=len(self._states))
+            if not self.learning.all():
+                places = places[self.learning[groups[places]]]
+            counts = np.bincount(groups[places], minlength=len(self._states))
             np.cumsum(counts, out=self._starts[1:])
 
             def of_group(place: int, places: Numbers = places, piece: slice = piece) -> str:
@@ -87,10 +96,18 @@ class GroupSGD(SGD):
     def _learn(
         self, rows: FloatArray | Sparse, labels: FloatArray, weights: FloatArray | None, visit: SlotArray
     ) -> tuple[int, int]:
-        starts = np.maximum(self._starts - (self._starts[-1] - len(visit)), 0)  # those of the visits that are left
         code, also = type_code(labels.dtype), 0 if weights is None else type_code(weights.dtype)
         given = (rows[0], rows[1], rows[2]) if isinstance(rows, Sparse) else rows
-        return _kernel.sgd_groups(self._states, starts, given, labels, code, visit, weights, also)
+        first = int(self._starts[-1]) - len(visit)  # of the visits that are left
+        begin = first
+        while True:
+            starts, left = np.maximum(self._starts - begin, 0), visit[begin - first :]
+            status, done = _kernel.sgd_groups(self._states, starts, given, labels, code, left, weights, also)
+            group = int(np.searchsorted(self._starts, begin + done, "right")) - 1
+            if status != _kernel.DIVERGED or not self.tried[group]:
+                return status, begin - first + done
+            self.learning[group] = False
+            begin = int(self._starts[group + 1])
 
     def decide_groups(
         self, rows: FloatArray | Sparse, visit: SlotArray, numbers: Numbers, locate: Locate
@@ -121,6 +138,10 @@ class GroupSGD(SGD):
         for state, mine in zip(self._states, self._parts(), strict=True):
             _kernel.sgd_predictor(state, coef[mine], bias[mine])
         return coef, bias
+
+    def stands_still(self, group: int, losses: Sequence[float]) -> bool:
+        """Say of a group what `rests` says of one model."""
+        return _kernel.sgd_rests(self._states[group], np.array(losses))
 
     def assign(self, coef: FloatArray, bias: FloatArray, beside: npt.NDArray[np.float64] | None = None) -> None:
         """Set the weights and intercepts of all groups."""

@@ -1,18 +1,24 @@
 """Trains a model for each value of a column, all from the same read of the table."""
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from functools import partial
 from reprlib import repr as short
 
+import numpy as np
+import numpy.typing as npt
+
 from corgipile.errors import BadArgument, BudgetTooSmall, Diverged
 from corgipile.linear import passes
+from corgipile.linear.divergence import Untrained
 from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Codes, Value, Values, find_groups
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.linear.schedule import Schedule, schedule_of
+from corgipile.linear.several import rates_of
 from corgipile.linear.sgd import Figures, rows_in
 from corgipile.linear.train import begun, order_of, prepare
 from corgipile.linear.training import Record, Task
@@ -98,6 +104,8 @@ class GroupTraining:
         self.groups, self.codes = find_groups(source, given.by)
         self._known = Values(given.by, self.groups)
         self.sgd = self._sgd(task, 1)
+        self._schedules: list[Schedule] = [schedule] * len(self.groups)
+        self._losses: list[list[float]] = [[] for _ in self.groups]
         self.memory = _divided(given, task, self.codes, self.sgd.bytes * len(self.groups))
 
     def _sgd(self, task: Task, groups: int) -> GroupSGD:
@@ -109,14 +117,14 @@ class GroupTraining:
         self.sgd = self._sgd(task, len(self.groups))
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
         params["average"] = task.average
-        params |= feeder.facts() | {"adaptive": False}
-        params |= {"step": self.schedule.step, "learning_rate": self.schedule.learning_rate}
+        params |= feeder.facts() | {"adaptive": given.learning_rate is None, "step": self.schedule.step}
         params |= {"by": self._by, "groups": self.groups}
         models = self._models(task, params, [])
         for epoch in range(given.epochs):
             self.history.append(self._epoch(task, feeder, epoch))
             if given.callback is not None:
                 given.callback(self.history[-1])
+            self._settle()
             models = self._models(task, params, self.sgd.each)
             save(models)
             if self.schedule.enough([float(record["loss"]) for record in self.history], epoch):
@@ -126,18 +134,21 @@ class GroupTraining:
         return models
 
     def _epoch(self, task: Task, feeder: Feeder, epoch: int) -> Record:
-        start, read, sgd = time.perf_counter(), feeder.bytes_read, self.sgd
-        sgd.begin(self.schedule.rate(epoch))
+        sgd, lowers = self.sgd, not epoch and self._given.learning_rate is None
+        running = np.ones(len(self.groups), np.bool_)
         try:
-            for step, (visit, rows) in enumerate(zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True)):
-                labels = feeder.buffer.dense(task.label)
-                weights = None if task.weight is None else feeder.buffer.dense(task.weight)
-                locate = passes.row_at(feeder, epoch, step)
-                found = rows_in(feeder.buffer, task.inputs, visit)
-                sgd.learn_groups(found, labels, visit, self.codes[rows], locate, weights)
+            while True:
+                sgd.learning[:] = running
+                start, read = time.perf_counter(), feeder.bytes_read
+                untrained = Untrained(task.loss, len(task.classes), len(self.groups))
+                sgd.tried[:] = lowers and self._schedules[int(np.argmax(running))].lowered() is not None
+                rows = self._pass(task, feeder, epoch, untrained if lowers else None)
+                figures = sgd.flush()
+                if not (lowers and (running := self._lower(task, untrained, running)).any()):
+                    break
                 if self._given.on_rows is not None:
-                    self._given.on_rows(len(visit))
-            figures = passes.checked(sgd.flush(), sgd, feeder)
+                    self._given.on_rows(-rows)
+            figures = passes.checked(figures, sgd, feeder)
         except Diverged as error:
             raise self.schedule.diverged(epoch, str(error), standardized=task.scaling is not None) from None
         return {
@@ -146,8 +157,51 @@ class GroupTraining:
             "rows": figures.rows,
             "seconds": time.perf_counter() - start,
             "bytes_read": feeder.bytes_read - read,
-            **({"skipped": sgd.skipped} if sgd.skipped else {}),
+            **({"skipped": rows - figures.rows} if rows > figures.rows else {}),
         }
+
+    def _pass(self, task: Task, feeder: Feeder, epoch: int, untrained: Untrained | None) -> int:
+        """Let the groups that learn visit their rows; return how many rows there are, of all."""
+        seen, sgd = 0, self.sgd
+        sgd.begin([one.rate(epoch) for one in self._schedules])
+        for step, (visit, rows) in enumerate(zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True)):
+            labels = feeder.buffer.dense(task.label)
+            weights = None if task.weight is None else feeder.buffer.dense(task.weight)
+            locate = passes.row_at(feeder, epoch, step)
+            found = rows_in(feeder.buffer, task.inputs, visit)
+            if untrained is not None:
+                untrained.add_each(labels[visit], None if weights is None else weights[visit], self.codes[rows])
+            sgd.learn_groups(found, labels, visit, self.codes[rows], locate, weights)
+            seen += len(visit)
+            if self._given.on_rows is not None:
+                self._given.on_rows(len(visit))
+        return seen
+
+    def _lower(self, task: Task, untrained: Untrained, running: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Lower the rates of those of the running groups that diverged in their first epoch; return which did."""
+        sgd, again = self.sgd, np.zeros_like(running)
+        before = lower = self.schedule
+        for at in np.flatnonzero(running).tolist():
+            found = self._schedules[at].again(untrained, at, sgd.each[at].loss if sgd.learning[at] else math.nan)
+            if found is not None:
+                before, lower = self._schedules[at], found
+                self._schedules[at], again[at] = found, True
+                sgd.forget(at)
+        if again.any():
+            which = [self.groups[at] for at in np.flatnonzero(again).tolist()]
+            of = f" in {len(which)} of {len(self.groups)} groups of {self._by!r}, {_some(which)}"
+            task.note(lower.begins_again(before, of))
+        return again
+
+    def _settle(self) -> None:
+        """Lower the rates of groups that stand still for them, as `Training` does of one model."""
+        if self._given.learning_rate is not None:
+            return
+        for at, one in enumerate(self.sgd.each):
+            self._losses[at].append(one.loss)
+            lower = self._schedules[at].lowered()
+            if lower is not None and self.sgd.stands_still(at, self._losses[at]):
+                self._schedules[at] = lower
 
     def _models(self, task: Task, params: Record, each: list[Figures]) -> Groups:
         """Return what was learnt so far, for features as they are."""
@@ -157,7 +211,8 @@ class GroupTraining:
         each = each or [Figures(0, 0.0, 0.0)] * len(self.groups)
         figures = {"rows": [one.rows for one in each], "loss": [one.loss for one in each]}
         figures[task.loss.score] = [one.score for one in each]
-        return Groups(task.kind, coef, bias, task.classes, {**params, "of_groups": figures}, self.history)
+        params = {**params, **rates_of(self._schedules), "of_groups": figures}
+        return Groups(task.kind, coef, bias, task.classes, params, self.history)
 
     def _tell(self, task: Task) -> None:
         """Say of groups what is to be known of their models."""

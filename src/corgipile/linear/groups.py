@@ -18,6 +18,7 @@ from corgipile.linear.group_values import Value, Values, check_group, shown
 from corgipile.linear.inference import Summary
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
+from corgipile.linear.several import check_rates, of_one
 from corgipile.linear.sgd import SGD, Figures, rows_in
 from corgipile.loader.feeder import Feeder
 from corgipile.tables import open as open_table
@@ -72,7 +73,8 @@ class Groups(Model):
         if group not in known:
             raise BadArgument(f"there is no model of group {shown(group)} of {self.by!r}")
         mine = slice(known[group] * self.outputs, (known[group] + 1) * self.outputs)
-        params = {name: value for name, value in self.params.items() if name not in ("by", "groups", "of_groups")}
+        said = of_one(self.params, known[group])
+        params = {name: value for name, value in said.items() if name not in ("by", "groups", "of_groups")}
         return Model(self.kind, self.coef[mine], self.intercept[mine], self.classes, params, self.history)
 
     def table(self) -> pa.Table:
@@ -142,6 +144,7 @@ def check_groups(params: dict[str, Any]) -> None:
         raise ValueError("its groups are damaged")
     if not all(isinstance(part, list) and len(part) == len(groups) for part in figures.values()):
         raise ValueError("the figures of its groups are damaged")
+    check_rates(params, len(groups))
 
 
 def _judged_rows(feeder: Feeder, source: Table, known: Values) -> Iterator[tuple[Any, Any, Any]]:

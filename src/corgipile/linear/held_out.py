@@ -10,7 +10,7 @@ import numpy as np
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
 from corgipile.linear.classes import check_label, check_weight
-from corgipile.linear.encoded import readable
+from corgipile.linear.encoded import numeric, readable
 from corgipile.linear.features import find_inputs, tell_unknown
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
@@ -32,7 +32,7 @@ def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record] | Non
     inputs, whose = task.inputs, f"the test table {table!r}"
     weights = [] if task.weight is None else [task.weight]
     bring(table, [*task.columns, task.label, *weights], None)  # it is read after each epoch
-    table = readable(table, task.encoding, task.label, once=True)
+    table = readable(numeric(table, task.label, task.weight, once=True), task.encoding, task.label, once=True)
     check_label(table, task.label, whose)
     tell_unknown(table.schema, task.facts(), task.label)
     found = find_inputs(table, inputs.columns, task.label, inputs.width, whose=whose)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
 from corgipile.linear.classes import Labels, check_label, check_weight, codes_of, weights_of
-from corgipile.linear.encoded import readable
+from corgipile.linear.encoded import numeric, readable
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.sgd import rows_in
 from corgipile.linear.sparse import Sparse, gathered
@@ -156,7 +156,7 @@ def _rows(
     model: "Model", table: Any, label: str, weight: str | None
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
     """Yield rows with a one behind them, [rows, features + 1], labels and weights."""
-    opened = readable(open_table(table), model.encoding, label)
+    opened = readable(numeric(open_table(table), label, weight), model.encoding, label)
     check_label(opened, label, repr(opened))
     if weight is not None:
         check_weight(opened, weight, label, repr(opened))

@@ -15,9 +15,11 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument, BadLabel, BudgetTooSmall, Diverged
 from corgipile.linear import passes
 from corgipile.linear.company import learn_labels
+from corgipile.linear.divergence import Untrained
 from corgipile.linear.label_sets import LabelSets, find_label_sets
 from corgipile.linear.multilabel import LabelModels
 from corgipile.linear.schedule import Schedule, schedule_of
+from corgipile.linear.several import rates_of
 from corgipile.linear.sgd import Locate, SlotArray, rows_in
 from corgipile.linear.sparse import Sparse
 from corgipile.linear.train import begun, order_of, prepare
@@ -138,8 +140,12 @@ class LabelTraining:
         self._task, self._schedule, self._given, self._found, self._feeder = task, schedule, given, found, feeder
         self._scaler = task.sgd(schedule)
         self._each = [task.sgd(schedule, scaled=False) for _ in found.labels]
-        self._sets = np.ascontiguousarray(found.sets)
+        self._schedules, self._untrained = [schedule] * len(self._each), Untrained(task.loss, len(task.classes))
         self._threads = min(len(os.sched_getaffinity(0)), len(self._each), MOST_THREADS)
+        self._sets = np.ascontiguousarray(found.sets)
+        self._learning = list(range(len(self._each)))  # those that do: all, but where some begin again
+        self._trying = False
+        self._diverged: dict[int, Diverged] = {}
         self._history: list[Record] = []
         self._params = self._facts()
 
@@ -164,24 +170,28 @@ class LabelTraining:
     def _facts(self) -> Record:
         given, task = self._given, self._task
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
-        params |= {"average": task.average, "order": self._feeder.order.name, "adaptive": False}
+        params |= {"average": task.average, "order": self._feeder.order.name}
         params |= {"buffer_bytes": self._feeder.buffer_bytes, "step": self._schedule.step}
-        params |= {"learning_rate": self._schedule.learning_rate}
+        params |= {"adaptive": given.learning_rate is None}
         return params | {"label": self._found.column, "labels": self._found.labels}
 
     def _epoch(self, epoch: int, pool: ThreadPoolExecutor) -> Record:
-        start, read = time.perf_counter(), self._feeder.bytes_read
-        for one in self._each:
-            one.begin(self._schedule.rate(epoch))
+        self._learning = list(range(len(self._each)))
+        self._trying = not epoch and self._given.learning_rate is None
         try:
-            for step, visit in enumerate(self._feeder.epoch(epoch)):
-                self._step(visit, passes.row_at(self._feeder, epoch, step), pool)
+            while True:
+                start, read = time.perf_counter(), self._feeder.bytes_read
+                rows = self._pass(epoch, pool)
+                if not (self._trying and self._begin_again()):
+                    break
                 if self._given.on_rows is not None:
-                    self._given.on_rows(len(visit))
-            figures = [passes.checked(one.flush(), one, self._feeder) for one in self._each]
+                    self._given.on_rows(-rows)
+            for error in self._diverged.values():
+                raise error
         except Diverged as error:
             raise self._schedule.diverged(epoch, str(error), standardized=self._task.scaling is not None) from None
-        skipped = self._each[0].skipped
+        figures = [passes.checked(one.flush(), one, self._feeder) for one in self._each]
+        skipped = rows - figures[0].rows
         return {
             "epoch": epoch,
             "loss": float(np.mean([one.loss for one in figures])),
@@ -191,6 +201,33 @@ class LabelTraining:
             "bytes_read": self._feeder.bytes_read - read,
             **({"skipped": skipped} if skipped else {}),
         }
+
+    def _pass(self, epoch: int, pool: ThreadPoolExecutor) -> int:
+        """Let all that are to learn visit all rows; return how many there were."""
+        rows, self._diverged = 0, {}
+        for at in self._learning:
+            self._each[at].begin(self._schedules[at].rate(epoch))
+        for step, visit in enumerate(self._feeder.epoch(epoch)):
+            self._step(visit, passes.row_at(self._feeder, epoch, step), pool)
+            rows += len(visit)
+            if self._given.on_rows is not None:
+                self._given.on_rows(len(visit))
+        return rows
+
+    def _begin_again(self) -> bool:
+        """Lower the rates of models that diverged in their first epoch; say whether there are any."""
+        before = self._schedules[self._learning[0]]
+        losses = {at: math.nan if at in self._diverged else self._each[at].flush().loss for at in self._learning}
+        lower = {at: self._schedules[at].again(self._untrained, 0, loss) for at, loss in losses.items()}
+        self._learning = [at for at, one in lower.items() if one is not None]
+        for at, one in lower.items():
+            if one is not None:
+                self._schedules[at], self._each[at] = one, self._task.sgd(one, scaled=False)
+        if again := self._learning:
+            labels = short([self._found.labels[at] for at in again])
+            of = f" in {len(again)} of {len(self._each)} labels, {labels}"
+            self._task.note(self._schedules[again[0]].begins_again(before, of))
+        return bool(self._learning)
 
     def _step(self, visit: SlotArray, locate: Locate, pool: ThreadPoolExecutor) -> None:
         """Let all models visit the rows of a step, some of the models in each thread."""
@@ -203,9 +240,16 @@ class LabelTraining:
             one.result()
 
     def _learn(self, visit: SlotArray, locate: Locate, first: int) -> None:
-        start, stop = (len(self._each) * thread // self._threads for thread in (first, first + 1))
+        start, stop = (len(self._learning) * thread // self._threads for thread in (first, first + 1))
+        if start == stop:
+            return
+        runs = list(_consecutive(self._learning[start:stop]))
         for chunk in self._chunks(visit, locate):
-            learn_labels(self._each[start:stop], *chunk, first=start)
+            for run in runs:
+                found = learn_labels(self._each[run.start : run.stop], *chunk, first=run.start)
+                if found and not self._trying:
+                    raise next(iter(found.values()))
+                self._diverged.update(found)
 
     def _chunks(self, visit: SlotArray, locate: Locate) -> Iterator[Chunk]:
         """Yield rows some at a time, standardised if they are to be."""
@@ -229,8 +273,18 @@ class LabelTraining:
         coef, bias = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
         if self._task.scaling is not None:
             coef, bias = self._task.scaling.fold(coef, bias)
-        return LabelModels(self._task.kind, coef, bias, CLASSES, self._params, self._history)
+        params = self._params | rates_of(self._schedules)
+        return LabelModels(self._task.kind, coef, bias, CLASSES, params, self._history)
 
 
 def _shifted(locate: Locate, by: int) -> Callable[[int], str]:
     return lambda place: locate(by + place)
+
+
+def _consecutive(numbers: list[int]) -> Iterator[range]:
+    """Yield runs of numbers that follow each other."""
+    start = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            yield range(numbers[start], numbers[at - 1] + 1)
+            start = at

@@ -14,7 +14,7 @@ from corgipile.features import Encoding
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
 from corgipile.linear.classes import check_label, check_weight
-from corgipile.linear.encoded import readable
+from corgipile.linear.encoded import numeric, readable
 from corgipile.linear.features import Features, find_inputs, tell_unknown
 from corgipile.linear.inference import Summary, summary
 from corgipile.linear.nulls import NaNs
@@ -212,7 +212,7 @@ class Model:
             BadValue: The table has no rows, or a row has a label or feature that is no finite number.
         """
         column = label or self.label or "label"
-        opened = open_table(table)
+        opened = numeric(open_table(table), column, weight)
         check_label(readable(opened, self.encoding, column), column, repr(opened))
         if weight is not None:
             check_weight(opened, weight, column, repr(opened))

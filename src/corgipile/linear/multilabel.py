@@ -10,12 +10,13 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
 from corgipile.linear.classes import check_weight
-from corgipile.linear.encoded import readable
+from corgipile.linear.encoded import numeric, readable
 from corgipile.linear.features import Features
 from corgipile.linear.inference import Summary
 from corgipile.linear.label_sets import Label, LabelSets, find_label_sets
 from corgipile.linear.model import Model, What
 from corgipile.linear.nulls import NaNs
+from corgipile.linear.several import check_rates, of_one
 from corgipile.linear.sgd import SGD, Figures, Locate, SlotArray, rows_in
 from corgipile.loader.feeder import Feeder
 from corgipile.tables import open as open_table
@@ -101,7 +102,7 @@ class LabelModels(Model):
         if label not in self.labels:
             raise BadArgument(f"there is no model of label {label!r}; there are {self.labels[:10]!r}")
         at = self.labels.index(label)
-        params = {name: value for name, value in self.params.items() if name != "labels"}
+        params = {name: value for name, value in of_one(self.params, at).items() if name != "labels"}
         return Model(self.kind, self.coef[at : at + 1], self.intercept[at : at + 1], self.classes, params, self.history)
 
     def sets(self, rows: Any) -> list[list[Label]]:
@@ -160,7 +161,7 @@ class LabelModels(Model):
 
     def _judge(self, table: Any, label: Any, weight: str | None) -> tuple[list[Figures], Tally]:
         """Return the figures of each model on a table, and how often labels were right."""
-        opened = open_table(table)
+        opened = numeric(open_table(table), weight)
         found = self._labels_of(opened, label)
         if weight is not None:
             check_weight(opened, weight, found.name, repr(opened))
@@ -230,3 +231,4 @@ def check_labels(params: dict[str, Any]) -> None:
     fits = isinstance(labels, list) and labels and all(type(one) in (str, int) for one in labels)
     if not fits or len({*labels}) < len(labels):
         raise ValueError("its labels are damaged")
+    check_rates(params, len(labels))

@@ -1,6 +1,7 @@
 """Tables as learners read them: nulls are NaN."""
 
 import math
+import operator
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -60,8 +61,10 @@ class NaNs(Wrapper):
         return placed(self.table, columns)
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        names = batch.schema.names
-        arrays = [self._fill(name, array) for name, array in zip(names, batch.columns, strict=True)]
+        names, columns = batch.schema.names, batch.columns
+        arrays = [self._fill(name, array) for name, array in zip(names, columns, strict=True)]
+        if all(map(operator.is_, arrays, columns)):
+            return batch
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _fill(self, name: str, array: pa.Array) -> pa.Array:

@@ -1,7 +1,7 @@
 """One pass of the SGD kernel over a table, to learn, to measure, to score or to survey."""
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,12 @@ from corgipile.linear.sparse import Sparse, gathered
 from corgipile.loader.buffer import SlotArray
 from corgipile.loader.feeder import Feeder
 from corgipile.orders.order import visited_rows
-from corgipile.tables.table import Table
+from corgipile.tables.table import Table, even_cuts
 
 __all__ = ["checked", "learn", "measure", "moments", "reader", "scores"]
 
 READ_MEMORY = 4 << 20
-SURVEYED = 1 << 14  # sparse rows at a time
+SURVEYED = 1 << 14  # rows at a time
 COUNTED = 1 << 16  # labels at a time
 Count = Callable[[int], object]
 Labels = Callable[[npt.NDArray[Any], npt.NDArray[Any] | None], object]
@@ -54,7 +54,7 @@ def learn(
     """
     sgd.begin(rate)
     steps = feeder.epoch(epoch)
-    if on_labels is not None and feeder.kept():  # where all of them lie
+    if on_labels is not None and feeder.kept() and not sgd.loss.numbers:  # counts ask for no order
         on_labels(feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight))
         on_labels = None
     for step, visit in enumerate(steps):
@@ -94,7 +94,8 @@ def moments(inputs: Features, table: Table, feeder: Feeder | None = None) -> Mom
     """Return mean and spread of each feature, by reading them once; of rows that a feeder keeps, without."""
     found = Moments(inputs)
     if feeder is not None and feeder.kept():
-        _survey(found, inputs, feeder, np.arange(len(table), dtype=np.int32))
+        for start, stop in pairwise(even_cuts(len(table), SURVEYED).tolist()):
+            _survey(found, inputs, feeder, np.arange(start, stop, dtype=np.int32))
         return found
     with reader(inputs, table) as once:
         for visit in once.epoch(0):

@@ -88,7 +88,7 @@ def precheck(table: Table, inputs: Features, *, intercept: bool = True) -> Prech
     widths = [] if inputs.lists else inputs.widths
     names = tuple(name for name, width in zip(inputs.columns, widths, strict=bool(widths)) for _ in range(width))
     extremes = (names[largest], names[smallest]) if names and largest >= 0 else ()
-    numbered = tuple(name for at, name in enumerate(names) if _ascends(rows[:, at]))
+    numbered = tuple(name for name, ascends in zip(names, _ascending(rows), strict=True) if ascends) if names else ()
     if scales == _kernel.ROWS_ASIDE and not intercept:  # which nothing can be moved into
         scales = _kernel.SCALES_FINE
     return Precheck(scales, length, apart, aside, extremes, numbered)
@@ -97,21 +97,20 @@ def precheck(table: Table, inputs: Features, *, intercept: bool = True) -> Prech
 def _sample(table: Table, inputs: Features) -> npt.NDArray[Any]:
     """Read runs of rows, [rows, features]: float64, or as they are stored where they are lists."""
     widths = [inputs.width] if inputs.lists else inputs.widths
+    kind, named = np.dtype(np.float64), zip(inputs.columns, widths, strict=True)
+    fields = [Field(name, (name,), kind, (width,)) for name, width in named]
     parts = []
     for start, stop in _kernel.look_runs(len(table), inputs.width):
-        batch = table.read(start, stop, list(inputs.columns))
-        found = zip(inputs.columns, widths, strict=True)
-        columns = [_column(batch.column(name), name, width, range(start, stop)) for name, width in found]
+        batch, these = table.read(start, stop, list(inputs.columns)), range(start, stop)
+        columns = [numbers(column, field, 0, these) for column, field in zip(batch.columns, fields, strict=True)]
         parts.append(columns[0] if inputs.lists else np.concatenate(columns, axis=1, dtype=np.float64))
     return np.concatenate(parts)
 
 
-def _column(column: Any, name: str, width: int, numbered: range) -> npt.NDArray[Any]:
-    field = Field(name, (name,), np.dtype(np.float64), (width,))
-    return numbers(column, field, 0, numbered)
-
-
-def _ascends(values: FloatArray) -> bool:
-    """Say whether values are whole numbers, each above the one before."""
-    whole = np.isfinite(values).all() and (values == np.floor(values)).all()
-    return bool(whole and len(values) >= FEW and (np.diff(values) > 0).all())
+def _ascending(rows: FloatArray) -> npt.NDArray[np.bool_]:
+    """Say of which columns values are whole numbers, each above the one before."""
+    if len(rows) < FEW:
+        return np.zeros(rows.shape[1], np.bool_)
+    rows = rows.astype(np.float64, copy=False)
+    whole = np.isfinite(rows).all(axis=0) & (np.floor(rows) == rows).all(axis=0)
+    return np.asarray(whole & (rows[1:] > rows[:-1]).all(axis=0))

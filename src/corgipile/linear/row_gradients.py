@@ -9,7 +9,7 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument
 from corgipile.linear import passes
 from corgipile.linear.classes import check_label
-from corgipile.linear.encoded import readable
+from corgipile.linear.encoded import numeric, readable
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.sgd import SGD, rows_in
@@ -42,7 +42,7 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
     if model.columns != model.features:
         raise BadArgument("these are models by group; of(...) gives that of one group")
     column = label or model.label or "label"
-    table = readable(open_table(rows), model.encoding, column)
+    table = readable(numeric(open_table(rows), column), model.encoding, column)
     check_label(table, column, repr(table))
     inputs = model.inputs(table, column)
     inputs = inputs if inputs.sparse else replace(inputs, dtype=np.dtype(np.float64))

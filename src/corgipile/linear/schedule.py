@@ -1,13 +1,15 @@
 """How weights move where nobody said: the step, the learning rate of each epoch, and when training is over."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, Diverged
+from corgipile.linear.divergence import Untrained
 from corgipile.losses import loss_of
 from corgipile.settings import Settings, declared
 from corgipile.steps import STEPS, Step, step_of
@@ -52,6 +54,27 @@ class Schedule:
             0.125
         """
         return _kernel.sgd_rate(step_of(self.step).code, self.learning_rate, self.decay, epoch)
+
+    def lowered(self) -> Self | None:
+        """Return the rates to go on at where these diverge and nobody chose them; None where no lower ones are tried.
+
+        Example:
+            >>> Schedule(0.5, 0.5, 0.0, None).lowered().learning_rate
+            0.1
+        """
+        rate = _kernel.sgd_lowered(self.learning_rate)
+        return replace(self, learning_rate=rate) if rate else None
+
+    def again(self, untrained: Untrained, model: int, loss: float) -> Self | None:
+        """Return the rates at which one of several models begins its first epoch again; None where it does not.
+
+        ``loss`` is that of the epoch, NaN where weights overflowed.
+        """
+        return self.lowered() if math.isnan(loss) or untrained.adrift(loss, model) else None
+
+    def begins_again(self, before: Self, of: str = "") -> str:
+        """Say that a training, or some ``of`` several, begins again at these rates."""
+        return f"learning rate {before.learning_rate:g} diverges{of}; beginning again at {self.learning_rate:g}"
 
     def enough(self, losses: Sequence[float], epoch: int) -> bool:
         """Say whether the loss improved too little for two epochs in a row.

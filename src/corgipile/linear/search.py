@@ -60,7 +60,8 @@ class Search:
         metric: What ``score`` is: "accuracy" or "r2".
         results: A record for each point of the grid, the best first: its settings; ``score`` and ``loss`` on held-out
             rows, means over folds; ``score_spread`` and ``loss_spread``, standard deviations over folds; ``scores``.
-            Of a point that diverged in any fold the score is NaN and the loss infinite.
+            Of a point that diverged in any fold the score is NaN and the loss infinite. Where rates that nobody chose
+            were lowered, ``learning_rates`` are those of the folds.
         best: The settings of the best.
         model: Trained with them on all rows; None without ``refit``.
     """
@@ -121,8 +122,8 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
         on_rows: Called with numbers of rows learnt, of all epochs but those of the refit.
         model, features, label, encode, text, interactions, hash_bits, ngrams, missing, epochs, learning_rate, step,
             decay, l2, l1, max_norm, batch_size, average, intercept, memory, seed, standardize, order, on_bad: As for
-            `corgipile.train`, of points that do not say otherwise; but a rate that diverges is a result here, not
-            lowered.
+            `corgipile.train`, of points that do not say otherwise. A rate that nobody chose is lowered for each fold by
+            itself; one of the grid that diverges is a result.
 
     Returns:
         The results, the best first: by mean score, then by mean loss.
@@ -152,11 +153,18 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
     ) as feeder:
         task = task.surveyed()
         tasks = [replace(task, batch_size=one.batch_size, average=averaged(one, one.model)) for one in wanted]
-        with Runs(tasks, schedules, parts, given.folds) as runs:
+        told = [
+            None if one.learning_rate else f"{point}" for one, point in zip(wanted, points(given.grid), strict=True)
+        ]
+        with Runs(tasks, schedules, told, parts, given.folds) as runs:
             runs.learn(feeder, given.epochs, given.on_rows)
             with passes.reader(task.inputs, task.table(), task.label) as judged:
                 figures = runs.judge(judged)
-    results = sorted(map(_result, points(given.grid), figures), key=lambda record: (-_known(record), record["loss"]))
+    rates = [[run.schedule.learning_rate for run in point] for point in runs.points]
+    settled = [_result(*one) for one in zip(points(given.grid), figures, strict=True)]
+    if rates != [[one.learning_rate] * given.folds for one in schedules]:  # some were lowered
+        settled = [{**one, "learning_rates": theirs} for one, theirs in zip(settled, rates, strict=True)]
+    results = sorted(settled, key=lambda record: (-_known(record), record["loss"]))
     if math.isinf(results[0]["loss"]):
         raise Diverged("training diverged at every point of the grid; smaller learning rates, or standardize=True")
     best = {name: value for name, value in results[0].items() if name in EACH}

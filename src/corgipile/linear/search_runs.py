@@ -1,5 +1,6 @@
 """Models trained side by side: each visits the rows that are not of its fold, and at last judges those that are."""
 
+import logging
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from corgipile.errors import BadLabel, BadValue, Diverged
 from corgipile.linear.classes import codes_of
 from corgipile.linear.company import learn_parts
+from corgipile.linear.divergence import Untrained
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, rows_in
 from corgipile.linear.sparse import Sparse
@@ -28,9 +30,10 @@ __all__ = ["Runs"]
 CHUNK = 512 << 10  # bytes of rows that all models visit before the next ones come: they stay in a core's cache
 LEAST, SPARSE = 256, 1024  # rows at least, for a call costs as much as some; of sparse rows, which differ in length
 MOST_THREADS = 16
+log = logging.getLogger("corgipile")
 
 
-@dataclass
+@dataclass(eq=False)
 class Run:
     """One model in training.
 
@@ -38,6 +41,8 @@ class Run:
         sgd: The model.
         fold: The rows it does not see.
         schedule: Its rates.
+        make: Makes a model that has learnt nothing.
+        told: What its point of the grid is, where nobody chose the rate there; None where somebody did.
         losses: Of the epochs so far.
         diverged: Whether it did: it learns no more.
     """
@@ -45,6 +50,8 @@ class Run:
     sgd: SGD
     fold: int
     schedule: Schedule
+    make: Callable[[Schedule], SGD]
+    told: str | None = None
     losses: list[float] = field(default_factory=list)
     diverged: bool = False
 
@@ -73,19 +80,26 @@ class Runs:
     Args:
         tasks: What is learnt, of each point of the grid.
         schedules: The rates of each.
+        told: What each is, where nobody chose its rate; else None.
         parts: The fold of each row.
         folds: How many there are.
     """
 
     def __init__(
-        self, tasks: Sequence[Task], schedules: Sequence[Schedule], parts: npt.NDArray[np.uint8], folds: int
+        self,
+        tasks: Sequence[Task],
+        schedules: Sequence[Schedule],
+        told: Sequence[str | None],
+        parts: npt.NDArray[np.uint8],
+        folds: int,
     ) -> None:
         self._task, self._parts, self._folds = tasks[0], parts, folds
         self._scaler, inputs = tasks[0].sgd(schedules[0]), tasks[0].inputs
         self._each = SPARSE if inputs.sparse else max(LEAST, CHUNK // (inputs.width * inputs.dtype.itemsize))
+        makers = [partial(one.sgd, scaled=False) for one in tasks]
         self.points = [
-            [Run(one.sgd(schedule, scaled=False), fold, schedule) for fold in range(folds)]
-            for one, schedule in zip(tasks, schedules, strict=True)
+            [Run(make(schedule), fold, schedule, make, name) for fold in range(folds)]
+            for make, schedule, name in zip(makers, schedules, told, strict=True)
         ]
         how = [
             (one.step, one.l1, one.max_norm or 0, task.batch_size) for one, task in zip(schedules, tasks, strict=True)
@@ -111,16 +125,42 @@ class Runs:
         """
         counts = np.zeros((len(self._task.classes), self._folds), np.int64)
         for epoch in range(epochs):
-            for run in self.all:
-                run.sgd.begin(run.schedule.rate(epoch))
-            for chunks, visits in self._steps(feeder, epoch, counts if epoch == 0 else None):
-                self._side_by_side(chunks, self.all, own=False)
-                if on_rows is not None:
-                    on_rows(visits)
-            if epoch == 0:
-                self._check(counts)
-            for run in self.all:
-                self._end(run, epoch)
+            runs, untrained = self.all, None if epoch else Untrained(self._task.loss, len(counts), self._folds)
+            while runs:
+                seen = 0
+                for run in runs:
+                    run.sgd.begin(run.schedule.rate(epoch))
+                first = epoch == 0 and runs is self.all
+                seeing = (counts, untrained) if first else ()
+                for chunks, visits in self._steps(feeder, epoch, *seeing):
+                    self._side_by_side(chunks, runs, own=False)
+                    seen += visits
+                    if on_rows is not None:
+                        on_rows(visits)
+                if first:
+                    self._check(counts)
+                again = [] if untrained is None else self._lower(runs, untrained)
+                for run in runs:
+                    if run not in again:
+                        self._end(run, epoch)
+                if again and on_rows is not None:
+                    on_rows(-seen)
+                runs = again
+
+    def _lower(self, runs: Sequence[Run], untrained: Untrained) -> list[Run]:
+        """Lower rates that nobody chose of models that diverged in their first epoch; return these models."""
+        again: dict[Run, tuple[Schedule, Schedule]] = {}
+        for run in runs:
+            loss = math.nan if run.diverged else run.sgd.flush().loss
+            lower = None if run.told is None else run.schedule.again(untrained, run.fold, loss)
+            if lower is not None:
+                again[run] = run.schedule, lower
+                run.schedule, run.sgd, run.diverged = lower, run.make(lower), False
+        for told in dict.fromkeys(run.told for run in again):
+            theirs = [how for run, how in again.items() if run.told == told]
+            before, lower = theirs[0]
+            log.warning(lower.begins_again(before, f" in {len(theirs)} of {self._folds} folds of {told}"))
+        return list(again)
 
     def judge(self, feeder: Feeder) -> list[list[Figures]]:
         """Return what each model is worth on the rows of its fold, by point and fold."""
@@ -129,7 +169,8 @@ class Runs:
             coef, bias = run.sgd.weights()
             if task.scaling is not None:
                 coef, bias = task.scaling.fold(coef, bias)
-            judges.append(Run(SGD(task.kind, task.inputs, task.classes, on_bad=task.on_bad), run.fold, run.schedule))
+            judge = SGD(task.kind, task.inputs, task.classes, on_bad=task.on_bad)
+            judges.append(Run(judge, run.fold, run.schedule, run.make))
             judges[-1].diverged = run.diverged or not (np.isfinite(coef).all() and np.isfinite(bias).all())
             if not judges[-1].diverged:
                 judges[-1].sgd.assign(coef, bias)
@@ -145,7 +186,7 @@ class Runs:
         return [[of[id(run)] for run in point] for point in self.points]
 
     def _steps(
-        self, feeder: Feeder, epoch: int, counts: IntArray | None = None
+        self, feeder: Feeder, epoch: int, counts: IntArray | None = None, untrained: Untrained | None = None
     ) -> Iterator[tuple[Callable[[], Iterator[Chunk]], int]]:
         """Yield, for each step, what makes its chunks, and its visits."""
         inputs, label = self._task.inputs, self._task.label
@@ -154,6 +195,10 @@ class Runs:
             folds = self._parts[numbers]
             if counts is not None and len(counts):
                 self._count(labels[visit], folds, counts)
+            if untrained is not None and untrained.loss.numbers:
+                for fold in range(self._folds):
+                    theirs = visit[folds != fold]
+                    untrained.add_each(labels[theirs], None, np.full(len(theirs), fold))
             step = Chunk(rows, labels, visit, folds, partial(_name, numbers, feeder))
             yield partial(self._chunks, step), len(visit)
 
@@ -205,6 +250,9 @@ class Runs:
             run.schedule.enough(run.losses, epoch)
         except Diverged:
             run.diverged = True
+        lower = run.schedule.lowered()
+        if run.told is not None and lower is not None and run.sgd.rests(run.losses):
+            run.schedule = lower
 
 
 def _name(numbers: IntArray, feeder: Feeder, place: int) -> str:

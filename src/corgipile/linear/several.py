@@ -1,11 +1,17 @@
-"""Which class holds a model file that has several models: by group, or of labels."""
+"""What several models of one file share: which class holds them, by group or of labels, and the rates of each."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from corgipile.linear.model import Model
+    from collections.abc import Sequence
 
-__all__ = ["several_of"]
+    from corgipile.linear.model import Model
+    from corgipile.linear.schedule import Schedule
+
+__all__ = ["check_rates", "of_one", "rates_of", "several_of"]
+
+RATES = "learning_rates"  # what a file calls them, where not all are the same
 
 
 def several_of(params: dict[str, Any]) -> "type[Model] | None":
@@ -25,3 +31,23 @@ def several_of(params: dict[str, Any]) -> "type[Model] | None":
         check_groups(params)
         return Groups
     return None
+
+
+def rates_of(schedules: "Sequence[Schedule]") -> dict[str, Any]:
+    """Return what a file says of the rates of models."""
+    rates = [one.learning_rate for one in schedules]
+    return {RATES: rates} if len({*rates}) > 1 else {"learning_rate": rates[0]}
+
+
+def of_one(params: dict[str, Any], at: int) -> dict[str, Any]:
+    """Return what is said of one of the models: its own rate."""
+    rest = {name: value for name, value in params.items() if name != RATES}
+    return {**rest, "learning_rate": params[RATES][at]} if RATES in params else rest
+
+
+def check_rates(params: dict[str, Any], models: int) -> None:
+    """Raise ValueError unless there is a rate for each model, where there are any."""
+    rates = params.get(RATES, [1.0] * models)
+    sound = isinstance(rates, list) and len(rates) == models
+    if not (sound and all(isinstance(one, float | int) and math.isfinite(one) and one > 0 for one in rates)):
+        raise ValueError("the learning rates of its models are damaged")

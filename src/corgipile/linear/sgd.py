@@ -1,7 +1,7 @@
 """The SGD kernel as an object: losses, updates, totals, and its refusals as errors."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -255,6 +255,10 @@ class SGD:
         """End an epoch: apply the last batch, however short, and return its figures."""
         _kernel.sgd_flush(self._state)
         return Figures(*_kernel.sgd_figures(self._state))
+
+    def rests(self, losses: Sequence[float]) -> bool:
+        """Say whether a regression stands still, by the losses of its epochs, and its steps are to blame."""
+        return _kernel.sgd_rests(self._state, np.array(losses))
 
     def weights(self) -> tuple[FloatArray, FloatArray]:
         """Return copies of the weights that predict, [outputs, features], and of the intercepts, [outputs]."""

@@ -16,7 +16,7 @@ from corgipile.features.choose import told
 from corgipile.features.fit import chosen_columns
 from corgipile.linear.classes import Labels, check_classes, check_label, check_weight
 from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divided
-from corgipile.linear.encoded import classes_of, encoding_of, hashed_columns, named_columns, readable
+from corgipile.linear.encoded import classes_of, encoding_of, hashed_columns, named_columns, numeric, readable
 from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.group_values import check_group
 from corgipile.linear.held_out import measuring
@@ -112,7 +112,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             same features and classes, from one read of the table; a `corgipile.linear.groups.Groups`, which predicts
             each row by the model of its group (a row of another group is an error); ``of("north")`` is one model,
             ``table()`` lists them. Models and groups of rows may take half of ``memory``. A group of one row learns
-            from that alone; the log says which are. Where a group diverges that is an error; no rate is lowered.
+            from that alone; the log says which are. A rate that nobody chose is lowered for groups that diverge at it.
         labels: In place of ``label``, where a row may have several or none: a column of lists of text or integers, or
             columns of 0 and 1. There is a model of two classes for each, all from one read of the table, in the bits
             of one trained alone by the same order; a `corgipile.linear.multilabel.LabelModels`, which predicts 0 or 1
@@ -291,7 +291,9 @@ def prepare(
     weight, weighs, by = (getattr(settings, name, None) for name in ("weight", "class_weight", "by"))
     features, left = _without(table, features, settings, weight, by)
     columns = [name for name in (label, weight, by) if name is not None]
-    bring(table, [*_named(table, features, settings), *columns], settings.memory)
+    if not getattr(table, "at_hand", False):
+        bring(table, [*_named(table, features, settings), *columns], settings.memory)
+    table = numeric(table, weight, once=True)
     encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
     left_out = encoding.left_out if encoding else None
     if encoding is not None:

@@ -28,15 +28,12 @@ from corgipile.loader.feeder import Feeder
 from corgipile.losses import Loss, loss_of
 from corgipile.orders import Shard
 from corgipile.sizes import OnBad, Size
-from corgipile.steps import step_of
 from corgipile.tables.table import Table
 
 __all__ = ["Task", "Training"]
 
 ALL = Shard()
-LEAST_RATE, LOWER = 1e-12, 5
 HOW = ("average", "step", "l1")  # settings that say what is known beside the weights
-STILL, NOISE = 1e-3, 1e-3  # shares of the loss
 Record = dict[str, Any]
 K = TypeVar("K", bound=SGD)
 log = logging.getLogger("corgipile")
@@ -204,7 +201,7 @@ class Training:
             waited = self._waited(record)
             callback(record)
             stop = self.schedule.enough([float(past["loss"]) for past in self.history], epoch) or waited
-            self._settle(epoch)
+            self._settle()
             if save is not None:
                 save(self.model())
             if stop:
@@ -264,38 +261,28 @@ class Training:
     def _first(self, epoch: int) -> Record:
         """Run the first epoch; again, at a fifth of the learning rate, where it diverges."""
         while True:
-            last = self.schedule.learning_rate < LEAST_RATE
+            lower = self.schedule.lowered()
             try:
                 record = self._epoch(epoch)
-                if last or self._baseline is None or not self._baseline.adrift(record["loss"]):
+                if lower is None or self._baseline is None or not self._baseline.adrift(record["loss"]):
                     self._trying = False
                     return record
             except Diverged:
-                if last:
+                if lower is None:
                     raise
-            self._again()
+            self._again(lower)
 
-    def _again(self) -> None:
-        rate = self.schedule.learning_rate
-        self.schedule, self._baseline = replace(self.schedule, learning_rate=rate / LOWER), None
-        self.task.note(f"learning rate {rate:g} diverges; beginning again at {rate / LOWER:g}")
+    def _again(self, lower: Schedule) -> None:
+        self.task.note(lower.begins_again(self.schedule))
+        self.schedule, self._baseline = lower, None
         self._tell(-self._told)
         self._begin()
 
-    def _settle(self, epoch: int) -> None:
-        """Take a fifth of the learning rate where a regression stands still and its steps are to blame.
-
-        Steps of a constant rate end as far from the best weights as the labels are noisy: the loss stays above the best
-        by a share of half the rate times the mean squared length of a row, which is near the number of features.
-        """
-        if self.task.average or not step_of(self.schedule.step).same:  # the mean rests, and long steps serve it
-            return
-        if not self._adaptive or not self.task.loss.numbers or self.task.inputs.sparse or len(self.history) < 2:
-            return
-        before, last = (float(record["loss"]) for record in self.history[-2:])
-        noise = self.schedule.rate(epoch) * (self.task.inputs.width + 1) / 2
-        if noise > NOISE and not last < (1 - STILL) * before:
-            self.schedule = replace(self.schedule, learning_rate=self.schedule.learning_rate / LOWER)
+    def _settle(self) -> None:
+        """Take a lower learning rate where a regression stands still and its steps are to blame."""
+        lower = self.schedule.lowered()
+        if self._adaptive and lower is not None and self.sgd.rests([float(record["loss"]) for record in self.history]):
+            self.schedule = lower
             log.info("the loss stands still; going on with a fifth of the learning rate")
 
     def _tell(self, rows: int) -> None:

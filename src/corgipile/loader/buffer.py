@@ -171,6 +171,8 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
     if column.null_count:
         row = numbered[int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])]
         raise BadValue(f"row {row} of column {source!r} is null; fill or drop such rows first")
+    if (fixed := fixed_field(column.type)) is not None and not fixed[1]:
+        return flat(column).reshape(rows, -1)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         lengths = np.diff(flat(column.offsets))
         uneven = np.flatnonzero(lengths != width)

@@ -26,6 +26,7 @@ from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import nearest, unpack_shared
 from corgipile.tables.io.arriving import within
+from corgipile.tables.methods import Views
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table
 
@@ -98,7 +99,7 @@ class Feeder:
         embed: Embed | None = None,
     ) -> None:
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
-        table = open_table(table)
+        table = table if isinstance(table, Views) else open_table(table)
         self.columns = found = columns_of(table, columns, casts, pack, widths)
         self.table: Table = table
         self.seed, self.shard = seed, shard

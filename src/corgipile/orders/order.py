@@ -341,10 +341,15 @@ def visited_rows(order: Order, blocks: Blocks, key: Key, start: int = 0) -> Iter
     """
     row_of = np.full(order.slots(blocks), -1, np.int64)
     for step in order.steps(blocks, key, start):
-        into, visit = np.ascontiguousarray(step.into, np.int32), np.ascontiguousarray(step.visit, np.int32)
-        rows = np.empty(len(visit), np.int64)
-        _kernel.follow(np.ascontiguousarray(step.extents, np.int64), into, visit, row_of, rows)
-        yield rows
+        yield follow(step, row_of)
+
+
+def follow(step: Step, row_of: IntArray) -> IntArray:
+    """Return the row numbers that a step visits, int64[m]; which row is in each slot is kept in ``row_of``."""
+    into, visit = np.ascontiguousarray(step.into, np.int32), np.ascontiguousarray(step.visit, np.int32)
+    rows = np.empty(len(visit), np.int64)
+    _kernel.follow(np.ascontiguousarray(step.extents, np.int64), into, visit, row_of, rows)
+    return rows
 
 
 def seek(order: Order, blocks: Blocks, key: Key, visits: int) -> tuple[int, int]:

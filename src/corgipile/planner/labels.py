@@ -74,12 +74,11 @@ class Labels:
         sorts = [np.argsort(rows, kind="stable").astype(np.int32) for rows in visited]
         kind = np.float64 if self.classes is None else np.int16
         found = [np.empty(len(rows), kind) for rows in visited]
-        places = [rows[order] for rows, order in zip(visited, sorts, strict=True)]
         for start, part in scan_column(self.table, self.name):
             values = self._coded(_values(self.numbered.of(part)))
-            for rows, order, into in zip(places, sorts, found, strict=True):
-                low, high = np.searchsorted(rows, [start, start + len(values)])
-                into[order[low:high]] = values[rows[low:high] - start]
+            for rows, order, into in zip(visited, sorts, found, strict=True):
+                low, high = np.searchsorted(rows, [start, start + len(values)], sorter=order)
+                into[order[low:high]] = values[rows[order[low:high]] - start]
         return [Keys.known(one, self.mean, self.variance, classes=self.classes is not None) for one in found]
 
     def _coded(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

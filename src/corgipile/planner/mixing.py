@@ -5,11 +5,12 @@ from typing import NamedTuple
 import numpy as np
 
 from corgipile.orders import Blocks, Key, Order
-from corgipile.orders.order import IntArray, rows_of
+from corgipile.orders.order import IntArray, follow
 
 __all__ = ["Visits", "followed", "worst"]
 
 MOST, BATCHES, LARGEST = 1 << 19, 256, 1 << 21  # rows visited that are followed; more for that many batches
+NARROW = np.iinfo(np.int32).max
 STRETCHES = 64  # of a longer epoch, alike far apart: what is in memory should be other rows in each
 
 
@@ -17,7 +18,8 @@ class Visits(NamedTuple):
     """What an epoch does, or stretches of it.
 
     Attributes:
-        rows: Numbers of the rows, int64, in the order of their visits; of each stretch whole batches.
+        rows: Numbers of the rows, int32 where that holds them, in the order of their visits; of each stretch
+            whole batches.
         runs: Runs of rows that are read, of each row.
     """
 
@@ -57,11 +59,10 @@ def followed(order: Order, blocks: Blocks, key: Key, batch: int) -> Visits:
 def _stretch(order: Order, blocks: Blocks, key: Key, start: int, most: int) -> tuple[IntArray, float]:
     """Follow some rows from a step on; return them, and runs read of each row read."""
     row_of = np.full(order.slots(blocks), -1, np.int64)
-    parts, loads, count = [np.zeros(0, np.int64)], [], 0
+    kind = np.int32 if blocks.rows <= NARROW else np.int64
+    parts, loads, count = [np.zeros(0, kind)], [], 0
     for step in order.steps(blocks, key, start):
-        kept = step.into >= 0
-        row_of[step.into[kept]] = rows_of(step.extents)[kept]
-        parts.append(row_of[step.visit])
+        parts.append(follow(step, row_of)[: most - count].astype(kind))
         loads.append((len(step.extents), len(step.into)))
         count += len(step.visit)
         if count >= most:
@@ -69,7 +70,7 @@ def _stretch(order: Order, blocks: Blocks, key: Key, start: int, most: int) -> t
     if start and len(loads) > 1:
         del loads[0]  # what waits at that point, row by row
     runs, loaded = np.sum(loads, axis=0) if loads else (0, 0)
-    return np.concatenate(parts)[:most], float(runs / max(1, loaded))
+    return np.concatenate(parts), float(runs / max(1, loaded))
 
 
 def _count(order: Order, blocks: Blocks, key: Key) -> int:

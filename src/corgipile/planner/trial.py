@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from corgipile.arrow_memory import give_back
 from corgipile.errors import BadValue
 from corgipile.loader import Loader
 from corgipile.orders import Order
@@ -184,6 +185,7 @@ def _epoch(one: Candidate, setting: Setting, epoch: int) -> tuple[float, float |
 
     What came from the device is run again, and let go of if all came from there: the next one is to find the same.
     """
+    give_back()  # what the last one took is the next one's budget now
     share, seen = setting.seconds / ROUNDS, None
     before = _from_device()
     with _loader(one.order, setting) as loader:

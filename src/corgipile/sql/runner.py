@@ -92,21 +92,31 @@ class Runner:
 def interruptible(interrupt: Callable[[], None], work: Callable[[], R], stopped: Event) -> R:
     """Run a function in a thread, so that this one hears of Ctrl-C while a library keeps the other busy."""
     future: Future[R] = Future()
-    Thread(target=_settle, args=(future, work), daemon=True).start()
     try:
+        Thread(target=_settle, args=(future, work), daemon=True).start()
         while not future.done():  # looked at again, since another thread may have been given the signal
             wait([future], _AGAIN)
         return future.result()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         stopped.set()
-        while not future.done():  # not Thread.join, which takes a thread for ended when a signal comes
+        raise _ended(future, interrupt, stop) from None
+
+
+def _ended(future: "Future[Any]", interrupt: Callable[[], None], stop: KeyboardInterrupt) -> KeyboardInterrupt:
+    """Return what stops a function once it has ended, or will not begin: Ctrl-C pressed again ends no wait for it."""
+    while not (future.cancel() or future.done()):  # not Thread.join, which takes a thread for ended when a signal comes
+        try:
             with suppress(Exception):  # a connection that is lost: the thread hears of it too
                 interrupt()
             wait([future], _AGAIN)
-        raise
+        except KeyboardInterrupt as again:
+            stop = stop if type(again) is KeyboardInterrupt else again
+    return stop
 
 
 def _settle(future: "Future[Any]", work: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
     try:
         future.set_result(work())
     except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it

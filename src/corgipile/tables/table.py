@@ -14,6 +14,12 @@ from corgipile.tables.io.descriptors import Identity
 
 IntArray = npt.NDArray[np.int64]
 LIMIT = 1 << 31  # items that 32-bit offsets can tell apart
+# By the numbers of types, which are known at once: it is asked often.
+_WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+NUMBERS = {kind.id: np.dtype(kind.to_pandas_dtype()) for kind in (*_WHOLE, pa.float16(), pa.float32(), pa.float64())}
+_LISTS = {pa.list_(pa.int8()).id, pa.large_list(pa.int8()).id}
+_BYTES = {pa.binary().id, pa.string().id, pa.large_binary().id, pa.large_string().id}
+_WIDE = {pa.large_list(pa.int8()).id, pa.large_binary().id, pa.large_string().id}
 _CODES = {
     np.dtype(kind): code for code, kind in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))
 }
@@ -164,9 +170,8 @@ def fixed_field(kind: pa.DataType) -> tuple[np.dtype[np.generic], tuple[int, ...
     while pa.types.is_fixed_size_list(kind):
         shape.append(kind.list_size)
         kind = kind.value_type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return None
-    return np.dtype(kind.to_pandas_dtype()), tuple(shape)
+    dtype = NUMBERS.get(kind.id)
+    return None if dtype is None else (dtype, tuple(shape))
 
 
 def type_code(dtype: np.dtype[np.generic]) -> int:
@@ -176,20 +181,17 @@ def type_code(dtype: np.dtype[np.generic]) -> int:
 
 def is_list(kind: pa.DataType) -> bool:
     """Say whether rows of a type are lists of any length."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+    return kind.id in _LISTS
 
 
 def is_bytes(kind: pa.DataType) -> bool:
     """Say whether rows of a type are binary or text of any length."""
-    types = pa.types
-    return bool(
-        types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind)
-    )
+    return kind.id in _BYTES
 
 
 def is_wide(kind: pa.DataType) -> bool:
     """Say whether the offsets of a type have 64 bits."""
-    return bool(pa.types.is_large_list(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_string(kind))
+    return kind.id in _WIDE
 
 
 def item_bytes(kind: pa.DataType) -> int:

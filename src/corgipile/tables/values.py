@@ -21,6 +21,8 @@ def value_type(kind: pa.DataType) -> pa.DataType:
         >>> value_type(pa.dictionary(pa.int8(), pa.string())), value_type(pa.list_(pa.string_view()))
         (DataType(string), ListType(list<item: string>))
     """
+    if types.is_primitive(kind):
+        return kind
     if types.is_dictionary(kind):
         return value_type(kind.value_type)
     return _inside(kind, _inner_values)
@@ -33,6 +35,8 @@ def viewless(kind: pa.DataType) -> pa.DataType:
         >>> viewless(pa.dictionary(pa.int8(), pa.string_view()))
         DictionaryType(dictionary<values=string, indices=int8, ordered=0>)
     """
+    if types.is_primitive(kind):
+        return kind
     if types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, viewless(kind.value_type), kind.ordered)
     return _inside(kind, lambda inner: inner if types.is_dictionary(inner) else viewless(inner))
@@ -82,8 +86,9 @@ def values(batch: pa.RecordBatch) -> pa.RecordBatch:
         >>> values(pa.record_batch({"x": pa.array(["a", "b"]).dictionary_encode()})).schema.types
         [DataType(string)]
     """
-    kinds = [value_type(kind) for kind in batch.schema.types]
-    if kinds == batch.schema.types:
+    stored = batch.schema.types
+    kinds = [value_type(kind) for kind in stored]
+    if kinds == stored:
         return batch
     columns = [as_type(column, kind) for column, kind in zip(batch.columns, kinds, strict=True)]
     fields = [field.with_type(kind) for field, kind in zip(batch.schema, kinds, strict=True)]

@@ -1,14 +1,14 @@
 """How well a model does: what ``ML.EVALUATE`` and its like answer, of rows that an engine has counted."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
-from corgipile.features.choose import is_number
+from corgipile.features.fit import takes_unasked
 from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import ModelCall
 from corgipile.suggestions import listed
@@ -96,7 +96,7 @@ def weight_of(call: ModelCall, kinds: Mapping[str, pa.DataType], label: str) -> 
     name = column_named(call.options["weight"], list(kinds))
     if name == label:
         raise BadArgument(f"column {name!r} is the label; it cannot be the weight too")
-    if not is_number(kinds[name]) and not pa.types.is_decimal(kinds[name]):
+    if not takes_unasked(kinds[name]):
         raise BadSchema(f"weight column {name!r} is {kinds[name]}; int, bool, float or decimal are needed")
     return name
 
@@ -115,6 +115,12 @@ def mass(count: int, weights: Sequence[Any], weight: str | None) -> Number:
     return float(total)
 
 
+def _count_for_something(cells: Collection[Number]) -> None:
+    """Raise BadValue where there are rows, and each counts for nothing."""
+    if cells and not any(cells):
+        raise BadValue("the weights of the rows to judge are all zero; one above 0 is needed")
+
+
 def counted(rows: Iterable[Sequence[Any]], classes: Sequence[Any], model: str, weight: str | None = None) -> Counts:
     """Return counts of what SQL counted: the numbers of classes, from 1 on, rows, and their `MASS` by a column.
 
@@ -131,6 +137,7 @@ def counted(rows: Iterable[Sequence[Any]], classes: Sequence[Any], model: str, w
         if not predicted:
             raise BadValue(f"model {model!r} predicts nothing of {count} rows: a feature of theirs is null")
         cells[actual - 1, predicted - 1] += mass(count, weights, weight)
+    _count_for_something(cells.values())
     return Counts(list(classes), cells, weight is not None)
 
 
@@ -183,13 +190,16 @@ def curve(
         >>> curve([0.2, 0.5], [(2, 2, 3), (2, 0, 1), (1, 1, 4)], "m").to_pylist()[1]["recall"]
         0.75
     """
+    there: list[Number] = []
     found: dict[int, list[Number]] = {1: [0] * (len(thresholds) + 1), 2: [0] * (len(thresholds) + 1)}
     for actual, reached, count, *weights in rows:
         if reached is None:
             raise BadValue(f"model {model!r} predicts nothing of {count} rows: a feature of theirs is null")
         if actual not in found:
             raise BadLabel(f"{count} rows have a label that is none of the classes of model {model!r}")
-        found[actual][reached] += mass(count, weights, weight)
+        there.append(mass(count, weights, weight))
+        found[actual][reached] += there[-1]
+    _count_for_something(there)
     (false, negatives), (true, positives) = (_above(found[k]) for k in (1, 2))
     made = {
         at: (at, _mean([(tp, positives)]), _mean([(fp, negatives)]), tp, fp, negatives - fp, positives - tp)

@@ -65,18 +65,18 @@ class Shell:
         with _ctrl_c_raises():
             try:
                 while not self.done:
-                    self._once()
+                    try:
+                        self._once()
+                    except KeyboardInterrupt as stop:  # it clears a line, and ends no error that is being told
+                        _only_ctrl_c(stop)
             finally:
                 self._commands.close()
 
     def _once(self) -> None:
         try:
-            line = self._prompt.prompt()
+            line = self._prompt.prompt(handle_sigint=False)  # else Ctrl-C is lost that comes as it returns
         except EOFError:
             self.done = True
-            return
-        except KeyboardInterrupt as stop:
-            _only_ctrl_c(stop)
             return
         try:
             self._run(line)

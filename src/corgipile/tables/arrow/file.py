@@ -20,7 +20,7 @@ from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
 from corgipile.tables.fingerprints import sampled_rows
 from corgipile.tables.io.common import Common
-from corgipile.tables.io.files import File, InMemory, PathLike, decoding, describe, digest
+from corgipile.tables.io.files import Ending, File, InMemory, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
     check_names,
@@ -31,7 +31,7 @@ from corgipile.tables.io.pieces import (
     take_pieces,
     take_runs,
 )
-from corgipile.tables.io.remote import file_of
+from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.table import (
     ColumnLayout,
@@ -81,11 +81,10 @@ class ArrowFile(Checked):
     def __init__(self, path: PathLike | File, spill: Spill = None) -> None:
         self._file = file_of(path)
         self.spill, self._spill = spill_folder(spill), spill
-        found = self._find_batches()
+        found, stored = self._find_batches()
         self._blocks = found.blocks
         self._metadata: BatchMetadata | Decompressed = BatchMetadata(self._file, found.blocks, found.like)
-        with decoding(self._file.path):
-            self._stored = stored = same_schema(self._stored_schema())
+        self._stored = stored = same_schema(stored)
         check_names(stored, self._file.path)
         self._dictionaries = Dictionaries(self._file, found.dictionaries, stored)
         self._raw = same_schema(index_schema(stored))
@@ -217,16 +216,16 @@ class ArrowFile(Checked):
             offsets[:, at] = inside
         return offsets
 
-    def _find_batches(self) -> Footer:
-        return noted(self._file, read_footer(self._file))
-
-    def _stored_schema(self) -> pa.Schema:
-        stored = pa.ipc.open_file(end_of(self._file)).schema
-        end = schema_end(self._file)
-        first = pa.ipc.read_schema(pa.py_buffer(self._file.read(8, end - 8))) if end > 8 else stored
+    def _find_batches(self) -> tuple[Footer, pa.Schema]:
+        """Return where record batches lie, and the stored schema; most of it is read at once."""
+        file = self._file if isinstance(self._file, RemoteFile) else Ending(self._file)
+        found = noted(file, read_footer(file))
+        with decoding(file.path):
+            stored, end = pa.ipc.open_file(end_of(file)).schema, schema_end(file)
+            first = pa.ipc.read_schema(pa.py_buffer(file.read(8, end - 8))) if end > 8 else stored
         if not stored.equals(first):
-            raise CorruptFile(f"{self._file.path}: the schema in the footer is not the one at the beginning")
-        return stored
+            raise CorruptFile(f"{file.path}: the schema in the footer is not the one at the beginning")
+        return found, stored
 
     def _find_starts(self, counts: IntArray | None, packed: bool) -> IntArray:
         if counts is None:

@@ -80,6 +80,8 @@ def places(schema: pa.Schema) -> dict[str, Place] | None:
 
 def sliceable(kind: pa.DataType) -> bool:
     """Say whether rows of this type can be read without decoding their whole record batch."""
+    if types.is_primitive(kind):
+        return True
     if isinstance(kind, pa.BaseExtensionType) or types.is_dictionary(kind) or spans(kind) is None:
         return False
     return all(sliceable(child) and not is_view(child) for child in _children(kind))
@@ -166,7 +168,7 @@ class BatchSlices:
 
     def _found(self, place: Place) -> Place:
         """Return where the column's parts are listed in this batch."""
-        return place._replace(buffer=place.buffer + sum(self._batch.views[: place.views]))
+        return place._replace(buffer=place.buffer + sum(self._batch.views[: place.views])) if place.views else place
 
     def _check_rows(self, node: int) -> None:
         length = self._node(node)[0]

@@ -10,7 +10,7 @@ from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.arrow.flatbuffers import CONTINUATION, DICTIONARY, RECORD_BATCH, SCHEMA, FlatBuffer
 from corgipile.tables.arrow.footer import BLOCK, Footer
-from corgipile.tables.io.files import File
+from corgipile.tables.io.files import File, decoding
 
 MAGIC = b"\xff\xff\xff\xff"
 SUFFIXES = (".arrows",)
@@ -42,11 +42,10 @@ class ArrowStream(ArrowFile):
         {'label': [1, 1]}
     """
 
-    def _find_batches(self) -> Footer:
-        return walk(self._file.scanned())
-
-    def _stored_schema(self) -> pa.Schema:
-        return pa.ipc.open_stream(self._file.source()).schema
+    def _find_batches(self) -> tuple[Footer, pa.Schema]:
+        found = walk(self._file.scanned())
+        with decoding(self._file.path):
+            return found, pa.ipc.open_stream(self._file.source()).schema
 
     def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
         offset, metadata, _, body = self._blocks[i].tolist()

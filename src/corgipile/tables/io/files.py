@@ -238,13 +238,39 @@ class InMemory(File):
 
     def __init__(self, file: File) -> None:
         self.__dict__.update(file.__dict__)
-        self._data = memoryview(file.read(0, file.size))
+        # No bytes object: of large arrays NumPy asks the system for large pages.
+        self._data = file.gather(np.array([0]), np.array([file.size])).data
 
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes, or what serves as such: a view of them."""
         self._check(offset, length)
         part = self._data[offset : offset + length]
         return part.tobytes() if offset % ALIGNED else cast("bytes", part)
+
+
+class Ending(File):
+    """A file of which the last bytes are in memory, read at once; others are read when asked for.
+
+    Args:
+        file: The file.
+        last: How many bytes.
+
+    Example:
+        >>> Ending(File(__file__), 100).read(3, 5)
+        b'Files'
+    """
+
+    def __init__(self, file: File, last: int = ENDS) -> None:
+        self.__dict__.update(file.__dict__)
+        self._file, self._from = file, max(0, file.size - last)
+        self._data = file.read(self._from, file.size - self._from)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read exactly ``length`` bytes."""
+        if offset < self._from:
+            return self._file.read(offset, length)
+        self._check(offset, length)
+        return self._data[offset - self._from : offset - self._from + length]
 
 
 class Region(io.RawIOBase):

@@ -199,11 +199,12 @@ def check_names(schema: pa.Schema, path: str) -> None:
     """Raise BadSchema if there are no columns or two share a name, CorruptFile if a name is no text."""
     with decoding(path):
         _check_text(schema)
-    if not schema.names:
+    names = schema.names
+    if not names:
         raise BadSchema(f"{path} has no columns, so its rows hold nothing")
-    for name in schema.names:
-        if schema.names.count(name) > 1:
-            raise BadSchema(f"{path}: {schema.names.count(name)} columns are named {name!r}; names must differ")
+    if len({*names}) < len(names):
+        name = next(name for name in names if names.count(name) > 1)
+        raise BadSchema(f"{path}: {names.count(name)} columns are named {name!r}; names must differ")
 
 
 def _check_text(fields: Iterable[pa.Field]) -> None:

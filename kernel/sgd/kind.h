@@ -1,0 +1,13 @@
+/* The templates for one kind of reals and one ISA. */
+
+#include "sgd/pack.h"
+#include "sgd/loss.h"
+#include "sgd/dense.h"
+#include "sgd/batch.h"
+#include "sgd/softmax.h"
+#include "sgd/rules.h"
+#include "sgd/rooted.h"
+#include "sgd/together.h"
+#include "sgd/sparse.h"
+#include "sgd/average.h"
+#include "sgd/learn.h"

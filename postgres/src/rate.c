@@ -1,0 +1,35 @@
+/* The learning rate that nobody chose: lowered where the first epoch diverges, or where a regression stands still for it. By what
+ * rule, kernel/sgd/epochs.h says. */
+#include "corgipile.h"
+
+/* Let a learner begin, and see whether the rate diverges, while a lower one is left to try. */
+void corgi_begin_rate(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h)
+{
+    const CorgiOptions *o = &run->options;
+    if (run->past != NULL)
+        corgi_go_on(run, learner);
+    corgi_learner_try(learner, o->adaptive && h->past == 0 && cp_sgd_lowered(o->learning_rate) > 0);
+}
+
+/* Lower a rate that diverges, and forget what was learnt at it. */
+void corgi_lower_rate(CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h)
+{
+    CorgiOptions *o = &run->options;
+    double rate = o->learning_rate;
+    o->learning_rate = cp_sgd_lowered(rate);
+    ereport(WARNING, errmsg("learning rate %g diverges; beginning again at %g", rate, o->learning_rate));
+    corgi_learner_forget(learner, run);
+    corgi_begin_rate(run, learner, h);
+    corgi_progress_again(run);
+}
+
+/* Go on at a lower rate where nobody chose it and the loss stands still for it. */
+void corgi_settle_rate(CorgiRun *run, const CorgiLearner *learner, const CorgiHistory *h)
+{
+    CorgiOptions *o = &run->options;
+    double lower = cp_sgd_lowered(o->learning_rate);
+    if (!o->adaptive || lower == 0 || !corgi_learner_rests(learner, h->losses, h->past + h->count))
+        return;
+    o->learning_rate = lower;
+    ereport(NOTICE, errmsg("the loss stands still; going on with a fifth of the learning rate"));
+}
