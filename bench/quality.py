@@ -193,7 +193,9 @@ def main(bench: Bench) -> None:
                 bench.part(f"content-{name}", lambda b, name=name, block=block: spread_part(b, name, block))
     for name in TABLES:
         for batch in (64, 1):
-            bench.part(f"content-accuracy-{name}", lambda b, name=name, batch=batch: accuracy_part(b, name, batch))
+            bench.part(
+                f"content-accuracy-{name}-{batch}", lambda b, name=name, batch=batch: accuracy_part(b, name, batch)
+            )
     bench.part("content-cost", cost_part)
     for name, by in (("mixture", "cells"), ("fashion_mnist", "feature"), ("protein", "cells")):
         bench.part(f"content-first-epoch-{name}", lambda b, name=name, by=by: first_epoch_part(b, name, by))

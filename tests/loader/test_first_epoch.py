@@ -240,6 +240,9 @@ def test_what_cannot_be_is_said_before_anything_is_read(tmp_path):
             Riffle(**wrong)
     with pytest.raises(BadArgument, match="first_epoch='content'"):
         Riffle(balance="content", first_epoch="content")
+    for wrong in ({"first_epoch": ["label"], "balance": "content"}, {"balance": ["label"]}):
+        with pytest.raises(BadArgument, match=r"is the name of a column, got \['label'\]"):
+            Riffle(**wrong)
     path = stored(tmp_path)
     with pytest.raises(cp.errors.MissingColumn, match="'y'"):
         cp.Loader(path, order=Riffle(balance="content", first_epoch="y"))

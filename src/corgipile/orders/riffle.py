@@ -69,6 +69,9 @@ class Riffle(Planned):
         super().__post_init__()
         if self.group < 0:
             raise BadArgument(f"group must be at least 1 block, got {self.group}")
+        for name, column in (("balance", self.balance), ("first_epoch", self.first_epoch)):
+            if column is not None and not isinstance(column, str):
+                raise BadArgument(f"{name} is the name of a column, got {column!r}")
         if self.first_epoch is not None and (self.balance != CONTENT or self.first_epoch == CONTENT):
             raise BadArgument(
                 f"first_epoch is a column, or {RANDOM!r}, where later epochs have balance={CONTENT!r}, "
