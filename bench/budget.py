@@ -27,6 +27,7 @@ ORDERS = ("no_shuffle", "block_only", "corgipile", "riffle", "balanced", "full",
 BESIDE = 24 << 20  # bytes that may come on top of the budget and the batches that are on their way, whatever the table
 BATCH_BYTES = 1 << 20  # of a batch here, about
 WORKERS = 2
+EACH = 4 << 20  # of bytes beside, of each worker's process: it has threads and a heap of its own
 LARGE_ONLY = {".orc": "pyarrow.dataset"}  # what is imported for large tables of a format, and not for tiny ones
 
 
@@ -249,8 +250,9 @@ def measure(
         return 0.0, 0.0, "refused: " + str(error).split("BudgetTooSmall:")[-1].strip("'] ")[:100]
     if found["seen"] != found["rows"] and order != "reservoir":
         raise RuntimeError(f"wrong result: {found['seen']:.0f} rows of {found['rows']:.0f}")
-    batches = 2 + (WORKERS if host == "workers" else 0)  # the consumer's and the next; what each worker sends
-    allowed = parse_bytes("64MB" if host in ("convert", "predict") else memory) + BESIDE + batches * found["batch"]
+    workers = WORKERS if host == "workers" else 0
+    beside = BESIDE + workers * EACH + (2 + workers) * found["batch"]  # batches: this, the next, those sent
+    allowed = parse_bytes("64MB" if host in ("convert", "predict") else memory) + beside
     return found["growth"] / 2**20, allowed / 2**20, ""
 
 
