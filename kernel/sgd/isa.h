@@ -39,7 +39,7 @@ typedef struct {
 
 /* Several models that visit rows at once, in a room that they share. */
 typedef struct {
-    int64_t models, size;   /* at once, at most; bytes of the room */
+    int64_t models; /* at once, at most */
     void (*assemble)(cp_sgd *const *, int, void *);
     int64_t (*learn)(cp_sgd *const *, int, void *, const cp_chunk *);
     void (*show)(cp_sgd *const *, int, const void *);

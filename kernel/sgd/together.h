@@ -386,8 +386,10 @@ static CP_NOINLINE int64_t CP(learn_together)(cp_sgd *const *s, int count, void 
     return 0;
 }
 
+_Static_assert(sizeof(company) <= CP_COMPANY, "a company has room");
+
 static const cp_sgd_company CP(together_code) = {
-    CP_MODELS, sizeof(company), CP(assemble), CP(learn_together), CP(show), CP(part),
+    CP_MODELS, CP(assemble), CP(learn_together), CP(show), CP(part),
 };
 #undef CP_GROWTH
 #undef CP_MODELS

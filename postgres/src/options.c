@@ -213,7 +213,8 @@ static void read_step(CorgiOptions *o, Datum name, bool null, bool rated, enum c
     char *said = null ? "" : TextDatumGetCString(name);
     int step = null ? rated || corgi_predicts_numbers(&o->of) ? CP_STEP_DECAY : usual : cp_step_named(said);
     StringInfoData names;
-    o->any_step = null && !rated;
+    o->any_step = null;
+    o->rated = rated;
     initStringInfo(&names);
     for (int i = 0; i < CP_STEP_COUNT; i++)
         appendStringInfo(&names, "%s%s", i == 0 ? "" : i == CP_STEP_COUNT - 1 ? " or " : ", ", cp_steps[i].name);
@@ -256,8 +257,9 @@ static void check_schedule(const CorgiOptions *o)
         REFUSE("balance takes the order riffle, got \"%s\"", o->order_name);
 }
 
-/* Take the step that a model to go on from was learnt by, and whether by means, where nobody named another, and its rate where
- * nobody chose one for that step; `how` is as corgi_how writes it. */
+/* Take the step that a model to go on from was learnt by where nobody named another (a rate that somebody chose is no other,
+ * unless that step chooses its own), whether by means where nobody said how weights move, and its rate where nobody chose one for
+ * that step; `how` is as corgi_how writes it. */
 void corgi_take_step(CorgiOptions *o, const char *how, double rate)
 {
     enum cp_step known = CP_STEP_DECAY;
@@ -265,10 +267,11 @@ void corgi_take_step(CorgiOptions *o, const char *how, double rate)
         if (strstr(how, psprintf(" %s ", cp_steps[i].name)) != NULL)
             known = (enum cp_step) i;
     if (o->any_step) {
-        if (o->any_average)
+        if (o->any_average && !o->rated)
             o->average = strncmp(how, "true ", 5) == 0;
-        o->step = known;
-        o->learning_rate = cp_steps[known].usual;
+        o->step = o->rated && cp_steps[known].fixed ? CP_STEP_DECAY : known;
+        if (o->adaptive)
+            o->learning_rate = cp_steps[o->step].usual;
     }
     if (o->adaptive && o->step == known && rate > 0)
         o->learning_rate = rate;
@@ -351,7 +354,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->intercept = DatumGetBool(values[ARG_INTERCEPT]);
     o->standardize = nulls[ARG_STANDARDIZE] ? CORGI_AS_NEEDED : DatumGetBool(values[ARG_STANDARDIZE]) ? CORGI_YES : CORGI_NO;
     o->any_average = nulls[ARG_AVERAGE];
-    o->average = o->any_average ? o->any_step && corgi_predicts_numbers(&o->of) : DatumGetBool(values[ARG_AVERAGE]);
+    o->average = o->any_average ? o->any_step && !o->rated && corgi_predicts_numbers(&o->of) : DatumGetBool(values[ARG_AVERAGE]);
     o->holdout = nulls[ARG_HOLDOUT] ? 0 : DatumGetFloat8(values[ARG_HOLDOUT]);
     o->patience = nulls[ARG_PATIENCE] ? 0 : DatumGetInt32(values[ARG_PATIENCE]);
     o->warm_start = nulls[ARG_WARM_START] ? NULL : TextDatumGetCString(values[ARG_WARM_START]);

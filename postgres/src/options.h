@@ -21,7 +21,8 @@ typedef struct {
     int order;              /* of kernel/plan/plan.h */
     int epochs, batch, patience; /* patience: epochs without a better loss on rows held out; 0: not asked for */
     enum cp_step step;
-    bool any_step;          /* nobody named a step or a rate */
+    bool any_step;          /* nobody named a step */
+    bool rated;             /* somebody named a rate, or how it decays */
     bool adaptive;          /* nobody chose learning_rate: it is lowered where the first epoch diverges */
     double learning_rate, decay, l1, l2, max_norm, holdout; /* max_norm: 0 if there is none */
     double tolerance;       /* negative: train all epochs */

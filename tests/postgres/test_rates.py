@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import corgipile as cp
+from corgipile.errors import BadArgument
 
 
 def rows(count, width, classes, hidden, *, scale=1.0):
@@ -104,6 +105,44 @@ def test_the_rate_of_a_model_to_go_on_from_is_kept(server, store, train):
     assert (
         server.value("SELECT params ->> 'learning_rate' AS rate FROM corgipile.models WHERE name = 'rated'") == "0.01"
     )
+
+
+STEPS = ["adagrad", "normalized", "adam", "inverse", "decay", "auto"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("model", ["logistic", "linear"])
+def test_a_chosen_rate_leaves_the_step_of_a_model_to_go_on_from(server, store, train, step, model):
+    """Unless that step chooses its own rate."""
+    table = store(*rows(300, 5, 2 if model == "logistic" else 0, 3))
+    how = {"model": model, "order": "no_shuffle", "standardize": False, "epochs": 1}
+    train("rated", name="rated", step=step, average=True, **how)
+    train("rated", name="rated", warm_start="rated", learning_rate=0.005, **how)
+    first = cp.train(table, features="x", step=step, average=True, **how)
+    python = cp.train(table, features="x", warm_start=first, learning_rate=0.005, **how)
+    (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'rated'")
+    assert stored["params"]["step"] == python.params["step"] == ("decay" if step == "auto" else step)
+    assert stored["params"]["learning_rate"] == python.params["learning_rate"]
+    assert (np.array(stored["coefficients"]) == python.coef).all()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_decay_is_refused_by_the_step_of_a_model_to_go_on_from(server, store, train, fails, step):
+    """Unless it decays, or chooses its own rate."""
+    table = store(*rows(300, 5, 2, 3))
+    how = {"order": "no_shuffle", "standardize": False, "epochs": 1}
+    train("rated", name="rated", step=step, **how)
+    first = cp.train(table, features="x", step=step, **how)
+    if step in {"auto", "decay"}:
+        train("rated", name="rated", warm_start="rated", decay=0.5, **how)
+        (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'rated'")
+        python = cp.train(table, features="x", warm_start=first, decay=0.5, **how)
+        assert (np.array(stored["coefficients"]) == python.coef).all()
+        return
+    call = "SELECT * FROM corgipile.train('rated', 'logistic', 'x', 'label', warm_start => 'rated', decay => 0.5)"
+    assert "decay is for step" in fails(call)
+    with pytest.raises(BadArgument, match="decay is for step"):
+        cp.train(table, features="x", warm_start=first, decay=0.5, **how)
 
 
 def test_a_regression_that_stands_still_goes_on_at_a_lower_rate(server, store):
