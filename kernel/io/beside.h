@@ -14,11 +14,11 @@ static inline int64_t cp_beside(const cp_column *first, int64_t count)
 {
     const cp_target *t = &first->target;
     int64_t n = 1, wide = cp_type_bytes[t->to];
-    if (t->items != 1 || wide < 4)
+    if (t->items != 1 || wide < 4 || first->lists)
         return 1;
     for (const cp_target *next; n < count && n < CP_BESIDE && (n + 1) * wide <= t->stride; n++) {
         next = &first[n].target;
-        if (next->items != 1 || next->to != t->to || next->stride != t->stride ||
+        if (first[n].lists || next->items != 1 || next->to != t->to || next->stride != t->stride ||
             (uintptr_t)next->base != (uintptr_t)t->base + (uintptr_t)(n * wide))
             break;
     }

@@ -27,12 +27,25 @@
 
 #define CP_MEMORY (-2)                /* in place of a file: offsets are addresses */
 
-/* Where one column lies: rows starts[i] .. starts[i + 1] back to back in fds[i] from offsets[i]. */
+enum { CP_BAD_OFFSETS = -1, CP_BAD_TEXT = -2 }; /* in place of an errno: what is wrong with a row of varying length */
+
+/* Rows of varying length: where the items of each piece begin, how many there are, and what is noted of each slot's row. */
+typedef struct {
+    const int64_t *items, *counts; /* [pieces] */
+    int64_t item;                  /* bytes of one */
+    int text;                      /* the bytes of a row are UTF-8 */
+    uint64_t *address;             /* [slots] where a row's items begin: in the file, and once they are read in memory */
+    int64_t *length;               /* [slots] how many there are */
+} cp_lists;
+
+/* Where one column lies: rows starts[i] .. starts[i + 1] back to back in fds[i] from offsets[i]. If they vary in length
+ * it is their 32 or 64 bit offsets that lie there, one more than rows. */
 typedef struct {
     int64_t pieces;
     const int64_t *starts, *offsets;
     const int32_t *fds;
     cp_target target;
+    const cp_lists *lists; /* NULL: rows are of one width */
 } cp_column;
 
 /* Runs of rows, extents[k][2], whose rows go to the slots into[0 .. rows), in sweep order where sweep is not NULL. `swept`
@@ -70,7 +83,7 @@ typedef struct {
     int soon;              /* whether those are announced to the device some requests ahead: nobody did before */
     char **stages;         /* one a worker and one for a guest, made when first needed */
     int64_t stage_bytes;   /* CP_STAGE, or the widest row */
-    atomic_llong bytes;
+    atomic_llong bytes, listed; /* listed: those of rows of varying length whose offsets were read */
     atomic_int failed, waiting, quit; /* quit: nobody wants the rest any more */
     int error;             /* errno of the first failure, 0: the file ended early */
     int64_t error_row;
@@ -80,7 +93,13 @@ typedef struct {
 /* Bytes of a row in the file. */
 static inline int64_t cp_row_bytes(const cp_column *c) { return c->target.items * cp_type_bytes[c->target.from]; }
 
-static inline int64_t cp_part_bytes(const cp_part *p) { return p->rows * cp_row_bytes(p->column); }
+/* Bytes that parts of neighbours share: an offset ends one row and begins the next. */
+static inline int64_t cp_shared_bytes(const cp_column *c) { return c->lists ? cp_row_bytes(c) : 0; }
+
+static inline int64_t cp_part_bytes(const cp_part *p)
+{
+    return p->rows * cp_row_bytes(p->column) + cp_shared_bytes(p->column);
+}
 
 /* Rows of one request: a stage full, at least one. */
 static inline int64_t cp_rows_per_stage(int64_t width)
@@ -196,7 +215,8 @@ static inline void cp_read_soon(const cp_column *columns, int64_t column_count, 
             while (row < extents[2 * e + 1]) {
                 int64_t piece = cp_last_start(c->starts, c->pieces, row), stop = c->starts[piece + 1];
                 stop = stop < extents[2 * e + 1] ? stop : extents[2 * e + 1];
-                cp_soon(c->fds[piece], c->offsets[piece] + (row - c->starts[piece]) * width, (stop - row) * width);
+                cp_soon(c->fds[piece], c->offsets[piece] + (row - c->starts[piece]) * width,
+                        (stop - row) * width + cp_shared_bytes(c));
                 row = stop;
             }
         }

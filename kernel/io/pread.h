@@ -4,11 +4,12 @@
 #define CP_PREAD_H
 
 #include "io/beside.h"
+#include "io/lists.h"
 
 /* Split one run of rows into parts of at most a stage, none crossing a piece. */
 static inline int cp_parts_of_run(cp_read *r, const cp_column *c, int64_t start, int64_t stop, const int32_t *into)
 {
-    int64_t width = cp_row_bytes(c), most = cp_rows_per_stage(width);
+    int64_t width = cp_row_bytes(c), most = c->lists ? CP_STAGE / width - 1 : cp_rows_per_stage(width);
     while (start < stop) {
         int64_t piece = cp_last_start(c->starts, c->pieces, start), rows = c->starts[piece + 1] - start;
         rows = rows < stop - start ? rows : stop - start;
@@ -30,6 +31,7 @@ static inline void cp_coalesce(cp_read *r, int64_t from)
         const cp_part *p = &r->parts[i], *q = i > from ? p - 1 : p;
         cp_request *last = r->requests + (i > from ? r->request_count - 1 : 0);
         int64_t end = q->offset + cp_part_bytes(q);
+        end -= cp_shared_bytes(q->column);
         if (i > from && q->column == p->column && q->fd == p->fd && p->offset >= end && p->offset - end <= CP_GAP &&
             p->offset + cp_part_bytes(p) - r->parts[last->from].offset <= CP_STAGE)
             last->to = i + 1;
@@ -52,7 +54,7 @@ static inline void cp_read_fail(cp_read *r, const cp_part *part, int error)
 static inline int cp_in_place(const cp_part *p)
 {
     const cp_target *t = &p->column->target;
-    if (t->from != t->to || t->stride != t->items * cp_type_bytes[t->from])
+    if (p->column->lists || t->from != t->to || t->stride != t->items * cp_type_bytes[t->from])
         return 0;
     return cp_consecutive(p->into, p->rows);
 }
@@ -81,9 +83,10 @@ static inline const cp_part *cp_read_sweep(cp_read *r, const cp_request *request
 }
 
 /* Whether rows are so wide that a call which is told where each goes costs less than to copy them once more. */
-static inline int cp_spreads(const cp_target *t)
+static inline int cp_spreads(const cp_column *c)
 {
-    return t->from == t->to && t->items * cp_type_bytes[t->from] >= CP_WIDE_ROW;
+    const cp_target *t = &c->target;
+    return !c->lists && t->from == t->to && t->items * cp_type_bytes[t->from] >= CP_WIDE_ROW;
 }
 
 /* Read parts that lie close together by one call, each row to its slot, what nobody wants to the stage; 0 if not all of
@@ -107,13 +110,13 @@ static inline int cp_read_spread(const cp_read *r, const cp_part *first, const c
 /* Read parts that lie close together by one call, in place or through the stage. Returns the part that failed. */
 static inline const cp_part *cp_read_near(cp_read *r, const cp_request *request, char *stage)
 {
-    const cp_part *first = &r->parts[request->from], *last = &r->parts[request->to - 1];
+    cp_part *first = &r->parts[request->from], *last = &r->parts[request->to - 1];
     const cp_target *t = &first->column->target;
     int64_t bytes = last->offset + cp_part_bytes(last) - first->offset;
     int in_place = first == last && cp_in_place(first);
     char *to = in_place ? t->base + first->into[0] * t->stride : stage;
     int there = first->fd == CP_MEMORY && !in_place; /* rows go from where they lie to their slots */
-    if (!there && !in_place && cp_spreads(t) && cp_read_spread(r, first, last, stage)) {
+    if (!there && !in_place && cp_spreads(first->column) && cp_read_spread(r, first, last, stage)) {
         atomic_fetch_add(&r->bytes, bytes);
         return NULL;
     }
@@ -121,8 +124,11 @@ static inline const cp_part *cp_read_near(cp_read *r, const cp_request *request,
     if (!there && cp_fetch(r, first, to, bytes) < 0)
         return first;
     atomic_fetch_add(&r->bytes, bytes);
-    for (const cp_part *p = first; !in_place && p <= last; p++)
-        cp_scatter(&p->column->target, rows + (p->offset - first->offset), p->into, p->rows);
+    for (cp_part *p = first; !in_place && p <= last; p++)
+        if (!first->column->lists)
+            cp_scatter(t, rows + (p->offset - first->offset), p->into, p->rows);
+        else if (cp_lists_note(r, p, rows + (p->offset - first->offset)) < 0)
+            return p;
     return NULL;
 }
 
@@ -156,7 +162,7 @@ static inline int cp_plan_reads(cp_read *r, const cp_column *c, const cp_runs *r
         int64_t start = runs->extents[2 * e], stop = runs->extents[2 * e + 1];
         int64_t entries = runs->swept ? runs->swept[e] : stop - start;
         int fits = sweep && start < stop && entries >= 0 && (stop - start) * width <= r->stage_bytes;
-        fits = fits && !cp_spreads(&c->target);
+        fits = fits && !cp_spreads(c);
         if (fits) { /* what is waiting to be coalesced comes first */
             cp_coalesce(r, from);
             from = r->part_count;
@@ -205,6 +211,7 @@ static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *colum
     int64_t rows = 0, beside;
     r->part_count = r->request_count = 0;
     atomic_store(&r->failed, 0);
+    atomic_store(&r->listed, 0);
     for (int64_t e = 0; e < runs.count; e++)
         rows += runs.extents[2 * e + 1] - runs.extents[2 * e];
     for (int64_t c = 0; c < column_count; c += beside) {

@@ -2,6 +2,7 @@
 #ifndef CP_READER_H
 #define CP_READER_H
 
+#include "io/items.h"
 #include "io/picks.h"
 #include "io/pread.h"
 
@@ -80,6 +81,20 @@ static inline int cp_reader_read(cp_reader *r, const int64_t *extents, int64_t e
         runs = (cp_runs){p->extents, p->count, p->into, sweep ? p->sweep : NULL, p->swept};
     }
     return cp_read_rows(&r->read, &r->pool, r->columns, r->column_count, runs, (int)helpers);
+}
+
+/* Read the items of rows of varying length of the same runs, once their offsets were read. Returns as that does. */
+static inline int cp_reader_items(cp_reader *r, cp_runs runs, int32_t *owner, cp_bundles *bundles, int hurry)
+{
+    cp_picks *p = &r->picks;
+    if (p->bits.words) {
+        if (cp_picks_map(p, runs.extents, runs.count, runs.into, NULL) < 0)
+            return -1;
+        runs = (cp_runs){p->extents, p->count, p->into, NULL, NULL};
+    }
+    cp_items t = {.read = &r->read, .pool = &r->pool, .columns = r->columns, .column_count = r->column_count,
+                  .helpers = r->cores - (hurry ? 1 : 2), .runs = runs, .owner = owner, .bundles = bundles};
+    return cp_items_read(&t);
 }
 
 #endif

@@ -11,6 +11,7 @@ extern PyMethodDef cp_plan_methods[];   /* bind_plan.c: hash, permutations, orde
 extern PyMethodDef cp_lanes_methods[];  /* bind_lanes.c: orders side by side */
 extern PyMethodDef cp_stream_methods[]; /* bind_stream.c: sliding window, reservoir */
 extern PyMethodDef cp_rows_methods[];   /* bind_rows.c: gather, scatter, batched pread */
+extern PyMethodDef cp_lists_methods[];  /* bind_lists.c: rows of varying length */
 extern PyMethodDef cp_expand_methods[]; /* bind_expand.c: sparse rows written out */
 extern PyMethodDef cp_picks_methods[];   /* bind_picks.c: rows picked by bits */
 extern PyMethodDef cp_records_methods[]; /* bind_records.c: TFRecord, Example, byte ranges */

@@ -7,8 +7,10 @@ static void reader_free(reader_object *r)
     Py_BEGIN_ALLOW_THREADS
     cp_reader_stop(&r->reader);
     Py_END_ALLOW_THREADS
-    for (int64_t i = 0; i < 4 * r->reader.column_count; i++)
+    for (int64_t i = 0; i < CP_HELD * r->reader.column_count; i++)
         PyBuffer_Release(&r->held[i]);
+    for (int64_t i = 0; i < r->reader.column_count; i++)
+        free((void *)(uintptr_t)r->reader.columns[i].lists);
     if (r->picks[0].buf)
         for (int i = 0; i < 2; i++)
             PyBuffer_Release(&r->picks[i]);
@@ -45,6 +47,24 @@ static PyObject *reader_new(PyObject *self, PyObject *args)
     return capsule;
 }
 
+Py_buffer *cp_reader_room(reader_object *r)
+{
+    cp_reader *reader = &r->reader;
+    if (reader->column_count == r->room) {
+        int64_t room = r->room ? 2 * r->room : 4;
+        cp_column *columns = realloc(reader->columns, sizeof *columns * (size_t)room);
+        reader->columns = columns ? columns : reader->columns;
+        Py_buffer *held = realloc(r->held, sizeof *held * CP_HELD * (size_t)room);
+        r->held = held ? held : r->held;
+        if (!columns || !held)
+            return NULL;
+        r->room = room;
+    }
+    Py_buffer *own = &r->held[CP_HELD * reader->column_count];
+    memset(own, 0, sizeof *own * CP_HELD); /* to release such a one is to do nothing */
+    return own;
+}
+
 static int column_check(const reader_object *r, const cp_column *c, const Py_buffer *v, long long at)
 {
     const cp_target *t = &c->target;
@@ -78,17 +98,9 @@ static PyObject *reader_column(PyObject *self, PyObject *args, PyObject *named)
         !(r = PyCapsule_GetPointer(capsule, READER)))
         return NULL;
     cp_reader *reader = &r->reader;
-    if (reader->column_count == r->room) {
-        int64_t room = r->room ? 2 * r->room : 4;
-        cp_column *columns = realloc(reader->columns, sizeof *columns * (size_t)room);
-        reader->columns = columns ? columns : reader->columns;
-        Py_buffer *held = realloc(r->held, sizeof *held * 4 * (size_t)room);
-        r->held = held ? held : r->held;
-        if (!columns || !held)
-            return PyErr_NoMemory();
-        r->room = room;
-    }
-    Py_buffer *v = &r->held[4 * reader->column_count];
+    Py_buffer *v = cp_reader_room(r);
+    if (!v)
+        return PyErr_NoMemory();
     for (; got < 4; got++)
         if (cp_buffer(arrays[got], &v[got], sizes[got], got == 3, names[got]) < 0)
             break;
@@ -96,7 +108,7 @@ static PyObject *reader_column(PyObject *self, PyObject *args, PyObject *named)
         cp_column *c = &reader->columns[reader->column_count];
         *c = (cp_column){v[1].len / 8, v[0].buf, v[1].buf, v[2].buf,
                          {(char *)v[3].buf + at, stride, items, (enum cp_type)from, (enum cp_type)to,
-                          r->slots * stride > CP_CACHE}};
+                          r->slots * stride > CP_CACHE}, NULL};
         if (column_check(r, c, v, at) == 0) {
             int64_t width = items * cp_type_bytes[from];
             reader->read.stage_bytes = width > reader->read.stage_bytes ? width : reader->read.stage_bytes;
@@ -109,7 +121,7 @@ static PyObject *reader_column(PyObject *self, PyObject *args, PyObject *named)
     return NULL;
 }
 
-static int slots_ok(const int32_t *slots, int64_t count, int64_t limit, int32_t least)
+int cp_slots_ok(const int32_t *slots, int64_t count, int64_t limit, int32_t least)
 {
     int bad = 0;
     for (int64_t i = 0; i < count; i++)
@@ -158,7 +170,7 @@ static PyObject *reader_read(PyObject *self, PyObject *args)
         bad |= e[2 * i] < 0 || e[2 * i] > e[2 * i + 1] || e[2 * i + 1] > r->rows;
         rows += e[2 * i + 1] - e[2 * i];
     }
-    if (!bad && rows == into.len / 4 && slots_ok(into.buf, rows, r->slots, INT32_MIN) &&
+    if (!bad && rows == into.len / 4 && cp_slots_ok(into.buf, rows, r->slots, INT32_MIN) &&
         (!sweep.buf || (sweep.len == into.len && sweep_ok(e, count, sweep.buf))))
         status = cp_reader_read(&r->reader, e, count, into.buf, sweep.buf, hurry);
     Py_END_ALLOW_THREADS
@@ -223,7 +235,7 @@ static PyObject *gather(PyObject *self, PyObject *args)
     if (cp_buffer(index_array, &index, 4, 0, "index") < 0)
         goto release_from;
     Py_BEGIN_ALLOW_THREADS
-    fits = bytes > 0 && index.len / 4 * bytes <= to.len && slots_ok(index.buf, index.len / 4, from.len / bytes, 0);
+    fits = bytes > 0 && index.len / 4 * bytes <= to.len && cp_slots_ok(index.buf, index.len / 4, from.len / bytes, 0);
     if (fits)
         cp_gather(to.buf, from.buf, bytes, index.buf, index.len / 4);
     Py_END_ALLOW_THREADS
@@ -263,7 +275,7 @@ static PyObject *scatter(PyObject *self, PyObject *args, PyObject *named)
         cp_target t = {(char *)to.buf + at, stride, items, (enum cp_type)from_type, (enum cp_type)to_type, 0};
         Py_BEGIN_ALLOW_THREADS
         fits = count * items * cp_type_bytes[from_type] <= from.len &&
-               slots_ok(into.buf, count, to.len / stride, INT32_MIN);
+               cp_slots_ok(into.buf, count, to.len / stride, INT32_MIN);
         if (fits)
             cp_scatter(&t, from.buf, into.buf, count);
         Py_END_ALLOW_THREADS
@@ -301,7 +313,7 @@ static PyObject *gather_ragged(PyObject *self, PyObject *args)
         int64_t total = 0, count = v[3].len / 4;
         const int64_t *length = v[2].buf;
         const int32_t *index = v[3].buf;
-        fits = slots_ok(index, count, v[1].len / 8, 0) && v[1].len == v[2].len;
+        fits = cp_slots_ok(index, count, v[1].len / 8, 0) && v[1].len == v[2].len;
         for (int64_t i = 0; fits && i < count; i++) {
             fits = length[index[i]] >= 0;
             total += length[index[i]];
@@ -357,7 +369,7 @@ static PyObject *gather_objects(PyObject *self, PyObject *args)
         int64_t count = v[2].len / 4;
         const int64_t *length = v[1].buf;
         const int32_t *index = v[2].buf;
-        fits = slots_ok(index, count, v[0].len / 8, 0) && v[0].len == v[1].len;
+        fits = cp_slots_ok(index, count, v[0].len / 8, 0) && v[0].len == v[1].len;
         for (int64_t i = 0; fits && i < count; i++)
             fits = length[index[i]] >= 0;
         if (fits)

@@ -24,7 +24,7 @@ from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import SpillFile, SpillWriter, check_room, spill_folder
 from corgipile.tables.picks import Bits
-from corgipile.tables.placed import IN_MEMORY, Placed, placed
+from corgipile.tables.placed import Placed, placed, varlen_placed
 from corgipile.tables.scan import scan
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, even_cuts, row_sizes
 from corgipile.tables.wrapper import Wrapper
@@ -101,12 +101,19 @@ class EncodedColumns(Wrapper):
 
     def placed(self, columns: Sequence[str]) -> Placed | None:
         """Say where the kernel finds columns of rows that bits pick: those that are encoded lie as all rows do."""
+        return self._placed(columns, placed)
+
+    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say the same of columns of which some, not encoded, are of varying length."""
+        return self._placed(columns, varlen_placed)
+
+    def _placed(self, columns: Sequence[str], find: Callable[[Table, Sequence[str]], Placed | None]) -> Placed | None:
         changed = [name for name in check_columns(self.schema, columns) if name in self.changed]
         if not changed:
-            return placed(self.table, columns)
+            return find(self.table, columns)
         stored = self._stored(columns)
         found = [placed(self.kept, changed) if self.kept is not None else None]
-        found += [placed(self.table, stored)] if stored else []
+        found += [find(self.table, stored)] if stored else []
         known = [one for one in found if one is not None]
         if len(known) < len(found) or any(one.bits is not known[0].bits for one in known):
             return None
@@ -175,9 +182,7 @@ def _merged(layouts: Sequence[Layout], columns: Sequence[str]) -> Layout:
     paths: list[str] = []
     found: dict[str, ColumnLayout] = {}
     for layout in layouts:
-        for name, one in layout.columns.items():
-            files = np.where(one.files == IN_MEMORY, one.files, one.files + len(paths)).astype(np.int32)
-            found[name] = ColumnLayout(one.dtype, one.shape, one.starts, files, one.offsets)
+        found |= {name: one.numbered(len(paths)) for name, one in layout.columns.items()}
         paths += layout.paths
     known = all(layout.identities for layout in layouts)
     identities = tuple(one for layout in layouts for one in layout.identities) if known else ()

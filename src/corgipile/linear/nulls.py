@@ -10,7 +10,7 @@ from corgipile import arrow_compute as pc
 from corgipile.features.choose import is_number, item_of
 from corgipile.linear.features import Features
 from corgipile.linear.sparse import NULL
-from corgipile.tables.placed import Placed, placed
+from corgipile.tables.placed import Placed, placed, varlen_placed
 from corgipile.tables.table import IntArray, Layout, Table
 from corgipile.tables.wrapper import Wrapper
 
@@ -59,6 +59,10 @@ class NaNs(Wrapper):
     def placed(self, columns: Sequence[str]) -> Placed | None:
         """Return where the kernel finds the columns: one with nulls is not found."""
         return placed(self.table, columns)
+
+    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say the same of columns of which some are of varying length."""
+        return varlen_placed(self.table, columns)
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         names, columns = batch.schema.names, batch.columns

@@ -17,7 +17,8 @@ from corgipile import _kernel
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.ending import stop_at_exit
-from corgipile.loader.readers import SHORT_RUNS, LayoutReader, RowReader
+from corgipile.loader.in_place import SHORT_RUNS, LayoutReader
+from corgipile.loader.readers import RowReader
 from corgipile.loader.stats import Progress
 from corgipile.orders import Blocks, Key, Order, Step
 from corgipile.orders.planned import Planned
@@ -62,7 +63,7 @@ def begin(
     """Prepare one pass: in the kernel where it makes the steps and reads the rows, else by a Python thread."""
     far = int((getattr(row_reader, "ahead", 0) or FAR_BYTES) / row_bytes)
     planned = order if isinstance(order, Planned) and type(order).steps is Planned.steps else None
-    if planned and isinstance(row_reader, LayoutReader) and row_reader.hold():
+    if planned and isinstance(row_reader, LayoutReader) and not buffer.varlen and row_reader.hold():
         return KernelPrefetch(planned, blocks, key, start, row_reader, far)
     return StepPrefetch(order.steps(blocks, key, start), row_reader, buffer, order, far)
 

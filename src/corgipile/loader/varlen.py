@@ -1,4 +1,4 @@
-"""Rows of varying length in the buffer: kept in the record batches they came in, found by slot."""
+"""Rows of varying length in the buffer: kept in the record batches, or bundles, they came in, found by slot."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,13 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadSchema, BadValue
 from corgipile.tables.arrow.spans import array_of, objects, places
-from corgipile.tables.table import is_bytes, is_list, is_wide, item_bytes
+from corgipile.tables.table import IntArray, is_bytes, is_list, is_wide, item_bytes
 
 __all__ = ["Varlen", "slot_bytes"]
 
 SlotArray = npt.NDArray[np.int32]
 MOST_BATCHES = (1 << 31) - 1
+NOBODY = -1  # owns a slot that waits for no row; below are bundles, from 0 on record batches
 CROWDED = 1 / 2  # of the bytes that may be held, from which on batches of few rows are copied together
 MORE = 5 / 4  # times as many rows as there are slots; of orders that keep whole blocks there are no more
 FEW = 2 / 3  # of the rows of a batch
@@ -46,14 +47,15 @@ class Varlen:
 
     def __init__(self, slots: int, kinds: Mapping[str, pa.DataType]) -> None:
         self._slots, self._kinds = slots, dict(kinds)
-        self._owner = np.full(slots if kinds else 0, -1, np.int32)
+        self._owner = np.full(slots if kinds else 0, NOBODY, np.int32)
         self._row = np.zeros(slots if kinds else 0, np.int32)
         self._means: dict[int, int] = {}  # bytes of a mean row of each batch, but for columns of which each is known
         self._batches: dict[int, pa.RecordBatch] = {}
         self._alive: dict[int, int] = {}
-        self._retired: list[tuple[int, list[pa.RecordBatch]]] = []
+        self._retired: list[tuple[int, list[pa.RecordBatch], IntArray]] = []  # when, and of which bundles
         self._next = self._fills = self._rows = 0
-        self.nbytes = slots * slot_bytes(kinds)  # and of record batches not yet let go
+        self._nbytes = slots * slot_bytes(kinds)  # and of record batches not yet let go
+        self._bundles = _kernel.bundles_new()  # what the kernel read: see kernel/io/bundles.h
         self._lock = threading.Lock()  # the reader puts rows while the consumer gathers others
         spanned = [name for name, kind in kinds.items() if item_bytes(kind)]
         self._spans: dict[str, Span] = {n: (np.zeros(slots, np.uint64), np.zeros(slots, np.int64)) for n in spanned}
@@ -61,6 +63,11 @@ class Varlen:
 
     def __bool__(self) -> bool:
         return bool(self._kinds)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes held: what is noted of slots, and the rows not yet let go."""
+        return self._nbytes + _kernel.bundles_look(self._bundles)[0]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,6 +82,14 @@ class Varlen:
             raise BadValue(f"column {name!r} holds nulls; fill or drop such rows first")
         return self._spans[name]
 
+    def places(self, name: str) -> Span:
+        """Return the arrays in which memory address and length of each slot's row are noted."""
+        return self._spans[name]
+
+    def read(self, reader: object, extents: IntArray, into: SlotArray, *, hurry: bool) -> tuple[int, int, int] | None:
+        """Let the kernel read rows whose offsets it has read; return what failed, None if nothing did."""
+        return _kernel.reader_items(reader, extents, into, self._owner, self._bundles, hurry)
+
     def sizes(self, visit: SlotArray) -> npt.NDArray[np.int64]:
         """Return the bytes of the rows in these slots; of types that do not tell, those of a mean row."""
         sizes = np.zeros(len(visit), np.int64)
@@ -84,6 +99,10 @@ class Varlen:
         if len(self._spans) - len(self._nulls) < len(self._kinds):
             owners, which = np.unique(self._owner[visit], return_inverse=True)
             sizes += np.array([self._means.get(owner, 0) for owner in owners.tolist()], np.int64)[which]
+            bundled = visit[self._owner[visit] < NOBODY]  # the kernel reads no nulls, which others may have
+            for name in self._nulls & self._spans.keys():
+                told = self._spans[name][1][bundled] * item_bytes(self._kinds[name])
+                sizes[self._owner[visit] < NOBODY] += told
         return sizes
 
     def put(self, batch: pa.RecordBatch, into: SlotArray) -> None:
@@ -101,7 +120,7 @@ class Varlen:
             self._owner[slots], self._row[slots] = number, rows
             self._batches[number], self._alive[number] = batch, len(rows)
             self._rows += batch.num_rows
-            self.nbytes += nbytes
+            self._nbytes += nbytes
             told = sum(self._point(name, batch.column(name), slots, rows) for name in self._spans)
             self._means[number] = max(0, nbytes - told) // max(1, batch.num_rows)
 
@@ -122,9 +141,11 @@ class Varlen:
         """Let go of the rows in slots that nobody will visit any more, and of the batches of which none is left."""
         for start in range(0, len(slots), PART):
             some = slots[start : start + PART]
+            if not _kernel.bundles_release(self._bundles, self._owner, some):
+                continue
             some = some[some >= 0]
             left, counts = np.unique(self._owner[some], return_counts=True)
-            self._owner[some] = -1
+            self._owner[some] = NOBODY
             for number, count in zip(left.tolist(), counts.tolist(), strict=True):
                 if number < 0:
                     continue
@@ -137,7 +158,7 @@ class Varlen:
             del self._alive[number], self._means[number]
             batch = self._batches.pop(number)
             self._rows -= batch.num_rows
-            self.nbytes -= int(batch.nbytes)
+            self._nbytes -= int(batch.nbytes)
         return batch
 
     def settle(self, ahead: int, most: int | None = None) -> None:
@@ -149,29 +170,44 @@ class Varlen:
         """
         self._fills += 1
         while self._retired and self._fills - self._retired[0][0] > ahead + 1:
-            self.nbytes -= sum(int(batch.nbytes) for batch in self._retired.pop(0)[1])
+            _, batches, bundles = self._retired.pop(0)
+            self._nbytes -= sum(int(batch.nbytes) for batch in batches)
+            _kernel.bundles_drop(self._bundles, bundles)
         crowded = most is not None and self.nbytes > most * CROWDED
-        if self._rows <= self._slots * (MORE if crowded else 2):
+        rows = self._rows + _kernel.bundles_look(self._bundles)[1]
+        if rows <= self._slots * (MORE if crowded else 2):
             return
-        old = self._sparse(None if most is None else most * COPIED)
-        if not old:
-            return
+        old = self._sparse(rows, None if most is None else most * COPIED)
+        if len(old):
+            self._copy_together(old)
+
+    def _copy_together(self, old: npt.NDArray[np.int32]) -> None:
+        """Copy the rows of owners into one record batch; the owners go when nobody can be reading their rows."""
         slots = np.flatnonzero(np.isin(self._owner, old)).astype(np.int32)
         together = self.gather(slots)
         self._adopt(together, slots, np.arange(len(slots)))
-        batches = [self._drop(number) for number in old]
-        self.nbytes += sum(int(batch.nbytes) for batch in batches)
-        self._retired.append((self._fills, batches))
+        batches = [self._drop(number) for number in old[old >= 0].tolist()]
+        bundles = -2 - old[old < NOBODY].astype(np.int64)
+        _kernel.bundles_retire(self._bundles, bundles)
+        self._nbytes += sum(int(batch.nbytes) for batch in batches)
+        self._retired.append((self._fills, batches, bundles))
 
-    def _sparse(self, most: float | None) -> list[int]:
-        """Return batches of which few rows wait, of no more bytes of such rows; none if it is not worth it."""
-        shares = {number: self._alive[number] / batch.num_rows for number, batch in self._batches.items()}
-        found = sorted((share, number) for number, share in shares.items() if share < FEW)
-        if sum(self._batches[number].num_rows for _, number in found) < self._rows * WORTH:
-            return []
-        copied = np.cumsum([share * int(self._batches[number].nbytes) for share, number in found])
-        count = len(found) if most is None else 1 + int(np.searchsorted(copied[1:], most))
-        return [number for _, number in found[:count]]
+    def _sparse(self, rows: int, most: float | None) -> npt.NDArray[np.int32]:
+        """Return owners of which few rows wait, of no more bytes of such rows; none if it is not worth it."""
+        told = np.zeros((_kernel.bundles_look(self._bundles)[2], 3), np.int64)
+        _kernel.bundles_tell(self._bundles, told)
+        numbers = np.array([*self._batches], np.int64)
+        held = [(batch.nbytes, batch.num_rows, self._alive[number]) for number, batch in self._batches.items()]
+        told = np.concatenate([told, np.array(held, np.int64).reshape(-1, 3)])
+        owners = np.concatenate([-2 - np.arange(len(told) - len(numbers)), numbers])
+        share = told[:, 2] / np.maximum(told[:, 1], 1)
+        few = np.flatnonzero((told[:, 2] > 0) & (share < FEW))
+        few = few[np.lexsort((owners[few], share[few]))]
+        if told[few, 1].sum() < rows * WORTH:
+            return np.zeros(0, np.int32)
+        copied = np.cumsum(share[few] * told[few, 0])
+        count = len(few) if most is None else 1 + int(np.searchsorted(copied[1:], most))
+        return owners[few[:count]].astype(np.int32)
 
     def gather(self, visit: SlotArray) -> pa.RecordBatch:
         """Return the rows in these slots as one record batch, in visiting order."""
@@ -200,15 +236,26 @@ class Varlen:
             return pa.schema([(name, self._kinds[name]) for name in names]).empty_table().to_batches()[0]
         with self._lock:
             owners, rows = self._owner[visit], self._row[visit]
-            batches = {number: self._batches[number].select(names) for number in np.unique(owners).tolist()}
+            batches = {own: self._batches[own].select(names) for own in np.unique(owners).tolist() if own >= 0}
         order = np.argsort(owners, kind="stable")
         owners, rows = owners[order], rows[order]
         starts = np.flatnonzero(np.diff(owners, prepend=-2))
         runs = zip(starts, np.append(starts[1:], len(rows)), strict=True)
-        parts = [batches[int(owners[start])].take(array_of(rows[start:stop])) for start, stop in runs]
+        parts = [
+            batches[int(owners[start])].take(array_of(rows[start:stop]))
+            if owners[start] >= 0
+            else self._bundled(visit[order[start:stop]], names)
+            for start, stop in runs
+        ]
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return pa.concat_batches(parts).take(array_of(back))
+
+    def _bundled(self, visit: SlotArray, names: list[str]) -> pa.RecordBatch:
+        """Return rows that the kernel read."""
+        columns = [_join(self._kinds[name], self._spans[name], visit) for name in names]
+        assert None not in columns  # noqa: S101 - they lay in one file, with offsets of this type
+        return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def _join(kind: pa.DataType, span: Span, visit: SlotArray) -> pa.Array | None:

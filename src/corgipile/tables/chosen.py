@@ -10,7 +10,7 @@ from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import check_rows, take_runs
 from corgipile.tables.picks import Bits
-from corgipile.tables.placed import Placed, placed
+from corgipile.tables.placed import Placed, placed, varlen_placed
 from corgipile.tables.table import (
     IntArray,
     Single,
@@ -119,7 +119,13 @@ class Masked(Chosen):
 
     def placed(self, columns: Sequence[str]) -> Placed | None:
         """Say where the kernel finds the table's rows, and which of them are these."""
-        found = placed(self.table, columns)
+        return self._of(placed(self.table, columns))
+
+    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say the same of columns of which some are of varying length."""
+        return self._of(varlen_placed(self.table, columns))
+
+    def _of(self, found: Placed | None) -> Placed | None:
         return None if found is None or found.bits is not None else found._replace(bits=self.bits)
 
 

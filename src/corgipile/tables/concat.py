@@ -1,6 +1,6 @@
 """Many files as one table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +15,7 @@ from corgipile.tables.io.files import among, digest
 from corgipile.tables.io.pieces import pick, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.pages import run_cuts
-from corgipile.tables.placed import Placed, placed
+from corgipile.tables.placed import Placed, placed, varlen_placed
 from corgipile.tables.table import (
     ColumnLayout,
     IntArray,
@@ -144,12 +144,19 @@ class ConcatTable(Checked):
 
     def placed(self, columns: Sequence[str]) -> Placed | None:
         """Say where the kernel finds columns, if it finds those of all tables, and all of their rows."""
+        return self._placed(columns, placed)
+
+    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say the same of columns of which some are of varying length."""
+        return self._placed(columns, varlen_placed)
+
+    def _placed(self, columns: Sequence[str], find: Callable[[Table, Sequence[str]], Placed | None]) -> Placed | None:
         names = check_columns(self.schema, columns)
         if not len(self):
             return None
-        parts = [placed(table, names) for table in self._tables if len(table)]
+        parts = [find(table, names) for table in self._tables if len(table)]
         found = [part for part in parts if part is not None and part.bits is None]
-        if len(found) < len(parts):
+        if len(found) < len(parts) or not all(_alike(found, name) for name in names):
             return None
         kept = tuple(one for part in found for one in part.kept)
         full = ConcatTable([table for table in self._tables if len(table)])
@@ -199,14 +206,13 @@ def _joined(found: list[Layout], names: list[str], begins: IntArray) -> Layout:
 
 
 def _column(parts: list[ColumnLayout], begins: IntArray, firsts: IntArray) -> ColumnLayout:
-    files = zip(parts, firsts, strict=False)
-    return ColumnLayout(
-        parts[0].dtype,
-        parts[0].shape,
-        np.concatenate([*(part.starts[:-1] + begin for part, begin in zip(parts, begins, strict=False)), begins[-1:]]),
-        np.concatenate([np.where(part.files < 0, part.files, part.files + np.int32(first)) for part, first in files]),
-        np.concatenate([part.offsets for part in parts]),
-    )
+    numbered = [part.numbered(int(first)) for part, first in zip(parts, firsts, strict=False)]
+    return ColumnLayout.end_to_end(numbered, begins)
+
+
+def _alike(parts: list[Placed], name: str) -> bool:
+    """Say whether a column is of one type in all parts, whose offsets may be of two widths where it is text."""
+    return len({part.layout.columns[name].dtype for part in parts}) == 1
 
 
 def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

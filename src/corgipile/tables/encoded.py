@@ -21,7 +21,8 @@ from corgipile.tables.io.pieces import Recent, pick
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
-from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
+from corgipile.tables.placed import Placed, varlen_placed
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, row_sizes
 from corgipile.tables.values import as_type, viewless
 
 __all__ = [
@@ -328,6 +329,20 @@ class Plain(Checked):
                 return None
             path, found[name] = part.paths, part.columns[name]
         return Layout(path, found) if names else None
+
+    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say where columns lie, of which some are of varying length."""
+        names = check_columns(self.schema, columns)
+        found, paths = dict[str, ColumnLayout](), list[str]()
+        for name in names:
+            part = self._parts[self._of[name]]
+            one = varlen_placed(part, [name])
+            if one is None or self.schema.field(name).type != part.schema.field(name).type:
+                return None
+            new = [path for path in one.layout.paths if path not in paths]
+            found[name] = one.layout.columns[name].numbered(paths.index(one.layout.paths[0]) if not new else len(paths))
+            paths += new
+        return Placed(Layout(tuple(paths), found)) if names else None
 
 
 def typed(array: pa.Array, kind: pa.DataType) -> pa.Array:

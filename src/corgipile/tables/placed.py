@@ -8,7 +8,7 @@ import pyarrow as pa
 from corgipile.tables.picks import Bits
 from corgipile.tables.table import Layout, Table, fixed_field
 
-__all__ = ["IN_MEMORY", "Placed", "address_of", "placed"]
+__all__ = ["IN_MEMORY", "Placed", "address_of", "placed", "varlen_placed"]
 
 IN_MEMORY = -1  # in place of the number of a file: offsets are addresses
 
@@ -45,6 +45,25 @@ def placed(table: Table, columns: Sequence[str]) -> Placed | None:
         return Placed(layout)
     own = getattr(table, "placed", None)
     return None if own is None else cast("Placed | None", own(columns))
+
+
+def varlen_placed(table: Table, columns: Sequence[str]) -> Placed | None:
+    """Say where the kernel finds columns of which some are of varying length; None where rows must be asked for.
+
+    That is an optional part of a table's contract, too: a method ``varlen_placed(columns)``.
+
+    Example:
+        >>> import tempfile
+        >>> from corgipile.tables import open
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = pa.table({"x": [b"12", b"123"]})
+        ...     with pa.ipc.new_file(f"{folder}/a.arrow", rows.schema) as writer:
+        ...         writer.write_table(rows)
+        ...     varlen_placed(open(f"{folder}/a.arrow"), ["x"]).layout.columns["x"].counts.tolist()
+        [5]
+    """
+    own = getattr(table, "varlen_placed", None)
+    return None if own is None or not columns or not len(table) else cast("Placed | None", own(columns))
 
 
 def address_of(column: pa.Array) -> int | None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.tables.chosen import Chosen
 from corgipile.tables.io.files import digest
-from corgipile.tables.placed import Placed, placed
+from corgipile.tables.placed import Placed, placed, varlen_placed
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table
 
 __all__ = ["Subset", "runs_within"]
@@ -111,7 +111,13 @@ class Subset(Chosen):
 
     def placed(self, columns: Sequence[str]) -> Placed | None:
         """Say where the kernel finds these rows, if it finds all those of the table."""
-        found = placed(self.table, columns)
+        return self._of(placed(self.table, columns))
+
+    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say the same of columns of which some are of varying length."""
+        return self._of(varlen_placed(self.table, columns))
+
+    def _of(self, found: Placed | None) -> Placed | None:
         return None if found is None or found.bits is not None else found._replace(layout=self._located(found.layout))
 
     def _located(self, layout: Layout) -> Layout:
@@ -123,7 +129,7 @@ class Subset(Chosen):
         lengths = runs[:, 1] - runs[:, 0]
         offsets = column.offsets[pieces] + (runs[:, 0] - column.starts[pieces]) * column.width
         starts = np.cumsum([0, *lengths], dtype=np.int64)
-        return ColumnLayout(column.dtype, column.shape, starts, column.files[pieces], offsets)
+        return column.cut(starts, pieces, offsets)
 
 
 def runs_within(runs: IntArray, starts: IntArray) -> tuple[IntArray, IntArray]:

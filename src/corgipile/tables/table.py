@@ -1,8 +1,8 @@
 """The contract of a table, and where fixed-width columns lie in files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, Self
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ _WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16()
 NUMBERS = {kind.id: np.dtype(kind.to_pandas_dtype()) for kind in (*_WHOLE, pa.float16(), pa.float32(), pa.float64())}
 _LISTS = {pa.list_(pa.int8()).id, pa.large_list(pa.int8()).id}
 _BYTES = {pa.binary().id, pa.string().id, pa.large_binary().id, pa.large_string().id}
+_TEXT = {pa.string().id, pa.large_string().id}
 _WIDE = {pa.large_list(pa.int8()).id, pa.large_binary().id, pa.large_string().id}
 _CODES = {
     np.dtype(kind): code for code, kind in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))
@@ -59,14 +60,53 @@ class ColumnLayout:
         """Return the bytes of one row."""
         return int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64))
 
+    def cut(self, starts: IntArray, pieces: IntArray, offsets: IntArray) -> Self:
+        """Return where parts of these pieces lie, that begin there."""
+        return replace(self, starts=starts, files=self.files[pieces], offsets=offsets)
+
+    def numbered(self, first: int) -> Self:
+        """Return the same of files of which so many others come first; what lies in memory stays there."""
+        return replace(self, files=np.where(self.files < 0, self.files, self.files + first).astype(np.int32))
+
+    @staticmethod
+    def end_to_end(parts: "Sequence[ColumnLayout]", begins: IntArray) -> "ColumnLayout":
+        """Return where the rows of several tables lie one after the other; the last begin is the end of all."""
+        starts = [part.starts[:-1] + begin for part, begin in zip(parts, begins, strict=False)]
+        names = ["files", "offsets", *(["items", "counts"] if isinstance(parts[0], VarlenLayout) else [])]
+        joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return replace(parts[0], starts=np.concatenate([*starts, begins[-1:]]), **joined)
+
+
+@dataclass(frozen=True)
+class VarlenLayout(ColumnLayout):
+    """Where the rows of one column of varying length lie: lists of numbers, text or bytes, none of which is null.
+
+    What lies back to back are their offsets, of ``dtype``, one more than rows: they count items from where these begin.
+
+    Attributes:
+        items: int64[pieces], bytes at which the items of a piece begin, in the same file.
+        counts: int64[pieces], how many items there are.
+        item: Bytes of an item.
+        text: Whether rows are text, which must be UTF-8.
+    """
+
+    items: IntArray
+    counts: IntArray
+    item: int
+    text: bool
+
+    def cut(self, starts: IntArray, pieces: IntArray, offsets: IntArray) -> Self:
+        """Return where parts of these pieces lie, of which the offsets begin there."""
+        return replace(super().cut(starts, pieces, offsets), items=self.items[pieces], counts=self.counts[pieces])
+
 
 @dataclass(frozen=True)
 class Layout:
-    """Where several fixed-width columns lie, so that the kernel can read them without any Arrow object.
+    """Where several columns lie, so that the kernel can read them without any Arrow object.
 
     Attributes:
         paths: The files.
-        columns: Where each column lies in them.
+        columns: Where each column lies in them; of fixed width, or as well others where these were asked for.
         identities: Which files they were when the table was opened; none where that is not known.
     """
 
@@ -187,6 +227,11 @@ def is_list(kind: pa.DataType) -> bool:
 def is_bytes(kind: pa.DataType) -> bool:
     """Say whether rows of a type are binary or text of any length."""
     return kind.id in _BYTES
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Say whether rows of a type are text of any length."""
+    return kind.id in _TEXT
 
 
 def is_wide(kind: pa.DataType) -> bool:

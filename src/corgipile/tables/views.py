@@ -17,7 +17,7 @@ from corgipile.tables.expressions import truths
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.picks import Bits
-from corgipile.tables.placed import Placed, placed
+from corgipile.tables.placed import Placed, placed, varlen_placed
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
 from corgipile.tables.wrapper import Wrapper
@@ -72,6 +72,10 @@ class Columns(Wrapper):
     def placed(self, columns: Sequence[str]) -> Placed | None:
         """Say where the kernel finds columns, if it finds the table's."""
         return placed(self.table, check_columns(self.schema, columns))
+
+    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say the same of columns of which some are of varying length."""
+        return varlen_placed(self.table, check_columns(self.schema, columns))
 
     def list_width(self, name: str) -> int | None:
         """Return the length of a list column's rows where it is one."""

@@ -14,7 +14,7 @@ import tfrecords
 
 import corgipile as cp
 from corgipile.errors import CorruptFile
-from corgipile.loader.readers import few_files
+from corgipile.loader.in_place import few_files
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.descriptors import POOL, Descriptor
 from corgipile.tables.io.files import File

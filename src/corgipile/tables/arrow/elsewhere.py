@@ -17,6 +17,7 @@ from corgipile.tables.io.pieces import merge_cuts
 from corgipile.tables.io.remote import RemoteFile, file_of, read_in_turn
 from corgipile.tables.io.spill import Section, Spill, SpillWriter
 from corgipile.tables.io.staged import copied, fetched
+from corgipile.tables.placed import Placed, varlen_placed
 from corgipile.tables.table import IntArray, Layout, Table
 
 __all__ = ["RemoteArrowFile", "open_file"]
@@ -58,6 +59,11 @@ class RemoteArrowFile(ArrowFile):
         """Say where fixed-width columns lie by now."""
         there = brought(self, columns)
         return super().layout(columns) if there is None else there.layout(columns)
+
+    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say where columns lie of which some are of varying length, once they are on this machine."""
+        there = brought(self, columns)
+        return None if there is None else varlen_placed(there, columns)
 
     def _body_with(self, i: int, head: Batch, names: list[str]) -> BatchSlices:
         """Return what reads these columns of a record batch: fetched together, if its other rows are read next."""

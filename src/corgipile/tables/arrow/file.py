@@ -12,9 +12,10 @@ from corgipile.tables.arrow.decompress import Decompressed, Decompressor
 from corgipile.tables.arrow.dictionaries import Dictionaries, index_schema
 from corgipile.tables.arrow.flatbuffers import Batch
 from corgipile.tables.arrow.footer import Footer, end_of, read_footer, schema_end
+from corgipile.tables.arrow.located import lay_out, placeable
 from corgipile.tables.arrow.metadata import BatchMetadata
 from corgipile.tables.arrow.note import noted
-from corgipile.tables.arrow.slices import BatchSlices, Place, places, sliceable
+from corgipile.tables.arrow.slices import BatchSlices, places, sliceable
 from corgipile.tables.arrow.take import Take
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
@@ -33,15 +34,8 @@ from corgipile.tables.io.pieces import (
 )
 from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
-from corgipile.tables.table import (
-    ColumnLayout,
-    IntArray,
-    Layout,
-    Table,
-    check_columns,
-    even_cuts,
-    fixed_field,
-)
+from corgipile.tables.placed import Placed
+from corgipile.tables.table import IntArray, Layout, Table, check_columns, even_cuts
 from corgipile.tables.values import viewless
 
 SUFFIXES = (".arrow", ".feather", ".ipc")
@@ -178,43 +172,33 @@ class ArrowFile(Checked):
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
-        names = check_columns(self.schema, columns)
-        if self._places is None or any(fixed_field(self.schema.field(name).type) is None for name in names):
+        return self._layout(check_columns(self.schema, columns), varlen=False)
+
+    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say where columns lie, of which some are of varying length; None if compressed, null, or of other types."""
+        found = self._layout(check_columns(self.schema, columns), varlen=True)
+        return None if found is None else Placed(found)
+
+    def _layout(self, names: list[str], *, varlen: bool) -> Layout | None:
+        fields = [self.schema.field(name) for name in names]
+        if self._places is None or not all(placeable(field.type, varlen=varlen) for field in fields):
             return None
-        filled = np.flatnonzero(np.diff(self._starts))
+        places, filled = [self._places[name] for name in names], np.flatnonzero(np.diff(self._starts))
+
+        def found() -> Layout | None:
+            bodies = self._blocks["offset"][filled] + self._blocks["metadata"][filled]
+            starts = np.append(self._starts[filled], self._starts[-1])
+            return lay_out(self._file, fields, places, self._heads(filled), bodies, starts)
+
         if len(filled) <= 1 or len(names) * len(filled) > MOST_KEPT:  # too little, of maybe thousands of files, or much
-            return self._lay_out(names, filled)
-        return self._layouts.get(tuple(names), lambda: self._lay_out(names, filled))
+            return found()
+        return self._layouts.get(tuple(names), found)
 
-    def _lay_out(self, names: list[str], filled: IntArray) -> Layout | None:
-        """Find columns in the record batches that have rows."""
-        assert self._places is not None  # noqa: S101 - asked before
-        inside = self._offsets(filled, [self._places[name] for name in names])
-        if inside is None:
-            return None
-        starts = np.append(self._starts[filled], self._starts[-1])
-        offsets = self._blocks["offset"][filled] + self._blocks["metadata"][filled] + inside + self._file.base
-        kinds = [self.schema.field(name).type for name in names]
-        found = [ColumnLayout.joined(kind, starts, at) for kind, at in zip(kinds, offsets, strict=True)]
-        located = dict(zip(names, found, strict=True))
-        return Layout((self._file.path,), located, (self._file.which,))
-
-    def _offsets(self, batches: IntArray, columns: list[Place]) -> IntArray | None:
-        """Return where columns begin in the bodies of batches, int64[columns, batches]; None if they do not serve."""
-        offsets = np.empty((len(columns), len(batches)), np.int64)
-        last: Batch | None = None
-        for at, (i, head) in enumerate(zip(batches.tolist(), self._metadata.many(batches), strict=True)):
+    def _heads(self, batches: IntArray) -> Iterator[Batch]:
+        """Give the metadata of record batches."""
+        for i, head in zip(batches.tolist(), self._metadata.many(batches), strict=True):
             self._check(i, head)
-            if head is last:
-                offsets[:, at] = offsets[:, at - 1]
-                continue
-            last, body = head, BatchSlices(self._file, 0, head)
-            found = [None if head.compressed else body.data_offset(place) for place in columns]
-            inside = [offset for offset in found if offset is not None]
-            if len(inside) < len(columns):
-                return None
-            offsets[:, at] = inside
-        return offsets
+            yield head
 
     def _find_batches(self) -> tuple[Footer, pa.Schema]:
         """Return where record batches lie, and the stored schema; most of it is read at once."""
@@ -259,7 +243,7 @@ class ArrowFile(Checked):
         return self._body(i, head)
 
     def _slices(self, batches: IntArray) -> Iterator[BatchSlices]:
-        return (self._body(i, head) for i, head in zip(batches.tolist(), self._metadata.many(batches), strict=True))
+        return (self._body(i, head) for i, head in zip(batches.tolist(), self._heads(batches), strict=True))
 
     @property
     def place(self) -> str:

@@ -1,0 +1,297 @@
+/* Reads the items of rows of varying length into bundles, once their offsets are known: what lies close together by one
+ * call, first what is cached, then the rest by all threads. */
+#ifndef CP_ITEMS_H
+#define CP_ITEMS_H
+
+#include "io/bundles.h"
+#include "io/pread.h"
+#include "text/letters.h"
+
+#define CP_BUNDLE_FULL ((int64_t)16 << 10) /* bytes of a bundle from which on it ends with a run */
+#define CP_BUNDLE_MOST ((int64_t)64 << 10) /* bytes of one, unless a row has more */
+#define CP_ITEM_RANGES 8192                /* ranges that are read at a time, and those of one bundle more */
+#define CP_ITEM_CALL 32                    /* ranges of a call */
+
+/* Items of one column that lie back to back in a file, and where they go. */
+typedef struct {
+    int32_t fd;
+    int64_t offset, bytes, row; /* row: the first */
+    char *to;
+} cp_item_range;
+
+typedef struct {
+    cp_read *read;
+    cp_pool *pool;
+    int helpers;
+    const cp_column *columns;
+    int64_t column_count;
+    cp_runs runs;
+    int32_t *owner; /* [slots] */
+    cp_bundles *bundles;
+    cp_item_range *ranges;
+    int64_t range_count, range_room;
+    int64_t *firsts; /* of each call */
+    char *waits;
+    int64_t calls;
+    int wait;
+} cp_items;
+
+/* The next row of the runs: its number, and its place among those of all runs. */
+typedef struct {
+    int64_t run, row, at;
+} cp_walk;
+
+static inline cp_walk cp_walk_begin(const cp_runs *runs)
+{
+    return (cp_walk){0, runs->count ? runs->extents[0] : 0, 0};
+}
+
+/* Go to the next run if this one is over; returns whether there is a row. */
+static inline int cp_walk_on(const cp_runs *runs, cp_walk *w)
+{
+    while (w->run < runs->count && w->row >= runs->extents[2 * w->run + 1])
+        if (++w->run < runs->count)
+            w->row = runs->extents[2 * w->run];
+    return w->run < runs->count;
+}
+
+static inline int64_t cp_list_bytes(const cp_lists *l, int32_t slot) { return l->length[slot] * l->item; }
+
+static inline int64_t cp_row_items(const cp_items *t, int32_t slot)
+{
+    int64_t bytes = 0;
+    for (int64_t c = 0; c < t->column_count; c++)
+        bytes += t->columns[c].lists ? cp_list_bytes(t->columns[c].lists, slot) : 0;
+    return bytes;
+}
+
+/* Find where the bundle ends that begins at `w`; how many rows that go to slots it has. */
+static inline cp_walk cp_bundle_end(const cp_items *t, cp_walk w, int64_t *rows)
+{
+    int64_t bytes = 0, run = w.run;
+    *rows = 0;
+    for (; cp_walk_on(&t->runs, &w); w.row++, w.at++) {
+        int32_t slot = t->runs.into[w.at];
+        if (w.run != run && bytes >= CP_BUNDLE_FULL)
+            break;
+        run = w.run;
+        if (slot < 0)
+            continue;
+        int64_t more = cp_row_items(t, slot);
+        if (*rows && bytes + more > CP_BUNDLE_MOST)
+            break;
+        bytes += more;
+        ++*rows;
+    }
+    return w;
+}
+
+static inline int cp_item_range_add(cp_items *t, cp_item_range range)
+{
+    if (t->range_count == t->range_room) {
+        int64_t room = t->range_room ? 2 * t->range_room : 256;
+        cp_item_range *ranges = realloc(t->ranges, sizeof *ranges * (size_t)room);
+        if (!ranges)
+            return -1;
+        t->ranges = ranges;
+        t->range_room = room;
+    }
+    t->ranges[t->range_count++] = range;
+    return 0;
+}
+
+/* Let the rows of one column from `w` to `stop` lie at `to` on, and note what is to be read there. */
+static inline int cp_items_place(cp_items *t, const cp_column *c, cp_walk w, cp_walk stop, char *to)
+{
+    const cp_lists *l = c->lists;
+    int64_t piece = -1, open = -1; /* open: the range that goes on if the next row lies behind it */
+    for (; w.at < stop.at && cp_walk_on(&t->runs, &w); w.row++, w.at++) {
+        int32_t slot = t->runs.into[w.at];
+        int64_t bytes = slot < 0 ? 0 : cp_list_bytes(l, slot);
+        if (slot < 0)
+            continue;
+        if (piece < 0 || w.row < c->starts[piece] || w.row >= c->starts[piece + 1])
+            piece = cp_last_start(c->starts, c->pieces, w.row);
+        cp_item_range new = {c->fds[piece], (int64_t)l->address[slot], bytes, w.row, to};
+        cp_item_range *last = open < 0 ? NULL : &t->ranges[open];
+        l->address[slot] = (uint64_t)(uintptr_t)to;
+        to += bytes;
+        if (!bytes)
+            continue;
+        if (last && last->fd == new.fd && last->offset + last->bytes == new.offset) {
+            last->bytes += bytes;
+            continue;
+        }
+        open = t->range_count;
+        if (cp_item_range_add(t, new) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Give the rows from `w` to `stop` a bundle. Returns -1 without memory. */
+static inline int cp_bundle_fill(cp_items *t, cp_walk w, cp_walk stop, int64_t rows)
+{
+    int64_t bytes = 0, from = 0;
+    for (cp_walk v = w; v.at < stop.at && cp_walk_on(&t->runs, &v); v.row++, v.at++)
+        bytes += t->runs.into[v.at] < 0 ? 0 : cp_row_items(t, t->runs.into[v.at]);
+    int64_t number = cp_bundle_make(t->bundles, bytes + 16 * t->column_count, rows); /* columns begin at sixteenths */
+    if (number < 0)
+        return -1;
+    for (cp_walk v = w; v.at < stop.at && cp_walk_on(&t->runs, &v); v.row++, v.at++)
+        if (t->runs.into[v.at] >= 0)
+            t->owner[t->runs.into[v.at]] = cp_bundle_owner(number);
+    for (int64_t c = 0; c < t->column_count; c++) {
+        if (!t->columns[c].lists)
+            continue;
+        bytes = 0;
+        for (cp_walk v = w; v.at < stop.at && cp_walk_on(&t->runs, &v); v.row++, v.at++)
+            bytes += t->runs.into[v.at] < 0 ? 0 : cp_list_bytes(t->columns[c].lists, t->runs.into[v.at]);
+        if (cp_items_place(t, &t->columns[c], w, stop, t->bundles->all[number].data + from) < 0)
+            return -1;
+        from += (bytes + 15) / 16 * 16;
+    }
+    return 0;
+}
+
+/* Join ranges that follow each other closely into calls. */
+static inline void cp_items_join(cp_items *t)
+{
+    t->calls = 0;
+    for (int64_t i = 0; i < t->range_count; i++) {
+        const cp_item_range *one = &t->ranges[i], *last = i ? one - 1 : one;
+        int64_t first = t->calls ? t->firsts[t->calls - 1] : 0, end = last->offset + last->bytes;
+        if (i && i - first < CP_ITEM_CALL && one->fd == last->fd && one->offset >= end && one->offset - end <= CP_GAP &&
+            one->offset + one->bytes - t->ranges[first].offset <= CP_STAGE)
+            continue;
+        t->waits[t->calls] = 1;
+        t->firsts[t->calls++] = i;
+    }
+    t->firsts[t->calls] = t->range_count;
+}
+
+/* Read the ranges of one call at once; 0 if not all of it came. */
+static inline int cp_items_together(const cp_items *t, int64_t from, int64_t to)
+{
+    struct iovec parts[2 * CP_ITEM_CALL];
+    char between[CP_GAP];
+    const cp_item_range *first = &t->ranges[from];
+    int64_t at = first->offset;
+    int count = 0;
+    for (const cp_item_range *one = first; one < t->ranges + to; one++) {
+        if (one->offset > at)
+            parts[count++] = (struct iovec){between, (size_t)(one->offset - at)};
+        parts[count++] = (struct iovec){one->to, (size_t)one->bytes};
+        at = one->offset + one->bytes;
+    }
+    return cp_preadv_some(first->fd, parts, count, first->offset, t->wait) == at - first->offset;
+}
+
+static inline void cp_items_call(void *context, int64_t task, int worker)
+{
+    cp_items *t = context;
+    cp_read *r = t->read;
+    int64_t from = t->firsts[task], to = t->firsts[task + 1], bytes = 0;
+    (void)worker;
+    if (atomic_load(&r->failed) || !t->waits[task])
+        return;
+    t->waits[task] = !cp_items_together(t, from, to);
+    if (t->waits[task] && !t->wait)
+        atomic_store(&r->waiting, 1);
+    for (int64_t i = from; i < to; i++) {
+        const cp_item_range *one = &t->ranges[i]; /* one by one, what came short by a signal, or the end of the file */
+        bytes += one->bytes;
+        if (t->waits[task] && t->wait && cp_pread_all(one->fd, one->to, one->bytes, one->offset, 1) < 0) {
+            cp_part part = {.fd = one->fd, .first_row = one->row};
+            cp_read_fail(r, &part, errno);
+        }
+    }
+    if (!t->waits[task] || t->wait)
+        atomic_fetch_add(&r->bytes, bytes);
+}
+
+/* Read all ranges noted so far. Returns 0, -1 without memory, 1 after a failed read. */
+static inline int cp_items_flush(cp_items *t)
+{
+    cp_read *r = t->read;
+    t->firsts = malloc(sizeof *t->firsts * (size_t)(t->range_count + 1));
+    t->waits = malloc((size_t)t->range_count + 1);
+    int status = t->firsts && t->waits ? 0 : -1;
+    if (!status)
+        cp_items_join(t);
+    for (t->wait = 0; !status && t->wait < 2; t->wait++) {
+        atomic_store(&r->waiting, 0);
+        cp_pool_run(t->pool, cp_items_call, t, t->calls, t->wait ? t->pool->count : t->helpers, 0);
+        if (!atomic_load(&r->waiting))
+            break;
+    }
+    free(t->firsts);
+    free(t->waits);
+    t->range_count = 0;
+    return status ? status : atomic_load(&r->failed);
+}
+
+/* Whether bytes are UTF-8. */
+static inline int cp_is_utf8(const uint8_t *p, int64_t bytes)
+{
+    const uint8_t *end = p + bytes;
+    uint64_t eight;
+    uint32_t code;
+    while (p < end) {
+        if (end - p >= 8) {
+            memcpy(&eight, p, 8);
+            if (!(eight & 0x8080808080808080u)) {
+                p += 8;
+                continue;
+            }
+        }
+        int step = *p < 0x80 ? 1 : cp_utf8_read(p, end, &code);
+        if (!step)
+            return 0;
+        p += step;
+    }
+    return 1;
+}
+
+/* See to it that the rows of columns of text are text. Returns 0, or 1 and what the reading says of a failure. */
+static inline int cp_items_check(cp_items *t, cp_walk w, cp_walk stop)
+{
+    for (; w.at < stop.at && cp_walk_on(&t->runs, &w); w.row++, w.at++)
+        for (int64_t c = 0; c < t->column_count; c++) {
+            const cp_column *column = &t->columns[c];
+            const cp_lists *l = column->lists;
+            int32_t slot = t->runs.into[w.at];
+            if (!l || !l->text || slot < 0 || cp_is_utf8((const uint8_t *)(uintptr_t)l->address[slot], l->length[slot]))
+                continue;
+            cp_part part = {.fd = column->fds[cp_last_start(column->starts, column->pieces, w.row)], .first_row = w.row};
+            cp_read_fail(t->read, &part, CP_BAD_TEXT);
+            return 1;
+        }
+    return 0;
+}
+
+/* Read the items of all rows of the runs, whose offsets were read before. Returns 0, -1 without memory, 1 after a failed
+ * read. */
+static inline int cp_items_read(cp_items *t)
+{
+    int status = 0, text = 0;
+    cp_walk w = cp_walk_begin(&t->runs), done = w;
+    atomic_store(&t->read->failed, 0);
+    for (int64_t c = 0; c < t->column_count; c++)
+        text |= t->columns[c].lists && t->columns[c].lists->text;
+    while (!status && cp_walk_on(&t->runs, &w)) {
+        int64_t rows;
+        cp_walk stop = cp_bundle_end(t, w, &rows);
+        status = rows ? cp_bundle_fill(t, w, stop, rows) : 0;
+        w = stop;
+        if (!status && (t->range_count >= CP_ITEM_RANGES || !cp_walk_on(&t->runs, &w))) {
+            status = cp_items_flush(t);
+            status = !status && text ? cp_items_check(t, done, w) : status;
+            done = w;
+        }
+    }
+    free(t->ranges);
+    return status;
+}
+
+#endif
