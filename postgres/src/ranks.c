@@ -242,8 +242,8 @@ static char *list_classes(const CorgiModel *m)
     return text.data;
 }
 
-/* Say which class a curve is of: the one that is named, else the second of two. */
-static int64 positive_of(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
+/* Say which class is told from the others: the one that is named, else the second of two. */
+int64 corgi_class_to_judge(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
     char *called = class_argument(fcinfo);
     int64 found = called ? class_of(m, called) : 1;
@@ -264,7 +264,7 @@ static CorgiRanks *rank(FunctionCallInfo fcinfo, const char *what)
     if (m == NULL)
         return NULL;
     corgi_need_classes(m, name, what);
-    r = corgi_make_ranks(m, positive_of(fcinfo, m, name), !PG_ARGISNULL(PG_NARGS() - 1));
+    r = corgi_make_ranks(m, corgi_class_to_judge(fcinfo, m, name), !PG_ARGISNULL(PG_NARGS() - 1));
     r->watch.row = rank_row;
     (void) corgi_judge(fcinfo, m, name, &r->watch);
     return r;
