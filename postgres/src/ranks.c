@@ -184,20 +184,22 @@ bool corgi_auc(CorgiRanks *r, double *area)
 {
     Area pairs = 0;
     int64 key, above = 0;
-    double shares = 0, heavier = 0; /* the same of weights, as shares of all: products of weights may be beyond what numbers hold */
+    double sum = 0, heavier = 0, unit; /* the same of weights, whose products may be beyond what numbers hold: those of one */
+                                       /* side are divided, by a power of two, which rounds none */
     Sums found;
     begin(r);
+    unit = r->all.weight[OTHERS] > 0 ? ldexp(1, ilogb(r->all.weight[OTHERS])) : 1;
     while (next_score(r, &key, &found)) {
         pairs += (Area) found.rows[OTHERS] * (2 * above + found.rows[CLASS]);
         above += found.rows[CLASS];
-        shares += found.weight[OTHERS] / r->all.weight[OTHERS] * (heavier + found.weight[CLASS] / 2);
+        sum += found.weight[OTHERS] / unit * (heavier + found.weight[CLASS] / 2);
         heavier += found.weight[CLASS];
     }
     for (int i = 0; i < SIDES; i++)
         tuplesort_end(r->sorts[i]);
     if (r->all.rows[OTHERS] == 0 || r->all.rows[CLASS] == 0)
         return false;
-    *area = r->weighted ? shares / r->all.weight[CLASS]
+    *area = r->weighted ? Min(sum / (r->all.weight[OTHERS] / unit * r->all.weight[CLASS]), 1)
                         : (double) pairs / (2 * ((double) r->all.rows[OTHERS] * (double) r->all.rows[CLASS]));
     return true;
 }

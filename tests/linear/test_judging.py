@@ -157,6 +157,17 @@ def test_areas_sorted_on_disk_are_the_same(monkeypatch, ties):
             ranking.Ranking().add(scores, mine, w)
 
 
+@pytest.mark.parametrize("scale", [1, 3, 1e300, 1e-300])
+def test_rows_told_apart_without_error_have_an_area_of_one(scale):
+    """And not a little more, as sums of shares may."""
+    for count in (7, 106, 3001):
+        ranks = ranking.Ranking()
+        ranks.add(np.arange(count) * 1.0, np.arange(count) >= count // 2, np.full(count, scale))
+        area = ranks.area()
+        assert 1 - 1e-12 < area <= 1
+        assert area == 1 or scale not in (1, 3)
+
+
 def test_rows_of_one_side_and_bad_rows():
     rows = made("two")
     model = cp.train(rows, features=["a", "b", "c"], epochs=1)

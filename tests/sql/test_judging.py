@@ -238,6 +238,14 @@ class Judging:
             sql, "SELECT * FROM ML.EVALUATE(MODEL m, STRUCT('w' AS weight))", "a weight needs rows", kind=BadStatement
         )
 
+    def test_rows_told_apart_without_error_have_an_area_of_one(self, sql):
+        sql.execute(
+            "CREATE TABLE apart AS SELECT a, i % 3 + 1 AS w, (a > 0.53)::int AS label FROM t WHERE a < 0.5 OR a > 0.53"
+        )
+        sql.execute("SELECT a, label FROM apart TRAIN BY logistic WITH epochs = 30 INTO m")
+        for rest in ("", ", STRUCT('w' AS weight)"):
+            assert self.value(sql, f"SELECT roc_auc FROM ML.EVALUATE(MODEL m, TABLE apart{rest})") == 1
+
     def test_numbers(self, sql):
         sql.execute("SELECT a, b, i FROM t TRAIN BY linear WITH epochs = 2 INTO m")
         (found,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE t)")

@@ -1,5 +1,6 @@
 """The area under a curve, exact, of any number of scores: sorted in memory, beyond some of them on disk."""
 
+import math
 import os
 from collections.abc import Iterator
 
@@ -56,14 +57,15 @@ class Ranking:
         if not (mine and others):
             self.close()
             return None
-        area = below = 0.0
+        # Products of weights may be beyond what numbers hold; a power of two rounds none.
+        unit, area, below = 2.0 ** (math.frexp(mine)[1] - 1), 0.0, 0.0
         for part in self._merged(parts):
-            own, rest = part[:, 1] / mine, part[:, 2] / others
+            own, rest = part[:, 1] / unit, part[:, 2]
             above = below + np.cumsum(rest)
             area += float(own @ (above - rest / 2))
             below = float(above[-1])
         self.close()
-        return area
+        return min(1.0, area / (mine / unit * others))
 
     def close(self) -> None:
         """Let go of what is on disk."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from corgipile.errors import BadArgument
+from corgipile.linear.groups import Groups
 from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.files import lendable, text_of
 from corgipile.sql.engines.duckdb.models import Stored
@@ -41,11 +43,13 @@ if TYPE_CHECKING:
 __all__ = ["calibration", "confusion", "errors", "evaluated", "roc"]
 
 # The area under the curve: of pairs of rows of the two classes how many are in order, ties a half, each by the weights.
-# Those of one class are shares of all of it, since products of weights may be beyond what numbers hold.
-AREA = """(SELECT sum(p / whole * (below + n / 2)) / nullif(sum(n), 0) FROM (
-    SELECT p, n, nullif(sum(p) OVER (), 0) AS whole, sum(n) OVER (ORDER BY score) - n AS below FROM (
-    SELECT score, coalesce(sum(weight) FILTER (actual = 2), 0) AS p, coalesce(sum(weight) FILTER (actual = 1), 0) AS n
-    FROM scored GROUP BY score)))"""
+# Products of weights may be beyond what numbers hold; those of one class are divided by a power of two.
+AREA = """(SELECT CASE WHEN area > 1 THEN 1 ELSE area END FROM (
+    SELECT sum(p / unit * (below + n / 2)) / nullif(sum(p / unit) * sum(n), 0) AS area FROM (
+    SELECT p, n, pow(2, floor(log2(nullif(sum(p) OVER (), 0)))) AS unit, sum(n) OVER (ORDER BY score) - n AS below
+    FROM (SELECT score, coalesce(sum(weight) FILTER (actual = 2), 0) AS p,
+    coalesce(sum(weight) FILTER (actual = 1), 0) AS n
+    FROM scored GROUP BY score))))"""
 
 
 class _Rows:
@@ -156,7 +160,16 @@ def calibration(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound)
 
 
 def errors(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:
-    """Return the weights with what they may be off by."""
+    """Return the weights with what they may be off by.
+
+    Raises:
+        BadArgument: There is one model for each value of a column.
+    """
+    if isinstance(stored.model, Groups):
+        raise BadArgument(
+            f"{stored.name!r} is a model for each {stored.model.by!r}, and standard errors are of one: train that of a "
+            "group with WHERE in place of GROUP BY"
+        )
     table, weight = _read(engine, call, stored, bound)
     found = stored.model.summary(table, weight=weight)
     columns = (found.coef, found.standard_error, found.z, found.p, found.low, found.high, found.gaps)
