@@ -366,6 +366,21 @@ CREATE FUNCTION corgipile.roc(model text, source regclass DEFAULT NULL, features
 COMMENT ON FUNCTION corgipile.roc(text, regclass, "any", text, text, text, "any", text)
     IS 'ROC curve of a class, of two the second: rows of which the score is threshold or more';
 
+CREATE FUNCTION corgipile.calibration(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
+    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, class "any" DEFAULT NULL::text,
+    bins int DEFAULT 10, weight text DEFAULT NULL, OUT low float8, OUT high float8, OUT predicted float8,
+    OUT observed float8, OUT rows bigint, OUT weight float8) RETURNS SETOF record
+    AS 'MODULE_PATHNAME', 'corgipile_calibration' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000 ROWS 10;
+COMMENT ON FUNCTION corgipile.calibration(text, regclass, "any", text, text, text, "any", int, text)
+    IS 'mean probability of a class, of two the second, beside the share of rows that are of it, by bins of probability';
+CREATE FUNCTION corgipile.summary(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
+    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, weight text DEFAULT NULL,
+    OUT feature text, OUT coefficient float8, OUT standard_error float8, OUT z float8, OUT p float8, OUT low float8,
+    OUT high float8, OUT gap float8) RETURNS SETOF record
+    AS 'MODULE_PATHNAME', 'corgipile_summary' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
+COMMENT ON FUNCTION corgipile.summary(text, regclass, "any", text, text, text, text)
+    IS 'coefficients of a logistic, linear or poisson model with standard errors (sandwich), p-values and 95 % intervals';
+
 -- Models as the bytes of model files.
 CREATE FUNCTION corgipile.export(model text) RETURNS bytea
     AS 'MODULE_PATHNAME', 'corgipile_export' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10000

@@ -171,6 +171,7 @@ enum { CORGI_FIGURES = 8 };
 /* A stored model. */
 typedef struct CorgiModel {
     char *kind, *label;
+    char *weight;           /* column of what rows count for where a call names none; NULL: each for 1 */
     Datum figures[CORGI_FIGURES]; /* of its epochs: arrays, see model.c */
     List *features;         /* of char * */
     cp_loss_choice of;

@@ -28,6 +28,7 @@ static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const c
     CorgiOptions o = {.kind = m->kind, .of = m->of, .features = m->features, .label = m->label, .encoding = m->encoding,
                       .query = text_argument(fcinfo, QUERY), .where = text_argument(fcinfo, WHERE),
                       .weight = text_argument(fcinfo, PG_NARGS() - 1)};
+    o.weight = o.weight ? o.weight : m->weight;
     corgi_check_rows(PG_ARGISNULL(SOURCE), o.query, o.where);
     o.source = PG_ARGISNULL(SOURCE) ? InvalidOid : PG_GETARG_OID(SOURCE);
     if (!PG_ARGISNULL(FEATURES))

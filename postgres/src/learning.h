@@ -57,6 +57,7 @@ extern void corgi_settle_rate(CorgiRun *run, const CorgiLearner *learner, const 
 extern bool corgi_is_balanced(const CorgiOptions *o);
 extern void corgi_read_class_weight(CorgiOptions *o, Datum value, Oid type);
 extern void corgi_weigh_classes(CorgiRun *run, const double *values, const int64 *counts, int64 n);
+extern void corgi_weights_of(const struct CorgiModel *m, const char *class_weight, const int64 *counts, double *weight);
 extern double corgi_read_weight(const CorgiColumn *weight, TupleTableSlot *row);
 extern void corgi_check_weight(const cp_figures *figures, const char *whose);
 

@@ -38,6 +38,14 @@ static Pass *make_pass(const CorgiRun *run, CorgiLearner *judge, bool held)
     return p;
 }
 
+/* Tell where the rows that were judged wait. */
+static void tell_slots(const Pass *p)
+{
+    const CorgiBuffer *b = &p->run.buffer;
+    for (int32 i = 0; i < p->waiting; i++)
+        p->run.watch->slot(p->run.watch, &p->run, i, b->y[i], b->weight ? b->weight[i] : 1);
+}
+
 /* Tell of the rows that were judged, some at a time: of many classes each has many scores. */
 static void tell_rows(const Pass *p)
 {
@@ -65,7 +73,9 @@ static void judge_rows(Pass *p)
         else if (status != CP_SGD_OK)
             corgi_learner_refuse(&p->run, status, p->visit[done]);
     }
-    if (p->run.watch != NULL)
+    if (p->run.watch != NULL && p->run.watch->slot != NULL)
+        tell_slots(p);
+    else if (p->run.watch != NULL)
         tell_rows(p);
     p->waiting = 0;
     if (p->run.source.sparse)

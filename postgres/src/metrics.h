@@ -2,9 +2,10 @@
 #ifndef CORGI_METRICS_H
 #define CORGI_METRICS_H
 
-/* What is told of each row that is measured. */
+/* What is told of each row that is measured: its scores, or where it waits. */
 typedef struct CorgiWatch {
     void (*row)(struct CorgiWatch *w, double label, double weight, const double *scores);
+    void (*slot)(struct CorgiWatch *w, const CorgiRun *run, int32 slot, double label, double weight); /* in place of row */
     CorgiLearner *scorer;
 } CorgiWatch;
 
@@ -19,5 +20,6 @@ typedef struct CorgiRanks CorgiRanks;
 extern CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive, bool weighted);
 extern void corgi_rank_row(CorgiRanks *r, double label, double weight, const double *scores);
 extern bool corgi_auc(CorgiRanks *r, double *area);
+extern int64 corgi_class_to_judge(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name);
 
 #endif

@@ -184,20 +184,22 @@ bool corgi_auc(CorgiRanks *r, double *area)
 {
     Area pairs = 0;
     int64 key, above = 0;
-    double shares = 0, heavier = 0; /* the same of weights, as shares of all: products of weights may be beyond what numbers hold */
+    double sum = 0, heavier = 0, unit; /* the same of weights, whose products may be beyond what numbers hold: those of one */
+                                       /* side are divided, by a power of two, which rounds none */
     Sums found;
     begin(r);
+    unit = r->all.weight[OTHERS] > 0 ? ldexp(1, ilogb(r->all.weight[OTHERS])) : 1;
     while (next_score(r, &key, &found)) {
         pairs += (Area) found.rows[OTHERS] * (2 * above + found.rows[CLASS]);
         above += found.rows[CLASS];
-        shares += found.weight[OTHERS] / r->all.weight[OTHERS] * (heavier + found.weight[CLASS] / 2);
+        sum += found.weight[OTHERS] / unit * (heavier + found.weight[CLASS] / 2);
         heavier += found.weight[CLASS];
     }
     for (int i = 0; i < SIDES; i++)
         tuplesort_end(r->sorts[i]);
     if (r->all.rows[OTHERS] == 0 || r->all.rows[CLASS] == 0)
         return false;
-    *area = r->weighted ? shares / r->all.weight[CLASS]
+    *area = r->weighted ? Min(sum / (r->all.weight[OTHERS] / unit * r->all.weight[CLASS]), 1)
                         : (double) pairs / (2 * ((double) r->all.rows[OTHERS] * (double) r->all.rows[CLASS]));
     return true;
 }
@@ -242,8 +244,8 @@ static char *list_classes(const CorgiModel *m)
     return text.data;
 }
 
-/* Say which class a curve is of: the one that is named, else the second of two. */
-static int64 positive_of(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
+/* Say which class is told from the others: the one that is named, else the second of two. */
+int64 corgi_class_to_judge(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
     char *called = class_argument(fcinfo);
     int64 found = called ? class_of(m, called) : 1;
@@ -264,7 +266,7 @@ static CorgiRanks *rank(FunctionCallInfo fcinfo, const char *what)
     if (m == NULL)
         return NULL;
     corgi_need_classes(m, name, what);
-    r = corgi_make_ranks(m, positive_of(fcinfo, m, name), !PG_ARGISNULL(PG_NARGS() - 1));
+    r = corgi_make_ranks(m, corgi_class_to_judge(fcinfo, m, name), !PG_ARGISNULL(PG_NARGS() - 1));
     r->watch.row = rank_row;
     (void) corgi_judge(fcinfo, m, name, &r->watch);
     return r;

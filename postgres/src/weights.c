@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "catalog/pg_type.h"
 #include "sgd/losses.h"
 #include "sgd/rows.h"
 #include "utils/builtins.h"
@@ -121,6 +122,17 @@ void corgi_weigh_classes(CorgiRun *run, const double *values, const int64 *count
     }
     for (int64 k = 0; k < v->class_count; k++)
         v->class_weight[k] = total / ((double) v->class_count * v->class_weight[k]);
+}
+
+/* Settle what a row of each class of a model counts for, as training was told, by how many rows there are of each. */
+void corgi_weights_of(const CorgiModel *m, const char *class_weight, const int64 *counts, double *weight)
+{
+    CorgiRun run = {.options = {.kind = m->kind, .of = m->of},
+                    .survey = {.classes = m->class_values, .class_count = m->classes},
+                    .source = {.label = {.classes = m->encoding ? m->encoding->classes : NULL}}};
+    corgi_read_class_weight(&run.options, CStringGetTextDatum(class_weight), TEXTOID);
+    corgi_weigh_classes(&run, m->class_values, counts, m->classes);
+    memcpy(weight, run.survey.class_weight, sizeof *weight * (Size) m->classes);
 }
 
 /* Return what a row counts for; what is no weight is for the kernel to see. */

@@ -8,7 +8,7 @@ import pytest
 
 import corgipile as cp
 from corgipile import cli
-from corgipile.errors import BadArgument, BadValue, MissingColumn
+from corgipile.errors import BadArgument, BadLabel, BadValue, MissingColumn
 from corgipile.linear import gradients
 
 ROWS = 4000
@@ -118,11 +118,15 @@ def test_what_has_no_standard_errors_is_said():
     model = cp.train(rows, epochs=1, features=["a", "b"])
     with pytest.raises(MissingColumn, match="'b'"):
         model.summary(rows.drop(["b"]))
-    with pytest.raises(BadValue, match=r"row 3 of .* cannot be learnt from"):
+    with pytest.raises(BadValue, match=r"row 3 of .* has a feature that is null, NaN or infinite"):
         model.summary(rows.set_column(0, "a", pa.array([1.0, 2.0, 3.0, np.nan] * 1000)))
-    with pytest.raises(BadValue, match="a row has label 7; the model's classes are"):
+    with pytest.raises(BadLabel, match=r"row 1 of .* has label 7; the model's classes are \[0, 1\]"):
         model.summary(rows.set_column(4, "label", pa.array([0, 7] * 2000)))
-    with pytest.raises(BadValue, match="no rows that count for anything"):
+    with pytest.raises(BadValue, match=r"row 1 of .* has weight -2; a finite number of 0 or more is needed"):
+        model.summary(rows.set_column(3, "weight", pa.array([1, -2] * (ROWS // 2))), weight="weight")
+    with pytest.raises(BadValue, match="there are no rows"):
+        model.summary(rows.slice(0, 0))
+    with pytest.raises(BadValue, match="weights of the 4000 rows are all zero; one above 0 is needed"):
         model.summary(rows.set_column(3, "weight", pa.array([0] * ROWS)), weight="weight")
 
 

@@ -4,7 +4,7 @@
 
 import numpy as np
 import pytest
-from tests.postgres.test_bits import TYPES, WIDTH, in_python
+from samebits import TYPES, WIDTH, in_python
 
 import corgipile as cp
 

@@ -41,6 +41,12 @@ def test_models_by_group_are_those_of_python(rows, tmp_path, said):
         weights = sql.execute("SELECT * FROM ML.WEIGHTS(MODEL m)").arrow().to_pylist()
         mine = {one["processed_input"]: one["weight"] for one in weights if one["region"] == "south"}
         assert [mine["a"], mine["b"]] == python.of("south").coef[0].tolist()
+        (area,) = sql.execute(f"SELECT roc_auc FROM ML.EVALUATE(MODEL m, (SELECT * FROM {file}))").fetchone()
+        assert area == pytest.approx(python.judge(rows).figures["auc"])
+        bins = sql.execute(f"SELECT * FROM ML.CALIBRATION(MODEL m, (SELECT * FROM {file}))").arrow()
+        assert bins["observed"].to_pylist() == python.judge(rows).calibration["observed"].to_pylist()
+        with pytest.raises(BadArgument, match="train that of a group with WHERE in place of GROUP BY"):
+            sql.execute(f"SELECT * FROM ML.ADVANCED_WEIGHTS(MODEL m, (SELECT * FROM {file}))").arrow()
         with pytest.raises(Exception, match="group 'west' of 'region'") as caught:
             sql.execute("SELECT 1::FLOAT AS a, 2::FLOAT AS b, 'west' AS region PREDICT BY m").arrow()
         assert isinstance(caught.value, BadValue)

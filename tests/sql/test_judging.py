@@ -3,11 +3,13 @@
 # ruff: noqa: S608  # tests write SQL
 
 import itertools
+import math
 
+import numpy as np
 import pytest
 from sqlengines import ROWS, OnDuckDB, OnPostgreSQL
 
-from corgipile.errors import BadStatement
+from corgipile.errors import BadStatement, CorgiPileError
 from corgipile.sql.engines.duckdb import judging, rows
 from corgipile.sql.engines.judging import CLASSES, NUMBERS
 
@@ -148,6 +150,69 @@ class Judging:
         found = [self.value(sql, f"SELECT roc_auc FROM {asked.format(name)}") for name in ("w", "large", "small")]
         assert found == pytest.approx([found[0]] * 3)
 
+    def test_calibration(self, sql, weighed):
+        pairs = shares(self, sql)
+        for rest, weights in (("", None), (", STRUCT(4 AS bins)", None), (", STRUCT(5 AS bins, 'w' AS weight)", "w")):
+            found = self.rows(sql, f"SELECT * FROM ML.CALIBRATION(MODEL m, TABLE weighed{rest})")
+            assert tuple(found[0]) == ("low", "high", "predicted", "observed", "rows", "weight")
+            bins = round(1 / (found[0]["high"] - found[0]["low"]))
+            assert bins == {"": 10, ", STRUCT(4 AS bins)": 4}.get(rest, 5)
+            counted = self.rows(
+                sql, "SELECT label, w, predicted_label_probs AS p FROM ML.PREDICT(MODEL m, TABLE weighed) q"
+            )
+            for row in found:
+                inside = [
+                    (int(one["label"]), one["w"] if weights else 1, one["p"][1])
+                    for one in counted
+                    if min(int(one["p"][1] * bins), bins - 1) == round(row["low"] * bins)
+                ]
+                mass = sum(w for _, w, _ in inside)
+                assert (row["rows"], row["weight"]) == (len(inside), mass)
+                assert row["predicted"] == pytest.approx(sum(w * p for _, w, p in inside) / mass, rel=1e-6)
+                assert row["observed"] == pytest.approx(sum(w * k for k, w, _ in inside) / mass)
+            assert sum(row["rows"] for row in found) == len(pairs) == ROWS
+        of_query = "SELECT sum(rows) FROM ML.CALIBRATION(MODEL m, (SELECT * FROM weighed WHERE i <= 100))"
+        assert self.value(sql, of_query) == 100
+        for rest, said in (("0 AS bins", "bins must be a whole number of 1 to 1000, got 0"), ("'w' AS wait", "wait")):
+            kind = BadStatement if "wait" in rest else CorgiPileError
+            self.fails(sql, f"SELECT * FROM ML.CALIBRATION(MODEL m, TABLE t, STRUCT({rest}))", said, kind=kind)
+        self.fails(
+            sql, "SELECT * FROM ML.CALIBRATION(MODEL m, TABLE t, STRUCT(1.5 AS bins))", "whole", kind=BadStatement
+        )
+        sql.execute("SELECT a, b, label FROM noisy TRAIN BY svm INTO hinge")
+        self.fails(sql, "SELECT * FROM ML.CALIBRATION(MODEL hinge, TABLE noisy)", "no probabilities")
+
+    @pytest.mark.parametrize("weight", [None, "w"])
+    def test_standard_errors(self, sql, weighed, weight):
+        rest = "" if weight is None else f", STRUCT('{weight}' AS weight)"
+        found = self.rows(sql, f"SELECT * FROM ML.ADVANCED_WEIGHTS(MODEL m, TABLE weighed{rest})")
+        names = ["processed_input", "weight", "standard_error", "z", "p_value", "low", "high", "gap"]
+        assert list(found[0]) == names
+        assert [row["processed_input"] for row in found] == ["a", "b", "__INTERCEPT__"]
+        assert {(None, row["processed_input"]): row["weight"] for row in found} == self.weights(sql, "m")
+        rows = self.rows(sql, "SELECT a, b, label, w FROM weighed")
+        x = np.array([[row["a"], row["b"], 1] for row in rows])
+        w = np.array([row["w"] if weight else 1 for row in rows])
+        label, coef = np.array([row["label"] for row in rows]), np.array([row["weight"] for row in found])
+        mean = 1 / (1 + np.exp(-x @ coef))
+        bread = np.linalg.inv((x.T * (w * mean * (1 - mean))) @ x)
+        errors = np.sqrt(np.diag(bread @ (x.T * (w * (mean - label)) ** 2) @ x @ bread))
+        np.testing.assert_allclose([row["standard_error"] for row in found], errors, rtol=1e-6)
+        np.testing.assert_allclose([row["z"] for row in found], coef / errors, rtol=1e-6)
+        for row in found:
+            assert row["p_value"] == pytest.approx(math.erfc(abs(row["z"]) / math.sqrt(2)), rel=1e-6)
+            assert row["low"] < row["weight"] < row["high"]
+        query = f"SELECT max(gap) FROM ML.ADVANCED_WEIGHTS(MODEL m, (SELECT * FROM weighed WHERE i > 0){rest})"
+        assert self.value(sql, query) == pytest.approx(max(row["gap"] for row in found), rel=1e-6)
+        self.fails(
+            sql, "SELECT * FROM ML.ADVANCED_WEIGHTS(MODEL m, (SELECT a, 1 AS b, label FROM noisy))", "is singular: "
+        )
+        sql.execute("SELECT a, b, label FROM noisy TRAIN BY svm INTO hinge")
+        self.fails(
+            sql, "SELECT * FROM ML.ADVANCED_WEIGHTS(MODEL hinge, TABLE noisy)", "standard errors are of logistic"
+        )
+        self.fails(sql, "SELECT * FROM ML.ADVANCED_WEIGHTS(MODEL m)", "the rows of ML.ADVANCED", kind=BadStatement)
+
     def test_numbers_by_weights(self, sql, weighed):
         sql.execute("SELECT a, b, i FROM weighed TRAIN BY linear WITH epochs = 2 INTO m")
         (one,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE weighed, STRUCT('w' AS weight))")
@@ -164,7 +229,7 @@ class Judging:
             "less": "weight|less",
             "zero": "all zero; one above 0 is needed",
         }
-        for function in ("EVALUATE", "CONFUSION_MATRIX", "ROC_CURVE"):
+        for function in ("EVALUATE", "CONFUSION_MATRIX", "ROC_CURVE", "CALIBRATION", "ADVANCED_WEIGHTS"):
             call = f"SELECT * FROM ML.{function}(MODEL m, TABLE weighed"
             for name, said in cases.items():
                 self.fails(sql, f"{call}, STRUCT('{name}' AS weight))", said)
@@ -173,6 +238,14 @@ class Judging:
             sql, "SELECT * FROM ML.EVALUATE(MODEL m, STRUCT('w' AS weight))", "a weight needs rows", kind=BadStatement
         )
 
+    def test_rows_told_apart_without_error_have_an_area_of_one(self, sql):
+        sql.execute(
+            "CREATE TABLE apart AS SELECT a, i % 3 + 1 AS w, (a > 0.53)::int AS label FROM t WHERE a < 0.5 OR a > 0.53"
+        )
+        sql.execute("SELECT a, label FROM apart TRAIN BY logistic WITH epochs = 30 INTO m")
+        for rest in ("", ", STRUCT('w' AS weight)"):
+            assert self.value(sql, f"SELECT roc_auc FROM ML.EVALUATE(MODEL m, TABLE apart{rest})") == 1
+
     def test_numbers(self, sql):
         sql.execute("SELECT a, b, i FROM t TRAIN BY linear WITH epochs = 2 INTO m")
         (found,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE t)")
@@ -180,13 +253,13 @@ class Judging:
         assert tuple(found) == NUMBERS
         assert found["mean_absolute_error"] == pytest.approx(sum(map(abs, wrong)) / ROWS)
         assert found["mean_squared_error"] == pytest.approx(sum(one**2 for one in wrong) / ROWS)
-        for function in ("CONFUSION_MATRIX", "ROC_CURVE"):
+        for function in ("CONFUSION_MATRIX", "ROC_CURVE", "CALIBRATION"):
             self.fails(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE t)", "predicts numbers")
 
     def test_what_cannot_be_judged(self, sql, noisy):
         sql.execute("CREATE TABLE others AS SELECT a, CASE WHEN i = 7 THEN 5 ELSE label END AS label, b FROM t")
         sql.execute("CREATE TABLE holes AS SELECT CASE WHEN i <> 9 THEN a END AS a, b, label FROM t")
-        for function in ("EVALUATE", "CONFUSION_MATRIX", "ROC_CURVE"):
+        for function in ("EVALUATE", "CONFUSION_MATRIX", "ROC_CURVE", "CALIBRATION", "ADVANCED_WEIGHTS"):
             self.fails(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE others)", "class|label")
             self.fails(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE holes)", "null|NULL")
             self.fails(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE nowhere)", "nowhere")

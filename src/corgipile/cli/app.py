@@ -14,7 +14,7 @@ from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
 COMMANDS = (  # a module each
-    *("sql", "train", "search", "predict", "summary", "compare", "convert", "reshuffle"),
+    *("sql", "train", "search", "predict", "judge", "summary", "compare", "convert", "reshuffle"),
     *("plan", "info", "inspect", "index", "rewind", "simulate", "stage", "restage", "pg"),
 )
 APART = ("sql", "index", "simulate", "restage")  # which open tables in ways of their own, or none

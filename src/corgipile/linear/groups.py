@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from corgipile.linear.inference import Summary
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.several import check_rates, of_one
-from corgipile.linear.sgd import SGD, Figures, rows_in
+from corgipile.linear.sgd import SGD, Figures, Locate, rows_in
 from corgipile.loader.feeder import Feeder
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
@@ -109,7 +110,7 @@ class Groups(Model):
             for visit, numbers, locate in _judged_rows(feeder, source, self._values()):
                 yield sgd.decide_groups(rows_in(feeder.buffer, sgd.inputs, visit), visit, numbers, locate)
 
-    def _judged(self, opened: Table, column: str, weight: str | None) -> tuple[Figures, int]:
+    def judged(self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None) -> tuple[Figures, int]:
         """Return the figures of a table, and how many rows have scores that are no numbers."""
         check_group(opened.schema, self.by, repr(opened))
         table = readable(opened, self.encoding, column)
@@ -121,6 +122,9 @@ class Groups(Model):
                 labels, weights = feeder.buffer.dense(column), None if weight is None else feeder.buffer.dense(weight)
                 rows = rows_in(feeder.buffer, sgd.inputs, visit)
                 sgd.learn_groups(rows, labels, visit, numbers, locate, weights)
+                if watch is not None:
+                    scores = partial(_scores_of, sgd, rows, visit, numbers, locate)
+                    passes.tell(watch, scores, sgd.outputs, visit, labels, weights)
             return passes.checked(sgd.flush(), sgd, feeder), sgd.skipped
 
     def _values(self) -> Values:
@@ -145,6 +149,10 @@ def check_groups(params: dict[str, Any]) -> None:
     if not all(isinstance(part, list) and len(part) == len(groups) for part in figures.values()):
         raise ValueError("the figures of its groups are damaged")
     check_rates(params, len(groups))
+
+
+def _scores_of(sgd: GroupSGD, rows: Any, visit: Any, numbers: Any, locate: Locate, some: slice) -> npt.NDArray[Any]:
+    return sgd.decide_groups(rows, visit[some], numbers[some], passes.further(locate, some.start))
 
 
 def _judged_rows(feeder: Feeder, source: Table, known: Values) -> Iterator[tuple[Any, Any, Any]]:

@@ -3,18 +3,19 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import BadArgument, BadValue
+from corgipile.errors import BadArgument, BadLabel, BadValue
 from corgipile.linear import passes
 from corgipile.linear.classes import Labels, check_label, check_weight, codes_of, weights_of
 from corgipile.linear.encoded import numeric, readable
 from corgipile.linear.nulls import NaNs
-from corgipile.linear.sgd import rows_in
-from corgipile.linear.sparse import Sparse, gathered
+from corgipile.linear.sgd import Locate, rows_in
+from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, gathered
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
@@ -46,8 +47,8 @@ class Summary:
         low: Lower ends of 95 % intervals.
         high: Upper ends.
         rows: Rows they are from.
-        gap: How many standard errors a coefficient is, at most, from where a Newton step on these rows would put it: of
-            more than a few tenths training had not come to rest, and z and p are of little use.
+        gaps: How many standard errors each is from where a Newton step on these rows would put it.
+        gap: The largest of these: of more than a few tenths training had not come to rest; z and p are of little use.
 
     Example:
         >>> import corgipile as cp
@@ -62,7 +63,12 @@ class Summary:
     coef: FloatArray
     standard_error: FloatArray
     rows: int
-    gap: float
+    gaps: FloatArray
+
+    @property
+    def gap(self) -> float:
+        """Return how far the coefficient is from rest that is farthest from it."""
+        return float(np.max(self.gaps, initial=0.0))
 
     @property
     def z(self) -> FloatArray:
@@ -126,15 +132,16 @@ def summary(model: "Model", table: Any, label: str | None = None, weight: str | 
         _add(model, sums, x[:, :width], y, w)
     (bread, meat), gradient, (rows, counted) = sums
     if not counted:
-        raise BadValue("there are no rows that count for anything")
+        why = f"the weights of the {rows:.0f} rows are all zero; one above 0 is needed" if rows else "there are no rows"
+        raise BadValue(why)
     penalty = np.zeros(width)
     penalty[: model.width] = float(model.params.get("l2", 0.0)) * rows
     coef = np.append(model.coef[0], model.intercept)[:width].astype(np.float64)
     inverse = _inverse(bread + np.diag(penalty), names := _names(model)[:width])
     error = np.sqrt(np.diag(inverse @ meat @ inverse))
     step = inverse @ (gradient + penalty * coef)
-    gap = float(np.max(np.abs(step) / np.where(error > 0, error, np.inf), initial=0.0))
-    return Summary(tuple(names), coef, error, int(rows), gap)
+    gaps = np.abs(step) / np.where(error > 0, error, np.inf)
+    return Summary(tuple(names), coef, error, int(rows), gaps)
 
 
 def _check(model: "Model") -> None:
@@ -171,14 +178,32 @@ def _rows(
                 part = visit[start : start + some]
                 x, y = _dense(rows, part, inputs), labels[part].astype(np.float64)
                 w = np.ones(len(part)) if counts is None else counts[part].astype(np.float64)
-                good = np.isfinite(x).all(axis=1) & np.isfinite(y) & np.isfinite(w) & (w >= 0)
-                if not good.all():
-                    where = passes.row_at(feeder, 0, step)(start + int(np.argmin(good)))
-                    raise BadValue(f"{where} has a feature, label or weight that cannot be learnt from")
+                _check_rows(model, x, y, w, partial(_further, passes.row_at(feeder, 0, step), start))
                 if of_class is not None:
                     at = np.searchsorted(codes_of(model.classes), y)
                     w *= of_class[np.minimum(at, len(of_class) - 1)]
                 yield x, y, w
+
+
+def _further(where: Locate, start: int, place: int) -> str:
+    return where(start + place)
+
+
+def _check_rows(model: "Model", x: FloatArray, y: FloatArray, w: FloatArray, where: Locate) -> None:
+    """Raise BadValue or BadLabel for the first row that cannot be summed up."""
+    known = np.isfinite(y) if model.loss.numbers else np.isin(y, codes_of(model.classes))
+    good = np.isfinite(x).all(axis=1) & np.isfinite(w) & (w >= 0) & known
+    if good.all():
+        return
+    at = int(np.argmin(good))
+    flaw: Flaw = NULL_VALUE
+    if not (np.isfinite(w[at]) and w[at] >= 0):
+        flaw = (BadValue, f"has weight {w[at]:g}; a finite number of 0 or more is needed")
+    elif not np.isfinite(y[at]):
+        flaw = (BadValue, f"has label {y[at]:g}; a finite number is needed")
+    elif not known[at]:
+        flaw = (BadLabel, f"has label {y[at]:g}; the model's classes are {model.classes.tolist()}")
+    raise flaw[0](f"{where(at)} {flaw[1]}")
 
 
 def _labels(model: "Model", table: Table, label: str) -> Labels:
@@ -203,9 +228,7 @@ def _add(model: "Model", sums: Any, x: FloatArray, y: FloatArray, w: FloatArray)
     matrices, gradient, counts = sums
     margin = x[:, : model.width] @ model.coef[0].astype(np.float64) + float(model.intercept[0])
     if model.loss.name == "logistic":
-        first, second = codes_of(model.classes)
-        if (strange := ~np.isin(y, (first, second))).any():
-            raise BadValue(f"a row has label {y[strange][0]:g}; the model's classes are {model.classes.tolist()}")
+        _, second = codes_of(model.classes)
         mean = 1 / (1 + np.exp(-np.clip(margin, -700, 700)))
         slope, curve = mean - (y == second), mean * (1 - mean)
     elif model.loss.name == "poisson":

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
-from corgipile.errors import BadArgument, BadModelFile, BadValue
+from corgipile.errors import BadArgument, BadModelFile
 from corgipile.features import Encoding
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
-from corgipile.linear.classes import check_label, check_weight
-from corgipile.linear.encoded import numeric, readable
+from corgipile.linear.encoded import readable
 from corgipile.linear.features import Features, find_inputs, tell_unknown
 from corgipile.linear.inference import Summary, summary
+from corgipile.linear.judging import Judgement, figures_on, judge
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.saving import learnt_of, packed, read_tensors, tensors_of, unpacked, write_tensors
 from corgipile.linear.scaling import Learnt
@@ -211,24 +211,20 @@ class Model:
         Raises:
             BadValue: The table has no rows, or a row has a label or feature that is no finite number.
         """
-        column = label or self.label or "label"
-        opened = numeric(open_table(table), column, weight)
-        check_label(readable(opened, self.encoding, column), column, repr(opened))
-        if weight is not None:
-            check_weight(opened, weight, column, repr(opened))
-        figures, skipped = self._judged(opened, column, weight)
-        if skipped:
-            raise BadValue(f"{skipped} rows of {opened!r} have scores beyond what {self.coef.dtype} can hold")
-        return figures.record(self.kind)
+        return figures_on(self, table, label, weight).record(self.kind)
 
-    def _judged(self, opened: Table, column: str, weight: str | None) -> tuple[Figures, int]:
-        """Return the figures of a table, and how many rows have scores that are no numbers."""
+    evaluate = measure
+
+    def judge(self, table: Any, label: str | None = None, weight: str | None = None, **how: Any) -> Judgement:
+        """Return how well it does by class, rank and probability; see `corgipile.linear.judging.judge`."""
+        return judge(self, table, label, weight, **how)
+
+    def judged(self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None) -> tuple[Figures, int]:
+        """Return the figures of a table, and how many rows have scores that are no numbers; see `passes.measure`."""
         table = readable(opened, self.encoding, column)
         sgd = self.sgd(self.inputs(table, column))
         with passes.reader(sgd.inputs, NaNs(table, sgd.inputs, column), column, weight) as feeder:
-            return passes.measure(sgd, feeder, column, weight), sgd.skipped
-
-    evaluate = measure
+            return passes.measure(sgd, feeder, column, weight, watch), sgd.skipped
 
     def summary(self, table: Any, label: str | None = None, weight: str | None = None) -> Summary:
         """Return the coefficients with standard errors and p-values; see `corgipile.linear.inference.summary`."""

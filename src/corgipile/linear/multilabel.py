@@ -13,6 +13,7 @@ from corgipile.linear.classes import check_weight
 from corgipile.linear.encoded import numeric, readable
 from corgipile.linear.features import Features
 from corgipile.linear.inference import Summary
+from corgipile.linear.judging import Judgement, figures_of
 from corgipile.linear.label_sets import Label, LabelSets, find_label_sets
 from corgipile.linear.model import Model, What
 from corgipile.linear.nulls import NaNs
@@ -124,6 +125,14 @@ class LabelModels(Model):
             "standard errors are of one model: of(...) gives that of one label, for a table with its column"
         )
 
+    def judge(self, *rows: Any, **how: Any) -> Judgement:
+        """Refuse: `measure` and `label_metrics` say it of all labels.
+
+        Raises:
+            BadArgument: Always.
+        """
+        raise BadArgument("judge is of one model: of(...) gives that of one label; label_metrics has those of all")
+
     def finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
         """Return what scores, [rows, labels], say: themselves, the probability of each label, or which there are."""
         if what == "decision":
@@ -209,20 +218,6 @@ def _judge_rows(
         one.learn(slots, labels, visit, locate, weights)
         guess[:, at] = one.decide(slots, visit, locate)[:, 0] > 0
     tally.add(truth, guess, np.ones(len(visit)) if weights is None else weights[visit].astype(np.float64))
-
-
-def figures_of(hits: Counts, said: Counts, there: Counts) -> dict[str, Counts]:
-    """Return precision, recall and F1 by how often a label was rightly said, was said, and was there; NaN of 0 / 0.
-
-    Example:
-        >>> {name: one.tolist() for name, one in figures_of(np.array([1.0]), np.array([2.0]), np.array([1.0])).items()}
-        {'precision': [0.5], 'recall': [1.0], 'f1': [0.6666666666666666]}
-    """
-    parts = {"precision": (hits, said), "recall": (hits, there), "f1": (2 * hits, said + there)}
-    return {
-        name: np.divide(part, whole, out=np.full(len(part), np.nan), where=whole != 0)
-        for name, (part, whole) in parts.items()
-    }
 
 
 def check_labels(params: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """One pass of the SGD kernel over a table, to learn, to measure, to score or to survey."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice, pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ from corgipile.errors import BadValue, BudgetTooSmall
 from corgipile.linear.features import Features
 from corgipile.linear.row_names import RowName
 from corgipile.linear.scaling import Moments
-from corgipile.linear.sgd import SGD, Figures, rows_in
+from corgipile.linear.sgd import SGD, Figures, Locate, rows_in
 from corgipile.linear.sparse import Sparse, gathered
 from corgipile.loader.buffer import SlotArray
 from corgipile.loader.feeder import Feeder
@@ -25,6 +26,8 @@ SURVEYED = 1 << 14  # rows at a time
 COUNTED = 1 << 16  # labels at a time
 Count = Callable[[int], object]
 Labels = Callable[[npt.NDArray[Any], npt.NDArray[Any] | None], object]
+Watch = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.float64]], object]
+SCORED = 1 << 17  # scores at a time
 
 
 def row_at(feeder: Feeder, epoch: int, step: int) -> Callable[[int], str]:
@@ -84,10 +87,53 @@ def checked(figures: Figures, sgd: SGD, feeder: Feeder) -> Figures:
     return figures
 
 
-def measure(sgd: SGD, feeder: Feeder, label: str, weight: str | None = None) -> Figures:
-    """Return the figures of a table without learning: a pass at learning rate 0."""
+def measure(sgd: SGD, feeder: Feeder, label: str, weight: str | None = None, watch: Watch | None = None) -> Figures:
+    """Return the figures of a table without learning: a pass at learning rate 0.
+
+    Args:
+        sgd: The model.
+        feeder: Reads the rows.
+        label: The column of labels.
+        weight: That of what rows count for.
+        watch: Is told the scores of rows, [rows, outputs], their labels and what they count for.
+    """
     sgd.judge_only()
-    return learn(sgd, feeder, label, 0.0, 0, weight=weight)
+    if watch is None:
+        return learn(sgd, feeder, label, 0.0, 0, weight=weight)
+    sgd.begin(0.0)
+    for step, visit in enumerate(feeder.epoch(0)):
+        rows, where = rows_in(feeder.buffer, sgd.inputs, visit), row_at(feeder, 0, step)
+        labels, weights = feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight)
+        sgd.learn(rows, labels, visit, where, weights)
+        scores = partial(_scores_of, sgd, rows, visit, where)
+        tell(watch, scores, sgd.outputs, visit, labels, weights)
+    return checked(sgd.flush(), sgd, feeder)
+
+
+def _scores_of(sgd: SGD, rows: Any, visit: SlotArray, where: Locate, some: slice) -> npt.NDArray[Any]:
+    return sgd.decide(rows, visit[some], further(where, some.start))
+
+
+def further(where: Locate, start: int) -> Locate:
+    """Return what names a row by its place after another."""
+    return lambda place: where(start + place)
+
+
+def tell(
+    watch: Watch,
+    scores: Callable[[slice], npt.NDArray[Any]],
+    outputs: int,
+    visit: SlotArray,
+    labels: npt.NDArray[Any],
+    weights: npt.NDArray[Any] | None,
+) -> None:
+    """Tell the scores of the rows of a step, some at a time: of many classes each has many."""
+    some = max(1, SCORED // outputs)
+    for start in range(0, len(visit), some):
+        part = slice(start, start + some)
+        slots = visit[part]
+        counts = np.ones(len(slots)) if weights is None else weights[slots].astype(np.float64)
+        watch(scores(part), labels[slots], counts)
 
 
 def moments(inputs: Features, table: Table, feeder: Feeder | None = None) -> Moments:

@@ -33,16 +33,12 @@ def _never(_: Any) -> bool:
 
 # Options of which some values change nothing: all others would, and we have nothing of the kind.
 ONLY: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "l1_reg": (lambda given: given == 0, "there is no L1 penalty here, only l2_reg"),
     "optimize_strategy": (lambda given: str(given).upper() == "AUTO_STRATEGY", "models are trained by SGD"),
     "learn_rate_strategy": (
         _never,
         "the step is learn_rate times decay for each epoch; 'CONSTANT' keeps it as it is",
     ),
     "ls_init_learn_rate": (_never, "there is no line search; learn_rate is the step of the first epoch"),
-    "calculate_p_values": (lambda given: given is False, "there are no p-values"),
-    "auto_class_weights": (lambda given: given is False, "rows weigh alike"),
-    "class_weights": (lambda given: not given, "rows weigh alike"),
     "num_trials": (lambda given: given in (0, 1), "settings are not tuned; corgipile.compare tries orders"),
     "data_split_col": (_never, "rows are held out at random; say data_split_method = 'RANDOM'"),
 }
@@ -56,6 +52,9 @@ OWN = (
     "category_encoding_method",
     "early_stop",
     "min_rel_progress",
+    "calculate_p_values",
+    "auto_class_weights",
+    "class_weights",
     *ONLY,
     *IDLE,
 )
@@ -234,12 +233,19 @@ class Options:
             self.notes.append(f"option {option} = {given!r} is as things are here anyway")
         elif option in ("data_split_method", "category_encoding_method"):
             self._choose(option, given)
+        elif option == "class_weights":
+            self._set("class_weight", _weights_of(given), option)
         else:
-            name = "intercept" if option == "early_stop" else "tolerance"  # whose checks serve
-            try:
-                self.given[option] = SETTINGS[name].checked(given, option)
-            except BadArgument as error:
-                raise BadArgument(str(error)) from None
+            self._say(option, given)
+
+    def _say(self, option: str, given: Any) -> None:
+        """Keep a number of BigQuery's, or whether something is to be."""
+        name = "tolerance" if option == "min_rel_progress" else "intercept"  # whose checks serve
+        said = self.given[option] = SETTINGS[name].checked(given, option)
+        if option == "auto_class_weights" and said:
+            self._set("class_weight", "balanced", option)
+        elif option == "calculate_p_values" and said:
+            self.notes.append(f"p-values are those of rows: ML.ADVANCED_WEIGHTS(MODEL {self.name}, TABLE ...) has them")
 
     def _choose(self, option: str, given: Any) -> None:
         """Keep one of some words."""
@@ -254,6 +260,20 @@ class Options:
 
 def _both(first: str, second: str, name: str) -> str:
     return f"{first} and {second} both set {name}; give one of them"
+
+
+def _weights_of(given: Any) -> dict[str, float]:
+    """Return what classes count for, of ``[STRUCT('no', 0.5), ('yes', 2)]``."""
+    pairs = given if isinstance(given, list) else []
+    if not pairs or not all(isinstance(one, list) and len(one) == 2 and _is_number(one[1]) for one in pairs):
+        raise BadArgument(
+            f"class_weights must be pairs of a class and a number, such as [('no', 1), ('yes', 20)], got {given!r}"
+        )
+    return {str(name): float(weight) for name, weight in pairs}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _loss(given: Any) -> str:

@@ -14,12 +14,19 @@ FUNCTIONS: dict[str, tuple[bool | None, dict[str, type]]] = {
     "evaluate": (None, {"threshold": float, "weight": str}),
     "confusion_matrix": (True, {"threshold": float, "weight": str}),
     "roc_curve": (True, {"weight": str}),
+    "calibration": (True, {"bins": int, "weight": str}),
+    "advanced_weights": (True, {"weight": str}),
     "weights": (False, {}),
     "training_info": (False, {}),
 }
 
 
 MOST_THRESHOLDS = 10_000
+KINDS: dict[type, tuple[Any, str]] = {
+    str: (str, "text"),
+    int: (int, "a whole number"),
+    float: ((int, float), "a number"),
+}
 
 
 def model_name(reader: Reader, what: str = "the name of a model") -> str:
@@ -110,7 +117,7 @@ def _options(inside: Reader, function: str, known: dict[str, type]) -> dict[str,
         if name not in known:
             names = f"it takes {', '.join(known)}" if known else "it takes none"
             raise inside.wrong(f"ML.{function.upper()} has no option {name}; {names}", inside.at - 1)
-        right, what = (str, "text") if known[name] is str else ((int, float), "a number")
+        right, what = KINDS[known[name]]
         if isinstance(given, bool) or not isinstance(given, right):
             raise inside.wrong(f"{name} must be {what}, got {given!r}", begin)
         found[name] = known[name](given)

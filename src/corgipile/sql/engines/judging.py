@@ -9,15 +9,20 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.features.fit import takes_unasked
+from corgipile.linear.judging import MOST_BINS
+from corgipile.sizes import whole
 from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import ModelCall
 from corgipile.suggestions import listed
 
 __all__ = [
+    "BINS",
     "CLASSES",
+    "INTERCEPT",
     "MASS",
     "NUMBERS",
     "Counts",
+    "bins_of",
     "confused",
     "counted",
     "curve",
@@ -27,12 +32,17 @@ __all__ = [
     "threshold_of",
     "two_probable",
     "weight_of",
+    "with_errors",
 ]
 
 # What ML.EVALUATE answers of models of classes, and of models of numbers.
 CLASSES = ("loss", "accuracy", "precision", "recall", "f1_score", "log_loss", "roc_auc", "rows")
 NUMBERS = ("loss", "r2", "mean_absolute_error", "mean_squared_error", "rows")
 RATES = ("threshold", "recall", "false_positive_rate")
+# What ML.CALIBRATION answers, as Python and PostgreSQL call it, and ML.ADVANCED_WEIGHTS of a coefficient.
+BINS = ("low", "high", "predicted", "observed", "rows", "weight")
+ERRORS = ("weight", "standard_error", "z", "p_value", "low", "high", "gap")
+INTERCEPT = "__INTERCEPT__"
 SIDES = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 # Rows as SQL counts them by a column `weight`: what they count for, and how many weights are wrong.
 MASS = "sum(weight), count(*) FILTER (WHERE (weight >= 0 AND weight < 'Infinity'::float8) IS NOT TRUE)"
@@ -214,6 +224,28 @@ def _above(reached: list[Number]) -> tuple[list[Number], Number]:
     """Return how many rows reach each threshold, and how many there are."""
     least = list(accumulate(reversed(reached)))[::-1]
     return least[1:], least[0]
+
+
+def with_errors(names: Sequence[str], values: Iterable[Sequence[float | None]]) -> pa.Table:
+    """Return the answer of ``ML.ADVANCED_WEIGHTS``: a row a feature, as `ERRORS`, and one for the constant.
+
+    Example:
+        >>> with_errors(["x"], [(2, 1, 2, 0.05, 0, 4, 0.1)]).to_pylist()[0]["p_value"]
+        0.05
+    """
+    rows = [dict(zip(ERRORS, row, strict=True)) for row in values]
+    named = [*names, INTERCEPT][: len(rows)]
+    kinds = pa.schema([(name, pa.float64()) for name in ERRORS])
+    return pa.Table.from_pylist(rows, kinds).add_column(0, "processed_input", pa.array(named))
+
+
+def bins_of(call: ModelCall) -> int:
+    """Return how many bins a call names.
+
+    Raises:
+        BadArgument: They are none, or too many.
+    """
+    return whole(call.options.get("bins", 10), "bins", 1, MOST_BINS)
 
 
 def need_classes(call: ModelCall, kind: str, *, numbers: bool) -> None:

@@ -9,10 +9,10 @@ from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.files import text_of
-from corgipile.sql.engines.duckdb.judging import confusion, evaluated, roc
+from corgipile.sql.engines.duckdb.judging import calibration, confusion, errors, evaluated, roc
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.engines.duckdb.prediction import asked, key_of, names_in, says_class
-from corgipile.sql.engines.judging import threshold_of
+from corgipile.sql.engines.judging import INTERCEPT, threshold_of
 from corgipile.sql.engines.results import EPOCHS, epoch_row
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
@@ -22,17 +22,22 @@ if TYPE_CHECKING:
 
 __all__ = ["described", "table_of"]
 
+JUDGES = {
+    "evaluate": evaluated,
+    "confusion_matrix": confusion,
+    "roc_curve": roc,
+    "calibration": calibration,
+    "advanced_weights": errors,
+}
+
 
 def table_of(engine: "DuckDB", call: ModelCall, bound: Bound) -> str:
     """Return what stands for a call: a query in brackets, or the name of rows."""
     stored = engine.models.find(call.model)
     if call.function == "predict":
         return _predicted(engine, call, stored, bound)
-    if call.function == "evaluate":
-        return engine.session.lend(evaluated(engine, call, stored, bound))
-    if call.function in ("confusion_matrix", "roc_curve"):
-        judge = confusion if call.function == "confusion_matrix" else roc
-        return engine.session.lend(judge(engine, call, stored, bound))
+    if call.function in JUDGES:
+        return engine.session.lend(JUDGES[call.function](engine, call, stored, bound))
     made = _weights(stored.model) if call.function == "weights" else _history(stored.model)
     return engine.session.lend(made)
 
@@ -65,7 +70,7 @@ def _weights(model: Model) -> pa.Table:
         each = [_weights(model.of(group)) for group in model.groups]
         values = [group for group, part in zip(model.groups, each, strict=True) for _ in range(len(part))]
         return pa.concat_tables(each).add_column(0, model.by, pa.array(values))
-    names = [*(model.names or [f"{_one(model)}[{i}]" for i in range(model.width)]), "__INTERCEPT__"]
+    names = [*(model.names or [f"{_one(model)}[{i}]" for i in range(model.width)]), INTERCEPT]
     several = len(model.coef) > 1
     rows = [
         {"class": str(label), "processed_input": name, "weight": float(weight)}

@@ -1,18 +1,25 @@
-"""``ML.EVALUATE``, ``ML.CONFUSION_MATRIX`` and ``ML.ROC_CURVE``: DuckDB asks the model of each row, and counts."""
+"""``ML.EVALUATE``, ``ML.CONFUSION_MATRIX`` and ``ML.ROC_CURVE``: DuckDB asks the model of each row, and counts.
+
+``ML.CALIBRATION`` and ``ML.ADVANCED_WEIGHTS`` are those of Python.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from corgipile.errors import BadArgument
+from corgipile.linear.groups import Groups
 from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.files import lendable, text_of
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.engines.duckdb.prediction import asked, key_of, names_in, says_class
 from corgipile.sql.engines.duckdb.rows import read_rows
 from corgipile.sql.engines.judging import (
+    BINS,
     CLASSES,
     MASS,
     NUMBERS,
+    bins_of,
     confused,
     counted,
     curve,
@@ -22,23 +29,27 @@ from corgipile.sql.engines.judging import (
     threshold_of,
     two_probable,
     weight_of,
+    with_errors,
 )
 from corgipile.sql.engines.results import epoch_row
 from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
+from corgipile.tables.table import Table
 
 if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
-__all__ = ["confusion", "evaluated", "roc"]
+__all__ = ["calibration", "confusion", "errors", "evaluated", "roc"]
 
 # The area under the curve: of pairs of rows of the two classes how many are in order, ties a half, each by the weights.
-# Those of one class are shares of all of it, since products of weights may be beyond what numbers hold.
-AREA = """(SELECT sum(p / whole * (below + n / 2)) / nullif(sum(n), 0) FROM (
-    SELECT p, n, nullif(sum(p) OVER (), 0) AS whole, sum(n) OVER (ORDER BY score) - n AS below FROM (
-    SELECT score, coalesce(sum(weight) FILTER (actual = 2), 0) AS p, coalesce(sum(weight) FILTER (actual = 1), 0) AS n
-    FROM scored GROUP BY score)))"""
+# Products of weights may be beyond what numbers hold; those of one class are divided by a power of two.
+AREA = """(SELECT CASE WHEN area > 1 THEN 1 ELSE area END FROM (
+    SELECT sum(p / unit * (below + n / 2)) / nullif(sum(p / unit) * sum(n), 0) AS area FROM (
+    SELECT p, n, pow(2, floor(log2(nullif(sum(p) OVER (), 0)))) AS unit, sum(n) OVER (ORDER BY score) - n AS below
+    FROM (SELECT score, coalesce(sum(weight) FILTER (actual = 2), 0) AS p,
+    coalesce(sum(weight) FILTER (actual = 1), 0) AS n
+    FROM scored GROUP BY score))))"""
 
 
 class _Rows:
@@ -108,15 +119,12 @@ def evaluated(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -
         apart = record.get("holdout_loss") is not None
         found: dict[str, Any] = {name: record.get(f"holdout_{name}" if apart else name) for name in names}
         return figures(names, found | {"rows": None if apart else record.get("rows")})
-    plain = Bound(bound.given, None)
-    read = read_rows(engine.session, call.source, plain, None)
-    kinds = dict(zip(read.table.schema.names, read.table.schema.types, strict=True))
-    weight = weight_of(call, kinds, model.label or "label")
-    found = {**model.measure(read.table, weight=weight), "rows": len(read.table)}
+    table, weight = _read(engine, call, stored, bound)
+    found = {**model.measure(table, weight=weight), "rows": len(table)}
     if call.source.plain:
         rows = _rows(engine, call, stored, bound)
     else:
-        lent = engine.session.lend(lendable(read.table))
+        lent = engine.session.lend(lendable(table))
         rows = _Rows(engine, stored, call, f"SELECT * FROM {lent}", Bound(bound.given, None))
     if model.loss.numbers:
         return figures(names, found | rows.errors())
@@ -129,6 +137,43 @@ def evaluated(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -
     found |= counted([cell[1:] for cell in cells], model.classes.tolist(), stored.name, weight).figures()
     found["log_loss"] = found["loss"] if model.loss.probability and not model.loss.rest else None
     return figures(names, found | {"roc_auc": cells[0][0]})
+
+
+def _read(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> tuple[Table, str | None]:
+    """Return the rows of a call, and the column of what they count for."""
+    assert call.source is not None  # noqa: S101 - the grammar says so
+    table = read_rows(engine.session, call.source, Bound(bound.given, None), None).table
+    kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
+    return table, weight_of(call, kinds, stored.model.label or "label")
+
+
+def calibration(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:
+    """Return probabilities of the second class beside what came of them, by bin."""
+    model = stored.model
+    need_classes(call, model.kind, numbers=model.loss.numbers)
+    two_probable(call, model.classes.tolist(), probable=model.loss.probability)
+    bins = bins_of(call)
+    table, weight = _read(engine, call, stored, bound)
+    found = model.judge(table, weight=weight, bins=bins).calibration
+    assert found is not None  # noqa: S101 - it has probabilities of two classes
+    return found.select(list(BINS))
+
+
+def errors(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:
+    """Return the weights with what they may be off by.
+
+    Raises:
+        BadArgument: There is one model for each value of a column.
+    """
+    if isinstance(stored.model, Groups):
+        raise BadArgument(
+            f"{stored.name!r} is a model for each {stored.model.by!r}, and standard errors are of one: train that of a "
+            "group with WHERE in place of GROUP BY"
+        )
+    table, weight = _read(engine, call, stored, bound)
+    found = stored.model.summary(table, weight=weight)
+    columns = (found.coef, found.standard_error, found.z, found.p, found.low, found.high, found.gaps)
+    return with_errors(found.names[: stored.model.width], zip(*(one.tolist() for one in columns), strict=True))
 
 
 def _rows(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> _Rows:

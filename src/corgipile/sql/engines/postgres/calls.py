@@ -7,8 +7,16 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.losses import loss_of
-from corgipile.sql.engines.judging import threshold_of
-from corgipile.sql.engines.postgres.judging import asked, confusion, evaluated, roc, says_class
+from corgipile.sql.engines.judging import INTERCEPT, threshold_of
+from corgipile.sql.engines.postgres.judging import (
+    asked,
+    calibration,
+    confusion,
+    errors,
+    evaluated,
+    roc,
+    says_class,
+)
 from corgipile.sql.engines.postgres.models import Stored
 from corgipile.sql.engines.postgres.writing import Writer
 from corgipile.sql.statements import ModelCall, Predict, Source
@@ -19,6 +27,13 @@ if TYPE_CHECKING:
 __all__ = ["described", "predicting", "table_of"]
 
 KINDS = {"int64": "int8", "double": "float8", "bool": "bool"}  # of Arrow, in the server; else text
+JUDGES = {
+    "evaluate": evaluated,
+    "confusion_matrix": confusion,
+    "roc_curve": roc,
+    "calibration": calibration,
+    "advanced_weights": errors,
+}
 HIDDEN = ("features", "label", "encoding", "class_type", "imported")  # of params, in a description
 
 
@@ -27,11 +42,8 @@ def table_of(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
     stored = engine.models.find(call.model)
     if call.function == "predict":
         made = _predicted(engine, call, stored, writer)
-    elif call.function == "evaluate":
-        made = _values(evaluated(engine, call, stored, writer), writer)
-    elif call.function in ("confusion_matrix", "roc_curve"):
-        judge = confusion if call.function == "confusion_matrix" else roc
-        made = _values(judge(engine, call, stored, writer), writer)
+    elif call.function in JUDGES:
+        made = _values(JUDGES[call.function](engine, call, stored, writer), writer)
     elif call.function == "weights":
         made = _weights(engine, stored, writer)
     else:
@@ -79,7 +91,7 @@ def _values(table: pa.Table, writer: Writer) -> str:
 def _weights(engine: "PostgreSQL", stored: Stored, writer: Writer) -> str:
     """Return the weights, a row a feature, and one for the constant; and for each class where there are more."""
     coefficients, constants = engine.models.weights(stored.name)
-    names, several = [*stored.numbers, "__INTERCEPT__"], len(coefficients) > 1
+    names, several = [*stored.numbers, INTERCEPT], len(coefficients) > 1
     classes = stored.class_names or stored.classes
     lines = [
         f"({writer.literal(name)}::text, {writer.literal(weight)}::float8"

@@ -1,16 +1,19 @@
 """``ML.EVALUATE``, ``ML.CONFUSION_MATRIX`` and ``ML.ROC_CURVE``: the server asks the model of each row, and counts."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from corgipile.losses import loss_of
 from corgipile.sql.engines.judging import (
+    BINS,
     CLASSES,
     MASS,
     NUMBERS,
     Counts,
+    bins_of,
     confused,
     counted,
     curve,
@@ -20,9 +23,10 @@ from corgipile.sql.engines.judging import (
     threshold_of,
     two_probable,
     weight_of,
+    with_errors,
 )
 from corgipile.sql.engines.postgres.models import Stored
-from corgipile.sql.engines.postgres.rows import relation_of
+from corgipile.sql.engines.postgres.rows import Relation, relation_of
 from corgipile.sql.engines.postgres.training import source_arguments
 from corgipile.sql.engines.postgres.types import columns_of
 from corgipile.sql.engines.postgres.writing import Writer
@@ -33,10 +37,11 @@ from corgipile.sql.tokens import tokenize
 if TYPE_CHECKING:
     from corgipile.sql.engines.postgres.engine import PostgreSQL
 
-__all__ = ["asked", "confusion", "evaluated", "roc", "says_class"]
+__all__ = ["asked", "calibration", "confusion", "errors", "evaluated", "roc", "says_class"]
 
 MOST_ARGUMENTS = 99  # that a function takes one by one
 GIVEN = ("loss", "accuracy", "r2", "rows", "auc", "log_loss", "rmse", "mae")  # by corgipile.evaluate
+SUMMED = ("coefficient", "standard_error", "z", "p", "low", "high", "gap")  # by corgipile.summary
 
 
 def asked(function: str, stored: Stored, names: list[str], writer: Writer, of: str = "") -> str:
@@ -118,18 +123,11 @@ def evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wri
         apart = last.get("holdout_loss") is not None
         found = {name: last.get(f"holdout_{name}" if apart else name) for name in names}
         return figures(names, found | {"rows": None if apart else last.get("rows")})
-    known, source = engine.models.known(), call.source
+    source = call.source
     if not loss.numbers and _varies(engine, source, writer):
         source = replace(source, where=None)  # so that they are kept, since they are read twice
     with relation_of(engine.session, source, writer, queries=loss.numbers) as relation:
-        if stored.names_in(relation.columns) is None:
-            raise stored.missing(relation.columns)
-        given = {"model": f"{writer.literal(stored.name)}::text", **source_arguments(relation, known, writer)}
-        if "weight" in call.options:
-            weight = column_named(call.options["weight"], relation.columns)
-            given["weight"] = f"{writer.literal(weight)}::text"
-        asked = f"corgipile.evaluate({', '.join(f'{writer.name(name)} => {text}' for name, text in given.items())})"
-        row = engine.session.rows(f"SELECT {', '.join(GIVEN)} FROM {asked}")[0]
+        row = _told(engine, call, stored, relation, writer, "evaluate", GIVEN)[0]
         found = dict(zip(GIVEN, row, strict=True))
         if loss.numbers:
             square = None if found["rmse"] is None else found["rmse"] ** 2
@@ -137,6 +135,48 @@ def evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wri
         where = "" if relation.where is None else f" WHERE {relation.where}"
         rows = _Rows(engine, stored, call, f"SELECT * FROM {relation.name}{where}", writer)
         return figures(names, found | rows.counts(threshold).figures() | {"roc_auc": found["auc"]})
+
+
+def _told(
+    engine: "PostgreSQL",
+    call: ModelCall,
+    stored: Stored,
+    relation: Relation,
+    writer: Writer,
+    function: str,
+    columns: Sequence[str],
+    **more: str,
+) -> list[tuple[Any, ...]]:
+    """Return what one of the extension's functions says of a model and rows."""
+    if stored.names_in(relation.columns) is None:
+        raise stored.missing(relation.columns)
+    source = source_arguments(relation, engine.models.known(), writer)
+    given = {"model": f"{writer.literal(stored.name)}::text", **source, **more}
+    if "weight" in call.options:
+        weight = column_named(call.options["weight"], relation.columns)
+        given["weight"] = f"{writer.literal(weight)}::text"
+    arguments = ", ".join(f"{writer.name(name)} => {text}" for name, text in given.items())
+    return engine.session.rows(f"SELECT {', '.join(columns)} FROM corgipile.{function}({arguments})")
+
+
+def calibration(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
+    """Return probabilities of the second class beside what came of them, by bin."""
+    assert call.source is not None  # noqa: S101 - the grammar says so
+    loss = loss_of(stored.kind, len(stored.classes))
+    need_classes(call, stored.kind, numbers=loss.numbers)
+    two_probable(call, stored.classes, probable=loss.probability)
+    bins = f"{bins_of(call)}::int"
+    with relation_of(engine.session, call.source, writer) as relation:
+        rows = _told(engine, call, stored, relation, writer, "calibration", BINS, bins=bins)
+    kinds = pa.schema([(name, pa.int64() if name == "rows" else pa.float64()) for name in BINS])
+    return pa.Table.from_pylist([dict(zip(BINS, row, strict=True)) for row in rows], kinds)
+
+
+def errors(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
+    """Return the weights with what they may be off by."""
+    assert call.source is not None  # noqa: S101 - the grammar says so
+    with relation_of(engine.session, call.source, writer) as relation:
+        return with_errors(stored.numbers, _told(engine, call, stored, relation, writer, "summary", SUMMED))
 
 
 def _varies(engine: "PostgreSQL", source: Source, writer: Writer) -> bool:

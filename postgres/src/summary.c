@@ -1,0 +1,304 @@
+/* corgipile.summary: what coefficients may be off by, from one pass over the rows: as corgipile.linear.inference.
+ *
+ * Standard errors are those of the sandwich: of the inverse of H, second derivatives of the loss, and G, products of the
+ * rows' gradients. Sums are kept for each class by itself, so that what a class counts for may be known afterwards. */
+#include "corgipile.h"
+
+#include <math.h>
+
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "io/gather.h"
+#include "miscadmin.h"
+#include "sgd/totals.h"
+#include "symmetric.h"
+#include "utils/builtins.h"
+#include "utils/float.h"
+
+PG_FUNCTION_INFO_V1(corgipile_summary);
+
+#define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
+#define NORMAL_95 1.959963984540054
+#define LARGEST 700 /* of a margin */
+
+enum { MOST_FEATURES = 1024, SIDES = 2 };
+
+/* Sums over the rows of a class, or over all. */
+typedef struct {
+    double *curves, *products; /* [n][n], the lower half: second derivatives, products of gradients */
+    double *gradient;       /* [n] */
+    double weight;
+    int64 rows;
+} Sums;
+
+typedef struct {
+    CorgiWatch watch;
+    const CorgiModel *model;
+    Sums sums[SIDES];
+    int64 n;                /* features, and the intercept behind them */
+    bool intercept;
+    double l2, *row;        /* row: [n], the features of a row and 1 */
+    char **names;           /* [n], once a row came */
+    char *class_weight;     /* as it was given; NULL: 1 */
+    MemoryContext memory;   /* that holds all of it */
+} Summing;
+
+/* Read what the model was trained with. */
+static void read_params(Summing *s, CorgiModel *m, const char *name)
+{
+    static const char *const query =
+        "SELECT p operator(pg_catalog.->>) 'l2', p operator(pg_catalog.->>) 'l1', p operator(pg_catalog.->>) 'max_norm', "
+        "p operator(pg_catalog.->>) 'intercept', p operator(pg_catalog.->>) 'weight', "
+        "p operator(pg_catalog.->>) 'class_weight' FROM (SELECT params AS p FROM corgipile.models "
+        "WHERE name operator(pg_catalog.=) $1) AS q";
+    MemoryContext outside = CurrentMemoryContext;
+    Oid types[] = {TEXTOID};
+    Datum values[] = {CStringGetTextDatum(name)};
+    CorgiCaller caller = corgi_become_owner();
+    char *said[6];
+    SPI_connect();
+    if (SPI_execute_with_args(query, 1, types, values, NULL, true, 1) != SPI_OK_SELECT || SPI_processed == 0)
+        elog(ERROR, "reading corgipile.models failed");
+    for (int i = 0; i < lengthof(said); i++) {
+        char *value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1);
+        said[i] = value ? MemoryContextStrdup(outside, value) : NULL;
+    }
+    SPI_finish();
+    corgi_become_caller(caller);
+    if (said[1] != NULL && strtod(said[1], NULL) > 0)
+        REFUSE("an L1 penalty makes weights 0, of which there are no standard errors; train with l1 => 0");
+    if (said[2] != NULL)
+        REFUSE("weights at their bound have no standard errors; train with max_norm => NULL");
+    s->l2 = said[0] ? strtod(said[0], NULL) : 0;
+    s->intercept = said[3] == NULL || strcmp(said[3], "false") != 0;
+    m->weight = said[4];
+    s->class_weight = said[5];
+}
+
+static void check_kind(const CorgiModel *m)
+{
+    if (m->of.loss != CP_LOGISTIC && m->of.loss != CP_SQUARED && m->of.loss != CP_POISSON)
+        REFUSE("standard errors are of logistic, linear and poisson models, got a %s model", m->kind);
+    if (m->width > MOST_FEATURES)
+        ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                errmsg("the model has " INT64_FORMAT " features; standard errors are of %d at most", m->width, MOST_FEATURES));
+}
+
+/* Name a feature: of a category, which one. */
+static char *name_of(const CorgiSource *source, int64 i)
+{
+    for (int k = 0; source->encoded && !source->features->list && k < source->feature_columns; k++) {
+        const CorgiEncoder *e = source->features[k].encoder;
+        if (e != NULL && e->way == CORGI_ONEHOT && i < e->width)
+            return e->values != NULL && i < e->values->count ? psprintf("%s=%s", e->column, e->values->names[i].text)
+                                                             : psprintf("%s missing", e->column);
+        if (i < (e ? e->width : 1))
+            return e != NULL && e->width > 1 ? psprintf("%s[" INT64_FORMAT "]", e->column, i + 1)
+                                             : pstrdup(source->features[k].name);
+        i -= e ? e->width : 1;
+    }
+    return source->features->list || source->sparse ? psprintf("%s[" INT64_FORMAT "]", source->features->name, i + 1)
+                                                    : pstrdup(source->features[i].name);
+}
+
+static void name_all(Summing *s, const CorgiSource *source)
+{
+    MemoryContext outside = MemoryContextSwitchTo(s->memory);
+    s->names = palloc(sizeof *s->names * (Size) s->n);
+    for (int64 i = 0; i < s->model->width; i++)
+        s->names[i] = name_of(source, i);
+    if (s->intercept)
+        s->names[s->model->width] = "(intercept)";
+    MemoryContextSwitchTo(outside);
+}
+
+/* Copy the features of a slot as doubles, and the 1 of the intercept. */
+static void take_row(Summing *s, const CorgiRun *run, int32 slot)
+{
+    const CorgiBuffer *b = &run->buffer;
+    enum cp_type type = run->source.bytes == sizeof(double) ? CP_F64 : CP_F32;
+    int64 width = s->model->width;
+    if (run->source.sparse) {
+        const int32 *index = (const int32 *) (uintptr_t) b->indices[slot];
+        double *values = palloc(sizeof *values * (Size) Max(b->lengths[slot], 1));
+        cp_cast((char *) values, 1, (const char *) (uintptr_t) b->values[slot], type, b->lengths[slot]);
+        memset(s->row, 0, sizeof *s->row * (Size) width);
+        for (int64 i = 0; i < b->lengths[slot]; i++)
+            s->row[index[i]] = values[i];
+        pfree(values);
+    } else
+        cp_cast((char *) s->row, 1, b->x + (int64) slot * b->stride, type, width);
+    if (s->intercept)
+        s->row[width] = 1;
+}
+
+static void add_row(CorgiWatch *w, const CorgiRun *run, int32 slot, double label, double weight)
+{
+    Summing *s = (Summing *) w;
+    const CorgiModel *m = s->model;
+    bool second = m->of.loss == CP_LOGISTIC && label == m->class_values[1];
+    Sums *to = &s->sums[second];
+    double margin = m->intercepts[0], mean, slope, curve;
+    take_row(s, run, slot);
+    for (int64 i = 0; i < m->width; i++)
+        margin += m->coefficients[i] * s->row[i];
+    if (m->of.loss == CP_LOGISTIC) {
+        mean = 1 / (1 + cp_exp(-Max(Min(margin, LARGEST), -LARGEST)));
+        slope = mean - second;
+        curve = mean * (1 - mean);
+    } else {
+        mean = m->of.loss == CP_POISSON ? cp_exp(Max(Min(margin, LARGEST), -LARGEST)) : margin;
+        slope = mean - label;
+        curve = m->of.loss == CP_POISSON ? mean : 1;
+    }
+    curve *= weight;
+    slope *= weight;
+    for (int64 i = 0; i < s->n; i++) {
+        double bend = curve * s->row[i], square = slope * slope * s->row[i];
+        double *curves = to->curves + i * s->n, *products = to->products + i * s->n;
+        if (s->row[i] == 0)
+            continue;
+        to->gradient[i] += slope * s->row[i];
+        for (int64 j = 0; j <= i; j++) {
+            curves[j] += bend * s->row[j];
+            products[j] += square * s->row[j];
+        }
+    }
+    to->weight += weight;
+    to->rows++;
+    if (to->rows % 4096 == 0)
+        CHECK_FOR_INTERRUPTS();
+    if (s->names == NULL)
+        name_all(s, &run->source);
+}
+
+/* Add what the second class has to the first, each times what it counts for. */
+static void add_up(Summing *s)
+{
+    Sums *a = &s->sums[0], *b = &s->sums[1];
+    double by[SIDES] = {1, 1};
+    if (s->class_weight != NULL)
+        corgi_weights_of(s->model, s->class_weight, (int64[SIDES]){a->rows, b->rows}, by);
+    for (int64 i = 0; i < s->n * s->n; i++) {
+        a->curves[i] = by[0] * a->curves[i] + (b->curves ? by[1] * b->curves[i] : 0);
+        a->products[i] = by[0] * by[0] * a->products[i] + (b->curves ? by[1] * by[1] * b->products[i] : 0);
+    }
+    for (int64 i = 0; i < s->n; i++)
+        a->gradient[i] = by[0] * a->gradient[i] + (b->curves ? by[1] * b->gradient[i] : 0);
+    a->weight = by[0] * a->weight + by[1] * b->weight;
+    a->rows += b->rows;
+}
+
+/* Refuse a matrix that has no inverse, and say of which features it tells nothing. */
+static void refuse(const Summing *s, const double *share, const char *why)
+{
+    StringInfoData list;
+    double most = 0;
+    int named = 0;
+    initStringInfo(&list);
+    for (int64 i = 0; i < s->n; i++)
+        most = Max(most, fabs(share[i]));
+    for (int64 i = 0; i < s->n && named < 10; i++)
+        if (fabs(share[i]) > most / 10)
+            appendStringInfo(&list, "%s\"%s\"", named++ ? ", " : "", s->names[i]);
+    ereport(ERROR, errcode(ERRCODE_DATA_EXCEPTION), errmsg("the information matrix is singular: %s %s", list.data, why),
+            errhint("Leave one of them out."));
+}
+
+/* Add the penalty and factor the matrix of second derivatives. */
+static CorgiSymmetric factor(Summing *s)
+{
+    const CorgiModel *m = s->model;
+    Sums *a = &s->sums[0];
+    CorgiSymmetric h = {.at = a->curves, .n = s->n, .size = palloc(sizeof(double) * (Size) s->n),
+                        .order = palloc(sizeof(int64) * (Size) s->n)};
+    double *share = palloc0(sizeof *share * (Size) s->n);
+    bool flat = false;
+    for (int64 i = 0; i < m->width; i++) {
+        h.at[i * h.n + i] += s->l2 * (double) a->rows;
+        a->gradient[i] += s->l2 * (double) a->rows * m->coefficients[i];
+    }
+    for (int64 i = 0; i < h.n; i++) {
+        share[i] = !(h.at[i * h.n + i] > 0 && isfinite(h.at[i * h.n + i]));
+        flat |= share[i] != 0;
+    }
+    if (flat)
+        refuse(s, share, "are told nothing of by the rows");
+    corgi_factor(&h);
+    if (h.rank < h.n) {
+        corgi_null_vector(&h, share);
+        refuse(s, share, "are sums of each other, or constant");
+    }
+    return h;
+}
+
+/* Return the square of a line of the inverse by the products of gradients: the variance of its coefficient. */
+static double variance(const Sums *a, const double *line, int64 n)
+{
+    double sum = 0;
+    for (int64 i = 0; i < n; i++) {
+        double part = a->products[i * n + i] * line[i] / 2;
+        for (int64 j = 0; j < i; j++)
+            part += a->products[i * n + j] * line[j];
+        sum += 2 * part * line[i];
+    }
+    return sum;
+}
+
+/* Write what is known of a coefficient: its standard error, and how far a Newton step would move it. */
+static void put(const Summing *s, int64 i, double error, double step, ReturnSetInfo *result)
+{
+    double coefficient = i < s->model->width ? s->model->coefficients[i] : s->model->intercepts[0], z = coefficient / error;
+    bool nulls[8] = {[3] = error == 0, [4] = error == 0, [7] = error == 0};
+    Datum values[8] = {CStringGetTextDatum(s->names[i]), Float8GetDatum(coefficient), Float8GetDatum(error),
+                       Float8GetDatum(z), Float8GetDatum(erfc(fabs(z) / sqrt(2))),
+                       Float8GetDatum(coefficient - NORMAL_95 * error), Float8GetDatum(coefficient + NORMAL_95 * error),
+                       Float8GetDatum(fabs(step) / error)};
+    tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+static void put_all(Summing *s, ReturnSetInfo *result)
+{
+    CorgiSymmetric h = factor(s);
+    double *room = palloc(sizeof *room * (Size) h.n), *step = palloc(sizeof *step * (Size) h.n),
+           *line = palloc(sizeof *line * (Size) h.n), *unit = palloc0(sizeof *unit * (Size) h.n);
+    corgi_solve(&h, s->sums[0].gradient, step, room);
+    for (int64 i = 0; i < h.n; i++) {
+        CHECK_FOR_INTERRUPTS();
+        unit[i] = 1;
+        corgi_solve(&h, unit, line, room);
+        unit[i] = 0;
+        put(s, i, sqrt(Max(variance(&s->sums[0], line, h.n), 0)), step[i], result);
+    }
+}
+
+/* summary(model, ...): a row a coefficient, the intercept last. */
+Datum corgipile_summary(PG_FUNCTION_ARGS)
+{
+    ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+    Summing s = {.watch = {.slot = add_row}, .memory = CurrentMemoryContext};
+    char *name;
+    CorgiModel *m;
+    InitMaterializedSRF(fcinfo, 0);
+    m = corgi_model_to_judge(fcinfo, &name);
+    if (m == NULL)
+        return (Datum) 0;
+    corgi_find_model(name, CORGI_READ);
+    check_kind(m);
+    read_params(&s, m, name);
+    s.model = m;
+    s.n = m->width + s.intercept;
+    s.row = palloc(sizeof *s.row * (Size) s.n);
+    for (int i = 0; i < (m->of.loss == CP_LOGISTIC ? SIDES : 1); i++) {
+        s.sums[i].curves = palloc0(sizeof(double) * (Size) (s.n * s.n));
+        s.sums[i].products = palloc0(sizeof(double) * (Size) (s.n * s.n));
+        s.sums[i].gradient = palloc0(sizeof(double) * (Size) s.n);
+    }
+    (void) corgi_judge(fcinfo, m, name, &s.watch);
+    add_up(&s);
+    if (s.sums[0].rows == 0 || !(s.sums[0].weight > 0))
+        ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND), errmsg("there are no rows that count for anything"));
+    put_all(&s, result);
+    return (Datum) 0;
+}

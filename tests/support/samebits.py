@@ -1,0 +1,90 @@
+"""What PostgreSQL trains, trained in Python from the same rows, blocks and order."""
+
+# ruff: noqa: S608  # tests write SQL
+
+import numpy as np
+import pyarrow as pa
+from cut_table import CutTable
+
+import corgipile as cp
+from corgipile import random
+
+ROWS, WIDTH = 4000, 9
+HOLDOUT = 7  # what the key is for
+TYPES = {"real": pa.float32(), "double precision": pa.float64(), "integer": pa.int32(), "smallint": pa.int16()}
+
+
+def stored_rows(server, model):
+    """Return the rows to learn from in their physical order, where blocks begin, and the rows held out."""
+    params = model["params"]
+    rows = server.rows(
+        f"SELECT {', '.join(params['features'])}, label, w, tableoid::int AS part, "
+        f"(ctid::text::point)[0]::int / {params['block_pages']} AS block FROM {model['source']} s "
+        "ORDER BY s.tableoid, s.ctid"
+    )
+    chance = random.randoms(random.derive(params["seed"], 0, HOLDOUT), 0, len(rows))
+    held = (chance < int(params.get("holdout", 0) * 2.0**64)).tolist()
+    kept = [row for row, out in zip(rows, held, strict=True) if not out]
+    blocks = np.array([(row["part"], row["block"]) for row in kept])
+    cuts = np.flatnonzero(np.diff(blocks, axis=0).any(axis=1)) + 1
+    return kept, [0, *cuts.tolist(), len(kept)], [row for row, out in zip(rows, held, strict=True) if out]
+
+
+def arrow(rows, features, kind, label=None):
+    """Make an Arrow table of rows."""
+    kinds = [pa.list_(pa.int32()), pa.list_(TYPES[kind])] if len(features) == 2 else [pa.list_(TYPES[kind], WIDTH)]
+    columns = {name: pa.array([row[name] for row in rows], of) for name, of in zip(features, kinds, strict=True)}
+    labels = pa.array([row["label"] for row in rows], label or pa.int32())
+    return pa.table({**columns, "label": labels, "w": pa.array([row["w"] for row in rows], pa.float32())})
+
+
+def in_python(server, model, kind, label=None):
+    """Train in Python what the server trained."""
+    params = model["params"]
+    features = params["features"]
+    rows, cuts, held = stored_rows(server, model)
+    widest = int(np.diff(cuts).max())
+    table = CutTable(arrow(rows, features, kind, label), cuts)
+    assert params["blocks"] == len(cuts) - 1
+    sizes = {"block": widest, "buffer": params["buffer_blocks"] * widest}
+    if params["order"] == "riffle":
+        balance = params["balance"] if params["balance"] == "content" else "label" if params["balance"] else None
+        order = cp.orders.Riffle(**sizes, group=params["group"], whole=params["whole"], balance=balance)
+    else:
+        names = {"no_shuffle": cp.orders.NoShuffle, "block_only": cp.orders.BlockOnly, "corgipile": cp.orders.CorgiPile}
+        order = names[params["order"]](**sizes)
+    settings = ("epochs", "batch_size", "learning_rate", "decay", "l2", "l1", "step", "intercept", "seed")
+    chosen = {name: params[name] for name in settings} | {
+        "tolerance": params.get("tolerance"),
+        "standardize": params["standardize"],
+        "average": params["average"],
+        "weight": params.get("weight"),
+        "patience": params.get("patience"),
+        "max_norm": params.get("max_norm"),
+        "class_weight": params.get("class_weight"),
+    }
+    chosen["learning_rate"] = None if params["step"] == "auto" else chosen["learning_rate"]
+    chosen["test"] = arrow(held, features, kind, label) if held else None
+    features = features if len(features) == 2 else "x"
+    return cp.train(table, model=model["kind"], features=features, label="label", order=order, memory=None, **chosen)
+
+
+def make_table(server, kind, classes=2):
+    """Make a table clustered by label, with dead rows and pages of dead rows in it.
+
+    Beside the dense column x it has a sparse pair, k and v, of rows of 0 to 8 features among 55.
+    """
+    scale = 10 if kind in ("integer", "smallint") else 1
+    server.sql(f"""
+        DROP TABLE IF EXISTS t;
+        SELECT setseed(0.5);
+        CREATE TABLE t AS SELECT i,
+            (SELECT array_agg({scale} * (random() + (i * {classes} / {ROWS} = j % {classes})::int))
+             FROM generate_series(1, {WIDTH}) j WHERE i >= 0)::{kind}[] AS x, i * {classes} / {ROWS} AS label,
+            (i % 5)::real / 2 AS w,
+            ARRAY(SELECT j * 6 + i * j % 5 FROM generate_series(1, i * 7 % 9) j) AS k,
+            ARRAY(SELECT random() + (i * {classes} / {ROWS} = j % {classes})::int
+                  FROM generate_series(1, i * 7 % 9) j)::{kind}[] AS v
+        FROM generate_series(0, {ROWS - 1}) i;
+        DELETE FROM t WHERE i % 7 = 3 OR i BETWEEN 1000 AND 1400;
+    """)
