@@ -40,7 +40,7 @@ def command(
     from corgipile.planner import choose  # noqa: PLC0415
     from corgipile.tables import open as open_table  # noqa: PLC0415
 
-    each = price_of(price) if price is not None else None
+    cost = price_of(price) if price is not None else None
     source = writable(html, table, overwrite=overwrite)
     opened = open_table(source)
     facts = about(opened, label=label, block=number_or_text(block), columns=True)
@@ -54,14 +54,14 @@ def command(
             raise
         plan, why = None, str(error)
     if json:
-        show_json({**vars(facts), "plan": {"error": why} if plan is None else shown(plan, each)})
+        show_json({**vars(facts), "plan": {"error": why} if plan is None else shown(plan, cost)})
         return
     lines = [*lines_of(facts, block), ("layout", facts.layout), *_sorted(facts), *_clusters(facts), *_missing(facts)]
     show_facts(" ".join(table), lines)
     if plan is None:
         note(f"No order can be planned: {why}")
         return
-    told(" ".join(table), plan, each)
+    told(" ".join(table), plan, cost)
     note(f"{said(plan.best)} is what `corgipile plan` would choose.")
 
 

@@ -184,6 +184,7 @@ def _chosen(found: list[Candidate], label: str | None, most: float) -> Choice:
         near = [one for one in mixed if _time(one) <= NEAR * _time(mixed[0])]
         best = min(near, key=lambda one: one.most)
         how = f"of {len(mixed)} that mix so well the fastest, and of those about as fast the best mixed"
+        how = how if len(mixed) > 1 else "the only one that mixes so well"
     reason = f"{how} (deff {best.most:.3g}, where {most:.3g} was asked for)"
     rest = (one for one in found if one is not best)
     others = sorted(rest, key=lambda one: (one.flaw is not None, one.most > most, _time(one)))
