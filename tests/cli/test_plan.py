@@ -28,7 +28,7 @@ def test_it_fits_the_terminal_and_says_how_to_ask(path, columns, capsys, monkeyp
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines()[1:])) <= columns
     assert "orders." in shown
-    assert "requests" in shown
+    assert " request" in shown
 
 
 def test_what_decides_is_in_the_table_of_a_usual_terminal(tmp_path, capsys, monkeypatch):

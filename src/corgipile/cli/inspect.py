@@ -78,6 +78,8 @@ def _clusters(facts: "About") -> list[tuple[str, str]]:
     lines = [(f"clustered by {name}", f"h_D {value:.3g} ± {error:.2g}") for name, (value, error) in above.items()]
     if len(lines) > _MOST_SHOWN:
         lines = [*lines[:_MOST_SHOWN], ("", f"and by {len(lines) - _MOST_SHOWN} other columns")]
+    if lines and facts.by_rows != facts.block_rows:
+        lines.append(("", f"in blocks of {facts.by_rows:,} rows"))
     none = f"none of {len(facts.by_column)} columns that can be measured"
     return lines or [
         ("clustered by", none if facts.by_column else "unknown: too few rows, or none that can be measured")

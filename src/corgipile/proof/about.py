@@ -39,7 +39,7 @@ def about_page(facts: "About", name: str, label: str = "label", command: str = "
         ("bytes a row", f"{facts.nbytes / max(1, facts.rows):.4g}"),
         ("columns", f"{len(facts.columns):,}"),
         ("rows read together", f"{facts.unit:,}"),
-        ("blocks looked at", f"{facts.blocks:,} of {facts.block_rows:,} rows"),
+        ("blocks", f"{facts.blocks:,} of {facts.block_rows:,} rows"),
     ]
     known = _known(facts, label)
     sections = [*_clusters(facts, known), *_labels(facts), _columns(facts)]
@@ -47,10 +47,17 @@ def about_page(facts: "About", name: str, label: str = "label", command: str = "
 
 
 def _known(facts: "About", label: str) -> dict[str, tuple[float, float]]:
-    """Return h_D by column and its standard error, highest first; that of the label, where it was read, is exact."""
+    """Return h_D by column and its standard error, highest first; the label's, of the same blocks, is exact."""
     exact = {label: (facts.h_d, 0.0)} if facts.h_d is not None and facts.blocks > 1 else {}
+    if facts.by_column and facts.by_rows != facts.block_rows:
+        exact = {}
     found = {**facts.by_column, **exact}
     return dict(sorted(found.items(), key=lambda one: -one[1][0]))
+
+
+def _rows(facts: "About") -> int:
+    """Return the rows of the blocks by which columns were measured."""
+    return facts.by_rows or facts.block_rows
 
 
 def _verdict(facts: "About", known: dict[str, tuple[float, float]]) -> str:
@@ -58,9 +65,9 @@ def _verdict(facts: "About", known: dict[str, tuple[float, float]]) -> str:
         return f"{facts.rows:,} rows of {len(facts.columns):,} columns, {format_bytes(facts.nbytes)}."
     name, (value, _) = next(iter(known.items()))
     if value <= MIXED:
-        return f"Rows lie mixed: blocks of {facts.block_rows:,} are like random ones by each of {len(known)} columns."
+        return f"Rows lie mixed: blocks of {_rows(facts):,} are like random ones by each of {len(known)} columns."
     h_d = f"{value:,.{0 if value >= LARGE else 1}f}"
-    blocks = f"blocks of {facts.block_rows:,} rows, of which random ones have 1"
+    blocks = f"blocks of {_rows(facts):,} rows, of which random ones have 1"
     return f"Rows lie clustered by {name}: h_D is {h_d} in {blocks}."
 
 
@@ -68,13 +75,13 @@ def _clusters(facts: "About", found: dict[str, tuple[float, float]]) -> Iterator
     if not found:
         return
     shown = [Interval(name, value, 2 * error) for name, (value, error) in list(found.items())[:DRAWN]]
-    scale = log([0.5, float(facts.block_rows), *(one.value for one in shown)], least=0.5)
+    scale = log([0.5, float(_rows(facts)), *(one.value for one in shown)], least=0.5)
     drawn, height = intervals(shown, scale, "h_D", mark=1.0)
     cells = [(name, f"{value:.4g}", f"{error:.2g}") for name, (value, error) in found.items()][:ROWS]
     said = "; ".join(f"{name}: {value} ± {error}" for name, value, error in cells[:DRAWN])
     chart = Chart("h_D by column", said, drawn, ("column", "h_D", "standard error"), cells, height=height)
     lead = (
-        f"h_D says how alike the rows of a block are: 1, the dashed line, for random ones, {facts.block_rows:,} for "
+        f"h_D says how alike the rows of a block are: 1, the dashed line, for random ones, {_rows(facts):,} for "
         "blocks of one kind. Where it is above 1, reading in order is bad for SGD, and orders mix the more blocks."
     )
     lead += f" Drawn: the first {DRAWN} of {len(found):,} columns." * (len(found) > DRAWN)

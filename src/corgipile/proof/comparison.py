@@ -125,7 +125,7 @@ def _facts(ordered: "Sequence[Result]") -> list[tuple[str, str]]:
     one = ordered[0]
     return [
         ("fastest that is as good", one.order),
-        ("R²" if one.metric == "r2" else one.metric, _score(one)),
+        ("R²" if one.metric == "r2" else one.metric, _score(one).removeprefix("R² ")),
         ("seconds an epoch", _seconds(one.seconds)),
         ("deff", f"{one.deff:.2f}"),
         ("rows in memory", format_bytes(one.buffer_bytes)),
@@ -133,7 +133,8 @@ def _facts(ordered: "Sequence[Result]") -> list[tuple[str, str]]:
 
 
 def _side_by_side(results: "Sequence[Result]", ordered: "Sequence[Result]") -> Section:
-    head = ("order", "score", "loss", "s an epoch", "s in all", "rows/s", "read an epoch", "deff predicted", "measured")
+    score = "R²" if ordered and ordered[0].metric == "r2" else "accuracy"
+    head = ("order", score, "loss", "s an epoch", "s in all", "rows/s", "read an epoch", "deff predicted", "measured")
     rows = [(one.order, *_cells(one)) for one in ordered]
     notes = [(one.order, one.failure or one.warning) for one in results if one.failure or one.warning]
     parts = [table("", head, rows)] if rows else []
@@ -149,11 +150,12 @@ def _side_by_side(results: "Sequence[Result]", ordered: "Sequence[Result]") -> S
 
 
 def _cells(one: "Result") -> tuple[str, ...]:
-    spread = _spread_of(one)
+    found, share = _spread_of(one), one.metric == "accuracy"
+    spread = f" ± {100 * one.spread if share else one.spread:.2f}" if one.seeds > 1 else ""
     return (
-        _score(one) + (f" ± {100 * one.spread if one.metric == 'accuracy' else one.spread:.2f}" * (one.seeds > 1)),
+        _score(one).removeprefix("R² ") + spread,
         f"{one.loss:.4g}", f"{one.seconds:.3g}", f"{_spent(one):.3g}", f"{one.rows_per_second:,.0f}",
-        format_bytes(one.bytes_read), f"{one.deff:.2f}", "" if spread is None else f"{spread.deff[0]:.2f}",
+        format_bytes(one.bytes_read), f"{one.deff:.2f}", "" if found is None else f"{found.deff[0]:.2f}",
     )  # fmt: skip
 
 
@@ -252,7 +254,7 @@ def _blocks(of: Compared) -> Iterator[Section]:
     found, rows = [], []
     for at, title in enumerate(titles):
         mine = sorted((one for one in tried if one.title == title), key=lambda one: one.block_rows)
-        points = [(one.block_rows * row, one.nbytes / (one.seconds or math.inf) / 1e6) for one in mine]
+        points = [(one.block_rows * row, one.nbytes / (one.seconds or math.inf) / 2**20) for one in mine]
         best = next((place for place, one in enumerate(mine) if one is of.choice.best), None)
         found.append(Line(title, points, at, chosen=best))
         rows += [
