@@ -99,8 +99,8 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
     if columns:
         sampled, missing = _missing(table)
         facts = replace(facts, layout=_layout(table), sorted_by=ascending(table), sampled=sampled, missing=missing)
-        found, by_rows = _by_column(table, wanted)
-        facts = replace(facts, by_column=found, by_rows=by_rows)
+        by_column, by_rows = _by_column(table, wanted)
+        facts = replace(facts, by_column=by_column, by_rows=by_rows)
     if label != "label":
         check_columns(table.schema, [label])
     if label not in table.schema.names or not rows:

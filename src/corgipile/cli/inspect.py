@@ -44,8 +44,6 @@ def command(
     source = writable(html, table, overwrite=overwrite)
     opened = open_table(source)
     facts = about(opened, label=label, block=number_or_text(block), columns=True)
-    if html is not None:
-        write_page(html, facts, table, label, source, overwrite=overwrite)
     column = label if label in facts.columns else None
     try:
         plan = choose(opened, memory=memory, batch_size=batch_size, label=column, seconds=seconds)
@@ -53,6 +51,8 @@ def command(
         if facts.rows and not isinstance(error, BudgetTooSmall):
             raise
         plan, why = None, str(error)
+    if html is not None:
+        write_page(html, facts, table, label, source, overwrite=overwrite, choice=plan)
     if json:
         show_json({**vars(facts), "plan": {"error": why} if plan is None else shown(plan, cost)})
         return

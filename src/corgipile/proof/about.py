@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from corgipile.proof.charts import Chart, Interval, intervals
+from corgipile.proof.costs import costs, speeds
 from corgipile.proof.page import Page, Section, table
 from corgipile.proof.scales import linear, log
 from corgipile.sizes import format_bytes
 
 if TYPE_CHECKING:
     from corgipile.description import About
+    from corgipile.planner import Choice
 
 __all__ = ["about_page"]
 
@@ -18,7 +20,9 @@ DRAWN, ROWS = 24, 400  # columns or labels in a chart, in a table
 MIXED = 1.5  # h_D of blocks that are about like random samples
 
 
-def about_page(facts: "About", name: str, label: str = "label", command: str = "") -> Page:
+def about_page(
+    facts: "About", name: str, label: str = "label", command: str = "", choice: "Choice | None" = None
+) -> Page:
     """Return the page of a table.
 
     Args:
@@ -26,6 +30,7 @@ def about_page(facts: "About", name: str, label: str = "label", command: str = "
         name: What the user calls it.
         label: Its column of labels.
         command: How to get the page again.
+        choice: What the planner found of orders and blocks; None if it was not asked.
 
     Example:
         >>> from corgipile.datasets import clustered
@@ -42,7 +47,8 @@ def about_page(facts: "About", name: str, label: str = "label", command: str = "
         ("blocks", f"{facts.blocks:,} of {facts.block_rows:,} rows"),
     ]
     known = _known(facts, label)
-    sections = [*_clusters(facts, known), *_labels(facts), _columns(facts)]
+    planned = [*costs(choice), *speeds(choice, facts.nbytes / max(1, facts.rows))]
+    sections = [*_clusters(facts, known), *_labels(facts), *planned, _columns(facts)]
     return Page("A table", _verdict(facts, known), f"{name}. {facts.advice or ''}".strip(), figures, sections, command)
 
 

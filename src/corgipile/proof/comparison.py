@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from corgipile.proof.audit import PARTS, deff_scale, faults_of, places, spread_cells
 from corgipile.proof.charts import Chart, Interval, Line, intervals, key, lines
+from corgipile.proof.costs import speeds
 from corgipile.proof.page import Page, Section, table
-from corgipile.proof.scales import Scale, bytes_scale, linear, log
+from corgipile.proof.scales import Scale, linear, log
 from corgipile.quality.audited import EVEN
 from corgipile.sizes import format_bytes
 
@@ -79,7 +80,13 @@ def comparison_page(results: "Sequence[Result]", of: Compared) -> Page:
     sections = [_side_by_side(results, ordered)]
     if ordered:
         sections.append(_learning(ordered, named))
-        sections += [*_mixing(ordered), *_places(ordered), *_blocks(of), *_memory(ordered, of), *_faults(ordered)]
+        sections += [
+            *_mixing(ordered),
+            *_places(ordered),
+            *speeds(of.choice, of.nbytes / max(1, of.rows)),
+            *_memory(ordered, of),
+            *_faults(ordered),
+        ]
     return Page("corgipile compare", _verdict(results, ordered), lead, _facts(ordered), sections, of.command)
 
 
@@ -242,36 +249,6 @@ def _places(ordered: "Sequence[Result]") -> Iterator[Section]:
     if charts:
         lead = "Some rows: where they are stored, upwards, and when they come, along. A full shuffle is even noise."
         yield Section("Where rows come", lead, charts=charts, layout="small")
-
-
-def _blocks(of: Compared) -> Iterator[Section]:
-    """Yield how fast batches come, by the size of blocks."""
-    if of.choice is None:
-        return
-    tried = [one for one in (of.choice.best, *of.choice.others) if one.seconds and one.block_rows]
-    row = of.nbytes / max(1, of.rows)
-    titles = list(dict.fromkeys(one.title for one in tried))
-    found, rows = [], []
-    for at, title in enumerate(titles):
-        mine = sorted((one for one in tried if one.title == title), key=lambda one: one.block_rows)
-        points = [(one.block_rows * row, one.nbytes / (one.seconds or math.inf) / 2**20) for one in mine]
-        best = next((place for place, one in enumerate(mine) if one is of.choice.best), None)
-        found.append(Line(title, points, at, chosen=best))
-        rows += [
-            (title, format_bytes(size), f"{rate:,.0f}", f"{one.deff:.2f}", "chosen" if one is of.choice.best else "")
-            for one, (size, rate) in zip(mine, points, strict=True)
-        ]
-    if not found:
-        return
-    x = bytes_scale([size for one in found for size, _ in one.points])
-    y = linear([rate for one in found for _, rate in one.points], zero=True)
-    said = "; ".join(f"{title}, blocks of {size}: {rate} MB/s" for title, size, rate, *_ in rows)
-    head = ("order", "block", "MB/s", "deff", "")
-    chart = Chart("Bytes a second, by block size", said, lines(found, x, y, ("block", "MB/s")), head, rows)
-    lead = (
-        f"Each tried for a moment, on the table as warm as it was. The circle is the plan's choice: {of.choice.reason}."
-    )
-    yield Section("How fast blocks are read", lead, [key([(one.name, one.series) for one in found])], [chart])
 
 
 def _memory(ordered: "Sequence[Result]", of: Compared) -> Iterator[Section]:
