@@ -53,7 +53,8 @@ def test_tables_of_one_or_two_blocks_are_told_by_smaller_ones(rows, tmp_path):
     noise = {f"x{at}": np.random.default_rng(at).normal(size=rows) for at in range(12)}
     pq.write_table(pa.table({**noise, "kind": np.arange(rows) * 3 // rows}), tmp_path / "a.parquet")
     facts = about(tmp_path / "a.parquet", label="kind", columns=True)
-    assert (facts.blocks, facts.by_rows) == (1, -(-rows // -(-rows // (rows // 16))))
+    assert facts.blocks == 1
+    assert rows // 18 <= facts.by_rows <= rows // 16
     value, error = facts.by_column.pop("kind")
     assert value == pytest.approx(facts.by_rows, rel=0.3)
     assert 0 <= error < 0.2 * value

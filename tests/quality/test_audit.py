@@ -31,6 +31,17 @@ def test_a_loader_that_is_not_shuffled_has_no_other_fault_but_that_its_epochs_ar
     assert [fault.name for fault in report.faults] == ["not shuffled", "identical epochs"]
 
 
+def test_keys_may_be_numbers_that_numpy_lacks():
+    torch = pytest.importorskip("torch")
+    batches = [{"x": torch.full((8,), float(at % 2), dtype=torch.bfloat16)} for at in range(40)]
+    assert audit(batches, key="x", epochs=1).epochs[0].spreads[0].deff[0] == pytest.approx(8)
+
+
+def test_what_is_called_before_epochs_is_a_function():
+    with pytest.raises(BadArgument, match="on_epoch is 5"):
+        audit([{"id": [0]}], id="id", on_epoch=5)
+
+
 @pytest.mark.parametrize(("name", "way"), [("unshuffled head", 1), ("unshuffled tail", -1)])
 def test_a_sorted_end_is_named_though_no_row_follows_its_neighbour(name, way):
     """The rows that a cache or a sampler hands out first may be a random sample of the table, in its order."""

@@ -194,7 +194,8 @@ def _curves(title: str, which: str, along: str, found: Sequence[Line]) -> Chart:
     points = [point for one in found for point in one.points]
     ups = [b for _, b in points if math.isfinite(b)]
     steep = title == "loss" and ups and min(ups) > 0 and max(ups) > STEEP * median(ups)
-    x, y = linear([a for a, _ in points], zero=True), log(ups) if steep else linear(ups)
+    x = linear([a for a, _ in points], zero=True, whole=along == "epochs")
+    y = log(ups) if steep else linear(ups)
     what = title.partition(",")[0]
     last = [(one.name, *(f"{value:.4g}" for value in one.points[-1])) for one in found if one.points]
     said = "; ".join(f"{name}: {up} after {when} {along}" for name, when, up in last)

@@ -12,10 +12,11 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.quality.keys import Floats, Keys
 from corgipile.sizes import whole
 from corgipile.tables import open as open_table
-from corgipile.tables.table import IntArray, Table, check_columns
+from corgipile.tables.table import IntArray, Table, check_columns, even_cuts
 
 __all__ = ["HD", "cuts_of", "h_d_of_columns", "h_d_of_gradients", "h_d_of_samples"]
 
+LEVEL = 16  # blocks, of fewer of which a short last one is not to be
 FEW = 64  # blocks that mix too little to be read as such: a table of so few large units is unpacked, and cut anyhow
 TWICE = 4  # of a sample, rows for each class at least
 TOGETHER = 32  # blocks whose gradients are in memory at a time
@@ -75,7 +76,7 @@ def h_d_of_samples(samples: npt.ArrayLike, block_rows: float, blocks: int) -> HD
 
 
 def cuts_of(table: Table, block: int) -> IntArray:
-    """Return where the blocks begin by which a table is measured, and its end: of few ones, all of about one length.
+    """Return where the blocks begin by which a table is measured, and its end: of a few, all of about one length.
 
     Example:
         >>> cuts_of(open_table({"x": range(7)}), 4).tolist()
@@ -84,7 +85,10 @@ def cuts_of(table: Table, block: int) -> IntArray:
     cuts = table.cuts(block)
     if len(cuts) > FEW:
         return cuts
-    return np.linspace(0, len(table), -(-len(table) // block) + 1).astype(np.int64)
+    count = -(-len(table) // block)
+    if count > LEVEL:
+        return even_cuts(len(table), block)
+    return np.linspace(0, len(table), count + 1).astype(np.int64)
 
 
 def h_d_of_columns(
