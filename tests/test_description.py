@@ -47,6 +47,20 @@ def test_which_columns_rows_are_clustered_by(tmp_path):
     assert set(list(about(tmp_path / "a.parquet", block=100, columns=True).by_column)[:3]) == {"time", "id", "word"}
 
 
+@pytest.mark.parametrize("rows", [360, 2000, 9000])
+def test_tables_of_one_or_two_blocks_are_told_by_smaller_ones(rows, tmp_path):
+    """h_D of a table that is one unit, or a block and a bit, says what its neighbours have in common, not noise."""
+    noise = {f"x{at}": np.random.default_rng(at).normal(size=rows) for at in range(12)}
+    pq.write_table(pa.table({**noise, "kind": np.arange(rows) * 3 // rows}), tmp_path / "a.parquet")
+    facts = about(tmp_path / "a.parquet", label="kind", columns=True)
+    assert facts.blocks == 1
+    assert rows // 18 <= facts.by_rows <= rows // 16
+    value, error = facts.by_column.pop("kind")
+    assert value == pytest.approx(facts.by_rows, rel=0.3)
+    assert 0 <= error < 0.2 * value
+    assert all(value < 1.5 + 3 * error for value, error in facts.by_column.values())
+
+
 def test_lists_are_no_labels():
     with pytest.raises(BadSchema, match="'features' is fixed_size_list"):
         about(clustered(10), label="features")

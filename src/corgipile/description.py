@@ -14,6 +14,7 @@ import pyarrow as pa
 from corgipile import tables
 from corgipile.errors import BadArgument
 from corgipile.quality import h_d, h_d_of_columns
+from corgipile.quality.sampled_blocks import cuts_of
 from corgipile.sizes import Size, format_bytes, to_rows
 from corgipile.tables import Table
 from corgipile.tables.ascending import ascending
@@ -23,6 +24,7 @@ from corgipile.tables.table import check_columns, even_cuts, is_list, row_sizes
 
 _MOST_CLASSES = 1024
 RUNS, RUN = 300, 4  # of rows that are looked at for what is missing
+SOME = 16  # blocks at least by which columns are told to be clustered
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class About:
         layout: How rows lie, where columns were asked for.
         sorted_by: Columns by which parts of files ascend or descend, where footers say it and columns were asked for.
         by_column: h_D of each column and its standard error, most clustered first, where it was asked for.
+        by_rows: Rows of the blocks that this is of: those described, or fewer where these are less than 16.
         sampled: Rows that were looked at for what is missing, where it was asked for.
         missing: How many of these have null, NaN or infinity, by column, where any has.
     """
@@ -60,6 +63,7 @@ class About:
     layout: str = ""
     sorted_by: dict[str, str] = field(default_factory=dict)
     by_column: dict[str, tuple[float, float]] = field(default_factory=dict)
+    by_rows: int = 0
     sampled: int = 0
     missing: dict[str, int] = field(default_factory=dict)
 
@@ -95,7 +99,8 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
     if columns:
         sampled, missing = _missing(table)
         facts = replace(facts, layout=_layout(table), sorted_by=ascending(table), sampled=sampled, missing=missing)
-        facts = replace(facts, by_column=_by_column(table, wanted))
+        by_column, by_rows = _by_column(table, wanted)
+        facts = replace(facts, by_column=by_column, by_rows=by_rows)
     if label != "label":
         check_columns(table.schema, [label])
     if label not in table.schema.names or not rows:
@@ -115,13 +120,15 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
     return replace(facts, h_d=spread, classes={names[at]: int(counts[at]) for at in order})
 
 
-def _by_column(table: Table, block: int) -> dict[str, tuple[float, float]]:
-    """Estimate h_D of all columns that can be measured; none of a table of fewer than two blocks of two rows."""
+def _by_column(table: Table, block: int) -> tuple[dict[str, tuple[float, float]], int]:
+    """Estimate h_D of all columns that can be measured, and say of which blocks; none of a table of a few rows."""
+    block = max(2, min(block, len(table) // SOME))
     try:
         found = h_d_of_columns(table, block)
     except BadArgument:
-        return {}
-    return {name: found[name][:2] for name in sorted(found, key=lambda name: -found[name].value)}
+        return {}, 0
+    order = sorted(found, key=lambda name: -found[name].value)
+    return {name: found[name][:2] for name in order}, int(np.diff(cuts_of(table, block)).max())
 
 
 def _layout(table: Table) -> str:

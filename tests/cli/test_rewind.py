@@ -39,6 +39,22 @@ def test_steps_and_rows_of_a_state(table, tmp_path, capsys):
     assert visits[0]["epoch"] == 3
 
 
+def test_what_a_state_leaves_out_is_said(table, tmp_path, capsys):
+    plain = [batch["row"].tolist() for batch in cp.Loader(table, batch_size=16, seed=4)]
+    row = plain[7][3]
+    loader = cp.Loader(table, batch_size=16, seed=4, skip=[(0, 2), (1, 5), row])
+    (tmp_path / "state.json").write_text(json.dumps(loader.state_dict()))
+    state = ("--state", str(tmp_path / "state.json"))
+    said = "left out, as the state says: "
+    assert run(capsys, table, *state, "--step", "2")[1].endswith(f"\n{said}step 2\n")
+    assert run(capsys, table, *state, "--step", "7")[1].endswith(f"\n{said}row {row}\n")
+    assert run(capsys, table, *state, "--row", str(row))[1].endswith(f"\n{said}row {row}\n")
+    assert said not in run(capsys, table, *state, "--step", "5")[1]
+    assert said not in run(capsys, table, *state, "--row", str(plain[6][0]))[1]
+    told = json.loads(run(capsys, table, *state, "--step", "5", "--epoch", "1", "--json")[1])
+    assert told["skipped"] == [[1, 5]]
+
+
 def test_a_loader_that_is_told(table, capsys):
     loader = cp.Loader(table, batch_size=20, order="full", seed=9, memory="1MB")
     loader.set_epoch(2)

@@ -94,3 +94,28 @@ def test_runs_are_counted():
     assert followed(whole, Blocks(1000, even=50), Key(0), 10).runs * 1000 <= 20
     single = FullShuffle(buffer=10).fit(1000, 8, None)
     assert followed(single, Blocks(1000, even=1), Key(0), 10).runs > 0.9
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 5, 40])
+def test_few_blocks_do_not_hide_that_rows_stay_as_they_lie(blocks):
+    """One unit of a file may hold all rows, sorted: a pass through it mixes nothing, whatever blocks say."""
+    rows, one = 20_000, Blocks(20_000, even=-(-20_000 // blocks))
+    plain = NoShuffle().fit(rows, 8, None)
+    assert worst(followed(plain, one, Key(0), 256).rows, one, 256) > 150
+    full = FullShuffle().fit(rows, 8, None)
+    assert worst(followed(full, one, Key(0), 256).rows, one, 256) == pytest.approx(1, abs=0.3)
+
+
+def test_buffers_that_hold_much_of_a_table_are_filled_a_few_times(monkeypatch):
+    filled = []
+
+    def stretch(order, blocks, key, start, most):
+        filled.append(most)
+        return np.arange(most), 0.0
+
+    rows = 4_000_000
+    monkeypatch.setattr(mixing, "_stretch", stretch)
+    order = FullShuffle(buffer=1_000_000).fit(rows, 8, None)
+    followed(order, Blocks(rows, even=1), Key(0), 256)
+    assert len(filled) * order.slots(Blocks(rows, even=1)) <= max(8 * 1_100_000, 2 * rows)
+    assert sum(filled) == pytest.approx(mixing.MOST, rel=0.05)

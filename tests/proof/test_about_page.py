@@ -53,3 +53,18 @@ def test_the_command_writes_a_page(tmp_path, capsys, monkeypatch, rows):
     words = ["inspect", str(path), "--label", "kind", "--block", "400", "--seconds", "0", "--html", str(again)]
     assert run(words) == 0
     assert tree(again.read_text()).find("./body/header/h1").text == tree(page.read_text()).find("./body/header/h1").text
+
+
+def test_what_orders_cost_is_on_the_page_of_inspect(tmp_path, rows, capsys):
+    path, page = tmp_path / "rows.parquet", tmp_path / "inspect.html"
+    pq.write_table(rows, path, row_group_size=500)
+    words = ["inspect", str(path), "--label", "kind", "--memory", "16KB", "--seconds", "0.01", "--html", str(page)]
+    assert run(words) == 0
+    shown = " ".join("".join(tree(page.read_text()).itertext()).split())
+    assert "What each order costs" in shown
+    assert "How fast blocks are read" in shown
+    for line in capsys.readouterr().out.splitlines():
+        if line.startswith(("no_shuffle ", "full ")):  # the same figures as in the terminal
+            assert line.split()[1] in shown
+    few = about_page(about(rows, block=100, columns=True), "mine")
+    assert "What each order costs" not in text_of(few)

@@ -120,3 +120,19 @@ def test_colours_are_far_enough_from_the_paper():
         for at in range(9):
             assert contrast(found[f"c{at}"], found["paper"]) >= 4.5
         assert contrast(found["bad"], found["paper"]) >= 3
+
+
+def test_long_names_differ_where_they_differ():
+    given = [Interval(f"a_column_of_a_table_whose_names_begin_alike_{at:02}", 1.0 + at) for at in range(12)]
+    drawn = [str(one) for one in intervals(given, linear([0, 20]), "h_D")[0]]
+    names = {one for one in drawn if 'class="name"' in one}
+    assert len({re.sub(r'y="[^"]*"', "", one) for one in names}) == 12
+    assert all("…" in one for one in names)
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 7, 12, 40, 1000])
+def test_epochs_are_counted_in_whole_numbers(epochs):
+    scale = linear(range(1, epochs + 1), zero=True, whole=True)
+    assert all(at == int(at) for at, _ in scale.ticks)
+    assert (scale.low, len(scale.ticks) <= 7) == (0, True)
+    assert scale.high >= epochs

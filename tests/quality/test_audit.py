@@ -1,6 +1,7 @@
 """The audit of any loader: figures against those of whole epochs, planted faults by name, no false alarm."""
 
 import pickle
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -14,7 +15,7 @@ from planted import HONEST, LABELS, ROWS, Epochs, alone, shuffled, two
 import corgipile as cp
 from corgipile.errors import BadArgument
 from corgipile.quality import Audit, audit, deff, prefix_discrepancy
-from corgipile.quality.faults import NAMES
+from corgipile.quality.faults import NAMES, of_workers
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -28,6 +29,47 @@ def test_a_planted_fault_is_named(name):
 def test_a_loader_that_is_not_shuffled_has_no_other_fault_but_that_its_epochs_are_alike():
     report = audit(Epochs(np.arange(ROWS)), id="id", rows=ROWS)
     assert [fault.name for fault in report.faults] == ["not shuffled", "identical epochs"]
+
+
+def test_keys_may_be_numbers_that_numpy_lacks():
+    torch = pytest.importorskip("torch")
+    batches = [{"x": torch.full((8,), float(at % 2), dtype=torch.bfloat16)} for at in range(40)]
+    assert audit(batches, key="x", epochs=1).epochs[0].spreads[0].deff[0] == pytest.approx(8)
+
+
+def test_what_is_called_before_epochs_is_a_function():
+    with pytest.raises(BadArgument, match="on_epoch is 5"):
+        audit([{"id": [0]}], id="id", on_epoch=5)
+
+
+@pytest.mark.parametrize(("name", "way"), [("unshuffled head", 1), ("unshuffled tail", -1)])
+def test_a_sorted_end_is_named_though_no_row_follows_its_neighbour(name, way):
+    """The rows that a cache or a sampler hands out first may be a random sample of the table, in its order."""
+
+    def order(seed):
+        mixed, few = shuffled(seed), ROWS // 7
+        return np.concatenate([np.sort(mixed[:few]), mixed[few:]])[::way]
+
+    report = audit(Epochs(order(0), order(1)), id="id", key="label", rows=ROWS)
+    assert [fault.name for fault in report.faults] == [name], str(report)
+
+
+def test_rows_that_are_numbered_from_one_are_no_dropped_tail():
+    report = audit(Epochs(shuffled(0) + 1, shuffled(1) + 1), id="id", rows=ROWS)
+    assert [fault.name for fault in report.faults] == ["foreign rows", "missing rows"]
+
+
+def test_one_pair_of_odd_batches_far_apart_is_no_worker():
+    """Of 108 batches 66 pairs are 42 apart: two of a few rows, as a short last one is, correlate much by chance."""
+
+    def faults(apart):
+        lags = np.full(54, -0.1)
+        lags[apart - 1] = 0.69
+        spread = audit(Epochs(shuffled(0), shuffled(1)), key="label").epochs[0].spreads[0]
+        return [fault.name for fault in of_workers([replace(spread, lags=tuple(lags.tolist()))], 108, 0)]
+
+    assert faults(42) == []
+    assert faults(4) == ["worker-local buffers"]
 
 
 def test_ranks_are_merged():

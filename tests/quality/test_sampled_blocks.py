@@ -107,6 +107,19 @@ def test_gradients_of_a_model(loss):
     assert h_d_of_gradients(rows, 20, lambda some: gradients(model, some), rows=20).value == pytest.approx(exact)
 
 
+def test_few_blocks_are_looked_at_as_closely_as_many():
+    """Noise in two blocks is not clustered by anything, and two blocks alone do not tell how far off they are."""
+    noise = {f"x{at}": np.random.default_rng(at).normal(size=2000) for at in range(20)}
+    for block in (1000, 1500):
+        for one in h_d_of_columns(noise, block).values():
+            assert one.rows * one.blocks >= 1200
+            assert one.value < 40
+            assert one.error == np.inf
+    all_of_it = h_d_of_columns(noise, 1000, rows=1000)
+    assert {one.error for one in all_of_it.values()} == {0.0}
+    assert all(one.value == pytest.approx(h_d(noise[name], [0, 1000, 2000])) for name, one in all_of_it.items())
+
+
 def test_gradients_of_standardised_and_sparse_rows():
     table, x = clustered(300)
     rows = pa.table({"a": x[:, 0] * 1000, "b": x[:, 1], "label": np.minimum(table["label"].to_numpy(), 1)})

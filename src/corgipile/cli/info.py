@@ -13,6 +13,7 @@ from corgipile.cli.pages import Html, check_page, shown, typed
 
 if TYPE_CHECKING:
     from corgipile.description import About
+    from corgipile.planner import Choice
 
 _MOST_SHOWN = 12
 
@@ -48,11 +49,14 @@ def writable(html: str | None, table: list[str], *, overwrite: bool) -> Any:
     return source_of(table)
 
 
-def write_page(html: str, facts: "About", table: list[str], label: str, source: Any, *, overwrite: bool) -> None:
+def write_page(
+    html: str, facts: "About", table: list[str], label: str, source: Any, *, overwrite: bool,
+    choice: "Choice | None" = None,
+) -> None:  # fmt: skip
     """Write the page of a table."""
     from corgipile.proof import about_page  # noqa: PLC0415
 
-    page = about_page(facts, " ".join(map(shown, table)), label, typed())
+    page = about_page(facts, " ".join(map(shown, table)), label, typed(), choice)
     page.save(html, inputs=[source], overwrite=overwrite)
 
 

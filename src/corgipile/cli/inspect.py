@@ -40,12 +40,10 @@ def command(
     from corgipile.planner import choose  # noqa: PLC0415
     from corgipile.tables import open as open_table  # noqa: PLC0415
 
-    each = price_of(price) if price is not None else None
+    cost = price_of(price) if price is not None else None
     source = writable(html, table, overwrite=overwrite)
     opened = open_table(source)
     facts = about(opened, label=label, block=number_or_text(block), columns=True)
-    if html is not None:
-        write_page(html, facts, table, label, source, overwrite=overwrite)
     column = label if label in facts.columns else None
     try:
         plan = choose(opened, memory=memory, batch_size=batch_size, label=column, seconds=seconds)
@@ -53,15 +51,17 @@ def command(
         if facts.rows and not isinstance(error, BudgetTooSmall):
             raise
         plan, why = None, str(error)
+    if html is not None:
+        write_page(html, facts, table, label, source, overwrite=overwrite, choice=plan)
     if json:
-        show_json({**vars(facts), "plan": {"error": why} if plan is None else shown(plan, each)})
+        show_json({**vars(facts), "plan": {"error": why} if plan is None else shown(plan, cost)})
         return
     lines = [*lines_of(facts, block), ("layout", facts.layout), *_sorted(facts), *_clusters(facts), *_missing(facts)]
     show_facts(" ".join(table), lines)
     if plan is None:
         note(f"No order can be planned: {why}")
         return
-    told(" ".join(table), plan, each)
+    told(" ".join(table), plan, cost)
     note(f"{said(plan.best)} is what `corgipile plan` would choose.")
 
 
@@ -78,6 +78,8 @@ def _clusters(facts: "About") -> list[tuple[str, str]]:
     lines = [(f"clustered by {name}", f"h_D {value:.3g} ± {error:.2g}") for name, (value, error) in above.items()]
     if len(lines) > _MOST_SHOWN:
         lines = [*lines[:_MOST_SHOWN], ("", f"and by {len(lines) - _MOST_SHOWN} other columns")]
+    if lines and facts.by_rows != facts.block_rows:
+        lines.append(("", f"in blocks of {facts.by_rows:,} rows"))
     none = f"none of {len(facts.by_column)} columns that can be measured"
     return lines or [
         ("clustered by", none if facts.by_column else "unknown: too few rows, or none that can be measured")

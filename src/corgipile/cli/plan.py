@@ -1,8 +1,9 @@
 """``corgipile plan``."""
 
+import math
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,7 +16,32 @@ if TYPE_CHECKING:
     from corgipile.planner import Candidate, Choice
 
 HEAD = ("order", "rows a block", "blocks held", "memory", "deff", "rest", "s warm", "s cold", "reads", "bytes")
-PRICE = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)(?:/(\d+)?\s*(?:GETs?|requests?)?)?", re.IGNORECASE)
+SPARE = ("bytes", "reads", "blocks held", "memory", "s cold", "rows a block", "rest")
+PRICE = re.compile(r"([$€£¥]?)\s*(\d+(?:\.\d+)?(?:e-?\d+)?)(?:/(\d+)?\s*(?:GETs?|requests?)?)?", re.IGNORECASE)
+
+
+class Price(NamedTuple):
+    """What requests cost.
+
+    Attributes:
+        each: One of them.
+        sign: Of the currency, if it was given.
+    """
+
+    each: float
+    sign: str = ""
+
+    def of(self, requests: int) -> str:
+        """Say what so many cost: to the hundredth, or with two figures of what is less.
+
+        Example:
+            >>> Price(4e-7, "$").of(1), Price(4e-7).of(120_000), Price(4e-7, "$").of(5_000_000_000)
+            ('$0.0000004', '0.048', '$2,000.00')
+        """
+        cost = requests * self.each
+        decimals = 2 if cost >= 1 or not cost else 1 - math.floor(math.log10(cost))
+        text = f"{cost:,.{decimals}f}"
+        return self.sign + (text if cost >= 1 else text.rstrip("0").rstrip("."))
 
 
 @guarded
@@ -41,28 +67,29 @@ def command(
     """Choose order and blocks: what mixes well enough, and reads fastest, in this memory."""
     from corgipile.planner import choose  # noqa: PLC0415
 
-    each = price_of(price) if price is not None else None
+    cost = price_of(price) if price is not None else None
     found = choose(
         source_of(table), memory=memory, batch_size=batch_size, label=label, tolerance=tolerance, ranks=ranks,
         seconds=seconds, probe=probe,
     )  # fmt: skip
     if json:
-        show_json(shown(found, each))
+        show_json(shown(found, cost))
     else:
-        told(" ".join(table), found, each)
+        told(" ".join(table), found, cost)
 
 
-def shown(found: "Choice", each: float | None) -> dict[str, Any]:
-    """Return a choice for JSON; ``each``: the price of a request."""
+def shown(found: "Choice", price: Price | None) -> dict[str, Any]:
+    """Return a choice for JSON."""
     facts = {name: value for name, value in vars(found).items() if name not in ("best", "others")}
-    candidates = [_facts(one, each) for one in (found.best, *found.others)]
+    candidates = [_facts(one, price) for one in (found.best, *found.others)]
     return {**facts, "best": candidates[0], "others": candidates[1:]}
 
 
-def told(title: str, found: "Choice", each: float | None) -> None:
+def told(title: str, found: "Choice", price: Price | None) -> None:
     """Print a choice."""
     rows = [_cells(one) for one in (found.best, *found.others) if one.flaw is None]
-    show_table(title, HEAD, rows, spare=["bytes", "rest", "memory", "reads", "blocks held", "rows a block", "s cold"])
+    known = [at for at in range(len(HEAD)) if at != HEAD.index("rest") or found.best.rest is not None]
+    show_table(title, [HEAD[at] for at in known], [[row[at] for at in known] for row in rows], spare=SPARE)
     by = f"by {found.labels!r}" if found.labels is not None else "at worst: no label is known"
     note(f"Chosen: the first, {said(found.best)}: {found.reason}. deff is told {by}; 1 is a full shuffle.")
     if found.best.rest is not None:
@@ -76,28 +103,27 @@ def told(title: str, found: "Choice", each: float | None) -> None:
         note(f"{found.probe}. Reads like those chosen are fastest from {deep} at a time on. Epochs count as {applies}.")
     if found.best.unpacked:
         note(f"{_size(found.best.unpacked)} are unpacked once, before the first epoch.")
-    if each is not None:
-        note(f"An epoch sends {found.best.reads:,} requests for {each * found.best.reads:.4g}.")
+    note(_reads(found.best, price))
     if found.advice is not None:
         note(f"What would help: {found.advice}.")
 
 
-def price_of(text: str) -> float:
-    """Read the price of a request.
+def price_of(text: str) -> Price:
+    """Read the price of requests.
 
     Raises:
         BadArgument: It is none.
 
     Example:
-        >>> price_of("0.4/1000GET"), price_of("1e-6")
-        (0.0004, 1e-06)
+        >>> price_of("$0.4/1000GET"), price_of("1e-6")
+        (Price(each=0.0004, sign='$'), Price(each=1e-06, sign=''))
     """
     found = PRICE.fullmatch(text.strip())
-    if found is None or found[2] == "0":
+    if found is None or int(found[3] or 1) == 0:
         from corgipile.errors import BadArgument  # noqa: PLC0415
 
         raise BadArgument(f"price is {text!r}; a number for so many requests is right: '0.0004/1000GET'")
-    return float(found[1]) / int(found[2] or 1)
+    return Price(float(found[2]) / int(found[3] or 1), found[1])
 
 
 def said(one: "Candidate") -> str:
@@ -113,12 +139,19 @@ def _cells(one: "Candidate") -> tuple[str, ...]:
     return (one.title, *numbers, f"{one.reads:,}", _size(one.nbytes))
 
 
+def _reads(one: "Candidate", price: Price | None) -> str:
+    """Say what an epoch reads, and what that costs."""
+    kind = ("read" if price is None else "request") + "s" * (one.reads != 1)
+    cost = "" if price is None else f", for {price.of(one.reads)}"
+    return f"An epoch takes {one.reads:,} {kind}, {_size(one.nbytes)} in all{cost}."
+
+
 def _size(count: int) -> str:
     from corgipile.sizes import format_bytes  # noqa: PLC0415
 
     return format_bytes(count)
 
 
-def _facts(one: "Candidate", each: float | None) -> dict[str, Any]:
+def _facts(one: "Candidate", price: Price | None) -> dict[str, Any]:
     facts = {name: value for name, value in asdict(one).items() if name != "order"}
-    return {**facts, "order": said(one), **({} if each is None else {"price": each * one.reads})}
+    return {**facts, "order": said(one), **({} if price is None else {"price": price.each * one.reads})}

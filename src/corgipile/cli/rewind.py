@@ -37,15 +37,18 @@ def command(
     from corgipile import tables  # noqa: PLC0415
     from corgipile.errors import BadArgument  # noqa: PLC0415
     from corgipile.loader import Loader, Rewind  # noqa: PLC0415
+    from corgipile.loader.skips import Skips  # noqa: PLC0415
 
     if (step is None) == (not row):
         raise BadArgument("one of --step and --row is right: which rows a step had, or when rows have their turn")
-    opened = tables.open(source_of(table))
+    opened, skips = tables.open(source_of(table)), Skips()
     if state is not None:
         given = [name for name in LOADER if _said(ctx, name)]
         if given:
             raise BadArgument(f"--{given[0].replace('_', '-')} is said by the state; leave it out")
-        rewind = Rewind.of(opened, _state(state))
+        known = _state(state)
+        rewind = Rewind.of(opened, known)
+        skips.resume(known.get("skip", []), len(opened))
     else:
         rewind = Loader(
             opened, order=order, memory=number_or_text(memory), batch_size=batch_size, seed=seed, world=ranks,
@@ -53,6 +56,7 @@ def command(
         ).rewind()  # fmt: skip
     epoch = rewind.epoch if epoch is None else epoch
     facts: dict[str, Any] = {"epoch": epoch}
+    found: dict[int, list[int]] = {}
     if step is not None:
         whose = range(rewind.world_of(step, epoch=epoch)) if rank is None else [rank]
         found = {one: rewind.rows_of(step, rank=one, epoch=epoch).tolist() for one in whose}
@@ -64,6 +68,12 @@ def command(
         lines = [f"row {one.row}: epoch {epoch}, step {one.step}, rank {one.rank}, place {one.place}" for one in visits]
         missed = sorted({*(row or [])} - {one.row for one in visits})
         lines += [f"row {one}: not in epoch {epoch}" + (f", rank {rank}" if rank is not None else "") for one in missed]
+    asked = {*(row or [one for rows in found.values() for one in rows])}
+    gone = [one for one in skips.state() if (one in asked if isinstance(one, int) else one == [epoch, step])]
+    if gone:
+        facts["skipped"] = gone
+        names = (f"row {one}" if isinstance(one, int) else f"step {one[1]}" for one in gone)
+        lines.append(f"left out, as the state says: {', '.join(names)}")
     if json:
         show_json(facts)
     else:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from corgipile.errors import BudgetTooSmall
 from corgipile.loader.budget import Columns, Fitted, columns_of, fit
 from corgipile.orders import Blocks, Key, Order
-from corgipile.orders.riffle import CONTENT
+from corgipile.orders.riffle import CONTENT, Riffle
 from corgipile.planner.labels import Labels
 from corgipile.planner.mixing import Visits, followed, worst
 from corgipile.quality.spread import deff_of
-from corgipile.sizes import Size
+from corgipile.sizes import Size, to_rows
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import Table
 
@@ -131,9 +131,20 @@ def candidates(orders: Sequence[Order], setting: Setting) -> list[Candidate]:
 
 def _fitted(order: Order, setting: Setting, columns: Columns) -> _Way:
     try:
-        return _Way(order, fit(setting.table, order, setting.memory, columns))
+        found = fit(setting.table, order, setting.memory, columns)
+        widest = found.blocks.widest
+        if isinstance(order, Riffle) and _coarser(order.block, widest, len(setting.table), columns):
+            coarse = replace(order, block=widest)  # what is told is to be asked for: blocks of whole units
+            again = fit(setting.table, coarse, setting.memory, columns)
+            return _Way(coarse, again) if again.blocks.widest == widest else _Way(order, found)
     except BudgetTooSmall as error:
         return _Way(order, None, str(error))
+    return _Way(order, found)
+
+
+def _coarser(block: Size | None, widest: int, rows: int, columns: Columns) -> bool:
+    """Say whether blocks are larger than was asked for."""
+    return block is not None and widest > to_rows(block, rows, columns.row_bytes, "block")
 
 
 def _distinct(found: Iterable[_Way]) -> list[_Way]:

@@ -26,6 +26,7 @@ __all__ = ["Choice", "choose", "probed"]
 
 BLOCKS = ("16KB", "64KB", "256KB", "1MB")
 BLOCK, FEWEST = 64 << 10, 1024  # bytes of the blocks of which it is told what they have in common; rows, for that
+SOME = 16  # blocks at least, for that
 NEAR = 1.1  # times as long is about as fast
 PASSES = 4  # over a table, by which it is written anew in random order: read and written twice
 SLOW = 1.5  # times as long as reading in order, so that writing it anew is worth a word
@@ -149,7 +150,7 @@ def _alike(table: Table, label: str) -> float | None:
     names = [name for name in table.schema.names if name != label]
     if not names or is_remote(table) or is_encoded(table, names) or len(table) < FEWEST:
         return None
-    rows = max(2, int(BLOCK * len(table) / max(1, table.nbytes)))
+    rows = max(2, min(len(table) // SOME, int(BLOCK * len(table) / max(1, table.nbytes))))
     try:
         found = h_d_of_columns(table, rows).items()
     except BadArgument:  # too few rows
@@ -184,6 +185,7 @@ def _chosen(found: list[Candidate], label: str | None, most: float) -> Choice:
         near = [one for one in mixed if _time(one) <= NEAR * _time(mixed[0])]
         best = min(near, key=lambda one: one.most)
         how = f"of {len(mixed)} that mix so well the fastest, and of those about as fast the best mixed"
+        how = how if len(mixed) > 1 else "the only one that mixes so well"
     reason = f"{how} (deff {best.most:.3g}, where {most:.3g} was asked for)"
     rest = (one for one in found if one is not best)
     others = sorted(rest, key=lambda one: (one.flaw is not None, one.most > most, _time(one)))

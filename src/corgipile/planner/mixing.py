@@ -11,7 +11,8 @@ __all__ = ["Visits", "followed", "worst"]
 
 MOST, BATCHES, LARGEST = 1 << 19, 256, 1 << 21  # rows visited that are followed; more for that many batches
 NARROW = np.iinfo(np.int32).max
-STRETCHES = 64  # of a longer epoch, alike far apart: what is in memory should be other rows in each
+STRETCHES, FEWEST = 64, 8  # of a longer epoch, alike far apart: what is in memory should be other rows in each
+FEW = 64  # blocks, of which one may hold rows of every kind
 
 
 class Visits(NamedTuple):
@@ -28,7 +29,10 @@ class Visits(NamedTuple):
 
 
 def followed(order: Order, blocks: Blocks, key: Key, batch: int) -> Visits:
-    """Follow an epoch, or 64 stretches of it, half a million rows in all; nothing of the table is read.
+    """Follow an epoch, or stretches of it, half a million rows in all; nothing of the table is read.
+
+    Stretches are 64, or as many as turn the buffer over twice, 8 at least: each begins with a buffer that is full, and
+    more of them would have the same rows there.
 
     Args:
         order: The order, fitted.
@@ -47,13 +51,24 @@ def followed(order: Order, blocks: Blocks, key: Key, batch: int) -> Visits:
     if visits <= most:
         rows, runs = _stretch(order, blocks, key, 0, visits)
     else:
-        steps = _count(order, blocks, key)
-        starts = [0, *(steps * part // STRETCHES for part in range(1, STRETCHES))]
-        found = [_stretch(order, blocks, key, start, most // STRETCHES // batch * batch or batch) for start in starts]
+        steps, parts = _count(order, blocks, key), _parts(visits, order.slots(blocks))
+        starts = [0, *(steps * part // parts for part in range(1, parts))]
+        found = [_stretch(order, blocks, key, start, most // parts // batch * batch or batch) for start in starts]
         rows, runs = np.concatenate([part for part, _ in found]), float(np.median([runs for _, runs in found]))
     if order.cuts_into == "block" and not order.sequential:
         runs = blocks.count / max(1, blocks.rows)
     return Visits(rows, runs)
+
+
+def _parts(visits: int, slots: int) -> int:
+    """Return how many stretches tell an epoch, a power of two.
+
+    Example:
+        >>> _parts(36_000_000, 700_000), _parts(50_000_000, 5_000_000), _parts(50_000_000, 40_000_000)
+        (64, 16, 8)
+    """
+    turns = 2 * visits // max(1, slots)
+    return max(FEWEST, min(STRETCHES, 1 << max(0, turns.bit_length() - 1)))
 
 
 def _stretch(order: Order, blocks: Blocks, key: Key, start: int, most: int) -> tuple[IntArray, float]:
@@ -90,7 +105,8 @@ def worst(rows: IntArray, blocks: Blocks, batch: int) -> float:
 
     Of N blocks in random order a batch of B rows, c of them from each block, has a mean whose variance is
     ``(sum c^2 / B^2 - 1/N) N/(N - 1)`` of a row's. Of a column of which blocks are alike but for a share of its
-    variance, deff is as far above 1 as that share says.
+    variance, deff is as far above 1 as that share says. Of few blocks, each of which may hold rows of every kind, it is
+    that of sixty-fourths of the table where these mix less.
 
     Args:
         rows: What is visited, see `followed`.
@@ -100,7 +116,19 @@ def worst(rows: IntArray, blocks: Blocks, batch: int) -> float:
     Example:
         >>> round(worst(np.arange(100), Blocks(100, even=10), 10), 3)
         10.0
+        >>> round(worst(np.arange(6400), Blocks(6400, even=6400), 100), 1)
+        100.0
     """
+    found = _worst(rows, blocks, batch)
+    return (
+        found
+        if blocks.count >= FEW
+        else max(found, _worst(rows, Blocks(blocks.rows, even=-(-blocks.rows // FEW)), batch))
+    )
+
+
+def _worst(rows: IntArray, blocks: Blocks, batch: int) -> float:
+    """Return the same of these blocks."""
     batch = max(1, min(batch, len(rows)))
     whole = rows[: len(rows) // batch * batch]
     if not len(whole):

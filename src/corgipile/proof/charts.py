@@ -208,5 +208,7 @@ def _shape(series: int, x: float, y: float, class_: str | None = None) -> Markup
 
 
 def _cut(name: str, room: float) -> str:
+    """Leave out the middle of a name that is too long: many begin alike."""
     most = max(4, int(room / LETTER))
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    end = (most - 1) // 2
+    return name if len(name) <= most else f"{name[: most - 1 - end]}…{name[len(name) - end :]}"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from corgipile.proof.audit import PARTS, deff_scale, faults_of, places, spread_cells
 from corgipile.proof.charts import Chart, Interval, Line, intervals, key, lines
+from corgipile.proof.costs import speeds
 from corgipile.proof.page import Page, Section, table
-from corgipile.proof.scales import Scale, bytes_scale, linear, log
+from corgipile.proof.scales import Scale, linear, log
 from corgipile.quality.audited import EVEN
 from corgipile.sizes import format_bytes
 
@@ -79,7 +80,13 @@ def comparison_page(results: "Sequence[Result]", of: Compared) -> Page:
     sections = [_side_by_side(results, ordered)]
     if ordered:
         sections.append(_learning(ordered, named))
-        sections += [*_mixing(ordered), *_places(ordered), *_blocks(of), *_memory(ordered, of), *_faults(ordered)]
+        sections += [
+            *_mixing(ordered),
+            *_places(ordered),
+            *speeds(of.choice, of.nbytes / max(1, of.rows)),
+            *_memory(ordered, of),
+            *_faults(ordered),
+        ]
     return Page("corgipile compare", _verdict(results, ordered), lead, _facts(ordered), sections, of.command)
 
 
@@ -125,7 +132,7 @@ def _facts(ordered: "Sequence[Result]") -> list[tuple[str, str]]:
     one = ordered[0]
     return [
         ("fastest that is as good", one.order),
-        ("R²" if one.metric == "r2" else one.metric, _score(one)),
+        ("R²" if one.metric == "r2" else one.metric, _score(one).removeprefix("R² ")),
         ("seconds an epoch", _seconds(one.seconds)),
         ("deff", f"{one.deff:.2f}"),
         ("rows in memory", format_bytes(one.buffer_bytes)),
@@ -133,7 +140,8 @@ def _facts(ordered: "Sequence[Result]") -> list[tuple[str, str]]:
 
 
 def _side_by_side(results: "Sequence[Result]", ordered: "Sequence[Result]") -> Section:
-    head = ("order", "score", "loss", "s an epoch", "s in all", "rows/s", "read an epoch", "deff predicted", "measured")
+    score = "R²" if ordered and ordered[0].metric == "r2" else "accuracy"
+    head = ("order", score, "loss", "s an epoch", "s in all", "rows/s", "read an epoch", "deff predicted", "measured")
     rows = [(one.order, *_cells(one)) for one in ordered]
     notes = [(one.order, one.failure or one.warning) for one in results if one.failure or one.warning]
     parts = [table("", head, rows)] if rows else []
@@ -149,11 +157,12 @@ def _side_by_side(results: "Sequence[Result]", ordered: "Sequence[Result]") -> S
 
 
 def _cells(one: "Result") -> tuple[str, ...]:
-    spread = _spread_of(one)
+    found, share = _spread_of(one), one.metric == "accuracy"
+    spread = f" ± {100 * one.spread if share else one.spread:.2f}" if one.seeds > 1 else ""
     return (
-        _score(one) + (f" ± {100 * one.spread if one.metric == 'accuracy' else one.spread:.2f}" * (one.seeds > 1)),
+        _score(one).removeprefix("R² ") + spread,
         f"{one.loss:.4g}", f"{one.seconds:.3g}", f"{_spent(one):.3g}", f"{one.rows_per_second:,.0f}",
-        format_bytes(one.bytes_read), f"{one.deff:.2f}", "" if spread is None else f"{spread.deff[0]:.2f}",
+        format_bytes(one.bytes_read), f"{one.deff:.2f}", "" if found is None else f"{found.deff[0]:.2f}",
     )  # fmt: skip
 
 
@@ -185,7 +194,8 @@ def _curves(title: str, which: str, along: str, found: Sequence[Line]) -> Chart:
     points = [point for one in found for point in one.points]
     ups = [b for _, b in points if math.isfinite(b)]
     steep = title == "loss" and ups and min(ups) > 0 and max(ups) > STEEP * median(ups)
-    x, y = linear([a for a, _ in points], zero=True), log(ups) if steep else linear(ups)
+    x = linear([a for a, _ in points], zero=True, whole=along == "epochs")
+    y = log(ups) if steep else linear(ups)
     what = title.partition(",")[0]
     last = [(one.name, *(f"{value:.4g}" for value in one.points[-1])) for one in found if one.points]
     said = "; ".join(f"{name}: {up} after {when} {along}" for name, when, up in last)
@@ -240,36 +250,6 @@ def _places(ordered: "Sequence[Result]") -> Iterator[Section]:
     if charts:
         lead = "Some rows: where they are stored, upwards, and when they come, along. A full shuffle is even noise."
         yield Section("Where rows come", lead, charts=charts, layout="small")
-
-
-def _blocks(of: Compared) -> Iterator[Section]:
-    """Yield how fast batches come, by the size of blocks."""
-    if of.choice is None:
-        return
-    tried = [one for one in (of.choice.best, *of.choice.others) if one.seconds and one.block_rows]
-    row = of.nbytes / max(1, of.rows)
-    titles = list(dict.fromkeys(one.title for one in tried))
-    found, rows = [], []
-    for at, title in enumerate(titles):
-        mine = sorted((one for one in tried if one.title == title), key=lambda one: one.block_rows)
-        points = [(one.block_rows * row, one.nbytes / (one.seconds or math.inf) / 1e6) for one in mine]
-        best = next((place for place, one in enumerate(mine) if one is of.choice.best), None)
-        found.append(Line(title, points, at, chosen=best))
-        rows += [
-            (title, format_bytes(size), f"{rate:,.0f}", f"{one.deff:.2f}", "chosen" if one is of.choice.best else "")
-            for one, (size, rate) in zip(mine, points, strict=True)
-        ]
-    if not found:
-        return
-    x = bytes_scale([size for one in found for size, _ in one.points])
-    y = linear([rate for one in found for _, rate in one.points], zero=True)
-    said = "; ".join(f"{title}, blocks of {size}: {rate} MB/s" for title, size, rate, *_ in rows)
-    head = ("order", "block", "MB/s", "deff", "")
-    chart = Chart("Bytes a second, by block size", said, lines(found, x, y, ("block", "MB/s")), head, rows)
-    lead = (
-        f"Each tried for a moment, on the table as warm as it was. The circle is the plan's choice: {of.choice.reason}."
-    )
-    yield Section("How fast blocks are read", lead, [key([(one.name, one.series) for one in found])], [chart])
 
 
 def _memory(ordered: "Sequence[Result]", of: Compared) -> Iterator[Section]:

@@ -40,17 +40,20 @@ class Scale:
         return (value - self.low) / (self.high - self.low)
 
 
-def linear(values: Iterable[float], *, zero: bool = False, most: int = 5) -> Scale:
+def linear(values: Iterable[float], *, zero: bool = False, most: int = 5, whole: bool = False) -> Scale:
     """Return a scale that holds numbers, with about so many ticks at round ones.
 
     Args:
         values: The numbers; those that are not finite don't count.
         zero: Whether it begins at 0, where none is below.
         most: How many intervals at most.
+        whole: Whether only whole numbers are marked.
 
     Example:
         >>> [text for _, text in linear([0.02, 0.97], zero=True).ticks]
         ['0', '0.2', '0.4', '0.6', '0.8', '1']
+        >>> [text for _, text in linear([1, 2], zero=True, whole=True).ticks]
+        ['0', '1', '2']
     """
     low, high = _ends(values)
     low = min(low, 0.0) if zero else low
@@ -58,7 +61,8 @@ def linear(values: Iterable[float], *, zero: bool = False, most: int = 5) -> Sca
         low, high = (0.0, high or 1.0) if zero and high >= 0 else (low - abs(low or 1) / 2, high + abs(high or 1) / 2)
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(size * power for size in (1, 2, 2.5, 5, 10) if size * power >= rough * (1 - 1e-9))
+    steps = [size * power for size in (1, 2, 2.5, 5, 10)] + [1.0] * whole
+    step = next(one for one in steps if one >= rough * (1 - 1e-9) and not (whole and one % 1))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     ticks = tuple((at * step, short(at * step, step)) for at in range(first, last + 1))
     return Scale(first * step, last * step, ticks)

@@ -67,6 +67,8 @@ def audit(
     """
     if not loaders:
         raise BadArgument("audit() was given no loader; an iterable of batches is right")
+    if on_epoch is not None and not callable(on_epoch):
+        raise BadArgument(f"on_epoch is {on_epoch!r}; a function of the epoch is right")
     watched = Audit(id=id, key=key, rows=rows, batch_size=batch_size, batches=batches)
     _run(watched, loaders[0], epochs, on_epoch)
     for loader in loaders[1:]:

@@ -16,6 +16,7 @@ NAMES = (
     "not shuffled within blocks", "unshuffled head", "unshuffled tail", "biased window", "worker-local buffers",
 )  # fmt: skip
 LEAST_ERRORS = 6  # standard errors of a correlation of independent places that are no accident
+SORTED = 0.97  # correlation with storage of a tenth of an epoch that a few shuffled blocks in a row do not have
 LEAST_RUN = 32  # rows in storage order that are no accident
 
 
@@ -55,7 +56,7 @@ def of_coverage(seen: VisitWatch, rows: int | None, epoch: int) -> Iterator[Faul
     if not missing:
         return
     size, lost = max(seen.sizes), f"{missing:,} of {rows:,} rows never came"
-    if len(seen.sizes) == 1 and not repeated and missing < min(64 * ranks * size, rows // 2):
+    if len(seen.sizes) == 1 and not repeated and not seen.foreign and missing < min(64 * ranks * size, rows // 2):
         detail = f"{lost}; every batch is full: a last one that is short is dropped, perhaps by each worker"
         yield Fault("dropped tail", detail, epoch)
     else:
@@ -83,7 +84,11 @@ def of_storage(seen: VisitWatch, epoch: int) -> Iterator[Fault]:
     if share > 0.5:
         yield Fault("not shuffled within blocks", f"blocks come in random order, but {follow}", epoch)
     else:
-        yield from _ends(points[:, 0], points[:, 1], epoch)
+        ends = list(_ends(points[:, 0], points[:, 1], epoch))
+        yield from ends
+        if not found.sure:
+            told = {fault.name for fault in ends}
+            yield from (fault for fault in _sorted_ends(sample, epoch) if fault.name not in told)
     if not seen.named and found.value > 0.3 and found.sure:
         detail = f"places in storage and in the epoch correlate by {found.value:.2f}: rows pass through a small buffer"
         yield Fault("biased window", detail, epoch)
@@ -98,13 +103,28 @@ def _ends(rows: Floats, along: Floats, epoch: int) -> Iterator[Fault]:
             yield Fault(name, f"about {run:,} rows come as they are stored", epoch)
 
 
+def _sorted_ends(sample: Sample, epoch: int) -> Iterator[Fault]:
+    """Name a tenth at an end whose rows come as they are stored, though not each after its neighbour."""
+    last = int(sample.at.max(initial=0))
+    for name, which in (("unshuffled head", sample.at < 0.1 * last), ("unshuffled tail", sample.at > 0.9 * last)):
+        some = sample.chosen(np.flatnonzero(which))
+        by_id = np.argsort(some.ids, kind="stable")
+        found = correlation(some.ids[by_id], some.at[by_id])
+        if found.sure and abs(found.value) > SORTED:
+            detail = (
+                f"places in storage and in a tenth of the epoch correlate by {found.value:.2f}: its rows are sorted"
+            )
+            yield Fault(name, detail, epoch)
+
+
 def of_workers(spreads: Sequence[Spread], batches: int, epoch: int) -> Iterator[Fault]:
     """Name workers that take turns with buffers of their own: batches some apart are alike, neighbours are not."""
     for spread in spreads:
         lags = spread.lags
         for at in range(1, len(lags) - 1):
             beside = max(lags[at - 1], lags[at + 1])
-            if lags[at] > max(0.2, beside + 0.15, 6 / batches**0.5):
+            pairs = max(1, batches - at - 1)  # few of batches far apart, where one odd batch makes much
+            if lags[at] > max(0.2, beside + 0.15, LEAST_ERRORS / pairs**0.5):
                 detail = (
                     f"by {spread.key!r}, batches {at + 1} apart are alike (correlation {lags[at]:.2f}, neighbours"
                     f" {lags[0]:.2f}): {at + 1} workers shuffle parts of the table of their own"

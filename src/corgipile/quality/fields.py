@@ -96,7 +96,11 @@ def as_array(values: Any) -> npt.NDArray[Any]:
         array([1, 2])
     """
     if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
+        values = values.detach().cpu()
+        try:
+            values = values.numpy()
+        except TypeError:  # kinds of numbers that NumPy lacks, such as bfloat16
+            values = values.float().numpy()
     elif hasattr(values, "to_numpy"):
         try:
             values = values.to_numpy(zero_copy_only=False)

@@ -14,8 +14,9 @@ from corgipile.sizes import whole
 from corgipile.tables import open as open_table
 from corgipile.tables.table import IntArray, Table, check_columns, even_cuts
 
-__all__ = ["HD", "h_d_of_columns", "h_d_of_gradients", "h_d_of_samples"]
+__all__ = ["HD", "cuts_of", "h_d_of_columns", "h_d_of_gradients", "h_d_of_samples"]
 
+LEVEL = 16  # blocks, of fewer of which a short last one is not to be
 FEW = 64  # blocks that mix too little to be read as such: a table of so few large units is unpacked, and cut anyhow
 TWICE = 4  # of a sample, rows for each class at least
 TOGETHER = 32  # blocks whose gradients are in memory at a time
@@ -51,7 +52,7 @@ def h_d_of_samples(samples: npt.ArrayLike, block_rows: float, blocks: int) -> HD
 
     The variance of block means is that of the sampled ones, less what the rows within blocks add to it; the variance of
     rows is both together (one-way analysis of variance, finite populations). Both are unbiased. The standard error is
-    the jackknife's over blocks.
+    the jackknife's over blocks, infinite where two are sampled, which do not tell it, unless they are all there is.
 
     Args:
         samples: What is measured, [blocks sampled, rows sampled] numbers or [.., .., numbers].
@@ -74,6 +75,22 @@ def h_d_of_samples(samples: npt.ArrayLike, block_rows: float, blocks: int) -> HD
     return _estimate(means, within, values.shape[1], block_rows, blocks)
 
 
+def cuts_of(table: Table, block: int) -> IntArray:
+    """Return where the blocks begin by which a table is measured, and its end: of a few, all of about one length.
+
+    Example:
+        >>> cuts_of(open_table({"x": range(7)}), 4).tolist()
+        [0, 3, 7]
+    """
+    cuts = table.cuts(block)
+    if len(cuts) > FEW:
+        return cuts
+    count = -(-len(table) // block)
+    if count > LEVEL:
+        return even_cuts(len(table), block)
+    return np.linspace(0, len(table), count + 1).astype(np.int64)
+
+
 def h_d_of_columns(
     table: Any,
     block: int,
@@ -93,7 +110,8 @@ def h_d_of_columns(
         block: Rows of a block; a table that is encoded in many large units has larger ones.
         columns: The columns; None: all that have values that can be measured.
         blocks: Blocks to look at, all if there are no more.
-        rows: Rows to look at in each; all if it has no more.
+        rows: Rows to look at in each, more where there are fewer blocks, so that as many are looked at; all if it has
+            no more.
         seed: Decides which.
 
     Raises:
@@ -141,7 +159,8 @@ def h_d_of_gradients(
         block: Rows of a block; a table that is encoded in many large units has larger ones.
         gradients: Makes (rows, numbers) of a ``pyarrow.Table``.
         blocks: Blocks to look at, all if there are no more.
-        rows: Rows to look at in each; all if it has no more.
+        rows: Rows to look at in each, more where there are fewer blocks, so that as many are looked at; all if it has
+            no more.
         seed: Decides which.
         groups: Equal parts of the numbers of which each is a projection of its own: how far their estimates are apart
             counts in the standard error.
@@ -181,12 +200,10 @@ class _Sample(NamedTuple):
         """Draw them."""
         block, blocks = whole(block, "block", 2), whole(blocks, "blocks", 2)
         rows, key = whole(rows, "rows", 2), random.derive(whole(seed, "seed"))
-        cuts = table.cuts(block)
-        if len(cuts) <= FEW:
-            cuts = even_cuts(len(table), block)
+        cuts = cuts_of(table, block)
         sizes = np.diff(cuts)
         usual = int(np.median(sizes)) if len(sizes) else 0
-        rows = min(rows, usual)
+        rows = min(max(rows, -(-rows * blocks // max(1, len(sizes)))), usual)
         wide = np.flatnonzero(sizes >= rows) if rows > 1 else np.zeros(0, np.int64)  # a short last one is left out
         if len(wide) < 2:
             raise BadArgument(f"{table!r} has {len(sizes)} blocks of {usual} rows; two blocks of two rows are needed")
@@ -264,7 +281,7 @@ def _estimate(means: Floats, within: Floats, rows: int, block_rows: float, block
     off = ((means - means.mean(axis=0)) ** 2).sum(axis=1)
     between, inside = off.sum(), within.sum() / (rows - 1)
     value = float(_factor(between / (count - 1), inside / count, rows, block_rows, blocks))
-    error = 0.0
+    error = 0.0 if count == blocks and rows == block_rows else float("inf")
     if count > 2:
         without = (between - off * count / (count - 1)) / (count - 2), (inside - within / (rows - 1)) / (count - 1)
         each = _factor(*without, rows, block_rows, blocks)
