@@ -58,7 +58,7 @@ def lay_out(
 def _parts(
     file: File, fields: Sequence[pa.Field], places: Sequence[Place], described: Iterable[Batch], count: int
 ) -> IntArray | None:
-    """Return where the parts of columns begin in a record batch, int64[columns, batches, 3]; None if they do not serve."""
+    """Return where the parts of columns begin in a record batch, int64[columns, batches, 3]; None if unfit."""
     made = np.empty((len(fields), count, 3), np.int64)
     last: Batch | None = None
     for at, head in enumerate(described):
