@@ -24,6 +24,23 @@ def higgs(work: Path, rows: int, features: int) -> Path:
     return path
 
 
+def sparse(work: Path, rows: int, filled: int, width: int) -> Path:
+    """Make a label-sorted table of sparse rows, indices and values, as `corgipile.convert` writes them."""
+    path = work / f"sparse-{rows}x{filled}-of-{width}.arrow"
+    if path.exists():
+        return path
+    random, apart = np.random.default_rng(2), width // filled
+    places = (np.arange(filled) * apart + random.integers(0, apart, (rows, filled))).astype(np.int32)
+    values = random.standard_normal((rows, filled), np.float32)
+    label = ((values * random.standard_normal(width, np.float32)[places]).sum(axis=1) > 0).astype(np.int32)
+    order, ends = np.argsort(label, kind="stable"), np.arange(0, rows * filled + 1, filled, dtype=np.int32)
+    made = {"features_k": places[order], "features_v": values[order]}
+    lists = {name: pa.ListArray.from_arrays(ends, one.ravel()) for name, one in made.items()}
+    table = pa.table({**lists, "label": label[order]})
+    convert(table.replace_schema_metadata({"corgipile.dims": str(width)}), path)
+    return path
+
+
 def classes(work: Path, rows: int, features: int, count: int = 10) -> tuple[Path, Path, Path]:
     """Make a label-sorted table of several classes: features .npy, labels .npy (int64), and both as Arrow IPC."""
     stem = f"classes-{rows}x{features}"

@@ -29,6 +29,25 @@ def sklearn_sgd(path, rate):
     return run
 
 
+def sklearn_sparse(path, rate):
+    """Fit SGDClassifier by partial_fit, one epoch over sparse rows in memory."""
+    import pyarrow as pa
+    from scipy.sparse import csr_matrix
+    from sklearn.linear_model import SGDClassifier
+
+    table = pa.ipc.open_file(path).read_all().combine_chunks()
+    y, (indices, values) = table["label"].to_numpy(), (table[f"features_{part}"].combine_chunks() for part in "kv")
+    ends, width = indices.offsets.to_numpy(), int(table.schema.metadata[b"corgipile.dims"])
+    x = csr_matrix((values.values.to_numpy(), indices.values.to_numpy(), ends), (len(y), width))
+
+    def run(**_):
+        model = SGDClassifier(loss="log_loss", penalty=None, learning_rate="constant", eta0=rate)
+        seconds = timed(lambda: model.partial_fit(x, y, classes=[0, 1]))
+        return {"seconds": seconds, "rows": len(y)}
+
+    return run
+
+
 def torch_loader(x, y, batch):
     """DataLoader(TensorDataset, shuffle=True), the way tutorials show it, rows in memory."""
     import numpy as np
@@ -158,6 +177,7 @@ def hf_concurrent(path, source):
 
 JOBS = {
     "sklearn": sklearn_sgd,
+    "sklearn sparse": sklearn_sparse,
     "torch": torch_loader,
     "scdataset": scdataset,
     "scdataset cells": scdataset_cells,

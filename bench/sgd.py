@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 from common import Bench, Peer, alone, check, interleave, median, rate, ratio
-from data import higgs
+from data import higgs, sparse
 from pagecache import drop, read_plainly
 
 import corgipile as cp
@@ -167,12 +168,45 @@ def overlap_part(bench: Bench, features: int) -> None:
         bench.report(measure, value, "x", "<= 1.15", f"{note} ({spread})")
 
 
+def sparse_part(bench: Bench, memory: str) -> None:
+    """Sparse rows of a warm file: orders against No Shuffle, and against SGDClassifier on the same rows in memory.
+
+    Models are those of the same rows in memory, which come to their slots another way, bit for bit.
+    """
+    rows, filled, width = bench.pick(400_000, 60_000), 30, 99_990
+    path = sparse(bench.work, rows, filled, width)
+    how = {"learning_rate": STEP, "memory": memory, "seed": 4, "classes": [0, 1]}
+    orders = [*ORDERS, "block_only", "full"]
+
+    def steady(order: str) -> float:
+        history = train(cp.open(path), epochs=3, order=order, **how).history
+        check(all(entry["rows"] == rows for entry in history), f"an epoch did not visit {rows} rows")
+        return median([float(entry["seconds"]) for entry in history[1:]])
+
+    cases = {order: lambda order=order: steady(order) for order in orders}
+    with Peer("sklearn sparse", path=str(path), rate=STEP) as peer:
+        times = interleave({"peer": lambda: peer.seconds(rows), **cases}, bench.repeats)
+    with pa.memory_map(str(path)) as file:
+        held = pa.ipc.open_file(file).read_all()
+    for order in orders:
+        models = [train(table, epochs=1, order=order, **how).coef for table in (cp.open(path), held)]
+        check((models[0] == models[1]).all(), f"{order}: another model than of the rows in memory")
+        over = [("SGDClassifier.partial_fit of CSR in memory", "peer", order, ">= 3")]
+        over += [(f"sparse epoch, {order}", order, "no_shuffle", "<= 1.5")] if order != "no_shuffle" else []
+        for what, upper, lower, target in over:
+            value, spread = ratio(times, upper, lower)
+            note = f"{rate(rows, median(times[upper]))} / {rate(rows, median(times[lower]))} ({spread})"
+            bench.report(f"{what} / {lower}, {rows:,} x {filled} of {width:,}, {memory}", value, "x", target, note)
+
+
 def main(bench: Bench) -> None:
     """Run all parts."""
     bench.part("peer", peer_part)
     for name, part in (("warm", warm_part), ("cold", cold_part), ("overlap", overlap_part)):
         for features in ROWS:
             bench.part(f"{name}-{features}", lambda bench, part=part, features=features: part(bench, features))
+    for memory in ("4MB", "64MB"):
+        bench.part(f"sparse-{memory}", lambda bench, memory=memory: sparse_part(bench, memory))
 
 
 if __name__ == "__main__":

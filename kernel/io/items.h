@@ -11,6 +11,7 @@
 #define CP_BUNDLE_MOST ((int64_t)64 << 10) /* bytes of one, unless a row has more */
 #define CP_ITEM_RANGES 8192                /* ranges that are read at a time, and those of one bundle more */
 #define CP_ITEM_CALL 32                    /* ranges of a call */
+#define CP_ITEM_GAP ((int64_t)2 << 10)     /* bytes that are copied out of the cache, for nobody, as fast as a call is made */
 
 /* Items of one column that lie back to back in a file, and where they go. */
 typedef struct {
@@ -154,14 +155,15 @@ static inline int cp_bundle_fill(cp_items *t, cp_walk w, cp_walk stop, int64_t r
     return 0;
 }
 
-/* Join ranges that follow each other closely into calls. */
+/* Join ranges that follow each other closely into calls; what a device is waited for may lie farther apart. */
 static inline void cp_items_join(cp_items *t)
 {
+    const int64_t gap = t->wait ? CP_GAP : CP_ITEM_GAP;
     t->calls = 0;
     for (int64_t i = 0; i < t->range_count; i++) {
         const cp_item_range *one = &t->ranges[i], *last = i ? one - 1 : one;
         int64_t first = t->calls ? t->firsts[t->calls - 1] : 0, end = last->offset + last->bytes;
-        if (i && i - first < CP_ITEM_CALL && one->fd == last->fd && one->offset >= end && one->offset - end <= CP_GAP &&
+        if (i && i - first < CP_ITEM_CALL && one->fd == last->fd && one->offset >= end && one->offset - end <= gap &&
             one->offset + one->bytes - t->ranges[first].offset <= CP_STAGE)
             continue;
         t->waits[t->calls] = 1;
@@ -210,6 +212,16 @@ static inline void cp_items_call(void *context, int64_t task, int worker)
         atomic_fetch_add(&r->bytes, bytes);
 }
 
+/* Forget the ranges that were read. */
+static inline void cp_items_left(cp_items *t)
+{
+    int64_t left = 0;
+    for (int64_t k = 0; k < t->calls; k++)
+        for (int64_t i = t->firsts[k]; t->waits[k] && i < t->firsts[k + 1]; i++)
+            t->ranges[left++] = t->ranges[i];
+    t->range_count = left;
+}
+
 /* Read all ranges noted so far. Returns 0, -1 without memory, 1 after a failed read. */
 static inline int cp_items_flush(cp_items *t)
 {
@@ -217,13 +229,13 @@ static inline int cp_items_flush(cp_items *t)
     t->firsts = malloc(sizeof *t->firsts * (size_t)(t->range_count + 1));
     t->waits = malloc((size_t)t->range_count + 1);
     int status = t->firsts && t->waits ? 0 : -1;
-    if (!status)
-        cp_items_join(t);
     for (t->wait = 0; !status && t->wait < 2; t->wait++) {
         atomic_store(&r->waiting, 0);
+        cp_items_join(t);
         cp_pool_run(t->pool, cp_items_call, t, t->calls, t->wait ? t->pool->count : t->helpers, 0);
         if (!atomic_load(&r->waiting))
             break;
+        cp_items_left(t);
     }
     free(t->firsts);
     free(t->waits);

@@ -6,6 +6,8 @@
 #include "io/picks.h"
 #include "io/pread.h"
 
+#define CP_LISTED 128 /* runs whose offsets are worth another thread */
+
 /* What reads the columns of one table into one buffer. */
 typedef struct {
     cp_pool pool;
@@ -67,12 +69,15 @@ static inline void cp_reader_pick(cp_reader *r, cp_bits bits)
 static inline int cp_reader_read(cp_reader *r, const int64_t *extents, int64_t extent_count, const int32_t *into,
                                  const int32_t *sweep, int hurry)
 {
-    int64_t rows = 0, bytes = 0, helpers = r->cores - (hurry ? 1 : 2);
+    int64_t rows = 0, bytes = 0, listed = 0, helpers = r->cores - (hurry ? 1 : 2), worth;
     for (int64_t e = 0; e < extent_count; e++)
         rows += extents[2 * e + 1] - extents[2 * e];
-    for (int64_t c = 0; c < r->column_count; c++)
+    for (int64_t c = 0; c < r->column_count; c++) {
         bytes += rows * cp_row_bytes(&r->columns[c]);
-    helpers = helpers < bytes / CP_STAGE ? helpers : bytes / CP_STAGE;
+        listed += r->columns[c].lists != NULL;
+    }
+    worth = bytes / CP_STAGE + listed * extent_count / CP_LISTED; /* of offsets it is calls that take time */
+    helpers = helpers < worth ? helpers : worth;
     cp_picks *p = &r->picks;
     cp_runs runs = {extents, extent_count, into, sweep, NULL};
     if (p->bits.words) {

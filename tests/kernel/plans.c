@@ -184,7 +184,7 @@ static void reads(int fd, int64_t count, int64_t items)
             at += rows;
         }
         cp_column column = {2, starts, offsets, fds,
-                            {buffer, items * (wide ? 8 : 4), items, CP_I32, wide ? CP_F64 : CP_I32, seed % 5 == 0}};
+                            {buffer, items * (wide ? 8 : 4), items, CP_I32, wide ? CP_F64 : CP_I32, seed % 5 == 0}, NULL};
         cp_runs runs = {extents, 10, into, seed % 3 ? sweep : NULL, NULL};
         r.soon = seed % 2;
         posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* so that there is something to wait for */
@@ -205,7 +205,7 @@ static void reads(int fd, int64_t count, int64_t items)
     int64_t extents[2] = {0, first};
     int32_t *into = calloc((size_t)count, 4);
     r.stages = stages;
-    cp_column column = {2, starts, offsets, fds, {buffer, width, items, CP_I32, CP_I32, 0}};
+    cp_column column = {2, starts, offsets, fds, {buffer, width, items, CP_I32, CP_I32, 0}, NULL};
     check(cp_read_rows(&r, &pool, &column, 1, (cp_runs){extents, 1, into, NULL, NULL}, 0) == 1 && r.error == 0,
           "end of file is seen");
     for (int w = 0; w < 4; w++)
@@ -252,7 +252,7 @@ static void picks(void)
                 *at++ = (int32_t)(i - 1);
         int64_t starts[2] = {0, ROWS}, offsets[1] = {(int64_t)(uintptr_t)data};
         int32_t fds[1] = {CP_MEMORY};
-        cp_column column = {1, starts, offsets, fds, {(char *)buffer, 4, 1, CP_I32, CP_I32, seed % 2 == 0}};
+        cp_column column = {1, starts, offsets, fds, {(char *)buffer, 4, 1, CP_I32, CP_I32, seed % 2 == 0}, NULL};
         cp_reader reader;
         check(cp_reader_start(&reader, 2) == 0, "reader");
         reader.columns = &column, reader.column_count = 1;
@@ -307,7 +307,7 @@ static void beside(int fd)
             starts[c][0] = 0, starts[c][1] = cut, starts[c][2] = ROWS;
             int64_t place = c + (c >= count / 2 ? gap : 0);
             columns[c] = (cp_column){2, starts[c], offsets[c], fds[c],
-                                     {buffer + place * wide, items * wide, 1, from, to, seed % 2 == 0}};
+                                     {buffer + place * wide, items * wide, 1, from, to, seed % 2 == 0}, NULL};
             at += ROWS * width;
         }
         check(pwrite(fd, memory, (size_t)at, 0) == at, "write");

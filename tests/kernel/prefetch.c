@@ -110,7 +110,7 @@ static void follow(uint64_t seed, int what, int fd)
     pthread_t stopper;
     int status = CP_RUN_STEP;
     rows_at = malloc(4 * ITEMS * (size_t)slots);
-    cp_column column = {2, starts, offsets, fds, {(char *)rows_at, 4 * ITEMS, ITEMS, CP_I32, CP_I32, 0}};
+    cp_column column = {2, starts, offsets, fds, {(char *)rows_at, 4 * ITEMS, ITEMS, CP_I32, CP_I32, 0}, NULL};
     check(cp_plan_init(&plan, &spec, start) == 0 && cp_plan_init(&alone, &spec, start) == 0, "plans");
     check(cp_reader_start(&reader, 1 + (int)(seed % 3)) == 0, "reader");
     reader.columns = &column, reader.column_count = 1;

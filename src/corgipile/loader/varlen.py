@@ -197,8 +197,8 @@ class Varlen:
         told = np.zeros((_kernel.bundles_look(self._bundles)[2], 3), np.int64)
         _kernel.bundles_tell(self._bundles, told)
         numbers = np.array([*self._batches], np.int64)
-        held = [(batch.nbytes, batch.num_rows, self._alive[number]) for number, batch in self._batches.items()]
-        told = np.concatenate([told, np.array(held, np.int64).reshape(-1, 3)])
+        known = [(batch.nbytes, batch.num_rows, self._alive[number]) for number, batch in self._batches.items()]
+        told = np.concatenate([told, np.array(known, np.int64).reshape(-1, 3)])
         owners = np.concatenate([-2 - np.arange(len(told) - len(numbers)), numbers])
         share = told[:, 2] / np.maximum(told[:, 1], 1)
         few = np.flatnonzero((told[:, 2] > 0) & (share < FEW))

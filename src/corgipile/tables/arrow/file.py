@@ -186,15 +186,15 @@ class ArrowFile(Checked):
         places, filled = [self._places[name] for name in names], np.flatnonzero(np.diff(self._starts))
 
         def found() -> Layout | None:
-            bodies = self._blocks["offset"][filled] + self._blocks["metadata"][filled]
+            begins = self._blocks["offset"][filled] + self._blocks["metadata"][filled]
             starts = np.append(self._starts[filled], self._starts[-1])
-            return lay_out(self._file, fields, places, self._heads(filled), bodies, starts)
+            return lay_out(self._file, fields, places, self._described(filled), begins, starts)
 
         if len(filled) <= 1 or len(names) * len(filled) > MOST_KEPT:  # too little, of maybe thousands of files, or much
             return found()
         return self._layouts.get(tuple(names), found)
 
-    def _heads(self, batches: IntArray) -> Iterator[Batch]:
+    def _described(self, batches: IntArray) -> Iterator[Batch]:
         """Give the metadata of record batches."""
         for i, head in zip(batches.tolist(), self._metadata.many(batches), strict=True):
             self._check(i, head)
@@ -243,7 +243,7 @@ class ArrowFile(Checked):
         return self._body(i, head)
 
     def _slices(self, batches: IntArray) -> Iterator[BatchSlices]:
-        return (self._body(i, head) for i, head in zip(batches.tolist(), self._heads(batches), strict=True))
+        return (self._body(i, head) for i, head in zip(batches.tolist(), self._described(batches), strict=True))
 
     @property
     def place(self) -> str:

@@ -33,8 +33,8 @@ def lay_out(
     file: File,
     fields: Sequence[pa.Field],
     places: Sequence[Place],
-    heads: Iterable[Batch],
-    bodies: IntArray,
+    described: Iterable[Batch],
+    begins: IntArray,
     starts: IntArray,
 ) -> Layout | None:
     """Return where columns lie; None where a record batch is compressed, or has nulls.
@@ -43,25 +43,25 @@ def lay_out(
         file: The file.
         fields: The columns.
         places: Where their parts are listed.
-        heads: The metadata of each record batch.
-        bodies: Where each begins in the file.
+        described: The metadata of each record batch.
+        begins: Where each begins in the file.
         starts: First row of each, then the number of rows.
     """
-    found = _parts(file, fields, places, heads, len(bodies))
+    found = _parts(file, fields, places, described, len(begins))
     if found is None:
         return None
     made = zip(fields, found, strict=True)
-    columns = {field.name: _column(field.type, parts, bodies + file.base, starts) for field, parts in made}
+    columns = {field.name: _column(field.type, parts, begins + file.base, starts) for field, parts in made}
     return Layout((file.path,), columns, (file.which,))
 
 
 def _parts(
-    file: File, fields: Sequence[pa.Field], places: Sequence[Place], heads: Iterable[Batch], count: int
+    file: File, fields: Sequence[pa.Field], places: Sequence[Place], described: Iterable[Batch], count: int
 ) -> IntArray | None:
-    """Return where the parts of columns begin in bodies, int64[columns, batches, 3]; None if they do not serve."""
+    """Return where the parts of columns begin in a record batch, int64[columns, batches, 3]; None if unfit."""
     made = np.empty((len(fields), count, 3), np.int64)
     last: Batch | None = None
-    for at, head in enumerate(heads):
+    for at, head in enumerate(described):
         if head is last:
             made[:, at] = made[:, at - 1]
             continue
@@ -81,10 +81,10 @@ def _in(body: BatchSlices, field: pa.Field, place: Place) -> Parts | None:
     return None if offset is None else (offset, 0, 0)
 
 
-def _column(kind: pa.DataType, parts: IntArray, bodies: IntArray, starts: IntArray) -> ColumnLayout:
+def _column(kind: pa.DataType, parts: IntArray, begins: IntArray, starts: IntArray) -> ColumnLayout:
     if fixed_field(kind) is not None:
-        return ColumnLayout.joined(kind, starts, bodies + parts[:, 0])
+        return ColumnLayout.joined(kind, starts, begins + parts[:, 0])
     dtype: np.dtype[np.generic] = np.dtype(np.int64 if is_wide(kind) else np.int32)
-    files = np.zeros(len(bodies), np.int32)
-    offsets, items = bodies + parts[:, 0], bodies + parts[:, 1]
+    files = np.zeros(len(begins), np.int32)
+    offsets, items = begins + parts[:, 0], begins + parts[:, 1]
     return VarlenLayout(dtype, (), starts, files, offsets, items, parts[:, 2].copy(), item_bytes(kind), is_text(kind))
