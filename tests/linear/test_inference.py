@@ -79,6 +79,26 @@ def test_a_penalty_is_of_the_weights_that_were_learnt(how, solver):
     np.testing.assert_allclose(found.standard_error[:3], np.sqrt(np.diag(wanted))[:3] / scale, rtol=1e-4)
 
 
+@pytest.mark.parametrize("several", ["by", "labels"])
+def test_one_of_several_models_knows_how_its_features_were_standardised(tmp_path, several):
+    """So that its penalty counts as it was learnt with, and going on from it is going on, from a file too."""
+    rows = made("logistic").drop(["weight"])
+    x = rows["a"].to_numpy()
+    rows = rows.append_column("side", pa.array(np.where(x > 0, "up", "down")))
+    rows = rows.append_column("other", pa.array(1 - rows["label"].to_numpy()))
+    how = {"features": ["a", "b", "c"], "l2": 0.1, "epochs": 60, "learning_rate": 0.02, "standardize": True}
+    if several == "by":
+        models, name, mine = cp.train(rows, by="side", average=True, **how), "up", rows.filter(pa.array(x > 0))
+    else:
+        models, name, mine = cp.train(rows, labels=["label", "other"], average=True, **how), "label", rows
+    models.save(tmp_path / "m")
+    for one in (models.of(name), cp.load(tmp_path / "m").of(name)):
+        assert one.summary(mine, "label").gap < 0.05
+        more = cp.train(mine, label="label", warm_start=one, **{**how, "epochs": 1, "standardize": None}, average=True)
+        np.testing.assert_allclose(more.coef, one.coef, rtol=0.05, atol=0.01)
+        assert more.params["standardize"]
+
+
 def test_what_matters_is_told_from_what_does_not():
     rows = made("logistic")
     found = cp.train(rows, features=["a", "b", "c"], epochs=30).summary(rows)
