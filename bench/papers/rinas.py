@@ -5,8 +5,8 @@
 Rows of 4 KB lie in record batches of 100. The data plane as shipped reads the record batch of a row, RINAS reads the
 row alone. The control plane as shipped fetches the rows of a batch one after the other, in their order; RINAS has a
 thread for each of them, and takes them as they come. `Concurrent` has 32 threads, which fetch what the next batches
-will ask for. The file is dropped from the page cache before each run; of the slow store each read takes 2 ms longer,
-as over a network.
+will ask for. CorgiPile and Riffle read blocks into a buffer of a twentieth of the rows. The file is dropped from the
+page cache before each run; of the slow store each read takes 2 ms longer, as over a network.
 """
 
 import os
@@ -22,6 +22,8 @@ import figures
 import numpy as np
 from torch.utils.data import DataLoader
 
+import corgipile
+from corgipile.testing import Slow
 from corgipile.torch import Concurrent
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -29,6 +31,7 @@ from common import check
 from pagecache import drop
 
 WIDTH, TOGETHER, ROUNDS, THREADS = 4096, 100, 3, 32
+SHARE = "5%"  # of the rows, in memory where blocks are read
 SIZES = (64 << 20, 512 << 20)
 BATCHES = (16, 64, 256)
 STORES = {"local disk": 0.0, "slow store": 0.002}
@@ -42,6 +45,7 @@ class Records:
         self._file, self._latency, self._whole = os.open(path, os.O_RDONLY), latency, whole
         os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_RANDOM)
         self.rows = path.stat().st_size // WIDTH
+        self._head = path.stat().st_size % WIDTH  # of the file, as .npy has it
 
     def __len__(self) -> int:
         return self.rows
@@ -51,7 +55,7 @@ class Records:
             time.sleep(self._latency)
         count = TOGETHER if self._whole else 1
         first = row // count * count
-        found = os.pread(self._file, WIDTH * count, first * WIDTH)
+        found = os.pread(self._file, WIDTH * count, self._head + first * WIDTH)
         return int.from_bytes(found[(row - first) * WIDTH :][:8], "little")
 
     def close(self) -> None:
@@ -77,9 +81,12 @@ class ThreadPerRow:
 def write(path: Path, size: int) -> None:
     """Write rows that begin with their own number."""
     with path.open("wb") as file:
+        shape = {"descr": "<i8", "fortran_order": False, "shape": (size // WIDTH, WIDTH // 8)}
+        np.lib.format.write_array_header_1_0(file, shape)
         for start in range(0, size // WIDTH, 1024):
-            rows = np.random.default_rng(start).integers(0, 1 << 62, (1024, WIDTH // 8))
-            rows[:, 0] = np.arange(start, start + 1024)
+            count = min(1024, size // WIDTH - start)
+            rows = np.random.default_rng(start).integers(0, 1 << 62, (count, WIDTH // 8))
+            rows[:, 0] = np.arange(start, start + count)
             rows.tofile(file)
 
 
@@ -103,23 +110,40 @@ def fetch(path: Path, batches: list[list[int]], latency: float, way: str) -> Non
     dataset.close()
 
 
+def stream(path: Path, count: int, batch: int, latency: float, order: Any) -> None:
+    """Take so many rows of an epoch of blocks, and check that none came twice."""
+    table = corgipile.open(path)
+    loader = corgipile.Loader(Slow(table, latency) if latency else table, order=order, batch_size=batch, memory=SHARE)
+    seen: set[int] = set()
+    for rows in loader:
+        seen.update(rows[table.schema.names[0]][:, 0].tolist())
+        if len(seen) >= count:
+            break
+    check(len(seen) == count, "rows came twice, or not at all")
+
+
+BLOCKS = {"CorgiPile": "corgipile", "Riffle": "riffle"}
 WAYS = {
     "as shipped": "record batch, one after the other",
     "RINAS, data plane": "row, one after the other",
     "RINAS, control plane": "record batch, thread a row",
     "RINAS, both": "row, thread a row",
     "Concurrent": "row, Concurrent",
+    **{name: name for name in BLOCKS},
 }
 
 
 def rate(path: Path, latency: float, way: str, batch: int, seed: int) -> float:
     """Return rows a second of one cold run."""
     rows = path.stat().st_size // WIDTH
-    count = (FEW if way.endswith("one after the other") else ROWS) // batch * batch
+    count = min(rows, FEW if way.endswith("one after the other") else ROWS) // batch * batch
     wanted = np.random.default_rng(seed).permutation(rows)[:count].reshape(-1, batch).tolist()
     drop(path)
     start = time.perf_counter()
-    fetch(path, wanted, latency, way)
+    if way in BLOCKS:
+        stream(path, count, batch, latency, BLOCKS[way])
+    else:
+        fetch(path, wanted, latency, way)
     return count / (time.perf_counter() - start)
 
 
@@ -141,7 +165,7 @@ def main() -> None:
     print("\n".join(lines), flush=True)
     with tempfile.TemporaryDirectory(prefix="corgipile-rinas-") as work:
         for size in SIZES:
-            path = Path(work) / f"{size}.bin"
+            path = Path(work) / f"{size}.npy"
             write(path, size // given.scale)
             for store in STORES:
                 for batch in BATCHES:

@@ -37,7 +37,7 @@ typedef struct {
     const CorgiModel *model;
     Sums sums[SIDES];
     int64 n;                /* features, and the intercept behind them */
-    bool intercept;
+    bool intercept, dual;   /* dual: the penalty was of the intercept too */
     double l2, *row;        /* row: [n], the features of a row and 1 */
     char **names;           /* [n], once a row came */
     char *class_weight;     /* as it was given; NULL: 1 */
@@ -50,13 +50,13 @@ static void read_params(Summing *s, CorgiModel *m, const char *name)
     static const char *const query =
         "SELECT p operator(pg_catalog.->>) 'l2', p operator(pg_catalog.->>) 'l1', p operator(pg_catalog.->>) 'max_norm', "
         "p operator(pg_catalog.->>) 'intercept', p operator(pg_catalog.->>) 'weight', "
-        "p operator(pg_catalog.->>) 'class_weight' FROM (SELECT params AS p FROM corgipile.models "
+        "p operator(pg_catalog.->>) 'class_weight', p operator(pg_catalog.->>) 'solver' FROM (SELECT params AS p FROM corgipile.models "
         "WHERE name operator(pg_catalog.=) $1) AS q";
     MemoryContext outside = CurrentMemoryContext;
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
     CorgiCaller caller = corgi_become_owner();
-    char *said[6];
+    char *said[7];
     SPI_connect();
     if (SPI_execute_with_args(query, 1, types, values, NULL, true, 1) != SPI_OK_SELECT || SPI_processed == 0)
         elog(ERROR, "reading corgipile.models failed");
@@ -74,6 +74,7 @@ static void read_params(Summing *s, CorgiModel *m, const char *name)
     s->intercept = said[3] == NULL || strcmp(said[3], "false") != 0;
     m->weight = said[4];
     s->class_weight = said[5];
+    s->dual = said[6] != NULL && strcmp(said[6], "dual") == 0;
 }
 
 static void check_kind(const CorgiModel *m)
@@ -206,19 +207,37 @@ static void refuse(const Summing *s, const double *share, const char *why)
             errhint("Leave one of them out."));
 }
 
-/* Add the penalty and factor the matrix of second derivatives. */
-static CorgiSymmetric factor(Summing *s)
+/* Add the L2 penalty: of the weights of standardised features, if these were learnt from. The dual solver's is of the
+ * intercept too, that of features as they were learnt from. */
+static void add_penalty(Summing *s)
 {
     const CorgiModel *m = s->model;
     Sums *a = &s->sums[0];
-    CorgiSymmetric h = {.at = a->curves, .n = s->n, .size = palloc(sizeof(double) * (Size) s->n),
+    int64 width = m->width;
+    const double *center = m->learnt, *scale = m->learnt ? m->learnt + width + 1 : NULL;
+    double strength = s->l2 * (double) a->rows, shifted = m->intercepts[0];
+    for (int64 i = 0; i < width; i++) {
+        double own = strength * (scale ? scale[i] * scale[i] : 1);
+        a->curves[i * s->n + i] += own;
+        a->gradient[i] += own * m->coefficients[i];
+        shifted += center ? center[i] * m->coefficients[i] : 0;
+    }
+    for (int64 i = 0; s->dual && s->intercept && i < s->n; i++) {
+        double by = strength * (i == width ? 1 : center ? center[i] : 0);
+        a->gradient[i] += by * shifted;
+        for (int64 j = 0; j <= i; j++)
+            a->curves[i * s->n + j] += by * (j == width ? 1 : center ? center[j] : 0);
+    }
+}
+
+/* Add the penalty and factor the matrix of second derivatives. */
+static CorgiSymmetric factor(Summing *s)
+{
+    CorgiSymmetric h = {.at = s->sums[0].curves, .n = s->n, .size = palloc(sizeof(double) * (Size) s->n),
                         .order = palloc(sizeof(int64) * (Size) s->n)};
     double *share = palloc0(sizeof *share * (Size) s->n);
     bool flat = false;
-    for (int64 i = 0; i < m->width; i++) {
-        h.at[i * h.n + i] += s->l2 * (double) a->rows;
-        a->gradient[i] += s->l2 * (double) a->rows * m->coefficients[i];
-    }
+    add_penalty(s);
     for (int64 i = 0; i < h.n; i++) {
         share[i] = !(h.at[i * h.n + i] > 0 && isfinite(h.at[i * h.n + i]));
         flat |= share[i] != 0;

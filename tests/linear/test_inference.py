@@ -35,7 +35,7 @@ def sandwich(kind, x, y, w, coef, penalty=0.0):
         "linear": lambda: (m, np.ones(len(m))),
         "poisson": lambda: (np.exp(m), np.exp(m)),
     }[kind]()
-    bread = np.linalg.inv((x.T * (w * curve)) @ x + np.diag([penalty] * (x.shape[1] - 1) + [0]))
+    bread = np.linalg.inv((x.T * (w * curve)) @ x + np.diag([*(penalty * x[:, :-1].var(axis=0)), 0]))
     meat = (x.T * (w * (mean - y)) ** 2) @ x
     return np.sqrt(np.diag(bread @ meat @ bread))
 
@@ -50,10 +50,53 @@ def test_errors_are_those_of_the_sandwich(kind, how):
     w = rows["weight"].to_numpy() if how.get("weight") else np.ones(ROWS)
     coef = np.append(model.coef[0], model.intercept).astype(np.float64)
     wanted = sandwich(kind, x, y, w, coef, how.get("l2", 0.0) * ROWS)
+    assert model.params["standardize"]  # so that the penalty was of the weights of such features
     np.testing.assert_allclose(found.standard_error, wanted, rtol=1e-6)
     assert found.names == ("a", "b", "c", "(intercept)")
     assert found.rows == ROWS
     assert (found.coef == coef).all()
+
+
+@pytest.mark.parametrize("how", [{}, {"standardize": True}, {"intercept": False}])
+@pytest.mark.parametrize("solver", ["sgd", "dual"])
+def test_a_penalty_is_of_the_weights_that_were_learnt(how, solver):
+    """Those of standardised features, with the intercept by the dual solver: at its optimum a model is at rest."""
+    rows = made("logistic")
+    x = np.column_stack([rows[name] for name in "abc"])
+    if not how.get("standardize"):
+        x = (x - [0, 100, 0]) / [1, 30, 0.1] + [0.5, 0, 1]
+    rows = pa.table({**{name: x[:, at] for at, name in enumerate("abc")}, "label": rows["label"]})
+    steps = {"learning_rate": 0.02, "average": True} if solver == "sgd" else {"solver": "dual", "tolerance": 1e-9}
+    model = cp.train(rows, l2=0.2, epochs=150, **steps, **{"standardize": False, **how})
+    found = model.summary(rows)
+    assert found.gap < 0.02
+    scale, center = (x.std(axis=0), x.mean(axis=0)) if how.get("standardize") else (np.ones(3), np.zeros(3))
+    z = np.c_[(x - center) / scale, np.ones(ROWS)][:, : 3 + how.get("intercept", True)]
+    free = 0.0 if solver == "sgd" else 1.0
+    mean = 1 / (1 + np.exp(-model.decision(rows)))
+    bread = (z.T * (mean * (1 - mean))) @ z + 0.2 * ROWS * np.diag([1, 1, 1, free][: z.shape[1]])
+    wanted = np.linalg.inv(bread) @ ((z.T * (mean - rows["label"].to_numpy()) ** 2) @ z) @ np.linalg.inv(bread)
+    np.testing.assert_allclose(found.standard_error[:3], np.sqrt(np.diag(wanted))[:3] / scale, rtol=1e-4)
+
+
+@pytest.mark.parametrize("several", ["by", "labels"])
+def test_one_of_several_models_knows_how_its_features_were_standardised(tmp_path, several):
+    """So that its penalty counts as it was learnt with, and going on from it is going on, from a file too."""
+    rows = made("logistic").drop(["weight"])
+    x = rows["a"].to_numpy()
+    rows = rows.append_column("side", pa.array(np.where(x > 0, "up", "down")))
+    rows = rows.append_column("other", pa.array(1 - rows["label"].to_numpy()))
+    how = {"features": ["a", "b", "c"], "l2": 0.1, "epochs": 60, "learning_rate": 0.02, "standardize": True}
+    if several == "by":
+        models, name, mine = cp.train(rows, by="side", average=True, **how), "up", rows.filter(pa.array(x > 0))
+    else:
+        models, name, mine = cp.train(rows, labels=["label", "other"], average=True, **how), "label", rows
+    models.save(tmp_path / "m")
+    for one in (models.of(name), cp.load(tmp_path / "m").of(name)):
+        assert one.summary(mine, "label").gap < 0.05
+        more = cp.train(mine, label="label", warm_start=one, **{**how, "epochs": 1, "standardize": None}, average=True)
+        np.testing.assert_allclose(more.coef, one.coef, rtol=0.05, atol=0.01)
+        assert more.params["standardize"]
 
 
 def test_what_matters_is_told_from_what_does_not():

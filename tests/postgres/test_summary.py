@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import corgipile as cp
 from corgipile.linear.model import unpack
 
 ROWS = 1500
@@ -19,6 +20,7 @@ MODELS = {
     "poisson": "'poisson', 'wide', 'counts', learning_rate => 0.001, weight => 'w'",
     "sparse": "'logistic', ARRAY['k', 'v'], 'two'",
     "encoded": "'logistic', ARRAY['a', 'city'], 'two', encode => 'onehot', l2 => 0.001",
+    "standardized": "'logistic', 'wide', 'two', standardize => true, l2 => 0.05, average => true",
     "three": "'softmax', 'x', 'three'",
     "rest": "'ovr_logistic', 'x', 'three'",
     "hinge": "'svm', 'x', 'two'",
@@ -86,6 +88,18 @@ def test_weights_of_a_call_take_the_place_of_those_of_training(server):
     found = server.rows("SELECT * FROM corgipile.summary('linear', query => 'TABLE summed', weight => 'w')")
     wanted = model.summary(rows, weight="w").standard_error
     np.testing.assert_allclose([row["standard_error"] for row in found], wanted, rtol=1e-7)
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_models_of_the_dual_solver_are_penalised_with_their_intercept(server, standardize):
+    _, rows = in_python(server, "linear")
+    rows = rows.select(["wide", "two"])
+    model = cp.train(rows, label="two", features="wide", solver="dual", l2=0.1, standardize=standardize)
+    server.text(f"SELECT corgipile.import('dual', decode('{model.pack().hex()}', 'hex'))")
+    found = server.rows("SELECT * FROM corgipile.summary('dual', 'summed')")
+    wanted = model.summary(rows)
+    for key, values in (("standard_error", wanted.standard_error), ("gap", wanted.gaps)):
+        np.testing.assert_allclose([row[key] for row in found], values, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.every_server

@@ -18,7 +18,7 @@ from corgipile.linear.group_values import Codes, Value, Values, find_groups
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.linear.schedule import Schedule, schedule_of
-from corgipile.linear.several import rates_of
+from corgipile.linear.several import folded, rates_of
 from corgipile.linear.sgd import Figures, rows_in
 from corgipile.linear.train import begun, order_of, prepare
 from corgipile.linear.training import Record, Task
@@ -205,14 +205,12 @@ class GroupTraining:
 
     def _models(self, task: Task, params: Record, each: list[Figures]) -> Groups:
         """Return what was learnt so far, for features as they are."""
-        coef, bias = self.sgd.weights()
-        if task.scaling is not None:
-            coef, bias = task.scaling.fold(coef, bias)
+        coef, bias, learnt = folded(task.scaling, *self.sgd.weights())
         each = each or [Figures(0, 0.0, 0.0)] * len(self.groups)
         figures = {"rows": [one.rows for one in each], "loss": [one.loss for one in each]}
         figures[task.loss.score] = [one.score for one in each]
         params = {**params, **rates_of(self._schedules), "of_groups": figures}
-        return Groups(task.kind, coef, bias, task.classes, params, self.history)
+        return Groups(task.kind, coef, bias, task.classes, params, self.history, learnt)
 
     def _tell(self, task: Task) -> None:
         """Say of groups what is to be known of their models."""

@@ -19,7 +19,7 @@ from corgipile.linear.group_values import Value, Values, check_group, shown
 from corgipile.linear.inference import Summary
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
-from corgipile.linear.several import check_rates, of_one
+from corgipile.linear.several import check_rates, learnt_of_one, of_one
 from corgipile.linear.sgd import SGD, Figures, Locate, rows_in
 from corgipile.loader.feeder import Feeder
 from corgipile.tables import open as open_table
@@ -76,7 +76,8 @@ class Groups(Model):
         mine = slice(known[group] * self.outputs, (known[group] + 1) * self.outputs)
         said = of_one(self.params, known[group])
         params = {name: value for name, value in said.items() if name not in ("by", "groups", "of_groups")}
-        return Model(self.kind, self.coef[mine], self.intercept[mine], self.classes, params, self.history)
+        learnt = learnt_of_one(self.learnt, mine)
+        return Model(self.kind, self.coef[mine], self.intercept[mine], self.classes, params, self.history, learnt)
 
     def table(self) -> pa.Table:
         """Return the groups with their rows, and what they lost and scored in the last epoch of training."""

@@ -14,6 +14,7 @@ from corgipile.linear import passes
 from corgipile.linear.classes import Labels, check_label, check_weight, codes_of, weights_of
 from corgipile.linear.encoded import numeric, readable
 from corgipile.linear.nulls import NaNs
+from corgipile.linear.scaling import Scaling
 from corgipile.linear.sgd import Locate, rows_in
 from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, gathered
 from corgipile.suggestions import listed
@@ -134,14 +135,28 @@ def summary(model: "Model", table: Any, label: str | None = None, weight: str | 
     if not counted:
         why = f"the weights of the {rows:.0f} rows are all zero; one above 0 is needed" if rows else "there are no rows"
         raise BadValue(why)
-    penalty = np.zeros(width)
-    penalty[: model.width] = float(model.params.get("l2", 0.0)) * rows
+    penalty = _penalty(model, width) * rows
     coef = np.append(model.coef[0], model.intercept)[:width].astype(np.float64)
-    inverse = _inverse(bread + np.diag(penalty), names := _names(model)[:width])
+    inverse = _inverse(bread + penalty, names := _names(model)[:width])
     error = np.sqrt(np.diag(inverse @ meat @ inverse))
-    step = inverse @ (gradient + penalty * coef)
+    step = inverse @ (gradient + penalty @ coef)
     gaps = np.abs(step) / np.where(error > 0, error, np.inf)
     return Summary(tuple(names), coef, error, int(rows), gaps)
+
+
+def _penalty(model: "Model", width: int) -> FloatArray:
+    """Return the second derivatives of the L2 penalty of a row, by the weights of features as they are.
+
+    It was of the weights of standardised features, if these were learnt from; the dual solver has the intercept in it.
+    """
+    scaling = Scaling.none(model.width)
+    if model.learnt is not None and model.learnt.scaling is not None:
+        scaling = model.learnt.scaling
+    found = np.diag(np.append(scaling.scale**2, 0)[:width])
+    if model.params.get("solver") == "dual" and width > model.width:
+        shift = np.append(scaling.center, 1)
+        found += np.outer(shift, shift)
+    return np.asarray(found * float(model.params.get("l2", 0.0)))
 
 
 def _check(model: "Model") -> None:

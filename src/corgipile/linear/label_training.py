@@ -19,7 +19,7 @@ from corgipile.linear.divergence import Untrained
 from corgipile.linear.label_sets import LabelSets, find_label_sets
 from corgipile.linear.multilabel import LabelModels
 from corgipile.linear.schedule import Schedule, schedule_of
-from corgipile.linear.several import rates_of
+from corgipile.linear.several import folded, rates_of
 from corgipile.linear.sgd import Locate, SlotArray, rows_in
 from corgipile.linear.sparse import Sparse
 from corgipile.linear.train import begun, order_of, prepare
@@ -272,10 +272,9 @@ class LabelTraining:
         """Return what was learnt so far, for features as they are."""
         parts = [one.weights() for one in self._each]
         coef, bias = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
-        if self._task.scaling is not None:
-            coef, bias = self._task.scaling.fold(coef, bias)
+        coef, bias, learnt = folded(self._task.scaling, coef, bias)
         params = self._params | rates_of(self._schedules)
-        return LabelModels(self._task.kind, coef, bias, CLASSES, params, self._history)
+        return LabelModels(self._task.kind, coef, bias, CLASSES, params, self._history, learnt)
 
 
 def _shifted(locate: Locate, by: int) -> Callable[[int], str]:

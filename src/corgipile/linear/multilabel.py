@@ -17,7 +17,7 @@ from corgipile.linear.judging import Judgement, figures_of
 from corgipile.linear.label_sets import Label, LabelSets, find_label_sets
 from corgipile.linear.model import Model, What
 from corgipile.linear.nulls import NaNs
-from corgipile.linear.several import check_rates, of_one
+from corgipile.linear.several import check_rates, learnt_of_one, of_one
 from corgipile.linear.sgd import SGD, Figures, Locate, SlotArray, rows_in
 from corgipile.loader.feeder import Feeder
 from corgipile.tables import open as open_table
@@ -104,7 +104,9 @@ class LabelModels(Model):
             raise BadArgument(f"there is no model of label {label!r}; there are {self.labels[:10]!r}")
         at = self.labels.index(label)
         params = {name: value for name, value in of_one(self.params, at).items() if name != "labels"}
-        return Model(self.kind, self.coef[at : at + 1], self.intercept[at : at + 1], self.classes, params, self.history)
+        mine = slice(at, at + 1)
+        learnt = learnt_of_one(self.learnt, mine)
+        return Model(self.kind, self.coef[mine], self.intercept[mine], self.classes, params, self.history, learnt)
 
     def sets(self, rows: Any) -> list[list[Label]]:
         """Return the labels that each row is said to have."""

@@ -3,13 +3,15 @@
 import math
 from typing import TYPE_CHECKING, Any
 
+from corgipile.linear.scaling import Learnt, Scaling
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from corgipile.linear.model import Model
     from corgipile.linear.schedule import Schedule
 
-__all__ = ["check_rates", "of_one", "rates_of", "several_of"]
+__all__ = ["check_rates", "folded", "learnt_of_one", "of_one", "rates_of", "several_of"]
 
 RATES = "learning_rates"  # what a file calls them, where not all are the same
 
@@ -37,6 +39,18 @@ def rates_of(schedules: "Sequence[Schedule]") -> dict[str, Any]:
     """Return what a file says of the rates of models."""
     rates = [one.learning_rate for one in schedules]
     return {RATES: rates} if len({*rates}) > 1 else {"learning_rate": rates[0]}
+
+
+def folded(scaling: Scaling | None, coef: Any, bias: Any) -> tuple[Any, Any, Learnt | None]:
+    """Return weights and intercepts of features as they are, and what was learnt where these were standardised."""
+    if scaling is None:
+        return coef, bias, None
+    return *scaling.fold(coef, bias), Learnt(scaling, coef, bias)
+
+
+def learnt_of_one(learnt: Learnt | None, mine: slice) -> Learnt | None:
+    """Return what one of the models learnt, whose outputs these are."""
+    return None if learnt is None else Learnt(learnt.scaling, learnt.coef[mine], learnt.intercept[mine])
 
 
 def of_one(params: dict[str, Any], at: int) -> dict[str, Any]:
