@@ -83,6 +83,27 @@ def test_ranks_are_merged():
     assert "worker copies" in [fault.name for fault in audit(*same, id="id", rows=ROWS).faults]
 
 
+def test_only_ranks_of_one_run_are_merged():
+    def watched(rows=ROWS, **fields):
+        made = Audit(rows=rows, **(fields or {"id": "id", "key": "label"}))
+        for _ in made.watch(Epochs(shuffled(0))):
+            pass
+        return made
+
+    one = watched()
+    for other, said in (
+        (watched(ROWS + 1), f"rows are {ROWS:,} and {ROWS + 1:,}"),
+        (watched(None), "and unknown"),
+        (watched(key="label"), "'id', 'label' and 'label' were watched"),
+        (watched(id="id"), "'id', 'label' and 'id' were watched"),
+        ([1], "list is no Audit"),
+    ):
+        with pytest.raises(BadArgument, match=said):
+            one.merge(other)
+    one.merge(pickle.loads(pickle.dumps(watched())))  # noqa: S301
+    assert one.report().epochs[0].ranks == (ROWS, ROWS)
+
+
 @pytest.mark.parametrize("steps", [7, 500, 2000])
 def test_batches_of_all_ranks_in_a_step_are_one(steps):
     rng = np.random.default_rng(steps)
