@@ -37,6 +37,16 @@ def test_keys_may_be_numbers_that_numpy_lacks():
     assert audit(batches, key="x", epochs=1).epochs[0].spreads[0].deff[0] == pytest.approx(8)
 
 
+def test_functions_of_one_name_are_keys_of_their_own():
+    def label(batch):
+        return [value % 2 for value in batch["label"]]
+
+    keys = ["label", label, lambda batch: batch["id"] % 3, lambda batch: batch["id"] % 5]
+    spreads = audit(Epochs(shuffled(0)), key=keys, epochs=1).epochs[0].spreads
+    assert [one.key for one in spreads] == ["label", "label (2)", "<lambda>", "<lambda> (2)"]
+    assert len({one.deff for one in spreads}) == 4
+
+
 def test_what_is_called_before_epochs_is_a_function():
     with pytest.raises(BadArgument, match="on_epoch is 5"):
         audit([{"id": [0]}], id="id", on_epoch=5)

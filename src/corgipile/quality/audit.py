@@ -111,7 +111,11 @@ class Audit:
         self._most = None if batches is None else whole(batches, "batches", 1)
         keys: list[Finder] = list(key) if isinstance(key, list | tuple) else [] if key is None else [key]  # type: ignore[list-item]
         self._id = None if id is None else Field(id, "id")
-        self._keys = {str(getattr(found, "__name__", found)): Field(found, "key") for found in keys}
+        self._keys: dict[str, Field] = {}
+        for found in keys:
+            name = str(getattr(found, "__name__", found))
+            alike = sum(one == name or one.startswith(f"{name} (") for one in self._keys)
+            self._keys[f"{name} ({alike + 1})" if alike else name] = Field(found, "key")
         self._fields = [*([self._id] if self._id else []), *self._keys.values()]
         self._watched = ["id"] * (id is not None) + list(self._keys)
         self._classes: dict[str, Classes] = {}
