@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import typer.core
 from patience import PATIENCE
@@ -392,3 +394,21 @@ def test_a_signal_that_comes_while_an_object_is_cleared_away_comes_again(capfd):
     with pytest.raises(Stopped), stoppable():
         wait()
     assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+@pytest.mark.parametrize("words", [["--help"], ["info", "t.arrow", "--json"], ["info", "t.arrow", "--html", "t.html"],
+                                   ["sql", "SELECT 1"], ["info", "none.arrow"]])  # fmt: skip
+def test_streams_that_are_closed_are_no_traceback(tmp_path, words, closed):
+    """As cron and supervisors may start a program; what it writes goes nowhere, above all not into files it opens."""
+    table = pa.table({"label": [0, 1] * 50})
+    with pa.ipc.new_file(str(tmp_path / "t.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    before = (tmp_path / "t.arrow").read_bytes()
+    line = f"{shlex.join([*COMMAND, *words])} {closed}>&-"
+    done = subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stdout + done.stderr
+    assert done.returncode == (2 if "none.arrow" in words else 0)
+    assert (tmp_path / "t.arrow").read_bytes() == before
+    if "t.html" in words:
+        assert (tmp_path / "t.html").read_text().endswith("</html>\n")

@@ -103,6 +103,27 @@ def test_a_folder_that_cannot_be_written_is_passed_over(file, made, monkeypatch,
     assert {path.name for path in file.parent.iterdir()} == {"rows.arrow"}
 
 
+def test_a_disk_that_is_full_is_found_out_after_one_look(file, made, monkeypatch, caplog):
+    build = index_cache._build
+
+    def full(sink, *given):
+        build(sink, *given)
+        if hasattr(sink, "name"):  # not memory
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(index_cache, "_build", full)
+    with caplog.at_level("INFO", logger="corgipile"):
+        first = vectors(file)
+    assert len(made) == 1
+    assert {path.name for path in file.parent.iterdir()} == {"rows.arrow"}
+    assert "cannot be kept in" in caplog.text
+    monkeypatch.undo()
+    caplog.clear()
+    with caplog.at_level("INFO", logger="corgipile"):
+        assert (vectors(file) == first).all()
+    assert "is kept in" in caplog.text
+
+
 def test_tables_of_several_files_are_kept_on_this_machine(file, made, tmp_path):
     parts = tmp_path / "parts"
     parts.mkdir()

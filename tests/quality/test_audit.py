@@ -37,6 +37,16 @@ def test_keys_may_be_numbers_that_numpy_lacks():
     assert audit(batches, key="x", epochs=1).epochs[0].spreads[0].deff[0] == pytest.approx(8)
 
 
+def test_functions_of_one_name_are_keys_of_their_own():
+    def label(batch):
+        return [value % 2 for value in batch["label"]]
+
+    keys = ["label", label, lambda batch: batch["id"] % 3, lambda batch: batch["id"] % 5]
+    spreads = audit(Epochs(shuffled(0)), key=keys, epochs=1).epochs[0].spreads
+    assert [one.key for one in spreads] == ["label", "label (2)", "<lambda>", "<lambda> (2)"]
+    assert len({one.deff for one in spreads}) == 4
+
+
 def test_what_is_called_before_epochs_is_a_function():
     with pytest.raises(BadArgument, match="on_epoch is 5"):
         audit([{"id": [0]}], id="id", on_epoch=5)
@@ -81,6 +91,27 @@ def test_ranks_are_merged():
     assert [fault.name for fault in audit(*uneven, id="id", rows=ROWS).faults] == ["rank imbalance"]
     same = [Epochs(shuffled(0), shuffled(1)), Epochs(shuffled(0), shuffled(1))]
     assert "worker copies" in [fault.name for fault in audit(*same, id="id", rows=ROWS).faults]
+
+
+def test_only_ranks_of_one_run_are_merged():
+    def watched(rows=ROWS, **fields):
+        made = Audit(rows=rows, **(fields or {"id": "id", "key": "label"}))
+        for _ in made.watch(Epochs(shuffled(0))):
+            pass
+        return made
+
+    one = watched()
+    for other, said in (
+        (watched(ROWS + 1), f"rows are {ROWS:,} and {ROWS + 1:,}"),
+        (watched(None), "and unknown"),
+        (watched(key="label"), "'id', 'label' and 'label' were watched"),
+        (watched(id="id"), "'id', 'label' and 'id' were watched"),
+        ([1], "list is no Audit"),
+    ):
+        with pytest.raises(BadArgument, match=said):
+            one.merge(other)
+    one.merge(pickle.loads(pickle.dumps(watched())))  # noqa: S301
+    assert one.report().epochs[0].ranks == (ROWS, ROWS)
 
 
 @pytest.mark.parametrize("steps", [7, 500, 2000])

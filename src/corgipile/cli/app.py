@@ -1,9 +1,11 @@
 """Puts the subcommands together."""
 
 import ast
+import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -75,6 +77,9 @@ app = typer.Typer(
 def run(words: list[str]) -> int:
     """Run a command and return its exit code; what it printed is then on its way."""
     json = "--json" in words
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us; no file of ours is to get its number
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - to the end
     words = [f" {word}" if word[:2] == "--" and word[2:3].isspace() else word for word in words]  # a comment of SQL
     try:
         # As JSON, what typer says of wrong words is printed by us.

@@ -12,6 +12,7 @@ from corgipile.loader.budget import found_alone
 from corgipile.loader.checkpoint import Standing, identity_of, own_part
 from corgipile.loader.content import Embed
 from corgipile.loader.default_order import Reading, chosen, fixed
+from corgipile.loader.ending import closed_at_exit
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.prefetch import ENDED, Overfull
@@ -212,18 +213,17 @@ class Loader(Rewindable):
         self._step = self._offset = self._batches = self._delivered = 0
         self._position = []
 
+    @closed_at_exit
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of the epoch: all of them, or after `load_state_dict` those still to come."""
         if not self._restored:
             self.set_epoch(self.epoch)
-        self._restored = False
         if self.feeder.part_wide():
             self._source = self._make_source()
-        total, turn = self._total(), object()
-        self._turn, self._left_out = turn, self._skipped()
-        self._position, self._delivered = [], 0
-        rows, read = self.feeder.visits(self.epoch), self.feeder.bytes_read
-        meter = self._meter = Meter(self.epoch, self._batches, self.batch_size, rows, read)
+        total, turn, self._left_out = self._total(), object(), self._skipped()
+        self._turn, self._position, self._delivered, self._restored = turn, [], 0, False
+        visits, read = self.feeder.visits(self.epoch), self.feeder.bytes_read
+        meter = self._meter = Meter(self.epoch, self._batches, self.batch_size, visits, read)
         try:
             while self._batches < total:
                 yield from self._go_on(total, turn)

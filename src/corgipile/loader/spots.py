@@ -108,13 +108,18 @@ class Spots(NamedTuple):
             facts = {"asked": digest(asked, place_of(self.table))}
             path = str(cache_folder("indexes") / f"{facts['asked']}{KEPT}{INDEX_SUFFIX}")
 
+        found: list[Vectors] = []  # where they cannot be kept they are asked for once more
+
         def described(_: Any) -> Iterator[pa.RecordBatch]:
-            log.info("what is in the blocks of %r is kept in %s", self.table, path)
-            found = self.described(made, label, unpacked, passing)
-            vectors = pa.FixedSizeListArray.from_arrays(array_of(found), found.shape[1])
+            if not found:
+                found.append(self.described(made, label, unpacked, passing))
+            vectors = pa.FixedSizeListArray.from_arrays(array_of(found[0]), found[0].shape[1])
             yield pa.record_batch({"vector": vectors})
 
         index, _ = kept_index(path, facts, None, (), described)
+        if found:
+            how = "is kept in" if any(files_read(index)) else "cannot be kept in"
+            log.info("what is in the blocks of %r %s %s", self.table, how, path)
         return np.array(items_of(index.read(0, len(index), ["vector"]).column(0))).reshape(self.number, -1)
 
     def described(

@@ -210,5 +210,7 @@ def _shape(series: int, x: float, y: float, class_: str | None = None) -> Markup
 def _cut(name: str, room: float) -> str:
     """Leave out the middle of a name that is too long: many begin alike."""
     most = max(4, int(room / LETTER))
-    end = (most - 1) // 2
-    return name if len(name) <= most else f"{name[: most - 1 - end]}…{name[len(name) - end :]}"
+    if len(name) <= most:
+        return name
+    end = (most - 2) // 2  # one letter less, lest wide ones reach into the drawing
+    return f"{name[: most - 2 - end]}…{name[len(name) - end :]}"

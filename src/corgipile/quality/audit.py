@@ -111,8 +111,13 @@ class Audit:
         self._most = None if batches is None else whole(batches, "batches", 1)
         keys: list[Finder] = list(key) if isinstance(key, list | tuple) else [] if key is None else [key]  # type: ignore[list-item]
         self._id = None if id is None else Field(id, "id")
-        self._keys = {str(getattr(found, "__name__", found)): Field(found, "key") for found in keys}
+        self._keys: dict[str, Field] = {}
+        for found in keys:
+            name = str(getattr(found, "__name__", found))
+            alike = sum(one == name or one.startswith(f"{name} (") for one in self._keys)
+            self._keys[f"{name} ({alike + 1})" if alike else name] = Field(found, "key")
         self._fields = [*([self._id] if self._id else []), *self._keys.values()]
+        self._watched = ["id"] * (id is not None) + list(self._keys)
         self._classes: dict[str, Classes] = {}
         self._closed: list[tuple[VisitWatch | None, list[KeyWatch]]] = []
         self._others: list[VisitWatch] = []
@@ -153,7 +158,19 @@ class Audit:
         self._begin()
 
     def merge(self, other: Self) -> None:
-        """Add what another rank of the same run saw."""
+        """Add what another rank of the same run saw.
+
+        Raises:
+            BadArgument: It is no audit of the same table, of the same fields and of as many epochs.
+        """
+        if not isinstance(other, Audit):
+            raise BadArgument(f"{type(other).__name__} is no Audit; that of another rank is right")
+        if self.rows != other.rows:
+            told = " and ".join("unknown" if one is None else f"{one:,}" for one in (self.rows, other.rows))
+            raise BadArgument(f"ranks of a table whose rows are {told}; the same table is right")
+        if self._watched != other._watched:
+            told = " and ".join(", ".join(map(repr, one)) or "no key" for one in (self._watched, other._watched))
+            raise BadArgument(f"ranks of which {told} were watched; the same are right")
         if len(self._closed) != len(other._closed):
             raise BadArgument(f"ranks of {len(self._closed)} and {len(other._closed)} epochs; equally many are right")
         for (seen, watches), (its, others) in zip(self._closed, deepcopy(other._closed), strict=True):
