@@ -11,8 +11,7 @@ typedef struct {
     int64_t count;
 } cp_labelled;
 
-/* Return the mean loss of one margin for all rows. */
-static inline double cp_mean_loss(const cp_labelled *rows, double margin)
+CP_INLINE double cp_mean_loss_of(const cp_labelled *rows, double margin, const enum cp_loss loss)
 {
     const double parameter = rows->of.parameter;
     const cp_quad_type_f64_base m = {margin, margin}, p = {parameter, parameter};
@@ -21,13 +20,26 @@ static inline double cp_mean_loss(const cp_labelled *rows, double margin)
         const double weight = rows->weight ? rows->weight[i] : 1;
         const cp_quad_type_f64_base y = {rows->y[i], rows->y[i]};
         cp_sgd_totals t = {.ln = 1};
-        cp_point_type_f64_base at = cp_formula_f64_base(rows->of.loss, m, y, m, p);
-        cp_count_f64_base(&t, rows->of.loss, &at, 0, rows->y[i], 1, parameter);
+        cp_point_type_f64_base at = cp_formula_f64_base(loss, m, y, m, p);
+        cp_count_f64_base(&t, loss, &at, 0, rows->y[i], 1, parameter);
         sum += weight * (t.loss + cp_log(t.ln));
         total += weight;
     }
     return total > 0 ? sum / total : 0;
 }
+
+/* Call a function with the loss as a constant where it is one of numbers, whose labels are many: most of it is folded away. */
+#define CP_BY_LOSS(call, ...) \
+    switch ((int)rows->of.loss) { \
+    case CP_SQUARED: call(__VA_ARGS__, CP_SQUARED); break; \
+    case CP_HUBER: call(__VA_ARGS__, CP_HUBER); break; \
+    case CP_QUANTILE: call(__VA_ARGS__, CP_QUANTILE); break; \
+    case CP_POISSON: call(__VA_ARGS__, CP_POISSON); break; \
+    default: call(__VA_ARGS__, rows->of.loss); break; \
+    }
+
+/* Return the mean loss of one margin for all rows. */
+static inline double cp_mean_loss(const cp_labelled *rows, double margin) { CP_BY_LOSS(return cp_mean_loss_of, rows, margin) }
 
 /* Return the mean loss of the best margin. All losses are convex: golden section finds it, once it lies between two. */
 static inline double cp_least_loss(const cp_labelled *rows)
@@ -97,19 +109,25 @@ typedef struct {
     double loss, weight;
 } cp_untrained;
 
-/* Add rows in the order of their visits; visit and weight may be NULL. Those that no model can learn from are passed over. */
-static inline void cp_untrained_add(cp_untrained *to, const cp_labelled *rows, const int32_t *visit)
+CP_INLINE void cp_untrained_rows(cp_untrained *to, const cp_labelled *rows, const int32_t *visit, const enum cp_loss loss)
 {
-    const int not_negative = cp_losses[rows->of.loss].not_negative;
+    const int not_negative = cp_losses[loss].not_negative;
     for (int64_t i = 0; i < rows->count; i++) {
         const int64_t at = visit ? visit[i] : i;
         const double y = rows->y[at], weight = rows->weight ? rows->weight[at] : 1;
         if (y - y != 0 || (not_negative && y < 0) || !(weight >= 0 && weight - weight == 0))
             continue;
-        to->loss += weight * cp_mean_loss(&(cp_labelled){rows->of, &y, NULL, 1}, 0);
+        to->loss += weight * cp_mean_loss_of(&(cp_labelled){rows->of, &y, NULL, 1}, 0, loss);
         to->weight += weight;
     }
 }
+
+/* Add rows in the order of their visits; visit and weight may be NULL. Those that no model can learn from are passed over. */
+static inline void cp_untrained_add(cp_untrained *to, const cp_labelled *rows, const int32_t *visit)
+{
+    CP_BY_LOSS(cp_untrained_rows, to, rows, visit)
+}
+#undef CP_BY_LOSS
 
 /* Return the mean loss of weights of zero: on so many classes, or on the numbers that were added. */
 static inline double cp_untrained_loss(const cp_untrained *of, cp_loss_choice choice, int64_t classes)

@@ -99,7 +99,7 @@ class Baseline(Untrained):
             self._counts += (np.count_nonzero(labels == self._classes[0]), ones)
             return
         if self.loss.numbers:
-            labels = labels.astype(np.float64)
+            labels = labels.astype(np.float64, copy=False)
             good = np.isfinite(labels)
             if self.loss.not_negative:
                 good &= labels >= 0
