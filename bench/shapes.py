@@ -74,6 +74,16 @@ def arrow_scalars(path: Path, size: int) -> Path:
     return _arrow(path.with_suffix(".arrow"), iter(_scalars(_rows(size)).to_batches()))
 
 
+def arrow_narrow(path: Path, size: int) -> Path:
+    """Write rows of 5 bytes, of which the plan of an order may take as much as they do."""
+    rows = max(1, size // 5)
+    columns = {
+        "x": np.random.default_rng(0).standard_normal(rows, np.float32),
+        "label": _labels(0, rows, rows).astype(np.int8),
+    }
+    return _arrow(path.with_suffix(".arrow"), iter(pa.table(columns).to_batches()))
+
+
 def arrow_categories(path: Path, size: int) -> Path:
     """Write features beside a category, of which pandas and Polars store the number, in one record batch."""
     rows, draw = size // 48, np.random.default_rng(0)
@@ -368,6 +378,7 @@ SHAPES: dict[str, Maker] = {
     "hdf5, gzip": hdf5,
     "h5ad, sparse, gzip": h5ad,
     "parquet, categories": parquet_categories,
+    "arrow, 5 bytes": arrow_narrow,
 }
 NO_NUMBERS = (
     *("parquet, images", "arrow, images of 100 KB", "arrow, 1 KB, some 1 MB", "image folder", "webdataset"),
