@@ -28,7 +28,7 @@ BESIDE = 24 << 20  # bytes that may come on top of the budget and the batches th
 BATCH_BYTES = 1 << 20  # of a batch here, about
 WORKERS = 2
 EACH = 4 << 20  # of bytes beside, of each worker's process: it has threads and a heap of its own
-INSPECTED = ("arrow, texts", "parquet, x1..x28, as pandas")
+INSPECTED = ("arrow, texts", "arrow, categories", "parquet, x1..x28, as pandas")
 LARGE_ONLY = {".orc": "pyarrow.dataset"}  # what is imported for large tables of a format, and not for tiny ones
 
 

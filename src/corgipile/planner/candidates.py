@@ -13,7 +13,7 @@ from corgipile.planner.mixing import Visits, followed, worst
 from corgipile.quality.spread import deff_of
 from corgipile.sizes import Size, parse_bytes
 from corgipile.tables.io.remote import is_remote
-from corgipile.tables.table import Table
+from corgipile.tables.table import Table, shared_bytes
 
 __all__ = ["BLOCK_READS", "Candidate", "Setting", "candidates"]
 
@@ -117,9 +117,12 @@ def candidates(orders: Sequence[Order], setting: Setting) -> list[Candidate]:
     columns = columns_of(setting.table)
     ways = _distinct(_fitted(order, setting, columns) for order in orders)
     right = [(at, way.fitted) for at, way in enumerate(ways) if way.fitted is not None]
-    labels, blocks = _described(setting, [fitted for _, fitted in right])
     made = [Candidate(way.order, getattr(way.order, "title", way.order.name), flaw=way.flaw) for way in ways]
-    together = max(1, int(parse_bytes(setting.memory, whole=setting.table.nbytes) / FOLLOWED))
+    if not right:
+        return made
+    labels, blocks = _described(setting, [fitted for _, fitted in right])
+    room = parse_bytes(setting.memory, whole=setting.table.nbytes) - shared_bytes(setting.table, columns.sources)
+    together = max(1, int(room / FOLLOWED))
     for first in range(0, len(right), together):
         some = slice(first, first + together)
         for (at, fitted), seen in zip(right[some], _seen(right[some], blocks[some], labels, setting), strict=True):
