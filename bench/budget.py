@@ -28,6 +28,7 @@ BESIDE = 24 << 20  # bytes that may come on top of the budget and the batches th
 BATCH_BYTES = 1 << 20  # of a batch here, about
 WORKERS = 2
 EACH = 4 << 20  # of bytes beside, of each worker's process: it has threads and a heap of its own
+INSPECTED = ("arrow, texts", "arrow, categories", "parquet, x1..x28, as pandas")
 LARGE_ONLY = {".orc": "pyarrow.dataset"}  # what is imported for large tables of a format, and not for tiny ones
 
 
@@ -158,12 +159,22 @@ def host_predict(table: Any, _: Case) -> Iterator[int]:
         yield len(part)
 
 
+def host_inspect(table: Any, case: Case) -> Iterator[int]:
+    """Say what a table is, and choose an order for it."""
+    from corgipile.description import about
+    from corgipile.planner import choose
+
+    yield about(table, columns=True).rows
+    choose(table, memory=case.memory, seconds=0)
+
+
 HOSTS = {
     "loader": host_loader,
     "train": host_train,
     "reshuffle": host_reshuffle,
     "convert": host_convert,
     "predict": host_predict,
+    "inspect": host_inspect,
 }
 
 
@@ -226,6 +237,8 @@ def cases(shape: str) -> Iterator[tuple[str, str]]:
     for method in ("two-pass", "corgi2", "bmf"):
         yield "reshuffle", method
     yield "convert", ""
+    if shape in INSPECTED:
+        yield "inspect", ""
     if numbers:
         yield "predict", ""
 

@@ -74,6 +74,24 @@ def arrow_scalars(path: Path, size: int) -> Path:
     return _arrow(path.with_suffix(".arrow"), iter(_scalars(_rows(size)).to_batches()))
 
 
+def arrow_narrow(path: Path, size: int) -> Path:
+    """Write rows of 5 bytes, of which the plan of an order may take as much as they do."""
+    rows = max(1, size // 5)
+    columns = {
+        "x": np.random.default_rng(0).standard_normal(rows, np.float32),
+        "label": _labels(0, rows, rows).astype(np.int8),
+    }
+    return _arrow(path.with_suffix(".arrow"), iter(pa.table(columns).to_batches()))
+
+
+def arrow_texts(path: Path, size: int) -> Path:
+    """Write features beside a label that is another text in each row."""
+    rows = max(1, size // 72)
+    features = pa.FixedSizeListArray.from_arrays(pa.array(_values(rows)[:, :8].ravel()), 8)
+    texts = pa.array([f"a text like no other, no. {row:09}" for row in range(rows)])
+    return _arrow(path.with_suffix(".arrow"), iter(pa.table({"features": features, "label": texts}).to_batches()))
+
+
 def arrow_categories(path: Path, size: int) -> Path:
     """Write features beside a category, of which pandas and Polars store the number, in one record batch."""
     rows, draw = size // 48, np.random.default_rng(0)
@@ -368,8 +386,11 @@ SHAPES: dict[str, Maker] = {
     "hdf5, gzip": hdf5,
     "h5ad, sparse, gzip": h5ad,
     "parquet, categories": parquet_categories,
+    "arrow, 5 bytes": arrow_narrow,
+    "arrow, texts": arrow_texts,
 }
 NO_NUMBERS = (
+    "arrow, texts",
     *("parquet, images", "arrow, images of 100 KB", "arrow, 1 KB, some 1 MB", "image folder", "webdataset"),
     *("arrow, lists of lists", "arrow, structures"),
 )

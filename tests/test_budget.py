@@ -24,6 +24,8 @@ ALSO = {  # what needs most memory of a shape in a host
     ("parquet, groups of 8,192", "reshuffle"): ("corgi2",),
     ("arrow, zstd, many files", "workers"): ("full",),
     ("arrow, structures", "workers"): ("riffle",),
+    ("arrow, 5 bytes", "loader"): ("corgipile",),
+    ("arrow, 5 bytes", "workers"): ("corgipile",),
     ("arrow, 1 KB, some 1 MB", "workers"): ("block_only",),
 }
 

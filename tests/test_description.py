@@ -5,9 +5,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from corgipile import tables
 from corgipile.datasets import clustered
 from corgipile.description import about
 from corgipile.errors import BadSchema
+from corgipile.quality import h_d
+from corgipile.quality.labels import LabelTally
 
 
 def test_classes_and_blocks():
@@ -30,6 +33,30 @@ def test_numbers_words_and_nothing():
     assert about(pa.table({"label": ["b", "b", "a"]})).classes == {"b": 2, "a": 1}
     assert about(pa.table({"label": [1.0, -1.0, 1.0]})).classes == {"1": 2, "-1": 1}
     assert about(pa.table({"label": pa.array([], pa.int32())})).h_d is None
+
+
+def test_labels_count_as_they_do_in_memory():
+    random, cuts = np.random.default_rng(0), np.append(np.arange(0, 150_000, 40_003), 150_000)
+    columns = {"class": np.sort(random.integers(0, 50, 150_000)), "number": np.cumsum(random.random(150_000)) + 1e6}
+    columns |= {"whole": random.integers(0, 60, 150_000) / 1.0, "yes": random.random(150_000) < 0.3}
+    columns |= {"word": np.array([f"w{one}" for one in columns["class"]])}
+    table = tables.open(pa.table(columns))
+    for name, values in columns.items():
+        tally = LabelTally.of(table, name, cuts)
+        assert tally.h_d == pytest.approx(h_d(values, cuts), rel=1e-9)
+        names, counts = np.unique(values, return_counts=True)
+        assert (tally.counts is None) == (name == "number")
+        assert tally.counts is None or sorted(tally.counts.items()) == list(zip(names, counts, strict=True))
+
+
+def test_more_texts_than_are_told_apart_share_groups():
+    many = pa.table({"label": [f"text {row // 2}" for row in range(20_000)]})
+    facts = about(many, block=1000)
+    assert (facts.classes, facts.label_range) == ({}, None)
+    assert abs(facts.h_d - h_d(np.repeat(np.arange(10_000), 2).astype(str), np.arange(0, 20_001, 1000))) < 0.2
+    few, kept = about(pa.table({"label": pa.array([0.5, None, 1.5])}), block=1), about(pa.table({"label": [None]}))
+    assert (few.label_range, few.h_d) == ((0.5, 1.0, 1.5), 1.0)
+    assert kept.classes == {"null": 1}
 
 
 def test_which_columns_rows_are_clustered_by(tmp_path):

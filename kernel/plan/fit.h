@@ -2,14 +2,16 @@
  *
  * Riffle keeps blocks as they were read where that leaves piles enough, for what is written in one run is written
  * fastest; balanced blocks need few piles. Orders that mix nothing load as many blocks as make a step worth its
- * overhead. */
+ * overhead. What the plan itself takes counts, too: of narrow rows it is as much as the rows. */
 #ifndef CP_FIT_H
 #define CP_FIT_H
 
 #include "plan/plan.h"
+#include <math.h>
 
 enum { CP_STEP_ROWS = 8192, CP_STEP_BYTES = 2 << 20 }; /* of a step that is worth its overhead and still fits a cache */
 enum { CP_BALANCED_BLOCKS = 64, CP_NEAR_BYTES = 4 << 20 }; /* near: of a buffer that stays in a core's reach */
+enum { CP_PLAN_BYTES = 4 << 20 }; /* that a plan may take beside any budget */
 enum { CP_WHOLE_PILES = 192 }; /* with so many, a batch of 256 rows varies hardly more than with twice as many */
 
 static inline int64_t cp_step_rows(double row_bytes)
@@ -22,8 +24,16 @@ static inline int64_t cp_step_rows(double row_bytes)
  * many balanced blocks do if that is more than usual; `spare`: riffle's blocks too are no more than do. */
 typedef struct {
     int64_t rows, blocks, widest, wanted, budget, step, near;
+    double row_bytes;
     int balanced, spare;
 } cp_room;
+
+/* The rows in memory: a slot each, and as many as take what the plan takes more than it may beside the budget. */
+static inline int64_t cp_taken(const cp_spec *spec, const cp_room *r)
+{
+    int64_t over = cp_plan_bytes(spec, r->widest, r->blocks) - CP_PLAN_BYTES;
+    return cp_slots(spec, r->widest, r->blocks) + (over > 0 ? (int64_t)ceil((double)over / r->row_bytes) : 0);
+}
 
 static inline int64_t cp_fit_mixed(cp_spec *spec, const cp_room *r)
 {
@@ -33,7 +43,7 @@ static inline int64_t cp_fit_mixed(cp_spec *spec, const cp_room *r)
         high = cp_min64(high, cp_max64(enough, r->near / r->widest));
     while (low < high) {
         spec->buffer = low + (high - low + 1) / 2;
-        if (r->budget < 0 || cp_slots(spec, r->widest, r->blocks) <= r->budget)
+        if (r->budget < 0 || cp_taken(spec, r) <= r->budget)
             low = spec->buffer;
         else
             high = spec->buffer - 1;

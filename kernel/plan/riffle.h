@@ -25,6 +25,21 @@ static inline int64_t cp_slots(const cp_spec *s, int64_t widest, int64_t blocks)
     return cp_min64((1 + s->ahead) * n, blocks + n) * widest;
 }
 
+/* Bytes that a plan and its steps take at most, whatever rows are like: a step is visited while others are loaded and
+ * the next is made, and a host may have copies of the slots of two. Where blocks stay whole the first step has gone by the
+ * time that all of them are there. */
+static inline int64_t cp_plan_bytes(const cp_spec *s, int64_t widest, int64_t blocks)
+{
+    int64_t steps = s->ahead + 2, n = cp_min64(s->buffer, blocks), run = 2 * (int64_t)sizeof(int64_t);
+    if (!cp_order(s->kind)->deals)
+        return steps * n * (run + 8 * widest) + 8 * n * widest;
+    int64_t half = cp_half(s, blocks), group = cp_min64(s->group, blocks), ring = 2 * half + group * (1 + s->ahead);
+    int64_t size = cp_chunk_rows(s, widest), each = (int64_t)(sizeof(cp_clock) + sizeof(int64_t) + 3 * sizeof(cp_share));
+    int64_t waiting = ring * (each + 4 * ((widest + size - 1) / size) + (s->whole ? 4 * widest : 0));
+    int64_t made = group * (run + (s->whole ? 8 : 12) * widest) * steps + 18 * group * widest;
+    return waiting + 12 * cp_chunk_bound(s, widest, blocks) + made + (s->whole ? 0 : half * (run + 8 * widest));
+}
+
 static inline int cp_riffle_alloc(cp_plan *plan)
 {
     const cp_spec *s = &plan->spec;

@@ -105,6 +105,7 @@ void corgi_fit_sizes(CorgiRun *run)
     z->row_bytes = corgi_slot_bytes(&run->source, v->width) + (v->heaviest + v->widest - 1) / v->widest;
     room.step = cp_step_rows((double) z->row_bytes);
     room.near = CP_NEAR_BYTES / z->row_bytes;
+    room.row_bytes = (double) z->row_bytes;
     room.budget = Min(bytes_for_rows(run) / z->row_bytes, (int64) INT32_MAX - 1);
     cp_fit(&spec, &room);
     z->buffer_blocks = cp_order(spec.kind)->deals ? spec.buffer : Min(spec.buffer, v->blocks);

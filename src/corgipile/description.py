@@ -13,16 +13,15 @@ import pyarrow as pa
 
 from corgipile import tables
 from corgipile.errors import BadArgument
-from corgipile.quality import h_d, h_d_of_columns
+from corgipile.quality import h_d_of_columns
+from corgipile.quality.labels import LabelTally
 from corgipile.quality.sampled_blocks import cuts_of
 from corgipile.sizes import Size, format_bytes, to_rows
 from corgipile.tables import Table
 from corgipile.tables.ascending import ascending
-from corgipile.tables.columns import column
 from corgipile.tables.encoded import is_encoded
 from corgipile.tables.table import check_columns, even_cuts, is_list, row_sizes
 
-_MOST_CLASSES = 1024
 RUNS, RUN = 300, 4  # of rows that are looked at for what is missing
 SOME = 16  # blocks at least by which columns are told to be clustered
 
@@ -39,7 +38,7 @@ class About:
         block_rows: Rows of the blocks described.
         blocks: Number of such blocks.
         h_d: Block-wise variance factor of the label for these blocks; None without labels.
-        classes: Rows of each label, most frequent first; empty for labels that are numbers.
+        classes: Rows of each label, most frequent first; empty for labels that are numbers, or more than 1,024 texts.
         label_range: Least, mean and greatest label if labels are numbers.
         advice: What reading costs and how it could cost less, where that is much.
         layout: How rows lie, where columns were asked for.
@@ -105,19 +104,18 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
         check_columns(table.schema, [label])
     if label not in table.schema.names or not rows:
         return facts
-    labels = column(table, label)
-    if labels.dtype.kind == "O":
-        labels = np.array(["null" if one is None else one for one in labels.tolist()], object)
-    if labels.dtype.kind == "f" and not (known := np.isfinite(labels)).all():
-        labels = np.where(known, labels, labels[known].mean() if known.any() else 0)
-    values, counts = np.unique(labels, return_counts=True)
-    spread = h_d(labels, cuts)
-    if labels.dtype.kind in "fiu" and (len(values) > _MOST_CLASSES or (values != np.floor(values)).any()):
-        found = (float(labels.min()), float(labels.mean()), float(labels.max()))
-        return replace(facts, h_d=spread, label_range=found)
-    names = [f"{value:g}" if labels.dtype.kind == "f" else str(value) for value in values]
-    order = np.argsort(-counts, kind="stable").tolist()
-    return replace(facts, h_d=spread, classes={names[at]: int(counts[at]) for at in order})
+    labels = LabelTally.of(table, label, cuts)
+    if labels.counts is None:
+        return replace(facts, h_d=labels.h_d, label_range=labels.range)
+    counts = sorted(labels.counts.items(), key=_first)
+    names = {f"{value:g}" if isinstance(value, np.floating) else str(value): count for value, count in counts}
+    return replace(facts, h_d=labels.h_d, classes=names)
+
+
+def _first(counted: tuple[Any, int]) -> tuple[int, bool, Any]:
+    """Return what sorts classes: the most frequent first, of those alike the smallest."""
+    value, count = counted
+    return -count, isinstance(value, str), value
 
 
 def _by_column(table: Table, block: int) -> tuple[dict[str, tuple[float, float]], int]:

@@ -59,6 +59,17 @@ def test_inspect(arrow, tmp_path, capsys):
     assert "No order can be planned: memory" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize("command", [["inspect"], ["plan"], ["plan", "--label", "t"]], ids=" ".join)
+def test_more_categories_than_the_memory_holds_are_refused_before_a_row_is_read(command, tmp_path, monkeypatch, capsys):
+    texts = pa.array([f"a category that takes some bytes, number {number:08}" for number in range(300_000)])
+    column = pa.DictionaryArray.from_arrays(pa.array(np.arange(400_000) % 300_000, pa.int32()), texts)
+    pq.write_table(pa.table({"t": column}), tmp_path / "a.parquet")
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", None)
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.read_row_group", None)
+    assert cli.main([*command, str(tmp_path / "a.parquet"), "--memory", "1MB"]) == 2
+    assert "the values of a column of ParquetTable" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_inspect_says_what_a_file_is_sorted_by(tmp_path, capsys):
     path = str(tmp_path / "rows.parquet")
     columns = {f"c{i}": np.arange(400) * (1 - i % 2 * 2) for i in range(14)}

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSize, BudgetTooSmall
 from corgipile.orders import (
     BlockOnly,
@@ -150,6 +151,19 @@ def test_fit_keeps_within_its_budget(order, budget):
     blocks = Blocks(10_000, even=fitted.block_rows)
     assert fitted.resident(blocks) <= budget
     assert_visits(fitted, 10_000, flat(passes(fitted, blocks, Key(1))))
+
+
+@pytest.mark.parametrize("order", [CorgiPile(), Riffle(), Riffle(whole=True), Riffle(whole=False)], ids=repr)
+@pytest.mark.parametrize("row_bytes", [1.0, 5.0, 40.0, 4000.0])
+def test_what_a_plan_takes_counts_too(order, row_bytes):
+    rows, memory = 10**9, 1 << 28
+    fitted = order.fit(rows, row_bytes, int(memory / row_bytes))
+    blocks = Blocks(rows, even=fitted.block_rows)
+    planned = _kernel.plan_bytes(fitted.kind, blocks.count, blocks.widest, *fitted.shape(), fitted.ahead)
+    taken = fitted.slots(blocks) * row_bytes + planned
+    assert memory / 2 < taken <= memory + _kernel.PLAN_BYTES
+    with pytest.raises(BudgetTooSmall, match="needs at least"):
+        replace(order, buffer=int(memory / 1.9)).fit(rows, 1.0, memory)
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=names)

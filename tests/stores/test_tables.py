@@ -15,7 +15,7 @@ import shards
 import tfrecords
 
 import corgipile as cp
-from corgipile.errors import BadArgument, CorruptFile, MissingFile, ReadFailed, UnknownFormat
+from corgipile.errors import BadArgument, BudgetTooSmall, CorruptFile, MissingFile, ReadFailed, UnknownFormat
 from corgipile.stores.urls import RemotePath
 from corgipile.tables.io.remote import RemoteFile, file_of
 
@@ -107,6 +107,15 @@ def test_opening_asks_little(objects, bucket):
         FORMATS[name](bucket / name)
         cp.open(f"s3://bucket/{name}")
         assert len(objects.log()) <= 10, name
+
+
+def test_more_categories_than_the_memory_holds_are_refused_before_they_are_read(objects, bucket):
+    texts = pa.array([f"a category that takes some bytes, number {number:08}" for number in range(300_000)])
+    column = pa.DictionaryArray.from_arrays(pa.array(np.arange(400_000) % 300_000, pa.int32()), texts)
+    pq.write_table(pa.table({"t": column}), bucket / "many.parquet")
+    with pytest.raises(BudgetTooSmall, match="the values of a column"):
+        cp.Loader("s3://bucket/many.parquet", memory="1MB")
+    assert sum(request.sent for request in objects.log()) < (bucket / "many.parquet").stat().st_size / 10
 
 
 def test_http_by_a_signed_url(objects, bucket):

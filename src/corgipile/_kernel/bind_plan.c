@@ -335,15 +335,32 @@ static PyObject *plan_next(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Take the sizes of a plan: kind, blocks, widest, buffer, group, whole, ahead. */
+static int plan_sizes(PyObject *args, cp_spec *spec, int64_t *blocks, int64_t *widest)
+{
+    long long sizes[4];
+    *spec = (cp_spec){.kind = 0};
+    if (!PyArg_ParseTuple(args, "O&LLLLpi", order_kind, &spec->kind, &sizes[0], &sizes[1], &sizes[2], &sizes[3], &spec->whole,
+                          &spec->ahead))
+        return 0;
+    *blocks = sizes[0], *widest = sizes[1], spec->buffer = sizes[2], spec->group = sizes[3];
+    return 1;
+}
+
 static PyObject *plan_slots(PyObject *self, PyObject *args)
 {
-    cp_spec spec = {.kind = 0};
-    long long blocks, widest, buffer, group;
+    cp_spec spec;
+    int64_t blocks, widest;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O&LLLLpi", order_kind, &spec.kind, &blocks, &widest, &buffer, &group, &spec.whole, &spec.ahead))
-        return NULL;
-    spec.buffer = buffer, spec.group = group;
-    return PyLong_FromLongLong(cp_slots(&spec, widest, blocks));
+    return plan_sizes(args, &spec, &blocks, &widest) ? PyLong_FromLongLong(cp_slots(&spec, widest, blocks)) : NULL;
+}
+
+static PyObject *plan_bytes(PyObject *self, PyObject *args)
+{
+    cp_spec spec;
+    int64_t blocks, widest;
+    (void)self;
+    return plan_sizes(args, &spec, &blocks, &widest) ? PyLong_FromLongLong(cp_plan_bytes(&spec, widest, blocks)) : NULL;
 }
 
 /* plan_fit(kind, rows, row_bytes, *, ...) -> buffer blocks, group, whole */
@@ -362,7 +379,7 @@ static PyObject *plan_fit(PyObject *self, PyObject *args, PyObject *named)
         return PyErr_Format(PyExc_ValueError, "blocks have at least 1 row, of more than 0 bytes");
     spec.group = group, room.rows = rows, room.blocks = (rows + even - 1) / even, room.widest = even;
     room.wanted = wanted, room.budget = budget, room.step = cp_step_rows(row_bytes);
-    room.near = (int64_t)(CP_NEAR_BYTES / row_bytes);
+    room.near = (int64_t)(CP_NEAR_BYTES / row_bytes), room.row_bytes = row_bytes;
     cp_fit(&spec, &room);
     return Py_BuildValue("(LLN)", (long long)spec.buffer, (long long)spec.group, PyBool_FromLong(spec.whole));
 }
@@ -378,6 +395,7 @@ static PyObject *step_rows(PyObject *self, PyObject *args)
 
 const cp_constant cp_plan_constants[] = {
     {"KEY_BALANCE", CP_KEY_BALANCE}, {"KEY_STREAM", CP_KEY_STREAM}, {"KEY_FULL", CP_KEY_FULL},
+    {"PLAN_BYTES", CP_PLAN_BYTES},
     {"TRAITS", CP_TRAITS}, {NULL, 0}};
 
 PyMethodDef cp_plan_methods[] = {
@@ -389,6 +407,7 @@ PyMethodDef cp_plan_methods[] = {
     {"plan_fit", CP_BY_NAME(plan_fit), "Choose sizes that fit a budget."},
     {"plan_new", CP_BY_NAME(plan_new), "Prepare a plan."},
     {"plan_next", plan_next, METH_VARARGS, "Write the step sized up."},
+    {"plan_bytes", plan_bytes, METH_VARARGS, "Return the bytes a plan and its steps take at most."},
     {"plan_slots", plan_slots, METH_VARARGS, "Return the buffer slots a plan needs."},
     {"randoms", randoms, METH_VARARGS, "Write a stretch of a keyed random stream."},
     {"shuffle", shuffle, METH_VARARGS, "Shuffle an array in place."},

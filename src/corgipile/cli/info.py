@@ -79,6 +79,8 @@ def lines_of(facts: "About", block: str) -> list[tuple[str, str]]:
     if facts.label_range is not None:
         low, mean, high = facts.label_range
         lines.append(("labels", f"{low:.4g} to {high:.4g}, mean {mean:.4g}"))
+    elif facts.h_d is not None and not facts.classes:
+        lines.append(("labels", "more than 1,024 different texts"))
     for value, count in list(facts.classes.items())[:_MOST_SHOWN]:
         lines.append((f"label {value}", f"{count:,} rows ({100 * count / facts.rows:.1f} %)"))
     if len(facts.classes) > _MOST_SHOWN:

@@ -21,13 +21,24 @@ from corgipile.orders import Blocks, GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT, RANDOM
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.columns import by_column
-from corgipile.tables.encoded import is_encoded
+from corgipile.tables.encoded import Units, is_encoded
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, is_list, row_sizes, shared_bytes
 
-__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "first_epoch_of", "fit", "sketched"]
+__all__ = [
+    "DEFAULT_MEMORY",
+    "Columns",
+    "Fitted",
+    "by_pages",
+    "check_dictionaries",
+    "columns_of",
+    "cut",
+    "first_epoch_of",
+    "fit",
+    "sketched",
+]
 
 DEFAULT_MEMORY = 64 << 20
 MANY_COLUMNS, COLUMN_RUN = 4, 4 << 10  # bytes of a column that are worth a request
@@ -125,7 +136,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
     way = _way(table, order, columns.sources, share)
-    _check_dictionary(table, way, None if limit is None else limit - shared)
+    _check_dictionary(table, way.units, None if limit is None else limit - shared)
 
     def attempt(limit: int | None) -> Fitted:
         budget = None if limit is None else int(way.left(limit / workers - shared) / columns.row_bytes)
@@ -160,9 +171,20 @@ def _way(table: Table, order: Order, columns: list[str], share: float | None, *,
     return way._replace(beside=way.beside + room) if way.units is not None and not way.spilled else way
 
 
-def _check_dictionary(table: Table, way: Way, room: float | None) -> None:
+def check_dictionaries(table: Table, columns: Sequence[str], memory: Size | None) -> None:
+    """Raise BudgetTooSmall where the values of a column take more than a budget has, before any row is decoded.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> check_dictionaries(open({"x": [1.0]}), ["x"], "1KB")
+    """
+    limit = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
+    _check_dictionary(table, table.units(columns) if is_encoded(table, columns) else None, limit)
+
+
+def _check_dictionary(table: Table, units: Units | None, room: float | None) -> None:
     """Raise BudgetTooSmall where the values of a column, which are in memory while rows are decoded, take more."""
-    taken = 0 if way.units is None else way.units.dictionary
+    taken = 0 if units is None else units.dictionary
     if room is not None and taken > room + DECODING:
         raise BudgetTooSmall(
             f"the values of a column of {table!r}, of which rows have the numbers, take {format_bytes(taken)} while "

@@ -14,10 +14,7 @@ from corgipile.sizes import to_rows
 PAGES = 16
 PAGE_BYTES = 4096
 STEP_ROWS = 1 << 14  # of a step that is worth its overhead, however narrow its rows are
-ROW_STEP, ROW_MADE = (
-    24,
-    96,
-)  # bytes of a row in a step that waits: its extent and two slots; and while it is made and read
+ROW_STEP, ROW_MADE = 24, 128  # bytes of a row in a step that waits: its extent, two slots; while it is made and read
 WHOLE = 1  # step more that rows of varying length take, while others come
 SOUGHT = 1 << 16  # units whose lengths are summed at a time
 

@@ -10,6 +10,7 @@ import numpy as np
 from corgipile.errors import BadArgument
 from corgipile.orders.lanes import Group, Stretch, Take, follow
 from corgipile.orders.order import Blocks, Key, Order, Sized, Step, step_rows, too_small, with_sizes
+from corgipile.orders.planned import Planned
 from corgipile.orders.riffle import Riffle
 from corgipile.sizes import to_rows, whole
 
@@ -22,6 +23,8 @@ LANE_BLOCKS = 3  # of memory, for each lane
 STEP_SHARE = 4  # of the memory, for rows that wait in steps
 GROUP_SHARE = 4  # of a lane in a step of it
 LANE_ROWS = 64  # of a lane in a step that is worth its overhead
+PLANNED, FOLLOWED = 24, 64  # bytes that a row takes in the plans of lanes: of the kernel's orders; of others
+BESIDE = 12 << 20  # of these, that come beside the budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +138,9 @@ class GlobalBatches(Sized):
         Raises:
             BudgetTooSmall: The budget does not hold a lane and the batches read ahead.
         """
+        if budget is not None:
+            taken = row_bytes + (PLANNED if isinstance(self.within, Planned) else FOLLOWED)
+            budget = min(budget, int((budget * row_bytes + BESIDE) / taken))
         asked: Any = replace(self.within, block=self.block, buffer=self.buffer, ahead=0)
         block = asked.fit(rows, row_bytes, budget, whole=whole).block_rows
         buffer = rows if self.buffer is None else to_rows(self.buffer, rows, row_bytes, "buffer")

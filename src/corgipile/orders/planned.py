@@ -1,5 +1,6 @@
 """The orders whose steps come from ``kernel/plan/plan.h``, which PostgreSQL shares."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -34,6 +35,12 @@ class Planned(Sized):
         """Return the buffer size in rows: (ahead + 1) times the blocks of one step."""
         return _kernel.plan_slots(self.kind, blocks.count, max(1, blocks.widest), *self.shape(), self.ahead)
 
+    def taken(self, blocks: Blocks, row_bytes: float) -> int:
+        """Return the rows in memory, and as many as take what the plan takes beyond 4 MB."""
+        sizes = self.kind, blocks.count, max(1, blocks.widest), *self.shape(), self.ahead
+        over = _kernel.plan_bytes(*sizes) - _kernel.PLAN_BYTES
+        return self.resident(blocks) + max(0, math.ceil(over / row_bytes))
+
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
         """Turn all sizes into rows, at most ``budget`` rows in memory.
 
@@ -50,7 +57,7 @@ class Planned(Sized):
             ahead=self.ahead,
         )  # fmt: skip
         fitted = self.sized(block, wanted or sizes[0] * block, *sizes[1:])
-        needed = fitted.resident(Blocks(rows, even=block))
+        needed = fitted.taken(Blocks(rows, even=block), row_bytes)
         if budget is not None and needed > budget:
             raise too_small(self.name, needed, budget, row_bytes)
         return fitted

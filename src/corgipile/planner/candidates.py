@@ -1,6 +1,6 @@
 """Ways to read a table: fitted to the memory, followed over row numbers, told by the labels."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,12 +11,13 @@ from corgipile.orders.riffle import CONTENT, Riffle
 from corgipile.planner.labels import Labels
 from corgipile.planner.mixing import Visits, followed, worst
 from corgipile.quality.spread import deff_of
-from corgipile.sizes import Size, to_rows
+from corgipile.sizes import Size, parse_bytes, to_rows
 from corgipile.tables.io.remote import is_remote
-from corgipile.tables.table import Table
+from corgipile.tables.table import Table, shared_bytes
 
 __all__ = ["BLOCK_READS", "Candidate", "Setting", "candidates"]
 
+FOLLOWED = 6 << 20  # bytes that what is found by following an order takes, at most half a million visits
 REQUEST = 1 << 20  # bytes of a request to a store, or of a read, where a table is taken as it lies
 BLOCK_READS, ROW_READS, SHORT = 4, 32, 8  # reads that a loader has under way; of runs of fewer rows than the last
 
@@ -101,7 +102,9 @@ class _Way(NamedTuple):
 
 
 def candidates(orders: Sequence[Order], setting: Setting) -> list[Candidate]:
-    """Fit orders to the memory and follow them over row numbers; of the table only labels are read, twice at most.
+    """Fit orders to the memory and follow them over row numbers; of the table only labels are read.
+
+    They are read once, and once more for as many orders as are followed together, which the memory decides.
 
     Example:
         >>> from corgipile.datasets import clustered
@@ -114,19 +117,40 @@ def candidates(orders: Sequence[Order], setting: Setting) -> list[Candidate]:
     columns = columns_of(setting.table)
     ways = _distinct(_fitted(order, setting, columns) for order in orders)
     right = [(at, way.fitted) for at, way in enumerate(ways) if way.fitted is not None]
-    labels, blocks = _described(setting, [fitted for _, fitted in right])
-    key = Key(setting.seed, 0, 0, setting.world)
-    visits = [
-        followed(fitted.order, one, key, setting.batch_size) for (_, fitted), one in zip(right, blocks, strict=True)
-    ]
-    keys = labels.of([one.rows for one in visits]) if labels is not None else [None] * len(visits)
     made = [Candidate(way.order, getattr(way.order, "title", way.order.name), flaw=way.flaw) for way in ways]
-    for (at, fitted), one, seen, known in zip(right, blocks, visits, keys, strict=True):
-        most = worst(seen.rows, one, setting.batch_size)
-        deff = most if known is None else deff_of(known, None, min(setting.batch_size, len(seen.rows)))
-        rest = None if setting.alike is None else 1 + setting.alike * (most - 1)
-        made[at] = replace(_costs(made[at], fitted, seen, setting, columns), deff=deff, rest=rest)
+    if not right:
+        return made
+    labels, blocks = _described(setting, [fitted for _, fitted in right])
+    room = parse_bytes(setting.memory, whole=setting.table.nbytes) - shared_bytes(setting.table, columns.sources)
+    together = max(1, int(room / FOLLOWED))
+    for first in range(0, len(right), together):
+        some = slice(first, first + together)
+        for (at, fitted), seen in zip(right[some], _seen(right[some], blocks[some], labels, setting), strict=True):
+            rest = None if setting.alike is None else 1 + setting.alike * (seen.most - 1)
+            costs = _costs(made[at], fitted, seen.visits, setting, columns)
+            made[at] = replace(costs, deff=seen.deff, rest=rest)
     return made
+
+
+class _Seen(NamedTuple):
+    """What following an order tells: its visits, deff of their labels, and deff at most."""
+
+    visits: Visits
+    deff: float
+    most: float
+
+
+def _seen(
+    right: Sequence[tuple[int, Fitted]], blocks: Sequence[Blocks], labels: Labels | None, setting: Setting
+) -> Iterator[_Seen]:
+    """Follow some orders together, so that labels are read once for all of them."""
+    key, batch = Key(setting.seed, 0, 0, setting.world), setting.batch_size
+    visits = [followed(fitted.order, one, key, batch) for (_, fitted), one in zip(right, blocks, strict=True)]
+    keys = labels.of([one.rows for one in visits]) if labels is not None else [None] * len(visits)
+    for seen, one, known in zip(visits, blocks, keys, strict=True):
+        most = worst(seen.rows, one, batch)
+        deff = most if known is None else deff_of(known, None, min(batch, len(seen.rows)))
+        yield _Seen(seen, deff, most)
 
 
 def _fitted(order: Order, setting: Setting, columns: Columns) -> _Way:

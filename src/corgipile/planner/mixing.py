@@ -52,7 +52,8 @@ def followed(order: Order, blocks: Blocks, key: Key, batch: int) -> Visits:
         rows, runs = _stretch(order, blocks, key, 0, visits)
     else:
         steps, parts = _count(order, blocks, key), _parts(visits, order.slots(blocks))
-        starts = [0, *(steps * part // parts for part in range(1, parts))]
+        full = max(1, steps - 1)  # the last one may be of a few rows
+        starts = [0, *(full * part // parts for part in range(1, parts))]
         found = [_stretch(order, blocks, key, start, most // parts // batch * batch or batch) for start in starts]
         rows, runs = np.concatenate([part for part, _ in found]), float(np.median([runs for _, runs in found]))
     if order.cuts_into == "block" and not order.sequential:

@@ -102,7 +102,7 @@ class ParquetTable(Checked):
                 f"{self._file.path}: its row groups have {sum(counts)} rows; {metadata.num_rows} are stated"
             )
         self._starts = np.cumsum([0, *counts], dtype=np.int64)
-        self._widths: Recent[float] = Recent(1 << 16)
+        self._widths, self._dictionaries = Recent[float](1 << 16), Recent[int](1 << 16)
         self._unpacking = threading.Lock()
 
     def __reduce__(self) -> tuple[type["ParquetTable"], tuple[str, Spill]]:
@@ -236,7 +236,7 @@ class ParquetTable(Checked):
         """Return the bytes that decoding the dictionary of a column takes, 0 where it is as small as most are."""
         if row_bits(self.schema.field(name).type) or not len(self):
             return 0
-        return taken if (taken := decoding_bytes(self._file, self._largest(name))) > TOGETHER else 0
+        return self._dictionaries.get(name, lambda: decoding_bytes(self._file, self._largest(name), TOGETHER))
 
     def _largest(self, name: str) -> list[Any]:
         """Return the chunks of a column in the largest row group."""

@@ -13,6 +13,7 @@ from corgipile.tables.parquet_pages import page_head
 __all__ = ["coded_width", "decoding_bytes", "metadata_for", "without_types"]
 
 POINTERS = 16  # bytes that a decoder keeps for each value of a dictionary, beside a copy of them
+ASKED = 1 << 20  # stored bytes of a dictionary whose size a store is asked for; writers by themselves make smaller ones
 TYPES = b"ARROW:schema"  # the key under which Arrow keeps its own types
 
 
@@ -36,17 +37,20 @@ class Dictionary(NamedTuple):
 
 
 def _dictionary(file: File, chunk: Any) -> Dictionary | None:
-    """Return the dictionary of a column chunk; None where there is none, or the file would have to be asked for it."""
-    if isinstance(file, RemoteFile) or not chunk.has_dictionary_page or not chunk.dictionary_page_offset:
+    """Return the dictionary of a column chunk; None where there is none, or a store would be asked for a small one."""
+    if not chunk.has_dictionary_page or not chunk.dictionary_page_offset:
+        return None
+    if isinstance(file, RemoteFile) and chunk.data_page_offset - chunk.dictionary_page_offset < ASKED:
         return None
     found = page_head(file, int(chunk.dictionary_page_offset))
     most = int(chunk.total_uncompressed_size), int(chunk.total_compressed_size), int(chunk.total_uncompressed_size)
     return None if found is None or len(found) < 3 else Dictionary(*map(min, found, most))
 
 
-def decoding_bytes(file: File, chunks: Iterable[Any]) -> int:
-    """Return the bytes that the dictionaries of column chunks take while rows are decoded."""
-    return sum(found.decoding for chunk in chunks if (found := _dictionary(file, chunk)) is not None)
+def decoding_bytes(file: File, chunks: Iterable[Any], least: int) -> int:
+    """Return the bytes that dictionaries of column chunks take while rows are decoded; 0 where they take few."""
+    taken = sum(found.decoding for chunk in chunks if (found := _dictionary(file, chunk)) is not None)
+    return taken if taken > least else 0
 
 
 def coded_width(file: File, chunks: Iterable[Any], rows: int) -> float:
