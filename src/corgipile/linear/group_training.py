@@ -101,12 +101,20 @@ class GroupTraining:
         assert given.by is not None  # noqa: S101 - for the type checker: the caller has asked
         self.schedule, self.history = schedule, list[Record]()
         self._given, self._by = given, given.by
-        self.groups, self.codes = find_groups(source, given.by)
+        self.groups, self.codes = find_groups(source, given.by, self._most(task))
         self._known = Values(given.by, self.groups)
         self.sgd = self._sgd(task, 1)
         self._schedules: list[Schedule] = [schedule] * len(self.groups)
         self._losses: list[list[float]] = [[] for _ in self.groups]
         self.memory = _divided(given, task, self.codes, self.sgd.bytes * len(self.groups))
+
+    def _most(self, task: Task) -> float:
+        """Return how many models half of the memory holds, were there nothing else."""
+        if self._given.memory is None:
+            return math.inf
+        width = row_bytes(task.source, [*task.inputs.columns, task.label])
+        memory = parse_bytes(self._given.memory, whole=len(task.source) * width)
+        return memory / 2 / task.made(partial(GroupSGD, 1, str), self.schedule).bytes
 
     def _sgd(self, task: Task, groups: int) -> GroupSGD:
         return task.made(partial(GroupSGD, groups, self._known.told), self.schedule)

@@ -1,5 +1,6 @@
 """The values of a column that tells groups of rows apart, and the number of each."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.arrow_memory import frugal
-from corgipile.errors import BadArgument, BadSchema, BadValue
+from corgipile.errors import BadArgument, BadSchema, BadValue, BudgetTooSmall
 from corgipile.features.choose import require
 from corgipile.features.encoders import plain, plain_type
 from corgipile.tables.arrow.spans import flat
@@ -98,8 +99,11 @@ def check_group(schema: pa.Schema, name: str, whose: str) -> None:
         )
 
 
-def find_groups(table: Table, name: str) -> tuple[list[Value], Codes]:
+def find_groups(table: Table, name: str, most: float = math.inf) -> tuple[list[Value], Codes]:
     """Return the groups of a table, ascending, null last, and the number of each row's.
+
+    Raises:
+        BudgetTooSmall: There are more than ``most``, which is known once they are seen.
 
     Example:
         >>> from corgipile.tables import open
@@ -112,6 +116,11 @@ def find_groups(table: Table, name: str) -> tuple[list[Value], Codes]:
     with frugal():
         for start, column in scan_column(table, name):
             numbers = seen.numbers(column, learn=True)
+            if len(seen.number_of) > most:
+                raise BudgetTooSmall(
+                    f"column {name!r} has more than {int(most)} groups, more models than half of the memory holds: "
+                    "give more memory, or a column of fewer values"
+                )
             wanted = np.min_scalar_type(len(seen.number_of))
             if wanted.itemsize > codes.itemsize:
                 codes = codes.astype(wanted)
