@@ -28,18 +28,17 @@ CP_INLINE double cp_mean_loss_of(const cp_labelled *rows, double margin, const e
     return total > 0 ? sum / total : 0;
 }
 
-/* Call a function with the loss as a constant where it is one of numbers, whose labels are many: most of it is folded away. */
-#define CP_BY_LOSS(call, ...) \
-    switch ((int)rows->of.loss) { \
-    case CP_SQUARED: call(__VA_ARGS__, CP_SQUARED); break; \
-    case CP_HUBER: call(__VA_ARGS__, CP_HUBER); break; \
-    case CP_QUANTILE: call(__VA_ARGS__, CP_QUANTILE); break; \
-    case CP_POISSON: call(__VA_ARGS__, CP_POISSON); break; \
-    default: call(__VA_ARGS__, rows->of.loss); break; \
-    }
+/* A function of one loss, which is a constant there: most of it is folded away. */
+#define CP_MEAN_LOSS(id, ...) case CP_##id: return cp_mean_loss_of(rows, margin, CP_##id);
+#define CP_ADD_ROWS(id, ...) case CP_##id: cp_untrained_rows(to, rows, visit, CP_##id); break;
+#define CP_OF_SCORES(id, ...) case CP_##id: break;
 
 /* Return the mean loss of one margin for all rows. */
-static inline double cp_mean_loss(const cp_labelled *rows, double margin) { CP_BY_LOSS(return cp_mean_loss_of, rows, margin) }
+static inline double cp_mean_loss(const cp_labelled *rows, double margin)
+{
+    switch (rows->of.loss) { CP_LOSSES(CP_MEAN_LOSS, CP_OF_SCORES) }
+    return 0;
+}
 
 /* Return the mean loss of the best margin. All losses are convex: golden section finds it, once it lies between two. */
 static inline double cp_least_loss(const cp_labelled *rows)
@@ -125,9 +124,8 @@ CP_INLINE void cp_untrained_rows(cp_untrained *to, const cp_labelled *rows, cons
 /* Add rows in the order of their visits; visit and weight may be NULL. Those that no model can learn from are passed over. */
 static inline void cp_untrained_add(cp_untrained *to, const cp_labelled *rows, const int32_t *visit)
 {
-    CP_BY_LOSS(cp_untrained_rows, to, rows, visit)
+    switch (rows->of.loss) { CP_LOSSES(CP_ADD_ROWS, CP_OF_SCORES) }
 }
-#undef CP_BY_LOSS
 
 /* Return the mean loss of weights of zero: on so many classes, or on the numbers that were added. */
 static inline double cp_untrained_loss(const cp_untrained *of, cp_loss_choice choice, int64_t classes)

@@ -9,7 +9,7 @@ from corgipile.loader.budget import Columns, Fitted, columns_of, fit
 from corgipile.orders import Blocks, Key, Order
 from corgipile.orders.riffle import CONTENT, Riffle
 from corgipile.planner.labels import Labels
-from corgipile.planner.mixing import Visits, followed, worst
+from corgipile.planner.mixing import MOST, Visits, followed, worst
 from corgipile.quality.spread import deff_of
 from corgipile.sizes import Size, parse_bytes, to_rows
 from corgipile.tables.io.remote import is_remote
@@ -17,7 +17,8 @@ from corgipile.tables.table import Table, shared_bytes
 
 __all__ = ["BLOCK_READS", "Candidate", "Setting", "candidates"]
 
-FOLLOWED = 6 << 20  # bytes that what is found by following an order takes, at most half a million visits
+FOLLOWED, BESIDE = 12, 8 << 20  # bytes that what is found by following an order takes a visit; of all at least
+LEAST = 1 << 16  # visits that tell an order
 REQUEST = 1 << 20  # bytes of a request to a store, or of a read, where a table is taken as it lies
 BLOCK_READS, ROW_READS, SHORT = 4, 32, 8  # reads that a loader has under way; of runs of fewer rows than the last
 
@@ -104,7 +105,8 @@ class _Way(NamedTuple):
 def candidates(orders: Sequence[Order], setting: Setting) -> list[Candidate]:
     """Fit orders to the memory and follow them over row numbers; of the table only labels are read.
 
-    They are read once, and once more for as many orders as are followed together, which the memory decides.
+    They are read once, and once more for as many orders as are followed together, which the memory decides. Of a table
+    in a store, where each reading costs requests, all are, each over as many visits as there is room for.
 
     Example:
         >>> from corgipile.datasets import clustered
@@ -122,10 +124,14 @@ def candidates(orders: Sequence[Order], setting: Setting) -> list[Candidate]:
         return made
     labels, blocks = _described(setting, [fitted for _, fitted in right])
     room = parse_bytes(setting.memory, whole=setting.table.nbytes) - shared_bytes(setting.table, columns.sources)
-    together = max(1, int(room / FOLLOWED))
+    visits = int(max(room, BESIDE) / FOLLOWED)
+    together, far = max(1, visits // min(MOST, len(setting.table))), MOST
+    if is_remote(setting.table):
+        together, far = len(right), max(LEAST, min(MOST, visits // len(right)))
     for first in range(0, len(right), together):
         some = slice(first, first + together)
-        for (at, fitted), seen in zip(right[some], _seen(right[some], blocks[some], labels, setting), strict=True):
+        found = _seen(right[some], blocks[some], labels, setting, far)
+        for (at, fitted), seen in zip(right[some], found, strict=True):
             rest = None if setting.alike is None else 1 + setting.alike * (seen.most - 1)
             costs = _costs(made[at], fitted, seen.visits, setting, columns)
             made[at] = replace(costs, deff=seen.deff, rest=rest)
@@ -141,11 +147,11 @@ class _Seen(NamedTuple):
 
 
 def _seen(
-    right: Sequence[tuple[int, Fitted]], blocks: Sequence[Blocks], labels: Labels | None, setting: Setting
+    right: Sequence[tuple[int, Fitted]], blocks: Sequence[Blocks], labels: Labels | None, setting: Setting, far: int
 ) -> Iterator[_Seen]:
     """Follow some orders together, so that labels are read once for all of them."""
     key, batch = Key(setting.seed, 0, 0, setting.world), setting.batch_size
-    visits = [followed(fitted.order, one, key, batch) for (_, fitted), one in zip(right, blocks, strict=True)]
+    visits = [followed(fitted.order, one, key, batch, far) for (_, fitted), one in zip(right, blocks, strict=True)]
     keys = labels.of([one.rows for one in visits]) if labels is not None else [None] * len(visits)
     for seen, one, known in zip(visits, blocks, keys, strict=True):
         most = worst(seen.rows, one, batch)

@@ -7,7 +7,7 @@ import numpy as np
 from corgipile.orders import Blocks, Key, Order
 from corgipile.orders.order import IntArray, follow
 
-__all__ = ["Visits", "followed", "worst"]
+__all__ = ["MOST", "Visits", "followed", "worst"]
 
 MOST, BATCHES, LARGEST = 1 << 19, 256, 1 << 21  # rows visited that are followed; more for that many batches
 NARROW = np.iinfo(np.int32).max
@@ -28,8 +28,8 @@ class Visits(NamedTuple):
     runs: float
 
 
-def followed(order: Order, blocks: Blocks, key: Key, batch: int) -> Visits:
-    """Follow an epoch, or stretches of it, half a million rows in all; nothing of the table is read.
+def followed(order: Order, blocks: Blocks, key: Key, batch: int, far: int | None = None) -> Visits:
+    """Follow an epoch, or stretches of it; nothing of the table is read.
 
     Stretches are 64, or as many as turn the buffer over twice, 8 at least: each begins with a buffer that is full, and
     more of them would have the same rows there.
@@ -39,6 +39,7 @@ def followed(order: Order, blocks: Blocks, key: Key, batch: int) -> Visits:
         blocks: The blocks it runs over, with their sketch if it balances them.
         key: Which pass, and of which rank.
         batch: Rows of a batch.
+        far: Rows that are followed, more where batches are large; None: half a million.
 
     Example:
         >>> from corgipile.orders import NoShuffle
@@ -47,7 +48,7 @@ def followed(order: Order, blocks: Blocks, key: Key, batch: int) -> Visits:
         >>> rows[:3].tolist(), len(rows), runs
         ([0, 1, 2], 100, 0.02)
     """
-    most, visits = max(MOST, min(BATCHES * batch, LARGEST)), order.visits(blocks, key)
+    most, visits = max(far or MOST, min(BATCHES * batch, LARGEST)), order.visits(blocks, key)
     if visits <= most:
         rows, runs = _stretch(order, blocks, key, 0, visits)
     else:
