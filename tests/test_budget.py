@@ -25,7 +25,7 @@ ALSO = {  # what needs most memory of a shape in a host
     ("arrow, zstd, many files", "workers"): ("full",),
     ("arrow, structures", "workers"): ("riffle",),
     ("arrow, 5 bytes", "loader"): ("corgipile",),
-    ("arrow, 5 bytes", "workers"): ("corgipile",),
+    ("arrow, 5 bytes", "workers"): ("corgipile", "full"),
     ("arrow, 1 KB, some 1 MB", "workers"): ("block_only",),
 }
 

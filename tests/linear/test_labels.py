@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile.cli import main
 from corgipile.errors import BadArgument, BadLabel, BadModelFile, BadSchema, BadValue, BudgetTooSmall, MissingColumn
+from corgipile.linear import label_sets
 from corgipile.linear.label_sets import find_label_sets
 from corgipile.linear.model import unpack
 from corgipile.loader.default_order import chosen
@@ -198,6 +199,15 @@ def test_a_regression_and_little_memory_are_refused(rows):
         cp.train(rows, labels="tags", features=FEATURES, memory=6000)
     with pytest.raises(BudgetTooSmall, match=r"the labels of 600 rows take \d+ bytes at least, and may take 1000"):
         cp.train(rows, labels="tags", features=FEATURES, memory=2000)
+
+
+def test_more_labels_than_the_memory_has_room_for_are_refused_while_they_are_found(monkeypatch):
+    looked = []
+    monkeypatch.setattr(label_sets, "_of_lists", lambda *_: looked.append(1))
+    many = pa.table({"x": np.zeros(40_000), "tags": [[f"label {row}"] for row in range(40_000)]})
+    with pytest.raises(BudgetTooSmall, match=r"'tags' has more than \d{4,5} labels, .* may take 1000000, half"):
+        cp.train(many, labels="tags", features="x", memory=2_000_000)
+    assert not looked
 
 
 def test_what_a_model_does_not_know_is_refused(rows):

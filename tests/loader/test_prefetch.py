@@ -25,7 +25,7 @@ from corgipile.loader import prefetch
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.prefetch import KernelPrefetch, StepPrefetch
 from corgipile.loader.readers import TAKEN_BYTES
-from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Riffle, Shard
+from corgipile.orders import BlockOnly, Blocks, CorgiPile, FullShuffle, Key, NoShuffle, Riffle, Shard
 from corgipile.tables import MemoryTable
 
 TASKS = Path("/proc/self/task")
@@ -95,7 +95,28 @@ def test_the_kernel_runs_what_python_runs(paths, monkeypatch, data):
 
 
 def python_run(order, blocks, key, start, row_reader, far):
-    return StepPrefetch(order.steps(blocks, key, start), row_reader, row_reader._buffer, order, far)
+    return StepPrefetch(order.steps(blocks, key, start), row_reader, row_reader._buffer, order, far, 1.0)
+
+
+def test_narrow_rows_that_are_announced_count_with_their_steps():
+    class Reader:
+        announced = 0
+
+        def soon(self, step):
+            self.announced += len(step.into)
+
+        def rest(self):
+            pass
+
+    def announced(row_bytes):
+        reader, order = Reader(), FullShuffle(buffer=100).fit(10_000, 1.0, None)
+        run = StepPrefetch(order.steps(Blocks(10_000, even=1), Key(0)), reader, None, order, 24_000, row_bytes)
+        next(run._announced())
+        run.stop()
+        return reader.announced
+
+    assert announced(1.0) == 1100  # of 25 bytes each; in whole steps, with the next
+    assert announced(216.0) == 300
 
 
 def test_an_order_with_steps_of_its_own_keeps_them(paths):

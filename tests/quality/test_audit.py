@@ -1,6 +1,7 @@
 """The audit of any loader: figures against those of whole epochs, planted faults by name, no false alarm."""
 
 import pickle
+import tracemalloc
 from dataclasses import replace
 from importlib import import_module
 
@@ -16,6 +17,7 @@ import corgipile as cp
 from corgipile.errors import BadArgument
 from corgipile.quality import Audit, audit, deff, prefix_discrepancy
 from corgipile.quality.faults import NAMES, of_workers
+from corgipile.quality.visits import hash_of_all, mixed
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -326,3 +328,16 @@ def test_an_endless_loader_is_cut():
     report = audit(endless(), id=0, rows=2, batches=5)
     assert report.epochs[0].visits == 10
     assert not [fault for fault in report.faults if fault.name in ("missing rows", "repeated rows")]
+
+
+def test_whether_each_row_came_is_told_in_little_memory():
+    rows, once = 1_000_000, np.arange(1_000_000)
+    expected = sum(mixed(once).tolist()) % 2**64
+    tracemalloc.start()
+    try:
+        found = hash_of_all(rows)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == expected
+    assert peak < 4 << 20  # bytes; all hashes take twice that

@@ -1,6 +1,7 @@
 """Which labels each row of a table has, where it may have several: of a column of lists, or of columns of 0 and 1."""
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ __all__ = ["LabelSets", "find_label_sets"]
 
 Label = str | int
 PIECE = 4 << 20  # labels of rows at a time
+AT_ONCE = 4096  # labels that are looked up among those found
+ENTRY = 64  # bytes of a label in a set while it grows, beside its own
 FEW = 2  # bytes of a set of labels of which all values are tried
 NAME = "labels"  # of the column that says which set of labels a row has, where labels are in several
 
@@ -93,7 +96,7 @@ def find_label_sets(
     if len(set(names)) < len(names):
         raise BadArgument(f"labels names a column twice: {names!r}")
     if isinstance(labels, str):
-        found = sorted(_values(table, labels)) if known is None else list(known)
+        found = sorted(_values(table, labels, most)) if known is None else list(known)
         if not found:
             raise BadLabel(f"all lists of label column {labels!r} are empty; there is nothing to learn")
         return LabelSets(found, labels, *_numbered(_of_lists(table, labels, found), len(table), len(found), most))
@@ -168,11 +171,25 @@ def _distinct(bits: npt.NDArray[np.uint8], kind: Any) -> tuple[npt.NDArray[Any],
     return np.flatnonzero(there).astype(number).view(kind), (np.cumsum(there) - 1)[codes]
 
 
-def _values(table: Table, name: str) -> set[Label]:
-    """Return the labels of a column of lists."""
+def _values(table: Table, name: str, most: float) -> set[Label]:
+    """Return the labels of a column of lists.
+
+    Raises:
+        BudgetTooSmall: They take more than ``most`` bytes, before there are models of them.
+    """
     seen: set[Label] = set()
+    taken = 0
     for _, _, values, _ in _items(table, name, 1):
-        seen.update(pc.unique(values).to_pylist())
+        found = pc.unique(values)
+        for start in range(0, len(found), AT_ONCE):
+            new = set(found.slice(start, AT_ONCE).to_pylist()) - seen
+            seen |= new
+            taken += sum(map(sys.getsizeof, new)) + ENTRY * len(new)
+            if taken > most:
+                raise BudgetTooSmall(
+                    f"label column {name!r} has more than {len(seen) - 1} labels, which take {taken} bytes, and may "
+                    f"take {most:.0f}, half of memory; give more memory, or a column of fewer labels"
+                )
     return seen
 
 

@@ -28,7 +28,8 @@ __all__ = ["Overfull", "Prefetch", "begin"]
 
 ENDED = "this iteration has ended: another one of the same loader or dataset began, or it was closed"
 FORKED = "this iteration began before the process was forked; begin one in the child"
-FAR_BYTES = 4 << 20  # announced to the device ahead of their reading
+FAR_BYTES = 4 << 20  # announced to the device ahead of their reading: of rows, and of the steps they wait in
+PLANNED_ROW = 12  # bytes of a row in a step of the kernel: where it goes, its place in the sweep, its visit
 
 
 class Overfull(BudgetTooSmall):  # only reading tells: the order was fitted to some rows of the table
@@ -61,11 +62,11 @@ def begin(
     order: Order, blocks: Blocks, key: Key, start: int, buffer: Buffer, row_reader: RowReader, row_bytes: float
 ) -> Prefetch:
     """Prepare one pass: in the kernel where it makes the steps and reads the rows, else by a Python thread."""
-    far = int((getattr(row_reader, "ahead", 0) or FAR_BYTES) / row_bytes)
+    far = getattr(row_reader, "ahead", 0) or FAR_BYTES
     planned = order if isinstance(order, Planned) and type(order).steps is Planned.steps else None
     if planned and isinstance(row_reader, LayoutReader) and not buffer.varlen and row_reader.hold():
-        return KernelPrefetch(planned, blocks, key, start, row_reader, far)
-    return StepPrefetch(order.steps(blocks, key, start), row_reader, buffer, order, far)
+        return KernelPrefetch(planned, blocks, key, start, row_reader, int(far / (row_bytes + PLANNED_ROW)))
+    return StepPrefetch(order.steps(blocks, key, start), row_reader, buffer, order, far, row_bytes)
 
 
 class KernelPrefetch:
@@ -130,13 +131,15 @@ class KernelPrefetch:
 class StepPrefetch:
     """One pass of any order and reader, read ahead by one Python thread; credits count the visits that are over."""
 
-    def __init__(self, steps: Iterator[Step], reader: RowReader, buffer: Buffer, order: Order, far: int) -> None:
+    def __init__(
+        self, steps: Iterator[Step], reader: RowReader, buffer: Buffer, order: Order, far: int, row_bytes: float
+    ) -> None:
         self._steps, self._reader, self._buffer, self._order = steps, reader, buffer, order
         self._under_way: deque[SlotArray] = deque()  # visits of the steps loaded, those known to be over left out
         self._loaded = self._over = 0  # steps
         self._brought = 0  # bytes of varying length that came with the step loaded last
         self._waited = self._reader_waited = 0.0
-        self._far = far
+        self._far, self._row_bytes = far, row_bytes
         ahead = order.ahead
         self._credits = threading.Semaphore(ahead + 1)
         self._left = threading.Event()  # a visit is over since it was cleared, or all shall end
@@ -164,15 +167,19 @@ class StepPrefetch:
     def _announced(self) -> Iterator[Step]:
         """Yield the steps, having told the reader of them and those that follow, as far as keeps a device busy."""
         coming: deque[Step] = deque()
-        ahead = 0  # rows of the steps announced, but the next one
+        ahead = 0  # bytes of the steps announced and of their rows, but the next one's
         for step in self._steps:
             self._reader.soon(step)
-            ahead += len(step.into) if coming else 0
+            ahead += self._waiting(step) if coming else 0
             coming.append(step)
             while ahead > self._far:
                 yield coming.popleft()
-                ahead -= len(coming[0].into)
+                ahead -= self._waiting(coming[0])
         yield from coming
+
+    def _waiting(self, step: Step) -> int:
+        """Return the bytes of a step that waits, and of its rows: of narrow ones, shuffled, the step takes more."""
+        return int(len(step.into) * self._row_bytes) + step.extents.nbytes + step.into.nbytes + step.visit.nbytes
 
     def _next(self) -> Any:
         if os.getpid() != self._process:
