@@ -14,6 +14,7 @@ from corgipile import arrow_compute as pc
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue, BudgetTooSmall
 from corgipile.features.choose import is_number, require
 from corgipile.linear.labelled import Labelled
+from corgipile.sizes import format_bytes
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.scan import scan
 from corgipile.tables.table import Table, is_list
@@ -114,8 +115,9 @@ def _numbered(
         if (taken := numbers.nbytes + found.nbytes) > most:
             about = 2 * (numbers.nbytes + found.nbytes * rows // done)
             raise BudgetTooSmall(
-                f"the labels of {rows} rows take {taken} bytes at least, and may take {most:.0f}, half of memory; give "
-                f"some {about} bytes"
+                f"the sets of labels of {rows} rows take {format_bytes(taken)} at least, and may take "
+                f"{format_bytes(most)}, half of memory; give memory of {format_bytes(about)}, or less if rows "
+                "to come have the sets of those before"
             )
     return numbers, found.sets()
 
@@ -187,8 +189,8 @@ def _values(table: Table, name: str, most: float) -> set[Label]:
             taken += sum(map(sys.getsizeof, new)) + ENTRY * len(new)
             if taken > most:
                 raise BudgetTooSmall(
-                    f"label column {name!r} has more than {len(seen) - 1} labels, which take {taken} bytes, and may "
-                    f"take {most:.0f}, half of memory; give more memory, or a column of fewer labels"
+                    f"label column {name!r} has more than {len(seen) - 1} labels, which take {format_bytes(taken)} and "
+                    f"may take {format_bytes(most)}, half of memory; give more memory, or a column of fewer labels"
                 )
     return seen
 
