@@ -48,6 +48,11 @@ def test_runs_under_sanitizers(tmp_path, sanitizer):
     run(build(tmp_path, *sanitizer, source="prefetch.c"))
 
 
+def test_rows_gathered_aside_under_sanitizers(tmp_path, sanitizer):
+    alone = ["without a fork"] if "-fsanitize=thread" in sanitizer else []  # which that sanitizer does not follow
+    run(build(tmp_path, *sanitizer, source="aside.c"), *alone)
+
+
 def test_plans_do_not_depend_on_the_build(tmp_path):
     for flags in (["-O0"], ["-O3", "-march=native"], ["-O2", "-ffast-math"]):
         assert run(build(tmp_path, *flags), "no reading") == PLANS

@@ -10,7 +10,7 @@ if not torch.cuda.is_available():
 
 from torch.utils.data import DataLoader  # noqa: E402
 
-from corgipile.torch import CorgiPileDataset  # noqa: E402
+from corgipile.torch import CorgiPileDataset, DeviceLoader  # noqa: E402
 
 ROWS, WIDTH, BATCH = 20_000, 256, 512
 
@@ -55,3 +55,33 @@ def test_copies_do_not_wait_for_the_device(path):
     assert not copied.query()  # we are back, and the copy is still to come
     copied.synchronize()
     assert torch.equal(copy.cpu(), batch["features"])
+
+
+def test_a_device_loader_brings_every_row_whole(path):
+    data = CorgiPileDataset(path, memory="4MB", batch_size=BATCH)
+    seen = []
+    for batch in DeviceLoader(data):
+        assert all(tensor.is_cuda for tensor in batch.values())
+        torch.cuda._sleep(10**7)  # the loop's work is late, and so is what it reads
+        seen.append((batch["label"] * 1, (batch["features"] == batch["label"][:, None]).all()))
+    assert all(bool(whole) for _, whole in seen)
+    plain = [batch["label"].tolist() for batch in CorgiPileDataset(path, memory="4MB", batch_size=BATCH)]
+    assert [label.tolist() for label, _ in seen] == plain
+    assert sorted(row for batch in plain for row in batch) == list(range(ROWS))
+
+
+def test_a_device_loader_serves_a_stream_of_the_loop(path):
+    loader, stream = DeviceLoader(CorgiPileDataset(path, memory="4MB", batch_size=BATCH), "cuda:0"), torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        whole = [(batch["features"] == batch["label"][:, None]).all() for batch in loader]
+    torch.cuda.synchronize()
+    assert len(whole) == len(loader)
+    assert all(map(bool, whole))
+
+
+def test_a_device_that_is_full_is_the_loops_error(path):
+    huge = [torch.zeros(1), torch.empty(1, dtype=torch.uint8).expand(1 << 45)]  # no such memory, on either side
+    batches = iter(DeviceLoader(huge))
+    next(batches)
+    with pytest.raises(RuntimeError):
+        next(batches)

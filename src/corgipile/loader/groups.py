@@ -1,5 +1,6 @@
 """Groups of whole batches: rows gathered together, since small batches then share the cost of a call."""
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -8,16 +9,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.arrow_memory import Tidy
+from corgipile.loader.aside import Aside
 from corgipile.loader.buffer import SlotArray
 from corgipile.loader.feeder import Feeder
-from corgipile.loader.spare import Spare
+from corgipile.loader.spare import Make, Spare
 from corgipile.loader.stats import Progress
 from corgipile.tables.arrow.spans import Rows
 
-__all__ = ["Gatherer", "Group", "Place"]
+__all__ = ["Gatherer", "Group", "Place", "reached"]
 
 GATHER_ROWS, GATHER_BYTES = 8192, 1 << 20  # gathered at a time
 KEPT = 4  # arrays of a column that are used again
+KEPT_AHEAD, STOCK = (
+    8,
+    2,
+)  # the same where rows are gathered ahead, and whole groups that wait: a step may end within one
 
 Place = tuple[int, int, int]  # step, place among its visits, rows
 
@@ -50,17 +56,30 @@ class Gatherer:
 
     def __init__(self, feeder: Feeder, batch_size: int, *, arrow: bool) -> None:
         self._feeder, self._buffer, self._batch_size, self._arrow = feeder, feeder.buffer, batch_size, arrow
-        row_bytes = sum(field.row_bytes for field in self._buffer.fields.values())
-        most = min(GATHER_ROWS, GATHER_BYTES // row_bytes if row_bytes else GATHER_ROWS)
+        self._row_bytes = sum(field.row_bytes for field in self._buffer.fields.values())
+        most = min(GATHER_ROWS, GATHER_BYTES // self._row_bytes if self._row_bytes else GATHER_ROWS)
         self.capacity = batch_size * max(1, most // batch_size)
         self._tidy = Tidy(feeder.limit)
+        self._make: Make | None = None
+        self._aside: Aside | None = None
         self._spare = {name: Spare(KEPT) for name in self._buffer.fields}
+
+    def gather_ahead(self, make: Make | None) -> None:
+        """Gather a group or two ahead, while whoever asked for the last one is busy, into arrays made so.
+
+        Groups that are large for the budget are gathered when they are asked for, as all are with None.
+        """
+        if make != self._make:
+            limit, taken = self._feeder.limit, KEPT_AHEAD * self.capacity * self._row_bytes
+            fits = make is not None and (limit is None or taken <= limit // 2)
+            self._make, self._aside = make, Aside(self._buffer) if fits else None
+            kept = KEPT_AHEAD if fits else KEPT
+            self._spare = {name: Spare(kept, make or np.empty) for name in self._buffer.fields}
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
         """Gather so many rows of an epoch, from a place on."""
         visits = self._feeder.epoch(epoch, step)
-        most = self._batch_size
-        group = _Gathering(self._fresh(), most)
+        group, made = _Gathering(self._fresh(), self._batch_size), deque["_Gathering"]()
         try:
             for number, visit in enumerate(visits, step):
                 at, skip = min(skip, len(visit)), max(0, skip - len(visit))
@@ -69,18 +88,40 @@ class Gatherer:
                     group.places.append((number, at, took))
                     at, rows = at + took, rows - took
                     if group.rows == group.most:
-                        yield group.made()
-                        group.arrays.clear()
-                        group.varlen.clear()
-                        self._tidy.passed(group.nbytes)
-                        most = min(self.capacity, 2 * most)
-                        group = _Gathering(self._fresh(), most)
+                        made.append(group)
+                        group = _Gathering(self._fresh(), min(self.capacity, 2 * group.grown))
+                        yield from self._handed(made, STOCK if self._aside else 0)
                 if not rows:
                     break
+                while made and not self._at_hand():
+                    yield from self._handed(made, len(made) - 1)
+                self._settle()  # the next step may take the slots of this one
             if group.rows:
-                yield group.made()
+                made.append(group)
+            yield from self._handed(made, 0)
         finally:
+            self._settle()
             visits.close()  # type: ignore[attr-defined]  # a generator: ends its reading thread
+
+    def _handed(self, made: deque["_Gathering"], left: int) -> Iterator[Group]:
+        """Hand over groups, the first that were made first, until so many are left."""
+        while len(made) > left:
+            group = made.popleft()
+            if self._aside:
+                self._aside.wait(group.asked)
+            yield group.made()
+            group.arrays.clear()
+            group.varlen.clear()
+            self._tidy.passed(group.nbytes)
+
+    def _at_hand(self) -> bool:
+        """Say whether another step can be had at once, and nothing of this one is still to be gathered."""
+        feeder, aside = self._feeder, self._aside
+        return aside is not None and aside.idle and (feeder.kept() or feeder.progress.ahead > 0)
+
+    def _settle(self) -> None:
+        if self._aside:
+            self._aside.wait(self._aside.asked)
 
     @property
     def progress(self) -> Progress:
@@ -108,8 +149,10 @@ class Gatherer:
             if len(visit):
                 group.varlen.append(varlen.gather(visit) if self._arrow else varlen.objects(visit))
         end = group.rows + len(visit)
+        gather = self._aside.gather if self._aside else self._buffer.gather
         for name, array in group.arrays.items():
-            self._buffer.gather(name, visit, array[group.rows : end])
+            gather(name, visit, array[group.rows : end])
+        group.asked = self._aside.asked if self._aside else 0
         group.rows = end
         return len(visit)
 
@@ -126,14 +169,24 @@ class Gatherer:
         return fit
 
 
+def reached(places: list[Place], rows: int) -> tuple[int, int] | None:
+    """Return step and place of the first row after so many of a group; None of one without rows."""
+    step = at = take = 0
+    for step, at, take in places:
+        if rows < take:
+            return step, at + rows
+        rows -= take
+    return (step, at + take) if places else None
+
+
 class _Gathering:
     """A group in the making."""
 
     def __init__(self, arrays: dict[str, npt.NDArray[np.generic]], most: int) -> None:
-        self.arrays, self.most = arrays, most
+        self.arrays, self.most, self.grown = arrays, most, most
         self.varlen: list[Any] = []
         self.places: list[Place] = []
-        self.rows = self.nbytes = 0
+        self.rows = self.nbytes = self.asked = 0
 
     def made(self) -> Group:
         """Return what was gathered."""

@@ -14,13 +14,13 @@ from corgipile.loader.content import Embed
 from corgipile.loader.default_order import Reading, chosen, fixed
 from corgipile.loader.ending import closed_at_exit
 from corgipile.loader.feeder import Feeder
-from corgipile.loader.groups import Gatherer, Group, Place
+from corgipile.loader.groups import Gatherer, Group, Place, reached
 from corgipile.loader.prefetch import ENDED, Overfull
 from corgipile.loader.remaining import Segment, stands
 from corgipile.loader.rewind import Rewind, Rewindable
 from corgipile.loader.selection import Selection, select
 from corgipile.loader.skips import LeftOut, Skips, cut_without
-from corgipile.loader.spare import Spare
+from corgipile.loader.spare import Make, Spare
 from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.wide_rows import WideRows
 from corgipile.orders import GlobalBatches, Order, Shard, seek
@@ -300,17 +300,14 @@ class Loader(Rewindable):
         if not self.feeder.apart:
             self._source = self._make_source()
 
+    def gather_ahead(self, make: Make | None) -> None:
+        """Gather rows of batches to come while one is in use, into arrays made so; None: when they are asked for."""
+        if isinstance(self._source, Gatherer):
+            self._source.gather_ahead(make)
+
     def _stand(self) -> tuple[int, int]:
         """Return step and offset of the first row not delivered."""
-        rows = self._delivered
-        for step, at, take in self._position:
-            if rows < take:
-                return step, at + rows
-            rows -= take
-        if not self._position:
-            return self._step, self._offset
-        step, at, take = self._position[-1]
-        return step, at + take
+        return reached(self._position, self._delivered) or (self._step, self._offset)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the loader stands: a small dictionary for JSON; restoring it costs no reading of past rows."""

@@ -1,12 +1,15 @@
 """Arrays that are used again once nobody holds them: fresh memory costs more than what is written there."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Spare"]
+__all__ = ["Make", "Spare"]
+
+Make = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]  # an array of a shape and type, with anything in it
 
 
 def _references(arrays: list[npt.NDArray[Any]]) -> int:
@@ -25,6 +28,7 @@ class Spare:
 
     Args:
         most: How many are kept.
+        make: Makes one of a shape and type.
 
     Example:
         >>> spare = Spare(2)
@@ -33,15 +37,15 @@ class Spare:
         ((3, 2), False)
     """
 
-    def __init__(self, most: int) -> None:
-        self._most, self._arrays = most, list[npt.NDArray[Any]]()
+    def __init__(self, most: int, make: Make = np.empty) -> None:
+        self._most, self._make, self._arrays = most, make, list[npt.NDArray[Any]]()
 
     def array(self, rows: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Return an array of these rows that nobody else holds; what is in it is left from before."""
         for array in self._arrays:
             if sys.getrefcount(array) <= FREE_REFERENCES and len(array) >= rows:
                 return array if len(array) == rows else array[:rows]
-        made = np.empty((rows, *shape), dtype)
+        made = self._make((rows, *shape), dtype)
         if len(self._arrays) < self._most:
             self._arrays.append(made)
             return made

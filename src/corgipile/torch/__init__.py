@@ -11,6 +11,7 @@ except ImportError as error:
 
 from corgipile.torch.concurrent import Concurrent
 from corgipile.torch.dataset import CorgiPileDataset
+from corgipile.torch.device import DeviceLoader
 from corgipile.torch.elastic import ElasticLoader
 from corgipile.torch.exchange import PartialExchange
 from corgipile.torch.gradients import h_d_of_module
@@ -21,6 +22,7 @@ __all__ = [
     "BatchSampler",
     "Concurrent",
     "CorgiPileDataset",
+    "DeviceLoader",
     "ElasticLoader",
     "PartialExchange",
     "h_d_of_module",

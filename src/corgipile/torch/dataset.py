@@ -17,6 +17,7 @@ from corgipile.loader.feeder import MOST_PREFETCH
 from corgipile.loader.rewind import Rewind, Visit
 from corgipile.loader.selection import select
 from corgipile.loader.skips import Skips
+from corgipile.loader.spare import Make
 from corgipile.loader.stats import LoaderStats
 from corgipile.loader.stats import joined as joined_stats
 from corgipile.orders import Order
@@ -229,8 +230,9 @@ class CorgiPileDataset(IterableDataset[Any]):
         """Return where the latest iteration stands: a small dictionary for JSON, the same on every rank.
 
         Args:
-            batches: Batches the training loop got from this iteration, in order. Workers run ahead of it, so with
-                workers it must be said; without, what was yielded is known, but a loader of Accelerate is one ahead.
+            batches: Batches the training loop got from this iteration, in order. Workers and a `DeviceLoader` run ahead
+                of it, so with these it must be said; without, what was yielded is known, but a loader of Accelerate is
+                one ahead.
             batch_size: Rows of a batch, where the DataLoader makes them.
 
         Raises:
@@ -245,14 +247,23 @@ class CorgiPileDataset(IterableDataset[Any]):
             return {**identity, "epoch": epoch, "segments": segments}
         if turn.begins < 0:
             raise BadArgument("this iteration continues a state of StatefulDataLoader: ask that for its state")
-        if batches is None and turn.workers:
-            raise BadArgument("workers run ahead of the training loop: say state_dict(batches=...) it got so far")
+        if batches is None and (turn.workers or turn == self._kept.ahead):
+            who = "workers run" if turn.workers else "a DeviceLoader, whose state_dict() knows it, runs"
+            raise BadArgument(f"{who} ahead of the training loop: say state_dict(batches=...) it got so far")
         part = self._part(turn)
         if batches is None:
             done = part.segment.batches
         else:
             done = part.after(batches, batch_size, settings.lost(part, self._places.find().rank))
         return {**identity, **part.standing(done)}
+
+    def run_ahead(self, make: Make) -> None:
+        """Let the latest iteration be ahead of the training loop, so that a state must be told how far.
+
+        Args:
+            make: Makes the arrays of its batches, of a shape and type, where no worker makes them.
+        """
+        self._kept.ahead, self._kept.make = self._epochs.latest(), make
 
     def rows_of(
         self, step: int, *, rank: int | None = None, epoch: int | None = None, workers: int | None = None

@@ -20,6 +20,7 @@ from corgipile.loader.remaining import Segment, next_worker
 from corgipile.loader.rewind import Rewind
 from corgipile.loader.selection import Selection
 from corgipile.loader.skips import Skips
+from corgipile.loader.spare import Make
 from corgipile.orders import GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size
@@ -98,10 +99,15 @@ class Settings:
 
 @dataclass
 class Kept:
-    """What a process keeps between iterations: how many it began, the last one and its loader, that of whole epochs."""
+    """What a process keeps between iterations: how many it began, the last one and its loader, that of whole epochs.
+
+    And which of them is ahead of the training loop, of one without workers; and what makes the arrays of its batches.
+    """
 
     began: int = 0
     turn: Turn | None = None
+    ahead: Turn | None = None
+    make: Make | None = None
     part: Part | None = None
     latest: Loader | None = None
     loader: Loader | None = None
@@ -159,6 +165,7 @@ class WorkerIteration:
         loader = self._kept.latest = self._loader(part)
         if get_worker_info() and transform is None and not rows:
             loader.rows_by(Unseen(Split, Column))
+        loader.gather_ahead(self._kept.make if self._kept.ahead == self._turn else None)
         loader.set_epoch(part.epoch)
         if skips := self._settings.skips:
             loader.skipping(skips, self._settings.rewind(part, self._rank), part.first)

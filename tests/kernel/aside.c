@@ -1,0 +1,117 @@
+/* Gathers rows aside: asked for in bursts, waited for in any order, let go of at once, without a thread, and after a fork. */
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+static int refused; /* whether the system refuses threads */
+
+static inline int refusing_create(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(void *), void *argument)
+{
+    return refused ? 11 : pthread_create(thread, attr, body, argument);
+}
+
+#define pthread_create refusing_create
+#include "io/aside.h"
+
+enum { SLOTS = 500, BYTES = 28, BURSTS = 60, MOST = 9, ROWS = 40 };
+
+typedef struct {
+    cp_copy copy;
+    char to[ROWS * BYTES];
+    int32_t index[ROWS];
+} asked;
+
+static char rows[SLOTS * BYTES];
+static uint32_t drawn = 1;
+
+static uint32_t draw(uint32_t below) { return (drawn = drawn * 1664525u + 1013904223u) / 65536 % below; }
+
+static void ask(cp_aside *aside, asked *one)
+{
+    int64_t count = draw(ROWS + 1);
+    for (int64_t i = 0; i < count; i++)
+        one->index[i] = (int32_t)draw(SLOTS);
+    one->copy = (cp_copy){one->to, rows, one->index, BYTES, count, NULL};
+    cp_aside_ask(aside, &one->copy);
+}
+
+static int right(const asked *one)
+{
+    for (int64_t i = 0; i < one->copy.count; i++)
+        if (memcmp(one->to + i * BYTES, rows + one->index[i] * BYTES, BYTES))
+            return 0;
+    return 1;
+}
+
+/* Ask in bursts; check each copy once it is waited for. */
+static int bursts(int at_once)
+{
+    cp_aside aside;
+    cp_aside_init(&aside);
+    for (int burst = 0; burst < BURSTS; burst++) {
+        asked *all = malloc(sizeof(asked) * MOST);
+        int64_t count = 1 + draw(MOST), before = aside.asked;
+        for (int64_t i = 0; i < count; i++) {
+            ask(&aside, all + i);
+            if (draw(3) == 0 && (cp_aside_wait(&aside, before + i + 1) < before + i + 1 || !right(all + i)))
+                return 1;
+        }
+        int64_t some = 1 + draw((uint32_t)count);
+        cp_aside_wait(&aside, before + some);
+        for (int64_t i = 0; i < some; i++)
+            if (!right(all + i))
+                return 2;
+        if (cp_aside_wait(&aside, aside.asked) != aside.asked || cp_aside_wait(&aside, 0) != aside.asked)
+            return 3;
+        free(all);
+    }
+    asked last;
+    if (at_once)
+        ask(&aside, &last);
+    cp_aside_free(&aside);
+    return 0;
+}
+
+/* A child has no thread: it makes what its parent asked for, and what it asks for itself. */
+static int forked(void)
+{
+    static asked all[MOST + 1];
+    cp_aside aside;
+    int status = 0;
+    cp_aside_init(&aside);
+    for (int i = 0; i < MOST; i++)
+        ask(&aside, all + i);
+    pid_t child = fork();
+    if (child == 0) {
+        int64_t made = cp_aside_wait(&aside, MOST);
+        ask(&aside, all + MOST);
+        int good = made + 1 >= MOST && right(all + MOST); /* one may have been made as the process was forked */
+        for (int i = 0; i < MOST; i++)
+            good = good && right(all + i);
+        cp_aside_free(&aside);
+        _exit(!good);
+    }
+    waitpid(child, &status, 0);
+    cp_aside_wait(&aside, MOST);
+    cp_aside_free(&aside);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    for (int i = 0; i < SLOTS * BYTES; i++)
+        rows[i] = (char)draw(256);
+    for (refused = 0; refused < 2; refused++)
+        for (int at_once = 0; at_once < 2; at_once++)
+            if (bursts(at_once)) {
+                fprintf(stderr, "a row was not gathered\n");
+                return 1;
+            }
+    refused = 0;
+    if (argc == 1 && forked()) {
+        fprintf(stderr, "a child has not what its parent asked for\n");
+        return 1;
+    }
+    return 0;
+}
