@@ -403,6 +403,8 @@ def sgd_parts(
     y: _Array,
     y_type: int,
     visit: _Array,
+    weights: _Array | None,
+    weights_type: int,
     of: _Array,
     each: int,
     /,

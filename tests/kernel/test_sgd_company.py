@@ -164,13 +164,15 @@ def test_arrays_that_do_not_fit_are_refused():
     x, y = made("logistic", 4, 5, np.float32)
     models = [sgd("logistic", 5, np.float32)._state for _ in range(2)]
     visit, parts = np.arange(4, dtype=np.int32), np.ones(4, np.uint8)
-    good = [models, np.zeros(2, np.uint8), 0, x, y, type_code(y.dtype), visit, parts, 9]
+    good = [models, np.zeros(2, np.uint8), 0, x, y, type_code(y.dtype), visit, None, 0, parts, 9]
     assert _kernel.sgd_parts(*good) == [(0, 4), (0, 4)]
-    for at, value in [(1, np.zeros(3, np.uint8)), (7, np.zeros(3, np.uint8)), (8, 0)]:
+    for at, value in [(1, np.zeros(3, np.uint8)), (9, np.zeros(3, np.uint8)), (10, 0)]:
         with pytest.raises(ValueError, match="parts must be"):
             _kernel.sgd_parts(*good[:at], value, *good[at + 1 :])
+    few = np.ones(3, np.float32), type_code(np.dtype("f4"))  # weights
+    assert _kernel.sgd_parts(*good[:7], *few, *good[9:]) == [(1, 0)] * 2
     with pytest.raises(ValueError, match="twice"):
         _kernel.sgd_parts([models[0], models[0]], *good[1:])
     with pytest.raises(ValueError, match="model is needed"):
         _kernel.sgd_parts([], *good[1:])
-    assert _kernel.sgd_parts(*good[:6], visit[-1:] + 1, parts[:1], 9) == [(1, 0)] * 2
+    assert _kernel.sgd_parts(*good[:6], visit[-1:] + 1, None, 0, parts[:1], 9) == [(1, 0)] * 2

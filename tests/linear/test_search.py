@@ -61,6 +61,53 @@ def test_a_fold_is_judged_by_models_that_never_saw_it():
         assert model.measure(held)["accuracy"] == score
 
 
+@pytest.mark.parametrize("how", [{}, {"standardize": True}, {"class_weight": "balanced"}, {"step": "normalized"}])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_count_for_their_weight(how, sparse):
+    """In the models of all folds, which are those of `train`, and where these are judged; there classes do not."""
+    rows = rows_of(sparse=sparse)
+    rows = rows.append_column("n", pa.array(np.random.default_rng(2).integers(0, 4, len(rows))))
+    how = {"epochs": 2, "seed": 5, "order": "no_shuffle", "learning_rate": 0.1, "weight": "n"} | how
+    found = cp.search(rows, {"l2": [1e-3, 0.0]}, folds=3, refit=False, **how)
+    if "class_weight" in how:
+        labels = rows["label"].to_numpy()
+        how["class_weight"] = {str(one): len(labels) / (2 * (labels == one).sum()) for one in np.unique(labels)}
+    for record in found.results:
+        if how.get("standardize"):  # by means and spreads of all rows, which the rows of no fold have
+            continue
+        for fold, score in enumerate(record["scores"]):
+            parts = folds_of(cp.open(rows), 3, 5)
+            model = cp.train(rows.filter(parts != fold), l2=record["l2"], **how)
+            assert model.measure(rows.filter(parts == fold), weight="n")["accuracy"] == score
+    plain = cp.search(rows.drop("n"), {"l2": [1e-3, 0.0]}, folds=3, refit=False, **{**how, "weight": None})
+    assert losses(plain, "l2") != losses(found, "l2")
+    alike = rows.set_column(rows.schema.get_field_index("n"), "n", pa.array(np.full(len(rows), 1.0)))
+    ones = cp.search(alike, {"l2": [1e-3, 0.0]}, folds=3, refit=False, **how)
+    for one, other in zip(plain.results, ones.results, strict=True):
+        assert one["scores"] == other["scores"]
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-12)  # summed up in another way
+
+
+def test_the_best_is_trained_by_weight_too():
+    rows = rows_of().append_column("n", pa.array(np.arange(ROWS) % 3))
+    found = cp.search(rows, {"l2": [1e-3]}, folds=3, epochs=2, weight="n", class_weight="balanced")
+    alone = cp.train(rows, l2=1e-3, epochs=2, weight="n", class_weight="balanced")
+    assert np.array_equal(found.model.coef, alone.coef)
+
+
+def test_weights_that_say_nothing_are_refused():
+    table = cp.open(rows_of())
+    parts = folds_of(table, 3, 0)
+    for weights, why in (
+        (parts == 1, r"the weights of .* are all zero outside fold 1"),
+        (parts != 1, r"the weights of fold 1 of .* are all zero"),
+        (np.where(parts == 0, -1.0, 1.0), "has weight -1"),
+    ):
+        rows = rows_of().append_column("n", pa.array(weights.astype(np.float32)))
+        with pytest.raises(BadValue, match=why):
+            cp.search(rows, {"learning_rate": [0.1, 0.2]}, folds=3, epochs=1, weight="n", order="no_shuffle")
+
+
 def test_the_first_fold_is_the_test_part():
     table = cp.open(rows_of())
     train, test = cp.train_test_split(table, 0.25, 3)

@@ -191,21 +191,23 @@ static PyObject *learn_parts(model_object **all, Py_ssize_t count, const cp_rows
     return result;
 }
 
-/* sgd_parts(models, theirs, own, rows, y, y_type, visit, of, each); rows: an array, or (indices, values, lengths) */
+/* sgd_parts(models, theirs, own, rows, y, y_type, visit, weights, weights_type, of, each); rows: as above */
 static PyObject *sgd_parts(PyObject *self, PyObject *args)
 {
-    PyObject *models, *theirs, *rows, *y, *visit, *of, *result = NULL;
+    PyObject *models, *theirs, *rows, *y, *visit, *weights, *of, *result = NULL;
     rows_object r = {0};
     cp_parts p = {0};
     model_object **all;
     long long each;
-    int type, t, o;
+    int type, weights_type, t, o;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O!OpOOiOOL", &PyList_Type, &models, &theirs, &p.own, &rows, &y, &type, &visit, &of, &each) ||
+    if (!PyArg_ParseTuple(args, "O!OpOOiOOiOL", &PyList_Type, &models, &theirs, &p.own, &rows, &y, &type, &visit, &weights,
+                          &weights_type, &of, &each) ||
         !(all = models_take(models)))
         return NULL;
     const Py_ssize_t count = PyList_Size(models);
-    if (rows_either(&r, all[0]->state, rows) == 0 && rows_labels(&r, y, type) == 0 && rows_visit(&r, visit) == 0 &&
+    if (rows_either(&r, all[0]->state, rows) == 0 && rows_labels(&r, y, type) == 0 && rows_weights(&r, weights, weights_type) == 0 &&
+        rows_visit(&r, visit) == 0 &&
         (t = rows_hold(&r, theirs, 1, 0, "parts of models")) >= 0 && (o = rows_hold(&r, of, 1, 0, "parts of visits")) >= 0) {
         p.theirs = r.view[t].buf;
         p.of = r.view[o].buf;

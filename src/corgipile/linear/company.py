@@ -32,6 +32,7 @@ def learn_parts(
     visit: SlotArray,
     parts: npt.NDArray[np.uint8],
     locate: Locate,
+    weights: FloatArray | None = None,
     *,
     own: bool,
     each: int,
@@ -47,22 +48,24 @@ def learn_parts(
         visit: Slots.
         parts: The part of each visit.
         locate: Names a row by its place in ``visit``.
+        weights: What rows count for, by slot.
         own: Whether models see their own part, or all others.
         each: Visits that all make before the next ones come.
 
     Raises:
         CorgiPileError: As of `SGD.learn`, but for Diverged.
     """
-    labels = plain(labels)
+    labels, weights = plain(labels), None if weights is None else plain(weights)
+    code, also = type_code(labels.dtype), 0 if weights is None else type_code(weights.dtype)
     given = (rows[0], rows[1], rows[2]) if isinstance(rows, Sparse) else rows
     states = [model._state for model in models]  # noqa: SLF001 - a function of the class
-    found = _kernel.sgd_parts(states, theirs, own, given, labels, type_code(labels.dtype), visit, parts, each)
+    found = _kernel.sgd_parts(states, theirs, own, given, labels, code, visit, weights, also, parts, each)
     diverged = np.zeros(len(models), np.bool_)
     for at in [at for at, (status, _) in enumerate(found) if status]:
         places = np.flatnonzero((parts == theirs[at]) == own)
         of_model = partial(_located, locate, places)
         try:
-            models[at]._learn_all(rows, labels, None, visit[places], of_model, found[at])  # noqa: SLF001
+            models[at]._learn_all(rows, labels, weights, visit[places], of_model, found[at])  # noqa: SLF001
         except Diverged:
             diverged[at] = True
     return diverged.tolist()

@@ -30,7 +30,7 @@ __all__ = ["Search", "SearchArguments", "search"]
 
 EACH = ("learning_rate", "step", "decay", "l2", "l1", "max_norm", "batch_size", "average")  # what models may differ in
 SHARED = {"model", "features", "label", "encode", "missing", "epochs", "memory", "seed", "standardize", "order"}
-SHARED |= {"intercept", "on_bad", "text", "interactions", "hash_bits", "ngrams"}
+SHARED |= {"intercept", "on_bad", "text", "interactions", "hash_bits", "ngrams", "weight", "class_weight"}
 OWN = {"grid", "folds", "group", "refit", "on_rows"}
 MOST_FOLDS, NUMBERED = 255, 16  # bytes: the number of a row in the buffer, and of one that is visited
 
@@ -121,9 +121,10 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
         refit: Whether to train the best once more, on all rows, by `corgipile.train`.
         on_rows: Called with numbers of rows learnt, of all epochs but those of the refit.
         model, features, label, encode, text, interactions, hash_bits, ngrams, missing, epochs, learning_rate, step,
-            decay, l2, l1, max_norm, batch_size, average, intercept, memory, seed, standardize, order, on_bad: As for
-            `corgipile.train`, of points that do not say otherwise. A rate that nobody chose is lowered for each fold by
-            itself; one of the grid that diverges is a result.
+            decay, l2, l1, max_norm, batch_size, average, intercept, memory, seed, standardize, order, on_bad, weight,
+            class_weight: As for `corgipile.train`, of points that do not say otherwise. A rate that nobody chose is
+            lowered for each fold by itself; one of the grid that diverges is a result. Held-out rows count for their
+            ``weight``, never for ``class_weight``; "balanced" is by the classes of the whole table.
 
     Returns:
         The results, the best first: by mean score, then by mean loss.
@@ -131,6 +132,7 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
     Raises:
         BadArgument: The grid or the folds make no sense.
         BadLabel: All rows of a class are in one fold.
+        BadValue: The weights of a fold, or of all others, are all zero.
         Diverged: Every point diverged.
 
     Example:
@@ -158,7 +160,7 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
         ]
         with Runs(tasks, schedules, told, parts, given.folds) as runs:
             runs.learn(feeder, given.epochs, given.on_rows)
-            with passes.reader(task.inputs, task.table(), task.label) as judged:
+            with passes.reader(task.inputs, task.table(), task.label, task.weight) as judged:
                 figures = runs.judge(judged)
     rates = [[run.schedule.learning_rate for run in point] for point in runs.points]
     settled = [_result(*one) for one in zip(points(given.grid), figures, strict=True)]
@@ -189,7 +191,7 @@ def _memory(given: SearchArguments, task: Task, models: int) -> Any:
     if given.memory is None:
         return None
     rows = len(task.source)
-    width = row_bytes(task.source, [*task.inputs.columns, task.label])
+    width = row_bytes(task.source, [*task.inputs.columns, task.label, *filter(None, [task.weight])])
     memory = parse_bytes(given.memory, whole=rows * width)
     if rows > memory // 2:
         raise BudgetTooSmall(f"memory is {given.memory!r}, of which folds of {rows} rows take {rows}: give twice that")

@@ -65,6 +65,7 @@ class Chunk(NamedTuple):
         visit: Their slots.
         folds: The fold of each that is visited.
         name: What names one of them, by its place in the visits.
+        weights: What they count for, by slot; None: each as much.
     """
 
     rows: FloatArray | Sparse
@@ -72,6 +73,7 @@ class Chunk(NamedTuple):
     visit: SlotArray
     folds: npt.NDArray[np.uint8]
     name: Callable[[int], str]
+    weights: FloatArray | None = None
 
 
 class Runs:
@@ -182,6 +184,8 @@ class Runs:
         for run, found in zip(judges, figures, strict=True):
             if not found.rows and not run.diverged:
                 raise BadValue(f"no rows of fold {run.fold} of {feeder.table!r} were used; all were skipped")
+            if not found.weight and not run.diverged:
+                raise BadValue(f"the weights of fold {run.fold} of {feeder.table!r} are all zero: it cannot be judged")
         of = {id(run): found for run, found in zip(self.all, figures, strict=True)}
         return [[of[id(run)] for run in point] for point in self.points]
 
@@ -189,17 +193,19 @@ class Runs:
         self, feeder: Feeder, epoch: int, counts: IntArray | None = None, untrained: Untrained | None = None
     ) -> Iterator[tuple[Callable[[], Iterator[Chunk]], int]]:
         """Yield, for each step, what makes its chunks, and its visits."""
-        inputs, label = self._task.inputs, self._task.label
+        inputs, label, weight = self._task.inputs, self._task.label, self._task.weight
         for visit, numbers in zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True):
             rows, labels = rows_in(feeder.buffer, inputs, visit), feeder.buffer.dense(label)
+            weights = None if weight is None else feeder.buffer.dense(weight)
             folds = self._parts[numbers]
             if counts is not None and len(counts):
                 self._count(labels[visit], folds, counts)
             if untrained is not None and untrained.loss.numbers:
                 for fold in range(self._folds):
                     theirs = visit[folds != fold]
-                    untrained.add_each(labels[theirs], None, np.full(len(theirs), fold))
-            step = Chunk(rows, labels, visit, folds, partial(_name, numbers, feeder))
+                    counts_for = None if weights is None else weights[theirs]
+                    untrained.add_each(labels[theirs], counts_for, np.full(len(theirs), fold))
+            step = Chunk(rows, labels, visit, folds, partial(_name, numbers, feeder), weights)
             yield partial(self._chunks, step), len(visit)
 
     def _chunks(self, step: Chunk) -> Iterator[Chunk]:
@@ -212,7 +218,8 @@ class Runs:
             scaled, kept = self._scaler.scaled(step.rows, some)
             places = np.arange(len(some), dtype=np.int32)
             folds, name = step.folds[start : start + self._each], partial(_shifted, step.name, start)
-            yield Chunk(scaled, step.labels[some], places, folds, name)
+            weights = None if step.weights is None else step.weights[some]
+            yield Chunk(scaled, step.labels[some], places, folds, name, weights)
             del kept
 
     def _side_by_side(self, chunks: Callable[[], Iterator[Chunk]], runs: Sequence[Run], *, own: bool) -> None:
@@ -245,7 +252,10 @@ class Runs:
     def _end(self, run: Run, epoch: int) -> None:
         if run.diverged:
             return
-        run.losses.append(run.sgd.flush().loss)
+        figures = run.sgd.flush()
+        if figures.rows and not figures.weight:
+            raise BadValue(f"the weights of {self._task.source!r} are all zero outside fold {run.fold}")
+        run.losses.append(figures.loss)
         try:
             run.schedule.enough(run.losses, epoch)
         except Diverged:
