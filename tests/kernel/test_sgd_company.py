@@ -170,7 +170,7 @@ def test_arrays_that_do_not_fit_are_refused():
         with pytest.raises(ValueError, match="parts must be"):
             _kernel.sgd_parts(*good[:at], value, *good[at + 1 :])
     few = np.ones(3, np.float32), type_code(np.dtype("f4"))  # weights
-    assert _kernel.sgd_parts(*good[:7], *few, *good[9:]) == [(1, 0)] * 2
+    assert _kernel.sgd_parts(*good[:7], *few, *good[9:]) == [(1, 3)] * 2
     with pytest.raises(ValueError, match="twice"):
         _kernel.sgd_parts([models[0], models[0]], *good[1:])
     with pytest.raises(ValueError, match="model is needed"):
