@@ -48,6 +48,7 @@ typedef struct {
     int sparse, intercept, isa; /* isa: a level of cp_sgd_isa(), or -1 for the best of this CPU */
     int average;                /* whether the mean of the weights on their way is kept, and predicts */
     int64_t features, outputs, batch;
+    int64_t rows;               /* of the table that is learnt from; 0: nobody knows */
     enum cp_step step;
     double l1, l2, parameter;   /* parameter: of a loss that has one */
     double max_norm;            /* bound of the weights' norm; 0: none */
@@ -108,7 +109,7 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     const int adaptive = s.rule != CP_SAME, quad = CP_GROUP / s.bytes;
     int64_t lanes = CP_LINE / s.bytes, outs = cp_round_up(s.outputs, lanes), all, row;
     if (!s.sparse)
-        s.times = cp_step_times(shape->step, s.features);
+        s.times = cp_step_times(shape->step, s.features, s.outputs, shape->rows);
     s.bounded = s.max_norm > 0 && !adaptive && !(s.l1 > 0) && !s.batched && s.outputs == 1;
     s.ruled = adaptive || s.l1 > 0 || (s.max_norm > 0 && !s.bounded);
     s.recount = s.sparse && s.features > CP_LOOK_ROWS ? s.features : CP_LOOK_ROWS;

@@ -64,6 +64,7 @@ static cp_sgd_shape shape_for(const CorgiRun *run)
                           .features = v->width,
                           .outputs = corgi_outputs(&o->of, v->class_count),
                           .batch = o->batch,
+                          .rows = v->rows,
                           .l2 = o->l2,
                           .average = o->average,
                           .step = o->step,

@@ -5,10 +5,12 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+import corgipile as cp
 from corgipile import cli
 from corgipile.errors import BadArgument
 from corgipile.linear import load, train
 from corgipile.steps import STEPS
+from corgipile.tables.splitting import folds_of
 
 
 @pytest.fixture
@@ -48,6 +50,46 @@ def test_auto_averages_and_needs_no_rate_whatever_the_scale(rows):
     assert one.learnt is not None
     np.testing.assert_allclose(other.coef * scales, one.coef, rtol=1e-4)
     assert one.measure(rows)["loss"] < train(rows, standardize=False, step="decay").measure(rows)["loss"]
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "kind", "rate"),
+    [
+        (100, 4, "logistic", 4),
+        (400, 100, "logistic", 2),
+        (36 * 25, 25, "logistic", 4 * (36 / 35) ** 2),
+        (1000, 20, "svm", 8),
+        (50 * 80, 80, "squared_hinge", 8),
+        (3 * 40 * 10, 10, "softmax", 4 * (40 / 35) ** 2),
+        (1000, 20, "softmax", 4),
+    ],
+)
+def test_auto_steps_are_the_longer_the_more_rows_there_are_for_each_weight(count, width, kind, rate):
+    rng = np.random.default_rng(count)
+    x = rng.normal(size=(count, width)).astype(np.float32)
+    y = np.digitize(x.sum(axis=1), [-0.5, 0.5] if kind == "softmax" else [0])
+    rows = pa.table({"features": pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), width), "label": y})
+    how = {"model": kind, "epochs": 2, "order": "no_shuffle", "standardize": False}
+    auto = train(rows, step="auto", **how)
+    assert auto.params["learning_rate"] == 1
+    same = train(rows, step="normalized", learning_rate=rate, average=True, **how)
+    assert (auto.coef.tobytes(), auto.intercept.tobytes()) == (same.coef.tobytes(), same.intercept.tobytes())
+
+
+def test_auto_goes_by_the_rows_of_a_group_and_those_that_a_fold_leaves():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1_500, 2))
+    rows = pa.table({"a": x[:, 0], "b": x[:, 1], "g": ["few"] * 60 + ["many"] * 1_440, "label": x[:, 0] > x[:, 1]})
+    how = {"epochs": 1, "order": "no_shuffle", "standardize": False}
+    models = train(rows, by="g", **how)
+    for group, part in (("few", rows[:60]), ("many", rows[60:])):
+        assert np.array_equal(models.of(group).coef, train(part.drop("g"), **how).coef)
+    plain = rows[:90].drop("g")  # of which a fold leaves so few that its steps are shorter
+    parts = folds_of(cp.open(plain), 3, 0)
+    found = cp.search(plain, {"step": ["auto"]}, folds=3, refit=False, **how)
+    for fold, score in enumerate(found.results[0]["scores"]):
+        alone = train(plain.filter(parts != fold), **how)
+        assert alone.measure(plain.filter(parts == fold))["accuracy"] == score
 
 
 def test_going_on_in_another_way_begins_from_the_weights(rows):

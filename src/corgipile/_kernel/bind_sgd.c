@@ -59,15 +59,16 @@ static PyObject *model_of_classes(cp_sgd_shape *shape, PyObject *classes, PyObje
 static PyObject *sgd_new(PyObject *self, PyObject *args, PyObject *named)
 {
     static char *names[] = {"",      "",          "",   "number_bytes", "sparse", "features", "outputs",
-                            "batch", "intercept", "l2", "isa",          "average", "step", "l1", "class_weight", "max_norm", NULL};
+                            "batch", "intercept", "l2", "isa",          "average", "step", "l1", "class_weight", "max_norm",
+                             "rows", NULL};
     cp_sgd_shape shape = {0};
-    long long features, outputs, batch;
+    long long features, outputs, batch, rows = 0;
     int loss, step;
     PyObject *classes, *weights = Py_None;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "idO$ipLLLpdipidOd", names, &loss, &shape.parameter, &classes, &shape.bytes,
+    if (!PyArg_ParseTupleAndKeywords(args, named, "idO$ipLLLpdipidOdL", names, &loss, &shape.parameter, &classes, &shape.bytes,
                                      &shape.sparse, &features, &outputs, &batch, &shape.intercept, &shape.l2, &shape.isa,
-                                     &shape.average, &step, &shape.l1, &weights, &shape.max_norm))
+                                     &shape.average, &step, &shape.l1, &weights, &shape.max_norm, &rows))
         return NULL;
     if (loss < 0 || loss >= CP_LOSS_COUNT || (shape.bytes != 4 && shape.bytes != 8))
         return PyErr_Format(PyExc_ValueError, "loss 0 to %d and reals of 4 or 8 bytes, got %d and %d",
@@ -78,11 +79,12 @@ static PyObject *sgd_new(PyObject *self, PyObject *args, PyObject *named)
     shape.step = (enum cp_step)step;
     if (features < 1 || features > INT32_MAX || outputs < 1 || outputs > INT32_MAX || features * outputs > 1ll << 40)
         return PyErr_Format(PyExc_ValueError, "%lld features and %lld outputs are out of range", features, outputs);
-    if (batch < 1 || (!cp_loss_per_class(shape.loss) && outputs != 1) || !(shape.l2 >= 0))
-        return PyErr_Format(PyExc_ValueError, "batch %lld, outputs %lld or l2 is out of range", batch, outputs);
+    if (batch < 1 || rows < 0 || (!cp_loss_per_class(shape.loss) && outputs != 1) || !(shape.l2 >= 0))
+        return PyErr_Format(PyExc_ValueError, "batch %lld, outputs %lld, rows %lld or l2 is out of range", batch, outputs, rows);
     shape.features = features;
     shape.outputs = outputs;
     shape.batch = batch;
+    shape.rows = rows;
     return model_of_classes(&shape, classes, weights);
 }
 

@@ -32,19 +32,19 @@ class GroupSGD(SGD):
     """One linear model a group, of the same features and classes.
 
     Args:
-        groups: How many there are.
+        groups: The rows of each.
         told: Says the name of a group by its number.
         *args: Of `SGD`, as are all others.
     """
 
-    def __init__(self, groups: int, told: Callable[[int], str], *args: Any, **settings: Any) -> None:
+    def __init__(self, groups: Sequence[int], told: Callable[[int], str], *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.each: list[Figures] = []
-        self._told = told
-        self._states = [self._made() for _ in range(groups)]
-        self._starts = np.zeros(groups + 1, np.int64)
-        self.learning = np.ones(groups, np.bool_)
-        self.tried = np.zeros(groups, np.bool_)
+        self._told, self._rows = told, groups
+        self._states = [self._made(rows=rows) for rows in groups]
+        self._starts = np.zeros(len(groups) + 1, np.int64)
+        self.learning = np.ones(len(groups), np.bool_)
+        self.tried = np.zeros(len(groups), np.bool_)
 
     def begin(self, rate: float | Sequence[float]) -> None:
         """Begin an epoch of groups that are ``learning``; overflow ends that of one that is ``tried``."""
@@ -55,7 +55,7 @@ class GroupSGD(SGD):
 
     def forget(self, group: int) -> None:
         """Let a group begin from nothing."""
-        self._states[group] = self._made()
+        self._states[group] = self._made(rows=self._rows[group])
 
     def learn_groups(
         self,

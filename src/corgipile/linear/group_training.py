@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from reprlib import repr as short
 
@@ -103,7 +103,7 @@ class GroupTraining:
         self._given, self._by = given, given.by
         self.groups, self.codes = find_groups(source, given.by, self._most(task))
         self._known = Values(given.by, self.groups)
-        self.sgd = self._sgd(task, 1)
+        self.sgd = self._sgd(task, [1])
         self._schedules: list[Schedule] = [schedule] * len(self.groups)
         self._losses: list[list[float]] = [[] for _ in self.groups]
         self.memory = _divided(given, task, self.codes, self.sgd.bytes * len(self.groups))
@@ -114,15 +114,15 @@ class GroupTraining:
             return math.inf
         width = row_bytes(task.source, [*task.inputs.columns, task.label])
         memory = parse_bytes(self._given.memory, whole=len(task.source) * width)
-        return memory / 2 / task.made(partial(GroupSGD, 1, str), self.schedule).bytes
+        return memory / 2 / task.made(partial(GroupSGD, [1], str), self.schedule).bytes
 
-    def _sgd(self, task: Task, groups: int) -> GroupSGD:
+    def _sgd(self, task: Task, groups: Sequence[int]) -> GroupSGD:
         return task.made(partial(GroupSGD, groups, self._known.told), self.schedule)
 
     def run(self, task: Task, feeder: Feeder, save: Callable[[Groups], object]) -> Groups:
         """Run all epochs and return the models."""
         given = self._given
-        self.sgd = self._sgd(task, len(self.groups))
+        self.sgd = self._sgd(task, np.bincount(self.codes, minlength=len(self.groups)).tolist())
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
         params["average"] = task.average
         params |= feeder.facts() | {"adaptive": given.learning_rate is None, "step": self.schedule.step}

@@ -135,7 +135,7 @@ class Groups(Model):
         if not inputs.sparse:
             inputs = replace(inputs, dtype=np.promote_types(inputs.dtype, self.coef.dtype))
         known = self._values()
-        sgd = GroupSGD(len(known.number_of), known.told, self.kind, inputs, self.classes)
+        sgd = GroupSGD([0] * len(known.number_of), known.told, self.kind, inputs, self.classes)
         sgd.assign(self.coef, self.intercept)
         return sgd
 

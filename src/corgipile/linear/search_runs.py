@@ -100,7 +100,10 @@ class Runs:
         self._each = SPARSE if inputs.sparse else max(LEAST, CHUNK // (inputs.width * inputs.dtype.itemsize))
         makers = [partial(one.sgd, scaled=False) for one in tasks]
         self.points = [
-            [Run(make(schedule), fold, schedule, make, name) for fold in range(folds)]
+            [
+                Run(make(schedule, left_out=left_out), fold, schedule, partial(make, left_out=left_out), name)
+                for fold, left_out in enumerate(np.bincount(parts, minlength=folds).tolist())
+            ]
             for make, schedule, name in zip(makers, schedules, told, strict=True)
         ]
         how = [

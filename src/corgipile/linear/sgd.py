@@ -82,6 +82,7 @@ class SGD:
         on_bad: Whether a row that cannot be learnt from is an error or left out and counted in ``skipped``.
         scaling: What rows are standardised by before they are learnt from; weights are then those of such rows.
         class_weight: What a row of each class counts for; None: 1.
+        rows: Of the table that is learnt from, which ``step="auto"`` goes by; 0: nobody knows.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class SGD:
         on_bad: OnBad = "raise",
         scaling: Scaling | None = None,
         class_weight: npt.NDArray[np.float64] | None = None,
+        rows: int = 0,
         isa: int = -1,
     ) -> None:
         choice(on_bad, "on_bad", OnBad)
@@ -128,6 +130,7 @@ class SGD:
             l1=l1,
             class_weight=class_weight,
             max_norm=max_norm or 0.0,
+            rows=rows,
         )
         self._state = self._made()
 

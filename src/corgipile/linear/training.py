@@ -97,11 +97,17 @@ class Task:
         moments, centred = passes.moments(self.inputs, self.table(), feeder), not self.inputs.sparse and self.intercept
         return replace(found, scaling=moments.scaling(centred=centred))
 
-    def sgd(self, schedule: Schedule, *, scaled: bool = True) -> SGD:
-        """Return an SGD kernel that has learnt nothing yet, and scales rows itself if they are to be."""
-        return self.made(SGD, schedule, scaled=scaled)
+    def sgd(self, schedule: Schedule, *, scaled: bool = True, left_out: int = 0) -> SGD:
+        """Return an SGD kernel that has learnt nothing yet, and scales rows itself if they are to be.
 
-    def made(self, make: Callable[..., K], schedule: Schedule, *, scaled: bool = True) -> K:
+        Args:
+            schedule: Its rates.
+            scaled: Whether it does.
+            left_out: Rows of the table that it does not see.
+        """
+        return self.made(SGD, schedule, scaled=scaled, left_out=left_out)
+
+    def made(self, make: Callable[..., K], schedule: Schedule, *, scaled: bool = True, left_out: int = 0) -> K:
         """Return what a kind of SGD kernel, or kernels, is for this task."""
         return make(
             self.kind,
@@ -117,6 +123,7 @@ class Task:
             on_bad=self.on_bad,
             scaling=self.scaling if scaled else None,
             class_weight=self.class_weight,
+            rows=len(self.source) - left_out,
         )
 
     def facts(self) -> Record:
