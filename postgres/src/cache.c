@@ -75,6 +75,7 @@ static void load(CorgiCached *e, const char *name)
     MemoryContextSwitchTo(new.context);
     new.name = pstrdup(name);
     new.model = corgi_load_model(name, false);
+    corgi_refuse_groups(new.model, name, "the extension predicts");
     hashed = new.model->encoding != NULL && new.model->encoding->hashing != NULL;
     new.learner = hashed ? NULL : corgi_model_learner(new.model, false); /* rows that are hashed are sparse */
     new.scores = palloc(sizeof *new.scores * (Size) new.model->outputs);

@@ -59,11 +59,14 @@ static void fit_source(CorgiRun *run, const CorgiModel *m, const char *name)
 /* Load the model that a call is about; NULL if that is NULL. */
 CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name)
 {
+    CorgiModel *m;
     if (PG_ARGISNULL(MODEL))
         return NULL;
     *name = text_argument(fcinfo, MODEL);
     corgi_find_model(*name, CORGI_USE);
-    return corgi_load_model(*name, true);
+    m = corgi_load_model(*name, true);
+    corgi_refuse_groups(m, *name, "the extension judges");
+    return m;
 }
 
 /* Refuse a model that predicts numbers. */

@@ -94,6 +94,15 @@ int64 corgi_learner_bytes(const CorgiRun *run)
     return (int64) layout.size + shape.features * (shape.outputs * 2 * shape.bytes + cp_sgd_lines(&layout) * (int64) sizeof(double));
 }
 
+/* Return the memory of a learner that learns, of at least so much where classes and features are not known yet. */
+int64 corgi_learner_size(const CorgiRun *run)
+{
+    cp_sgd_shape shape = shape_for(run);
+    shape.features = Max(shape.features, 1);
+    shape.outputs = Max(shape.outputs, 1);
+    return (int64) cp_sgd_size(&shape) + CP_LINE + (int64) sizeof(CorgiLearner);
+}
+
 /* Forget all that was learnt. */
 void corgi_learner_forget(CorgiLearner *m, const CorgiRun *run)
 {

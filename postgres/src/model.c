@@ -126,7 +126,8 @@ static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
     numbers = text_at(6, context);
     m->of = corgi_loss_of(m->kind, m->classes);
     m->bytes = numbers != NULL && strcmp(numbers, "real") == 0 ? 4 : 8;
-    outputs = corgi_outputs(&m->of, m->classes);
+    m->groups = corgi_stored_groups(name);
+    outputs = corgi_outputs(&m->of, m->classes) * Max(m->groups, 1);
     if (m->class_values == NULL || m->coefficients == NULL || m->intercepts == NULL || m->width < 1 ||
         m->width != dims || m->outputs != outputs || intercepts != outputs ||
         (cp_losses[m->of.loss].labels == CP_TWO_CLASSES && m->classes != 2))
@@ -319,6 +320,7 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
     CorgiModel *past;
     corgi_find_model(o->warm_start, CORGI_READ);
     past = corgi_load_model(o->warm_start, true);
+    corgi_refuse_groups(past, o->warm_start, "warm_start goes on");
     o->of = corgi_loss_of(o->kind, past->classes);
     if (past->of.loss != o->of.loss || past->of.parameter != o->of.parameter)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -9,6 +9,10 @@ extern CorgiModel *corgi_load_past(CorgiOptions *o);
 extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
 extern CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse);
 
+/* several.c */
+extern int64 corgi_stored_groups(const char *name);
+extern void corgi_refuse_groups(const CorgiModel *m, const char *name, const char *what);
+
 /* cache.c */
 typedef struct {
     TransactionId writer;   /* invalid: there is no row */

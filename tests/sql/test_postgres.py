@@ -91,7 +91,7 @@ def test_partitions_and_materialized_views_are_read_as_they_are(sql):
         ("block_size = 100", "100 rows; PostgreSQL takes bytes"),
         ("buffer_size = 1MB, memory = 1MB", "one thing in PostgreSQL"),
         ("group = a", "group is for files and DuckDB"),
-        ("by = a", "by is for files and DuckDB; PostgreSQL trains one model"),
+        ("by = a", "by is for files and DuckDB; PostgreSQL takes it in corgipile.train"),
         ("text = a", 'text column "a" is double precision; text is needed'),
         ("hash_bits = 8", "hash_bits has no effect without text or interactions"),
         ("balance = a", "by the label"),

@@ -27,7 +27,7 @@ NAMES = {"validation": "holdout", "block": "block_size", "buffer": "buffer_size"
 DEFAULTS = {name: one.default for name, one in declared(TrainArguments).items()}
 SILENT = ("order", "on_bad", "missing", "solver", "inner")  # as they are by default they need not be said
 FILES = {
-    "by": "trains one model",
+    "by": "takes it in corgipile.train(..., by => 'region')",
     "group": "holds single rows out",
     "solver": "learns by SGD",
     "inner": "learns by SGD",
