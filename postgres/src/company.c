@@ -10,6 +10,8 @@
 enum { PIECE = 8192 }; /* visits that are dealt to the groups at a time */
 
 struct CorgiCompany {
+    const CorgiModel *model; /* stored, by which rows are measured; else NULL */
+    const char *name;       /* of it */
     int64 count;
     CorgiLearner **each;    /* [count] */
     double *rate;           /* of each */
@@ -22,14 +24,13 @@ struct CorgiCompany {
     int32 *starts, *touched, *visit, *group; /* starts: [count], all 0 between pieces; of a piece: groups, and visits by group */
 };
 
-/* Make a learner a group, which begin at the rate that was chosen. */
-CorgiCompany *corgi_make_company(const CorgiRun *run)
+static CorgiCompany *make(int64 groups)
 {
     CorgiCompany *c = palloc0(sizeof *c);
-    Size count = (Size) corgi_group_count(run);
-    c->count = (int64) count;
+    Size count = (Size) groups;
+    c->count = groups;
     c->each = palloc_extended(count * sizeof *c->each, MCXT_ALLOC_HUGE);
-    c->rate = palloc_extended(count * sizeof *c->rate, MCXT_ALLOC_HUGE);
+    c->rate = palloc_extended(count * sizeof *c->rate, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     c->losses = palloc_extended(count * sizeof *c->losses, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     c->figures = palloc_extended(count * sizeof *c->figures, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     c->skipped = palloc_extended(count * sizeof *c->skipped, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
@@ -39,12 +40,49 @@ CorgiCompany *corgi_make_company(const CorgiRun *run)
     c->touched = palloc(PIECE * sizeof *c->touched);
     c->visit = palloc(PIECE * sizeof *c->visit);
     c->group = palloc(PIECE * sizeof *c->group);
+    memset(c->running, true, count);
+    return c;
+}
+
+/* Make a learner a group, which begin at the rate that was chosen. */
+CorgiCompany *corgi_make_company(const CorgiRun *run)
+{
+    CorgiCompany *c = make(corgi_group_count(run));
     for (int64 k = 0; k < c->count; k++) {
         c->each[k] = corgi_learner_for(run);
         c->rate[k] = run->options.learning_rate;
-        c->running[k] = true;
     }
     return c;
+}
+
+/* Make what scores and measures rows by stored models, each row by that of its group. */
+CorgiCompany *corgi_make_judges(const CorgiModel *m, const char *name, bool sparse)
+{
+    CorgiCompany *c = make(m->groups);
+    c->model = m;
+    c->name = name;
+    for (int64 k = 0; k < c->count; k++)
+        c->each[k] = corgi_model_learner(corgi_model_of_group(m, k), sparse);
+    return c;
+}
+
+/* Return the number of scores of a row. */
+int64 corgi_company_outputs(const CorgiCompany *c) { return corgi_learner_outputs(c->each[0]); }
+
+/* Return the group of a row to be measured. */
+int32 corgi_group_of_row(const CorgiCompany *c, const CorgiSource *part, TupleTableSlot *row)
+{
+    NullableDatum value;
+    value.value = slot_getattr(row, part->by.attnum, &value.isnull);
+    return (int32) corgi_find_group(c->model, c->name, part->by.type, value, &part->by, &row->tts_tid);
+}
+
+/* Score rows by slot, as corgi_learner_decide_rows, each by the model of its group. */
+void corgi_company_decide(const CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
+{
+    const int64 outputs = corgi_company_outputs(c);
+    for (int64 i = 0; i < count; i++)
+        corgi_learner_decide_rows(c->each[run->buffer.group[visit[i]]], run, visit + i, 1, scores + i * outputs);
 }
 
 /* Return the bytes of a group's learner and of what is known of it. */

@@ -181,7 +181,7 @@ typedef struct CorgiModel {
     double *class_values, *coefficients, *intercepts;
     double *learnt;         /* [outputs + 2 + beside][width + 1], see corgi_get_learnt; NULL: the weights say it all */
     int64 beside;           /* lines of what was known beside the weights */
-    int64 groups;           /* models of as many, all of `outputs` together; 0: one model */
+    int64 groups; struct CorgiKnown *known; /* models of as many groups, each of `outputs`, see several.c; 0: one model */
     bool standardized;      /* features were standardised */
     char *how;              /* names in what way it was learnt, as corgi_how does */
     double rate;            /* of its first epoch; 0: not known */

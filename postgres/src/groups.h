@@ -16,6 +16,10 @@ extern char *corgi_name_groups(const CorgiGroups *g, const bool *which);
 /* company.c */
 typedef struct CorgiCompany CorgiCompany;
 extern CorgiCompany *corgi_make_company(const CorgiRun *run);
+extern CorgiCompany *corgi_make_judges(const CorgiModel *m, const char *name, bool sparse);
+extern int64 corgi_company_outputs(const CorgiCompany *c);
+extern int32 corgi_group_of_row(const CorgiCompany *c, const CorgiSource *part, TupleTableSlot *row);
+extern void corgi_company_decide(const CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, double *scores);
 extern int64 corgi_member_bytes(const CorgiRun *run);
 extern void corgi_company_begin(CorgiCompany *c, const CorgiRun *run, int64 epoch);
 extern int corgi_company_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done, int32 *refused);

@@ -244,7 +244,7 @@ static List *partitions_of(Relation rel, List *found)
 /* Let messages about rows of a part say which part it is. */
 static void name_part(CorgiSource *part, const char *name)
 {
-    part->label.part = part->weight.part = name;
+    part->label.part = part->weight.part = part->by.part = name;
     for (int i = 0; i < part->feature_columns; i++)
         part->features[i].part = part->label.part;
 }

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pgservers import literal
-from samebits import in_python, make_table
+from samebits import arrow, in_python, make_table
 
 import corgipile as cp
 from corgipile.linear.model import unpack
@@ -35,10 +35,12 @@ def grouped(server):
     def make(kind="real", classes=2):
         make_table(server, kind, classes)
         columns = ", ".join(f"{text} AS {name}" for name, (text, _) in GROUPS.items())
-        server.sql(f"DROP TABLE IF EXISTS grouped; CREATE TABLE grouped AS SELECT *, {columns} FROM t")
+        server.sql(f"DROP TABLE IF EXISTS grouped CASCADE; CREATE TABLE grouped AS SELECT *, {columns} FROM t")
 
     yield make
-    server.sql("DROP TABLE IF EXISTS grouped; DELETE FROM corgipile.models WHERE name IN ('groups', 'copy', 'one')")
+    server.sql(
+        "DROP TABLE IF EXISTS grouped CASCADE; DELETE FROM corgipile.models WHERE name IN ('groups', 'copy', 'one')"
+    )
 
 
 def exported(server, name="groups"):
@@ -217,11 +219,6 @@ def test_the_size_that_is_named_is_enough(server, fails, train, grouped):
 
 
 ONE = {
-    "predict": "SELECT corgipile.predict('groups', ARRAY[1.0])",
-    "decision": "SELECT corgipile.decision('groups', ARRAY[1.0])",
-    "evaluate": "SELECT corgipile.evaluate('groups', 'grouped')",
-    "classes": "SELECT corgipile.class_metrics('groups', 'grouped')",
-    "names": "SELECT corgipile.class_names('groups')",
     "summary": "SELECT corgipile.summary('groups', 'grouped')",
     "warm_start": "SELECT * FROM corgipile.train('grouped', 'logistic', 'x', 'label', warm_start => 'groups')",
 }
@@ -233,7 +230,82 @@ def test_functions_of_one_model_name_the_way(train, fails, grouped):
     for sql in ONE.values():
         said = fails(sql)
         assert '"groups" holds models of 6 groups; ' in said
-        assert "corgipile.export('groups')" in said
+        assert "corgipile.load(path).of(group).pack()" in said
+
+
+def in_file(server, by, kind, features):
+    """Return the stored models, and the table that they were trained on, as Python has them."""
+    models = unpack(exported(server))
+    rows = server.rows(f"SELECT {', '.join(features)}, label, w, {by} FROM grouped ORDER BY ctid")
+    return models, arrow(rows, features, kind, by=by)
+
+
+JUDGED = [
+    ("g", "real", "logistic", ["x"]),
+    ("big", "double precision", "softmax", ["x"]),
+    ("even", "real", "linear", ["k", "v"]),
+    ("many", "double precision", "svm", ["k", "v"]),
+]
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize(("by", "kind", "model", "features"), JUDGED)
+def test_rows_are_predicted_and_measured_by_the_model_of_their_group(server, train, grouped, by, kind, model, features):
+    grouped(kind, classes=3 if model == "softmax" else 2)
+    given = features[0] if features == ["x"] else features
+    train("grouped", model=model, features=given, name="groups", by=by, standardize=True, epochs=1)
+    models, rows = in_file(server, by, kind, features)
+    named = ", ".join([*features, by])
+    server.sql(f"CREATE OR REPLACE VIEW seen_rows AS SELECT {named}, ctid AS at FROM grouped")
+    for arguments in (named, "ROW(" + named + ")", "s"):
+        said = server.rows(f"SELECT corgipile.decision('groups', {arguments}) d FROM seen_rows s ORDER BY at")
+        assert np.array_equal(np.squeeze([row["d"] for row in said]), models.decision(rows).astype(np.float64))
+    said = server.rows(f"SELECT corgipile.predict('groups', {named}) p FROM grouped ORDER BY ctid")
+    assert np.array_equal([row["p"] for row in said], models.predict(rows).astype(np.float64))
+    (found,) = server.rows("SELECT (corgipile.evaluate('groups', 'grouped')).*")
+    figures = models.judge(rows).figures
+    assert found["rows"] == len(rows)
+    assert found["loss"] == pytest.approx(figures["loss"], rel=1e-12)
+    for name in ("accuracy", "auc", "rmse"):
+        assert (found[name] is None) == (figures.get(name) is None)
+        assert found[name] is None or found[name] == pytest.approx(figures[name], rel=1e-9)
+    if model != "linear":
+        cells = "SELECT sum(rows) FROM corgipile.confusion_matrix('groups', 'grouped') WHERE actual = predicted"
+        assert server.value(cells) == round(figures["accuracy"] * len(rows))
+
+
+def test_models_of_encoded_and_hashed_columns_predict(server, grouped):
+    rows = pa.table({"a": [0.5, 1.5, -1.0, 2.0] * 25, "said": ["so so", "", "good", None] * 25,
+                     "n": [1, 2, 3, None] * 25, "label": [0, 1, 1, 0] * 25})  # fmt: skip
+    for how in ({"text": "said", "hash_bits": 6, "features": ["a"]}, {"encode": "onehot", "features": ["a", "said"]}):
+        models = unpack(cp.train(rows, label="label", by="n", missing="mean", epochs=2, **how).pack())
+        imported(server, models.pack(), "groups")
+        columns = [*models.features, "n"]
+        for row, score in zip(rows.slice(0, 4).to_pylist(), models.decision(rows.slice(0, 4)), strict=True):
+            given = ", ".join("NULL" if row[name] is None else literal(row[name]) for name in columns)
+            given = given.removesuffix("NULL") + "NULL::bigint" if row["n"] is None else given
+            assert server.value(f"SELECT corgipile.decision('groups', {given})") == [score]
+
+
+def test_groups_of_no_model_are_errors(server, train, fails, grouped):
+    grouped()
+    train("grouped", name="groups", by="small")
+    x = "(SELECT x FROM grouped LIMIT 1)"
+    why = 'is of group "5" of "small", of which there is no model in "groups"'
+    for sql in (f"SELECT corgipile.predict('groups', {x}, 5)", f"SELECT corgipile.predict('groups', ROW({x}, 5))"):
+        assert "the row to predict " + why in fails(sql)
+    assert "is of group NULL of" in fails(f"SELECT corgipile.predict('groups', {x}, NULL::int)")
+    assert 'the group is text; model "groups" takes a whole number for its column "small"' in fails(
+        f"SELECT corgipile.predict('groups', {x}, '5')"
+    )
+    assert "takes features and behind them the group of the row" in fails(f"SELECT corgipile.predict('groups', {x})")
+    assert 'has no column "small"' in fails("SELECT corgipile.predict('groups', t) FROM t LIMIT 1")
+    assert server.value("SELECT corgipile.predict('groups', NULL::real[], 1)") is None
+    server.sql("UPDATE grouped SET small = 5 WHERE i = 12")
+    said = fails("SELECT corgipile.evaluate('groups', 'grouped')")
+    assert re.search(r"row \(.*\) " + re.escape(why), said)
+    assert 'DETAIL:  There are models of "-2", "-1", "0", "1".' in said
+    assert server.rows("SELECT (corgipile.evaluate('groups', 'grouped', \"where\" => 'small < 5')).rows")
 
 
 DAMAGED = {
