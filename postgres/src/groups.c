@@ -205,6 +205,15 @@ void corgi_write_groups(StringInfo json, const CorgiGroups *g)
     appendStringInfoChar(json, ']');
 }
 
+/* Return how a group is called. */
+char *corgi_group_name(const CorgiGroups *g, int64 at)
+{
+    StringInfoData name;
+    initStringInfo(&name);
+    write_value(&name, g, at);
+    return name.data;
+}
+
 /* Name some of the groups: the first ones, and how many more. */
 char *corgi_name_groups(const CorgiGroups *g, const bool *which)
 {

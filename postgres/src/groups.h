@@ -11,6 +11,7 @@ extern int64 corgi_group_count(const CorgiRun *run);
 extern int32 corgi_group_of(const CorgiGroups *g, int64 row);
 extern int64 corgi_groups_bytes(const CorgiRun *run);
 extern void corgi_write_groups(StringInfo json, const CorgiGroups *g);
+extern char *corgi_group_name(const CorgiGroups *g, int64 at);
 extern char *corgi_name_groups(const CorgiGroups *g, const bool *which);
 
 /* company.c */

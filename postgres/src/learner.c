@@ -151,6 +151,8 @@ void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot)
     const CorgiBuffer *b = &run->buffer;
     const CorgiColumn *c = run->source.parts[b->part ? b->part[slot] : 0].features;
     const char *row = corgi_row_name(c, &b->tid[slot]);
+    if (run->groups != NULL)
+        row = psprintf("%s of group %s", row, corgi_group_name(run->groups, b->group[slot]));
     switch (status) {
     case CP_SGD_BAD_LABEL:
         if (corgi_predicts_numbers(&run->options.of))

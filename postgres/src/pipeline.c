@@ -244,8 +244,8 @@ static void run_alone(Compute *c)
     raise_trouble(c);
 }
 
-/* Learn from all rows of the epoch that TupleShuffle has begun, by a learner or, if that is NULL, those of the groups; returns how many were left out, or CORGI_DIVERGED where weights
- * overflowed of a learner whose rate is tried. */
+/* Learn from all rows of the epoch that TupleShuffle has begun, by a learner, or where that is NULL by those of the groups; returns
+ * how many were left out, or CORGI_DIVERGED where weights overflowed of a learner whose rate is tried. */
 int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples)
 {
     Compute *c = palloc0(sizeof *c);

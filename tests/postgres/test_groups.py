@@ -113,6 +113,16 @@ def test_rates_are_lowered_for_groups_that_diverge(server, grouped):
     assert again.of(0).params["learning_rate"] == python.of(0).params["learning_rate"]
 
 
+def test_a_row_that_cannot_be_learnt_from_is_named_with_its_group(server, fails, grouped):
+    grouped()
+    given = "'grouped', 'linear', 'x', 'label', by => 'g', standardize => false"
+    for threads in (1, 2):
+        said = fails(f"SELECT * FROM corgipile.train({given}, learning_rate => 1e30, threads => {threads})")
+        assert re.search(r'training diverged: row \(.*\) of group (".*"|null) brought the weights beyond', said)
+    server.sql("UPDATE grouped SET x[1] = 'NaN' WHERE g = '大阪' AND i = (SELECT min(i) FROM grouped WHERE g = '大阪')")
+    assert 'of group "大阪" has a feature that is NaN' in fails(f"SELECT * FROM corgipile.train({given})")
+
+
 def test_models_of_python_come_and_go(server, grouped):
     draw = np.random.default_rng(0)
     rows = pa.table({
