@@ -35,7 +35,8 @@ enum cp_rule { CP_SAME, CP_ADAPTIVE, CP_NORMALIZED, CP_MOMENTS };
 #define CP_ADAM_E 1e-8
 
 #define CP_STEP_NARROW 25.0 /* features */
-#define CP_STEP_MANY 35.0   /* rows a weight, of which more let steps be longer */
+#define CP_STEP_MANY 30.0   /* rows a weight, of which more let steps be longer */
+#define CP_STEP_FEW 64.0    /* weights that are counted beside: of few rows the first steps are most of the way */
 
 typedef struct {
     const char *name;               /* as users give it */
@@ -59,7 +60,7 @@ static inline double cp_step_times(enum cp_step step, int64_t features, int64_t 
 {
     const double most = cp_steps[step].dense, wide = most * sqrt(CP_STEP_NARROW / (double)features);
     const double times = wide < most / 2 ? most / 2 : wide < most ? wide : most;
-    const double each = (double)rows / (double)(features * outputs) / CP_STEP_MANY, longer = most * each * each;
+    const double each = (double)rows / ((double)(features * outputs) + CP_STEP_FEW) / CP_STEP_MANY, longer = most * each * each;
     return most == 0 ? 1 : longer < times ? times : longer < 2 * most ? longer : 2 * most;
 }
 

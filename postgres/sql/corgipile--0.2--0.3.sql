@@ -47,6 +47,7 @@ CREATE FUNCTION corgipile.train(
     interactions "any" DEFAULT NULL::text,
     hash_bits int DEFAULT 18,
     ngrams int DEFAULT 2,
+    by text DEFAULT NULL,
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,
@@ -151,7 +152,7 @@ BEGIN
     FOR train IN SELECT p.oid,
             pg_catalog.string_agg(a.written, ', ' ORDER BY a.number) AS arguments,
             pg_catalog.string_agg(a.written, ', ' ORDER BY a.number)
-                FILTER (WHERE a.name <> ALL ('{name,holdout,warm_start,weights}')) AS of_folds
+                FILTER (WHERE a.name <> ALL ('{name,holdout,warm_start,weights,by}')) AS of_folds
         FROM pg_catalog.pg_proc p, LATERAL (
             SELECT n AS number, p.proargnames[n] AS name, pg_catalog.format('%I %s %s', p.proargnames[n],
                     pg_catalog.format_type(p.proargtypes[n - 1], NULL),

@@ -133,6 +133,20 @@ static NullableDatum typed(const CorgiArguments *a, int i, Oid *type)
     return one;
 }
 
+/* Return the model of a row: of models by group that of its group, which is the last argument. */
+CorgiCached *corgi_group_of_arguments(const CorgiArguments *a, CorgiCached *c)
+{
+    NullableDatum value;
+    Oid type;
+    if (!a->grouped)
+        return c;
+    value = a->row[a->count];
+    type = a->given[a->count];
+    if (type == UNKNOWNOID && !value.isnull)
+        value.value = CStringGetTextDatum(DatumGetCString(value.value));
+    return corgi_cached_group(c, corgi_find_group(c->model, c->name, type == UNKNOWNOID ? TEXTOID : type, value, NULL, NULL));
+}
+
 /* Score the arguments of a call, which are hashed. Returns false where one is missing and nothing stands for it. */
 bool corgi_score_arguments(const CorgiArguments *a, CorgiCached *c)
 {

@@ -10,11 +10,13 @@ typedef struct {
     bool literal;           /* a list without a type, such as '{1, 2}' */
     bool record;            /* they are fields of one argument */
     int count;              /* of features that came apart */
+    bool grouped;           /* behind them is the group of the row */
     Oid *types, *given;     /* of a number in each, and as they came */
     const NullableDatum *row;
 } CorgiArguments;
 
 extern void corgi_note_types(CorgiArguments *a, int count, Oid *given);
+extern CorgiCached *corgi_group_of_arguments(const CorgiArguments *a, CorgiCached *c);
 extern void corgi_check_arguments(CorgiArguments *a, const CorgiCached *c);
 extern bool corgi_takes_columns(const CorgiModel *m);
 extern int64 corgi_read_arguments(const CorgiArguments *a, const CorgiModel *m, char *to);

@@ -29,7 +29,7 @@ static void *take(int64 count, size_t bytes)
 int64 corgi_slot_bytes(const CorgiSource *s, int64 width)
 {
     int64 own = sizeof(double) + sizeof(ItemPointerData) + (s->part_count > 1 ? sizeof(int32) : 0);
-    own += s->weight.name ? sizeof(double) : 0;
+    own += (s->weight.name ? sizeof(double) : 0) + (s->by.name ? sizeof(int32) : 0);
     return own + (s->sparse ? 2 * sizeof(uint64) + sizeof(int64) : width * s->bytes);
 }
 
@@ -41,6 +41,8 @@ CorgiBuffer corgi_make_buffer(const CorgiSource *s, int64 width, int64 slots, in
     CorgiBuffer b = {.memory = memory, .slots = slots, .y = take(slots, sizeof *b.y), .tid = take(slots, sizeof *b.tid)};
     if (s->weight.name != NULL)
         b.weight = take(slots, sizeof *b.weight);
+    if (s->by.name != NULL)
+        b.group = take(slots, sizeof *b.group);
     if (s->part_count > 1)
         b.part = take(slots, sizeof *b.part);
     if (s->sparse) {

@@ -64,21 +64,29 @@ static CorgiCached *entry_of(const char *name)
     return entries[count++];
 }
 
+/* Make what scores rows by one model, in the current memory context. */
+static void make_room(CorgiCached *c)
+{
+    bool hashed = c->model->encoding != NULL && c->model->encoding->hashing != NULL;
+    c->learner = hashed ? NULL : corgi_model_learner(c->model, false); /* rows that are hashed are sparse */
+    c->scores = palloc(sizeof *c->scores * (Size) c->model->outputs);
+    c->row = hashed ? NULL : palloc((Size) (c->model->width * c->model->bytes));
+}
+
 /* Put a model into an entry, in place of the one there. An error leaves that one as it was: what is loaded belongs to
  * the caller until all of it is there. */
 static void load(CorgiCached *e, const char *name)
 {
     MemoryContext outside = CurrentMemoryContext;
-    bool hashed;
     CorgiCached new = {.loads = e->loads + 1,
                        .context = AllocSetContextCreate(outside, "corgipile model", ALLOCSET_SMALL_SIZES)};
     MemoryContextSwitchTo(new.context);
     new.name = pstrdup(name);
     new.model = corgi_load_model(name, false);
-    hashed = new.model->encoding != NULL && new.model->encoding->hashing != NULL;
-    new.learner = hashed ? NULL : corgi_model_learner(new.model, false); /* rows that are hashed are sparse */
-    new.scores = palloc(sizeof *new.scores * (Size) new.model->outputs);
-    new.row = hashed ? NULL : palloc((Size) (new.model->width * new.model->bytes));
+    if (new.model->groups > 0)
+        new.each = palloc_extended(sizeof *new.each * (Size) new.model->groups, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    else
+        make_room(&new);
     MemoryContextSwitchTo(outside);
     MemoryContextSetParent(new.context, TopMemoryContext);
     if (e->context != NULL)
@@ -104,4 +112,23 @@ CorgiCached *corgi_cached_model(const char *name)
     }
     e->asked = ++clock;
     return e;
+}
+
+/* Return the model of one of the groups of a model, which stays as long as that. */
+CorgiCached *corgi_cached_group(CorgiCached *c, int64 k)
+{
+    MemoryContext outside = CurrentMemoryContext, context;
+    CorgiCached *one;
+    if (c->each[k] != NULL)
+        return c->each[k];
+    context = AllocSetContextCreate(outside, "corgipile model of a group", ALLOCSET_SMALL_SIZES);
+    MemoryContextSwitchTo(context);
+    one = palloc0(sizeof *one);
+    one->context = context;
+    one->name = c->name;
+    one->model = corgi_model_of_group(c->model, k);
+    make_room(one);
+    MemoryContextSwitchTo(outside);
+    MemoryContextSetParent(context, c->context); /* no sooner, so that an error leaves nothing there */
+    return c->each[k] = one;
 }

@@ -38,7 +38,7 @@ typedef struct {
 typedef struct CorgiSource {
     Relation rel;
     CorgiColumn label, *features;
-    CorgiColumn weight;     /* no name: each row counts for 1 */
+    CorgiColumn weight, by; /* weight: without a name each row counts for 1; by: of groups, if it has a name */
     int feature_columns;
     AttrNumber last;        /* the last attribute that is needed */
     int bytes;              /* of a real: 8 where a feature is double precision, else 4 */
@@ -82,7 +82,7 @@ typedef struct {
     char *x;
     double *y, *weight;     /* weight: what rows count for, or NULL */
     ItemPointerData *tid;
-    int32 *part;            /* and from where, if there are several parts */
+    int32 *part, *group;    /* and from where, if there are several parts; of which group, if there are any */
     int64 slots, stride;
     uint64 *indices, *values; /* addresses, as the kernel takes them */
     int64 *lengths;
@@ -128,6 +128,7 @@ typedef struct {
     uint64 holdout_key, holdout_from, holdout_width; /* see corgi_held_out */
     struct CorgiBest *best; /* epoch, where that is to predict, else NULL */
     struct CorgiFold *fold; /* that the training is of, or NULL */
+    struct CorgiGroups *groups; struct CorgiCompany *company; /* which groups there are, what learns from them; NULL: one model */
     struct CorgiWhere *where; /* NULL: all rows */
     struct CorgiWatch *watch; /* is told of rows that are measured; or NULL */
     Snapshot snapshot;      /* that sees the rows of a query; else NULL */
@@ -180,6 +181,7 @@ typedef struct CorgiModel {
     double *class_values, *coefficients, *intercepts;
     double *learnt;         /* [outputs + 2 + beside][width + 1], see corgi_get_learnt; NULL: the weights say it all */
     int64 beside;           /* lines of what was known beside the weights */
+    int64 groups; struct CorgiKnown *known; /* models of as many groups, each of `outputs`, see several.c; 0: one model */
     bool standardized;      /* features were standardised */
     char *how;              /* names in what way it was learnt, as corgi_how does */
     double rate;            /* of its first epoch; 0: not known */
@@ -216,7 +218,7 @@ enum {
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
     ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_ENCODE,
     ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_AVERAGE, ARG_STEP, ARG_L1, ARG_WEIGHT, ARG_CLASS_WEIGHT,
-    ARG_PATIENCE, ARG_MAX_NORM, ARG_TEXT, ARG_INTERACTIONS, ARG_HASH_BITS, ARG_NGRAMS, ARG_COUNT
+    ARG_PATIENCE, ARG_MAX_NORM, ARG_TEXT, ARG_INTERACTIONS, ARG_HASH_BITS, ARG_NGRAMS, ARG_BY, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);
@@ -343,6 +345,7 @@ extern void corgi_fit_sizes(CorgiRun *run);
 extern int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o);
 
 #include "learning.h"
+#include "groups.h"
 
 /* history.c */
 extern void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);

@@ -26,7 +26,7 @@ static char *text_argument(FunctionCallInfo fcinfo, int at)
 static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
     CorgiOptions o = {.kind = m->kind, .of = m->of, .features = m->features, .label = m->label, .encoding = m->encoding,
-                      .query = text_argument(fcinfo, QUERY), .where = text_argument(fcinfo, WHERE),
+                      .query = text_argument(fcinfo, QUERY), .by = corgi_group_column(m), .where = text_argument(fcinfo, WHERE),
                       .weight = text_argument(fcinfo, PG_NARGS() - 1)};
     o.weight = o.weight ? o.weight : m->weight;
     corgi_check_rows(PG_ARGISNULL(SOURCE), o.query, o.where);
@@ -83,9 +83,11 @@ cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name,
     corgi_open_source(&run.source, &run.options);
     corgi_open_where(&run);
     fit_source(&run, m, name);
-    if (watch != NULL)
+    if (m->groups > 0)
+        run.company = corgi_make_judges(m, name, run.source.sparse);
+    else if (watch != NULL)
         watch->scorer = corgi_model_learner(m, run.source.sparse);
-    figures = corgi_measure(&run, corgi_model_learner(m, run.source.sparse), false,
+    figures = corgi_measure(&run, m->groups > 0 ? NULL : corgi_model_learner(m, run.source.sparse), false,
                             run.snapshot ? run.snapshot : GetActiveSnapshot());
     corgi_check_weight(&figures, "the rows to judge");
     corgi_close_source(&run.source);

@@ -43,6 +43,8 @@ void corgi_explain_learning(const CorgiRun *run, ExplainState *es)
     ExplainPropertyText("Model", o->kind, es);
     ExplainPropertyInteger("Epochs", NULL, o->epochs, es);
     ExplainPropertyInteger("Batch Size", NULL, o->batch, es);
+    if (o->by != NULL)
+        ExplainPropertyText("By", o->by, es);
     if (o->holdout > 0)
         ExplainPropertyFloat("Holdout", NULL, o->holdout, 4, es);
     if (o->warm_start != NULL)
@@ -60,6 +62,8 @@ void corgi_explain_learning(const CorgiRun *run, ExplainState *es)
     }
     ExplainPropertyText("Numbers", run->source.bytes == 4 ? "real" : "double precision", es);
     if (run->prepared) {
+        if (run->groups != NULL)
+            ExplainPropertyInteger("Groups", NULL, corgi_group_count(run), es);
         ExplainPropertyInteger("Passes before Epochs", NULL, run->passes, es);
         ExplainPropertyInteger("Features", NULL, run->survey.width, es);
         ExplainPropertyInteger("Rows per Epoch", NULL, run->survey.rows, es);

@@ -51,25 +51,26 @@ Datum corgipile_export(PG_FUNCTION_ARGS)
     char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
     CorgiOutput outputs[7];
     const CorgiModel *m;
-    int64 line;
+    int64 line, rows;
     int count = 0;
     corgi_find_model(name, CORGI_READ);
     m = corgi_load_model(name, true);
     line = m->width + 1;
+    rows = m->outputs * Max(m->groups, 1);
     if (m->learnt != NULL) { /* first what is of 8 bytes, so that all numbers are aligned */
         outputs[count++] = (CorgiOutput){"center", 8, 0, m->width, m->learnt, line};
         outputs[count++] = (CorgiOutput){"scale", 8, 0, m->width, m->learnt + line, line};
         if (m->beside > 0)
-            outputs[count++] = (CorgiOutput){"beside", 8, m->beside, line, m->learnt + (m->outputs + 2) * line, line};
+            outputs[count++] = (CorgiOutput){"beside", 8, m->beside, line, m->learnt + (rows + 2) * line, line};
     }
-    outputs[count++] = (CorgiOutput){"coef", m->bytes, m->outputs, m->width, m->coefficients, m->width};
-    outputs[count++] = (CorgiOutput){"intercept", m->bytes, 0, m->outputs, m->intercepts, m->outputs};
+    outputs[count++] = (CorgiOutput){"coef", m->bytes, rows, m->width, m->coefficients, m->width};
+    outputs[count++] = (CorgiOutput){"intercept", m->bytes, 0, rows, m->intercepts, rows};
     if (m->learnt != NULL) {
-        double *constants = palloc(sizeof *constants * (Size) m->outputs);
-        for (int64 k = 0; k < m->outputs; k++)
+        double *constants = palloc(sizeof *constants * (Size) rows);
+        for (int64 k = 0; k < rows; k++)
             constants[k] = m->learnt[(k + 3) * line - 1];
-        outputs[count++] = (CorgiOutput){"learnt_coef", m->bytes, m->outputs, m->width, m->learnt + 2 * line, line};
-        outputs[count++] = (CorgiOutput){"learnt_intercept", m->bytes, 0, m->outputs, constants, m->outputs};
+        outputs[count++] = (CorgiOutput){"learnt_coef", m->bytes, rows, m->width, m->learnt + 2 * line, line};
+        outputs[count++] = (CorgiOutput){"learnt_intercept", m->bytes, 0, rows, constants, rows};
     }
     PG_RETURN_BYTEA_P(corgi_write_tensors(meta_of(name), outputs, count));
 }

@@ -19,7 +19,8 @@ PG_FUNCTION_INFO_V1(corgipile_cross_validate);
 static const struct {
     int argument;
     Oid type;
-} absent[] = {{ARG_NAME, TEXTOID}, {ARG_HOLDOUT, FLOAT8OID}, {ARG_WARM_START, TEXTOID}, {ARG_WEIGHTS, BOOLOID}};
+} absent[] = {{ARG_NAME, TEXTOID}, {ARG_HOLDOUT, FLOAT8OID}, {ARG_WARM_START, TEXTOID}, {ARG_WEIGHTS, BOOLOID},
+            {ARG_BY, TEXTOID}};
 enum { ARG_FOLDS = ARG_COUNT - lengthof(absent), FOLD_ARGUMENTS };
 
 /* The fold that the next training is of. */

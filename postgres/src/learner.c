@@ -95,6 +95,15 @@ int64 corgi_learner_bytes(const CorgiRun *run)
     return (int64) layout.size + shape.features * (shape.outputs * 2 * shape.bytes + cp_sgd_lines(&layout) * (int64) sizeof(double));
 }
 
+/* Return the memory of a learner that learns, of at least so much where classes and features are not known yet. */
+int64 corgi_learner_size(const CorgiRun *run)
+{
+    cp_sgd_shape shape = shape_for(run);
+    shape.features = Max(shape.features, 1);
+    shape.outputs = Max(shape.outputs, 1);
+    return (int64) cp_sgd_size(&shape) + CP_LINE + (int64) sizeof(CorgiLearner);
+}
+
 /* Forget all that was learnt. */
 void corgi_learner_forget(CorgiLearner *m, const CorgiRun *run)
 {
@@ -143,6 +152,8 @@ void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot)
     const CorgiBuffer *b = &run->buffer;
     const CorgiColumn *c = run->source.parts[b->part ? b->part[slot] : 0].features;
     const char *row = corgi_row_name(c, &b->tid[slot]);
+    if (run->groups != NULL)
+        row = psprintf("%s of group %s", row, corgi_group_name(run->groups, b->group[slot]));
     switch (status) {
     case CP_SGD_BAD_LABEL:
         if (corgi_predicts_numbers(&run->options.of))

@@ -9,6 +9,7 @@ extern CorgiLearner *corgi_learner(cp_loss_choice of, int bytes, bool sparse, in
                                    const double *classes);
 extern CorgiLearner *corgi_learner_for(const CorgiRun *run);
 extern int64 corgi_learner_bytes(const CorgiRun *run);
+extern int64 corgi_learner_size(const CorgiRun *run);
 extern CorgiLearner *corgi_learner_judge(const CorgiRun *run);
 extern void corgi_learner_show(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner);
 extern void corgi_learner_begin(CorgiLearner *m, double rate);
@@ -45,6 +46,7 @@ extern CorgiScaling *corgi_end_moments(struct cp_moments *m, const CorgiRun *run
 extern CorgiScaling *corgi_past_scaling(const CorgiRun *run);
 extern void corgi_scale_rows(const CorgiRun *run, const int32 *slots, int count);
 extern void corgi_get_folded(const CorgiRun *run, CorgiLearner *learner, double *coefficients, double *intercepts);
+extern void corgi_write_scaling(const CorgiRun *run, double *to);
 extern void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to);
 extern void corgi_go_on(const CorgiRun *run, CorgiLearner *learner);
 

@@ -50,14 +50,18 @@ static void tell_slots(const Pass *p)
 static void tell_rows(const Pass *p)
 {
     CorgiWatch *w = p->run.watch;
-    int64 outputs = corgi_learner_outputs(w->scorer), most = Max(PART_SCORES / outputs, 1);
+    CorgiCompany *company = p->run.company;
+    int64 outputs = company ? corgi_company_outputs(company) : corgi_learner_outputs(w->scorer), most = Max(PART_SCORES / outputs, 1);
     double *scores;
     if (p->waiting == 0)
         return;
     scores = palloc(sizeof *scores * (Size) (outputs * Min(most, p->waiting)));
     for (int64 from = 0; from < p->waiting; from += most) {
         int64 count = Min(most, p->waiting - from);
-        corgi_learner_decide_rows(w->scorer, &p->run, p->visit + from, count, scores);
+        if (company != NULL)
+            corgi_company_decide(company, &p->run, p->visit + from, count, scores);
+        else
+            corgi_learner_decide_rows(w->scorer, &p->run, p->visit + from, count, scores);
         for (int64 i = from; i < from + count; i++)
             w->row(w, p->run.buffer.y[i], p->run.buffer.weight ? p->run.buffer.weight[i] : 1, scores + (i - from) * outputs);
     }
@@ -66,7 +70,13 @@ static void tell_rows(const Pass *p)
 
 static void judge_rows(Pass *p)
 {
-    for (int64 done = 0; done < p->waiting;) {
+    for (int64 done = 0; done < p->waiting && p->run.company != NULL;) {
+        int32 refused;
+        int status = corgi_company_learn(p->run.company, &p->run, p->visit, p->waiting, &done, &refused);
+        if (status != CP_SGD_OK)
+            corgi_learner_refuse(&p->run, status, refused);
+    }
+    for (int64 done = 0; done < p->waiting && p->run.company == NULL;) {
         int status = corgi_learner_learn(p->judge, &p->run, p->visit, p->waiting, &done);
         if (corgi_learner_skips(&p->run, status))
             done++;
@@ -87,6 +97,8 @@ static bool put_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
 {
     MemoryContext outside = MemoryContextSwitchTo(p->rows);
     bool fits = corgi_put_row(part, row, p->run.survey.width, &p->run.buffer, p->waiting);
+    if (fits && p->run.company != NULL)
+        p->run.buffer.group[p->waiting] = corgi_group_of_row(p->run.company, part, row);
     MemoryContextSwitchTo(outside);
     p->waiting += fits;
     return fits;
@@ -124,19 +136,23 @@ static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
     ExecDropSingleTupleTableSlot(row);
 }
 
-/* Measure a learner that has one row a batch on the table's rows, or on those held out. */
+/* Measure a learner that has one row a batch on the table's rows, or on those held out; NULL: those of groups. */
 cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Snapshot snapshot)
 {
     MemoryContext outside = CurrentMemoryContext;
     MemoryContext context = AllocSetContextCreate(outside, "corgipile measure", ALLOCSET_DEFAULT_SIZES);
     Pass *p;
+    int64 skipped;
     MemoryContextSwitchTo(context);
     p = make_pass(run, judge, held);
-    corgi_learner_begin(judge, 0);
+    if (judge != NULL)
+        corgi_learner_begin(judge, 0);
+    else
+        corgi_company_begin(run->company, &p->run, 0);
     for (int i = 0; i < run->source.part_count; i++)
         measure_part(p, &run->source.parts[i], snapshot);
     judge_rows(p);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
-    return corgi_learner_end(judge);
+    return judge ? corgi_learner_end(judge) : corgi_company_end(run->company, &skipped);
 }

@@ -21,7 +21,7 @@ static const char *const past_query =
     "pg_catalog.concat_ws(' ', params operator(pg_catalog.->>) 'average', params operator(pg_catalog.->>) 'step', "
     "(params operator(pg_catalog.->>) 'l1')::pg_catalog.float8), params operator(pg_catalog.->>) 'best_epoch', "
     "CASE pg_catalog.jsonb_typeof(params operator(pg_catalog.->) 'learning_rate') WHEN 'number' THEN "
-    "(params operator(pg_catalog.->>) 'learning_rate')::pg_catalog.float8 END" WHERE;
+    "(params operator(pg_catalog.->>) 'learning_rate')::pg_catalog.float8 END, params operator(pg_catalog.->>) 'by'" WHERE;
 #define LISTED(column) "pg_catalog.array_agg(" column " ORDER BY epoch)"
 /* What corgi_store_history writes, in the order of its columns. */
 static const char *const figures_query =
@@ -126,13 +126,15 @@ static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
     numbers = text_at(6, context);
     m->of = corgi_loss_of(m->kind, m->classes);
     m->bytes = numbers != NULL && strcmp(numbers, "real") == 0 ? 4 : 8;
-    outputs = corgi_outputs(&m->of, m->classes);
+    corgi_load_groups(m, name, context);
+    outputs = corgi_outputs(&m->of, m->classes) * Max(m->groups, 1);
     if (m->class_values == NULL || m->coefficients == NULL || m->intercepts == NULL || m->width < 1 ||
         m->width != dims || m->outputs != outputs || intercepts != outputs ||
         (cp_losses[m->of.loss].labels == CP_TWO_CLASSES && m->classes != 2))
         damaged(name, "its arrays do not fit together");
     if (!in_order(m->class_values, m->classes))
         damaged(name, "its classes are not finite numbers in ascending order");
+    m->outputs /= Max(m->groups, 1);
     m->encoding = corgi_read_encoding(name, context);
     if (m->encoding != NULL && !fits(m))
         damaged(name, "its encoding does not fit its arrays");
@@ -177,8 +179,8 @@ static void load_learnt(CorgiModel *m, const char *name, MemoryContext context)
     if (null)
         return;
     m->learnt = doubles_at(3, 2, &rows, &line, context);
-    m->beside = rows - m->outputs - 2;
-    fits = m->learnt != NULL && m->beside >= 0 && m->beside != 1 && line == m->width + 1;
+    m->beside = rows - m->outputs * Max(m->groups, 1) - 2;
+    fits = m->learnt != NULL && m->beside >= 0 && m->beside != 1 && (m->groups == 0 || m->beside == 0) && line == m->width + 1;
     for (int64 i = 0; fits && i < rows * line; i++)
         fits = isfinite(m->learnt[i]) && (i / line != 1 || m->learnt[i] > 0);
     if (!fits)
@@ -244,15 +246,21 @@ CorgiModel *corgi_load_model(const char *name, bool past)
     return m;
 }
 
-/* Return the columns that a model was trained on. */
+/* Return the columns that a model was trained on, and behind them that of groups, if there are any. */
 List *corgi_model_columns(const char *name)
 {
     MemoryContext context = CurrentMemoryContext;
     List *found;
+    char *by;
     CorgiCaller caller = corgi_become_owner();
     SPI_connect();
     fetch(past_query, name);
     found = features_at(name, context);
+    if (found != NIL && (by = text_at(7, context)) != NULL) {
+        MemoryContext before = MemoryContextSwitchTo(context);
+        found = lappend(found, by);
+        MemoryContextSwitchTo(before);
+    }
     SPI_finish();
     corgi_become_caller(caller);
     if (found == NIL)
@@ -319,6 +327,7 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
     CorgiModel *past;
     corgi_find_model(o->warm_start, CORGI_READ);
     past = corgi_load_model(o->warm_start, true);
+    corgi_refuse_groups(past, o->warm_start, "warm_start goes on");
     o->of = corgi_loss_of(o->kind, past->classes);
     if (past->of.loss != o->of.loss || past->of.parameter != o->of.parameter)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -9,6 +9,14 @@ extern CorgiModel *corgi_load_past(CorgiOptions *o);
 extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
 extern CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse);
 
+/* several.c */
+extern void corgi_load_groups(CorgiModel *m, const char *name, MemoryContext context);
+extern const char *corgi_group_column(const CorgiModel *m);
+extern CorgiModel *corgi_model_of_group(const CorgiModel *m, int64 k);
+extern int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, NullableDatum value, const CorgiColumn *c,
+                              const ItemPointerData *tid);
+extern void corgi_refuse_groups(const CorgiModel *m, const char *name, const char *what);
+
 /* cache.c */
 typedef struct {
     TransactionId writer;   /* invalid: there is no row */
@@ -16,7 +24,7 @@ typedef struct {
     ItemPointerData place;
 } CorgiVersion;
 
-typedef struct {
+typedef struct CorgiCached {
     MemoryContext context;
     const char *name;
     CorgiVersion version;
@@ -25,9 +33,11 @@ typedef struct {
     CorgiLearner *learner, *sparse; /* learner: NULL where columns are hashed; sparse: until a sparse row is to be scored */
     char *row;              /* room for a row and its scores */
     double *scores;
+    struct CorgiCached **each; /* of models by group: that of each, NULL until it is asked for; else NULL */
 } CorgiCached;
 extern CorgiVersion corgi_find_model(const char *name, CorgiRight right);
 extern CorgiCached *corgi_cached_model(const char *name);
+extern CorgiCached *corgi_cached_group(CorgiCached *c, int64 k);
 
 /* predict.c */
 extern int64 corgi_best_class(const CorgiModel *m, const double *scores);

@@ -21,7 +21,7 @@ static const char *const arguments[ARG_COUNT] = {
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
     "holdout",    "warm_start", "tolerance",   "threads", "weights",
     "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1", "weight", "class_weight", "patience",
-    "max_norm",   "text",       "interactions", "hash_bits", "ngrams"};
+    "max_norm",   "text",       "interactions", "hash_bits", "ngrams", "by"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -296,6 +296,18 @@ static double tolerance_of(double tolerance)
     return tolerance;
 }
 
+/* Refuse what is for one model where there is one for each group. */
+static void check_alone(const CorgiOptions *o)
+{
+    const char *said = o->holdout > 0 ? "holdout" : o->warm_start ? "warm_start" : o->weights ? "weights" : NULL;
+    if (o->by == NULL)
+        return;
+    if (said != NULL)
+        REFUSE("%s is for one model; there is one for each value of by => '%s'", said, o->by);
+    if (strcmp(o->by, o->label) == 0 || (o->weight != NULL && strcmp(o->by, o->weight) == 0))
+        REFUSE("by => '%s' is the column of %s", o->by, strcmp(o->by, o->label) == 0 ? "labels" : "weights");
+}
+
 static bool may_be_null(int argument)
 {
     return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_BUFFER_SIZE || argument == ARG_CLASSES ||
@@ -303,7 +315,7 @@ static bool may_be_null(int argument)
            argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES ||
            argument == ARG_STANDARDIZE || argument == ARG_LEARNING_RATE || argument == ARG_WEIGHT || argument == ARG_CLASS_WEIGHT ||
            argument == ARG_STEP || argument == ARG_PATIENCE || argument == ARG_MAX_NORM ||
-           argument == ARG_AVERAGE || argument == ARG_TEXT || argument == ARG_INTERACTIONS;
+           argument == ARG_AVERAGE || argument == ARG_TEXT || argument == ARG_INTERACTIONS || argument == ARG_BY;
 }
 
 /* Check that rows are named once: by a table, and perhaps a condition, or by a query. */
@@ -365,6 +377,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->weight = nulls[ARG_WEIGHT] ? NULL : TextDatumGetCString(values[ARG_WEIGHT]);
     if (!nulls[ARG_CLASS_WEIGHT])
         corgi_read_class_weight(o, values[ARG_CLASS_WEIGHT], types[ARG_CLASS_WEIGHT]);
+    o->by = nulls[ARG_BY] ? NULL : TextDatumGetCString(values[ARG_BY]);
     o->missing = corgi_read_missing(values[ARG_MISSING], types[ARG_MISSING], &o->fill);
     corgi_read_hashing(o, values, nulls, types);
     if (o->name != NULL && *o->name == '\0')
@@ -374,6 +387,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     if (!nulls[ARG_PATIENCE] && o->patience < 1)
         REFUSE("patience must be at least 1, got %d", o->patience);
     check_schedule(o);
+    check_alone(o);
     keep_limits(o);
     if (!nulls[ARG_CLASSES] && !corgi_predicts_numbers(&o->of))
         read_classes(o, values[ARG_CLASSES], types[ARG_CLASSES]);

@@ -48,6 +48,7 @@ typedef struct {
     int threads;            /* 1, or 2: one reads while the other learns */
     bool weights;           /* are to be returned with the last epoch */
     const char *weight;     /* column of what rows count for, or NULL */
+    const char *by;         /* column of groups with a model each, or NULL */
     char *class_weight;     /* as it was said: balanced, or an object; or NULL */
     List *class_weights;    /* those of the object, see weights.c */
 } CorgiOptions;

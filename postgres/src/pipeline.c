@@ -39,11 +39,31 @@ typedef struct {
     int32 refused;          /* the slot of the row that the kernel refused */
 } Compute;
 
+/* Let each group learn from its rows of a step. Returns a status of the kernel. */
+static int learn_groups(Compute *c, const corgi_step *step)
+{
+    int status = CP_SGD_OK;
+    int64 done = 0;
+    while (status == CP_SGD_OK && done < step->visits && !c->stop) {
+        if (!c->running)
+            CHECK_FOR_INTERRUPTS();
+        status = corgi_company_learn(c->run->company, c->run, step->visit, step->visits, &done, &c->refused);
+    }
+    return status;
+}
+
+static cp_figures figures(const Compute *c)
+{
+    return c->run->company ? corgi_company_so_far(c->run->company) : corgi_learner_figures(c->learner);
+}
+
 /* Learn from a step. Returns a status of the kernel. */
 static int learn(Compute *c, const corgi_step *step)
 {
     int status = CP_SGD_OK;
     int64 done = 0;
+    if (c->run->company != NULL)
+        return learn_groups(c, step);
     corgi_learner_count(c->learner, c->run, step->visit, step->visits);
     while (status == CP_SGD_OK && done < step->visits && !c->stop) {
         if (!c->running)
@@ -88,7 +108,7 @@ static void do_task(Compute *c, Task task)
         c->planning = false;
     } else {
         c->trouble = c->trouble == 0 ? result : c->trouble;
-        c->so_far = corgi_learner_figures(c->learner);
+        c->so_far = figures(c);
         c->learnt++;
     }
     pthread_cond_signal(&c->changed);
@@ -140,7 +160,10 @@ static void stop(int code, Datum argument)
 }
 
 /* Whether the epoch is to be begun again. */
-static bool is_over(const Compute *c) { return c->trouble == CP_SGD_DIVERGED && corgi_learner_is_tried(c->learner); }
+static bool is_over(const Compute *c)
+{
+    return c->trouble == CP_SGD_DIVERGED && c->learner != NULL && corgi_learner_is_tried(c->learner);
+}
 
 static void raise_trouble(const Compute *c)
 {
@@ -215,14 +238,14 @@ static void run_alone(Compute *c)
         raise_trouble(c);
         if (c->trouble != 0)
             break;
-        c->so_far = corgi_learner_figures(c->learner);
+        c->so_far = figures(c);
         corgi_progress_rows(c->run, &c->so_far);
     }
     raise_trouble(c);
 }
 
-/* Learn from all rows of the epoch that TupleShuffle has begun; returns how many were left out, or CORGI_DIVERGED where weights
- * overflowed of a learner whose rate is tried. */
+/* Learn from all rows of the epoch that TupleShuffle has begun, by a learner, or where that is NULL by those of the groups; returns
+ * how many were left out, or CORGI_DIVERGED where weights overflowed of a learner whose rate is tried. */
 int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples)
 {
     Compute *c = palloc0(sizeof *c);

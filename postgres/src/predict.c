@@ -40,6 +40,8 @@ typedef struct {
     Size name_bytes;
     CorgiArguments arguments;
     CorgiRecord *fields;    /* of a record, once the first has come */
+    int count;              /* of arguments, where there is no record */
+    Oid *given;             /* their types */
     MemoryContext context;  /* that holds them */
 } Site;
 
@@ -57,11 +59,11 @@ static Site *make_site(FunctionCallInfo fcinfo)
     Site *s = palloc0(sizeof *s);
     s->arguments.record = count == 1 && corgi_is_record(get_fn_expr_argtype(fcinfo->flinfo, 1));
     if (!s->arguments.record) {
-        Oid *given = palloc(sizeof *given * (Size) count);
+        s->count = count;
+        s->given = palloc(sizeof *s->given * (Size) count);
         for (int i = 0; i < count; i++)
-            given[i] = get_fn_expr_argtype(fcinfo->flinfo, i + 1);
-        s->arguments.types = palloc(sizeof *given * (Size) count);
-        corgi_note_types(&s->arguments, count, given);
+            s->given[i] = get_fn_expr_argtype(fcinfo->flinfo, i + 1);
+        s->arguments.types = palloc(sizeof *s->given * (Size) count);
     }
     MemoryContextSwitchTo(before);
     fcinfo->flinfo->fn_extra = s;
@@ -77,8 +79,19 @@ static void open_record(FunctionCallInfo fcinfo, Site *s, const CorgiCached *c)
     MemoryContextReset(s->context);
     s->fields = corgi_open_record(PG_GETARG_DATUM(1), c->name, s->context);
     s->arguments.types = MemoryContextAlloc(s->context, sizeof(Oid) * (Size) Max(s->fields->count, 1));
-    corgi_note_types(&s->arguments, s->fields->count, s->fields->types);
     s->arguments.row = s->fields->row;
+}
+
+/* Find out what the arguments are: features, and behind them the group of the row where a model takes it. */
+static void note_types(Site *s, const CorgiCached *c)
+{
+    CorgiArguments *a = &s->arguments;
+    int count = a->record ? s->fields->count : s->count;
+    a->grouped = c->model->groups > 0;
+    if (a->grouped && count < 2)
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" takes features and behind them the group of the row, of its column \"%s\"",
+               c->name, corgi_group_column(c->model));
+    corgi_note_types(a, count - a->grouped, a->record ? s->fields->types : s->given);
 }
 
 /* Find the model of a call: the one used last, for as long as the snapshot stays. */
@@ -95,6 +108,7 @@ static CorgiCached *find_model(FunctionCallInfo fcinfo, Site *s)
         found = corgi_cached_model(shown);
         if (s->arguments.record)
             open_record(fcinfo, s, found);
+        note_types(s, found);
         corgi_check_arguments(&s->arguments, found);
         s->cached = found;
         s->loads = s->cached->loads;
@@ -140,6 +154,7 @@ static const CorgiCached *score(FunctionCallInfo fcinfo)
     c = find_model(fcinfo, site);
     if (a->record)
         corgi_read_record(site->fields, PG_GETARG_DATUM(1));
+    c = corgi_group_of_arguments(a, c);
     columns = corgi_takes_columns(c->model) && !a->list;
     if (!columns && any_null(a))
         return NULL;

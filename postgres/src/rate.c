@@ -1,11 +1,13 @@
 /* The learning rate that nobody chose: lowered where the first epoch diverges, or where a regression stands still for it. By what
- * rule, kernel/sgd/epochs.h says. */
+ * rule, kernel/sgd/epochs.h says. Groups have a rate each, see company.c. */
 #include "corgipile.h"
 
 /* Let a learner begin, and see whether the rate diverges, while a lower one is left to try. */
 void corgi_begin_rate(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h)
 {
     const CorgiOptions *o = &run->options;
+    if (run->company != NULL)
+        return;
     if (run->past != NULL)
         corgi_go_on(run, learner);
     corgi_learner_try(learner, o->adaptive && h->past == 0 && cp_sgd_lowered(o->learning_rate) > 0);
@@ -16,6 +18,8 @@ void corgi_lower_rate(CorgiRun *run, CorgiLearner *learner, const CorgiHistory *
 {
     CorgiOptions *o = &run->options;
     double rate = o->learning_rate;
+    if (run->company != NULL)
+        return; /* those of groups were lowered where the pass ended */
     o->learning_rate = cp_sgd_lowered(rate);
     ereport(WARNING, errmsg("learning rate %g diverges; beginning again at %g", rate, o->learning_rate));
     corgi_learner_forget(learner, run);
@@ -28,6 +32,10 @@ void corgi_settle_rate(CorgiRun *run, const CorgiLearner *learner, const CorgiHi
 {
     CorgiOptions *o = &run->options;
     double lower = cp_sgd_lowered(o->learning_rate);
+    if (run->company != NULL) {
+        corgi_company_settle(run->company, run);
+        return;
+    }
     if (!o->adaptive || lower == 0 || !corgi_learner_rests(learner, h->losses, h->past + h->count))
         return;
     o->learning_rate = lower;

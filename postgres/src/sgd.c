@@ -25,7 +25,7 @@ typedef struct {
     MemoryContext context;  /* of one run */
     CorgiRun run;
     CustomScanState *tuples;
-    CorgiLearner *learner, *judge; /* judge: measures on the rows held out */
+    CorgiLearner *learner, *judge; /* learner: NULL where groups learn; judge: measures on the rows held out */
     CorgiHistory history;
     int64 returned;         /* epochs */
     TupleDesc row;          /* of the columns, where the query takes rows as a whole; else NULL */
@@ -139,7 +139,9 @@ static void prepare(SgdState *s)
         corgi_check_name(run->options.name, run->options.user, "corgipile.train with a name");
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
-    s->learner = corgi_learner_for(run);
+    if (run->groups != NULL)
+        run->company = corgi_make_company(run);
+    s->learner = run->company ? NULL : corgi_learner_for(run);
     if (run->options.name != NULL || run->options.weights)
         corgi_check_size(run, s->learner);
     corgi_begin_rate(run, s->learner, &s->history);
@@ -153,13 +155,20 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
     const CorgiOptions *o = &s->run.options;
     cp_figures figures;
     corgi_tuple_begin(s->tuples, (int) epoch);
-    corgi_learner_begin(s->learner, cp_sgd_rate(o->step, o->learning_rate, o->decay, epoch));
+    if (s->run.company != NULL)
+        corgi_company_begin(s->run.company, &s->run, epoch);
+    else
+        corgi_learner_begin(s->learner, cp_sgd_rate(o->step, o->learning_rate, o->decay, epoch));
     *skipped = corgi_compute_epoch(s->learner, &s->run, s->tuples);
     corgi_end_loop(s->tuples);
     corgi_end_loop(linitial(s->tuples->custom_ps));
     if (*skipped == CORGI_DIVERGED)
         return (cp_figures){0};
-    figures = corgi_learner_end(s->learner);
+    figures = s->run.company ? corgi_company_end(s->run.company, skipped) : corgi_learner_end(s->learner);
+    if (s->run.company != NULL && corgi_company_lower(s->run.company, &s->run, epoch)) {
+        *skipped = CORGI_DIVERGED;
+        return (cp_figures){0};
+    }
     if (figures.rows == 0 && *skipped > 0)
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
                 errmsg("none of " INT64_FORMAT " rows can be learnt from: each has a feature or a label that is missing",
@@ -184,11 +193,13 @@ static CorgiEpoch next(SgdState *s)
         INSTR_TIME_SET_CURRENT(took);
         INSTR_TIME_SUBTRACT(took, start);
         epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
-        if (epoch.skipped != CORGI_DIVERGED && !corgi_learner_adrift(s->learner, &s->run, epoch.learnt.loss))
+        if (epoch.skipped != CORGI_DIVERGED &&
+            (s->learner == NULL || !corgi_learner_adrift(s->learner, &s->run, epoch.learnt.loss)))
             break;
         corgi_lower_rate(&s->run, s->learner, &s->history);
     }
-    corgi_learner_try(s->learner, false);
+    if (s->learner != NULL)
+        corgi_learner_try(s->learner, false);
     return epoch;
 }
 
@@ -235,6 +246,8 @@ static void advance(SgdState *s)
             fill_fold(s);
         corgi_progress_end(&s->run);
         corgi_tell_chance(&s->run, &epoch);
+        if (s->run.company != NULL)
+            corgi_company_tell(s->run.company, &s->run);
         if (o->name != NULL) {
             corgi_free_buffer(&s->run.buffer);
             corgi_store_model(&s->run, s->learner, h, s->run.past);

@@ -59,17 +59,21 @@ static void check_kind(Relation rel, Relation named)
 }
 
 /* What a column is for, and what that takes. */
-typedef enum { FEATURE, LABEL, WEIGHT } Role;
+typedef enum { FEATURE, LABEL, WEIGHT, GROUP } Role;
 
 static const struct { const char *name, *needed; } roles[] = {
     [FEATURE] = {"feature", "numbers, or an array such as real[], double precision[] or integer[], are needed"},
     [LABEL] = {"label", "a number, boolean or text is needed"},
     [WEIGHT] = {"weight", "a number or boolean is needed"},
+    [GROUP] = {"group", "text, whole numbers or booleans are needed"},
 };
 
 /* Return whether a column can serve: numbers, what becomes a number or a category, and arrays of numbers as features. */
 static bool serves(const CorgiColumn *c, Role role)
 {
+    if (role == GROUP)
+        return !c->list && (corgi_is_text(c->type) || c->type == INT2OID || c->type == INT4OID || c->type == INT8OID ||
+                            c->type == BOOLOID);
     if (corgi_is_number(c->type))
         return role == FEATURE || !c->list;
     return !c->list && (role == FEATURE ? corgi_family(c->type) != CORGI_NO_FAMILY : role == LABEL && corgi_is_text(c->type));
@@ -109,8 +113,8 @@ static void check_privileges(const CorgiSource *s)
                 errhint("Train on a table that you make of the rows you may see."));
     if (pg_class_aclcheck(table, user, ACL_SELECT) == ACLCHECK_OK)
         return;
-    for (int i = -2; i < s->feature_columns; i++) {
-        const CorgiColumn *c = i == -2 ? &s->weight : i < 0 ? &s->label : &s->features[i];
+    for (int i = -3; i < s->feature_columns; i++) {
+        const CorgiColumn *c = i == -3 ? &s->by : i == -2 ? &s->weight : i < 0 ? &s->label : &s->features[i];
         if (c->name != NULL && pg_attribute_aclcheck(table, c->attnum, user, ACL_SELECT) != ACLCHECK_OK)
             aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(s->rel->rd_rel->relkind),
                            RelationGetRelationName(s->rel));
@@ -154,7 +158,8 @@ static List *other_columns(const CorgiSource *s)
     TupleDesc columns = RelationGetDescr(s->rel);
     List *names = NIL;
     for (int i = 0; i < columns->natts; i++)
-        if (!TupleDescAttr(columns, i)->attisdropped && i + 1 != s->label.attnum && i + 1 != s->weight.attnum)
+        if (!TupleDescAttr(columns, i)->attisdropped && i + 1 != s->label.attnum && i + 1 != s->weight.attnum &&
+            i + 1 != s->by.attnum)
             names = lappend(names, pstrdup(NameStr(TupleDescAttr(columns, i)->attname)));
     if (names == NIL)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("there is no column but the label \"%s\"", s->label.name));
@@ -180,6 +185,9 @@ static void find_features(CorgiSource *s, CorgiOptions *o)
         if (c.attnum == s->weight.attnum)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("column \"%s\" is the weight; it cannot be a feature too", c.name));
+        if (c.attnum == s->by.attnum)
+            ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("column \"%s\" tells groups apart; it cannot be a feature too", c.name));
         s->last = Max(s->last, c.attnum);
         s->features[s->feature_columns++] = c;
     }
@@ -207,6 +215,8 @@ static void open_table(CorgiSource *s, Relation rel, Relation named, CorgiOption
     s->label = find_column(rel, o->label, LABEL);
     s->last = s->label.attnum;
     find_weight(s, o);
+    if (o->by != NULL)
+        s->by = find_column(rel, o->by, GROUP);
     find_features(s, o);
     s->parts = s;
     s->part_count = 1;
@@ -234,7 +244,7 @@ static List *partitions_of(Relation rel, List *found)
 /* Let messages about rows of a part say which part it is. */
 static void name_part(CorgiSource *part, const char *name)
 {
-    part->label.part = part->weight.part = name;
+    part->label.part = part->weight.part = part->by.part = name;
     for (int i = 0; i < part->feature_columns; i++)
         part->features[i].part = part->label.part;
 }

@@ -185,20 +185,27 @@ void corgi_get_folded(const CorgiRun *run, CorgiLearner *learner, double *coeffi
              coefficients, intercepts);
 }
 
-/* Write a model as it was learnt, which going on to the same bits takes: what was taken from features, what they were
- * divided by, the weights of each output, the intercept behind them, and what the learner knows beside them. */
-void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to)
+/* Write what features are standardised by: two lines [width + 1]. */
+void corgi_write_scaling(const CorgiRun *run, double *to)
 {
     const CorgiScaling *s = run->scaling;
-    int64 outputs = corgi_learner_outputs(learner), width = run->survey.width, line = width + 1;
-    double *coefficients = take(sizeof *coefficients * (Size) (outputs * line)), *intercepts = coefficients + outputs * width;
-    corgi_learner_get(learner, true, coefficients, intercepts);
+    const int64 width = run->survey.width, line = width + 1;
     for (int64 j = 0; j < width; j++) {
         to[j] = s ? s->center[j] : 0;
         to[line + j] = s ? s->scale[j] : 1;
     }
     to[line - 1] = 0;
     to[2 * line - 1] = 1;
+}
+
+/* Write a model as it was learnt, which going on to the same bits takes: what was taken from features, what they were
+ * divided by, the weights of each output, the intercept behind them, and what the learner knows beside them. */
+void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to)
+{
+    int64 outputs = corgi_learner_outputs(learner), width = run->survey.width, line = width + 1;
+    double *coefficients = take(sizeof *coefficients * (Size) (outputs * line)), *intercepts = coefficients + outputs * width;
+    corgi_learner_get(learner, true, coefficients, intercepts);
+    corgi_write_scaling(run, to);
     for (int64 k = 0; k < outputs; k++) {
         memcpy(to + (k + 2) * line, coefficients + k * width, sizeof *to * (Size) width);
         to[(k + 3) * line - 1] = intercepts[k];

@@ -109,18 +109,24 @@ void corgi_check_weights(int64 outputs, int64 width, int64 classes, int64 learnt
                 errhint("Train without a name, or on fewer features."));
 }
 
-/* Return how many lines [width + 1] say how a model was learnt; 0 where the weights say it all. */
+/* Return the outputs of all models of a run. */
+static int64 outputs_of(const CorgiRun *run)
+{
+    return corgi_outputs(&run->options.of, run->survey.class_count) * corgi_group_count(run);
+}
+
+/* Return how many lines [width + 1] say how a model was learnt; 0 where the weights say it all. Of groups nothing else is kept. */
 static int64 learnt_lines(const CorgiRun *run, const CorgiLearner *learner)
 {
-    int64 beside = corgi_learner_lines(learner);
-    return run->standardize || beside > 0 || run->best != NULL ? corgi_learner_outputs(learner) + 2 + beside : 0;
+    int64 beside = learner ? corgi_learner_lines(learner) : 0;
+    return run->standardize || beside > 0 || run->best != NULL ? outputs_of(run) + 2 + beside : 0;
 }
 
 /* Refuse a model in training that is too large. */
 void corgi_check_size(const CorgiRun *run, const CorgiLearner *learner)
 {
     const CorgiSurvey *v = &run->survey;
-    corgi_check_weights(corgi_outputs(&run->options.of, v->class_count), v->width, v->class_count, learnt_lines(run, learner));
+    corgi_check_weights(outputs_of(run), v->width, v->class_count, learnt_lines(run, learner));
     check_encoding(run);
 }
 
@@ -183,7 +189,10 @@ static char *params_of(const CorgiRun *run)
     add_integer(&json, "epochs", o->epochs);
     add_integer(&json, "batch_size", o->batch);
     add_integer(&json, "seed", o->seed);
-    add_number(&json, "learning_rate", o->learning_rate);
+    if (run->company != NULL)
+        corgi_write_company(&json, run->company, run);
+    else
+        add_number(&json, "learning_rate", o->learning_rate);
     add_number(&json, "decay", o->decay);
     add_number(&json, "l2", o->l2);
     add_number(&json, "l1", o->l1);
@@ -250,11 +259,14 @@ ArrayType *corgi_text_array(const CorgiNames *names)
 CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner)
 {
     const CorgiSurvey *v = &run->survey;
-    int64 outputs = corgi_outputs(&run->options.of, v->class_count);
+    int64 outputs = outputs_of(run);
     CorgiWeights w = {.coefficients = corgi_make_doubles(2, outputs, v->width), .intercepts = corgi_make_doubles(1, 0, outputs)};
     w.names = corgi_text_array(run->source.label.classes);
     w.classes = v->class_count ? corgi_make_doubles(1, 0, v->class_count) : construct_empty_array(FLOAT8OID);
-    corgi_get_predictor(run, learner, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
+    if (run->company != NULL)
+        corgi_company_get(run->company, run, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
+    else
+        corgi_get_predictor(run, learner, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
     if (v->class_count)
         memcpy(ARR_DATA_PTR(w.classes), v->classes, sizeof(double) * (Size) v->class_count);
     return w;
@@ -268,7 +280,10 @@ static ArrayType *learnt(const CorgiRun *run, CorgiLearner *learner)
     if (lines == 0)
         return NULL;
     a = corgi_make_doubles(2, lines, run->survey.width + 1);
-    corgi_get_learnt(run, learner, (double *) ARR_DATA_PTR(a));
+    if (run->company != NULL)
+        corgi_company_learnt(run->company, run, (double *) ARR_DATA_PTR(a));
+    else
+        corgi_get_learnt(run, learner, (double *) ARR_DATA_PTR(a));
     return a;
 }
 

@@ -131,6 +131,8 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
             if (run->where != NULL && !corgi_ask_row(run, source, number - 1, row))
                 continue;
             learnt += !held;
+            if (run->groups != NULL)
+                corgi_note_group(run, source, row);
             kept += held;
             bytes += survey_row(v, source, row, held, t);
         }
@@ -181,7 +183,7 @@ static void check_rows(const CorgiRun *run)
 static void check_weights(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
-    int64 outputs = corgi_outputs(&run->options.of, v->class_count);
+    int64 outputs = corgi_outputs(&run->options.of, v->class_count) * corgi_group_count(run);
     if (v->width > CORGI_MOST_NUMBERS / outputs)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                 errmsg("a model of " INT64_FORMAT " features and " INT64_FORMAT " outputs is too large: a column holds "
@@ -201,6 +203,7 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     v->place = take(most, sizeof *v->place);
     v->cuts[0] = 0;
     t = make_tally(run, most);
+    corgi_begin_groups(run);
     for (CorgiPlace at = {0}; corgi_settle(source, &at); at.page += source->block_pages)
         at.row += survey_block(run, blocks, &at, &t, leftovers);
     corgi_end_loop(blocks);
@@ -209,6 +212,7 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     check_rows(run);
     v->width = Max(v->width, 1);
     settle_classes(run, &t);
+    corgi_settle_groups(run);
     check_weights(run);
     if (t.sketching) {
         v->sketch = take(v->blocks, sizeof *v->sketch);

@@ -98,6 +98,8 @@ static int64 load_block(TupleState *s, int64 block, const int32 *into)
             break;
         if (run->scaling != NULL)
             corgi_scale_rows(run, into + i, chosen);
+        for (int k = 0; run->groups != NULL && k < chosen; k++)
+            run->buffer.group[into[i + k]] = corgi_group_of(run->groups, run->survey.cuts[block] + i + k);
         number += count;
         i += chosen;
     }

@@ -57,11 +57,12 @@ def test_auto_averages_and_needs_no_rate_whatever_the_scale(rows):
     [
         (100, 4, "logistic", 4),
         (400, 100, "logistic", 2),
-        (36 * 25, 25, "logistic", 4 * (36 / 35) ** 2),
-        (1000, 20, "svm", 8),
-        (50 * 80, 80, "squared_hinge", 8),
-        (3 * 40 * 10, 10, "softmax", 4 * (40 / 35) ** 2),
+        (89 * 36, 25, "logistic", 4 * (36 / 30) ** 2),
+        (4000, 20, "svm", 8),
+        (144 * 50, 80, "squared_hinge", 8),
+        (94 * 40, 10, "softmax", 4 * (40 / 30) ** 2),
         (1000, 20, "softmax", 4),
+        (400, 2, "logistic", 4),
     ],
 )
 def test_auto_steps_are_the_longer_the_more_rows_there_are_for_each_weight(count, width, kind, rate):
@@ -78,13 +79,13 @@ def test_auto_steps_are_the_longer_the_more_rows_there_are_for_each_weight(count
 
 def test_auto_goes_by_the_rows_of_a_group_and_those_that_a_fold_leaves():
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(1_500, 2))
-    rows = pa.table({"a": x[:, 0], "b": x[:, 1], "g": ["few"] * 60 + ["many"] * 1_440, "label": x[:, 0] > x[:, 1]})
+    x = rng.normal(size=(4_000, 2))
+    rows = pa.table({"a": x[:, 0], "b": x[:, 1], "g": ["few"] * 60 + ["many"] * 3_940, "label": x[:, 0] > x[:, 1]})
     how = {"epochs": 1, "order": "no_shuffle", "standardize": False}
     models = train(rows, by="g", **how)
     for group, part in (("few", rows[:60]), ("many", rows[60:])):
         assert np.array_equal(models.of(group).coef, train(part.drop("g"), **how).coef)
-    plain = rows[:90].drop("g")  # of which a fold leaves so few that its steps are shorter
+    plain = rows[:2_600].drop("g")  # of which a fold leaves so few that its steps are shorter
     parts = folds_of(cp.open(plain), 3, 0)
     found = cp.search(plain, {"step": ["auto"]}, folds=3, refit=False, **how)
     for fold, score in enumerate(found.results[0]["scores"]):

@@ -13,6 +13,7 @@ from patience import PATIENCE, wait_for
 from sqlservers import ROWS, database, guest, sql
 
 from corgipile.errors import BadArgument, CorgiPileError, MissingColumn, ServerError
+from corgipile.linear.model import unpack
 from corgipile.sql.answers.frame import FrameAnswers
 from corgipile.sql.connection import connect
 from corgipile.sql.engines.postgres import training
@@ -91,7 +92,7 @@ def test_partitions_and_materialized_views_are_read_as_they_are(sql):
         ("block_size = 100", "100 rows; PostgreSQL takes bytes"),
         ("buffer_size = 1MB, memory = 1MB", "one thing in PostgreSQL"),
         ("group = a", "group is for files and DuckDB"),
-        ("by = a", "by is for files and DuckDB; PostgreSQL trains one model"),
+        ("by = a, validation = 0.1", "holdout is for one model; there is one for each value of by = 'a'"),
         ("text = a", 'text column "a" is double precision; text is needed'),
         ("hash_bits = 8", "hash_bits has no effect without text or interactions"),
         ("balance = a", "by the label"),
@@ -305,3 +306,43 @@ def test_what_the_server_says_is_heard(sql):
     assert any(
         "differ in scale" in note for note in sql.execute("SELECT a * 1e6 AS a, b, label FROM t TRAIN BY svm").notes
     )
+
+
+@pytest.mark.parametrize("said", ["GROUP BY side WITH epochs = 2 INTO m", "WITH epochs = 2, by = side INTO m"])
+def test_models_by_group_answer_as_those_of_python(sql, said):
+    sql.execute("BEGIN; CREATE TABLE sides AS SELECT i % 7 / 7.0::float8 AS a, i % 11 / 11.0::float8 AS b, "
+                "(ARRAY['north', 'south', NULL])[1 + i % 3] AS side, (i % 7 > 3) <> (i % 3 = 1) AS label "
+                "FROM generate_series(1, 400) i")  # fmt: skip
+    assert len(sql.execute(f"SELECT * FROM sides TRAIN BY logistic {said}").fetchall()) == 2
+    ((content,),) = sql.execute("SELECT corgipile.export('m')").fetchall()
+    models, rows = unpack(bytes(content)), sql.execute("SELECT * FROM sides").arrow()
+    assert (models.groups, models.features) == (["north", "south", None], ("a", "b"))
+    for query in ("SELECT * FROM sides PREDICT BY m", "SELECT a, side FROM sides PREDICT BY m"):
+        assert sql.execute(query).arrow()["prediction"].to_pylist() == models.predict(rows).tolist()
+    answer = sql.execute("SELECT * FROM ML.PREDICT(MODEL m, (SELECT * FROM sides))").arrow()
+    assert answer["predicted_label"].to_pylist() == models.predict(rows).tolist()
+    (found,) = sql.execute("SELECT * FROM ML.EVALUATE(MODEL m, (SELECT * FROM sides))").arrow().to_pylist()
+    figures = models.judge(rows).figures
+    assert (found["accuracy"], found["roc_auc"]) == pytest.approx((figures["accuracy"], figures["auc"]))
+    weights = sql.execute("SELECT * FROM ML.WEIGHTS(MODEL m)").arrow().to_pylist()
+    for group in models.groups:
+        mine = [one["weight"] for one in weights if one["side"] == group]
+        assert mine == [*models.of(group).coef[0].tolist(), *models.of(group).intercept.tolist()]
+    with pytest.raises(MissingColumn, match="trained on 'a', 'b', 'side'"):
+        sql.execute("SELECT a, b FROM t PREDICT BY m")
+    with pytest.raises(CorgiPileError, match='is of group "west" of "side"'):
+        sql.execute("SELECT 0.5 AS a, 0.5 AS b, 'west' AS side PREDICT BY m").fetchall()
+
+
+def test_what_goes_by_one_model_refuses_groups(sql):
+    sql.execute("CREATE TEMPORARY TABLE sides AS SELECT a, b, label + 1 AS side, label FROM t")
+    sql.execute("SELECT * FROM sides TRAIN BY logistic GROUP BY side WITH epochs = 1 INTO m")
+    plan = sql.execute("EXPLAIN SELECT * FROM sides TRAIN BY logistic GROUP BY side").fetchall()
+    assert ("  By: side",) in plan
+    for query in (
+        "SELECT a, b, label FROM t TRAIN BY logistic USING m",
+        "SELECT * FROM ML.ADVANCED_WEIGHTS(MODEL m, (SELECT * FROM sides))",
+    ):
+        with pytest.raises(CorgiPileError, match="holds models of 2 groups"):
+            sql.execute(query).fetchall()
+    sql.execute("DROP TABLE sides")

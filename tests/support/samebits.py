@@ -17,8 +17,9 @@ TYPES = {"real": pa.float32(), "double precision": pa.float64(), "integer": pa.i
 def stored_rows(server, model):
     """Return the rows to learn from in their physical order, where blocks begin, and the rows held out."""
     params = model["params"]
+    also = f"{params['by']}, " if "by" in params else ""
     rows = server.rows(
-        f"SELECT {', '.join(params['features'])}, label, w, tableoid::int AS part, "
+        f"SELECT {', '.join(params['features'])}, label, w, {also}tableoid::int AS part, "
         f"(ctid::text::point)[0]::int / {params['block_pages']} AS block FROM {model['source']} s "
         "ORDER BY s.tableoid, s.ctid"
     )
@@ -30,21 +31,23 @@ def stored_rows(server, model):
     return kept, [0, *cuts.tolist(), len(kept)], [row for row, out in zip(rows, held, strict=True) if out]
 
 
-def arrow(rows, features, kind, label=None):
+def arrow(rows, features, kind, label=None, by=None):
     """Make an Arrow table of rows."""
     kinds = [pa.list_(pa.int32()), pa.list_(TYPES[kind])] if len(features) == 2 else [pa.list_(TYPES[kind], WIDTH)]
     columns = {name: pa.array([row[name] for row in rows], of) for name, of in zip(features, kinds, strict=True)}
     labels = pa.array([row["label"] for row in rows], label or pa.int32())
-    return pa.table({**columns, "label": labels, "w": pa.array([row["w"] for row in rows], pa.float32())})
+    groups = {} if by is None else {by: pa.array([row[by] for row in rows])}
+    return pa.table({**columns, "label": labels, "w": pa.array([row["w"] for row in rows], pa.float32()), **groups})
 
 
-def in_python(server, model, kind, label=None):
+def in_python(server, model, kind, label=None, *, rated=True):
     """Train in Python what the server trained."""
     params = model["params"]
     features = params["features"]
     rows, cuts, held = stored_rows(server, model)
     widest = int(np.diff(cuts).max())
-    table = CutTable(arrow(rows, features, kind, label), cuts)
+    by = params.get("by")
+    table = CutTable(arrow(rows, features, kind, label, by), cuts)
     assert params["blocks"] == len(cuts) - 1
     sizes = {"block": widest, "buffer": params["buffer_blocks"] * widest}
     if params["order"] == "riffle":
@@ -62,8 +65,9 @@ def in_python(server, model, kind, label=None):
         "patience": params.get("patience"),
         "max_norm": params.get("max_norm"),
         "class_weight": params.get("class_weight"),
+        "by": by,
     }
-    chosen["learning_rate"] = None if params["step"] == "auto" else chosen["learning_rate"]
+    chosen["learning_rate"] = None if not rated or params["step"] == "auto" else chosen["learning_rate"]
     chosen["test"] = arrow(held, features, kind, label) if held else None
     features = features if len(features) == 2 else "x"
     return cp.train(table, model=model["kind"], features=features, label="label", order=order, memory=None, **chosen)

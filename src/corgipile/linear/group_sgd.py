@@ -23,8 +23,11 @@ def together(each: list[Figures]) -> Figures:
         >>> together([Figures(1, 1.0, 0.0, 1.0), Figures(3, 0.0, 1.0, 3.0), Figures(0, 0.0, 0.0, 0.0)])
         Figures(rows=4, loss=0.25, score=0.75, weight=4.0)
     """
-    weight = sum(one.weight for one in each)
-    loss, score = (sum(one[at] * one.weight for one in each) for at in (1, 2))
+    weight = loss = score = 0.0  # added up as PostgreSQL does: sum() corrects what it rounds in some versions of Python
+    for one in each:
+        weight += one.weight
+        loss += one.loss * one.weight
+        score += one.score * one.weight
     return Figures(sum(one.rows for one in each), loss / (weight or 1), score / (weight or 1), weight)
 
 

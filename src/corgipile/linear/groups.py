@@ -81,7 +81,10 @@ class Groups(Model):
 
     def table(self) -> pa.Table:
         """Return the groups with their rows, and what they lost and scored in the last epoch of training."""
-        return pa.table({self.by: self.groups, **self.params["of_groups"]})
+        figures = self.params["of_groups"]
+        # a database keeps them in an order of its own
+        names = sorted(figures, key=lambda name: (name != "rows", name != "loss", name))
+        return pa.table({self.by: self.groups, **{name: figures[name] for name in names}})
 
     def sgd(self, inputs: Features) -> SGD:
         """Refuse: there is no one kernel that holds them.

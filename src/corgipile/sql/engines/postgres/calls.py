@@ -89,18 +89,25 @@ def _values(table: pa.Table, writer: Writer) -> str:
 
 
 def _weights(engine: "PostgreSQL", stored: Stored, writer: Writer) -> str:
-    """Return the weights, a row a feature, and one for the constant; and for each class where there are more."""
+    """Return the weights, a row a feature, and one for the constant; of each class and group where there are more."""
     coefficients, constants = engine.models.weights(stored.name)
-    names, several = [*stored.numbers, INTERCEPT], len(coefficients) > 1
-    classes = stored.class_names or stored.classes
+    groups = [None] if stored.by is None else stored.params["groups"]
+    names, several = [*stored.numbers, INTERCEPT], len(coefficients) > len(groups)
+    classes = (stored.class_names or stored.classes) if several else [None]
+    of = [(group, label) for group in groups for label in classes]
     lines = [
-        f"({writer.literal(name)}::text, {writer.literal(weight)}::float8"
+        f"({_group(group, writer) if stored.by else ''}{writer.literal(name)}::text, {writer.literal(weight)}::float8"
         + (f", {writer.literal(str(label))}::text)" if several else ")")
-        for label, line, constant in zip(classes if several else [None], coefficients, constants, strict=True)
+        for (group, label), line, constant in zip(of, coefficients, constants, strict=True)
         for name, weight in zip(names, [*line, constant], strict=True)
     ]
-    also = ", class" if several else ""
-    return f"SELECT * FROM (VALUES {', '.join(lines)}) AS corgipile_weights (processed_input, weight{also})"
+    first, also = "" if stored.by is None else f"{writer.name(stored.by)}, ", ", class" if several else ""
+    return f"SELECT * FROM (VALUES {', '.join(lines)}) AS corgipile_weights ({first}processed_input, weight{also})"
+
+
+def _group(group: Any, writer: Writer) -> str:
+    kind = "bool" if isinstance(group, bool) else "int8" if isinstance(group, int) else "text"
+    return "NULL, " if group is None else f"{writer.literal(group)}::{kind}, "
 
 
 def predicting(engine: "PostgreSQL", statement: Predict, stored: Stored, writer: Writer) -> str:
@@ -133,7 +140,7 @@ def _beside(engine: "PostgreSQL", source: Source, column: str, stored: Stored, w
     everything = engine.session.columns(f"SELECT * {rest}")
     if stored.names_in(everything) is None:
         raise stored.missing(everything)
-    call = asked(says_class(stored), stored, stored.features, writer)
+    call = asked(says_class(stored), stored, stored.columns, writer)
     return f"SELECT {writer.text(source.items)}\n, {call} AS {named} {rest}"
 
 

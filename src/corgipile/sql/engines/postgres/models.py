@@ -79,6 +79,16 @@ class Stored:
         return list(self.params["features"])
 
     @property
+    def by(self) -> str | None:
+        """Return the column that tells groups apart, where there is a model for each."""
+        return self.params.get("by")
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the columns that prediction needs, that of groups behind the others."""
+        return self.features if self.by is None else [*self.features, self.by]
+
+    @property
     def numbers(self) -> list[str]:
         """Return the name of each number of a row."""
         encoders = [encoder_of(state) for state in self.params.get("encoding", {}).get("features", ())]
@@ -94,17 +104,17 @@ class Stored:
         return str(self.params.get("label") or "label")
 
     def names_in(self, there: list[str]) -> list[str] | None:
-        """Return its features if a query gives each of them, once."""
-        return self.features if all(there.count(name) == 1 for name in self.features) else None
+        """Return its columns if a query gives each of them, once."""
+        return self.columns if all(there.count(name) == 1 for name in self.columns) else None
 
     def missing(self, there: list[str], also: str | None = None) -> MissingColumn:
         """Make the error of a query that does not give them, or another column besides."""
-        lacking = [name for name in [*self.features, *([also] if also else [])] if name not in there]
-        twice = [name for name in self.features if there.count(name) > 1]
+        lacking = [name for name in [*self.columns, *([also] if also else [])] if name not in there]
+        twice = [name for name in self.columns if there.count(name) > 1]
         what = f"without {listed(lacking)}" if lacking else f"with {listed(twice)} more than once"
         hint = did_you_mean(lacking[0], there) if lacking else ""
         return MissingColumn(
-            f"model {self.name!r} was trained on {listed(self.features)}; the rows have {listed(there)}, {what}{hint}"
+            f"model {self.name!r} was trained on {listed(self.columns)}; the rows have {listed(there)}, {what}{hint}"
         )
 
 

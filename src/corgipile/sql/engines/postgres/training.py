@@ -27,7 +27,6 @@ NAMES = {"validation": "holdout", "block": "block_size", "buffer": "buffer_size"
 DEFAULTS = {name: one.default for name, one in declared(TrainArguments).items()}
 SILENT = ("order", "on_bad", "missing", "solver", "inner")  # as they are by default they need not be said
 FILES = {
-    "by": "trains one model",
     "group": "holds single rows out",
     "solver": "learns by SGD",
     "inner": "learns by SGD",
@@ -51,10 +50,10 @@ def train_call(train: Train, relation: Relation, known: Known, writer: Writer, s
         NotSupportedError: The extension of the server has no such argument.
     """
     label = _found(train.label_of(relation.columns), relation)
-    weight = train.settings.get("weight")
+    apart = [_found(name, relation) for name in map(train.settings.get, ("weight", "by")) if name is not None]
     hashed = _hashed(train, relation)
     crossed = [name for term in hashed.get("interactions", ()) for name in term]
-    others = {label, weight if weight is None else _found(weight, relation), *hashed.get("text", ()), *crossed}
+    others = {label, *apart, *hashed.get("text", ()), *crossed}
     features = [_found(name, relation) for name in train.features or ()] or [
         name for name in relation.columns if name not in others
     ]

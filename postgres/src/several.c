@@ -1,0 +1,157 @@
+/* Models by group as they are stored: one row for all of them, as the one file of Python. */
+#include "corgipile.h"
+
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+/* The groups of stored models. */
+struct CorgiKnown {
+    const char *by;
+    const char *type;       /* of values in JSON; NULL: null is the only one */
+    CorgiNames *values;     /* but null, as text, by their number where null is left out */
+    int64 null_at;          /* the number of null; -1: there is no such group */
+};
+
+/* What Python checks of a file, see corgipile.linear.groups.check_groups. */
+#define SHAPE                                                                                                                   \
+    "strict $ ? (@.by.type() == \"string\" && @.groups.type() == \"array\" && @.groups.size() > 0 && "                          \
+    "@.of_groups.type() == \"object\" && !exists(@.of_groups.* ? (@.type() != \"array\")) && !exists(@.groups[*] ? ("             \
+    "@.type() == \"object\" || @.type() == \"array\" || (@.type() == \"number\" && @.floor() != @))))"
+#define COUNTS "strict $.of_groups.* ? (@.size() != $n)"
+#define RATES                                                                                                                   \
+    "$ ? (exists(@.learning_rates) && (@.learning_rates.type() != \"array\" || @.learning_rates.size() != $n || "               \
+    "exists(@.learning_rates[*] ? (@.type() != \"number\" || @ <= 0))))"
+
+/* A row where there are groups: how many, 0 if they are damaged; their column; their values, and the types of these. */
+#define EACH(what) "ARRAY(SELECT " what " FROM pg_catalog.jsonb_path_query(params, '$.groups[*]') g)"
+static const char *const groups_query =
+    "SELECT CASE WHEN NOT pg_catalog.jsonb_path_exists(params, '" SHAPE "') THEN 0 ELSE (SELECT CASE WHEN "
+    "pg_catalog.jsonb_path_exists(params, '" COUNTS "', n) OR pg_catalog.jsonb_path_exists(params, '" RATES "', n) OR "
+    "(SELECT pg_catalog.count(DISTINCT g) operator(pg_catalog.<) pg_catalog.count(*) FROM "
+    "pg_catalog.jsonb_path_query(params, '$.groups[*]') g) THEN 0 ELSE (n operator(pg_catalog.->>) 'n')::pg_catalog.int8 END FROM "
+    "pg_catalog.jsonb_build_object('n', pg_catalog.jsonb_array_length(params operator(pg_catalog.->) 'groups')) n) END, "
+    "params operator(pg_catalog.->>) 'by', " EACH("g operator(pg_catalog.#>>) '{}'") ", " EACH("pg_catalog.jsonb_typeof(g)")
+    " FROM corgipile.models WHERE name operator(pg_catalog.=) $1 AND params operator(pg_catalog.?) 'by'";
+
+static void damaged(const char *name)
+{
+    ereport(ERROR, errcode(ERRCODE_DATA_CORRUPTED),
+            errmsg("the row of model \"%s\" in corgipile.models is damaged: its groups are damaged", name));
+}
+
+static List *texts_at(int column)
+{
+    bool null;
+    return corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column, &null));
+}
+
+/* Take the values of groups. */
+static void take_values(struct CorgiKnown *known, List *values, List *types, const char *name)
+{
+    ListCell *value, *type;
+    forboth(value, values, type, types) {
+        const char *text = lfirst(value), *of = lfirst(type);
+        if (text == NULL) {
+            known->null_at = foreach_current_index(value);
+            continue;
+        }
+        if (known->type != NULL && strcmp(known->type, of) != 0)
+            damaged(name);
+        known->type = known->type ? known->type : pstrdup(of);
+        text = strcmp(of, "boolean") != 0 ? text : strcmp(text, "true") == 0 ? "1" : "0"; /* as corgi_text_of writes it */
+        corgi_add_name(known->values, text, strlen(text));
+    }
+}
+
+/* Find out of which groups a stored model is, if of any. Called within SPI. */
+void corgi_load_groups(CorgiModel *m, const char *name, MemoryContext context)
+{
+    Oid types[] = {TEXTOID};
+    Datum values[] = {CStringGetTextDatum(name)};
+    MemoryContext before;
+    List *texts, *kinds;
+    bool null;
+    if (SPI_execute_with_args(groups_query, lengthof(types), types, values, NULL, true, 1) != SPI_OK_SELECT)
+        elog(ERROR, "reading corgipile.models failed");
+    if (SPI_processed == 0)
+        return;
+    m->groups = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
+    if (null || m->groups == 0)
+        damaged(name);
+    texts = texts_at(3);
+    kinds = texts_at(4);
+    before = MemoryContextSwitchTo(context);
+    m->known = palloc0(sizeof *m->known);
+    m->known->by = pstrdup(SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2));
+    m->known->values = corgi_make_names();
+    m->known->null_at = -1;
+    take_values(m->known, texts, kinds, name);
+    MemoryContextSwitchTo(before);
+}
+
+/* Return the column that tells the groups of a model apart; NULL of one model. */
+const char *corgi_group_column(const CorgiModel *m) { return m->groups ? m->known->by : NULL; }
+
+/* Return the model of one group. */
+CorgiModel *corgi_model_of_group(const CorgiModel *m, int64 k)
+{
+    CorgiModel *one = palloc(sizeof *one);
+    *one = *m;
+    one->groups = 0;
+    one->known = NULL;
+    one->learnt = NULL;
+    one->coefficients += k * m->outputs * m->width;
+    one->intercepts += k * m->outputs;
+    return one;
+}
+
+/* Return what JSON calls the values of a type that tells groups apart; NULL of other types. */
+static const char *json_type(Oid type)
+{
+    if (type == BOOLOID)
+        return "boolean";
+    if (type == INT2OID || type == INT4OID || type == INT8OID)
+        return "number";
+    return corgi_is_text(type) ? "string" : NULL;
+}
+
+/* Return the group of a value, by its number; `c` and `tid` say of which row it is, for errors: NULL of one to predict. */
+int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, NullableDatum value, const CorgiColumn *c,
+                       const ItemPointerData *tid)
+{
+    struct CorgiKnown *known = m->known;
+    const char *of = json_type(getBaseType(type)), *text = NULL;
+    int64 found = known->null_at;
+    Size length = 0;
+    if (of == NULL || (known->type != NULL && strcmp(of, known->type) != 0))
+        ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+                errmsg("the group is %s; model \"%s\" takes %s for its column \"%s\"", format_type_be(type), name,
+                       known->type == NULL || *known->type == 's' ? "text" : *known->type == 'n' ? "a whole number" : "a boolean",
+                       known->by));
+    if (!value.isnull) {
+        text = corgi_text_of(getBaseType(type), value.value, &length);
+        found = corgi_find_name(known->values, text, length);
+        found += found >= 0 && known->null_at >= 0 && found >= known->null_at;
+    }
+    if (unlikely(found < 0))
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("%s is of group %s of \"%s\", of which there is no model in \"%s\"",
+                       tid ? corgi_row_name(c, tid) : "the row to predict",
+                       text ? psprintf("\"%.*s\"", (int) length, text) : "NULL", known->by, name),
+                errdetail("There are models of %s%s.", corgi_list_names(known->values),
+                          known->null_at < 0 ? "" : known->values->count ? " and NULL" : "NULL"));
+    return found;
+}
+
+/* Refuse models by group where one model is needed: `what` goes by one. */
+void corgi_refuse_groups(const CorgiModel *m, const char *name, const char *what)
+{
+    if (m->groups == 0)
+        return;
+    ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+            errmsg("\"%s\" holds models of " INT64_FORMAT " groups; %s by one model", name, m->groups, what),
+            errhint("SELECT corgipile.export('%s') is a file of which Python makes the model of one group, for corgipile.import: "
+                    "corgipile.load(path).of(group).pack().", name));
+}
