@@ -37,7 +37,7 @@ static inline void cp_sgd_flush(cp_sgd *s) { cp_sgd_code_of(s)->flush(s); }
 static inline void cp_sgd_begin(cp_sgd *s, double rate)
 {
     cp_sgd_flush(s);
-    s->rate = rate *= s->times;
+    s->rate = rate *= s->seen > 0 ? s->later : s->times;
     s->decay = s->rule == CP_SAME ? 1 - rate * s->l2 : s->rule == CP_MOMENTS ? 1 / (1 + rate * s->l2) : 1; /* of the others each update has its own */
     s->undecay = 1 / s->decay;
     memset(&s->totals, 0, sizeof s->totals);

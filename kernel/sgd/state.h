@@ -72,7 +72,7 @@ typedef struct {
     int64_t features, outputs, padded, batch;  /* padded: features (dense) or outputs (sparse) in whole packs */
     int64_t apart;                 /* sparse: reals from the weights of one feature to those of the next */
     double l1, l2, parameter, rate, decay, undecay, scale, inverse;
-    double times;                  /* what rates are multiplied by */
+    double times, later;           /* what rates are multiplied by: of the first epoch; of others */
     double seen, norm, slopes;     /* rules: rows, sum of their (x / s)^2, mean of outputs of the sum of squared slopes */
     double open;                   /* of the open batch: the sum of squared slopes */
     double fade[2];                /* of means of gradients and of their squares: the share of what was before all updates */
@@ -104,12 +104,12 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
                 .intercept = shape->intercept, .features = shape->features, .outputs = shape->outputs,
                 .batch = shape->batch, .batched = shape->batch > 1, .l2 = shape->l2,
                 .parameter = shape->parameter, .averaged = shape->average || cp_steps[shape->step].averages, .rule = cp_steps[shape->step].rule, .l1 = shape->l1,
-                .max_norm = shape->max_norm, .fade = {1, 1}, .times = 1};
+                .max_norm = shape->max_norm, .fade = {1, 1}, .times = 1, .later = 1};
     size_t real = (size_t)s.bytes;
     const int adaptive = s.rule != CP_SAME, quad = CP_GROUP / s.bytes;
     int64_t lanes = CP_LINE / s.bytes, outs = cp_round_up(s.outputs, lanes), all, row;
     if (!s.sparse)
-        s.times = cp_step_times(shape->step, s.features, s.outputs, shape->rows);
+        s.times = cp_step_times(shape->step, s.features), s.later = cp_step_later(shape->step, s.features, s.outputs, shape->rows);
     s.bounded = s.max_norm > 0 && !adaptive && !(s.l1 > 0) && !s.batched && s.outputs == 1;
     s.ruled = adaptive || s.l1 > 0 || (s.max_norm > 0 && !s.bounded);
     s.recount = s.sparse && s.features > CP_LOOK_ROWS ? s.features : CP_LOOK_ROWS;

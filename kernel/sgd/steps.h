@@ -42,7 +42,7 @@ typedef struct {
     const char *name;               /* as users give it */
     double usual;                   /* rate of the first epoch, if nobody says another */
     double dense;                   /* times that rate where rows are dense and narrow, half as many where they are wide; 0: once;
-                                     * where rows are many up to twice as many */
+                                     * where rows are many up to twice as many from the second epoch on */
     enum cp_fading fading;
     enum cp_rule rule;
     int fixed;                      /* the rate is not to be chosen */
@@ -53,15 +53,21 @@ typedef struct {
 static const cp_step_facts cp_steps[CP_STEP_COUNT] = {CP_STEPS(CP_STEP_FACTS)};
 #undef CP_STEP_FACTS
 
-/* Return how many times its usual rate a step has where rows have so many features: a row's moves add up over them. Where
- * features are correlated longer steps get further, and where rows are many for the weights that are learnt from them (0: it
- * is not known how many there are) they do no harm: they grow with the square of rows a weight. */
-static inline double cp_step_times(enum cp_step step, int64_t features, int64_t outputs, int64_t rows)
+/* Return how many times its usual rate a step has where rows have so many features: a row's moves add up over them. */
+static inline double cp_step_times(enum cp_step step, int64_t features)
 {
-    const double most = cp_steps[step].dense, wide = most * sqrt(CP_STEP_NARROW / (double)features);
-    const double times = wide < most / 2 ? most / 2 : wide < most ? wide : most;
+    const double most = cp_steps[step].dense, times = most * sqrt(CP_STEP_NARROW / (double)features);
+    return most == 0 ? 1 : times < most / 2 ? most / 2 : times < most ? times : most;
+}
+
+/* Return the same after the first epoch, in which long steps only lead astray. Where features are correlated they get
+ * further, and where rows are many for the weights that are learnt from them (0: it is not known how many there are) they
+ * do no harm: they grow with the square of rows a weight. */
+static inline double cp_step_later(enum cp_step step, int64_t features, int64_t outputs, int64_t rows)
+{
+    const double most = cp_steps[step].dense, times = cp_step_times(step, features);
     const double each = (double)rows / ((double)(features * outputs) + CP_STEP_FEW) / CP_STEP_MANY, longer = most * each * each;
-    return most == 0 ? 1 : longer < times ? times : longer < 2 * most ? longer : 2 * most;
+    return longer < times ? times : longer < 2 * most ? longer : 2 * most;
 }
 
 /* Return the step of a name, -1 if there is none. */

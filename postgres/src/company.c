@@ -48,10 +48,12 @@ static CorgiCompany *make(int64 groups)
 CorgiCompany *corgi_make_company(const CorgiRun *run)
 {
     CorgiCompany *c = make(corgi_group_count(run));
+    int64 *rows = corgi_group_rows(run);
     for (int64 k = 0; k < c->count; k++) {
-        c->each[k] = corgi_learner_for(run);
+        c->each[k] = corgi_learner_for(run, rows[k]);
         c->rate[k] = run->options.learning_rate;
     }
+    pfree(rows);
     return c;
 }
 

@@ -71,6 +71,16 @@ int64 corgi_group_count(const CorgiRun *run)
     return g ? g->values->count + g->null : 1;
 }
 
+/* Return how many rows to learn from each group has. */
+int64 *corgi_group_rows(const CorgiRun *run)
+{
+    const CorgiGroups *g = run->groups;
+    int64 *count = palloc_extended((Size) corgi_group_count(run) * sizeof *count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    for (int64 i = 0; i < g->rows; i++)
+        count[code_at(g, i)]++;
+    return count;
+}
+
 /* Return what of buffer_size groups and their models take. */
 int64 corgi_groups_bytes(const CorgiRun *run)
 {

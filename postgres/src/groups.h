@@ -8,6 +8,7 @@ extern void corgi_begin_groups(CorgiRun *run);
 extern void corgi_note_group(CorgiRun *run, const CorgiSource *part, TupleTableSlot *row);
 extern void corgi_settle_groups(CorgiRun *run);
 extern int64 corgi_group_count(const CorgiRun *run);
+extern int64 *corgi_group_rows(const CorgiRun *run);
 extern int32 corgi_group_of(const CorgiGroups *g, int64 row);
 extern int64 corgi_groups_bytes(const CorgiRun *run);
 extern void corgi_write_groups(StringInfo json, const CorgiGroups *g);

@@ -10,6 +10,7 @@ enum { PIECE = 1 << 22 }; /* numbers read between two checks for a cancel reques
 
 struct CorgiLearner {
     cp_sgd *state;
+    int64 rows;             /* that it learns from; 0: it learns from none */
     bool tried;             /* whether its rate diverges: labels are counted then */
     cp_untrained untrained;
 };
@@ -22,6 +23,7 @@ static CorgiLearner *make(const cp_sgd_shape *shape)
     m->state = (cp_sgd *) TYPEALIGN(CP_LINE, memory);
     memset(m->state, 0, size);
     cp_sgd_init(m->state, shape);
+    m->rows = shape->rows;
     return m;
 }
 
@@ -64,7 +66,6 @@ static cp_sgd_shape shape_for(const CorgiRun *run)
                           .features = v->width,
                           .outputs = corgi_outputs(&o->of, v->class_count),
                           .batch = o->batch,
-                          .rows = v->rows,
                           .l2 = o->l2,
                           .average = o->average,
                           .step = o->step,
@@ -74,10 +75,11 @@ static cp_sgd_shape shape_for(const CorgiRun *run)
                           .class_weight = v->class_weight};
 }
 
-/* Make a learner that learns. */
-CorgiLearner *corgi_learner_for(const CorgiRun *run)
+/* Make a learner that learns from so many rows. */
+CorgiLearner *corgi_learner_for(const CorgiRun *run, int64 rows)
 {
     cp_sgd_shape shape = shape_for(run);
+    shape.rows = rows;
     return make(&shape);
 }
 
@@ -108,6 +110,7 @@ int64 corgi_learner_size(const CorgiRun *run)
 void corgi_learner_forget(CorgiLearner *m, const CorgiRun *run)
 {
     cp_sgd_shape shape = shape_for(run);
+    shape.rows = m->rows;
     memset(m->state, 0, cp_sgd_size(&shape));
     cp_sgd_init(m->state, &shape);
 }

@@ -7,7 +7,7 @@
 typedef struct CorgiLearner CorgiLearner;
 extern CorgiLearner *corgi_learner(cp_loss_choice of, int bytes, bool sparse, int64 width, int64 outputs,
                                    const double *classes);
-extern CorgiLearner *corgi_learner_for(const CorgiRun *run);
+extern CorgiLearner *corgi_learner_for(const CorgiRun *run, int64 rows);
 extern int64 corgi_learner_bytes(const CorgiRun *run);
 extern int64 corgi_learner_size(const CorgiRun *run);
 extern CorgiLearner *corgi_learner_judge(const CorgiRun *run);

@@ -141,7 +141,7 @@ static void prepare(SgdState *s)
     corgi_tuple_prepare(s->tuples);
     if (run->groups != NULL)
         run->company = corgi_make_company(run);
-    s->learner = run->company ? NULL : corgi_learner_for(run);
+    s->learner = run->company ? NULL : corgi_learner_for(run, run->survey.rows);
     if (run->options.name != NULL || run->options.weights)
         corgi_check_size(run, s->learner);
     corgi_begin_rate(run, s->learner, &s->history);

@@ -70,10 +70,12 @@ def test_auto_steps_are_the_longer_the_more_rows_there_are_for_each_weight(count
     x = rng.normal(size=(count, width)).astype(np.float32)
     y = np.digitize(x.sum(axis=1), [-0.5, 0.5] if kind == "softmax" else [0])
     rows = pa.table({"features": pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), width), "label": y})
-    how = {"model": kind, "epochs": 2, "order": "no_shuffle", "standardize": False}
-    auto = train(rows, step="auto", **how)
+    how = {"model": kind, "order": "no_shuffle", "standardize": False}
+    auto = train(rows, step="auto", epochs=2, **how)
     assert auto.params["learning_rate"] == 1
-    same = train(rows, step="normalized", learning_rate=rate, average=True, **how)
+    how |= {"step": "normalized", "average": True, "epochs": 1}
+    first = train(rows, learning_rate=4 if width <= 25 else max(2, 4 * (25 / width) ** 0.5), **how)
+    same = train(rows, learning_rate=rate, warm_start=first, **how)
     assert (auto.coef.tobytes(), auto.intercept.tobytes()) == (same.coef.tobytes(), same.intercept.tobytes())
 
 
@@ -81,7 +83,7 @@ def test_auto_goes_by_the_rows_of_a_group_and_those_that_a_fold_leaves():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4_000, 2))
     rows = pa.table({"a": x[:, 0], "b": x[:, 1], "g": ["few"] * 60 + ["many"] * 3_940, "label": x[:, 0] > x[:, 1]})
-    how = {"epochs": 1, "order": "no_shuffle", "standardize": False}
+    how = {"epochs": 2, "order": "no_shuffle", "standardize": False}
     models = train(rows, by="g", **how)
     for group, part in (("few", rows[:60]), ("many", rows[60:])):
         assert np.array_equal(models.of(group).coef, train(part.drop("g"), **how).coef)
