@@ -380,7 +380,7 @@ def sgd_new(
     l1: float,
     class_weight: _Array | None,
     max_norm: float,
-    rows: int = 0,
+    rows: int,
 ) -> object: ...
 def sgd_at_once(model: object, /) -> int: ...
 def sgd_each(

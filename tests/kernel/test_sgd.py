@@ -226,7 +226,7 @@ def test_wrong_buffers_raise():
             _kernel.sgd_new(
                 loss, 0.0, np.zeros(2), number_bytes=size, sparse=False, features=features, outputs=outputs,
                 batch=batch, intercept=True, l2=0.0, isa=-1, average=False, step=0, l1=0.0, class_weight=None,
-                max_norm=0.0,
+                max_norm=0.0, rows=0,
             )  # fmt: skip
 
 

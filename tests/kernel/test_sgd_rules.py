@@ -177,7 +177,8 @@ def test_wrong_steps_are_refused():
         with pytest.raises(ValueError, match="l1 or max_norm is out of range"):
             _kernel.sgd_new(
                 0, 0.0, np.zeros(2), number_bytes=4, sparse=False, features=1, outputs=1, batch=1, intercept=True,
-                l2=0.0, isa=-1, average=False, class_weight=None, **({"step": 0, "l1": 0.0, "max_norm": 0.0} | wrong),
+                l2=0.0, isa=-1, average=False, class_weight=None, rows=0,
+                **({"step": 0, "l1": 0.0, "max_norm": 0.0} | wrong),
             )  # fmt: skip
 
 
