@@ -54,8 +54,8 @@ static inline int cp_verdict(const double *losses, int64_t count, double toleran
     return CP_ENOUGH;
 }
 
-/* Whether the mean loss of a first epoch is so far above that of weights of zero that it diverged: noise of a large step stays
- * below. Where nobody chose the rate the epoch is begun again at a smaller one then, as where weights overflow. */
+/* Whether the mean loss of an epoch is so far above that of weights of zero that it diverged: noise of a large step stays
+ * below. Where nobody chose the rate the epoch is begun again, from nothing, at a smaller one then, as where weights overflow. */
 static inline int cp_adrift(double loss, double untrained) { return loss > 1.1 * untrained; }
 
 enum { CP_LOWER = 5 };

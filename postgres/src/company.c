@@ -110,7 +110,7 @@ static cp_figures together(const cp_figures *each, int64 count)
     return all;
 }
 
-/* Begin a pass of the groups that are running: all of them, or in the first epoch those whose rates were lowered. */
+/* Begin a pass of the groups that are running: all of them, or those whose rates were lowered. */
 void corgi_company_begin(CorgiCompany *c, const CorgiRun *run, int64 epoch)
 {
     const CorgiOptions *o = &run->options;
@@ -124,7 +124,7 @@ void corgi_company_begin(CorgiCompany *c, const CorgiRun *run, int64 epoch)
         }
         c->failed[k] = false;
         c->skipped[k] = 0;
-        corgi_learner_try(c->each[k], o->adaptive && epoch == 0 && cp_sgd_lowered(c->rate[k]) > 0);
+        corgi_learner_try(c->each[k], o->adaptive && cp_sgd_lowered(c->rate[k]) > 0, epoch == 0);
         corgi_learner_begin(c->each[k], cp_sgd_rate(o->step, c->rate[k], o->decay, epoch));
     }
 }
@@ -215,13 +215,13 @@ cp_figures corgi_company_end(CorgiCompany *c, int64 *skipped)
     return together(c->figures, c->count);
 }
 
-/* Lower the rates of groups that diverged in the first epoch where nobody chose the rate, which forget all and are the only ones
- * to run in the next pass. Returns whether there are any; else all run. */
-bool corgi_company_lower(CorgiCompany *c, const CorgiRun *run, int64 epoch)
+/* Lower the rates of groups that diverged where nobody chose the rate, which forget all and are the only ones to run in the next
+ * pass. Returns whether there are any; else all run. */
+bool corgi_company_lower(CorgiCompany *c, const CorgiRun *run)
 {
     int64 again = 0;
     double before = 0, lower = 0;
-    for (int64 k = 0; k < c->count && epoch == 0; k++) {
+    for (int64 k = 0; k < c->count; k++) {
         const double loss = c->figures[k].loss;
         c->running[k] = c->running[k] && corgi_learner_is_tried(c->each[k]) &&
                         (c->failed[k] || isnan(loss) || corgi_learner_adrift(c->each[k], run, loss));
@@ -239,10 +239,8 @@ bool corgi_company_lower(CorgiCompany *c, const CorgiRun *run, int64 epoch)
         corgi_progress_again(run);
         return true;
     }
-    for (int64 k = 0; k < c->count; k++) {
+    for (int64 k = 0; k < c->count; k++)
         c->running[k] = true;
-        corgi_learner_try(c->each[k], false);
-    }
     return false;
 }
 

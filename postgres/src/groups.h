@@ -27,7 +27,7 @@ extern void corgi_company_begin(CorgiCompany *c, const CorgiRun *run, int64 epoc
 extern int corgi_company_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done, int32 *refused);
 extern cp_figures corgi_company_so_far(const CorgiCompany *c);
 extern cp_figures corgi_company_end(CorgiCompany *c, int64 *skipped);
-extern bool corgi_company_lower(CorgiCompany *c, const CorgiRun *run, int64 epoch);
+extern bool corgi_company_lower(CorgiCompany *c, const CorgiRun *run);
 extern void corgi_company_settle(CorgiCompany *c, const CorgiRun *run);
 extern void corgi_company_get(const CorgiCompany *c, const CorgiRun *run, double *coefficients, double *intercepts);
 extern void corgi_company_learnt(const CorgiCompany *c, const CorgiRun *run, double *to);

@@ -11,7 +11,8 @@ enum { PIECE = 1 << 22 }; /* numbers read between two checks for a cancel reques
 struct CorgiLearner {
     cp_sgd *state;
     int64 rows;             /* that it learns from; 0: it learns from none */
-    bool tried;             /* whether its rate diverges: labels are counted then */
+    bool tried;             /* it is seen whether its rate diverges */
+    bool counts;            /* labels, for that */
     cp_untrained untrained;
 };
 
@@ -115,20 +116,22 @@ void corgi_learner_forget(CorgiLearner *m, const CorgiRun *run)
     cp_sgd_init(m->state, &shape);
 }
 
-/* From now on, see whether the rate diverges, or do so no longer. */
-void corgi_learner_try(CorgiLearner *m, bool tried)
+/* From now on, see whether the rate diverges, or do so no longer; count labels for that anew, or know them. */
+void corgi_learner_try(CorgiLearner *m, bool tried, bool count)
 {
     m->tried = tried;
-    m->untrained = (cp_untrained){0};
+    m->counts = tried && count;
+    if (count)
+        m->untrained = (cp_untrained){0};
 }
 
 bool corgi_learner_is_tried(const CorgiLearner *m) { return m->tried; }
 
-/* Count the labels of rows by slot, where it is seen whether the rate diverges. A thread may call this. */
+/* Count the labels of rows by slot, where that is asked for. A thread may call this. */
 void corgi_learner_count(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count)
 {
     const cp_labelled rows = {run->options.of, run->buffer.y, run->buffer.weight, count};
-    if (m->tried && corgi_predicts_numbers(&rows.of))
+    if (m->counts && corgi_predicts_numbers(&rows.of))
         cp_untrained_add(&m->untrained, &rows, visit);
 }
 

@@ -14,7 +14,7 @@ extern CorgiLearner *corgi_learner_judge(const CorgiRun *run);
 extern void corgi_learner_show(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner);
 extern void corgi_learner_begin(CorgiLearner *m, double rate);
 extern void corgi_learner_forget(CorgiLearner *m, const CorgiRun *run);
-extern void corgi_learner_try(CorgiLearner *m, bool tried);
+extern void corgi_learner_try(CorgiLearner *m, bool tried, bool count);
 extern bool corgi_learner_is_tried(const CorgiLearner *m);
 extern void corgi_learner_count(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count);
 extern bool corgi_learner_adrift(const CorgiLearner *m, const CorgiRun *run, double loss);

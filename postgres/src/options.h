@@ -23,7 +23,7 @@ typedef struct {
     enum cp_step step;
     bool any_step;          /* nobody named a step */
     bool rated;             /* somebody named a rate, or how it decays */
-    bool adaptive;          /* nobody chose learning_rate: it is lowered where the first epoch diverges */
+    bool adaptive;          /* nobody chose learning_rate: it is lowered where an epoch diverges */
     double learning_rate, decay, l1, l2, max_norm, holdout; /* max_norm: 0 if there is none */
     double tolerance;       /* negative: train all epochs */
     int64 block_bytes, buffer_bytes, seed; /* block_bytes: 0 if not said */

@@ -64,11 +64,11 @@ void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs)
     }
 }
 
-/* Take back the rows of a first epoch that is begun again. */
+/* Take back the rows of an epoch that is begun again; from then on rows a second count. */
 void corgi_progress_again(const CorgiRun *run)
 {
-    const int index[] = {DONE, BEGAN};
-    const int64 none[] = {0, 0};
+    const int index[] = {DONE, EARLIER, BEGAN};
+    const int64 none[] = {0, 0, 0};
     if (shown(run))
         pgstat_progress_update_multi_param(lengthof(index), index, none);
 }

@@ -1,4 +1,4 @@
-/* The learning rate that nobody chose: lowered where the first epoch diverges, or where a regression stands still for it. By what
+/* The learning rate that nobody chose: lowered where an epoch diverges, or where a regression stands still for it. By what
  * rule, kernel/sgd/epochs.h says. Groups have a rate each, see company.c. */
 #include "corgipile.h"
 
@@ -10,7 +10,7 @@ void corgi_begin_rate(const CorgiRun *run, CorgiLearner *learner, const CorgiHis
         return;
     if (run->past != NULL)
         corgi_go_on(run, learner);
-    corgi_learner_try(learner, o->adaptive && h->past == 0 && cp_sgd_lowered(o->learning_rate) > 0);
+    corgi_learner_try(learner, o->adaptive && h->past == 0 && cp_sgd_lowered(o->learning_rate) > 0, true);
 }
 
 /* Lower a rate that diverges, and forget what was learnt at it. */

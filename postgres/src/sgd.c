@@ -165,7 +165,7 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
     if (*skipped == CORGI_DIVERGED)
         return (cp_figures){0};
     figures = s->run.company ? corgi_company_end(s->run.company, skipped) : corgi_learner_end(s->learner);
-    if (s->run.company != NULL && corgi_company_lower(s->run.company, &s->run, epoch)) {
+    if (s->run.company != NULL && corgi_company_lower(s->run.company, &s->run)) {
         *skipped = CORGI_DIVERGED;
         return (cp_figures){0};
     }
@@ -180,7 +180,7 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
     return figures;
 }
 
-/* Run the next epoch: a first one again, at a lower rate, where it diverges and nobody chose the rate. */
+/* Run the next epoch: from nothing, at a lower rate, where it diverges and nobody chose the rate. */
 static CorgiEpoch next(SgdState *s)
 {
     const int64 number = s->history.past + s->history.count;
@@ -199,7 +199,7 @@ static CorgiEpoch next(SgdState *s)
         corgi_lower_rate(&s->run, s->learner, &s->history);
     }
     if (s->learner != NULL)
-        corgi_learner_try(s->learner, false);
+        corgi_learner_try(s->learner, corgi_learner_is_tried(s->learner), false);
     return epoch;
 }
 

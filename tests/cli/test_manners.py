@@ -15,16 +15,8 @@ import pytest
 import corgipile as cp
 from corgipile import bars, cli
 from corgipile.cli import console
-from corgipile.datasets import higgs_like
 
 COMMAND = [sys.executable, "-m", "corgipile"]
-
-
-@pytest.fixture(scope="module")
-def higgs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("manners")
-    higgs_like(folder / "t.arrow", 20_000, test=folder / "test.arrow", test_rows=2000)
-    return str(folder / "t.arrow"), str(folder / "test.arrow")
 
 
 def writers(higgs, folder):

@@ -13,16 +13,8 @@ from patience import PATIENCE
 import corgipile as cp
 from corgipile import cli, scratch
 from corgipile.cli.signals import Stopped, stoppable
-from corgipile.datasets import higgs_like
 
 COMMAND = [sys.executable, "-m", "corgipile"]
-
-
-@pytest.fixture(scope="module")
-def higgs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("manners")
-    higgs_like(folder / "t.arrow", 20_000, test=folder / "test.arrow", test_rows=2000)
-    return str(folder / "t.arrow"), str(folder / "test.arrow")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ LITTLE = {
 
 
 def run(*words):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}  # a crash says where it was
     done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

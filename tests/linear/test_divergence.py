@@ -79,6 +79,22 @@ def test_numbers_to_predict_that_are_too_large_are_divergence(make, size):
             train(make.dense(x, labels), model="linear")
 
 
+def test_a_rate_is_lowered_in_later_epochs_too(make):
+    """What the last row of an epoch does to the weights shows in the next one."""
+    x, y = make.rows(classes=0)
+    x[-1], y[-1] = 40 * x[-1], 40 * y[-1]
+    told, settings = [], {"model": "linear", "standardize": False, "order": "no_shuffle", "step": "decay"}
+    model = train(make.dense(x, y), epochs=6, on_rows=told.append, **settings)
+    first = train(make.dense(x, y), epochs=1, **settings)
+    assert not first.notes
+    assert first.history[0]["loss"] == model.history[0]["loss"]
+    assert any("learning rate 0.01 diverges; beginning again at 0.002" in note for note in model.notes)
+    assert model.params["learning_rate"] < 0.01
+    assert model.history[-1]["r2"] > 0.5
+    assert [record["epoch"] for record in model.history] == list(range(6))
+    assert sum(told) == 6 * len(y)
+
+
 @pytest.mark.parametrize("kind", ["logistic", "linear"])
 def test_rows_of_an_epoch_begun_again_are_taken_back(make, kind):
     x, y = make.rows(9000, classes=0 if kind == "linear" else 2)

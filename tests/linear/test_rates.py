@@ -12,8 +12,11 @@ from corgipile.tables.splitting import folds_of
 WIDTH, ROWS = 40, 900
 
 
-def made(classes=2, scale=1.0, seed=0):
-    """Make features that are mixed of three by a random matrix, labels by them as easy as the group is small."""
+def made(classes=2, scale=1.0, seed=0, last=1.0):
+    """Make features that are mixed of three by a random matrix, labels by them as easy as the group is small.
+
+    The last row is so many times as long: steps that are too long for it show in the next epoch.
+    """
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(ROWS, 3))
     x = z @ rng.normal(size=(3, WIDTH)) + 0.1 * rng.normal(size=(ROWS, WIDTH))
@@ -22,6 +25,7 @@ def made(classes=2, scale=1.0, seed=0):
     scores += rng.gumbel(size=scores.shape) * np.array([0.01, 1, 6])[group, None]
     label = scores[:, 0] if classes == 0 else scores.argmax(1)
     size = np.array([scale, scale, 1e-3 if scale > 1 else scale])[group, None]
+    x[-1] *= last
     lists = pa.FixedSizeListArray.from_arrays((x * size).astype(np.float32).ravel(), WIDTH)
     columns = {"x": lists, "label": label, "w": rng.integers(0, 3, ROWS) / 2, "group": group}
     for at, noise in enumerate((0.01, 2, 9)):
@@ -36,13 +40,14 @@ CASES = [
     ("linear", 0, 1e3, {"step": "decay"}),
     ("huber", 0, 1e4, {"weight": "w"}),
     ("quantile", 0, 1e4, {"step": "constant", "average": True}),
+    ("linear", 0, 0.1, {"step": "decay", "last": 300.0, "epochs": 5}),
 ]
 
 
 @pytest.mark.parametrize(("kind", "classes", "scale", "how"), CASES)
 def test_groups_have_the_rates_that_each_has_alone(kind, classes, scale, how, tmp_path):
-    table = made(classes, scale)
     how = {"model": kind, "features": "x", "order": "no_shuffle", "standardize": False, "epochs": 3, **how}
+    table = made(classes, scale, last=how.pop("last", 1.0))
     how |= {"classes": list(range(classes))} if classes else {}
     if "class_weight" in how:
         how["class_weight"] = {0: 2, 1: 1}
@@ -56,9 +61,9 @@ def test_groups_have_the_rates_that_each_has_alone(kind, classes, scale, how, tm
             assert some.of(at).coef.tobytes() == one.coef.tobytes()
             assert some.of(at).intercept.tobytes() == one.intercept.tobytes()
             assert some.of(at).params["learning_rate"] == one.params["learning_rate"]
-    assert sum(told) == 3 * ROWS
+    assert sum(told) == how["epochs"] * ROWS
     assert min(told) < 0
-    assert [record["rows"] for record in models.history] == [ROWS] * 3
+    assert [record["rows"] for record in models.history] == [ROWS] * how["epochs"]
     assert sum("groups of 'group'" in note and "beginning again" in note for note in models.notes) >= 1
     weights = [table.filter(pa.compute.equal(table["group"], at))["w"].to_numpy() for at in range(3)]
     counts = [one.sum() if "weight" in how else len(one) for one in weights]
@@ -101,11 +106,17 @@ def test_labels_have_the_rates_that_each_has_alone(how, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "how"),
-    [("logistic", {"label": "l2"}), ("softmax", {}), ("huber", {"scale": 1e4}), ("linear", {"scale": 1e3})],
+    [
+        ("logistic", {"label": "l2"}),
+        ("softmax", {}),
+        ("huber", {"scale": 1e4}),
+        ("linear", {"scale": 1e3}),
+        ("linear", {"scale": 0.1, "last": 300.0}),
+    ],
 )
 def test_folds_of_a_search_have_the_rates_that_each_has_alone(kind, how, caplog):
     classes = {"logistic": 2, "softmax": 4}.get(kind, 0)
-    rows, told = made(classes, how.get("scale", 1.0)), []
+    rows, told = made(classes, how.get("scale", 1.0), last=how.get("last", 1.0)), []
     table, folds = cp.open(rows), 3
     parts = folds_of(table, folds, 5)
     given = {"model": kind, "epochs": 4, "seed": 5, "order": "no_shuffle", "features": "x", "standardize": False}

@@ -113,6 +113,26 @@ def test_rates_are_lowered_for_groups_that_diverge(server, grouped):
     assert again.of(0).params["learning_rate"] == python.of(0).params["learning_rate"]
 
 
+@pytest.mark.every_server
+def test_rates_are_lowered_in_later_epochs_too(server, grouped):
+    """The last row of all is long: what it does to the weights of its group shows in the next epoch."""
+    grouped("double precision")
+    last = "SET x = ARRAY(SELECT 60 * u FROM unnest(x) u), label = 60 * label WHERE i = (SELECT max(i) FROM grouped)"
+    server.sql(f"UPDATE grouped {last}; VACUUM FULL grouped")
+    given = "'grouped', 'linear', 'x', 'label', name => 'groups', by => 'small', standardize => false"
+    given += ", \"order\" => 'no_shuffle'"
+    _, said = server.said(f"SELECT * FROM corgipile.train({given}, epochs => 1)")
+    assert "diverges" not in said
+    _, said = server.said(f"SELECT * FROM corgipile.train({given}, epochs => 4)")
+    assert 'learning rate 0.01 diverges in 1 of 4 groups of "small"' in said
+    (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'groups'")
+    assert sum(rate < 0.01 for rate in stored["params"]["learning_rates"]) == 1
+    python = in_python(server, {**stored, "source": "grouped"}, "double precision", rated=False)
+    assert any("1 of 4 groups" in note for note in python.notes)
+    assert stored["params"]["learning_rates"] == python.params["learning_rates"]
+    assert np.array_equal(np.array(stored["coefficients"]), python.coef)
+
+
 def test_a_row_that_cannot_be_learnt_from_is_named_with_its_group(server, fails, grouped):
     grouped()
     given = "'grouped', 'linear', 'x', 'label', by => 'g', standardize => false"

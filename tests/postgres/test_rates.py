@@ -10,13 +10,17 @@ import corgipile as cp
 from corgipile.errors import BadArgument
 
 
-def rows(count, width, classes, hidden, *, scale=1.0):
-    """Make features that are mixed of a few by a random matrix, and labels of these; 0 classes: numbers."""
+def rows(count, width, classes, hidden, *, scale=1.0, last=1.0):
+    """Make features that are mixed of a few by a random matrix, and labels of these; 0 classes: numbers.
+
+    The last row is so many times as long.
+    """
     rng = np.random.default_rng(0)
     z = rng.normal(size=(count, hidden))
     x = z @ rng.normal(size=(hidden, width)) + 0.1 * rng.normal(size=(count, width))
     scores = z @ rng.normal(size=(hidden, max(classes, 1))) + 3 * rng.gumbel(size=(count, max(classes, 1)))
     label = np.abs(scores[:, 0]) if classes == 0 else scores.argmax(1)
+    x[-1] *= last
     return (scale * x).astype(np.float32), label.astype(float), rng.integers(0, 4, count) / 2.0
 
 
@@ -50,6 +54,7 @@ CASES = {
     "numbers": ((300, 5, 0, 3), FAR, {"model": "huber", "average": True}),
     "numbers that count": ((300, 5, 0, 3), FAR, {"model": "quantile:0.8", "weight": "w", "step": "inverse"}),
     "counts": ((300, 5, 0, 3), FAR, {"model": "poisson"}),
+    "after the first epoch": ((300, 5, 0, 3), {"last": 100.0}, {"model": "linear", "epochs": 5, "step": "decay"}),
     "held out": ((600, 40, 4, 3), {}, {"model": "softmax", "tolerance": 0.05, "epochs": 4}),
 }
 

@@ -187,7 +187,7 @@ static PyObject *sgd_verdict(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_losses_methods[] = {
-    {"sgd_adrift", sgd_adrift, METH_VARARGS, "Say whether the loss of a first epoch is that of a training that diverged."},
+    {"sgd_adrift", sgd_adrift, METH_VARARGS, "Say whether the loss of an epoch is that of a training that diverged."},
     {"sgd_constant", sgd_constant, METH_VARARGS, "Return the loss of a margin of 0, and of the best one."},
     {"sgd_constant_of_classes", sgd_constant_of_classes, METH_VARARGS, "Likewise, by the shares of classes."},
     {"sgd_exp", sgd_exp, METH_O, "Turn scores into what a loss with a logarithmic link predicts."},

@@ -106,6 +106,7 @@ class GroupTraining:
         self.sgd = self._sgd(task, [1])
         self._schedules: list[Schedule] = [schedule] * len(self.groups)
         self._losses: list[list[float]] = [[] for _ in self.groups]
+        self._untrained = Untrained(task.loss, len(task.classes), len(self.groups))
         self.memory = _divided(given, task, self.codes, self.sgd.bytes * len(self.groups))
 
     def _most(self, task: Task) -> float:
@@ -142,17 +143,17 @@ class GroupTraining:
         return models
 
     def _epoch(self, task: Task, feeder: Feeder, epoch: int) -> Record:
-        sgd, lowers = self.sgd, not epoch and self._given.learning_rate is None
-        running = np.ones(len(self.groups), np.bool_)
+        sgd, lowers = self.sgd, self._given.learning_rate is None
+        running, count = np.ones(len(self.groups), np.bool_), lowers and not epoch
         try:
             while True:
                 sgd.learning[:] = running
                 start, read = time.perf_counter(), feeder.bytes_read
-                untrained = Untrained(task.loss, len(task.classes), len(self.groups))
-                sgd.tried[:] = lowers and self._schedules[int(np.argmax(running))].lowered() is not None
-                rows = self._pass(task, feeder, epoch, untrained if lowers else None)
+                sgd.tried[:] = [lowers and one.lowered() is not None for one in self._schedules]
+                rows = self._pass(task, feeder, epoch, count=count)
                 figures = sgd.flush()
-                if not (lowers and (running := self._lower(task, untrained, running)).any()):
+                count = False
+                if not (lowers and (running := self._lower(task, running)).any()):
                     break
                 if self._given.on_rows is not None:
                     self._given.on_rows(-rows)
@@ -168,8 +169,8 @@ class GroupTraining:
             **({"skipped": rows - figures.rows} if rows > figures.rows else {}),
         }
 
-    def _pass(self, task: Task, feeder: Feeder, epoch: int, untrained: Untrained | None) -> int:
-        """Let the groups that learn visit their rows; return how many rows there are, of all."""
+    def _pass(self, task: Task, feeder: Feeder, epoch: int, *, count: bool) -> int:
+        """Let the groups that learn visit their rows, and count labels; return how many rows there are, of all."""
         seen, sgd = 0, self.sgd
         sgd.begin([one.rate(epoch) for one in self._schedules])
         for step, (visit, rows) in enumerate(zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True)):
@@ -177,20 +178,20 @@ class GroupTraining:
             weights = None if task.weight is None else feeder.buffer.dense(task.weight)
             locate = passes.row_at(feeder, epoch, step)
             found = rows_in(feeder.buffer, task.inputs, visit)
-            if untrained is not None:
-                untrained.add_each(labels[visit], None if weights is None else weights[visit], self.codes[rows])
+            if count:
+                self._untrained.add_each(labels[visit], None if weights is None else weights[visit], self.codes[rows])
             sgd.learn_groups(found, labels, visit, self.codes[rows], locate, weights)
             seen += len(visit)
             if self._given.on_rows is not None:
                 self._given.on_rows(len(visit))
         return seen
 
-    def _lower(self, task: Task, untrained: Untrained, running: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Lower the rates of those of the running groups that diverged in their first epoch; return which did."""
+    def _lower(self, task: Task, running: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Lower the rates of those of the running groups that diverged, which forget all; return which did."""
         sgd, again = self.sgd, np.zeros_like(running)
         before = lower = self.schedule
         for at in np.flatnonzero(running).tolist():
-            found = self._schedules[at].again(untrained, at, sgd.each[at].loss if sgd.learning[at] else math.nan)
+            found = self._schedules[at].again(self._untrained, at, sgd.each[at].loss if sgd.learning[at] else math.nan)
             if found is not None:
                 before, lower = self._schedules[at], found
                 self._schedules[at], again[at] = found, True

@@ -178,7 +178,7 @@ class LabelTraining:
 
     def _epoch(self, epoch: int, pool: ThreadPoolExecutor) -> Record:
         self._learning = list(range(len(self._each)))
-        self._trying = not epoch and self._given.learning_rate is None
+        self._trying = self._given.learning_rate is None
         try:
             while True:
                 start, read = time.perf_counter(), self._feeder.bytes_read
@@ -216,7 +216,7 @@ class LabelTraining:
         return rows
 
     def _begin_again(self) -> bool:
-        """Lower the rates of models that diverged in their first epoch; say whether there are any."""
+        """Lower the rates of models that diverged, which forget all; say whether there are any."""
         before = self._schedules[self._learning[0]]
         losses = {at: math.nan if at in self._diverged else self._each[at].flush().loss for at in self._learning}
         lower = {at: self._schedules[at].again(self._untrained, 0, loss) for at, loss in losses.items()}

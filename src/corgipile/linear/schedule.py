@@ -66,7 +66,7 @@ class Schedule:
         return replace(self, learning_rate=rate) if rate else None
 
     def again(self, untrained: Untrained, model: int, loss: float) -> Self | None:
-        """Return the rates at which one of several models begins its first epoch again; None where it does not.
+        """Return the rates at which one of several models begins again, from nothing; None where it does not.
 
         ``loss`` is that of the epoch, NaN where weights overflowed.
         """

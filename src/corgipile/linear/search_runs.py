@@ -129,8 +129,9 @@ class Runs:
             BadLabel: All rows of a class are in one fold.
         """
         counts = np.zeros((len(self._task.classes), self._folds), np.int64)
+        untrained = Untrained(self._task.loss, len(counts), self._folds)
         for epoch in range(epochs):
-            runs, untrained = self.all, None if epoch else Untrained(self._task.loss, len(counts), self._folds)
+            runs = self.all
             while runs:
                 seen = 0
                 for run in runs:
@@ -144,7 +145,7 @@ class Runs:
                         on_rows(visits)
                 if first:
                     self._check(counts)
-                again = [] if untrained is None else self._lower(runs, untrained)
+                again = self._lower(runs, untrained)
                 for run in runs:
                     if run not in again:
                         self._end(run, epoch)
@@ -153,7 +154,7 @@ class Runs:
                 runs = again
 
     def _lower(self, runs: Sequence[Run], untrained: Untrained) -> list[Run]:
-        """Lower rates that nobody chose of models that diverged in their first epoch; return these models."""
+        """Lower rates that nobody chose of models that diverged, which forget all; return these models."""
         again: dict[Run, tuple[Schedule, Schedule]] = {}
         for run in runs:
             loss = math.nan if run.diverged else run.sgd.flush().loss

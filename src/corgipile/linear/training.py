@@ -163,8 +163,8 @@ class Training:
         schedule: The learning rates.
         past: The model to go on from.
         params: What the model is to say of how it was trained.
-        adaptive: Whether nobody chose the learning rate, so that it is lowered where the first epoch diverges, and
-            where a regression comes to rest.
+        adaptive: Whether nobody chose the learning rate, so that it is lowered where an epoch diverges, and where a
+            regression comes to rest.
         on_rows: Told of rows learnt; by a negative number of those that are to be learnt again.
         ranks: Who learns besides.
     """
@@ -201,7 +201,7 @@ class Training:
     ) -> Model:
         """Run so many epochs more, or as many as bring something, and return the model."""
         for epoch in range(len(self.history), len(self.history) + epochs):
-            record = self._first(epoch) if self._trying else self._epoch(epoch)
+            record = self._tried(epoch) if self._trying else self._epoch(epoch)
             if measure is not None:
                 record |= measure(self._present())
             self.history.append(record)
@@ -265,14 +265,13 @@ class Training:
         same = all(past.get(name, now[name]) == now[name] for name in HOW)
         return same and self.sgd.lines == (0 if learnt.beside is None else len(learnt.beside))
 
-    def _first(self, epoch: int) -> Record:
-        """Run the first epoch; again, at a fifth of the learning rate, where it diverges."""
+    def _tried(self, epoch: int) -> Record:
+        """Run an epoch; from nothing, at a fifth of the learning rate, where it diverges."""
         while True:
             lower = self.schedule.lowered()
             try:
                 record = self._epoch(epoch)
                 if lower is None or self._baseline is None or not self._baseline.adrift(record["loss"]):
-                    self._trying = False
                     return record
             except Diverged:
                 if lower is None:
@@ -300,7 +299,7 @@ class Training:
 
     def _epoch(self, epoch: int) -> Record:
         start, read = time.perf_counter(), self._feeder.bytes_read
-        counted = None
+        counted, self._told = None, 0
         if self._baseline is None:
             self._baseline = Baseline(self.task.kind, self.task.classes, self.task.class_weight)
             counted = self._baseline.add
