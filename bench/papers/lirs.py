@@ -100,7 +100,7 @@ def visit(dual: Dual, feeder: Feeder, epoch: int, *, learn: bool) -> None:
     dual.begin()
     for step, (slots, numbers) in enumerate(zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True)):
         rows, labels = rows_in(feeder.buffer, dual.inputs, slots), feeder.buffer.dense("label")
-        dual.learn(rows, labels, slots, passes.row_at(feeder, epoch, step), numbers if learn else None)
+        dual.learn(rows, labels, slots, passes.row_at(feeder, epoch, step), numbers=numbers if learn else None)
 
 
 def curve(path: Path, order: Any, inner: int, epochs: int, enough: float = 0.0) -> tuple[list[float], float, float]:

@@ -3,8 +3,8 @@
  *     state = zeroed memory of cp_dual_size(&shape) bytes, 64-byte aligned;  cp_dual_init(state, &shape);
  *     each pass:  cp_dual_begin(state);  cp_dual_learn(state, &rows, number, a, &done) ...
  *
- * `a` has one dual variable for each row of the table and output, 0 before its first visit; number[i] says which row
- * visit[i] is. A model depends on the rows and their order alone, as of sgd/sgd.h. */
+ * `a` has one dual variable for each row of the table and output (the state's `stride` a row), 0 before its first visit; number[i]
+ * says which row visit[i] is. A model depends on the rows and their order alone, as of sgd/sgd.h. */
 #ifndef CP_DUAL_H
 #define CP_DUAL_H
 
@@ -22,7 +22,7 @@ typedef struct {
     const void *x;
     const int32_t *index;      /* NULL: dense */
     int64_t n;
-    double label;              /* -1 or 1, or the number of a class */
+    double label, weight;      /* -1 or 1, or the number of a class; what it counts for */
 } cp_dual_row;
 
 typedef struct { double free, held; } cp_dual_pull;
@@ -41,7 +41,7 @@ CP_DUAL_INLINE void cp_dual_ask(const cp_dual *s, const cp_rows *r, const int64_
         for (int64_t at = 0; at < bytes / s->bytes * 4 && at < 2048; at += CP_LINE)
             __builtin_prefetch((const char *)(uintptr_t)r->indices[slot] + at);
     if (a)
-        __builtin_prefetch(a + number[i + CP_DUAL_AHEAD] * s->outputs, 1);
+        __builtin_prefetch(a + number[i + CP_DUAL_AHEAD] * s->stride, 1);
 }
 
 /* Turn a stored label into -1 or 1, or the number of a class. */
@@ -55,14 +55,27 @@ static inline int cp_dual_label(const cp_dual *s, double *label)
     return CP_SGD_OK;
 }
 
-/* Find a row and its label; indices are not checked. */
+/* Say what a row counts for, by itself and by its class. */
+CP_DUAL_INLINE int cp_dual_weigh(const cp_dual *s, const cp_rows *r, int64_t i, cp_dual_row *row)
+{
+    if (r->weight)
+        cp_read_labels(r->weight, r->weight_type, r->visit + i, 1, &row->weight);
+    if (!(row->weight >= 0 && row->weight < INFINITY))
+        return CP_SGD_BAD_WEIGHT;
+    if (s->weighs)
+        row->weight *= CP_AT(s, const double, class_weight)[row->label > 0 ? (int64_t)row->label : 0];
+    return CP_SGD_OK;
+}
+
+/* Find a row, its label and what it counts for; indices are not checked. */
 CP_DUAL_INLINE int cp_dual_take(const cp_dual *s, const cp_rows *r, int64_t i, cp_dual_row *row)
 {
     int64_t slot = r->visit[i];
     int status;
     row->label = 0;
+    row->weight = 1;
     cp_read_labels(r->y, r->y_type, r->visit + i, 1, &row->label);
-    if ((status = cp_dual_label(s, &row->label)))
+    if ((status = cp_dual_label(s, &row->label)) || (s->weighted && (status = cp_dual_weigh(s, r, i, row))))
         return status;
     row->n = s->sparse ? r->lengths[slot] : s->features;
     row->x = s->sparse ? (const void *)(uintptr_t)r->values[slot] : (const char *)r->x + slot * r->stride;
@@ -123,6 +136,8 @@ static inline void cp_dual_init(cp_dual *s, const cp_dual_shape *shape)
     if (s->isa < 0 || s->isa > cp_dual_isa())
         s->isa = cp_dual_isa();
     memcpy(CP_AT(s, double, classes), shape->classes, (size_t)s->count * sizeof(double));
+    if (s->weighs)
+        memcpy(CP_AT(s, double, class_weight), shape->class_weight, (size_t)s->count * sizeof(double));
 }
 
 /* Begin a pass: clear what it adds up. Single coordinates are solved the better the less there is to do. */
@@ -130,8 +145,8 @@ static inline void cp_dual_begin(cp_dual *s)
 {
     if (s->rows && s->newtons <= s->rows / 10)
         s->near = s->near > 10 * CP_DUAL_NEAREST ? 0.1 * s->near : CP_DUAL_NEAREST;
-    s->newtons = s->rows = s->correct = 0;
-    s->sum = 0;
+    s->newtons = s->rows = 0;
+    s->sum = s->correct = s->weight = 0;
 }
 
 /* Visit rows in the order of r->visit, `a` NULL: to judge them only. Sets `done` to the rows visited; where the status is

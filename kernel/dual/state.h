@@ -3,16 +3,16 @@
  *
  * Of rows x_i with y_i of -1 or 1, an SVM or a logistic model makes
  *
- *     P(w) = 1/2 |w|^2 + C sum_i loss(y_i w . x_i)
+ *     P(w) = 1/2 |w|^2 + sum_i C_i loss(y_i w . x_i)
  *
- * as small as it can be; with one number a row, its dual variable a_i, w = sum_i a_i y_i x_i, and the dual function
+ * as small as it can be, where C_i is C times what the row counts for; with one number a row, its dual variable a_i, w = sum_i a_i y_i x_i, and the dual function
  *
  *     D(a) = -1/2 |w|^2 + sum_i value(a_i)  <=  P(any w)
  *
  * is as large as it can be at the same w, where both are equal. A visit of a row makes D as large as that row's variable
  * alone can (Hsieh et al., ICML 2008; of logistic models Yu, Huang and Lin, 2011): no rate, and P - D says how far it is.
  *
- * | loss          | 0 <= a <= | value(a)                                   |
+ * | loss          | 0 <= a <= | value(a), of C_i                           |
  * |---------------|-----------|--------------------------------------------|
  * | HINGE         | C         | a                                          |
  * | SQUARED_HINGE | infinity  | a - a^2 / (4 C)                            |
@@ -35,18 +35,22 @@ typedef struct {
     int bytes, sparse, intercept, isa;  /* bytes of a feature: 4 or 8; isa: 0, or 1 for AVX2, -1 for the best */
     int64_t features, outputs;
     double bound;                       /* C */
+    int weighted;                       /* rows count for more or less by themselves */
     const double *classes;              /* as of cp_sgd_shape */
+    const double *class_weight;         /* that, too */
 } cp_dual_shape;
 
 typedef struct {
     enum cp_loss loss;                  /* that of one output */
     int32_t bytes, sparse, intercept, isa;
+    int32_t weighted, weighs;           /* what rows count for is not 1; it depends on their classes */
     int64_t features, outputs, count;   /* count: of classes */
+    int64_t stride;                     /* dual variables of a row: one an output, and behind them what it counts for if not 1 */
     double bound, diagonal;             /* C; 1 / (2 C) of SQUARED_HINGE */
     double near;                        /* LOGISTIC: the gradient of one coordinate at which it counts as solved */
-    int64_t newtons, rows, correct;     /* of the pass */
-    double sum;                         /* of losses of the pass */
-    size_t w, bias, classes, size;      /* offsets in bytes */
+    int64_t newtons, rows;              /* of the pass */
+    double sum, correct, weight;        /* of the pass: of losses, by what rows count for as the others */
+    size_t w, bias, classes, class_weight, size; /* offsets in bytes */
 } cp_dual;
 
 static inline int cp_dual_has(enum cp_loss loss)
@@ -60,12 +64,15 @@ static inline cp_dual cp_dual_layout(const cp_dual_shape *shape)
     size_t line = CP_LINE, w = (size_t)(shape->features * shape->outputs) * sizeof(double);
     cp_dual s = {.loss = cp_losses[shape->loss].rest ? cp_losses[shape->loss].one : shape->loss, .bytes = shape->bytes, .sparse = shape->sparse, .intercept = shape->intercept,
                  .isa = shape->isa, .features = shape->features, .outputs = shape->outputs, .count = classes,
-                 .bound = shape->bound, .near = 1e-2};
+                 .bound = shape->bound, .near = 1e-2, .weighs = shape->class_weight != NULL};
+    s.weighted = s.weighs || shape->weighted;
+    s.stride = s.outputs + s.weighted;
     s.diagonal = s.loss == CP_SQUARED_HINGE ? 0.5 / s.bound : 0;
     s.w = (size_t)cp_round_up(sizeof(cp_dual), CP_LINE);
     s.bias = s.w + (w + line - 1) / line * line;
     s.classes = s.bias + (size_t)s.outputs * sizeof(double);
-    s.size = s.classes + (size_t)classes * sizeof(double);
+    s.class_weight = s.classes + (size_t)classes * sizeof(double);
+    s.size = s.class_weight + (s.weighs ? (size_t)classes * sizeof(double) : 0);
     return s;
 }
 
@@ -78,10 +85,11 @@ static inline double cp_dual_log(double x) { return x >= 1 ? cp_log(x) : -cp_log
 typedef struct { double a, slope; int held; } cp_dual_point;
 
 /* HINGE and SQUARED_HINGE: the variable is moved to the top of a parabola, or as far as its bounds let it. */
-static inline cp_dual_point cp_dual_clip(const cp_dual *s, double ym, double square, double a)
+static inline cp_dual_point cp_dual_clip(const cp_dual *s, double weight, double ym, double square, double a)
 {
-    const double most = s->loss == CP_SQUARED_HINGE ? INFINITY : s->bound;
-    double slope = ym - 1 + s->diagonal * a, to = a - slope / (square + s->diagonal);
+    const double most = s->loss == CP_SQUARED_HINGE ? INFINITY : s->bound * weight;
+    const double diagonal = weight == 1 ? s->diagonal : s->diagonal / weight;
+    double slope = ym - 1 + diagonal * a, to = a - slope / (square + diagonal);
     if ((a <= 0 && slope >= 0) || (a >= most && slope <= 0))
         return (cp_dual_point){a, slope, 1};
     to = to > 0 ? to : 0;
@@ -89,9 +97,9 @@ static inline cp_dual_point cp_dual_clip(const cp_dual *s, double ym, double squ
 }
 
 /* LOGISTIC: Newton's method on the nearer of a and C - a, which never leaves the bounds and keeps its digits there. */
-static inline cp_dual_point cp_dual_newton(cp_dual *s, double ym, double square, double a)
+static inline cp_dual_point cp_dual_newton(cp_dual *s, double weight, double ym, double square, double a)
 {
-    const double top = s->bound;
+    const double top = s->bound * weight;
     const int other = 0.5 * square * (top - 2 * a) + ym < 0;
     const double from = other ? top - a : a, pull = other ? -ym : ym;
     double z = from <= 0 ? 1e-3 * top : top - from < 0.5 * top ? 0.1 * from : from;
@@ -117,19 +125,18 @@ static inline double cp_dual_loss(enum cp_loss loss, double ym)
     return loss == CP_SQUARED_HINGE ? lack * lack : lack;
 }
 
-/* Sum what dual variables add to D. */
+/* Sum what the dual variables of n rows add to D. */
 static inline double cp_dual_value(const cp_dual *s, const double *a, int64_t n)
 {
-    const double top = s->bound, fourth = s->diagonal / 2;
     double sum = 0;
-    if (s->loss == CP_LOGISTIC) {
-        for (int64_t i = 0; i < n; i++)
-            if (a[i] > 0 && a[i] < top)
-                sum -= a[i] * cp_dual_log(a[i] / top) + (top - a[i]) * cp_dual_log((top - a[i]) / top);
-        return sum;
+    for (int64_t i = 0; i < n; i++, a += s->stride) {
+        const double weight = s->weighted ? a[s->outputs] : 1, top = s->bound * weight;
+        for (int64_t k = 0; weight > 0 && k < s->outputs; k++)
+            if (s->loss != CP_LOGISTIC)
+                sum += a[k] - s->diagonal / 2 / weight * a[k] * a[k];
+            else if (a[k] > 0 && a[k] < top)
+                sum -= a[k] * cp_dual_log(a[k] / top) + (top - a[k]) * cp_dual_log((top - a[k]) / top);
     }
-    for (int64_t i = 0; i < n; i++)
-        sum += a[i] - fourth * a[i] * a[i];
     return sum;
 }
 

@@ -78,8 +78,8 @@ CP_DUAL_INLINE int CP(finite)(const CP_REAL *x, int64_t n)
     return 1;
 }
 
-/* Visit a row: judge it, and move its dual variables `a`, one an output, if there are any. `pull` says what gradients they
- * had: the steepest of those that can move, and the flattest of those that a bound holds. */
+/* Visit a row: judge it, and move its dual variables `a`, if there are any: one an output, and behind them what it counts for.
+ * `pull` says what gradients they had: the steepest of those that can move, and the flattest of those that a bound holds. */
 CP_DUAL_INLINE int CP(visit)(cp_dual *s, const cp_dual_row *row, double *a, int judged, cp_dual_pull *pull)
 {
     const CP_REAL *x = (const CP_REAL *)row->x;
@@ -93,14 +93,14 @@ CP_DUAL_INLINE int CP(visit)(cp_dual *s, const cp_dual_row *row, double *a, int 
         if (!(m - m == 0) || !(square - square == 0))
             return CP(finite)(x, row->n) ? CP_SGD_DIVERGED : CP_SGD_BAD_VALUE;
         if (judged) {
-            s->sum += cp_dual_loss(s->loss, y * m);
+            s->sum += row->weight * cp_dual_loss(s->loss, y * m);
             best = m > top ? k : best;
             top = m > top ? m : top;
         }
-        if (!a)
+        if (!a || row->weight == 0)
             continue;
-        cp_dual_point to = s->loss == CP_LOGISTIC ? cp_dual_newton(s, y * m, square, a[k])
-                                                  : cp_dual_clip(s, y * m, square, a[k]);
+        cp_dual_point to = s->loss == CP_LOGISTIC ? cp_dual_newton(s, row->weight, y * m, square, a[k])
+                                                  : cp_dual_clip(s, row->weight, y * m, square, a[k]);
         const double by = (to.a - a[k]) * y, size = to.slope < 0 ? -to.slope : to.slope;
         pull->free = !to.held && size > pull->free ? size : pull->free;
         pull->held = to.held && size < pull->held ? size : pull->held;
@@ -110,9 +110,12 @@ CP_DUAL_INLINE int CP(visit)(cp_dual *s, const cp_dual_row *row, double *a, int 
             bias[k] += s->intercept ? by : 0;
         }
     }
+    if (a && s->weighted)
+        a[s->outputs] = row->weight;
     if (judged) {
         s->rows++;
-        s->correct += s->outputs == 1 ? (top > 0) == (row->label > 0) : best == (int64_t)row->label;
+        s->weight += row->weight;
+        s->correct += (s->outputs == 1 ? (top > 0) == (row->label > 0) : best == (int64_t)row->label) ? row->weight : 0;
     }
     return CP_SGD_OK;
 }
@@ -126,7 +129,7 @@ static __attribute__((noinline)) int64_t CP(learn)(cp_dual *s, const cp_rows *r,
         cp_dual_ask(s, r, number, a, i);
         if ((*status = cp_dual_take(s, r, i, &row))
             || (s->sparse && (*status = cp_check_indices(row.index, row.n, s->features)))
-            || (*status = CP(visit)(s, &row, a ? a + number[i] * s->outputs : NULL, 1, &pull)))
+            || (*status = CP(visit)(s, &row, a ? a + number[i] * s->stride : NULL, 1, &pull)))
             return i;
     }
     return r->m;
@@ -148,7 +151,7 @@ static __attribute__((noinline)) void CP(again)(cp_dual *s, const cp_rows *r, co
         cp_shuffle32(places, (uint64_t)left, cp_derive2(key, (uint64_t)pass));
         for (int64_t i = 0; i < left; i++) {
             int64_t at = places[i];
-            if (cp_dual_take(s, r, at, &row) || CP(visit)(s, &row, a + number[at] * s->outputs, 0, &pull))
+            if (cp_dual_take(s, r, at, &row) || CP(visit)(s, &row, a + number[at] * s->stride, 0, &pull))
                 return;
             most = pull.free > most ? pull.free : most;
             if (pull.free == 0 && pull.held > last)

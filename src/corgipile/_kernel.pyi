@@ -290,6 +290,8 @@ def dual_again(
     rows: _Array | tuple[_Array, ...],
     labels: _Array,
     y_type: int,
+    weights: _Array | None,
+    weights_type: int,
     visit: _Array,
     number: _Array,
     a: _Array,
@@ -299,13 +301,15 @@ def dual_again(
     /,
 ) -> None: ...
 def dual_begin(model: object, /) -> None: ...
-def dual_figures(model: object, /) -> tuple[int, float, int, float]: ...
+def dual_figures(model: object, /) -> tuple[int, float, float, float, float]: ...
 def dual_get(model: object, weights: _Array, biases: _Array, /) -> None: ...
 def dual_learn(
     model: object,
     rows: _Array | tuple[_Array, ...],
     labels: _Array,
     y_type: int,
+    weights: _Array | None,
+    weights_type: int,
     visit: _Array,
     number: _Array | None,
     a: _Array | None,
@@ -323,6 +327,8 @@ def dual_new(
     intercept: bool,
     bound: float,
     isa: int,
+    weighted: bool = False,
+    class_weight: _Array | None = None,
 ) -> object: ...
 def dual_value(model: object, a: _Array, /) -> float: ...
 

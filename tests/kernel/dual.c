@@ -16,7 +16,8 @@ static uint64_t run(const cp_dual_shape *shape)
     uint64_t at[ROWS], from[ROWS], h = 14695981039346656037ull;
     int64_t lengths[ROWS], *number = malloc(ROWS * 8), done;
     float *y = malloc(ROWS * 4);
-    double *a = calloc((size_t)(ROWS * shape->outputs), 8);
+    float *weight = malloc(ROWS * 4);
+    double *a = calloc((size_t)(ROWS * (shape->outputs + 1)), 8);
     cp_dual *s = aligned_alloc(CP_LINE, (size_t)cp_round_up((int64_t)cp_dual_size(shape), CP_LINE));
     for (int64_t i = 0; i < ROWS; i++) {
         double first = 0, row[64];
@@ -38,11 +39,13 @@ static uint64_t run(const cp_dual_shape *shape)
         from[i] = (uint64_t)(uintptr_t)values[i];
         lengths[i] = n;
         y[i] = shape->outputs > 1 ? (float)(int)((first + 1) * 1.4999) : (float)(first + 0.3 * uniform() > 0);
+        weight[i] = (float)(i % 5) / 2;
         visit[i] = (int32_t)(i * 77 % ROWS);
         number[i] = visit[i];
     }
     cp_rows rows = {.x = x, .y = y, .y_type = CP_F32, .slots = ROWS, .stride = f * shape->bytes, .indices = at,
-                    .values = from, .lengths = lengths, .visit = visit, .m = ROWS};
+                    .values = from, .lengths = lengths, .visit = visit, .m = ROWS,
+                    .weight = shape->weighted ? weight : NULL, .weight_type = CP_F32};
     memset(s, 0, cp_dual_size(shape));
     cp_dual_init(s, shape);
     double last = 0;
@@ -51,7 +54,7 @@ static uint64_t run(const cp_dual_shape *shape)
         if (cp_dual_learn(s, &rows, number, a, &done) || done != ROWS)
             printf("stopped at %d\n", (int)done);
         cp_dual_again(s, &rows, number, a, places, 3, 0, (uint64_t)pass);
-        double bound = cp_dual_value(s, a, ROWS * shape->outputs) - cp_dual_norm(s) / 2;
+        double bound = cp_dual_value(s, a, ROWS) - cp_dual_norm(s) / 2;
         cp_dual_begin(s);
         cp_dual_learn(s, &rows, NULL, NULL, &done);
         double primal = shape->bound * s->sum + cp_dual_norm(s) / 2;
@@ -63,7 +66,7 @@ static uint64_t run(const cp_dual_shape *shape)
     h = hash(h, CP_AT(s, char, w), (size_t)(f * shape->outputs) * 8);
     for (int i = 0; i < ROWS; i++)
         free(indices[i]), free(values[i]);
-    free(x), free(visit), free(places), free(number), free(y), free(a), free(s);
+    free(x), free(visit), free(places), free(number), free(y), free(weight), free(a), free(s);
     return h;
 }
 
@@ -108,14 +111,15 @@ int main(void)
 {
     static const int64_t widths[] = {1, 3, 4, 8, 13, 28, 64};
     const enum cp_loss losses[] = {CP_HINGE, CP_HINGES, CP_SQUARED_HINGE, CP_LOGISTIC};
-    double classes[] = {0, 1, 2};
+    double classes[] = {0, 1, 2}, of_class[] = {0.5, 2, 0};
     for (int isa = cp_dual_isa(); isa >= 0; isa--) {
         uint64_t all = 14695981039346656037ull;
         for (int loss = 0; loss < 4; loss++)
-            for (int form = 0; form < 8; form++)
+            for (int form = 0; form < 16; form++)
                 for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
                     cp_dual_shape shape = {.loss = losses[loss], .bytes = form & 1 ? 8 : 4, .sparse = form >> 1 & 1,
-                                           .intercept = form >> 2, .features = widths[w], .bound = w % 2 ? 1 : 0.01,
+                                           .intercept = form >> 2 & 1, .weighted = form >> 3,
+                                           .class_weight = form >> 3 && w % 3 == 0 ? of_class : NULL, .features = widths[w], .bound = w % 2 ? 1 : 0.01,
                                            .outputs = losses[loss] == CP_HINGES ? 3 : 1, .classes = classes, .isa = isa};
                     seed = 88172645463325252ull;
                     uint64_t h = run(&shape);

@@ -23,34 +23,36 @@ ROWS = 400
 BLOCKS, PARTS = BlockOnly(block=50), CorgiPile(block=10, buffer=100)
 
 
-def objective(kind, coef, bias, x, y, l2):
-    """Return mean loss and penalty, in float64."""
+def objective(kind, coef, bias, x, y, l2, weights=None):
+    """Return mean loss and penalty, in float64; losses are multiplied by weights."""
+    weights = np.ones(len(y)) if weights is None else weights
     coef, bias, total = coef.astype(np.float64), bias.astype(np.float64), 0.0
     targets = [np.where(y == c, 1, -1) for c in CLASSES[kind]] if len(coef) > 1 else [np.where(y == y.max(), 1, -1)]
     for w, b, target in zip(coef, bias, targets, strict=True):
         margin = target * (x.astype(np.float64) @ w + b)
         lack = np.maximum(0, 1 - margin)
         losses = np.logaddexp(0, -margin) if kind.endswith("logistic") else lack**2 if kind == "squared_hinge" else lack
-        total += losses.mean() + l2 / 2 * (w @ w + b * b)
+        total += (weights * losses).mean() + l2 / 2 * (w @ w + b * b)
     return total
 
 
-def peer(kind, x, y, l2):
+def peer(kind, x, y, l2, weights=None):
     """Return the objective that LIBLINEAR reaches."""
     linear = pytest.importorskip("sklearn.linear_model")
     svm = pytest.importorskip("sklearn.svm")
     settings = {"C": 1 / (l2 * len(x)), "dual": True, "tol": 1e-9, "max_iter": 200_000, "intercept_scaling": 1}
     if kind == "ovr_logistic":
         sides = [y == c for c in CLASSES[kind]]
-        each = [linear.LogisticRegression(solver="liblinear", **settings).fit(x.astype(np.float64), y) for y in sides]
+        made_by = linear.LogisticRegression
+        each = [made_by(solver="liblinear", **settings).fit(x.astype(np.float64), side, weights) for side in sides]
         coef, bias = (np.concatenate([getattr(one, name) for one in each]) for name in ("coef_", "intercept_"))
-        return objective(kind, coef, bias, x, y, l2)
+        return objective(kind, coef, bias, x, y, l2, weights)
     if kind == "logistic":
         found = linear.LogisticRegression(solver="liblinear", **settings)
     else:
         found = svm.LinearSVC(loss="squared_hinge" if kind == "squared_hinge" else "hinge", **settings)
-    found.fit(x.astype(np.float64), y)
-    return objective(kind, found.coef_, found.intercept_, x, y, l2)
+    found.fit(x.astype(np.float64), y, weights)
+    return objective(kind, found.coef_, found.intercept_, x, y, l2, weights)
 
 
 def table_of(x, y):
@@ -79,6 +81,59 @@ def test_it_ends_where_liblinear_does(kind, sparse):
     assert model.measure(rows)["accuracy"] > 0.7
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_of_rows_and_classes_are_those_of_liblinear(kind, sparse):
+    x, y = made(kind, ROWS, 12, np.float32)
+    rng, l2 = np.random.default_rng(0), 1 / ROWS
+    weights = rng.choice([0.25, 1.0, 3.0], ROWS)
+    of_class = dict(zip(CLASSES[kind], [0.5, 2.0, 1.5], strict=False))
+    name = "svm" if kind == "hinges" else kind
+    rows = (sparse_table if sparse else table_of)(x, y).append_column("w", pa.array(weights))
+    how = {"model": name, "solver": "dual", "l2": l2, "epochs": 800, "tolerance": 5e-7, "weight": "w"}
+    model = cp.train(rows, class_weight=of_class, **how)
+    both = weights * np.array([of_class[label] for label in y.tolist()])
+    wanted = peer(kind, x, y, l2, both)
+    assert model.history[-1]["gap"] <= 5e-7
+    assert objective(kind, model.coef, model.intercept, x, y, l2, both) == pytest.approx(wanted, rel=1e-6)
+    assert model.history[-1]["objective"] == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "svm", "squared_hinge"])
+def test_a_row_that_counts_twice_is_there_twice(kind):
+    """And one that counts for nothing is not there, but for what the penalty is a share of."""
+    x, y = made(kind, ROWS, 7, np.float32)
+    times = np.random.default_rng(1).integers(0, 4, ROWS)
+    how = {"model": kind, "solver": "dual", "epochs": 800, "tolerance": 1e-8, "standardize": False}
+    some = cp.train(table_of(x, y).append_column("w", pa.array(times)), weight="w", l2=2 / ROWS, **how)
+    each = cp.train(table_of(np.repeat(x, times, axis=0), np.repeat(y, times)), l2=2 / times.sum(), **how)
+    np.testing.assert_allclose(some.coef, each.coef, atol=2e-3)
+    assert some.history[-1]["rows"] == ROWS
+    assert some.history[-1]["accuracy"] == pytest.approx(each.history[-1]["accuracy"], abs=0.05)
+    assert some.history[-1]["objective"] * ROWS == pytest.approx(each.history[-1]["objective"] * times.sum(), rel=1e-6)
+
+
+def test_balanced_classes_and_weights_that_are_none():
+    x, y = made("logistic", ROWS, 5, np.float32)
+    rare = (x[:, 0] + x[:, 1] > 1).astype(np.int64)
+    how = {"solver": "dual", "l2": 0.1, "epochs": 300, "tolerance": 1e-7}
+    balanced = cp.train(table_of(x, rare), class_weight="balanced", **how)
+    said = {at: ROWS / 2 / count for at, count in enumerate(np.bincount(rare).tolist())}
+    assert (cp.train(table_of(x, rare), class_weight=said, **how).coef == balanced.coef).all()
+    plain = cp.train(table_of(x, rare), **how)
+    assert balanced.predict(x).sum() > plain.predict(x).sum()
+    ones = cp.train(table_of(x, y).append_column("w", pa.array(np.ones(ROWS))), weight="w", memory=None, **how)
+    assert (ones.coef == cp.train(table_of(x, y), memory=None, **how).coef).all()
+    for bad, why in ((-1.0, "weight -1.0"), (np.nan, "weight nan")):
+        weights = np.where(np.arange(ROWS) == 7, bad, 1.0)
+        with pytest.raises(BadValue, match=f"row 7 of .* has {why}; a finite number of 0 or more is needed"):
+            cp.train(table_of(x, y).append_column("w", pa.array(weights)), weight="w", **how)
+        model = cp.train(table_of(x, y).append_column("w", pa.array(weights)), weight="w", on_bad="skip", **how)
+        assert (model.history[-1]["rows"], model.history[-1]["skipped"]) == (ROWS - 1, 1)
+    with pytest.raises(BadValue, match="all zero"):
+        cp.train(table_of(x, y).append_column("w", pa.array(np.zeros(ROWS))), weight="w", **how)
+
+
 @pytest.mark.parametrize(
     ("order", "inner"), [("no_shuffle", 1), ("riffle", 1), ("corgipile", 5), ("full", 1), (BLOCKS, 5)]
 )
@@ -97,6 +152,7 @@ def test_any_order_ends_there(order, inner):
     kind=st.sampled_from(KINDS),
     sparse=st.booleans(),
     wide=st.booleans(),
+    weighted=st.booleans(),
     intercept=st.booleans(),
     passes=st.sampled_from([1, 4]),
     rows=st.integers(1, 80),
@@ -104,11 +160,12 @@ def test_any_order_ends_there(order, inner):
     l2=st.sampled_from([1e-3, 0.1, 10.0]),
     seed=st.integers(0, 99),
 )
-def test_the_bound_rises_and_is_one(kind, sparse, wide, intercept, passes, rows, width, l2, seed):
+def test_the_bound_rises_and_is_one(kind, sparse, wide, weighted, intercept, passes, rows, width, l2, seed):
     x, y = made(kind, rows, width, np.float64 if wide else np.float32, seed)
     inputs = Features(("x",), sparse=sparse, width=width, dtype=x.dtype, lists=True)
     name = "svm" if kind == "hinges" else kind
-    made_of = {"rows": rows, "l2": l2, "intercept": intercept, "passes": passes}
+    made_of = {"rows": rows, "l2": l2, "intercept": intercept, "passes": passes, "weighted": weighted}
+    weights = np.random.default_rng(seed).choice([0.0, 0.5, 1.0, 7.0], rows) if weighted else None
     models = [Dual(name, inputs, np.array(CLASSES[kind]), isa=isa, **made_of) for isa in (0, 1)]
     held, kept = sparse_rows(x) if sparse else (np.ascontiguousarray(x), None)
     last, everything = 0.0, np.arange(rows, dtype=np.int32)
@@ -116,13 +173,17 @@ def test_the_bound_rises_and_is_one(kind, sparse, wide, intercept, passes, rows,
         visit = np.random.default_rng(epoch).permutation(rows).astype(np.int32)
         for model in models:
             model.begin()
-            model.learn(held, y, visit, where, visit.astype(np.int64))
+            model.learn(held, y, visit, where, weights, visit.astype(np.int64))
             model.begin()
-            model.learn(held, y, everything, where)
+            model.learn(held, y, everything, where, weights)
         assert models[0].weights()[0].tobytes() == models[1].weights()[0].tobytes()
         loss, bound = models[0].objective()
         coef, bias = models[0].weights()
-        assert loss == pytest.approx(objective(kind, coef, bias, x, y, l2), rel=1e-5) or y.min() == y.max()
+        assert loss == pytest.approx(objective(kind, coef, bias, x, y, l2, weights), rel=1e-5) or y.min() == y.max()
+        figures, counted = models[0].flush(), float(rows if weights is None else weights.sum())
+        assert (figures.rows, figures.weight) == (rows, counted)
+        penalty = l2 / 2 * (np.sum(coef.astype(np.float64) ** 2) + np.sum(bias.astype(np.float64) ** 2))
+        assert figures.loss * counted == pytest.approx((loss - penalty) * rows, rel=1e-4, abs=1e-9)
         slack = 1e-9 if wide else 1e-6
         assert last - 1e-9 <= bound <= loss * (1 + slack)
         last = bound
@@ -131,13 +192,15 @@ def test_the_bound_rises_and_is_one(kind, sparse, wide, intercept, passes, rows,
     del kept
 
 
-def test_variables_in_a_file_change_nothing(monkeypatch):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_variables_in_a_file_change_nothing(monkeypatch, weighted):
     x, y = made("svm", 20_000, 5, np.float32)
     how = {"model": "svm", "solver": "dual", "l2": 1e-4, "epochs": 2, "order": Riffle(block=200), "memory": "400KB"}
+    how |= {"class_weight": {-1: 2}} if weighted else {}
     inside = cp.train(table_of(x, y), **how)
     monkeypatch.setattr(dual_training, "LEAST", 0)
     outside = cp.train(table_of(x, y), **how)
-    assert outside.notes == ["dual variables are in a file of 156 KB"]
+    assert outside.notes == [f"dual variables are in a file of {312 if weighted else 156} KB"]
     assert inside.notes == []
     assert inside.coef.tobytes() == outside.coef.tobytes()
 
@@ -269,6 +332,11 @@ def test_each_class_against_the_rest_has_probabilities(tmp_path):
     assert estimator.model_.kind == "ovr_logistic"
     np.testing.assert_allclose(estimator.predict_proba(x), model.predict_proba(table_of(x, names)), atol=1e-5)
     assert CorgiClassifier(epochs=1).fit(x, names).model_.kind == "softmax"
+    counts = np.arange(ROWS) % 3
+    weighted = CorgiClassifier(solver="dual", **how).fit(x, names, counts).model_
+    rows = table_of(x, names).append_column("w", pa.array(counts.astype(np.float64)))
+    by_column = cp.train(rows, model="ovr_logistic", solver="dual", weight="w", **how)
+    np.testing.assert_allclose(weighted.coef, by_column.coef, atol=1e-5)
 
 
 def test_scores_far_off_have_probabilities():

@@ -1,6 +1,7 @@
 /* Linear models by dual coordinate descent: kernel/dual/dual.h. */
 #include "bind.h"
 #include "dual/dual.h"
+#include "sgd_rows.h"
 
 #define DUAL "corgipile.dual"
 
@@ -10,13 +11,11 @@ typedef struct {
     int busy; /* in a call that has let go of the GIL */
 } dual_object;
 
-/* What a call works on, and the buffers that keep it. */
+/* What a call works on. */
 typedef struct {
-    cp_rows rows;
+    rows_object held;
     const int64_t *number;
     double *a;
-    Py_buffer view[8];
-    int held;
 } call_object;
 
 static void dual_destroy(PyObject *capsule)
@@ -54,15 +53,17 @@ static PyObject *dual_make(const cp_dual_shape *shape)
 /* dual_new(loss, classes, *, ...) */
 static PyObject *dual_new(PyObject *self, PyObject *args, PyObject *named)
 {
-    static char *names[] = {"", "", "number_bytes", "sparse", "features", "outputs", "intercept", "bound", "isa", NULL};
+    static char *names[] = {"", "", "number_bytes", "sparse", "features", "outputs", "intercept", "bound", "isa",
+                            "weighted", "class_weight", NULL};
     cp_dual_shape shape = {0};
     long long features, outputs;
     int loss;
-    PyObject *classes, *capsule = NULL;
-    Py_buffer view;
+    PyObject *classes, *weights = Py_None, *capsule = NULL;
+    rows_object held = {0};
+    int of, weight = -1;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "iO$ipLLpdi", names, &loss, &classes, &shape.bytes, &shape.sparse,
-                                     &features, &outputs, &shape.intercept, &shape.bound, &shape.isa))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "iO$ipLLpdipO", names, &loss, &classes, &shape.bytes, &shape.sparse, &features,
+                                     &outputs, &shape.intercept, &shape.bound, &shape.isa, &shape.weighted, &weights))
         return NULL;
     if (loss < 0 || loss >= CP_LOSS_COUNT || !cp_dual_has((enum cp_loss)loss) || (shape.bytes != 4 && shape.bytes != 8))
         return PyErr_Format(PyExc_ValueError, "loss %d has no dual, or reals have not 4 or 8 bytes", loss);
@@ -72,136 +73,125 @@ static PyObject *dual_new(PyObject *self, PyObject *args, PyObject *named)
         return PyErr_Format(PyExc_ValueError, "%lld features, %lld outputs or the bound are out of range", features, outputs);
     shape.features = features;
     shape.outputs = outputs;
-    if (cp_buffer(classes, &view, sizeof(double), 0, "classes") < 0)
-        return NULL;
-    shape.classes = view.buf;
-    if (view.len / (Py_ssize_t)sizeof(double) != (cp_loss_per_class(shape.loss) ? outputs : 2))
-        PyErr_Format(PyExc_ValueError, "%zd class values are not as many as are needed", view.len / (Py_ssize_t)sizeof(double));
-    else
-        capsule = dual_make(&shape);
-    PyBuffer_Release(&view);
+    if ((of = rows_hold(&held, classes, sizeof(double), 0, "classes")) >= 0 &&
+        (weights == Py_None || (weight = rows_hold(&held, weights, sizeof(double), 0, "weights of classes")) >= 0)) {
+        const Py_ssize_t bytes = (Py_ssize_t)sizeof(double) * (cp_loss_per_class(shape.loss) ? (Py_ssize_t)outputs : 2);
+        shape.classes = held.view[of].buf;
+        shape.class_weight = weight < 0 ? NULL : held.view[weight].buf;
+        if (held.view[of].len != bytes || (weight >= 0 && held.view[weight].len != bytes))
+            PyErr_Format(PyExc_ValueError, "class values, or their weights, are not %zd", bytes / (Py_ssize_t)sizeof(double));
+        else
+            capsule = dual_make(&shape);
+    }
+    rows_release(&held);
     return capsule;
-}
-
-static Py_buffer *call_hold(call_object *c, PyObject *object, Py_ssize_t item, int writable, const char *what)
-{
-    return cp_buffer(object, &c->view[c->held], item, writable, what) < 0 ? NULL : &c->view[c->held++];
-}
-
-static void call_release(call_object *c)
-{
-    while (c->held > 0)
-        PyBuffer_Release(&c->view[--c->held]);
 }
 
 /* Dense rows are an array, sparse ones a tuple of index addresses, value addresses and lengths. */
 static int call_rows(call_object *c, const cp_dual *s, PyObject *rows)
 {
-    Py_buffer *part[3];
+    rows_object *r = &c->held;
+    int part[3];
     if (s->sparse != PyTuple_Check(rows))
         return PyErr_SetString(PyExc_ValueError, s->sparse ? "the model was made for sparse rows"
                                                            : "the model was made for dense rows"), -1;
     if (!s->sparse) {
-        if (!(part[0] = call_hold(c, rows, s->bytes, 0, "features")))
+        if ((part[0] = rows_hold(r, rows, s->bytes, 0, "features")) < 0)
             return -1;
-        c->rows.x = part[0]->buf;
-        c->rows.stride = s->features * s->bytes;
-        c->rows.slots = part[0]->len / c->rows.stride;
+        r->rows.x = r->view[part[0]].buf;
+        r->rows.stride = s->features * s->bytes;
+        r->rows.slots = r->view[part[0]].len / r->rows.stride;
         return 0;
     }
     for (int i = 0; i < 3; i++)
-        if (PyTuple_Size(rows) < 3 || !(part[i] = call_hold(c, PyTuple_GetItem(rows, i), 8, 0, "sparse rows"))
-            || part[i]->len != part[0]->len)
+        if (PyTuple_Size(rows) < 3 || (part[i] = rows_hold(r, PyTuple_GetItem(rows, i), 8, 0, "sparse rows")) < 0
+            || r->view[part[i]].len != r->view[part[0]].len)
             return PyErr_Occurred() ? -1 : (PyErr_SetString(PyExc_ValueError, "sparse rows need addresses and lengths"), -1);
-    c->rows.indices = part[0]->buf;
-    c->rows.values = part[1]->buf;
-    c->rows.lengths = part[2]->buf;
-    c->rows.slots = part[0]->len / 8;
+    r->rows.indices = r->view[part[0]].buf;
+    r->rows.values = r->view[part[1]].buf;
+    r->rows.lengths = r->view[part[2]].buf;
+    r->rows.slots = r->view[part[0]].len / 8;
     return 0;
 }
 
-static int call_labels(call_object *c, PyObject *y, int type)
+/* The numbers of the rows that are visited, and the dual variables; None: rows are judged only. */
+static int call_variables(call_object *c, const cp_dual *s, PyObject *number, PyObject *a)
 {
-    if (type < 0 || type >= CP_TYPES)
-        return PyErr_Format(PyExc_ValueError, "labels have no type %d", type), -1;
-    Py_buffer *view = call_hold(c, y, cp_type_bytes[type], 0, "labels");
-    if (!view)
-        return -1;
-    c->rows.y = view->buf;
-    c->rows.y_type = (enum cp_type)type;
-    c->rows.slots = view->len / cp_type_bytes[type] < c->rows.slots ? view->len / cp_type_bytes[type] : c->rows.slots;
-    return 0;
-}
-
-/* Slots, the numbers of their rows, and the dual variables; None: rows are judged only. */
-static int call_visit(call_object *c, const cp_dual *s, PyObject *visit, PyObject *number, PyObject *a)
-{
-    Py_buffer *slots = call_hold(c, visit, sizeof(int32_t), 0, "visit"), *rows, *view;
-    if (!slots)
-        return -1;
-    c->rows.visit = slots->buf;
-    c->rows.m = slots->len / (Py_ssize_t)sizeof(int32_t);
+    rows_object *r = &c->held;
+    int rows, of;
     if (a == Py_None)
         return 0;
-    if (!(rows = call_hold(c, number, sizeof(int64_t), 0, "row numbers")) || !(view = call_hold(c, a, 8, 1, "dual variables")))
+    if ((rows = rows_hold(r, number, sizeof(int64_t), 0, "row numbers")) < 0 || (of = rows_hold(r, a, 8, 1, "dual variables")) < 0)
         return -1;
-    c->number = rows->buf;
-    c->a = view->buf;
+    c->number = r->view[rows].buf;
+    c->a = r->view[of].buf;
     uint64_t top = 0;
-    for (int64_t i = 0; i < c->rows.m && i < rows->len / 8; i++)
+    for (int64_t i = 0; i < r->rows.m && i < r->view[rows].len / 8; i++)
         top = (uint64_t)c->number[i] > top ? (uint64_t)c->number[i] : top;
-    if (rows->len / 8 < c->rows.m || (c->rows.m && top >= (uint64_t)(view->len / 8 / s->outputs)))
+    if (r->view[rows].len / 8 < r->rows.m || (r->rows.m && top >= (uint64_t)(r->view[of].len / 8 / s->stride)))
         return PyErr_SetString(PyExc_ValueError, "row numbers are too few, or beyond the dual variables"), -1;
     return 0;
 }
 
-/* dual_learn(model, rows, labels, y_type, visit, number, a) -> status, done */
+/* rows, labels, y_type, weights, weights_type, visit, number, a */
+static int call_take(call_object *c, const cp_dual *s, PyObject *const *given, int type, int weights_type)
+{
+    if (given[2] != Py_None && !s->weighted)
+        return PyErr_SetString(PyExc_ValueError, "the model was made for rows that count for 1"), -1;
+    return call_rows(c, s, given[0]) < 0 || rows_labels(&c->held, given[1], type) < 0 ||
+                   rows_weights(&c->held, given[2], weights_type) < 0 || rows_visit(&c->held, given[3]) < 0 ||
+                   call_variables(c, s, given[4], given[5]) < 0
+               ? -1
+               : 0;
+}
+
+/* dual_learn(model, rows, labels, y_type, weights, weights_type, visit, number, a) -> status, done */
 static PyObject *dual_learn(PyObject *self, PyObject *args)
 {
-    PyObject *capsule, *rows, *y, *visit, *number, *a, *result = NULL;
+    PyObject *capsule, *g[6], *result = NULL;
     call_object c = {0};
     dual_object *m;
-    int type, status;
+    int type, weights_type, status;
     int64_t done = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOOiOOO", &capsule, &rows, &y, &type, &visit, &number, &a) || !(m = dual_take(capsule)))
+    if (!PyArg_ParseTuple(args, "OOOiOiOOO", &capsule, &g[0], &g[1], &type, &g[2], &weights_type, &g[3], &g[4], &g[5]) ||
+        !(m = dual_take(capsule)))
         return NULL;
-    if (call_rows(&c, m->state, rows) == 0 && call_labels(&c, y, type) == 0
-        && call_visit(&c, m->state, visit, number, a) == 0) {
+    if (call_take(&c, m->state, g, type, weights_type) == 0) {
         m->busy = 1;
         Py_BEGIN_ALLOW_THREADS
-        status = cp_dual_learn(m->state, &c.rows, c.number, c.a, &done);
+        status = cp_dual_learn(m->state, &c.held.rows, c.number, c.a, &done);
         Py_END_ALLOW_THREADS
         m->busy = 0;
         result = Py_BuildValue("iL", status, (long long)done);
     }
-    call_release(&c);
+    rows_release(&c.held);
     return result;
 }
 
-/* dual_again(model, rows, labels, y_type, visit, number, a, passes, still, key) */
+/* dual_again(model, rows, labels, y_type, weights, weights_type, visit, number, a, passes, still, key) */
 static PyObject *dual_again(PyObject *self, PyObject *args)
 {
-    PyObject *capsule, *rows, *y, *visit, *number, *a, *result = NULL;
+    PyObject *capsule, *g[6], *result = NULL;
     call_object c = {0};
     dual_object *m;
-    int type;
+    int type, weights_type;
     long long passes;
     unsigned long long key;
     double still;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOOiOOOLdK", &capsule, &rows, &y, &type, &visit, &number, &a, &passes, &still, &key)
-        || !(m = dual_take(capsule)))
+    if (!PyArg_ParseTuple(args, "OOOiOiOOOLdK", &capsule, &g[0], &g[1], &type, &g[2], &weights_type, &g[3], &g[4], &g[5], &passes,
+                          &still, &key) ||
+        !(m = dual_take(capsule)))
         return NULL;
-    if (a == Py_None)
+    if (g[5] == Py_None)
         return PyErr_SetString(PyExc_ValueError, "dual variables are needed"), NULL;
-    if (call_rows(&c, m->state, rows) == 0 && call_labels(&c, y, type) == 0
-        && call_visit(&c, m->state, visit, number, a) == 0) {
-        int32_t *places = malloc((size_t)c.rows.m * sizeof *places + 1);
+    if (call_take(&c, m->state, g, type, weights_type) == 0) {
+        int32_t *places = malloc((size_t)c.held.rows.m * sizeof *places + 1);
         if (places) {
             m->busy = 1;
             Py_BEGIN_ALLOW_THREADS
-            cp_dual_again(m->state, &c.rows, c.number, c.a, places, passes, still, key);
+            cp_dual_again(m->state, &c.held.rows, c.number, c.a, places, passes, still, key);
             Py_END_ALLOW_THREADS
             m->busy = 0;
             result = Py_NewRef(Py_None);
@@ -209,7 +199,7 @@ static PyObject *dual_again(PyObject *self, PyObject *args)
             PyErr_NoMemory();
         free(places);
     }
-    call_release(&c);
+    rows_release(&c.held);
     return result;
 }
 
@@ -223,16 +213,16 @@ static PyObject *dual_begin(PyObject *self, PyObject *capsule)
     Py_RETURN_NONE;
 }
 
-/* dual_figures(model) -> rows, sum of their losses, correct ones, |w|^2 */
+/* dual_figures(model) -> rows, and by what they count for: sum of their losses, correct ones, all; |w|^2 */
 static PyObject *dual_figures(PyObject *self, PyObject *capsule)
 {
     dual_object *m = dual_take(capsule);
     (void)self;
-    return m ? Py_BuildValue("LdLd", (long long)m->state->rows, m->state->sum, (long long)m->state->correct,
+    return m ? Py_BuildValue("Ldddd", (long long)m->state->rows, m->state->sum, m->state->correct, m->state->weight,
                              cp_dual_norm(m->state)) : NULL;
 }
 
-/* dual_value(model, a) -> what these dual variables add to the dual function */
+/* dual_value(model, a) -> what these dual variables of whole rows add to the dual function */
 static PyObject *dual_value(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *a;
@@ -244,7 +234,7 @@ static PyObject *dual_value(PyObject *self, PyObject *args)
         || cp_buffer(a, &view, 8, 0, "dual variables") < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    sum = cp_dual_value(m->state, view.buf, view.len / 8);
+    sum = cp_dual_value(m->state, view.buf, view.len / 8 / m->state->stride);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&view);
     return PyFloat_FromDouble(sum);
@@ -254,14 +244,15 @@ static PyObject *dual_value(PyObject *self, PyObject *args)
 static PyObject *dual_get(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *coef, *bias, *result = NULL;
-    call_object c = {0};
-    Py_buffer *w, *b;
+    rows_object held = {0};
     dual_object *m;
+    int of, also;
     (void)self;
     if (!PyArg_ParseTuple(args, "OOO", &capsule, &coef, &bias) || !(m = dual_take(capsule)))
         return NULL;
     const cp_dual *s = m->state;
-    if ((w = call_hold(&c, coef, 8, 1, "weights")) && (b = call_hold(&c, bias, 8, 1, "biases"))) {
+    if ((of = rows_hold(&held, coef, 8, 1, "weights")) >= 0 && (also = rows_hold(&held, bias, 8, 1, "biases")) >= 0) {
+        const Py_buffer *w = &held.view[of], *b = &held.view[also];
         if (w->len == s->features * s->outputs * 8 && b->len == s->outputs * 8) {
             memcpy(w->buf, CP_AT(s, const double, w), (size_t)w->len);
             memcpy(b->buf, CP_AT(s, const double, bias), (size_t)b->len);
@@ -270,7 +261,7 @@ static PyObject *dual_get(PyObject *self, PyObject *args)
             PyErr_Format(PyExc_ValueError, "weights must be [%lld, %lld] and biases [%lld]", (long long)s->outputs,
                          (long long)s->features, (long long)s->outputs);
     }
-    call_release(&c);
+    rows_release(&held);
     return result;
 }
 

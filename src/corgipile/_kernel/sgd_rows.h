@@ -66,7 +66,7 @@ static int rows_weights(rows_object *r, PyObject *weights, int type)
     return 0;
 }
 
-static int rows_dense(rows_object *r, const cp_sgd *s, PyObject *x)
+static inline int rows_dense(rows_object *r, const cp_sgd *s, PyObject *x)
 {
     int at = rows_hold(r, x, s->bytes, 0, "features");
     if (at < 0)
@@ -82,7 +82,7 @@ static int rows_dense(rows_object *r, const cp_sgd *s, PyObject *x)
     return 0;
 }
 
-static int rows_sparse(rows_object *r, const cp_sgd *s, PyObject *indices, PyObject *values, PyObject *lengths)
+static inline int rows_sparse(rows_object *r, const cp_sgd *s, PyObject *indices, PyObject *values, PyObject *lengths)
 {
     int i = rows_hold(r, indices, 8, 0, "index addresses"), v, l;
     if (i < 0 || (v = rows_hold(r, values, 8, 0, "value addresses")) < 0 ||

@@ -14,7 +14,7 @@ from corgipile.errors import BadArgument
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
 from corgipile.linear.scaling import Scaling
-from corgipile.linear.sgd import ROWS_FAULT, SGD, Figures, FloatArray, Locate, SlotArray
+from corgipile.linear.sgd import ROWS_FAULT, SGD, Figures, FloatArray, Locate, SlotArray, plain
 from corgipile.linear.sparse import Sparse
 from corgipile.sizes import OnBad
 from corgipile.tables.io.spill import check_room, nameless, spill_folder, writing
@@ -33,7 +33,7 @@ class DualVariables:
 
     Args:
         rows: Rows of the table.
-        outputs: Scores of a row.
+        each: Numbers of a row: one for each score, and one more where rows do not all count for 1.
         limit: Bytes in memory at most; None: any number.
 
     Raises:
@@ -45,13 +45,13 @@ class DualVariables:
         (True, 1000)
     """
 
-    def __init__(self, rows: int, outputs: int, limit: int | None) -> None:
-        size = rows * outputs * 8
-        self._outputs, self._limit = outputs, limit
+    def __init__(self, rows: int, each: int, limit: int | None) -> None:
+        size = rows * each * 8
+        self._each, self._limit = each, limit
         self._map: mmap.mmap | None = None
         if limit is None or size <= limit:
-            self.values = np.zeros(rows * outputs)
-            self._rows = self.values.reshape(rows, outputs)
+            self.values = np.zeros(rows * each)
+            self._rows = self.values.reshape(rows, each)
             return
         folder = spill_folder(None)
         if folder is None:
@@ -68,7 +68,7 @@ class DualVariables:
             finally:
                 os.close(descriptor)
         self.values = np.frombuffer(self._map)
-        self._rows = self.values.reshape(rows, outputs)
+        self._rows = self.values.reshape(rows, each)
 
     @property
     def in_file(self) -> bool:
@@ -80,7 +80,7 @@ class DualVariables:
         if self._map is None:
             return self.values, numbers
         found, places = np.unique(numbers, return_inverse=True)
-        copies = np.empty((len(found), self._outputs))
+        copies = np.empty((len(found), self._each))
         for part in self._parts(found):
             copies[part] = self._rows[found[part]]
         return copies.reshape(-1), places
@@ -91,13 +91,13 @@ class DualVariables:
             return
         found = np.unique(numbers)
         for part in self._parts(found):
-            self._rows[found[part]] = copies.reshape(-1, self._outputs)[part]
+            self._rows[found[part]] = copies.reshape(-1, self._each)[part]
 
     def _parts(self, rows: IntArray) -> Iterator[slice]:
         """Cut ascending rows so that what is mapped of each part fits the limit; earlier parts leave memory."""
         assert self._map is not None  # noqa: S101 - for the type checker: the callers have asked
         most = max(1, (self._limit or 0) // AROUND - 1)
-        windows = rows * (self._outputs * 8) // AROUND
+        windows = rows * (self._each * 8) // AROUND
         start = 0
         while start < len(rows):
             stop = int(np.searchsorted(windows, windows[start] + most))
@@ -107,9 +107,9 @@ class DualVariables:
 
     def total(self, state: object) -> float:
         """Return what they add to the dual function."""
-        total = 0.0
-        for start in range(0, len(self.values), SUMMED):
-            total += _kernel.dual_value(state, self.values[start : start + SUMMED])
+        total, some = 0.0, max(1, SUMMED // self._each)
+        for start in range(0, len(self._rows), some):
+            total += _kernel.dual_value(state, self._rows[start : start + some])
             if self._map is not None:
                 self._map.madvise(mmap.MADV_DONTNEED)
         return total
@@ -131,6 +131,8 @@ class Dual(SGD):
         passes: Visits of each row while it is in memory.
         seed: Of the order of the second visit and those that follow.
         isa: Vectors of the CPU; -1: the best.
+        weighted: Whether rows come with what they count for.
+        class_weight: What a row of each class counts for; None: 1.
 
     Source: Hsieh et al., A dual coordinate descent method for large-scale linear SVM, ICML 2008; Yu, Huang and Lin,
     Dual coordinate descent methods for logistic regression, Machine Learning 2011; with ``passes`` Yu et al., Large
@@ -152,6 +154,8 @@ class Dual(SGD):
         passes: int = 1,
         seed: int = 0,
         isa: int = -1,
+        weighted: bool = False,
+        class_weight: npt.NDArray[np.float64] | None = None,
     ) -> None:
         super().__init__(kind, inputs, classes, intercept=intercept, on_bad=on_bad, scaling=scaling)
         self.rows, self.l2, self.passes, self._seed = rows, l2, passes, seed
@@ -165,8 +169,10 @@ class Dual(SGD):
             intercept=intercept,
             bound=1 / (l2 * rows),
             isa=isa,
+            weighted=weighted,
+            class_weight=class_weight,
         )
-        self.variables = DualVariables(rows, self.outputs, limit)
+        self.variables = DualVariables(rows, self.outputs + (weighted or class_weight is not None), limit)
         self._calls, self.still = 0, 0.0
 
     def begin(self, rate: float = 0.0) -> None:
@@ -180,26 +186,28 @@ class Dual(SGD):
         labels: FloatArray,
         visit: SlotArray,
         locate: Locate,
+        weights: FloatArray | None = None,
         numbers: IntArray | None = None,
     ) -> None:
         """Learn from rows by slot, in the order of ``visit``; without their numbers judge them only.
 
         Raises:
             BadLabel: A label is none of the classes.
-            BadValue: A feature or label is NaN or infinite.
+            BadValue: A feature or label is NaN or infinite, or a weight is that or negative.
             BadSparseRow: Sparse indices do not increase, or lie outside the features.
             Diverged: A score is beyond what float64 can hold.
         """
-        labels = labels.view(np.uint8) if labels.dtype == np.bool_ else labels
+        labels, weights = plain(labels), None if weights is None else plain(weights)
         values, places = (None, None) if numbers is None else self.variables.take(numbers)
         for piece in self._pieces(slice(0, len(visit))):
             some, names = visit[piece], None if places is None else np.ascontiguousarray(places[piece])
             if self.scaling is None:
-                self._some(rows, labels, some, locate, values, names)
+                self._some(rows, labels, weights, some, locate, values, names)
                 continue
             scaled, kept = self.scaled(rows, some)
             within = np.arange(len(some), dtype=np.int32)
-            self._some(scaled, labels[some], within, partial(_shifted, locate, piece.start), values, names)
+            counts = None if weights is None else weights[some]
+            self._some(scaled, labels[some], counts, within, partial(_shifted, locate, piece.start), values, names)
             del kept
         if numbers is not None and values is not None:
             self.variables.put(numbers, values)
@@ -208,22 +216,24 @@ class Dual(SGD):
         self,
         rows: FloatArray | Sparse,
         labels: FloatArray,
+        weights: FloatArray | None,
         visit: SlotArray,
         locate: Locate,
         values: FloatArray | None,
         numbers: IntArray | None,
     ) -> None:
-        what = tuple(rows[:3]) if isinstance(rows, Sparse) else rows
-        code, start = type_code(labels.dtype), 0
+        what, start = tuple(rows[:3]) if isinstance(rows, Sparse) else rows, 0
+        told = labels, type_code(labels.dtype), weights, 0 if weights is None else type_code(weights.dtype)
         good = np.ones(len(visit), bool)
         while True:
             left = None if numbers is None else numbers[start:]
-            status, done = _kernel.dual_learn(self._dual, what, labels, code, visit[start:], left, values)
+            status, done = _kernel.dual_learn(self._dual, what, *told, visit[start:], left, values)
             if not status:
                 break
             start += done
             if not (self._skip and status in ROWS_FAULT):
-                raise self._refused(status, rows, int(visit[start]), locate(start), labels[visit[start]])
+                of = weights if status == _kernel.BAD_WEIGHT and weights is not None else labels
+                raise self._refused(status, rows, int(visit[start]), locate(start), of[visit[start]])
             good[start] = False
             self.skipped += 1
             start += 1
@@ -233,16 +243,16 @@ class Dual(SGD):
             visit, numbers = visit[good], numbers[good]
         self._calls += 1
         key = random.derive(self._seed, self._calls, AGAIN)
-        _kernel.dual_again(self._dual, what, labels, code, visit, numbers, values, self.passes - 1, self.still, key)
+        _kernel.dual_again(self._dual, what, *told, visit, numbers, values, self.passes - 1, self.still, key)
 
     def flush(self) -> Figures:
         """End a pass and return its figures."""
-        rows, total, correct, _ = _kernel.dual_figures(self._dual)
-        return Figures(rows, total / max(rows, 1), correct / max(rows, 1))
+        rows, total, correct, weight, _ = _kernel.dual_figures(self._dual)
+        return Figures(rows, total / (weight or 1), correct / (weight or 1), weight)
 
     def objective(self) -> tuple[float, float]:
         """Return, of the pass that was judged last, mean loss with penalty, and the most that no model can be below."""
-        _, total, _, square = _kernel.dual_figures(self._dual)
+        _, total, _, _, square = _kernel.dual_figures(self._dual)
         penalty = self.l2 * square / 2
         return total / self.rows + penalty, self.l2 * self.variables.total(self._dual) - penalty
 

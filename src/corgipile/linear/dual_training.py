@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from reprlib import repr as short
 
-from corgipile.errors import BadArgument, BadValue
+from corgipile.errors import BadArgument
 from corgipile.linear import passes
 from corgipile.linear.dual import KINDS, Dual
 from corgipile.linear.model import Model
@@ -22,7 +22,7 @@ __all__ = ["ORDER", "DualTraining", "check_settings", "divided"]
 
 OURS = {"model", "features", "label", "encode", "missing", "epochs", "l2", "memory", "seed", "intercept", "standardize"}
 OURS |= {"order", "tolerance", "on_bad", "test", "validation", "group", "save", "overwrite", "solver", "inner"}
-OURS |= {"callback", "on_rows", "text", "interactions", "hash_bits", "ngrams"}
+OURS |= {"callback", "on_rows", "text", "interactions", "hash_bits", "ngrams", "weight", "class_weight"}
 ORDER = "corgipile"  # fills all of memory, and then visits it
 SHARE, LEAST = 4, 4 << 20  # of the budget one part is for dual variables, or so many bytes where that is more
 INNER, WHOLE = 10, 1000  # visits of rows in memory, and where these are all and it is known when to end
@@ -60,11 +60,13 @@ def divided(given: TrainArguments, task: Task) -> tuple[Size | None, int | None]
         raise BadArgument(f"solver='dual' needs l2 above 0, got {given.l2}; l2={1 / rows:.3g} is C = 1")
     if given.memory is None:
         return None, None
-    width = row_bytes(task.source, [*task.inputs.columns, task.label])
+    weight = [] if task.weight is None else [task.weight]
+    width = row_bytes(task.source, [*task.inputs.columns, task.label, *weight])
     memory = parse_bytes(given.memory, whole=rows * width)
-    outputs = 1 if most_classes(task.kind) == 2 else outputs_of(task.kind, task.classes)
-    size, share = rows * outputs * 8, memory // SHARE
-    return max(1, int((memory - min(size, share)) * width / (width + NUMBERED + 8 * outputs))), max(share, LEAST)
+    each = 1 if most_classes(task.kind) == 2 else outputs_of(task.kind, task.classes)
+    each += bool(weight) or task.weighs is not None
+    size, share = rows * each * 8, memory // SHARE
+    return max(1, int((memory - min(size, share)) * width / (width + NUMBERED + 8 * each))), max(share, LEAST)
 
 
 class DualTraining:
@@ -96,6 +98,8 @@ class DualTraining:
             scaling=task.scaling,
             passes=given.inner or INNER,
             seed=given.seed,
+            weighted=task.weight is not None,
+            class_weight=task.class_weight,
         )
         if self.dual.variables.in_file:
             task.note(f"dual variables are in a file of {format_bytes(self.dual.variables.values.nbytes)}")
@@ -154,7 +158,7 @@ class DualTraining:
         if not last and (tolerance is None or record["running_gap"] > tolerance or epoch < self._next):
             return False
         self._next = epoch + 1 + epoch // SELDOM
-        with passes.reader(self.task.inputs, self.task.table(), self.task.label) as feeder:
+        with passes.reader(self.task.inputs, self.task.table(), self.task.label, self.task.weight) as feeder:
             _, (objective, bound) = self._pass(feeder, 0, learn=False)
         record |= {"objective": objective, "gap": _gap(objective, bound)}
         return tolerance is not None and record["gap"] <= tolerance
@@ -164,26 +168,23 @@ class DualTraining:
 
         Where all rows are in memory at a time, they are judged once more there.
         """
-        dual, label, judged = self.dual, self.task.label, None
+        dual, task, judged = self.dual, self.task, None
         self._whole = False  # orders may cut epochs in different ways
         dual.begin()
         for step, (visit, numbers) in enumerate(zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True)):
-            rows, labels = rows_in(feeder.buffer, dual.inputs, visit), feeder.buffer.dense(label)
+            rows, labels = rows_in(feeder.buffer, dual.inputs, visit), feeder.buffer.dense(task.label)
+            weights = None if task.weight is None else feeder.buffer.dense(task.weight)
             where, whole = passes.row_at(feeder, epoch, step), learn and len(visit) == len(feeder.table)
             if whole and self._given.inner is None and self._given.tolerance:
                 dual.passes = WHOLE
-            dual.learn(rows, labels, visit, where, numbers if learn else None)
+            dual.learn(rows, labels, visit, where, weights, numbers if learn else None)
             if whole:
                 self._whole, judged = True, dual.flush()
                 dual.begin()
-                dual.learn(rows, labels, visit, where)
+                dual.learn(rows, labels, visit, where, weights)
             if learn and self._given.on_rows is not None:
                 self._given.on_rows(len(visit))
-        figures = judged or dual.flush()
-        if not figures.rows:
-            why = f"all {dual.skipped} were skipped: none can be learnt from" if dual.skipped else "there are none"
-            raise BadValue(f"no rows of {feeder.table!r} were used; {why}")
-        return figures, dual.objective()
+        return passes.checked(judged or dual.flush(), dual, feeder), dual.objective()
 
     def model(self) -> Model:
         """Return what was learnt so far, for features as they are."""

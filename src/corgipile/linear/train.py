@@ -135,7 +135,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             C = 1); the intercept counts in that penalty. Each row has one number more, or one a class, in memory or,
             beyond a quarter of the budget, in a file. The last record of the history has the ``objective`` and the
             ``gap`` that is left to the optimum at most, as a share; ``tolerance`` is the gap at which training ends.
-            Settings of SGD are refused.
+            With ``weight`` and ``class_weight`` a row's C is multiplied by what it counts for, which is one number more
+            of each. Settings of SGD are refused.
         inner: Of ``"dual"``: visits of each row while it is in memory, at most, as BMF and LIRS have them; more make
             fewer passes. None: 10, or where all rows are in memory as many as ``tolerance`` asks for.
         callback: Called after each epoch with its record.
