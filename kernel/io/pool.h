@@ -79,11 +79,15 @@ static inline void cp_pool_stop(cp_pool *pool)
     pthread_mutex_destroy(&pool->lock);
 }
 
-/* Start a thread that gets no signals. Returns an error number or 0. */
+/* Start a thread that gets no signals but those of its own faults, which would end the process without a word. Returns an error
+ * number or 0. */
 static inline int cp_thread_start(pthread_t *thread, void *(*body)(void *), void *argument)
 {
     sigset_t all, old;
     sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGILL);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int error = pthread_create(thread, NULL, body, argument);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

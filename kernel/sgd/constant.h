@@ -103,21 +103,26 @@ static inline double cp_zero_loss_of_classes(cp_loss_choice of, int64_t classes)
     return cp_mean_loss(&(cp_labelled){of, &side, NULL, 1}, 0) * (double)(facts->rest ? classes : 1);
 }
 
-/* What weights of zero lose on labels that are numbers: a sum over rows, and what these count for. */
+/* What weights of zero lose on labels that are numbers: a sum over rows, and what these count for; of bounded losses also how far
+ * off labels are, in steepest slopes times themselves: sums of log(1 + far), to which a few that lie far out add little. */
 typedef struct {
-    double loss, weight;
+    double loss, weight, far;
 } cp_untrained;
 
 CP_INLINE void cp_untrained_rows(cp_untrained *to, const cp_labelled *rows, const int32_t *visit, const enum cp_loss loss)
 {
     const int not_negative = cp_losses[loss].not_negative;
+    const double most = cp_loss_steepest(rows->of);
     for (int64_t i = 0; i < rows->count; i++) {
         const int64_t at = visit ? visit[i] : i;
         const double y = rows->y[at], weight = rows->weight ? rows->weight[at] : 1;
         if (y - y != 0 || (not_negative && y < 0) || !(weight >= 0 && weight - weight == 0))
             continue;
-        to->loss += weight * cp_mean_loss_of(&(cp_labelled){rows->of, &y, NULL, 1}, 0, loss);
+        const double lost = cp_mean_loss_of(&(cp_labelled){rows->of, &y, NULL, 1}, 0, loss);
+        to->loss += weight * lost;
         to->weight += weight;
+        if (cp_losses[loss].bounded)
+            to->far += weight * cp_log(1 + lost / (most * most));
     }
 }
 
@@ -134,5 +139,8 @@ static inline double cp_untrained_loss(const cp_untrained *of, cp_loss_choice ch
         return cp_zero_loss_of_classes(choice, classes);
     return of->weight > 0 ? of->loss / of->weight : 0;
 }
+
+/* Return the mean of log(1 + far). */
+static inline double cp_untrained_far(const cp_untrained *of) { return of->weight > 0 ? of->far / of->weight : 0; }
 
 #endif

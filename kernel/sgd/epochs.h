@@ -59,9 +59,33 @@ static inline int cp_verdict(const double *losses, int64_t count, double toleran
 static inline int cp_adrift(double loss, double untrained) { return loss > 1.1 * untrained; }
 
 enum { CP_LOWER = 5 };
+#define CP_LABELS_FAR 30.0 /* how far off labels may be, in steepest slopes times themselves: the usual rate gets there in 3,000 rows */
 
 /* The rate to go on at; 0 where this one is the last to be tried. */
 static inline double cp_sgd_lowered(double rate) { return rate < 1e-12 ? 0 : rate / CP_LOWER; }
+
+/* How many times the usual rate labels want that are far from 0: a step of bounded slope is no longer for them, and prices of
+ * 200,000 are out of reach of steps of 0.01. Twice a power of what lowers it: one that is lowered is never the usual rate again, which
+ * would be raised. `far`: the mean of log(1 + far) of labels. */
+static inline double cp_sgd_stretch(double far)
+{
+    double times = 2;
+    if (!(far > cp_log(1 + CP_LABELS_FAR)) || far - far != 0)
+        return 1;
+    while (cp_log(1 + times * CP_LOWER) < far)
+        times *= CP_LOWER;
+    return times;
+}
+
+/* The rate at which an epoch is begun again, from nothing, where nobody chose it: a smaller one where it diverged, a larger one
+ * where the usual one is small for the labels. 0 where it is not. `loss`: its mean loss; NaN where weights overflowed. */
+static inline double cp_sgd_again(enum cp_step step, double rate, double loss, double untrained, double far)
+{
+    if (loss != loss || cp_adrift(loss, untrained))
+        return cp_sgd_lowered(rate);
+    const double times = rate == cp_steps[step].usual && !cp_steps[step].fixed ? cp_sgd_stretch(far) : 1;
+    return times > 1 ? rate * times : 0;
+}
 
 /* Whether a regression on dense rows, of one rate for all weights that nobody chose, goes on at a smaller one: it stands still,
  * and its steps are to blame. Steps of a constant rate end as far from the best weights as the labels are noisy: the loss stays

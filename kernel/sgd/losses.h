@@ -21,10 +21,10 @@
     MARGIN(SQUARED, SQUARED, .name = "linear", .labels = CP_NUMBERS, .of_mean = 1) \
     SCORES(SOFTMAX, .name = "softmax", .labels = CP_CLASSES, .probability = 1) \
     SCORES(HINGES, .name = "svm", .labels = CP_CLASSES, .rest = 1, .one = CP_HINGE) \
-    MARGIN(HUBER, ANY, .name = "huber", .labels = CP_NUMBERS, .parameter = "delta", .usual = 1, .below = INFINITY) \
+    MARGIN(HUBER, ANY, .name = "huber", .labels = CP_NUMBERS, .bounded = 1, .parameter = "delta", .usual = 1, .below = INFINITY) \
     MARGIN(SQUARED_HINGE, ANY, .name = "squared_hinge", .labels = CP_TWO_CLASSES) \
     MARGIN(POISSON, ANY, .name = "poisson", .labels = CP_NUMBERS, .exponential = 1, .not_negative = 1, .of_mean = 1) \
-    MARGIN(QUANTILE, ANY, .name = "quantile", .labels = CP_NUMBERS, .parameter = "tau", .usual = 0.5, .below = 1) \
+    MARGIN(QUANTILE, ANY, .name = "quantile", .labels = CP_NUMBERS, .bounded = 1, .parameter = "tau", .usual = 0.5, .below = 1) \
     SCORES(LOGISTICS, .name = "ovr_logistic", .labels = CP_CLASSES, .probability = 1, .rest = 1, .one = CP_LOGISTIC)
 
 /* The copies of the learner that are made for one loss; the code of all others is ANY. */
@@ -53,6 +53,7 @@ typedef struct {
     int exponential;              /* predicts exp(score), not the score */
     int not_negative;             /* takes labels of 0 and more only */
     int of_mean;                  /* the best constant is the mean of the labels: R^2 says whether it was beaten */
+    int bounded;                  /* slopes are the parameter at most, or what is left of 1, however far off a score is */
     const char *parameter;        /* its name, or NULL */
     double usual, below;          /* parameter: its default; it lies above 0 and below this */
 } cp_loss_facts;
@@ -85,6 +86,14 @@ typedef struct {
     enum cp_loss loss;
     double parameter;
 } cp_loss_choice;
+
+/* Return the steepest slope of a loss of numbers; 0 where there is none. */
+static inline double cp_loss_steepest(cp_loss_choice of)
+{
+    const cp_loss_facts *facts = &cp_losses[of.loss];
+    const double left = 1 - of.parameter;
+    return !facts->bounded ? 0 : facts->below <= 1 && left > of.parameter ? left : of.parameter;
+}
 
 enum cp_loss_reading {
     CP_LOSS_READ,

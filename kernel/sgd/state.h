@@ -129,7 +129,7 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     s.tail = cp_sgd_take(&s, 2 * row, real);
     s.g = cp_sgd_take(&s, outs, real);
     s.h = cp_sgd_take(&s, outs, real);
-    s.work = cp_sgd_take(&s, outs * 2 * CP_GROUP, real);
+    s.work = cp_sgd_take(&s, outs * 2 * (s.batched && cp_loss_per_class(s.loss) ? CP_GROUP : 1), real);
     s.grad = cp_sgd_take(&s, s.batched ? all : 0, real);
     s.grad_bias = cp_sgd_take(&s, outs, real);
     s.stamp = cp_sgd_take(&s, s.batched && s.sparse ? s.features : 0, sizeof(int64_t));

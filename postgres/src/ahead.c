@@ -9,11 +9,11 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/relpath.h"
+#include "io/pool.h"
 #include "storage/smgr.h"
 
 enum { QUEUE = 64, A_CALL = 32, PATH = 112 }; /* calls that may wait, pages that one asks for, bytes of a path */
@@ -97,15 +97,11 @@ static void drop_locks(CorgiAsker *a)
 /* Start the thread; where the system grants none, the backend makes the calls. */
 static void start(CorgiAsker *a)
 {
-    sigset_t all, before;
     a->stop = false;
     a->made = a->taken = 0;
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    a->running = pthread_create(&a->thread, NULL, work, a) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    a->running = cp_thread_start(&a->thread, work, a) == 0;
     if (!a->running)
         drop_locks(a);
 }

@@ -4,6 +4,7 @@
 #include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
@@ -114,13 +115,25 @@ CorgiCached *corgi_cached_model(const char *name)
     return e;
 }
 
-/* Return the model of one of the groups of a model, which stays as long as that. */
+/* Let go of all groups of a model. */
+static void forget_groups(CorgiCached *c)
+{
+    for (int64 k = 0; k < c->model->groups; k++)
+        if (c->each[k] != NULL)
+            MemoryContextDelete(c->each[k]->context);
+    memset(c->each, 0, sizeof *c->each * (Size) c->model->groups);
+    c->ready = 0;
+}
+
+/* Return the model of one of the groups of a model, which stays until the next is asked for: all are kept within work_mem. */
 CorgiCached *corgi_cached_group(CorgiCached *c, int64 k)
 {
     MemoryContext outside = CurrentMemoryContext, context;
     CorgiCached *one;
     if (c->each[k] != NULL)
         return c->each[k];
+    if (c->ready / 1024 >= (Size) work_mem)
+        forget_groups(c);
     context = AllocSetContextCreate(outside, "corgipile model of a group", ALLOCSET_SMALL_SIZES);
     MemoryContextSwitchTo(context);
     one = palloc0(sizeof *one);
@@ -130,5 +143,6 @@ CorgiCached *corgi_cached_group(CorgiCached *c, int64 k)
     make_room(one);
     MemoryContextSwitchTo(outside);
     MemoryContextSetParent(context, c->context); /* no sooner, so that an error leaves nothing there */
+    c->ready += MemoryContextMemAllocated(context, true);
     return c->each[k] = one;
 }

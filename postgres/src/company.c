@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "common/shortest_dec.h"
+#include "miscadmin.h"
 #include "sgd/state.h"
 #include "utils/json.h"
 
@@ -13,7 +14,10 @@ struct CorgiCompany {
     const CorgiModel *model; /* stored, by which rows are measured; else NULL */
     const char *name;       /* of it */
     int64 count;
-    CorgiLearner **each;    /* [count] */
+    int64 seats;            /* learners: of stored models of many groups fewer than groups, which take turns */
+    CorgiLearner **each;    /* [seats] */
+    int64 *seated;          /* [seats]: whose turn it is; NULL where all have a seat */
+    cp_sgd_totals *totals;  /* of those who have none */
     double *rate;           /* of each */
     double (*losses)[2];    /* of the last two epochs of each */
     int64 epochs;
@@ -24,12 +28,13 @@ struct CorgiCompany {
     int32 *starts, *touched, *visit, *group; /* starts: [count], all 0 between pieces; of a piece: groups, and visits by group */
 };
 
-static CorgiCompany *make(int64 groups)
+static CorgiCompany *make(int64 groups, int64 seats)
 {
     CorgiCompany *c = palloc0(sizeof *c);
     Size count = (Size) groups;
     c->count = groups;
-    c->each = palloc_extended(count * sizeof *c->each, MCXT_ALLOC_HUGE);
+    c->seats = seats;
+    c->each = palloc_extended((Size) seats * sizeof *c->each, MCXT_ALLOC_HUGE);
     c->rate = palloc_extended(count * sizeof *c->rate, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     c->losses = palloc_extended(count * sizeof *c->losses, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     c->figures = palloc_extended(count * sizeof *c->figures, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
@@ -47,7 +52,7 @@ static CorgiCompany *make(int64 groups)
 /* Make a learner a group, which begin at the rate that was chosen. */
 CorgiCompany *corgi_make_company(const CorgiRun *run)
 {
-    CorgiCompany *c = make(corgi_group_count(run));
+    CorgiCompany *c = make(corgi_group_count(run), corgi_group_count(run));
     int64 *rows = corgi_group_rows(run);
     for (int64 k = 0; k < c->count; k++) {
         c->each[k] = corgi_learner_for(run, rows[k]);
@@ -57,15 +62,41 @@ CorgiCompany *corgi_make_company(const CorgiRun *run)
     return c;
 }
 
-/* Make what scores and measures rows by stored models, each row by that of its group. */
+/* Make what scores and measures rows by stored models, each row by that of its group: within work_mem, but for one model, and
+ * figures of each group. */
 CorgiCompany *corgi_make_judges(const CorgiModel *m, const char *name, bool sparse)
 {
-    CorgiCompany *c = make(m->groups);
+    CorgiLearner *first = corgi_model_learner(m, sparse);
+    const int64 most = work_mem * INT64CONST(1024) / corgi_learner_held(first);
+    CorgiCompany *c = make(m->groups, Max(Min(m->groups, most), 1));
     c->model = m;
     c->name = name;
-    for (int64 k = 0; k < c->count; k++)
+    c->each[0] = first;
+    for (int64 k = 1; k < c->seats; k++)
         c->each[k] = corgi_model_learner(corgi_model_of_group(m, k), sparse);
+    if (c->seats == c->count)
+        return c;
+    c->seated = palloc_extended((Size) c->seats * sizeof *c->seated, MCXT_ALLOC_HUGE);
+    c->totals = palloc_extended((Size) c->count * sizeof *c->totals, MCXT_ALLOC_HUGE);
+    for (int64 k = 0; k < c->seats; k++)
+        c->seated[k] = k;
+    for (int64 k = 0; k < c->count; k++)
+        corgi_learner_totals(first, &c->totals[k], false);
     return c;
+}
+
+/* Return the learner of a group, who takes the seat of another one if there are not enough. */
+static CorgiLearner *learner_of(CorgiCompany *c, int64 k)
+{
+    const int64 seat = k % c->seats, before = c->seated ? c->seated[seat] : k;
+    CorgiLearner *one = c->each[seat];
+    if (before == k)
+        return one;
+    corgi_learner_totals(one, &c->totals[before], false);
+    corgi_learner_set(one, c->model->coefficients + k * c->model->outputs * c->model->width, c->model->intercepts + k * c->model->outputs);
+    corgi_learner_totals(one, &c->totals[k], true);
+    c->seated[seat] = k;
+    return one;
 }
 
 /* Return the number of scores of a row. */
@@ -80,11 +111,11 @@ int32 corgi_group_of_row(const CorgiCompany *c, const CorgiSource *part, TupleTa
 }
 
 /* Score rows by slot, as corgi_learner_decide_rows, each by the model of its group. */
-void corgi_company_decide(const CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
+void corgi_company_decide(CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
 {
     const int64 outputs = corgi_company_outputs(c);
     for (int64 i = 0; i < count; i++)
-        corgi_learner_decide_rows(c->each[run->buffer.group[visit[i]]], run, visit + i, 1, scores + i * outputs);
+        corgi_learner_decide_rows(learner_of(c, run->buffer.group[visit[i]]), run, visit + i, 1, scores + i * outputs);
 }
 
 /* Return the bytes of a group's learner and of what is known of it. */
@@ -124,8 +155,8 @@ void corgi_company_begin(CorgiCompany *c, const CorgiRun *run, int64 epoch)
         }
         c->failed[k] = false;
         c->skipped[k] = 0;
-        corgi_learner_try(c->each[k], o->adaptive && cp_sgd_lowered(c->rate[k]) > 0, epoch == 0);
-        corgi_learner_begin(c->each[k], cp_sgd_rate(o->step, c->rate[k], o->decay, epoch));
+        corgi_learner_try(learner_of(c, k), o->adaptive && cp_sgd_lowered(c->rate[k]) > 0, epoch == 0);
+        corgi_learner_begin(learner_of(c, k), cp_sgd_rate(o->step, c->rate[k], o->decay, epoch));
     }
 }
 
@@ -152,25 +183,26 @@ static int64 deal(CorgiCompany *c, const int32 *group, const int32 *visit, int64
 /* Let a group learn from visits. Returns a status of the kernel, and where it refused a row its slot. */
 static int learn(CorgiCompany *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count, int32 *refused)
 {
-    const cp_figures before = corgi_learner_figures(c->each[k]);
+    CorgiLearner *one = learner_of(c, k);
+    const cp_figures before = corgi_learner_figures(one);
     cp_figures after;
     int status = CP_SGD_OK;
     int64 done = 0;
-    corgi_learner_count(c->each[k], run, visit, count);
+    corgi_learner_count(one, run, visit, count);
     while (status == CP_SGD_OK && done < count) {
-        status = corgi_learner_learn(c->each[k], run, visit, count, &done);
+        status = corgi_learner_learn(one, run, visit, count, &done);
         if (corgi_learner_skips(run, status)) {
             status = CP_SGD_OK;
             c->skipped[k]++;
             done++;
         }
     }
-    if (status == CP_SGD_DIVERGED && corgi_learner_is_tried(c->each[k])) {
+    if (status == CP_SGD_DIVERGED && corgi_learner_is_tried(one)) {
         c->failed[k] = true;
         return CP_SGD_OK;
     }
     *refused = status != CP_SGD_OK ? visit[done] : 0;
-    after = corgi_learner_figures(c->each[k]);
+    after = corgi_learner_figures(one);
     c->so_far.rows += after.rows - before.rows;
     c->so_far.loss += after.loss * after.weight - before.loss * before.weight;
     c->so_far.weight += after.weight - before.weight;
@@ -209,36 +241,56 @@ cp_figures corgi_company_end(CorgiCompany *c, int64 *skipped)
     *skipped = 0;
     for (int64 k = 0; k < c->count; k++) {
         if (c->running[k])
-            c->figures[k] = corgi_learner_end(c->each[k]);
+            c->figures[k] = corgi_learner_end(learner_of(c, k));
         *skipped += c->skipped[k];
     }
     return together(c->figures, c->count);
 }
 
-/* Lower the rates of groups that diverged where nobody chose the rate, which forget all and are the only ones to run in the next
- * pass. Returns whether there are any; else all run. */
-bool corgi_company_lower(CorgiCompany *c, const CorgiRun *run)
+/* Say which groups begin again, those together that do so at the same rate. */
+static void tell_rates(const CorgiCompany *c, const CorgiRun *run, const double *before)
 {
+    bool *which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE), *told = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    for (int64 first = 0; first < c->count; first++) {
+        int64 found = 0;
+        if (!c->running[first] || told[first])
+            continue;
+        for (int64 k = 0; k < c->count; k++) {
+            which[k] = c->running[k] && before[k] == before[first] && c->rate[k] == c->rate[first];
+            told[k] |= which[k];
+            found += which[k];
+        }
+        ereport(WARNING, errmsg("%s", corgi_why_rate(before[first], c->rate[first],
+                                                     psprintf(" in " INT64_FORMAT " of " INT64_FORMAT " groups of \"%s\", %s", found, c->count,
+                                                              run->options.by, corgi_name_groups(run->groups, which)))));
+    }
+    pfree(told);
+    pfree(which);
+}
+
+/* Change the rates of groups where nobody chose them and they diverged or are small for the labels: these forget all and are the
+ * only ones to run in the next pass. Returns whether there are any; else all run. */
+bool corgi_company_change(CorgiCompany *c, const CorgiRun *run)
+{
+    double *before = palloc_extended((Size) c->count * sizeof *before, MCXT_ALLOC_HUGE);
     int64 again = 0;
-    double before = 0, lower = 0;
+    memcpy(before, c->rate, sizeof *before * (Size) c->count);
     for (int64 k = 0; k < c->count; k++) {
-        const double loss = c->figures[k].loss;
-        c->running[k] = c->running[k] && corgi_learner_is_tried(c->each[k]) &&
-                        (c->failed[k] || isnan(loss) || corgi_learner_adrift(c->each[k], run, loss));
+        double rate = !c->running[k] ? 0 : corgi_learner_again(c->each[k], run, before[k], c->failed[k] ? NAN : c->figures[k].loss);
+        c->running[k] = rate > 0;
         if (!c->running[k])
             continue;
-        before = c->rate[k];
-        lower = c->rate[k] = cp_sgd_lowered(before);
+        c->rate[k] = rate;
         corgi_learner_forget(c->each[k], run);
         again++;
     }
     if (again > 0) {
-        ereport(WARNING, errmsg("learning rate %g diverges in " INT64_FORMAT " of " INT64_FORMAT " groups of \"%s\", %s; "
-                                "beginning again at %g", before, again, c->count, run->options.by,
-                                corgi_name_groups(run->groups, c->running), lower));
+        tell_rates(c, run, before);
         corgi_progress_again(run);
-        return true;
     }
+    pfree(before);
+    if (again > 0)
+        return true;
     for (int64 k = 0; k < c->count; k++)
         c->running[k] = true;
     return false;

@@ -87,14 +87,14 @@ int64 corgi_groups_bytes(const CorgiRun *run)
     const CorgiGroups *g = run->groups;
     if (g == NULL)
         return 0;
-    return corgi_group_count(run) * corgi_member_bytes(run) + (int64) g->values->bytes + g->room * g->bytes;
+    return corgi_group_count(run) * corgi_member_bytes(run) + (int64) g->values->bytes + g->rows * g->bytes;
 }
 
 /* Refuse groups whose models, and the group of each row, take more than half of buffer_size. */
 static void check_room(const CorgiRun *run)
 {
     const CorgiGroups *g = run->groups;
-    int64 taken = corgi_groups_bytes(run), codes = g->room * g->bytes;
+    int64 taken = corgi_groups_bytes(run), codes = g->rows * g->bytes;
     if (taken <= run->options.buffer_bytes / 2)
         return;
     ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -124,7 +124,7 @@ void corgi_note_group(CorgiRun *run, const CorgiSource *part, TupleTableSlot *ro
                 errmsg("column \"%s\" has more than %d values, too many for groups", g->by.name, MOST_GROUPS));
     widen(g, code);
     if (g->rows == g->room) {
-        g->room *= 2;
+        g->room += g->room / 4 + 1024;
         check_room(run);
         g->codes = repalloc_huge(g->codes, (Size) (g->room * g->bytes));
     }

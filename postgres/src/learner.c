@@ -135,10 +135,12 @@ void corgi_learner_count(CorgiLearner *m, const CorgiRun *run, const int32 *visi
         cp_untrained_add(&m->untrained, &rows, visit);
 }
 
-/* Return whether a rate is tried, and an epoch's loss says that it diverges. */
-bool corgi_learner_adrift(const CorgiLearner *m, const CorgiRun *run, double loss)
+/* Return the rate at which an epoch is begun again where one is tried, as its loss says (NaN: weights overflowed), or 0. */
+double corgi_learner_again(const CorgiLearner *m, const CorgiRun *run, double rate, double loss)
 {
-    return m->tried && cp_adrift(loss, cp_untrained_loss(&m->untrained, run->options.of, run->survey.class_count));
+    const CorgiOptions *o = &run->options;
+    return !m->tried ? 0 : cp_sgd_again(o->step, rate, loss, cp_untrained_loss(&m->untrained, o->of, run->survey.class_count),
+                                        cp_untrained_far(&m->untrained));
 }
 
 bool corgi_learner_rests(const CorgiLearner *m, const double *losses, int64 count) { return cp_sgd_rests(m->state, losses, count); }
@@ -217,6 +219,15 @@ cp_figures corgi_learner_end(CorgiLearner *m)
 {
     cp_sgd_flush(m->state);
     return cp_sgd_figures(m->state);
+}
+
+/* Return the bytes that a learner takes. */
+int64 corgi_learner_held(const CorgiLearner *m) { return (int64) (sizeof *m + m->state->size + CP_LINE); }
+
+/* Copy what an epoch added up so far out of a learner, or into it. */
+void corgi_learner_totals(CorgiLearner *m, cp_sgd_totals *totals, bool into)
+{
+    *(into ? &m->state->totals : totals) = into ? *totals : m->state->totals;
 }
 
 /* Return the number of scores of a row. */

@@ -17,12 +17,14 @@ extern void corgi_learner_forget(CorgiLearner *m, const CorgiRun *run);
 extern void corgi_learner_try(CorgiLearner *m, bool tried, bool count);
 extern bool corgi_learner_is_tried(const CorgiLearner *m);
 extern void corgi_learner_count(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count);
-extern bool corgi_learner_adrift(const CorgiLearner *m, const CorgiRun *run, double loss);
+extern double corgi_learner_again(const CorgiLearner *m, const CorgiRun *run, double rate, double loss);
 extern bool corgi_learner_rests(const CorgiLearner *m, const double *losses, int64 count);
 extern int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
 extern bool corgi_learner_skips(const CorgiRun *run, int status);
 extern void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot);
 extern cp_figures corgi_learner_end(CorgiLearner *m);
+extern int64 corgi_learner_held(const CorgiLearner *m);
+extern void corgi_learner_totals(CorgiLearner *m, cp_sgd_totals *totals, bool into);
 extern int64 corgi_learner_outputs(const CorgiLearner *m);
 extern cp_figures corgi_learner_figures(const CorgiLearner *m);
 extern void corgi_learner_get(CorgiLearner *m, bool last, double *coefficients, double *intercepts);
@@ -52,7 +54,8 @@ extern void corgi_go_on(const CorgiRun *run, CorgiLearner *learner);
 
 /* rate.c */
 extern void corgi_begin_rate(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h);
-extern void corgi_lower_rate(CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h);
+extern const char *corgi_why_rate(double before, double rate, const char *of);
+extern void corgi_change_rate(CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h, double rate);
 extern void corgi_settle_rate(CorgiRun *run, const CorgiLearner *learner, const CorgiHistory *h);
 
 /* weights.c */

@@ -33,7 +33,8 @@ typedef struct CorgiCached {
     CorgiLearner *learner, *sparse; /* learner: NULL where columns are hashed; sparse: until a sparse row is to be scored */
     char *row;              /* room for a row and its scores */
     double *scores;
-    struct CorgiCached **each; /* of models by group: that of each, NULL until it is asked for; else NULL */
+    struct CorgiCached **each; /* of models by group: that of each, NULL while it is not needed; else NULL */
+    Size ready;             /* bytes of those that are there */
 } CorgiCached;
 extern CorgiVersion corgi_find_model(const char *name, CorgiRight right);
 extern CorgiCached *corgi_cached_model(const char *name);

@@ -8,9 +8,9 @@
 #include "corgipile.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
+#include "io/pool.h"
 #include "miscadmin.h"
 #include "sgd/state.h"
 #include "steps.h"
@@ -132,15 +132,11 @@ static void *work(void *argument)
 /* Start the thread; where the system grants none, the backend works alone, with the same result. */
 static void start(Compute *c)
 {
-    sigset_t all, before;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     c->running = true;
-    if (pthread_create(&c->thread, NULL, work, c) != 0)
+    if (cp_thread_start(&c->thread, work, c) != 0)
         c->running = false;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static void stop(int code, Datum argument)

@@ -1,4 +1,5 @@
-/* The learning rate that nobody chose: lowered where an epoch diverges, or where a regression stands still for it. By what
+/* The learning rate that nobody chose: lowered where an epoch diverges, or where a regression stands still for it, raised where
+ * labels are far from 0. By what
  * rule, kernel/sgd/epochs.h says. Groups have a rate each, see company.c. */
 #include "corgipile.h"
 
@@ -13,15 +14,21 @@ void corgi_begin_rate(const CorgiRun *run, CorgiLearner *learner, const CorgiHis
     corgi_learner_try(learner, o->adaptive && h->past == 0 && cp_sgd_lowered(o->learning_rate) > 0, true);
 }
 
-/* Lower a rate that diverges, and forget what was learnt at it. */
-void corgi_lower_rate(CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h)
+/* Say why a rate is another one from now on; `of`: in which groups. */
+const char *corgi_why_rate(double before, double rate, const char *of)
+{
+    return rate > before ? psprintf("learning rate %g is small for labels this far from 0%s; beginning again at %g", before, of, rate)
+                         : psprintf("learning rate %g diverges%s; beginning again at %g", before, of, rate);
+}
+
+/* Begin again at another rate, and forget what was learnt. */
+void corgi_change_rate(CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h, double rate)
 {
     CorgiOptions *o = &run->options;
-    double rate = o->learning_rate;
     if (run->company != NULL)
-        return; /* those of groups were lowered where the pass ended */
-    o->learning_rate = cp_sgd_lowered(rate);
-    ereport(WARNING, errmsg("learning rate %g diverges; beginning again at %g", rate, o->learning_rate));
+        return; /* those of groups were changed where the pass ended */
+    ereport(WARNING, errmsg("%s", corgi_why_rate(o->learning_rate, rate, "")));
+    o->learning_rate = rate;
     corgi_learner_forget(learner, run);
     corgi_begin_rate(run, learner, h);
     corgi_progress_again(run);

@@ -1,6 +1,8 @@
 /* SGD: learns a linear model from the steps of TupleShuffle, in place, and returns one row an epoch. */
 #include "corgipile.h"
 
+#include <math.h>
+
 #include "catalog/objectaccess.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -165,7 +167,7 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
     if (*skipped == CORGI_DIVERGED)
         return (cp_figures){0};
     figures = s->run.company ? corgi_company_end(s->run.company, skipped) : corgi_learner_end(s->learner);
-    if (s->run.company != NULL && corgi_company_lower(s->run.company, &s->run)) {
+    if (s->run.company != NULL && corgi_company_change(s->run.company, &s->run)) {
         *skipped = CORGI_DIVERGED;
         return (cp_figures){0};
     }
@@ -180,12 +182,13 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
     return figures;
 }
 
-/* Run the next epoch: from nothing, at a lower rate, where it diverges and nobody chose the rate. */
+/* Run the next epoch: from nothing, at another rate, where nobody chose it and it diverges or labels are far off. */
 static CorgiEpoch next(SgdState *s)
 {
     const int64 number = s->history.past + s->history.count;
     CorgiEpoch epoch = {0};
     for (;;) {
+        double rate;
         instr_time start, took;
         corgi_progress_epoch(&s->run, number, s->history.past + s->run.options.epochs);
         INSTR_TIME_SET_CURRENT(start);
@@ -193,10 +196,12 @@ static CorgiEpoch next(SgdState *s)
         INSTR_TIME_SET_CURRENT(took);
         INSTR_TIME_SUBTRACT(took, start);
         epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
-        if (epoch.skipped != CORGI_DIVERGED &&
-            (s->learner == NULL || !corgi_learner_adrift(s->learner, &s->run, epoch.learnt.loss)))
+        rate = s->learner == NULL ? 0
+               : corgi_learner_again(s->learner, &s->run, s->run.options.learning_rate,
+                                     epoch.skipped == CORGI_DIVERGED ? NAN : epoch.learnt.loss);
+        if (epoch.skipped != CORGI_DIVERGED && rate == 0)
             break;
-        corgi_lower_rate(&s->run, s->learner, &s->history);
+        corgi_change_rate(&s->run, s->learner, &s->history, rate);
     }
     if (s->learner != NULL)
         corgi_learner_try(s->learner, corgi_learner_is_tried(s->learner), false);

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from corgipile import _kernel
 from corgipile.losses import loss_of
+from corgipile.steps import step_of
 
 PROGRAM = r"""
 #include <inttypes.h>
@@ -83,7 +84,7 @@ def value(kind, label):
 
 def added(loss, labels, weights=None, sums=None, numbers=None):
     """Add labels and return the mean of the first model."""
-    sums = np.zeros((1, 2)) if sums is None else sums
+    sums = np.zeros((1, 3)) if sums is None else sums
     _kernel.sgd_untrained(loss.code, loss.parameter, labels, weights, sums, numbers)
     return sums[0, 0] / sums[0, 1] if sums[0, 1] > 0 else 0.0
 
@@ -112,7 +113,7 @@ def test_sums_are_those_of_python_under_sanitizers(sanitized):
     part=st.integers(1, 10),
 )
 def test_the_mean_is_that_of_the_losses_however_labels_come(kind, labels, part):
-    loss, sums = loss_of(kind, 0), np.zeros((1, 2))
+    loss, sums = loss_of(kind, 0), np.zeros((1, 3))
     every = np.array([np.nan, *labels, np.inf])
     for start in range(0, len(every), part):
         found = added(loss, every[start : start + part], None, sums)
@@ -120,7 +121,7 @@ def test_the_mean_is_that_of_the_losses_however_labels_come(kind, labels, part):
     assert sums[0, 1] == len(kept)
     assert found == pytest.approx(np.mean([value(kind, label) for label in kept]) if kept else 0, rel=1e-9)
     assert found == added(loss, every)
-    two = np.zeros((2, 2))
+    two = np.zeros((2, 3))
     added(loss, np.repeat(every, 2), None, two, np.tile([0, 1], len(every)))
     assert (two == sums).all()
 
@@ -128,19 +129,32 @@ def test_the_mean_is_that_of_the_losses_however_labels_come(kind, labels, part):
 def test_rates_are_lowered_to_a_fifth_until_they_are_nothing():
     assert _kernel.sgd_lowered(0.5) == 0.1
     assert _kernel.sgd_lowered(9e-13) == 0
+    decay, auto = step_of("decay"), step_of("auto")
+    for far, times in ((0, 0), (29, 0), (31, 10), (251, 250), (2e5, 156250), (np.inf, 0)):
+        off = np.log1p(far)
+        assert _kernel.sgd_again(decay.code, decay.usual, 1.0, 1.0, off) == times * decay.usual
+        assert _kernel.sgd_again(decay.code, 0.002, 1.0, 1.0, off) == 0  # one that was lowered
+        assert _kernel.sgd_again(auto.code, auto.usual, 1.0, 1.0, off) == 0  # one that is not to be chosen
+        assert _kernel.sgd_again(decay.code, 0.05, 2.0, 1.0, off) == 0.05 / 5
+        rate = times * decay.usual
+        while rate > 1e-9:  # lowered as often as may be, it is not raised again
+            assert _kernel.sgd_again(decay.code, rate, 1.0, 1.0, off) == 0
+            rate = _kernel.sgd_lowered(rate)
+            assert rate != decay.usual
+    assert _kernel.sgd_again(decay.code, 0.01, np.nan, 1.0, 0.0) == 0.01 / 5
     assert _kernel.sgd_adrift(1.2, 1.0)
     assert not _kernel.sgd_adrift(1.05, 1.0)
     assert not _kernel.sgd_adrift(np.nan, 1.0)  # which is an error of its own
 
 
 def test_what_does_not_fit_is_refused():
-    loss, one, sums = loss_of("linear", 0), np.ones(1), np.zeros((2, 2))
+    loss, one, sums = loss_of("linear", 0), np.ones(1), np.zeros((2, 3))
     for arguments in (
         (99, 0.0, one, None, sums, None), (loss.code, 0.0, one, np.ones(2), sums, None),
-        (loss.code, 0.0, one, None, np.zeros(3), None), (loss_of("svm", 2).code, 0.0, one, None, sums, None),
+        (loss.code, 0.0, one, None, np.zeros(4), None), (loss_of("svm", 2).code, 0.0, one, None, sums, None),
         (loss.code, 0.0, one, None, np.zeros(0), None), (loss.code, 0.0, one, None, sums, np.array([0, 1])),
         (loss.code, 0.0, one, None, sums, np.array([2])), (loss.code, 0.0, one, None, sums, np.array([-1])),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=r"loss 0 to|as many|two sums|models 0 to 1, got"):
+        with pytest.raises(ValueError, match=r"loss 0 to|as many|three sums|models 0 to 1, got"):
             _kernel.sgd_untrained(*arguments)
     assert not sums.any()

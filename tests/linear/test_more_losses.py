@@ -73,6 +73,18 @@ def test_a_share_of_labels_lies_below_a_quantile(make, rows, tau):
     assert not model.notes
 
 
+@pytest.mark.parametrize(("far", "large"), [(200_000, 60_000), (50, 6), (0, 10_000), (-3_000, 400)])
+def test_labels_may_be_far_off(make, rows, far, large):
+    x, score = rows
+    y = far + large * (score / score.std() + 0.3 * noise("normal", 1.0))
+    huber, high = (train(make.dense(x, y), model=kind) for kind in ("huber", "quantile:0.9"))
+    assert huber.history[-1]["r2"] > 0.85
+    assert (y < high.predict(x)).mean() == pytest.approx(0.9, abs=0.03)
+    assert any("is small for labels this far from 0; beginning again at" in note for note in huber.notes)
+    y[::50] += 1e9 * large  # which say little of the rest
+    assert np.corrcoef(train(make.dense(x, y), model="huber").predict(x), score)[0, 1] > 0.9
+
+
 def test_the_usual_parameter_need_not_be_said(make, rows):
     x, score = rows
     table = make.dense(x, score + noise("exponential", 1.0))

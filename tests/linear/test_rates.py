@@ -12,10 +12,11 @@ from corgipile.tables.splitting import folds_of
 WIDTH, ROWS = 40, 900
 
 
-def made(classes=2, scale=1.0, seed=0, last=1.0):
+def made(classes=2, scale=1.0, seed=0, last=1.0, *, far=False):
     """Make features that are mixed of three by a random matrix, labels by them as easy as the group is small.
 
-    The last row is so many times as long: steps that are too long for it show in the next epoch.
+    The last row is so many times as long: steps that are too long for it show in the next epoch. Labels may be far from
+    0, by the group.
     """
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(ROWS, 3))
@@ -26,6 +27,7 @@ def made(classes=2, scale=1.0, seed=0, last=1.0):
     label = scores[:, 0] if classes == 0 else scores.argmax(1)
     size = np.array([scale, scale, 1e-3 if scale > 1 else scale])[group, None]
     x[-1] *= last
+    label = label * 10.0 ** (2 * group) + 10 * 30.0**group if far else label
     lists = pa.FixedSizeListArray.from_arrays((x * size).astype(np.float32).ravel(), WIDTH)
     columns = {"x": lists, "label": label, "w": rng.integers(0, 3, ROWS) / 2, "group": group}
     for at, noise in enumerate((0.01, 2, 9)):
@@ -41,13 +43,15 @@ CASES = [
     ("huber", 0, 1e4, {"weight": "w"}),
     ("quantile", 0, 1e4, {"step": "constant", "average": True}),
     ("linear", 0, 0.1, {"step": "decay", "last": 300.0, "epochs": 5}),
+    ("huber", 0, 1.0, {"far": True, "weight": "w"}),
+    ("quantile:0.9", 0, 1.0, {"far": True}),
 ]
 
 
 @pytest.mark.parametrize(("kind", "classes", "scale", "how"), CASES)
 def test_groups_have_the_rates_that_each_has_alone(kind, classes, scale, how, tmp_path):
     how = {"model": kind, "features": "x", "order": "no_shuffle", "standardize": False, "epochs": 3, **how}
-    table = made(classes, scale, last=how.pop("last", 1.0))
+    table = made(classes, scale, last=how.pop("last", 1.0), far=how.pop("far", False))
     how |= {"classes": list(range(classes))} if classes else {}
     if "class_weight" in how:
         how["class_weight"] = {0: 2, 1: 1}
@@ -112,11 +116,12 @@ def test_labels_have_the_rates_that_each_has_alone(how, tmp_path):
         ("huber", {"scale": 1e4}),
         ("linear", {"scale": 1e3}),
         ("linear", {"scale": 0.1, "last": 300.0}),
+        ("huber", {"far": True}),
     ],
 )
 def test_folds_of_a_search_have_the_rates_that_each_has_alone(kind, how, caplog):
     classes = {"logistic": 2, "softmax": 4}.get(kind, 0)
-    rows, told = made(classes, how.get("scale", 1.0), last=how.get("last", 1.0)), []
+    rows, told = made(classes, how.get("scale", 1.0), last=how.get("last", 1.0), far=how.get("far", False)), []
     table, folds = cp.open(rows), 3
     parts = folds_of(table, folds, 5)
     given = {"model": kind, "epochs": 4, "seed": 5, "order": "no_shuffle", "features": "x", "standardize": False}

@@ -147,6 +147,21 @@ def readers():
 
 
 @pytest.mark.skipif(not TASKS.exists(), reason="threads are listed on Linux only")
+def test_threads_get_no_signals_but_their_own_faults(paths, readers):
+    """A fault in a thread that blocks it ends Python without a word; with faulthandler it says where it was."""
+    visits = Feeder(paths[3001], order=Riffle(block=20, buffer=200), prefetch=1).epoch(0)
+    next(visits)
+    (reader,) = readers()
+    (line,) = [line for line in (TASKS / reader / "status").read_text().splitlines() if line.startswith("SigBlk")]
+    blocked = int(line.split()[1], 16)
+    visits.close()
+    for number in signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1, signal.SIGCHLD:
+        assert blocked >> number - 1 & 1
+    for number in signal.SIGSEGV, signal.SIGBUS, signal.SIGILL:
+        assert not blocked >> number - 1 & 1
+
+
+@pytest.mark.skipif(not TASKS.exists(), reason="threads are listed on Linux only")
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
 def test_no_thread_outlives_its_iterator(paths, prefetch, readers):
     others = threads()

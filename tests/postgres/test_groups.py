@@ -304,6 +304,25 @@ def test_rows_are_predicted_and_measured_by_the_model_of_their_group(server, tra
         assert server.value(cells) == round(figures["accuracy"] * len(rows))
 
 
+@pytest.mark.every_server
+def test_models_that_do_not_fit_work_mem_take_turns(server, train, grouped):
+    """Where learners of all groups are more than that, some serve several, and predictions let go of what they made."""
+    grouped("double precision")
+    train("grouped", model="linear", name="groups", by="many", epochs=1)
+    asked = [
+        "SELECT (corgipile.evaluate('groups', 'grouped')).*",
+        "SELECT sum(corgipile.predict('groups', x, many)) FROM grouped",
+        "SELECT corgipile.predict('groups', x, many) FROM grouped ORDER BY i % 7, ctid",
+    ]
+    whole = [server.rows(one) for one in asked]
+    server.sql("ALTER ROLE CURRENT_USER SET work_mem = '64kB'")
+    try:
+        assert server.text("SHOW work_mem") == "64kB"
+        assert [server.rows(one) for one in asked] == whole
+    finally:
+        server.sql("ALTER ROLE CURRENT_USER RESET work_mem")
+
+
 def test_models_of_encoded_and_hashed_columns_predict(server, grouped):
     rows = pa.table({"a": [0.5, 1.5, -1.0, 2.0] * 25, "said": ["so so", "", "good", None] * 25,
                      "n": [1, 2, 3, None] * 25, "label": [0, 1, 1, 0] * 25})  # fmt: skip

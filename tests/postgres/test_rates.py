@@ -10,10 +10,10 @@ import corgipile as cp
 from corgipile.errors import BadArgument
 
 
-def rows(count, width, classes, hidden, *, scale=1.0, last=1.0):
+def rows(count, width, classes, hidden, *, scale=1.0, last=1.0, far=(0, 1)):
     """Make features that are mixed of a few by a random matrix, and labels of these; 0 classes: numbers.
 
-    The last row is so many times as long.
+    The last row is so many times as long; labels are so far off, and so many times as large.
     """
     rng = np.random.default_rng(0)
     z = rng.normal(size=(count, hidden))
@@ -21,7 +21,7 @@ def rows(count, width, classes, hidden, *, scale=1.0, last=1.0):
     scores = z @ rng.normal(size=(hidden, max(classes, 1))) + 3 * rng.gumbel(size=(count, max(classes, 1)))
     label = np.abs(scores[:, 0]) if classes == 0 else scores.argmax(1)
     x[-1] *= last
-    return (scale * x).astype(np.float32), label.astype(float), rng.integers(0, 4, count) / 2.0
+    return (scale * x).astype(np.float32), far[0] + far[1] * label.astype(float), rng.integers(0, 4, count) / 2.0
 
 
 @pytest.fixture
@@ -55,6 +55,9 @@ CASES = {
     "numbers that count": ((300, 5, 0, 3), FAR, {"model": "quantile:0.8", "weight": "w", "step": "inverse"}),
     "counts": ((300, 5, 0, 3), FAR, {"model": "poisson"}),
     "after the first epoch": ((300, 5, 0, 3), {"last": 100.0}, {"model": "linear", "epochs": 5, "step": "decay"}),
+    "far off": ((500, 5, 0, 3), {"far": (200, 7)}, {"model": "huber"}),
+    "far off, by weight": ((500, 5, 0, 3), {"far": (-4e6, 1e5)}, {"model": "quantile:0.1", "weight": "w", "epochs": 3}),
+    "far off, with long rows": ((500, 5, 0, 3), {"far": (300, 7), "scale": 30.0}, {"model": "huber:0.5"}),
     "held out": ((600, 40, 4, 3), {}, {"model": "softmax", "tolerance": 0.05, "epochs": 4}),
 }
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import UserDict, defaultdict
 from typing import NamedTuple
 
 import pytest
@@ -128,6 +129,36 @@ def test_all_kinds_of_batches_are_moved():
     assert got["own"].device == torch.device("cpu")
     (meta,) = DeviceLoader([batch], "meta")
     assert meta["pair"].x.device.type == meta["pair"].y[0].device.type == "meta"
+
+
+def test_batches_keep_their_kind():
+    class Encoded(UserDict):
+        """As tokenizers return."""
+
+    packed = torch.nn.utils.rnn.pack_sequence([torch.arange(3), torch.arange(2)])
+    lists, encoded = defaultdict(list, x=torch.arange(2)), Encoded(x=torch.arange(2))
+    encoded.said = "beside"
+    for device in ("cpu", "meta"):
+        (got,) = DeviceLoader([{"packed": packed, "lists": lists, "encoded": encoded}], device)
+        assert got["packed"].data.device.type == device
+        assert got["packed"].batch_sizes.device.type == "cpu"
+        assert isinstance(got["lists"], defaultdict)
+        assert got["lists"]["none"] == []
+        assert isinstance(got["encoded"], Encoded)
+        assert got["encoded"].said == "beside"
+        assert got["encoded"]["x"].device.type == got["lists"]["x"].device.type == device
+    assert encoded["x"].device.type == "cpu"
+
+
+def test_an_iteration_may_go_on_after_a_state_is_loaded(path):
+    loader = DeviceLoader(make(path), "cpu")
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    assert len(rows_of(batches)) == 15
+    assert loader.state_dict() == state
+    assert len(rows_of(loader)) == 15
 
 
 def test_an_error_comes_where_its_batch_would():

@@ -115,7 +115,7 @@ static PyObject *add_untrained(cp_labelled rows, const int64_t *number, cp_untra
     Py_RETURN_NONE;
 }
 
-/* sgd_untrained(loss, parameter, labels, weights, sums[models, 2], numbers): add what weights of zero lose on labels that are
+/* sgd_untrained(loss, parameter, labels, weights, sums[models, 3], numbers): add what weights of zero lose on labels that are
  * numbers, and what these count for, to the sums of their models; weights and numbers, those of the models, may be None */
 static PyObject *sgd_untrained(PyObject *self, PyObject *args)
 {
@@ -134,7 +134,7 @@ static PyObject *sgd_untrained(PyObject *self, PyObject *args)
         if ((weight.obj && weight.len != view.len) || (number.obj && number.len != view.len))
             PyErr_SetString(PyExc_ValueError, "labels, weights and numbers must be as many");
         else if (models < 1 || sum.len % (Py_ssize_t)sizeof(cp_untrained) || cp_losses[loss].labels != CP_NUMBERS)
-            PyErr_SetString(PyExc_ValueError, "a loss of numbers, and two sums a model");
+            PyErr_SetString(PyExc_ValueError, "a loss of numbers, and three sums a model");
         else
             result = add_untrained(rows, number.buf, sum.buf, models);
     }
@@ -149,6 +149,19 @@ static PyObject *sgd_adrift(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "dd", &loss, &untrained))
         return NULL;
     return PyBool_FromLong(cp_adrift(loss, untrained));
+}
+
+/* sgd_again(step, rate, mean loss, untrained, far) -> the rate at which the epoch is begun again, or 0 */
+static PyObject *sgd_again(PyObject *self, PyObject *args)
+{
+    int step;
+    double rate, mean, untrained, far;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "idddd", &step, &rate, &mean, &untrained, &far))
+        return NULL;
+    if (step < 0 || step >= CP_STEP_COUNT)
+        return PyErr_Format(PyExc_ValueError, "there is no step %d", step);
+    return PyFloat_FromDouble(cp_sgd_again((enum cp_step)step, rate, mean, untrained, far));
 }
 
 static PyObject *sgd_lowered(PyObject *self, PyObject *rate)
@@ -187,6 +200,7 @@ static PyObject *sgd_verdict(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_losses_methods[] = {
+    {"sgd_again", sgd_again, METH_VARARGS, "Return the rate at which an epoch is begun again where nobody chose it, or 0."},
     {"sgd_adrift", sgd_adrift, METH_VARARGS, "Say whether the loss of an epoch is that of a training that diverged."},
     {"sgd_constant", sgd_constant, METH_VARARGS, "Return the loss of a margin of 0, and of the best one."},
     {"sgd_constant_of_classes", sgd_constant_of_classes, METH_VARARGS, "Likewise, by the shares of classes."},

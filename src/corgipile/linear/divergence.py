@@ -31,7 +31,7 @@ class Untrained:
     """
 
     def __init__(self, loss: Loss, classes: int, models: int = 1) -> None:
-        self.loss, self._sums, self._zero = loss, np.zeros((models, 2)), 0.0
+        self.loss, self._sums, self._zero = loss, np.zeros((models, 3)), 0.0
         if not loss.numbers:
             self._zero = _kernel.sgd_constant_of_classes(loss.code, loss.parameter, np.full(classes, 1 / classes))[0]
 
@@ -55,8 +55,13 @@ class Untrained:
 
     def untrained(self, model: int = 0) -> float:
         """Return the mean loss of a model whose weights are all 0."""
-        loss, weight = self._sums[model].tolist()
+        loss, weight, _ = self._sums[model].tolist()
         return loss / weight if weight > 0 else self._zero
+
+    def far(self, model: int = 0) -> float:
+        """Return how far from 0 the labels of a model are for a loss of bounded slopes: the mean of log(1 + far)."""
+        _, weight, far = self._sums[model].tolist()
+        return far / weight if weight > 0 else 0.0
 
     def adrift(self, loss: float, model: int = 0) -> bool:
         """Say whether a loss is above that of a model that never learnt."""

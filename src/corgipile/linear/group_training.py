@@ -3,6 +3,7 @@
 import logging
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from reprlib import repr as short
@@ -187,19 +188,20 @@ class GroupTraining:
         return seen
 
     def _lower(self, task: Task, running: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Lower the rates of those of the running groups that diverged, which forget all; return which did."""
+        """Give another rate to those of the running groups that begin again, which forget all; return which do."""
         sgd, again = self.sgd, np.zeros_like(running)
-        before = lower = self.schedule
+        told = defaultdict[tuple[Schedule, Schedule], list[int]](list)
         for at in np.flatnonzero(running).tolist():
             found = self._schedules[at].again(self._untrained, at, sgd.each[at].loss if sgd.learning[at] else math.nan)
             if found is not None:
-                before, lower = self._schedules[at], found
+                told[self._schedules[at], found].append(at)
                 self._schedules[at], again[at] = found, True
                 sgd.forget(at)
-        if again.any():
-            which = [self.groups[at] for at in np.flatnonzero(again).tolist()]
-            of = f" in {len(which)} of {len(self.groups)} groups of {self._by!r}, {_some(which)}"
-            task.note(lower.begins_again(before, of))
+        for (before, other), groups in told.items():
+            which = _some([self.groups[at] for at in groups])
+            task.note(
+                other.begins_again(before, f" in {len(groups)} of {len(self.groups)} groups of {self._by!r}, {which}")
+            )
         return again
 
     def _settle(self) -> None:

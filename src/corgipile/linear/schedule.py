@@ -1,6 +1,5 @@
 """How weights move where nobody said: the step, the learning rate of each epoch, and when training is over."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
@@ -70,11 +69,15 @@ class Schedule:
 
         ``loss`` is that of the epoch, NaN where weights overflowed.
         """
-        return self.lowered() if math.isnan(loss) or untrained.adrift(loss, model) else None
+        zero, far = untrained.untrained(model), untrained.far(model)
+        rate = _kernel.sgd_again(step_of(self.step).code, self.learning_rate, loss, zero, far)
+        return replace(self, learning_rate=rate) if rate else None
 
     def begins_again(self, before: Self, of: str = "") -> str:
         """Say that a training, or some ``of`` several, begins again at these rates."""
-        return f"learning rate {before.learning_rate:g} diverges{of}; beginning again at {self.learning_rate:g}"
+        rate, larger = before.learning_rate, self.learning_rate > before.learning_rate
+        why = f"is small for labels this far from 0{of}" if larger else f"diverges{of}"
+        return f"learning rate {rate:g} {why}; beginning again at {self.learning_rate:g}"
 
     def enough(self, losses: Sequence[float], epoch: int) -> bool:
         """Say whether the loss improved too little for two epochs in a row.

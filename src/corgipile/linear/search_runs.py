@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -154,19 +155,19 @@ class Runs:
                 runs = again
 
     def _lower(self, runs: Sequence[Run], untrained: Untrained) -> list[Run]:
-        """Lower rates that nobody chose of models that diverged, which forget all; return these models."""
-        again: dict[Run, tuple[Schedule, Schedule]] = {}
+        """Give another rate, where nobody chose one, to models that begin again, which forget all; return these."""
+        again: list[Run] = []
+        told: Counter[tuple[str | None, Schedule, Schedule]] = Counter()
         for run in runs:
             loss = math.nan if run.diverged else run.sgd.flush().loss
-            lower = None if run.told is None else run.schedule.again(untrained, run.fold, loss)
-            if lower is not None:
-                again[run] = run.schedule, lower
-                run.schedule, run.sgd, run.diverged = lower, run.make(lower), False
-        for told in dict.fromkeys(run.told for run in again):
-            theirs = [how for run, how in again.items() if run.told == told]
-            before, lower = theirs[0]
-            log.warning(lower.begins_again(before, f" in {len(theirs)} of {self._folds} folds of {told}"))
-        return list(again)
+            other = None if run.told is None else run.schedule.again(untrained, run.fold, loss)
+            if other is not None:
+                again.append(run)
+                told[run.told, run.schedule, other] += 1
+                run.schedule, run.sgd, run.diverged = other, run.make(other), False
+        for (point, before, other), folds in told.items():
+            log.warning(other.begins_again(before, f" in {folds} of {self._folds} folds of {point}"))
+        return again
 
     def judge(self, feeder: Feeder) -> list[list[Figures]]:
         """Return what each model is worth on the rows of its fold, by point and fold."""

@@ -77,9 +77,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             ``warm_start``; else ``"decay"`` for numbers or where ``learning_rate`` or ``decay`` is given, ``"adagrad"``
             for classes by ``text`` alone with ``ngrams`` above 1, else ``"auto"``.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
-            an epoch diverges it is begun again, from nothing, at a fifth, which the log and ``notes`` of the model
-            say; where a regression on dense features stands still with one rate for all, without ``average``, it goes
-            on at a fifth. With ``warm_start`` and the same step None is what that model had.
+            an epoch diverges it is begun again, from nothing, at a fifth; the first one of huber and quantile at 10
+            times as much, or more, where labels are far from 0, for their steps do not grow with what is missing. The
+            log and ``notes`` of the model say so. Where a regression on dense features stands still with one rate for
+            all, without ``average``, it goes on at a fifth. With ``warm_start`` and the same step None is what that
+            model had.
         decay: What it is multiplied by after each epoch, of ``step="decay"``.
         l2: Strength of the L2 penalty; the intercept is left alone.
         l1: Strength of the L1 penalty, which makes weights 0; both together are the elastic net.

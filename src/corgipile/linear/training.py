@@ -28,11 +28,13 @@ from corgipile.loader.feeder import Feeder
 from corgipile.losses import Loss, loss_of
 from corgipile.orders import Shard
 from corgipile.sizes import OnBad, Size
+from corgipile.steps import step_of
 from corgipile.tables.table import Table
 
 __all__ = ["Task", "Training"]
 
 ALL = Shard()
+MANY = 100  # classes that may be ids; times that a rate was divided by, of rows among which some are far too long
 HOW = ("average", "step", "l1")  # settings that say what is known beside the weights
 Record = dict[str, Any]
 K = TypeVar("K", bound=SGD)
@@ -90,7 +92,9 @@ class Task:
 
         Features that a feeder keeps are not read again.
         """
-        self.labels.find()
+        classes, rows = self.labels.find(), len(self.source)
+        if len(classes) > MANY and 2 * len(classes) > rows:
+            self.note(f"label {self.label!r} has {len(classes)} values in {rows} rows: is it an id, not a class?")
         found = replace(self, class_weight=weights_of(self.weighs, self.labels, self.kind))
         if not self.standardize or self.scaling is not None:
             return found
@@ -163,8 +167,8 @@ class Training:
         schedule: The learning rates.
         past: The model to go on from.
         params: What the model is to say of how it was trained.
-        adaptive: Whether nobody chose the learning rate, so that it is lowered where an epoch diverges, and where a
-            regression comes to rest.
+        adaptive: Whether nobody chose the learning rate, so that it is lowered where an epoch diverges, or a regression
+            comes to rest, and raised where labels are far off.
         on_rows: Told of rows learnt; by a negative number of those that are to be learnt again.
         ranks: Who learns besides.
     """
@@ -266,21 +270,21 @@ class Training:
         return same and self.sgd.lines == (0 if learnt.beside is None else len(learnt.beside))
 
     def _tried(self, epoch: int) -> Record:
-        """Run an epoch; from nothing, at a fifth of the learning rate, where it diverges."""
+        """Run an epoch; from nothing, at another rate, where it diverges or its labels are far off."""
         while True:
-            lower = self.schedule.lowered()
             try:
                 record = self._epoch(epoch)
-                if lower is None or self._baseline is None or not self._baseline.adrift(record["loss"]):
+                other = None if self._baseline is None else self.schedule.again(self._baseline, 0, record["loss"])
+                if other is None:
                     return record
             except Diverged:
-                if lower is None:
+                if (other := self.schedule.lowered()) is None:
                     raise
-            self._again(lower)
+            self._again(other)
 
-    def _again(self, lower: Schedule) -> None:
-        self.task.note(lower.begins_again(self.schedule))
-        self.schedule, self._baseline = lower, None
+    def _again(self, other: Schedule) -> None:
+        self.task.note(other.begins_again(self.schedule))
+        self.schedule, self._baseline = other, None
         self._tell(-self._told)
         del self.sgd  # two at a time would be beyond the budget
         self._begin()
@@ -354,5 +358,14 @@ class Training:
         elif base.idle(loss):
             self.task.note(
                 f"the loss is {loss:.4g} after the last epoch, that of a model that always says the same "
-                f"{base.constant():.4g}: nothing was learnt yet; more epochs or another learning_rate may help"
+                f"{base.constant():.4g}: nothing was learnt yet; {self._help()}"
             )
+
+    def _help(self) -> str:
+        """Say what would help where nothing was learnt."""
+        step = step_of(self.schedule.step)
+        if self._adaptive and step.same and self.schedule.learning_rate < step.usual / MANY:
+            return (
+                "a few rows are far longer than all others, and steps short enough for them; step='normalized' may help"
+            )
+        return "more epochs or another learning_rate may help"

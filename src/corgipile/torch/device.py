@@ -1,7 +1,8 @@
 """Batches on a device: the next one is gathered and copied while one is computed with."""
 
-from collections import deque
+from collections import UserDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,10 +26,11 @@ class DeviceLoader:
     there are no workers. Batches of a DataLoader are pinned by its ``pin_memory``, else here; other devices than CUDA's
     get copies when they are asked for.
 
-    Tensors are moved wherever they are in dictionaries, lists and tuples, as is what has a method ``to``; all else
-    (text, bytes, arrays) stays as it is. Two batches are on the device, that of the loop and the next one. Beside
-    ``memory`` up to eight arrays of a column, of a megabyte or a batch, are page-locked; where these would take more
-    than half of it, rows are gathered when they are asked for.
+    Tensors are moved wherever they are in dictionaries, lists and tuples; what has a method ``to`` of its own (a
+    ``PackedSequence``, a graph) is moved by that, when its turn has come; all else (text, bytes, arrays) stays as it
+    is. Two batches are on the device, that of the loop and the next one. Beside ``memory`` up to eight arrays of a
+    column, of a megabyte or a batch, are page-locked; where these would take more than half of it, rows are gathered
+    when they are asked for.
 
     Args:
         batches: A `CorgiPileDataset` with ``batch_size``, a DataLoader, or anything else that yields batches anew each
@@ -60,6 +62,7 @@ class DeviceLoader:
         self._batches, self.device = batches, _found(device)
         self._moves: Moves | None = None
         self._yielded: int | None = None
+        self._latest: object = None
 
     def __repr__(self) -> str:
         return f"DeviceLoader({self._batches!r}, device={str(self.device)!r})"
@@ -78,7 +81,9 @@ class DeviceLoader:
         """Begin an iteration, the next epoch of a `CorgiPileDataset`."""
         if self._moves is None:
             self._moves = Streamed(self.device) if self.device.type == "cuda" else Plain(self.device)
-        moves, came, self._yielded = self._moves, iter(self._batches), 0
+        moves, came = self._moves, iter(self._batches)
+        yielded, this = 0, object()
+        self._yielded, self._latest = yielded, this
         if isinstance(self.dataset, CorgiPileDataset):
             self.dataset.run_ahead(moves.empty)
         coming, failure = deque[Any](), None
@@ -89,7 +94,9 @@ class DeviceLoader:
             except Exception as error:  # noqa: BLE001 - its turn is when the batches before it are had
                 failure = error
             if coming:
-                self._yielded += 1
+                yielded += 1
+                if self._latest is this:  # else a state was loaded, or another iteration began
+                    self._yielded = yielded
                 yield moves.end(coming.popleft())
         if not isinstance(failure, StopIteration):
             raise failure
@@ -109,7 +116,7 @@ class DeviceLoader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, see `CorgiPileDataset.load_state_dict`."""
         self._own().load_state_dict(state)
-        self._yielded = None
+        self._yielded = self._latest = None
 
     def _own(self) -> CorgiPileDataset:
         if isinstance(self.dataset, CorgiPileDataset):
@@ -142,11 +149,14 @@ class Plain:
 
     def begin(self, batch: Any) -> Any:
         """Copy a batch."""
-        return _mapped(batch, lambda one: one.to(self._device))
+        return _mapped(batch, self._to, self._to)
 
     def end(self, begun: Any) -> Any:
         """Return it."""
         return begun
+
+    def _to(self, one: Any) -> Any:
+        return one.to(self._device)
 
 
 class Streamed:
@@ -180,8 +190,13 @@ class Streamed:
         copied, moved = begun
         stream = torch.cuda.current_stream(self._device)
         stream.wait_event(copied)
-        _mapped(moved, lambda one: one.record_stream(stream) if isinstance(one, torch.Tensor) else None)
-        return moved
+
+        def kept(one: torch.Tensor) -> torch.Tensor:
+            one.record_stream(stream)
+            return one
+
+        # What moves itself does so on the work's stream: whose memory is used by which, it alone knows.
+        return _mapped(moved, kept, lambda one: one.to(self._device, non_blocking=True))
 
 
 def _found(device: "str | int | torch.device | None") -> torch.device:
@@ -197,19 +212,28 @@ def _found(device: "str | int | torch.device | None") -> torch.device:
     return found
 
 
-def _pinned(one: Any) -> Any:
+def _pinned(one: torch.Tensor) -> torch.Tensor:
     """Return a tensor in page-locked memory, itself where it lies there."""
-    if isinstance(one, torch.Tensor) and one.device.type == "cpu" and not one.is_pinned():
-        return one.pin_memory()
+    return one.pin_memory() if one.device.type == "cpu" and not one.is_pinned() else one
+
+
+def _itself(one: Any) -> Any:
     return one
 
 
-def _mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
-    """Change the tensors of a batch, and what else can be moved."""
-    if isinstance(batch, dict):
-        return {name: _mapped(one, change) for name, one in batch.items()}
+def _mapped(batch: Any, change: Callable[[torch.Tensor], torch.Tensor], move: Callable[[Any], Any] = _itself) -> Any:
+    """Change the tensors of a batch, and what else has a way to move."""
+    if isinstance(batch, torch.Tensor):
+        return change(batch)
+    if isinstance(batch, dict | UserDict):
+        changed = copy(batch)  # of its own kind, with what it has beside
+        for name, one in batch.items():
+            changed[name] = _mapped(one, change, move)
+        return changed
+    if callable(getattr(batch, "to", None)):
+        return move(batch)
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_mapped(one, change) for one in batch))
+        return type(batch)(*(_mapped(one, change, move) for one in batch))
     if isinstance(batch, list | tuple):
-        return type(batch)(_mapped(one, change) for one in batch)
-    return change(batch) if callable(getattr(batch, "to", None)) else batch
+        return type(batch)(_mapped(one, change, move) for one in batch)
+    return batch
