@@ -30,6 +30,7 @@
     └── Diverged (ArithmeticError)        the loss became NaN, infinite, or grew without bound
 
     DivergenceWarning (UserWarning)       the loss ended above that of a model that never learnt
+    LeftOutWarning (UserWarning)          a column is left out for some cells that are no numbers
 
 Messages say what was wrong, the value got, and what would be right.
 """
@@ -51,6 +52,7 @@ __all__ = [
     "Diverged",
     "DivergenceWarning",
     "FetchFailed",
+    "LeftOutWarning",
     "MissingColumn",
     "MissingExtra",
     "MissingFile",
@@ -193,3 +195,7 @@ class Diverged(CorgiPileError, ArithmeticError):
 
 class DivergenceWarning(UserWarning):
     """The loss ended above that of a model that never learnt: what was learnt is worse than nothing."""
+
+
+class LeftOutWarning(UserWarning):
+    """A column of text is left out of the features, though nearly all of its cells are numbers."""
