@@ -110,6 +110,10 @@ class CorruptFile(TableError, ValueError):
 class ReadFailed(TableError, OSError):
     """The device or the file system failed while reading; ``errno`` says how."""
 
+    def __str__(self) -> str:
+        """Show the message alone; the number is in ``errno``."""
+        return str(self.args[-1]) if self.args else ""
+
 
 class MissingColumn(TableError, KeyError):
     """The schema has no column of this name."""

@@ -271,7 +271,8 @@ def _named_format(path: str, first: bytes) -> str | None:
     """Return the format that a file's name tells, None if it tells none; what has no magic may be empty or damaged."""
     name = format_named(path)
     if name is not None and formats()[name].magic:
-        raise UnknownFormat(f"{path} begins with {first[:8]!r}; the {name} format with {formats()[name].magic!r}")
+        begins = f"begins with {first[:8]!r}" if first else "is empty"
+        raise UnknownFormat(f"{path} {begins}; the {name} format begins with {formats()[name].magic!r}")
     return name
 
 
