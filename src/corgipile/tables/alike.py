@@ -12,6 +12,7 @@ from corgipile.tables.table import Table
 __all__ = ["alike", "with_rows"]
 
 types = pa.types
+_NUMBERS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)
 log = logging.getLogger("corgipile")
 
 
@@ -51,12 +52,14 @@ def alike(tables: Sequence[Table]) -> list[Table]:
     from corgipile.tables.views import select  # noqa: PLC0415 - whose tables are joined by this
 
     first = next((table for table in tables if len(table)), tables[0]).schema if tables else pa.schema([])
+    if all(table.schema.equals(first) for table in tables):  # which is told at once of many files
+        return list(tables)
     same = [table for table in tables if {*table.schema.names} == {*first.names}]
     kinds = {name: _common([table.schema.field(name).type for table in same]) for name in first.names}
     made = []
     for table in tables:
         if {*table.schema.names} == {*first.names}:
-            changed = {name: kind for name, kind in kinds.items() if kind and not _fits(table, name, kind)}
+            changed = {name: kind for name, kind in kinds.items() if _becomes(table.schema.field(name).type, kind)}
             table = _of_types(table, first.names, changed) if changed else select(table, first.names)  # noqa: PLW2901
         made.append(table)
     return made
@@ -67,19 +70,23 @@ def _same(one: pa.Schema, other: pa.Schema) -> bool:
     return names and all(same_kind(one.field(name).type, other.field(name).type) for name in one.names)
 
 
-def _common(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
-    """Return the type that keeps the values of all; None where none is sure to."""
+def _common(kinds: Sequence[pa.DataType]) -> pa.DataType:
+    """Return the type that keeps the values of all, those aside that no type keeps beside the first."""
     told = [kind for kind in dict.fromkeys(kinds) if not types.is_null(kind)]
     if not told:
         return kinds[0]
-    numbers = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)
-    if any(all(map(is_one, told)) for is_one in numbers):
-        return max(told, key=lambda kind: int(kind.bit_width))
-    return told[0] if all(same_kind(kind, told[0]) for kind in told) else None
+    wide = [kind for kind in told if _widens(kind, told[0])]
+    return max(wide, key=lambda kind: int(kind.bit_width)) if wide else told[0]
 
 
-def _fits(table: Table, name: str, kind: pa.DataType) -> bool:
-    return same_kind(table.schema.field(name).type, kind)
+def _widens(one: pa.DataType, other: pa.DataType) -> bool:
+    """Say whether one of two types of numbers keeps the values of the other."""
+    return any(is_one(one) and is_one(other) for is_one in _NUMBERS)
+
+
+def _becomes(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Say whether a column of a type is to be read as another."""
+    return not same_kind(kind, wanted) and (types.is_null(kind) or _widens(kind, wanted))
 
 
 def _of_types(table: Table, names: Sequence[str], changed: dict[str, pa.DataType]) -> Table:
