@@ -30,6 +30,7 @@
     └── Diverged (ArithmeticError)        the loss became NaN, infinite, or grew without bound
 
     DivergenceWarning (UserWarning)       the loss ended above that of a model that never learnt
+    LeftOutWarning (UserWarning)          a column is left out for some cells that are no numbers
 
 Messages say what was wrong, the value got, and what would be right.
 """
@@ -51,6 +52,7 @@ __all__ = [
     "Diverged",
     "DivergenceWarning",
     "FetchFailed",
+    "LeftOutWarning",
     "MissingColumn",
     "MissingExtra",
     "MissingFile",
@@ -107,6 +109,10 @@ class CorruptFile(TableError, ValueError):
 
 class ReadFailed(TableError, OSError):
     """The device or the file system failed while reading; ``errno`` says how."""
+
+    def __str__(self) -> str:
+        """Show the message alone; the number is in ``errno``."""
+        return str(self.args[-1]) if self.args else ""
 
 
 class MissingColumn(TableError, KeyError):
@@ -193,3 +199,7 @@ class Diverged(CorgiPileError, ArithmeticError):
 
 class DivergenceWarning(UserWarning):
     """The loss ended above that of a model that never learnt: what was learnt is worse than nothing."""
+
+
+class LeftOutWarning(UserWarning):
+    """A column of text is left out of the features, though nearly all of its cells are numbers."""

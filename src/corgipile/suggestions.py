@@ -16,12 +16,19 @@ def did_you_mean(word: object, names: Iterable[str]) -> str:
         '; did you mean riffle?'
         >>> did_you_mean("sorted", ["riffle", "full"])
         ''
+        >>> did_you_mean("label", ["x", " label"])
+        "; did you mean ' label', with the blank? Text that has ', ' between fields has it in names"
     """
     if not isinstance(word, str):
         return ""
     known = {name.lower(): name for name in names}
     found = get_close_matches(word.lower(), known, n=1, cutoff=0.66)  # a letter of three
-    return f"; did you mean {known[found[0]]}?" if found else ""
+    if not found:
+        return ""
+    name = known[found[0]]
+    if name.strip() == name:
+        return f"; did you mean {name}?"
+    return f"; did you mean {name!r}, with the blank? Text that has ', ' between fields has it in names"
 
 
 def listed(names: Iterable[str]) -> str:

@@ -342,6 +342,15 @@ def test_rows_that_cannot_be_learnt_from_are_skipped_on_request(tmp_path, capsys
     assert "1 row of the test table skipped" in capsys.readouterr().err
 
 
+def test_quiet_hides_no_column_that_is_nearly_numbers(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b,label\n" + "".join(f"{i},{'?' if i == 39 else i},{i % 2}\n" for i in range(40)))
+    told = f"corgipile: column 'b' is left out as text, though 39 of its first 40 cells are numbers, but '?' ({path}, "
+    for also in ([], ["-q"], ["--json"]):
+        assert cli.main(["train", str(path), "--epochs", "1", *also]) == 0
+        assert capsys.readouterr().err.count(told) == 1
+
+
 def test_orders_from_words():
     assert options.order_of("balanced", None, None, None, "target") == Riffle(balance="target")
     assert options.order_of("riffle", "100", "2%", "x", "label") == Riffle(block=100, buffer="2%", balance="x")

@@ -360,3 +360,22 @@ def test_a_folder_of_text_and_other_tables_is_refused(tmp_path):
     with pytest.raises(UnknownFormat, match=r"a.csv \(csv\), b.parquet \(parquet\)|b.parquet \(parquet\), a.csv"):
         convert(folder, tmp_path / "b.arrow")
     assert not (tmp_path / "b.arrow").exists()
+
+
+def test_parts_that_differ_are_one_table(tmp_path):
+    parts = [
+        pa.table({"x": pa.array([], pa.null()), "y": pa.array([], pa.null())}),
+        pa.table({"x": pa.array([0.5], pa.float32()), "y": [1]}),
+        pa.table({"y": [2], "x": [0.1]}),
+        pa.table({"x": pa.nulls(1), "y": [3]}),
+    ]
+    (tmp_path / "in").mkdir()
+    for number, part in enumerate(parts):
+        pq.write_table(part, tmp_path / "in" / f"{number}.parquet")
+    for source in (tmp_path / "in", f"{tmp_path}/in/*.parquet", sorted((tmp_path / "in").iterdir())):
+        convert(source, tmp_path / "out.arrow", overwrite=True)
+        found = tables.open(tmp_path / "out.arrow")
+        assert found.read(0, 3).to_pydict() == {"x": [0.5, 0.1, None], "y": [1, 2, 3]}
+    pq.write_table(pa.table({"x": ["a"], "y": [4]}), tmp_path / "in" / "4.parquet")
+    with pytest.raises(BadSchema, match=r"column 'x' is string; in .* it is double: write one of them anew"):
+        convert(f"{tmp_path}/in/*.parquet", tmp_path / "out.arrow", overwrite=True)

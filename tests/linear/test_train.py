@@ -1,8 +1,10 @@
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.feather
 import pytest
 
+from corgipile import tables
 from corgipile.errors import (
     BadArgument,
     BadLabel,
@@ -236,6 +238,11 @@ def test_tables_that_do_not_serve(make):
         train(table.slice(0, 0), model="linear")
     with pytest.raises(RaggedRows, match="row 1 of column 'features'"):
         train(pa.table({"features": [[1.0, 2.0], [1.0]], "label": [0, 1]}))
+    uneven = pa.table({"x": [[1.0, 2.0], [2.0], [0.5, 1.0]], "label": [0, 1, 1]})
+    with pytest.raises(RaggedRows, match=r"row 1 .* on_bad= does not leave others out, but table.filter"):
+        train(uneven, features="x", on_bad="skip")
+    length = pc.list_value_length(pc.field("x"))  # as the message says
+    assert train(tables.open(uneven).filter(length == 2), features="x", epochs=1).history[0]["rows"] == 2
     with pytest.raises(BadValue, match="null"):
         train(pa.table({"a": [0.5, None], "label": [0, 1]}))
     with pytest.raises(BadValue, match="row 1 of label column 'label' is None"):

@@ -224,7 +224,7 @@ def test_empty_and_broken_folders(tmp_path):
             open_table(source)
     parquet(tmp_path / "a.parquet")
     (tmp_path / "b.parquet").touch()
-    with pytest.raises(UnknownFormat, match=r"b.parquet begins with b''; the parquet format"):
+    with pytest.raises(UnknownFormat, match=r"b.parquet is empty; the parquet format begins with b'PAR1'"):
         open_table(tmp_path)
     (tmp_path / "b.parquet").unlink()
     (tmp_path / "b.parquet").symlink_to(tmp_path / "gone.parquet")

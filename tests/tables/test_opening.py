@@ -117,9 +117,11 @@ def test_unknown_formats(tmp_path):
         (b"word\n1,2\n3,4,5\n", "a.txt", r"as text: .*a.txt, line 1, column 1: a line must begin with a number"),
         (struct.pack("<Q", 40) + b'{"coef":' + bytes(40), "m", "as a model in the safetensors format does$"),
         (b"", "a", r"a is empty; its format cannot be told \(give format=\)"),
-        (b"hello", "a.arrow", "begins with b'hello'; the arrow format with b'ARROW1'"),
-        (b"hello", "a.parquet", "begins with b'hello'; the parquet format with b'PAR1'"),
-        (b"hello", "a.npy", r"begins with b'hello'; the numpy format with b'\\x93NUMPY'"),
+        (b"hello", "a.arrow", "begins with b'hello'; the arrow format begins with b'ARROW1'"),
+        (b"hello", "a.parquet", "begins with b'hello'; the parquet format begins with b'PAR1'"),
+        (b"", "a.parquet", "a.parquet is empty; the parquet format begins with b'PAR1'"),
+        (b"", "a.npy", r"a.npy is empty; the numpy format begins with b'\\x93NUMPY'"),
+        (b"hello", "a.npy", r"begins with b'hello'; the numpy format begins with b'\\x93NUMPY'"),
         (b"\x28\xb5\x2f\xfd123", "a.zst", r"is compressed \(zstd\)"),
     ]:
         (tmp_path / name).write_bytes(data)

@@ -9,7 +9,8 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import typer
@@ -30,7 +31,8 @@ def command(function: Command) -> Command:
     def guarded(*values: Any, **named: Any) -> None:
         json = bool(named.get("json"))
         try:
-            function(*values, **named)
+            with _warnings_told():
+                function(*values, **named)
         except BrokenPipeError:
             # Whoever read our output has seen enough.
             discard_output()
@@ -42,6 +44,14 @@ def command(function: Command) -> Command:
             raise typer.Exit(fail(told(error), type(error).__name__, json=json, code=2)) from None
 
     return guarded  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Say warnings in a line each, as errors are said, not with the place in our code that gives them."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: typer.echo(f"corgipile: {printable(str(message))}", err=True)
+        yield
 
 
 def fail(message: str, kind: str, *, json: bool, code: int) -> int:

@@ -57,7 +57,7 @@ def command(
     with (
         progress("train", quiet=quiet or json) as bar,
         _resumable(save, several=several),
-        _told(quiet=quiet or json) as diverged,
+        _told(quiet=quiet or json) as (diverged, left_out),
     ):
         learnt = len(opened) * (1.0 - (settings["validation"] or 0.0))
         watch = Watch(bar, int(learnt) * settings["epochs"])
@@ -72,7 +72,7 @@ def command(
         show_json(_document(trained, save, diverged=bool(diverged)))
     elif not quiet:
         _show(trained.history, save, several=several)
-    for text in diverged:
+    for text in [*left_out, *diverged]:
         typer.echo(f"corgipile: {printable(text)}", err=True)
     if diverged:
         raise typer.Exit(1)
@@ -114,11 +114,11 @@ class _Lines(logging.Handler):
 
 
 @contextmanager
-def _told(*, quiet: bool) -> Iterator[list[str]]:
-    """Show what the learner says, unless quiet; collect what it says of divergence, for the end."""
-    from corgipile.errors import DivergenceWarning  # noqa: PLC0415
+def _told(*, quiet: bool) -> Iterator[tuple[list[str], list[str]]]:
+    """Show what the learner says, unless quiet; collect what it warns of for the end: divergence, columns left out."""
+    from corgipile.errors import DivergenceWarning, LeftOutWarning  # noqa: PLC0415
 
-    said: list[str] = []
+    said: dict[type[Warning], list[str]] = {DivergenceWarning: [], LeftOutWarning: []}
     log, lines = logging.getLogger("corgipile"), logging.NullHandler() if quiet else _Lines()
     before = log.level, log.propagate
     log.addHandler(lines)
@@ -126,9 +126,11 @@ def _told(*, quiet: bool) -> Iterator[list[str]]:
     log.propagate = False
     try:
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", DivergenceWarning)
-            yield said
-            said += [str(one.message) for one in caught if issubclass(one.category, DivergenceWarning)]
+            for kind in said:
+                warnings.simplefilter("always", kind)
+            yield said[DivergenceWarning], said[LeftOutWarning]
+            for kind, texts in said.items():
+                texts += [str(one.message) for one in caught if issubclass(one.category, kind)]
     finally:
         log.removeHandler(lines)
         log.setLevel(before[0])

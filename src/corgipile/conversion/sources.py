@@ -42,6 +42,7 @@ from corgipile.tables.wrapper import Wrapper
 _READ = 1 << 20
 log = logging.getLogger("corgipile")
 _HEAD = 1 << 12
+_JOINED = (b"PAR1", b"ARROW1")  # formats of which a file's schema says all of its columns
 _BASE_KEY = b"corgipile.base"
 
 
@@ -66,11 +67,11 @@ def stream(source: Any, options: Options) -> Stream:
         apart = any(keys_of(path, Path(path).parent) for path in paths)  # partitions, whose keys are columns
         if apart or any(map(_agrees, paths)):
             return table_stream(_typed(tables.open(source), options.types))._replace(paths=tuple(paths))
-        return _chain([_open_path(path, options) for path in paths])
+        return _chain([_open_path(path, options) for path in paths], options)
     if isinstance(source, Sequence) and not is_pair(source):
         if not source:
             raise BadArgument("the list of sources is empty; at least one is wanted")
-        return _chain([stream(part, options) for part in source])
+        return _chain([stream(part, options) for part in source], options)
     return table_stream(_typed(tables.open(source), options.types))
 
 
@@ -202,20 +203,31 @@ def _guarded(path: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
             yield batch
 
 
-def _chain(streams: Sequence[Stream]) -> Stream:
-    first = streams[0]
+def _chain(streams: Sequence[Stream], options: Options) -> Stream:
+    first, paths = streams[0], [path for one in streams for path in one.paths]
     if len(streams) == 1:
         return first
+    differ = not all(one.schema.equals(first.schema) for one in streams)
+    if differ and all(one.paths and all(map(_is_joined, one.paths)) for one in streams):
+        return table_stream(_typed(tables.open(paths), options.types))._replace(paths=tuple(paths))
     schema = first.schema.with_metadata(_metadata([one.schema.metadata or {} for one in streams]))
     counts = [one.rows for one in streams]
     return Stream(
         schema,
         (conform(batch, schema) for one in streams for batch in one.batches),
         None if None in counts else sum(count for count in counts if count is not None),
-        tuple(path for one in streams for path in one.paths),
+        tuple(paths),
         first.labelled,
         frozenset().union(*(one.heeded for one in streams)),
     )
+
+
+def _is_joined(path: str) -> bool:
+    """Say whether a file is one of those parts that `corgipile.open` makes one table of."""
+    if not Path(path).is_file():
+        return False
+    with readable(path), Path(path).open("rb") as file:
+        return file.read(6).startswith(_JOINED)
 
 
 def _metadata(parts: Sequence[dict[bytes, bytes]]) -> dict[bytes, bytes]:

@@ -29,6 +29,7 @@ from corgipile.features.encoders import (
 )
 from corgipile.features.encoding import Encoding
 from corgipile.features.labels import read_labels
+from corgipile.features.nearly import nearly_numbers
 from corgipile.sizes import Size, parse_bytes, whole
 from corgipile.suggestions import listed
 from corgipile.tables.columns import by_column
@@ -107,7 +108,7 @@ def fitted(
     require(table.schema, [*chosen.names, *([] if label is None else [label])])
     if label in chosen.names:
         raise BadArgument(f"the label column {label!r} is among the features; a model would learn it by heart")
-    ways = _ways(table.schema, chosen.names, encode)
+    ways = _ways(table, chosen.names, encode)
     surveys = {name: _Survey(ways.get(name), table.schema.field(name).type) for name in chosen.names}
     wanted = [name for name, one in surveys.items() if one.way or (missing != "error" and one.fillable)]
     room = math.inf if memory is None else FREE + parse_bytes(memory, whole=table.nbytes)
@@ -199,7 +200,7 @@ def takes_unasked(kind: pa.DataType) -> bool:
     return is_number(plain_type(kind)) or bool(pa.types.is_decimal(plain_type(kind)))
 
 
-def _ways(schema: pa.Schema, names: Sequence[str], encode: Encode) -> dict[str, str]:
+def _ways(table: Table, names: Sequence[str], encode: Encode) -> dict[str, str]:
     """Return how each column of categories becomes numbers."""
     if encode is not None and not isinstance(encode, str | Mapping):
         raise BadArgument(f"encode must be one of {', '.join(WAYS)}, or a dictionary of them by column, got {encode!r}")
@@ -209,7 +210,7 @@ def _ways(schema: pa.Schema, names: Sequence[str], encode: Encode) -> dict[str, 
             raise BadArgument(f"encode names column {name!r}, which is no feature; the features are {', '.join(names)}")
     ways = {}
     for name in names:
-        kind = schema.field(name).type
+        kind = table.schema.field(name).type
         is_list = item_of(kind) is not None
         text = family_of(kind) == "text"
         way = said.get(name, encode if isinstance(encode, str) and text else None)
@@ -220,10 +221,15 @@ def _ways(schema: pa.Schema, names: Sequence[str], encode: Encode) -> dict[str, 
         if way is None:
             raise BadSchema(
                 f"feature column {name!r} is {kind}: say how it becomes numbers, such as "
-                f"encode={{{name!r}: 'onehot'}}, 'ordinal' or 'hash:256', or leave it out"
+                f"encode={{{name!r}: 'onehot'}}, 'ordinal' or 'hash:256', or leave it out{_nearly(table, name)}"
             )
         ways[name] = _checked_way(way)
     return ways
+
+
+def _nearly(table: Table, name: str) -> str:
+    found = nearly_numbers(table, [name])
+    return f". As it is, {found[name]}" if found else ""
 
 
 def check_encode(encode: Any) -> None:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import BadArgument
+from corgipile.errors import BadArgument, BadSchema
 from corgipile.features import Encoding, fit_encoding
 from corgipile.features.choose import Chosen, is_number, item_of
 from corgipile.features.encoders import Categories, Classes, Number
 from corgipile.features.fit import chosen_columns, is_text, takes_unasked
 from corgipile.features.fit_hashed import fit_hashed, numbers_beside, terms_of
 from corgipile.features.labels import Codes, read_labels
+from corgipile.features.nearly import nearly_numbers
 from corgipile.features.table import EncodedColumns, encoded_once
 from corgipile.linear.classes import check_classes
 from corgipile.losses import loss_of
@@ -23,6 +24,7 @@ from corgipile.tables.table import Table
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
 
+TOLD = 3  # columns of an error
 HASHING = ("text", "interactions", "hash_bits", "ngrams")
 __all__ = ["encoding_of", "hashed_columns", "named_columns", "numeric", "readable"]
 
@@ -65,7 +67,7 @@ def encoding_of(
     if not hashed_columns(settings):
         _check_unhashed(settings)
     label = settings.label
-    names, hashed = named_columns(table.schema, features, settings).names, bool(hashed_columns(settings))
+    names, hashed = _names(table, features, settings), bool(hashed_columns(settings))
     kinds = [table.schema.field(name).type for name in names if name in table.schema.names]
     plain = all(is_number(kind) or item_of(kind) is not None for kind in kinds)
     known = label not in table.schema.names or is_number(table.schema.field(label).type)
@@ -88,6 +90,16 @@ def encoding_of(
     relaxed = tuple(replace(one, strict=False) if isinstance(one, Categories) else one for one in found.features)
     label_too = replace(found.label, strict=False) if isinstance(found.label, Classes) else found.label
     return replace(found, features=relaxed, label=label_too), codes
+
+
+def _names(table: Table, features: Any, settings: Settings) -> tuple[str, ...]:
+    """Return the feature columns that are not hashed; an error says which are nearly numbers."""
+    try:
+        return named_columns(table.schema, features, settings).names
+    except BadSchema as error:
+        found = nearly_numbers(table, [name for name in table.schema.names if name != settings.label])
+        more = "; ".join(f"column {name!r}: {what}" for name, what in list(found.items())[:TOLD])
+        raise BadSchema(f"{error}. Of text, {more}" if found else str(error)) from None
 
 
 def _past(table: Table, settings: Settings, past: "Model") -> Encoding | None:

@@ -1,6 +1,7 @@
 """Finds out which columns are the features of a table, and in what form."""
 
 import logging
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,16 +9,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BadSchema
+from corgipile.errors import BadArgument, BadSchema, LeftOutWarning
 from corgipile.features.choose import choose, is_number, item_of, require
 from corgipile.features.hashed import PAIR
+from corgipile.features.nearly import nearly_numbers
 from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.feeder import Feeder
 from corgipile.sizes import Size
 from corgipile.suggestions import listed
 from corgipile.tables.table import Table, fixed_field
 
-__all__ = ["Features", "find_inputs", "tell_unknown"]
+__all__ = ["Features", "find_inputs", "tell_unknown", "warn_left_out"]
 
 log = logging.getLogger("corgipile")
 
@@ -158,6 +160,20 @@ def tell_unknown(schema: pa.Schema, params: Mapping[str, Any], label: str | None
     if new:
         noun = "column" if len(new) == 1 else "columns"
         log.warning("%s %s: left out, for the model was trained on a table without", noun, listed(new))
+
+
+def warn_left_out(table: Table, left_out: Mapping[str, str]) -> list[str]:
+    """Warn of columns that are left out for some cells only, and return what was said.
+
+    Args:
+        table: The rows.
+        left_out: Why columns are no features.
+    """
+    text = [name for name, why in left_out.items() if why == str(table.schema.field(name).type)]
+    said = [f"column {name!r} is left out as text, though {what}" for name, what in nearly_numbers(table, text).items()]
+    for one in said:
+        warnings.warn(one, LeftOutWarning, stacklevel=8)
+    return said
 
 
 def _dtype(kinds: Sequence[Any]) -> np.dtype[Any]:

@@ -17,7 +17,7 @@ from corgipile.features.fit import chosen_columns
 from corgipile.linear.classes import Labels, check_classes, check_label, check_weight
 from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divided
 from corgipile.linear.encoded import classes_of, encoding_of, hashed_columns, named_columns, numeric, readable
-from corgipile.linear.features import Features, find_inputs
+from corgipile.linear.features import Features, find_inputs, warn_left_out
 from corgipile.linear.group_values import check_group
 from corgipile.linear.held_out import measuring
 from corgipile.linear.model import Model
@@ -155,6 +155,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
 
     Warns:
         DivergenceWarning: The loss ended above that of a model that never learnt.
+        LeftOutWarning: A column of text is left out, though nearly all of its cells are numbers.
 
     Example:
         >>> import corgipile as cp, pyarrow as pa
@@ -289,7 +290,7 @@ def prepare(
         past: A model to go on from.
         on_bad: What becomes of rows that cannot be learnt from.
     """
-    label, model = settings.label, settings.model
+    label, model, opened = settings.label, settings.model, table
     features, skip = wanted(settings.features, past), on_bad == "skip"
     weight, weighs, by = (getattr(settings, name, None) for name in ("weight", "class_weight", "by"))
     features, left = _without(table, features, settings, weight, by)
@@ -316,7 +317,7 @@ def prepare(
     task = Task(table, inputs, label, model, labels, *how, weight, weighs)
     if past is not None:
         check_past(past, task)
-    return _scaled(task, settings.standardize, past)
+    return _scaled(task, settings.standardize, past, opened)
 
 
 def _named(table: Table, features: Any, settings: Settings) -> Sequence[str]:
@@ -356,12 +357,13 @@ def _known(table: Table, label: str, model: str, given: Any) -> npt.NDArray[Any]
     return found
 
 
-def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
+def _scaled(task: Task, standardize: bool | None, past: Model | None, table: Table) -> Task:
     """Say what is learnt from, and standardise it where that is asked for, or better."""
     inputs, seen = task.inputs, precheck(task.table(), task.inputs, intercept=task.intercept)
     log.info("features: %s (%d); label: %s", listed(task.columns), inputs.width, task.label)
     if inputs.left_out:
         task.note(f"columns left out: {told(inputs.left_out)}")
+        task.notes.extend(warn_left_out(table, inputs.left_out))
     for text in seen.notes():
         task.note(text)
     kept = past.learnt.scaling if past is not None and past.learnt is not None else None

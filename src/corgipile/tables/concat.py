@@ -184,16 +184,32 @@ class ConcatTable(Checked):
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write the rows of all tables that are encoded as sections of a spill file."""
         for table in self._encoded(columns):
-            table.write_plain(columns, out)
+            _write_plain(table, columns, out)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the tables of the sections that `write_plain` wrote, and those that are plain already, as one."""
-        return ConcatTable(
-            [table.open_plain(columns, sections) if is_encoded(table, columns) else table for table in self._tables]
-        )
+        return ConcatTable([_open_plain(table, columns, sections) for table in self._tables])
 
     def _encoded(self, columns: Sequence[str]) -> list[Encoded]:
         return [table for table in self._tables if is_encoded(table, columns)]
+
+
+def _write_plain(table: Table, columns: Sequence[str], out: SpillWriter) -> Table:
+    """Write the rows of a table that is encoded; of a view, those of the table beneath."""
+    if hasattr(table, "unpacked"):
+        table.unpacked(columns, lambda below, stored: _write_plain(below, stored, out))
+    elif is_encoded(table, columns):
+        table.write_plain(columns, out)
+    return table
+
+
+def _open_plain(table: Table, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+    """Return a table as it is once `_write_plain` has written it; itself where it is not encoded."""
+    if not is_encoded(table, columns):
+        return table
+    if hasattr(table, "unpacked"):
+        return cast("Table", table.unpacked(columns, lambda below, stored: _open_plain(below, stored, sections)))
+    return table.open_plain(columns, sections)
 
 
 def _joined(found: list[Layout], names: list[str], begins: IntArray) -> Layout:
@@ -232,16 +248,18 @@ def _check_equal(first: Table, other: Table) -> None:
     for name in there.names:
         if name not in here.names:
             raise BadSchema(f"{other!r} has no column {name!r}, which {first!r} has")
-        if _wide(here.field(name).type) != _wide(there.field(name).type):
+        mine, theirs = here.field(name).type, there.field(name).type
+        if not same_kind(mine, theirs):
             raise BadSchema(
-                f"{other!r}: column {name!r} is {here.field(name).type}; in {first!r} it is {there.field(name).type}"
+                f"{other!r}: column {name!r} is {mine}; in {first!r} it is {theirs}: write one of them anew with the "
+                f"type of the other, such as by `corgipile convert PART NEW --types {name}={theirs}`"
             )
     for name in here.names:
         if name not in there.names:
             raise BadSchema(f"{other!r} has a column {name!r}, which {first!r} lacks")
-    for mine, theirs in zip(here.names, there.names, strict=True):
-        if mine != theirs:
-            raise BadSchema(f"{other!r} has column {mine!r} where {first!r} has {theirs!r}")
+    for one, another in zip(here.names, there.names, strict=True):
+        if one != another:
+            raise BadSchema(f"{other!r} has column {one!r} where {first!r} has {another!r}")
 
 
 def _joined_schema(schemas: list[pa.Schema]) -> pa.Schema:
@@ -257,6 +275,16 @@ def _joined_field(fields: list[pa.Field]) -> pa.Field:
     kinds = {field.type for field in fields}
     kind = kinds.pop() if len(kinds) == 1 else _wide(fields[0].type)
     return fields[0].with_type(kind).with_nullable(any(field.nullable for field in fields))
+
+
+def same_kind(one: pa.DataType, other: pa.DataType) -> bool:
+    """Say whether columns of two types are joined as they are.
+
+    Example:
+        >>> same_kind(pa.string(), pa.large_string()), same_kind(pa.int32(), pa.int64())
+        (True, False)
+    """
+    return bool(_wide(one) == _wide(other))
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:

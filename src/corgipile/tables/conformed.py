@@ -1,6 +1,7 @@
 """Files of a table that grew: each read with the columns that all of them together have."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -8,6 +9,7 @@ from corgipile.errors import BadSchema
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import check_rows, pick
 from corgipile.tables.io.spill import Section, SpillWriter
+from corgipile.tables.parquet_pages import row_bits
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.wrapper import Wrapper
 
@@ -64,10 +66,20 @@ class Conformed(Wrapper):
         rows = check_rows(rows, len(self))
         return self._joined(columns, len(rows), lambda stored: self.table.take(rows, stored))
 
+    def units(self, columns: Sequence[str]) -> Any:
+        """Return the units of the table, each with the numbers that are made of its own beside them."""
+        units, stored = super().units(columns), self.table.schema
+        made = [field.type for field in pick(self.schema, list(dict.fromkeys(columns))) if field.name in self.names]
+        kinds = [stored.field(self.names[name]).type for name in dict.fromkeys(columns) if name in self.names]
+        beside = sum(row_bits(one) for one, kind in zip(made, kinds, strict=True) if one != kind)
+        return units and units._replace(nbytes=units.nbytes + units.rows * beside // 8)
+
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: the files are encoded."""
-        check_columns(self.schema, columns)
-        return None
+        """Say where columns lie that are in the table as they are here; None if there are others."""
+        names, stored = check_columns(self.schema, columns), self.table.schema
+        same = all(self.names.get(name) == name for name in names)
+        kinds = same and all(stored.field(name).type == self.schema.field(name).type for name in names)
+        return self.table.layout(names) if kinds else None
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write the rows of the table as sections of a spill file."""
@@ -93,7 +105,8 @@ class Conformed(Wrapper):
                 column = batch.column(self.names[field.name])
                 arrays.append(column if column.type == field.type else column.cast(field.type))
             else:
-                arrays.append(pa.repeat(self.values.get(field.name, pa.scalar(None, field.type)), rows))
+                one = self.values.get(field.name)
+                arrays.append(pa.nulls(rows, field.type) if one is None else pa.repeat(one, rows))
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
 
@@ -101,6 +114,8 @@ def _check(table: Table, stored: str, wanted: pa.DataType) -> None:
     """Raise BadSchema unless values may become wider, and keep what they are."""
     kind, types = table.schema.field(stored).type, pa.types
     times = types.is_timestamp(kind) and types.is_timestamp(wanted) and (kind.tz is None) == (wanted.tz is None)
+    if types.is_null(kind):
+        return
     whole = types.is_integer(kind) and types.is_integer(wanted) and kind.bit_width <= wanted.bit_width
     floats = types.is_floating(kind) and types.is_floating(wanted) and kind.bit_width <= wanted.bit_width
     text = _text(kind) is not None and _text(kind) == _text(wanted)

@@ -10,6 +10,7 @@ from corgipile.sizes import OnBad, Size
 from corgipile.stores.opening import located
 from corgipile.stores.urls import RemotePath, is_url, redacted
 from corgipile.suggestions import did_you_mean
+from corgipile.tables.alike import alike, with_rows
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
 from corgipile.tables.format import formats
@@ -53,11 +54,12 @@ def open(  # noqa: A001 - reads as corgipile.open
     Args:
         source: A path or URL, a glob such as ``"part-*.arrow"`` or ``"shards-{000..009}.tar"``, a folder, or a list of
             these: many files are one table, in the order of the list, or sorted by name. Folders named ``key=value``
-            above a file are columns of it, as Hive and Spark write partitions. Or what is in memory: a table of
-            pyarrow, a data frame of pandas or Polars, an array (its rows become the column ``features``) or sparse
-            matrix, ``(X, y)`` with labels, a dictionary of arrays, a structured array, a ``datasets.Dataset``, a
-            ``pyarrow.dataset.Dataset``, an ``AnnData``, a dataset of h5py, an array of Zarr, a relation of DuckDB,
-            anything with ``__arrow_c_stream__``, an iterator of record batches.
+            above a file are columns of it, as Hive and Spark write partitions. Columns of many files are found by
+            name; floats and integers have the widest type of all, and nulls without a type that of the others. Or what
+            is in memory: a table of pyarrow, a data frame of pandas or Polars, an array (its rows become the column
+            ``features``) or sparse matrix, ``(X, y)`` with labels, a dictionary of arrays, a structured array, a
+            ``datasets.Dataset``, a ``pyarrow.dataset.Dataset``, an ``AnnData``, a dataset of h5py, an array of Zarr, a
+            relation of DuckDB, anything with ``__arrow_c_stream__``, an iterator of record batches.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
         format: ``"anndata"``, ``"arrow"``, ``"arrows"`` (stream), ``"avro"``, ``"csv"``, ``"delta"``, ``"duckdb"``,
             ``"hdf5"``, ``"huggingface"`` (saved dataset), ``"iceberg"``, ``"images"`` (folder), ``"jsonl"``,
@@ -129,6 +131,7 @@ def open(  # noqa: A001 - reads as corgipile.open
     for kind in formats().values():
         tables = kind.agree(tables)
     tables = with_keys(tables, [part.keys if isinstance(part, Found) else {} for part in parts])
+    tables = alike(with_rows(tables)) if len(tables) > 1 else tables
     return tables[0] if len(tables) == 1 else ConcatTable(tables)
 
 
@@ -268,7 +271,8 @@ def _named_format(path: str, first: bytes) -> str | None:
     """Return the format that a file's name tells, None if it tells none; what has no magic may be empty or damaged."""
     name = format_named(path)
     if name is not None and formats()[name].magic:
-        raise UnknownFormat(f"{path} begins with {first[:8]!r}; the {name} format with {formats()[name].magic!r}")
+        begins = f"begins with {first[:8]!r}" if first else "is empty"
+        raise UnknownFormat(f"{path} {begins}; the {name} format begins with {formats()[name].magic!r}")
     return name
 
 

@@ -157,6 +157,8 @@ def filter(table: Table, expression: Any) -> Table:  # noqa: A001 - what it is
 def concat(tables: Sequence[Any]) -> Table:
     """Join tables end to end; columns are found by name and have the order of the first table's.
 
+    Types are those that `corgipile.open` gives the parts of one table.
+
     Args:
         tables: Tables, or what `corgipile.open` takes.
 
@@ -168,18 +170,13 @@ def concat(tables: Sequence[Any]) -> Table:
         >>> concat(parts).read(0, 2).to_pydict()
         {'x': [1, 2], 'label': [0, 1]}
     """
-    from corgipile.tables.opening import open as open_table  # noqa: PLC0415 - which makes views of what it opens
+    from corgipile.tables.alike import alike, with_rows  # noqa: PLC0415 - which makes views
+    from corgipile.tables.opening import open as open_table  # noqa: PLC0415 - as above
 
     if isinstance(tables, str) or not isinstance(tables, Iterable):
         raise BadArgument(f"a list of tables is needed, got {tables!r}")
-    joined = alike([open_table(table) for table in tables])
+    joined = alike(with_rows([open_table(table) for table in tables]))
     return joined[0] if len(joined) == 1 else ConcatTable(joined)
-
-
-def alike(tables: Sequence[Table]) -> list[Table]:
-    """Return tables with their columns in the order of the first one's, where they are the same."""
-    names = tables[0].schema.names if tables else []
-    return [select(table, names) if {*table.schema.names} == {*names} else table for table in tables]
 
 
 def chosen(table: Table, bits: Bits) -> Table:

@@ -133,7 +133,7 @@ class Failing(_Instrumented):
         >>> Failing(open(pa.table({"label": [0, 1, 1]})), after=0).read(0, 2)
         Traceback (most recent call last):
         ...
-        corgipile.errors.ReadFailed: [Errno 5] read 1 of rows 0 to 2 failed on purpose
+        corgipile.errors.ReadFailed: read 1 of rows 0 to 2 failed on purpose
     """
 
     def __init__(self, table: Table, after: int) -> None:

@@ -200,7 +200,7 @@ def test_bad_files(tmp_path, rows_of):
     with pytest.raises(UnknownFormat, match="is a directory"):
         ArrowFile(tmp_path)
     for broken, error, message in [
-        (b"", UnknownFormat, r"begins with b''; an Arrow IPC file begins with b'ARROW1'"),
+        (b"", UnknownFormat, r"is empty; an Arrow IPC file begins with b'ARROW1'"),
         (b"hello" * 9, UnknownFormat, "begins with b'helloh'"),
         (data[:-20], CorruptFile, "is truncated: it ends with"),
         (data[:100], CorruptFile, "is truncated: it ends with"),

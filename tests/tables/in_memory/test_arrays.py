@@ -128,6 +128,18 @@ def test_kinds_of_values(values, expected):
     assert rows_of(cp.open({"x": values}), "x") == expected
 
 
+def test_nan_among_objects_is_null():
+    inner = np.empty(2, object)
+    inner[:] = [np.array([1.0, np.nan]), np.nan]
+    columns = {"t": np.array(["u", np.nan], object), "listed": [np.nan, b"v"], "inner": inner}
+    table = cp.open(columns | {"numbers": [1.5, np.nan]})
+    assert rows_of(table, "t") == ["u", None]
+    assert rows_of(table, "listed") == [None, b"v"]
+    assert str(rows_of(table, "inner")) == "[[1.0, nan], None]"
+    assert np.isnan(rows_of(table, "numbers")[1])
+    assert cp.open(np.array([[1.5, np.nan]], object)).read(0, 1).column(0).flatten().null_count == 0
+
+
 def test_structured_arrays_are_columns():
     array = np.array([(1, [0.5, 1.5], b"a"), (2, [2.5, 3.5], b"b")], [("id", ">i4"), ("x", "f8", 2), ("tag", "S1")])
     table = cp.open(array)

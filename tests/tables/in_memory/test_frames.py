@@ -66,6 +66,21 @@ def test_pandas_of_all_kinds(caplog):
     assert not caplog.records
 
 
+def test_empty_cells_of_pandas_are_null():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": np.arange(100.0), "label": [0, 1] * 50, "t": np.array(["u"] * 100, object)})
+    frame.loc[5, "t"] = np.nan
+    frame.loc[6, "t"] = pd.NaT
+    frame["truth"] = np.array([True, np.nan] * 50, object)
+    frame["score"] = np.array([1.5, np.nan] * 50, object)
+    frame["none"] = np.array([np.nan] * 100, object)
+    check_table(cp.open(frame.drop(columns="none")), pa.Table.from_pandas(frame.drop(columns="none")))
+    table = cp.open(frame)
+    assert np.isnan(rows_of(table, "none")).all()
+    assert rows_of(table, "t")[4:8] == ["u", None, None, "u"]
+    assert cp.train(frame, features=["a"]).features == ("a",)
+
+
 def test_what_pandas_may_hide(caplog):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"user": [1, 2, 3], "x": [1.0, 2.0, 3.0]})

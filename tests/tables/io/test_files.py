@@ -1,10 +1,13 @@
-"""Files of which a part is in memory say what the file itself says."""
+"""Files of which a part is in memory say what the file itself says, and errors of the system what they are."""
+
+import errno
+import pickle
 
 import numpy as np
 import pytest
 
-from corgipile.errors import CorruptFile
-from corgipile.tables.io.files import Ending, File, InMemory
+from corgipile.errors import CorruptFile, ReadFailed
+from corgipile.tables.io.files import Ending, File, InMemory, readable
 
 DATA = np.random.default_rng(0).bytes(1000)
 
@@ -38,3 +41,12 @@ def test_a_file_in_memory_reads_what_the_file_does(file):
     whole = InMemory(file)
     for start, stop in ((0, 8), (3, 1000), (8, 16), (1000, 1000)):
         assert bytes(whole.read(start, stop - start)) == DATA[start:stop]
+
+
+def test_what_cannot_be_read_is_told_without_a_number():
+    with pytest.raises(ReadFailed) as caught, readable("t.parquet"):
+        raise PermissionError(errno.EACCES, "Permission denied")
+    assert str(caught.value) == "t.parquet: Permission denied"
+    assert caught.value.errno == errno.EACCES
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - made a moment ago
+    assert str(again) == str(caught.value)

@@ -229,3 +229,12 @@ def test_damage_is_survived(folder, survives, damage, data):
     broken = data.draw(damage(path.read_bytes()))
     path.with_name("damaged.csv.corgipile-index.arrow").unlink(missing_ok=True)
     survives(path, broken, "csv")
+
+
+def test_a_blank_after_commas_is_shown(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x, label\n0.5, 1\n1.5, 0\n")
+    with pytest.raises(
+        MissingColumn, match=r"did you mean ' label', with the blank\? Text that has ', ' between fields"
+    ):
+        cp.train(path)

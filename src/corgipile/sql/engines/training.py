@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from corgipile.errors import BadArgument, BadSchema, DivergenceWarning, MissingColumn
+from corgipile.errors import BadArgument, BadSchema, DivergenceWarning, LeftOutWarning, MissingColumn
 from corgipile.features.encoders import family_of
 from corgipile.linear.model import Model
 from corgipile.linear.train import train
@@ -124,7 +124,8 @@ def fit_model(
             progress.epoch(epoch_row(record))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DivergenceWarning)  # the model's notes say it
+        for kind in (DivergenceWarning, LeftOutWarning):  # the model's notes say it
+            warnings.simplefilter("ignore", kind)
         return train(table, **given, warm_start=past, callback=callback, on_rows=on_rows)
 
 

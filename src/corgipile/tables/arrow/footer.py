@@ -47,7 +47,8 @@ def read_footer(file: File) -> Footer:
     """
     head = file.read(0, min(8, file.size))
     if head[:6] != MAGIC:
-        raise UnknownFormat(f"{file.path} begins with {head[:6]!r}; an Arrow IPC file begins with {MAGIC!r}")
+        begins = f"begins with {head[:6]!r}" if head else "is empty"
+        raise UnknownFormat(f"{file.path} {begins}; an Arrow IPC file begins with {MAGIC!r}")
     tail = file.read(max(file.size - 10, 0), min(10, file.size))
     if len(tail) < 10 or tail[4:] != MAGIC:
         raise CorruptFile(f"{file.path} is truncated: it ends with {tail[-6:]!r}, an Arrow IPC file with {MAGIC!r}")

@@ -12,6 +12,7 @@ from corgipile.errors import BadArgument, BadSchema
 __all__ = ["as_array", "by_arrow", "column_of", "of_columns", "of_matrix", "of_pair", "of_structure"]
 
 FEATURES, LABEL = "features", "label"
+MISSING = ("NAType", "NaTType")  # of pandas, which need not be there
 
 
 def of_matrix(array: npt.NDArray[Any]) -> pa.Table:
@@ -145,9 +146,27 @@ def _flat(name: str, array: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None
             f"column {name!r} is of {kind}; numbers up to 64 bits, truth values, text, bytes and dates are columns"
         )
     values = array.reshape(-1).tolist()
+    if kind.kind == "O" and array.ndim == 1:
+        values = _nulled(values)
     if mask is not None:
         values = [None if out else value for value, out in zip(values, mask.reshape(-1).tolist(), strict=True)]
     return by_arrow(name, values)
+
+
+def _nulled(values: list[Any]) -> list[Any]:
+    """Return Python objects with None in place of NaN, which is what pandas has where a cell of text is empty.
+
+    The objects are the same where none is NaN, or all are, for then they are numbers that have a type. NaN within
+    lists stays.
+    """
+    out = [_is_missing(value) for value in values]
+    if not any(out) or all(gone or value is None for value, gone in zip(values, out, strict=True)):
+        return values
+    return [None if gone else value for value, gone in zip(values, out, strict=True)]
+
+
+def _is_missing(value: Any) -> bool:
+    return (isinstance(value, float | np.floating) and bool(np.isnan(value))) or type(value).__name__ in MISSING
 
 
 def _numbers(values: npt.NDArray[Any]) -> pa.Array:
@@ -179,7 +198,7 @@ def _structures(name: str, values: npt.NDArray[Any], mask: Any) -> pa.Array:
 
 
 def by_arrow(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
-    """Make a column of values as Arrow does.
+    """Make a column of values as Arrow does; where it takes no list for NaN beside text, NaN is null.
 
     Raises:
         BadSchema: They are of no type that Arrow has, or of none that can be told.
@@ -191,6 +210,8 @@ def by_arrow(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     try:
         made = pa.array(values, from_pandas=True) if hasattr(values, "dtype") else pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if isinstance(values, list) and (nulled := _nulled(values)) is not values:
+            return by_arrow(name, nulled)
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadSchema(f"column {name!r} is of no one type that Arrow has: {reason[:300]}") from None
     if pa.types.is_null(made.type) and len(made):

@@ -111,15 +111,16 @@ class Lines:
             batch = parse(text, len(rows))
         except TableError as reason:
             at = _first_bad(text, places, parse)
-            line = self._line(int(self.places(int(rows[at]), int(rows[at]) + 1)[0]))
-            raise type(reason)(f"{self.file.path}, line {line}: {_reason(text, places, at, parse)}") from None
+            raise type(reason)(
+                f"{self.file.path}, line {self.line(int(rows[at]))}: {_reason(text, places, at, parse)}"
+            ) from None
         if batch.num_rows != len(rows):
             raise self._changed()
         return batch
 
-    def _line(self, at: int) -> int:
-        """Return the number of the line that begins at a byte, from 1."""
-        return _line_of(self.file, at)
+    def line(self, row: int) -> int:
+        """Return the number of the line with which a row begins, from 1."""
+        return _line_of(self.file, int(self.places(row, row + 1)[0]))
 
     def _changed(self) -> CorruptFile:
         return CorruptFile(f"{self.file.path} or its index changed after it was opened; open it again")

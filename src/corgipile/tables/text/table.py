@@ -52,6 +52,15 @@ class TextTable(Checked):
         return self._lines.file.path
 
     @property
+    def said(self) -> frozenset[str]:
+        """Return the columns whose types the caller says."""
+        return frozenset(self._types or ())
+
+    def line(self, row: int) -> int:
+        """Return the number of the line with which a row begins, from 1."""
+        return self._lines.line(row)
+
+    @property
     def nbytes(self) -> int:
         """Return the bytes of the text."""
         return self._lines.file.size

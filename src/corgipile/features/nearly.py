@@ -1,0 +1,152 @@
+"""Columns of text that are numbers but for some cells: which cell it is, and what makes numbers of the column."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from corgipile.tables.concat import ConcatTable
+from corgipile.tables.encoded import is_encoded
+from corgipile.tables.io.remote import is_remote
+from corgipile.tables.partitions import Partition
+from corgipile.tables.read_once import ReadOnce
+from corgipile.tables.table import Table, is_text
+from corgipile.tables.text.guess import is_number
+from corgipile.tables.text.table import TextTable
+from corgipile.tables.values import value_type, values
+from corgipile.tables.views import Columns
+
+__all__ = ["nearly_numbers"]
+
+FIRST, EACH, MOST = 16, 256, 4096  # rows looked at before text that may be long is given up, then at a time, and in all
+SHARE = 0.9  # of the cells, from which on they are nearly all; half, where all others say the same
+_COMMA = re.compile(r"\s*[-+]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
+
+
+@dataclass
+class _Seen:
+    """What the cells of a column are.
+
+    Attributes:
+        cells: How many are not empty.
+        numbers: How many are numbers.
+        commas: How many are numbers with a decimal comma.
+        first: The row and the text of the first that is no number, and of the first with a comma.
+        others: What cells say that are no numbers; some of it.
+    """
+
+    cells: int = 0
+    numbers: int = 0
+    commas: int = 0
+    first: dict[str, tuple[int, str]] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
+
+    def add(self, row: int, cell: str) -> None:
+        self.cells += 1
+        if is_number(cell):
+            self.numbers += 1
+            return
+        if _COMMA.fullmatch(cell):
+            self.commas += 1
+            self.first.setdefault("comma", (row, cell))
+        self.first.setdefault("other", (row, cell))
+        if len(self.others) < 2:
+            self.others.add(cell)
+
+    @property
+    def hopeless(self) -> bool:
+        return 2 * (self.numbers + self.commas) < self.cells
+
+    @property
+    def nearly(self) -> bool:
+        enough = SHARE * self.cells if len(self.others) != 1 else self.cells / 2
+        return 0 < enough <= self.numbers
+
+    @property
+    def with_commas(self) -> bool:
+        return self.commas > 0 and self.numbers + self.commas >= SHARE * self.cells
+
+
+def nearly_numbers(table: Table, names: Sequence[str]) -> dict[str, str]:
+    """Say of columns of text of which nearly all cells are numbers what is wrong with them, by their first rows.
+
+    Nothing is said of columns that are text because the caller says so, nor of rows that would have to be decoded, or
+    sent, for this alone.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from corgipile.tables import open
+        >>> found = nearly_numbers(open(pa.table({"x": ["1", "2.5", "3", "?"], "t": ["a", "b", "c", "d"]})), ["x", "t"])
+        >>> found["x"].partition(";")[0]
+        "3 of its first 4 cells are numbers, but '?' (row 3) is none"
+    """
+    parts = list(_texts(table))
+    said = {name for text in parts for name in text.said}
+    asked = [name for name in names if is_text(value_type(table.schema.field(name).type)) and name not in said]
+    if not asked or is_remote(table) or is_encoded(table, asked):
+        return {}
+    found = {}
+    for name, seen in _looked(table, asked).items():
+        if seen.nearly and (seen.first or parts):  # text that is all numbers is meant as text, but for a guess of ours
+            found[name] = f"{_what(table, seen)}; {_cure(name, parsed=bool(parts))}"
+        elif seen.with_commas:
+            row, cell = seen.first["comma"]
+            found[name] = (
+                f"its cells are numbers with a decimal comma, such as {cell!r} ({_place(table, row)}); numbers have a "
+                "point: pandas.read_csv(..., decimal=',') reads them, and corgipile.open takes the frame"
+            )
+    return found
+
+
+def _looked(table: Table, names: list[str]) -> dict[str, _Seen]:
+    seen, going, start = {name: _Seen() for name in names}, names, 0
+    while going and start < min(len(table), MOST):
+        stop = min(start + (EACH if start else FIRST), len(table), MOST)
+        batch = values(table.read(start, stop, going))
+        for name in going:
+            for row, cell in enumerate(batch.column(name).to_pylist(), start):
+                if cell is not None and cell.strip():
+                    seen[name].add(row, cell)
+        going, start = [name for name in going if not seen[name].hopeless], stop
+    return seen
+
+
+def _what(table: Table, seen: _Seen) -> str:
+    if not seen.first:
+        return f"its first {seen.cells:,} cells are numbers; one further on is none"
+    row, cell = seen.first["other"]
+    where = f"{cell[:40]!r} ({_place(table, row)})"
+    return f"{seen.numbers:,} of its first {seen.cells:,} cells are numbers, but {where} is none"
+
+
+def _cure(name: str, *, parsed: bool) -> str:
+    missing = "for which missing='mean' stands"
+    if parsed:
+        return (
+            f"types={{{name!r}: 'float64'}} of corgipile.open and convert (--types) makes such a cell an error that "
+            f"names it; an empty one is a missing value, {missing}"
+        )
+    return f"pandas.to_numeric(..., errors='coerce') makes missing values of such cells, {missing}"
+
+
+def _texts(table: Any) -> Iterator[TextTable]:
+    """Yield the texts that rows are parsed from, beneath whatever wraps them."""
+    if isinstance(table, TextTable):
+        yield table
+    for inner in table.tables if isinstance(table, ConcatTable) else [getattr(table, "table", None)]:
+        if inner is not None:
+            yield from _texts(inner)
+
+
+def _place(table: Any, row: int) -> str:
+    """Say where a row is: in which line of which file, where that is known."""
+    inner, at = table, row
+    while isinstance(inner, ReadOnce | Partition | Columns | ConcatTable):
+        if not isinstance(inner, ConcatTable):
+            inner = inner.table
+            continue
+        for inner in inner.tables:  # noqa: B020 - the part that has it
+            if at < len(inner):
+                break
+            at -= len(inner)
+    return f"{inner.path}, line {inner.line(at)}" if isinstance(inner, TextTable) else f"row {row}"

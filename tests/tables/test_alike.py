@@ -1,0 +1,152 @@
+"""Parts of one table that pandas or Spark wrote apart are one table, or say what makes them one."""
+
+import logging
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import corgipile as cp
+from corgipile.errors import BadSchema
+from corgipile.tables.alike import alike
+from corgipile.tables.encoded import unpack_shared
+from corgipile.testing import check_table
+
+KINDS = pa.schema({"x": pa.float64(), "n": pa.int64(), "t": pa.string(), "v": pa.list_(pa.float64()), "y": pa.int64()})
+ROWS = 60
+
+
+def rows_of(seed, **other):
+    rng = np.random.default_rng(seed)
+    columns = {
+        "x": rng.random(ROWS, np.float32),
+        "n": rng.integers(0, 99, ROWS),
+        "t": [f"t{i}" for i in range(ROWS)],
+        "v": [[float(i)] * (i % 3) for i in range(ROWS)],
+        "y": rng.integers(0, 2, ROWS),
+    }
+    return pa.table(columns | other).cast(KINDS)
+
+
+def narrow(rows, **kinds):
+    """Return rows with columns of other types, of which null has no cast."""
+    for place, name in enumerate(rows.schema.names):
+        if name in kinds:
+            column = pa.nulls(len(rows)) if pa.types.is_null(kinds[name]) else rows[name].cast(kinds[name])
+            rows = rows.set_column(place, name, column)
+    return rows
+
+
+def parts_of():
+    """Return parts as they are written, and all rows as they should be."""
+    nothing = pa.nulls(ROWS)
+    whole, other, empty = rows_of(1), rows_of(2), rows_of(3, t=nothing, v=nothing)
+    parts = [
+        narrow(KINDS.empty_table(), **dict.fromkeys(KINDS.names, pa.null())),
+        whole,
+        narrow(other, x=pa.float32(), n=pa.int32()).select(["y", "t", "v", "n", "x"]),
+        narrow(empty, t=pa.null(), v=pa.null()),
+    ]
+    return parts, pa.concat_tables([whole, other, empty])
+
+
+def write(path, rows):
+    if path.suffix == ".parquet":
+        pq.write_table(rows, path, row_group_size=25)
+    else:
+        with pa.ipc.new_file(path, rows.schema) as writer:
+            writer.write_table(rows, max_chunksize=25)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_parts_of_a_folder(tmp_path, caplog, suffix):
+    parts, rows = parts_of()
+    for number, part in enumerate(parts):
+        write(tmp_path / f"{number}.{suffix}", part)
+    with caplog.at_level(logging.INFO, "corgipile"):
+        table = cp.open(tmp_path)
+    assert table.schema.names == KINDS.names
+    check_table(table, rows)
+    assert f"0.{suffix}') has no rows and is left out" in caplog.text
+    assert f"2.{suffix}'): column 'x' is read as double" in caplog.text
+    check_table(cp.concat(sorted(tmp_path.iterdir())), rows)
+    loader = cp.Loader(table.select(["x", "n", "y"]), batch_size=7, memory="1MB", seed=1)
+    batches = list(loader)
+    assert sorted(np.concatenate([batch["x"] for batch in batches]).tolist()) == sorted(rows["x"].to_pylist())
+    model = cp.train(table, features=["x", "n"], label="y", epochs=1)
+    assert model.history[0]["rows"] == 3 * ROWS
+
+
+def test_parts_in_memory():
+    parts, rows = parts_of()
+    assert cp.open(parts).read(0, len(rows)).to_pylist() == rows.to_pylist()
+    mixed = cp.mix([(part, 1.0) for part in parts[1:]])
+    assert mixed.schema.types == KINDS.types
+
+
+def test_columns_that_are_alike_keep_their_place(tmp_path):
+    rows = rows_of(1).select(["x", "y"])
+    write(tmp_path / "a.arrow", rows)
+    write(tmp_path / "b.arrow", narrow(rows, x=pa.float32()))
+    table = cp.open(tmp_path)
+    assert table.layout(["y"]) is not None
+    assert table.layout(["x"]) is None
+
+
+def test_parts_that_are_unpacked(tmp_path):
+    parts, rows = parts_of()
+    for number, part in enumerate(parts[1:]):
+        write(tmp_path / f"{number}.parquet", part)
+    table = cp.open(tmp_path)
+    for whole, expected in (
+        (table, rows),
+        (cp.concat([table.slice(5, 70), table.select(table.schema.names[::-1])]), [*rows.slice(5, 65).to_pylist()]),
+    ):
+        plain = unpack_shared(whole, whole.schema.names)
+        assert plain is not whole
+        found = plain.read(0, len(plain)).to_pylist()
+        assert found[: len(expected)] == (expected if isinstance(expected, list) else expected.to_pylist())
+
+
+def test_a_state_goes_on(tmp_path):
+    parts, _ = parts_of()
+    for number, part in enumerate(parts):
+        write(tmp_path / f"{number}.parquet", part)
+
+    def loader():
+        return cp.Loader(cp.open(tmp_path).select(["x", "y"]), batch_size=10, memory="1MB", seed=3)
+
+    first, coming = loader(), []
+    for number, batch in enumerate(first):
+        coming.append(batch["x"])
+        if number == 5:
+            state = first.state_dict()
+    again = loader()
+    again.load_state_dict(state)
+    assert [batch["x"].tolist() for batch in again] == [batch.tolist() for batch in coming[6:]]
+
+
+def test_parts_without_rows_of_the_same_columns_stay():
+    rows = pa.table({"x": [1], "y": [2]})
+    assert len(cp.open([rows.slice(1), rows, rows.slice(1).select(["y", "x"])]).tables) == 3
+    assert len(cp.open([rows.slice(1), rows.slice(1)])) == 0
+
+
+@pytest.mark.parametrize(
+    ("kinds", "message"),
+    [
+        ((pa.int64(), pa.float64()), "column 'x' is double; in .* it is int64: .*convert PART NEW --types x=int64"),
+        ((pa.float64(), pa.string()), "column 'x' is string; in .* it is double: .*convert PART NEW --types x=double"),
+        ((pa.int8(), pa.uint8()), "column 'x' is uint8; in .* it is int8"),
+    ],
+)
+def test_types_that_differ(kinds, message):
+    with pytest.raises(BadSchema, match=message):
+        cp.open([pa.table({"x": pa.array([1], pa.int64()).cast(kind)}) for kind in kinds])
+
+
+def test_nothing_is_alike():
+    assert alike([]) == []
+    first, other = cp.open(pa.table({"x": [1]})), cp.open(pa.table({"y": [1]}))
+    assert alike([first, other]) == [first, other]
