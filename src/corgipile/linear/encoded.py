@@ -18,13 +18,14 @@ from corgipile.linear.classes import check_classes
 from corgipile.losses import loss_of
 from corgipile.settings import Settings, declared
 from corgipile.suggestions import listed
+from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import Table
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
 
 HASHING = ("text", "interactions", "hash_bits", "ngrams")
-__all__ = ["encoding_of", "hashed_columns", "named_columns", "numeric", "readable"]
+__all__ = ["encoding_of", "hashed_columns", "named_columns", "numeric", "readable", "readable_through"]
 
 
 def hashed_columns(settings: Settings) -> tuple[str, ...]:
@@ -145,6 +146,18 @@ def readable(
     if isinstance(mine, Classes) and not once:  # who trains may leave rows out, who measures names the label
         mine = replace(mine, strict=True)
     return replace(encoding, label=mine).table(table, once=once, codes=codes)
+
+
+def readable_through(table: Table, encoding: Encoding | None, label: str) -> Table:
+    """Return a table as `readable` does for one pass over all of its rows.
+
+    Where nothing but the label is to be encoded that is done before, in long runs: piece by piece it would keep the
+    kernel from the numbers beside it, which takes many times as long. From a store rows come once.
+    """
+    found = readable(table, encoding, label)
+    if not isinstance(found, EncodedColumns) or list(found.changed) != [label] or is_remote(table):
+        return found
+    return encoded_once(found)
 
 
 def numeric(table: Table, *columns: str | None, once: bool = False) -> Table:

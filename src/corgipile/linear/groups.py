@@ -12,7 +12,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
-from corgipile.linear.encoded import readable
+from corgipile.linear.encoded import readable, readable_through
 from corgipile.linear.features import Features
 from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Value, Values, check_group, shown
@@ -117,7 +117,7 @@ class Groups(Model):
     def judged(self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None) -> tuple[Figures, int]:
         """Return the figures of a table, and how many rows have scores that are no numbers."""
         check_group(opened.schema, self.by, repr(opened))
-        table = readable(opened, self.encoding, column)
+        table = readable_through(opened, self.encoding, column)
         sgd = self._group_sgd(self.inputs(table, column))
         sgd.judge_only()
         sgd.begin(0.0)

@@ -12,13 +12,14 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument, BadLabel, BadValue
 from corgipile.linear import passes
 from corgipile.linear.classes import Labels, check_label, check_weight, codes_of, weights_of
-from corgipile.linear.encoded import numeric, readable
+from corgipile.linear.encoded import numeric, readable_through
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sgd import Locate, rows_in
 from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, gathered
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
+from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import Table
 
 if TYPE_CHECKING:
@@ -178,7 +179,8 @@ def _rows(
     model: "Model", table: Any, label: str, weight: str | None
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
     """Yield rows with a one behind them, [rows, features + 1], labels and weights."""
-    opened = readable(numeric(open_table(table), label, weight), model.encoding, label)
+    opened = open_table(table)
+    opened = readable_through(numeric(opened, label, weight, once=not is_remote(opened)), model.encoding, label)
     check_label(opened, label, repr(opened))
     if weight is not None:
         check_weight(opened, weight, label, repr(opened))

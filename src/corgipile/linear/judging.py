@@ -16,6 +16,7 @@ from corgipile.linear.sgd import Figures
 from corgipile.sizes import whole
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
+from corgipile.tables.io.remote import is_remote
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
@@ -98,7 +99,8 @@ def figures_on(
 ) -> Figures:
     """Return loss and score of a model on a table; ``watch`` is told the scores of rows, see `passes.measure`."""
     column = label or model.label or "label"
-    opened = numeric(open_table(table), column, weight)
+    opened = open_table(table)
+    opened = numeric(opened, column, weight, once=not is_remote(opened))
     check_label(readable(opened, model.encoding, column), column, repr(opened))
     if weight is not None:
         check_weight(opened, weight, column, repr(opened))

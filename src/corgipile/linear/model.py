@@ -13,7 +13,7 @@ from corgipile.errors import BadArgument, BadModelFile
 from corgipile.features import Encoding
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
-from corgipile.linear.encoded import readable
+from corgipile.linear.encoded import readable, readable_through
 from corgipile.linear.features import Features, find_inputs, tell_unknown
 from corgipile.linear.inference import Summary, summary
 from corgipile.linear.judging import Judgement, figures_on, judge
@@ -221,7 +221,7 @@ class Model:
 
     def judged(self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None) -> tuple[Figures, int]:
         """Return the figures of a table, and how many rows have scores that are no numbers; see `passes.measure`."""
-        table = readable(opened, self.encoding, column)
+        table = readable_through(opened, self.encoding, column)
         sgd = self.sgd(self.inputs(table, column))
         with passes.reader(sgd.inputs, NaNs(table, sgd.inputs, column), column, weight) as feeder:
             return passes.measure(sgd, feeder, column, weight, watch), sgd.skipped
