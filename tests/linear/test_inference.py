@@ -162,7 +162,7 @@ def test_what_has_no_standard_errors_is_said():
     model = cp.train(rows, epochs=1, features=["a", "b"])
     with pytest.raises(MissingColumn, match="'b'"):
         model.summary(rows.drop(["b"]))
-    with pytest.raises(BadValue, match=r"row 3 of .* has a feature that is null, NaN or infinite"):
+    with pytest.raises(BadValue, match=r"row 3 of .* has NaN in column 'a'; a finite number is needed"):
         model.summary(rows.set_column(0, "a", pa.array([1.0, 2.0, 3.0, np.nan] * 1000)))
     with pytest.raises(BadLabel, match=r"row 1 of .* has label 7; the model's classes are \[0, 1\]"):
         model.summary(rows.set_column(4, "label", pa.array([0, 7] * 2000)))

@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadLabel, BadValue
 from corgipile.linear import passes
+from corgipile.linear.bad_values import bad_value
 from corgipile.linear.classes import Labels, check_label, check_weight, codes_of, weights_of
 from corgipile.linear.encoded import numeric, readable_through
+from corgipile.linear.features import Features
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sgd import Locate, rows_in
-from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, gathered
+from corgipile.linear.sparse import Flaw, Sparse, gathered
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
 from corgipile.tables.io.remote import is_remote
@@ -195,7 +197,7 @@ def _rows(
                 part = visit[start : start + some]
                 x, y = _dense(rows, part, inputs), labels[part].astype(np.float64)
                 w = np.ones(len(part)) if counts is None else counts[part].astype(np.float64)
-                _check_rows(model, x, y, w, partial(_further, passes.row_at(feeder, 0, step), start))
+                _check_rows(model, inputs, x, y, w, partial(_further, passes.row_at(feeder, 0, step), start))
                 if of_class is not None:
                     at = np.searchsorted(codes_of(model.classes), y)
                     w *= of_class[np.minimum(at, len(of_class) - 1)]
@@ -206,20 +208,22 @@ def _further(where: Locate, start: int, place: int) -> str:
     return where(start + place)
 
 
-def _check_rows(model: "Model", x: FloatArray, y: FloatArray, w: FloatArray, where: Locate) -> None:
+def _check_rows(model: "Model", inputs: Features, x: FloatArray, y: FloatArray, w: FloatArray, where: Locate) -> None:
     """Raise BadValue or BadLabel for the first row that cannot be summed up."""
     known = np.isfinite(y) if model.loss.numbers else np.isin(y, codes_of(model.classes))
     good = np.isfinite(x).all(axis=1) & np.isfinite(w) & (w >= 0) & known
     if good.all():
         return
     at = int(np.argmin(good))
-    flaw: Flaw = NULL_VALUE
+    flaw: Flaw
     if not (np.isfinite(w[at]) and w[at] >= 0):
         flaw = (BadValue, f"has weight {w[at]:g}; a finite number of 0 or more is needed")
     elif not np.isfinite(y[at]):
         flaw = (BadValue, f"has label {y[at]:g}; a finite number is needed")
     elif not known[at]:
         flaw = (BadLabel, f"has label {y[at]:g}; the model's classes are {model.classes.tolist()}")
+    else:
+        flaw = bad_value(inputs, where(at), x[at])
     raise flaw[0](f"{where(at)} {flaw[1]}")
 
 

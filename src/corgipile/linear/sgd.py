@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
+from corgipile.linear.bad_values import bad_value
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
-from corgipile.linear.row_names import RowName
 from corgipile.linear.scaling import Scaling
-from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sparse_rows
+from corgipile.linear.sparse import Flaw, Sparse, flaw, gathered, sparse_rows
 from corgipile.loader.buffer import Buffer
 from corgipile.losses import loss_of
 from corgipile.sizes import OnBad, choice
@@ -229,7 +229,6 @@ class SGD:
             _kernel.BAD_LABEL: (BadLabel, f"has label {label}; {self._taken()}"),
             _kernel.LABEL_VALUE: (BadValue, f"has label {label}; a finite number is needed"),
             _kernel.BAD_WEIGHT: (BadValue, f"has weight {label}; a finite number of 0 or more is needed"),
-            _kernel.BAD_VALUE: NULL_VALUE,
             _kernel.BAD_INDEX: (BadSparseRow, f"has an index outside the model's {width} features, which begin at 0"),
             _kernel.BAD_ORDER: (BadSparseRow, "has sparse indices that repeat or fall; they must increase"),
             _kernel.DIVERGED: (Diverged, f"brought the model's weights beyond what {dtype} can hold"),
@@ -237,9 +236,16 @@ class SGD:
         kind, what = reasons.get(status, (CorgiPileError, f"was refused by the kernel with status {status}"))
         if status in INDEX_FAULT:
             kind, what = flaw(rows, slot, dtype) or (kind, what)
-        elif status == _kernel.BAD_VALUE and isinstance(where, RowName) and where.missing:
-            what = f"has {where.missing}"
+        elif status == _kernel.BAD_VALUE:
+            kind, what = self._bad_value(rows, slot, where)
         return kind(f"{where} {what}")
+
+    def _bad_value(self, rows: FloatArray | Sparse, slot: int, where: str) -> Flaw:
+        """Say which feature of a row is no finite number."""
+        if not isinstance(rows, Sparse):
+            return bad_value(self.inputs, where, rows[slot].reshape(-1))
+        indices, values, _ = gathered(rows, np.array([slot], np.int32), self.inputs.dtype)
+        return rows.flaws.get(slot) or bad_value(self.inputs, where, values, indices)
 
     def _taken(self) -> str:
         """Say which labels the model takes."""
