@@ -342,6 +342,27 @@ def test_rows_that_cannot_be_learnt_from_are_skipped_on_request(tmp_path, capsys
     assert "1 row of the test table skipped" in capsys.readouterr().err
 
 
+def test_rows_that_a_model_cannot_take_are_filled_or_left_out_on_request(tmp_path, capsys):
+    rows = {"a": [0.5, 1.0] * 20, "label": ["no", "yes"] * 20}
+    cp.train(pa.table(rows), epochs=1).save(model := str(tmp_path / "m.safetensors"))
+    pq.write_table(pa.table({**rows, "a": [*rows["a"][:39], None]}), path := str(tmp_path / "rows.parquet"))
+    assert cli.main(["predict", model, path]) == 2
+    assert "null in column 'a'" in capsys.readouterr().err
+    assert cli.main(["predict", model, path, "--missing", "1", "--what", "decision"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (len(lines), lines[-1]) == (40, lines[1])
+    assert cli.main(["judge", model, path]) == 2
+    assert "null in column 'a'" in capsys.readouterr().err
+    assert cli.main(["judge", model, path, "--on-bad", "skip"]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("39 rows")
+    assert told.err == "corgipile: 1 row skipped: the model cannot be judged by it\n"
+    for words, rows_told, skipped in ((["--on-bad", "skip"], 39, 1), (["--missing", "0.5"], 40, 0)):
+        assert cli.main(["judge", model, path, "--json", *words]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["rows"], found["skipped"]) == (rows_told, skipped)
+
+
 def test_orders_from_words():
     assert options.order_of("balanced", None, None, None, "target") == Riffle(balance="target")
     assert options.order_of("riffle", "100", "2%", "x", "label") == Riffle(block=100, buffer="2%", balance="x")

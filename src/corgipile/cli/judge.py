@@ -9,6 +9,7 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, printable, show_facts, show_json, show_table
 from corgipile.cli.flags import Json
 from corgipile.cli.opening import source_of
+from corgipile.cli.options import Fill, filled
 
 MOST_SHOWN = 12  # classes whose matrix is shown
 
@@ -22,13 +23,18 @@ def command(
     weight: Annotated[str | None, typer.Option(help="Column of what rows count for; by default each for 1.")] = None,
     positive: Annotated[str | None, typer.Option(help="Class of area and calibration; the second of two.")] = None,
     bins: Annotated[int, typer.Option(help="Bins of probabilities.")] = 10,
+    missing: Fill = None,
+    on_bad: Annotated[
+        str, typer.Option(help="What to do with rows that the model cannot be judged by: raise or skip.")
+    ] = "raise",
     json: Json = False,
 ) -> None:
     """Show how well a model does on rows: by class, by rank and by probability."""
     from corgipile import tables  # noqa: PLC0415
     from corgipile.linear import load  # noqa: PLC0415
 
-    found = load(model).judge(tables.open(source_of(table)), label, weight, positive=positive, bins=bins)
+    how: dict[str, Any] = {"positive": positive, "bins": bins, "on_bad": on_bad}
+    found = filled(load(model), missing).judge(tables.open(source_of(table)), label, weight, **how)
     classes = [] if found.by_class is None else found.by_class.to_pylist()
     bins_of = [] if found.calibration is None else found.calibration.to_pylist()
     if json:
@@ -36,6 +42,9 @@ def command(
         return
     figures = {name.replace("_", " "): _shown(value) for name, value in found.figures.items() if value is not None}
     show_facts(f"{found.rows:,} rows", list(figures.items()))
+    if found.skipped:
+        what, them = ("row", "it") if found.skipped == 1 else ("rows", "them")
+        typer.echo(f"corgipile: {found.skipped:,} {what} skipped: the model cannot be judged by {them}", err=True)
     if classes:
         _show_classes(classes, found.confusion)
     if bins_of:
@@ -60,7 +69,7 @@ def _show_classes(classes: list[dict[str, Any]], confusion: Any) -> None:
 
 
 def _document(found: Any, classes: list[dict[str, Any]], bins_of: list[dict[str, Any]]) -> dict[str, Any]:
-    said: dict[str, Any] = {"figures": found.figures, "rows": found.rows}
+    said: dict[str, Any] = {"figures": found.figures, "rows": found.rows, "skipped": found.skipped}
     if classes:
         said["classes"] = [{name: _number(value) for name, value in one.items()} for one in classes]
     if found.confusion is not None:

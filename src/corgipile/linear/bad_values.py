@@ -10,10 +10,15 @@ from corgipile.linear.features import Features
 from corgipile.linear.row_names import RowName
 from corgipile.linear.sparse import NULL_VALUE, Flaw
 
-__all__ = ["bad_value"]
+__all__ = ["FILLED", "TRAINED", "bad_value"]
+
+TRAINED = "fill it, or train with missing= what stands for null and NaN"
+FILLED = "fill it, train with missing=, or let a number stand for it by model.filled(0), of commands --missing 0"
 
 
-def bad_value(inputs: Features, where: str, values: npt.NDArray[Any], indices: npt.NDArray[Any] | None = None) -> Flaw:
+def bad_value(
+    inputs: Features, where: str, values: npt.NDArray[Any], indices: npt.NDArray[Any] | None = None, cure: str = TRAINED
+) -> Flaw:
     """Return what is wrong with a row, by its first feature that is no finite number.
 
     Args:
@@ -21,6 +26,7 @@ def bad_value(inputs: Features, where: str, values: npt.NDArray[Any], indices: n
         where: The row; a `RowName` is asked what the table has there.
         values: Its features, of sparse ones those that it has.
         indices: Which these are.
+        cure: What would help where a number of a table is missing.
 
     Example:
         >>> inputs = Features(("a", "b"), sparse=False, width=2, dtype=np.dtype("f4"), lists=False, widths=(1, 1))
@@ -37,10 +43,12 @@ def bad_value(inputs: Features, where: str, values: npt.NDArray[Any], indices: n
     at = f"column {column!r}" if place is None else f"feature {place}{f' of column {column!r}' * bool(column)}"
     if np.isinf(number):
         return BadValue, f"has {number:g} in {at}; a finite number is needed"
-    there, cure = "null or NaN", "fill it, or train with missing= what stands for null and NaN"
+    there = "null or NaN"
     if isinstance(where, RowName):
         there = there if column == inputs.columns[-1] and inputs.sparse else where.stored(column, place)
         cure = "fill it" if where.fills(column) else cure
+    else:
+        cure = TRAINED
     return BadValue, f"has {there} in {at}; a finite number is needed: {cure}"
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
-from corgipile.linear.bad_values import bad_value
+from corgipile.linear.bad_values import TRAINED, bad_value
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
 from corgipile.linear.scaling import Scaling
@@ -108,9 +108,11 @@ class SGD:
         self.kind, self.inputs, self.scaling = kind, inputs, scaling
         self.loss = loss_of(kind, len(classes))
         self.skipped, self._skip = 0, on_bad == "skip"
+        self._left_out: list[int] | None = None  # slots of the last visit, of a model that is judged
         self._skipped_for = ROWS_FAULT
         self.outputs = outputs_of(kind, classes)
         self._classes = classes
+        self.cure = TRAINED  # where a number is missing
         coded = np.ascontiguousarray(codes_of(classes))
         self._made = partial(
             _kernel.sgd_new,
@@ -156,6 +158,8 @@ class SGD:
             Diverged: The weights grew without bound.
         """
         labels, weights = plain(labels), None if weights is None else plain(weights)
+        if self._left_out:
+            self._left_out.clear()
         if self.scaling is None:
             self._learn_all(rows, labels, weights, visit, locate)
             return
@@ -209,6 +213,8 @@ class SGD:
             if not (self._skip and status in self._skipped_for):
                 told = weights if status == _kernel.BAD_WEIGHT and weights is not None else labels
                 raise self._refused(status, rows, int(visit[start]), locate(start), told[visit[start]])
+            if self._left_out is not None:
+                self._left_out.append(int(visit[start]))
             self.skipped += 1
             start += 1
 
@@ -243,9 +249,9 @@ class SGD:
     def _bad_value(self, rows: FloatArray | Sparse, slot: int, where: str) -> Flaw:
         """Say which feature of a row is no finite number."""
         if not isinstance(rows, Sparse):
-            return bad_value(self.inputs, where, rows[slot].reshape(-1))
+            return bad_value(self.inputs, where, rows[slot].reshape(-1), cure=self.cure)
         indices, values, _ = gathered(rows, np.array([slot], np.int32), self.inputs.dtype)
-        return rows.flaws.get(slot) or bad_value(self.inputs, where, values, indices)
+        return rows.flaws.get(slot) or bad_value(self.inputs, where, values, indices, self.cure)
 
     def _taken(self) -> str:
         """Say which labels the model takes."""
@@ -258,7 +264,12 @@ class SGD:
 
         The weights are finite and stay as they are.
         """
+        self._left_out = [] if self._skip else None
         self._skip, self._skipped_for = True, (*(ROWS_FAULT if self._skip else ()), _kernel.DIVERGED)
+
+    def counted(self, visit: SlotArray) -> npt.NDArray[np.bool_]:
+        """Say which rows of a visit that was judged last were not left out as rows that may be skipped."""
+        return np.isin(visit, self._left_out or (), invert=True)
 
     def flush(self) -> Figures:
         """End an epoch: apply the last batch, however short, and return its figures."""
