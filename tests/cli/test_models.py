@@ -157,6 +157,7 @@ def test_predictions_agree_wherever_they_go(higgs, model, tmp_path, capsys):
     expected = load(model).predict(higgs[1])
     assert cli.main(["predict", model, higgs[1], "--out", str(tmp_path / "p.npy")]) == 0
     assert np.array_equal(np.load(tmp_path / "p.npy"), expected)
+    assert cp.open(tmp_path / "p.npy").read(0, 3000).column(0).to_pylist() == expected.tolist()
     assert cli.main(["predict", model, higgs[1], "--out", str(tmp_path / "p.arrow"), "--json"]) == 0
     told = capsys.readouterr().out
     assert json.loads(told[told.index("{") :])["rows"] == 3000
@@ -164,6 +165,22 @@ def test_predictions_agree_wherever_they_go(higgs, model, tmp_path, capsys):
     assert np.array_equal(written.read(0, 3000)["prediction"], expected)
     assert cli.main(["predict", model, higgs[1]]) == 0
     assert np.array_equal(np.array(capsys.readouterr().out.split(), int), expected)
+
+
+def test_an_array_of_predictions_is_replaced_by_others_but_no_other_array(higgs, model, tmp_path, capsys):
+    words = ["predict", model, higgs[1], "--out", str(path := tmp_path / "p.npy")]
+    for what, shape in (("predict_proba", (3000, 2)), ("decision", (3000,)), ("predict", (3000,))):
+        assert cli.main([*words, "--what", what]) == 0
+        assert np.load(path, mmap_mode="r").shape == shape
+    predicted = np.load(path)
+    for other in (lambda: np.save(path, predicted), lambda: path.write_bytes(b"no array at all")):
+        other()
+        before = path.read_bytes()
+        assert cli.main(words) == 2
+        assert "say --overwrite" in capsys.readouterr().err
+        assert path.read_bytes() == before
+    assert cli.main([*words, "--overwrite"]) == 0
+    assert np.array_equal(np.load(path), predicted)
 
 
 def test_probabilities_and_decisions(higgs, model, tmp_path, capsys):
