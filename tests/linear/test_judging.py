@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn import metrics
 
@@ -227,6 +228,22 @@ def test_the_command(tmp_path, capsys):
             assert [one["class"] for one in said["classes"]] == trained.classes.tolist()
     assert cli.main([*words, "--positive", "low"]) == 2
     assert "predicts numbers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 400])
+@pytest.mark.parametrize("weights", [1.0, 123456.0])
+def test_lines_keep_to_the_terminal(tmp_path, capsys, monkeypatch, columns, weights):
+    names = [f"the class of {'very ' * 4}many things, number {at}" for at in range(12)]
+    label = [names[at * at % 12] for at in range(240)] + names
+    rows = pa.table({"x": np.arange(252) % 7 / 7, "label": label, "w": [weights] * 252})
+    pq.write_table(rows, path := str(tmp_path / "rows.parquet"))
+    cp.train(rows, model="softmax", features=["x"], epochs=1).save(model := str(tmp_path / "m.safetensors"))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert cli.main(["judge", model, path, "--weight", "w", "--positive", names[0]]) == 0
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= columns
+    assert "taken for" in told or "columns: what rows were taken for" in told
+    assert names[11] in told or ("12 the" in told and "number 11" in told)
 
 
 @pytest.mark.parametrize("groups", [{}, {"by": "z"}])
