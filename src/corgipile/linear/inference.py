@@ -16,6 +16,7 @@ from corgipile.linear.classes import Labels, check_label, check_weight, codes_of
 from corgipile.linear.encoded import numeric, readable_through
 from corgipile.linear.features import Features
 from corgipile.linear.nulls import NaNs
+from corgipile.linear.references import references
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sgd import Locate, rows_in
 from corgipile.linear.sparse import Flaw, Sparse, gathered
@@ -34,6 +35,7 @@ MOST = 4096  # features: the matrix of their products is made
 PART = 1 << 20  # numbers of rows that are float64 at a time
 SINGULAR = 1e-12  # share of the largest eigenvalue, of features scaled to be alike
 NORMAL_95 = 1.959963984540054
+CURE = "leave a column out (features=), or train with l2= above 0"
 INTERCEPT = "(intercept)"
 TAKEN = ("logistic", "linear", "poisson")
 
@@ -53,6 +55,8 @@ class Summary:
         rows: Rows they are from.
         gaps: How many standard errors each is from where a Newton step on these rows would put it.
         gap: The largest of these: of more than a few tenths training had not come to rest; z and p are of little use.
+        references: The last level of each column of categories, which others are told from: its coefficient is in
+            theirs and in the intercept, for with all levels there are no standard errors.
 
     Example:
         >>> import corgipile as cp
@@ -68,6 +72,7 @@ class Summary:
     standard_error: FloatArray
     rows: int
     gaps: FloatArray
+    references: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -107,7 +112,8 @@ class Summary:
     def notes(self) -> str:
         """Return what there is to say of all of them."""
         far = "; training has not come to rest: more epochs" if self.gap > 0.5 else ""
-        return f"{self.rows:,} rows; {self.gap:.2g} standard errors from the best at most{far}"
+        told = f"; levels are told from {listed(self.references)}" if self.references else ""
+        return f"{self.rows:,} rows; {self.gap:.2g} standard errors from the best at most{far}{told}"
 
 
 def summary(model: "Model", table: Any, label: str | None = None, weight: str | None = None) -> Summary:
@@ -140,11 +146,14 @@ def summary(model: "Model", table: Any, label: str | None = None, weight: str | 
         raise BadValue(why)
     penalty = _penalty(model, width) * rows
     coef = np.append(model.coef[0], model.intercept)[:width].astype(np.float64)
-    inverse = _inverse(bread + penalty, names := _names(model)[:width])
-    error = np.sqrt(np.diag(inverse @ meat @ inverse))
-    step = inverse @ (gradient + penalty @ coef)
+    names, found = _names(model)[:width], references(model, coef, bread)
+    kept = tuple(names[at] for at in found.kept)
+    inverse = _inverse(found.of(bread + penalty), kept)
+    error = np.sqrt(np.diag(inverse @ found.of(meat) @ inverse))
+    step = inverse @ (gradient + penalty @ coef)[found.kept]
     gaps = np.abs(step) / np.where(error > 0, error, np.inf)
-    return Summary(tuple(names), coef, error, int(rows), gaps)
+    left = tuple(names[at] for at in found.left)
+    return Summary(kept, found.coef[found.kept], error, int(rows), gaps, left)
 
 
 def _penalty(model: "Model", width: int) -> FloatArray:
@@ -272,12 +281,12 @@ def _inverse(matrix: FloatArray, names: Sequence[str]) -> FloatArray:
     size = np.sqrt(np.diag(matrix))
     if not size.all() or not np.isfinite(size).all():
         none = [name for name, one in zip(names, size.tolist(), strict=True) if not (0 < one < math.inf)]
-        raise BadValue(f"the information matrix is singular: rows say nothing of {listed(none)}; leave it out")
+        raise BadValue(f"the information matrix is singular: rows say nothing of {listed(none)}; {CURE}")
     values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
     if values[0] <= SINGULAR * values[-1]:
         share = np.abs(vectors[:, 0])
         mixed = [name for name, one in zip(names, share.tolist(), strict=True) if one > share.max() / 10]
         raise BadValue(
-            f"the information matrix is singular: {listed(mixed)} are sums of each other, or constant; leave one out"
+            f"the information matrix is singular: {listed(mixed)} are sums of each other, or constant; {CURE}"
         )
     return np.asarray((vectors / values) @ vectors.T / np.outer(size, size))
