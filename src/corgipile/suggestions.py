@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["did_you_mean", "listed"]
+__all__ = ["column_meant", "did_you_mean", "listed"]
 
 _MOST = 8
 
@@ -22,6 +22,28 @@ def did_you_mean(word: object, names: Iterable[str]) -> str:
     known = {name.lower(): name for name in names}
     found = get_close_matches(word.lower(), known, n=1, cutoff=0.66)  # a letter of three
     return f"; did you mean {known[found[0]]}?" if found else ""
+
+
+def column_meant(word: str, names: Iterable[str]) -> str:
+    """Return what a column that is not there was meant to be; names that are joined, as a command line has them, too.
+
+    Example:
+        >>> column_meant("x,y", ["x", "y"])
+        "; several columns are a list in Python: ['x', 'y']"
+        >>> column_meant("x:y", ["x", "y"])
+        "; columns that are crossed are a tuple in Python: ('x', 'y')"
+        >>> column_meant("z1", ["x", "z"])
+        '; did you mean z?'
+    """
+    known = list(names)
+    for mark, what, made in (
+        (",", "several columns are a list", list),
+        (":", "columns that are crossed are a tuple", tuple),
+    ):
+        parts = [part.strip() for part in word.split(mark)]
+        if len(parts) > 1 and set(parts) <= set(known):
+            return f"; {what} in Python: {made(parts)!r}"
+    return did_you_mean(word, known)
 
 
 def listed(names: Iterable[str]) -> str:
