@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["did_you_mean", "listed"]
+__all__ = ["column_meant", "did_you_mean", "listed"]
 
 _MOST = 8
 
@@ -29,6 +29,28 @@ def did_you_mean(word: object, names: Iterable[str]) -> str:
     if name.strip() == name:
         return f"; did you mean {name}?"
     return f"; did you mean {name!r}, with the blank? Text that has ', ' between fields has it in names"
+
+
+def column_meant(word: str, names: Iterable[str]) -> str:
+    """Return what a column that is not there was meant to be; names that are joined, as a command line has them, too.
+
+    Example:
+        >>> column_meant("x,y", ["x", "y"])
+        "; several columns are a list in Python: ['x', 'y']"
+        >>> column_meant("x:y", ["x", "y"])
+        "; columns that are crossed are a tuple in Python: ('x', 'y')"
+        >>> column_meant("z1", ["x", "z"])
+        '; did you mean z?'
+    """
+    known = list(names)
+    for mark, what, made in (
+        (",", "several columns are a list", list),
+        (":", "columns that are crossed are a tuple", tuple),
+    ):
+        parts = [part.strip() for part in word.split(mark)]
+        if len(parts) > 1 and set(parts) <= set(known):
+            return f"; {what} in Python: {made(parts)!r}"
+    return did_you_mean(word, known)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -166,8 +166,18 @@ def test_quiet_commands_say_nothing(higgs, tmp_path, capsys):
     for words in writers(higgs, tmp_path):
         assert cli.main([*words, "-q"]) == 0
         assert capsys.readouterr() == ("", "")
+    assert cli.main(["search", higgs[0], "--grid", "l2=0,0.1", "--epochs", "1", "--folds", "2", "-q"]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert len(told.out.splitlines()) == 4  # names, in two lines, and the best
     assert cli.main(["predict", str(tmp_path / "m.safetensors"), higgs[0], "--out", str(tmp_path / "p.npy"), "-q"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("word", "meant"), [("evaluate", "judge"), ("fit", "train"), ("trian", "train")])
+def test_commands_by_other_names_are_told(word, meant, capsys):
+    assert cli.main([word, "rows.parquet"]) == 2
+    assert f"Did you mean '{meant}'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,7 @@ def test_predictions_agree_wherever_they_go(higgs, model, tmp_path, capsys):
     expected = load(model).predict(higgs[1])
     assert cli.main(["predict", model, higgs[1], "--out", str(tmp_path / "p.npy")]) == 0
     assert np.array_equal(np.load(tmp_path / "p.npy"), expected)
+    assert cp.open(tmp_path / "p.npy").read(0, 3000).column(0).to_pylist() == expected.tolist()
     assert cli.main(["predict", model, higgs[1], "--out", str(tmp_path / "p.arrow"), "--json"]) == 0
     told = capsys.readouterr().out
     assert json.loads(told[told.index("{") :])["rows"] == 3000
@@ -164,6 +165,22 @@ def test_predictions_agree_wherever_they_go(higgs, model, tmp_path, capsys):
     assert np.array_equal(written.read(0, 3000)["prediction"], expected)
     assert cli.main(["predict", model, higgs[1]]) == 0
     assert np.array_equal(np.array(capsys.readouterr().out.split(), int), expected)
+
+
+def test_an_array_of_predictions_is_replaced_by_others_but_no_other_array(higgs, model, tmp_path, capsys):
+    words = ["predict", model, higgs[1], "--out", str(path := tmp_path / "p.npy")]
+    for what, shape in (("predict_proba", (3000, 2)), ("decision", (3000,)), ("predict", (3000,))):
+        assert cli.main([*words, "--what", what]) == 0
+        assert np.load(path, mmap_mode="r").shape == shape
+    predicted = np.load(path)
+    for other in (lambda: np.save(path, predicted), lambda: path.write_bytes(b"no array at all")):
+        other()
+        before = path.read_bytes()
+        assert cli.main(words) == 2
+        assert "say --overwrite" in capsys.readouterr().err
+        assert path.read_bytes() == before
+    assert cli.main([*words, "--overwrite"]) == 0
+    assert np.array_equal(np.load(path), predicted)
 
 
 def test_probabilities_and_decisions(higgs, model, tmp_path, capsys):
@@ -349,6 +366,27 @@ def test_quiet_hides_no_column_that_is_nearly_numbers(tmp_path, capsys):
     for also in ([], ["-q"], ["--json"]):
         assert cli.main(["train", str(path), "--epochs", "1", *also]) == 0
         assert capsys.readouterr().err.count(told) == 1
+
+
+def test_rows_that_a_model_cannot_take_are_filled_or_left_out_on_request(tmp_path, capsys):
+    rows = {"a": [0.5, 1.0] * 20, "label": ["no", "yes"] * 20}
+    cp.train(pa.table(rows), epochs=1).save(model := str(tmp_path / "m.safetensors"))
+    pq.write_table(pa.table({**rows, "a": [*rows["a"][:39], None]}), path := str(tmp_path / "rows.parquet"))
+    assert cli.main(["predict", model, path]) == 2
+    assert "null in column 'a'" in capsys.readouterr().err
+    assert cli.main(["predict", model, path, "--missing", "1", "--what", "decision"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (len(lines), lines[-1]) == (40, lines[1])
+    assert cli.main(["judge", model, path]) == 2
+    assert "null in column 'a'" in capsys.readouterr().err
+    assert cli.main(["judge", model, path, "--on-bad", "skip"]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("39 rows")
+    assert told.err == "corgipile: 1 row skipped: the model cannot be judged by it\n"
+    for words, rows_told, skipped in ((["--on-bad", "skip"], 39, 1), (["--missing", "0.5"], 40, 0)):
+        assert cli.main(["judge", model, path, "--json", *words]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["rows"], found["skipped"]) == (rows_told, skipped)
 
 
 def test_orders_from_words():

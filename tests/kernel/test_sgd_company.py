@@ -156,7 +156,7 @@ def test_a_row_that_cannot_be_learnt_from_is_named():
     visit, parts = np.arange(60, dtype=np.int32), (np.arange(60) % 2).astype(np.uint8)
     for model in models:
         model.begin(0.1)
-    with pytest.raises(BadValue, match="place 37 has a feature"):
+    with pytest.raises(BadValue, match="place 37 has null or NaN in feature"):
         learn_parts(models, np.zeros(3, np.uint8), x, y, visit, parts, where, own=False, each=8)
 
 

@@ -260,7 +260,7 @@ def test_standardised_and_with_rows_left_out():
     y = np.concatenate([y, [0, 1]])
     some = cp.train(table_of(x, y), solver="dual", l2=0.1, epochs=30, inner=3, on_bad="skip")
     assert (some.history[-1]["rows"], some.history[-1]["skipped"]) == (ROWS, 2)
-    with pytest.raises(BadValue, match=r"row 40[01] of .* null, NaN or infinite"):
+    with pytest.raises(BadValue, match=r"row 40[01] of .* has NaN in feature 0 of column"):
         cp.train(table_of(x, y), solver="dual", l2=0.1)
 
 

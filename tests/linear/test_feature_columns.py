@@ -185,3 +185,22 @@ def test_labels_in_memory_are_loaded_beside_rows_where_they_lie(tmp_path, where)
     a, b = (np.concatenate([batch[name] for batch in batches]) for name in ("a", "label"))
     assert len(b) == len(labelled)
     assert np.array_equal(a, X[np.argsort(y)[b], 0])
+
+
+@pytest.mark.parametrize(
+    ("how", "hint"),
+    [
+        ({"features": "a,b"}, "several columns are a list in Python: ['a', 'b']"),
+        ({"features": ["a, b"]}, "several columns are a list in Python: ['a', 'b']"),
+        ({"text": "t,u"}, "several columns are a list in Python: ['t', 'u']"),
+        ({"interactions": ["t:u"]}, "columns that are crossed are a tuple in Python: ('t', 'u')"),
+        ({"interactions": ["t:z"]}, "it has 'a', 'b', 't', 'u', 'label'"),
+    ],
+)
+def test_columns_written_as_on_a_command_line_are_told(how, hint):
+    rows = pa.table({"a": [0.5, 1.0], "b": [1.0, 2.0], "t": ["x", "y"], "u": ["v", "v"], "label": [0, 1]})
+    with pytest.raises(MissingColumn) as found:
+        train(rows, epochs=1, **how)
+    assert str(found.value).endswith(hint)
+    with pytest.raises(MissingColumn, match="several columns are a list in Python"):
+        tables.open(rows).read(0, 1, ["a,b"])

@@ -140,7 +140,7 @@ def test_balanced_classes_sparse_rows_and_words():
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (np.full(ROWS, 2.0), r"singular: 'd', '\(intercept\)' are sums of each other, or constant"),
+        (np.full(ROWS, 2.0), r"singular: 'd', '\(intercept\)' are sums of each other, or constant; leave a column out"),
         (np.zeros(ROWS), "singular: rows say nothing of 'd'"),
         (np.arange(ROWS) * 2.0 + 1, "singular: 'i', 'd'.* are sums of each other"),
     ],
@@ -150,6 +150,46 @@ def test_a_singular_matrix_is_an_error_that_names_the_features(values, said):
     rows = rows.append_column("d", pa.array(values))
     with pytest.raises(BadValue, match=said):
         cp.train(rows, model="linear", epochs=1, standardize=True).summary(rows)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_levels_are_told_from_the_last_of_their_column(intercept):
+    pick = np.random.default_rng(0)
+    city, zone = pick.choice(["Bern", "Oslo", "Rome"], ROWS), pick.choice(["a", "b"], ROWS)
+    x = pick.normal(size=ROWS)
+    y = (x + (city == "Oslo") - 0.5 * (zone == "a") + pick.logistic(size=ROWS) > 0).astype(int)
+    rows = pa.table({"x": x, "city": city, "zone": zone, "label": y})
+    model = cp.train(rows, encode="onehot", epochs=5, intercept=intercept)
+    found = model.summary(rows)
+    by_name = dict(zip(model.names, model.coef[0].astype(float), strict=True))
+    base = by_name["city=Rome"] if intercept else 0.0
+    levels = ["city=Bern", "city=Oslo", *([] if intercept else ["city=Rome"])]
+    hand = [x, *(city == name[5:] for name in levels), zone == "a", *([np.ones(ROWS)] if intercept else [])]
+    coef = [by_name["x"], *(by_name[name] - base + (0 if intercept else by_name["zone=b"]) for name in levels)]
+    coef += [by_name["zone=a"] - by_name["zone=b"]]
+    coef += [float(model.intercept[0]) + base + by_name["zone=b"]] if intercept else []
+    assert found.references == (("city=Rome", "zone=b") if intercept else ("zone=b",))
+    assert found.names == ("x", *levels, "zone=a", *(["(intercept)"] if intercept else []))
+    np.testing.assert_allclose(found.coef, coef, rtol=1e-6)
+    scores = np.column_stack(hand).astype(float) @ found.coef
+    np.testing.assert_allclose(scores, model.decision(rows), rtol=1e-4, atol=1e-5)
+    mean = 1 / (1 + np.exp(-scores))
+    design = np.column_stack(hand).astype(float)
+    bread = np.linalg.inv((design * (mean * (1 - mean))[:, None]).T @ design)
+    meat = (design * ((mean - y) ** 2)[:, None]).T @ design
+    np.testing.assert_allclose(found.standard_error, np.sqrt(np.diag(bread @ meat @ bread)), rtol=1e-5)
+    assert f"levels are told from {', '.join(map(repr, found.references))}" in str(found)
+
+
+def test_levels_stay_where_they_do_not_add_up():
+    pick = np.random.default_rng(0)
+    city = pick.choice(["Bern", "Oslo", "Rome"], ROWS)
+    rows = pa.table({"city": city, "label": pick.integers(0, 2, ROWS)})
+    model = cp.train(rows, encode="onehot", epochs=2)
+    strange = rows.set_column(0, "city", pa.array(np.where(np.arange(ROWS) % 9 == 0, "Riga", city)))
+    assert model.summary(strange).references == ()  # rows of another city have no level
+    with_penalty = cp.train(rows, encode="onehot", epochs=2, l2=0.01).summary(rows)
+    assert (with_penalty.references, len(with_penalty.names)) == ((), 4)
 
 
 def test_what_has_no_standard_errors_is_said():
@@ -162,7 +202,7 @@ def test_what_has_no_standard_errors_is_said():
     model = cp.train(rows, epochs=1, features=["a", "b"])
     with pytest.raises(MissingColumn, match="'b'"):
         model.summary(rows.drop(["b"]))
-    with pytest.raises(BadValue, match=r"row 3 of .* has a feature that is null, NaN or infinite"):
+    with pytest.raises(BadValue, match=r"row 3 of .* has NaN in column 'a'; a finite number is needed"):
         model.summary(rows.set_column(0, "a", pa.array([1.0, 2.0, 3.0, np.nan] * 1000)))
     with pytest.raises(BadLabel, match=r"row 1 of .* has label 7; the model's classes are \[0, 1\]"):
         model.summary(rows.set_column(4, "label", pa.array([0, 7] * 2000)))

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn import metrics
 
@@ -12,6 +13,7 @@ import corgipile as cp
 from corgipile import cli
 from corgipile.errors import BadArgument, BadLabel, BadValue, WriteFailed
 from corgipile.linear import passes, ranking
+from corgipile.loader.readers import TableReader
 
 ROWS = 3000
 TWO = ("logistic", "svm", "squared_hinge")
@@ -226,3 +228,48 @@ def test_the_command(tmp_path, capsys):
             assert [one["class"] for one in said["classes"]] == trained.classes.tolist()
     assert cli.main([*words, "--positive", "low"]) == 2
     assert "predicts numbers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 400])
+@pytest.mark.parametrize("weights", [1.0, 123456.0])
+def test_lines_keep_to_the_terminal(tmp_path, capsys, monkeypatch, columns, weights):
+    names = [f"the class of {'very ' * 4}many things, number {at}" for at in range(12)]
+    label = [names[at * at % 12] for at in range(240)] + names
+    rows = pa.table({"x": np.arange(252) % 7 / 7, "label": label, "w": [weights] * 252})
+    pq.write_table(rows, path := str(tmp_path / "rows.parquet"))
+    cp.train(rows, model="softmax", features=["x"], epochs=1).save(model := str(tmp_path / "m.safetensors"))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert cli.main(["judge", model, path, "--weight", "w", "--positive", names[0]]) == 0
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= columns
+    assert "taken for" in told or "columns: what rows were taken for" in told
+    assert names[11] in told or ("12 the" in told and "number 11" in told)
+
+
+@pytest.mark.parametrize("groups", [{}, {"by": "z"}])
+def test_a_label_of_text_leaves_numbers_where_they_lie(tmp_path, monkeypatch, groups):
+    def whole(*_):
+        pytest.fail("rows were read by the table, piece by piece")
+
+    pick = np.random.default_rng(0)
+    x = pick.normal(size=3000)
+    y = (x + pick.normal(size=3000) > 0).astype(int)
+    rows, found = {"x": x, "z": np.arange(3000) % 2}, []
+    for name, label in (("numbers", y), ("text", np.array(["no", "yes"])[y])):
+        cp.convert(pa.table({**rows, "label": label}), tmp_path / f"{name}.arrow")
+        opened = cp.open(tmp_path / f"{name}.arrow")
+        model = cp.train(opened, epochs=2, features=["x"], **groups)
+        monkeypatch.setattr(TableReader, "fill", whole)
+        found.append((model.measure(opened), model.judge(opened).figures))
+        found[-1] += () if groups else (model.summary(opened).p.tolist(),)
+        monkeypatch.undo()
+    assert found[0] == found[1]
+
+
+def test_a_label_of_text_that_is_no_class_is_named_by_its_row(tmp_path):
+    rows = pa.table({"x": [0.5, -0.5, 1.0], "label": ["yes", "no", "perhaps"]})
+    cp.convert(rows, tmp_path / "rows.arrow")
+    model = cp.train(rows.slice(0, 2), epochs=1)
+    for ask in (model.measure, model.judge, model.summary):
+        with pytest.raises(BadLabel, match=r"^row 2 has label 'perhaps'; the classes are 'no', 'yes'$"):
+            ask(tmp_path / "rows.arrow")

@@ -51,7 +51,7 @@ def test_rows_that_do_not_fit(make):
     with pytest.raises(BadSchema, match=r"got shape \(6,\)"):
         model.predict(x[0])
     x[33, 1] = np.nan
-    with pytest.raises(BadValue, match=r"^row 33 has a feature"):
+    with pytest.raises(BadValue, match=r"^row 33 has null or NaN in feature 1;"):
         model.predict(x)
     with pytest.raises(BadValue, match=r"^row 33 of MemoryTable"):
         model.predict(make.dense(x, y))

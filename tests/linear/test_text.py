@@ -157,7 +157,7 @@ def test_rows_without_text_are_errors_or_skipped_or_have_no_words(rows):
     filled = cp.train(table, text="review", missing=0, epochs=1)
     assert len(filled.predict(table)) == ROWS
     numbers = pa.array([None if at == 5 else at for at in range(ROWS)])
-    for beside, said in (({"features": ["n"]}, "a null in column 'n'; fill it, or say missing="),
+    for beside, said in (({"features": ["n"]}, "a null in column 'n'; fill it, or train with missing="),
                          ({"interactions": [("n", "review")]}, "row 5 of .* 'n'")):  # fmt: skip
         with pytest.raises(BadValue, match=said):
             cp.train(rows.append_column("n", numbers), text="review", epochs=1, **beside)

@@ -253,7 +253,7 @@ BAD_SPARSE = {
     "falls": ([2, 1], [1.0, 1.0], BadSparseRow, "row 7 .* repeat or fall"),
     "repeats": ([1, 1], [1.0, 1.0], BadSparseRow, "row 7 .* repeat or fall"),
     "null": ([0, None], [1.0, 1.0], BadSparseRow, "row 7 .* has a null among its sparse indices"),
-    "null-value": ([0, 1], [1.0, None], BadValue, "row 7 .* has a feature that is null"),
+    "null-value": ([0, 1], [1.0, None], BadValue, "row 7 .* has null or NaN in feature 1 of column 'x_v'"),
     "uneven": ([0, 1, 2], [1.0, 1.0], RaggedRows, "row 7 .* has 3 sparse indices and 2 values"),
     "null-indices": (None, [1.0, 1.0], BadSparseRow, "row 7 .* has a null among its sparse indices"),
     "null-values": ([0, 1], None, BadValue, "row 7 .* has a feature that is null"),

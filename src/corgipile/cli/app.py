@@ -19,6 +19,18 @@ COMMANDS = (  # a module each
     *("sql", "train", "search", "predict", "judge", "summary", "compare", "convert", "reshuffle"),
     *("plan", "info", "inspect", "index", "rewind", "simulate", "stage", "restage", "pg"),
 )
+MEANT = {  # what others call what some of them do
+    **dict.fromkeys(("evaluate", "eval", "test", "score", "measure", "metrics", "validate"), "judge"),
+    "fit": "train",
+    "tune": "search",
+    "grid": "search",
+    "coef": "summary",
+    "infer": "predict",
+    "shuffle": "reshuffle",
+    "head": "info",
+    "describe": "info",
+    "show": "info",
+}
 APART = ("sql", "index", "simulate", "restage")  # which open tables in ways of their own, or none
 
 
@@ -33,6 +45,12 @@ class Commands(TyperGroup):
         """Return a subcommand, None if there is none of that name."""
         del ctx
         return _loaded(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a subcommand; one that has another name here is told with it."""
+        if args and args[0] in MEANT:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {MEANT[args[0]]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Say what each does, in a line."""

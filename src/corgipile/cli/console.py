@@ -127,6 +127,16 @@ def show_table(
             typer.echo("  ".join("-" * width for width in widths))
 
 
+def table_width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return the columns of the terminal that `show_table` needs.
+
+    Example:
+        >>> table_width(["x", "mean loss"], [["1", "0.5"]])
+        7
+    """
+    return _width_of([[*_two_lines(name), *(row[at] for row in rows)] for at, name in enumerate(head)])
+
+
 def _two_lines(name: str) -> list[str]:
     first, _, second = name.rpartition(" ")
     return [first, second]

@@ -6,11 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import note, printable, show_facts, show_json, show_table
+from corgipile.cli.console import note, printable, show_facts, show_json, show_table, table_width, terminal_width
 from corgipile.cli.flags import Json
 from corgipile.cli.opening import source_of
+from corgipile.cli.options import Fill, filled
 
-MOST_SHOWN = 12  # classes whose matrix is shown
+MOST_SHOWN, MOST_PAIRS = 12, 10  # classes whose matrix is shown; pairs of classes, where it is too wide
+LEAST_NAME = 8  # characters of a class that is cut
+GAP = "  "  # between columns
 
 
 @guarded
@@ -22,13 +25,18 @@ def command(
     weight: Annotated[str | None, typer.Option(help="Column of what rows count for; by default each for 1.")] = None,
     positive: Annotated[str | None, typer.Option(help="Class of area and calibration; the second of two.")] = None,
     bins: Annotated[int, typer.Option(help="Bins of probabilities.")] = 10,
+    missing: Fill = None,
+    on_bad: Annotated[
+        str, typer.Option(help="What to do with rows that the model cannot be judged by: raise or skip.")
+    ] = "raise",
     json: Json = False,
 ) -> None:
     """Show how well a model does on rows: by class, by rank and by probability."""
     from corgipile import tables  # noqa: PLC0415
     from corgipile.linear import load  # noqa: PLC0415
 
-    found = load(model).judge(tables.open(source_of(table)), label, weight, positive=positive, bins=bins)
+    how: dict[str, Any] = {"positive": positive, "bins": bins, "on_bad": on_bad}
+    found = filled(load(model), missing).judge(tables.open(source_of(table)), label, weight, **how)
     classes = [] if found.by_class is None else found.by_class.to_pylist()
     bins_of = [] if found.calibration is None else found.calibration.to_pylist()
     if json:
@@ -36,6 +44,9 @@ def command(
         return
     figures = {name.replace("_", " "): _shown(value) for name, value in found.figures.items() if value is not None}
     show_facts(f"{found.rows:,} rows", list(figures.items()))
+    if found.skipped:
+        what, them = ("row", "it") if found.skipped == 1 else ("rows", "them")
+        typer.echo(f"corgipile: {found.skipped:,} {what} skipped: the model cannot be judged by {them}", err=True)
     if classes:
         _show_classes(classes, found.confusion)
     if bins_of:
@@ -49,18 +60,55 @@ def command(
 
 def _show_classes(classes: list[dict[str, Any]], confusion: Any) -> None:
     head, names = list(classes[0]), [printable(str(one["class"])) for one in classes]
+    figures = [tuple(map(_shown, list(one.values())[1:])) for one in classes]
+    left = terminal_width() - table_width(head[1:], figures) - len(GAP)
+    names = names if max(map(len, names)) <= left else _numbered(names, left)
     typer.echo("")
-    show_table("", head, [(str(one["class"]), *map(_shown, list(one.values())[1:])) for one in classes])
+    show_table("", head, [(name, *one) for name, one in zip(names, figures, strict=True)])
     if len(classes) > MOST_SHOWN:
         note(f"the confusion matrix of {len(classes)} classes is in --json")
         return
     typer.echo("")
-    rows = [(name, *map(_shown, line)) for name, line in zip(names, confusion.tolist(), strict=True)]
-    show_table("", ["actual", *(f"taken for {name}" for name in names)], rows)
+    _show_confusion([printable(str(one["class"])) for one in classes], confusion.tolist())
+
+
+def _show_confusion(names: list[str], confusion: list[list[float]]) -> None:
+    """Show the matrix by the names of classes, by their numbers where that is too wide, else the worst of it."""
+    head, cells = ["actual", *(f"taken for {name}" for name in names)], [tuple(map(_shown, line)) for line in confusion]
+    rows = [(name, *line) for name, line in zip(names, cells, strict=True)]
+    if table_width(head, rows) <= terminal_width():
+        show_table("", head, rows)
+        return
+    numbers = [str(at) for at in range(1, len(names) + 1)]
+    left = terminal_width() - table_width(numbers, cells) - len(GAP)
+    if left >= LEAST_NAME:
+        named = _numbered(names, left)
+        show_table("", ["actual", *numbers], [(name, *line) for name, line in zip(named, cells, strict=True)])
+        note("columns: what rows were taken for, by the numbers of the classes")
+        return
+    off = [(-count, at, said) for at, line in enumerate(confusion) for said, count in enumerate(line) if at != said]
+    worst = [(at, said, _shown(-count)) for count, at, said in sorted(off)[:MOST_PAIRS] if count]
+    wide = max((len(shown) for *_, shown in worst), default=0)
+    short = _numbered(names, (terminal_width() - max(wide, len("weight")) - 2 * len(GAP)) // 2)
+    show_table("", ["actual", "taken for", "weight"], [(short[at], short[said], shown) for at, said, shown in worst])
+    note(f"the confusion matrix of {len(names)} classes is wider than the terminal; all of it is in --json")
+
+
+def _numbered(names: list[str], wide: int) -> list[str]:
+    """Return names with their numbers before them; of those longer than so many characters the middle is left out.
+
+    Example:
+        >>> _numbered(["pear", "apple of the orchard"], 12)
+        ['1 pear', '2 app...hard']
+    """
+    found, wide = [f"{at} {name}" for at, name in enumerate(names, 1)], max(wide, LEAST_NAME)
+    return [
+        name if len(name) <= wide else f"{name[: wide // 2 - 1]}...{name[wide // 2 + 2 - wide :]}" for name in found
+    ]
 
 
 def _document(found: Any, classes: list[dict[str, Any]], bins_of: list[dict[str, Any]]) -> dict[str, Any]:
-    said: dict[str, Any] = {"figures": found.figures, "rows": found.rows}
+    said: dict[str, Any] = {"figures": found.figures, "rows": found.rows, "skipped": found.skipped}
     if classes:
         said["classes"] = [{name: _number(value) for name, value in one.items()} for one in classes]
     if found.confusion is not None:

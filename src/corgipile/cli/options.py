@@ -24,6 +24,9 @@ FirstEpoch = Annotated[
 ]
 RecordBatch = Annotated[str | None, typer.Option(help="Record batch: bytes ('1MB') or rows.")]
 Compression = Annotated[str | None, typer.Option(help="lz4 or zstd.")]
+Fill = Annotated[
+    float | None, typer.Option("--missing", help="Number for null and NaN in features, where training had none.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help=SHARED["overwrite"].setting.about)]
 
 
@@ -155,6 +158,11 @@ def order_of(
         raise BadArgument(f"block is {block}, but order {name} visits single rows; leave it out")
     sizes = {"block": block, "buffer": buffer}
     return replace(order, **{what: number_or_text(size) for what, size in sizes.items() if size is not None})
+
+
+def filled(model: Any, missing: float | None) -> Any:
+    """Return a model for which a number stands for what is missing, if one was given."""
+    return model if missing is None else model.filled(missing)
 
 
 def _model(path: str) -> Any:

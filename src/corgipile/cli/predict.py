@@ -9,7 +9,7 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable, show_json
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of
-from corgipile.cli.options import Overwrite
+from corgipile.cli.options import Fill, Overwrite, filled
 
 
 @guarded
@@ -19,6 +19,7 @@ def command(
     *,
     out: Annotated[str, typer.Option(help="File to write, .arrow or .npy; - prints a line a row.")] = "-",
     what: Annotated[str, typer.Option(help="predict, predict_proba or decision.")] = "predict",
+    missing: Fill = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -35,7 +36,7 @@ def command(
         raise BadArgument(f"what is {what!r}; one of {', '.join(kinds)} is right")
     if json and out == "-":
         raise BadArgument("--json prints a document; predictions need --out FILE then")
-    trained, opened = load(model), tables.open(source_of(table))
+    trained, opened = filled(load(model), missing), tables.open(source_of(table))
     parts = trained.stream(opened, kinds[kinds.index(what)])
     silent, labels = quiet or json or out == "-", trained.params.get("labels")
     if labels and not (quiet or json):

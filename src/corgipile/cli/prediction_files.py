@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,24 @@ from corgipile.tables.arrow.writer import PREDICTION, PREDICTIONS, Writer
 
 Part = npt.NDArray[Any]
 Write = Callable[[Part], None]
-ARRAY = Kind("array of predictions", lambda _: False)  # NumPy's format does not say who wrote it
+SPARE = 192  # spaces more than NumPy writes behind the header of an array: they say that these are predictions of ours
+
+
+def holds_predictions(path: Path) -> bool:
+    """Say whether an array is one of predictions that corgipile wrote."""
+    try:
+        with path.open("rb") as file:
+            if np.lib.format.read_magic(file) != (1, 0):
+                return False
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+            head = file.tell()
+            file.seek(0)
+            return not fortran and file.read(head) == _head(shape, dtype)
+    except (OSError, ValueError):
+        return False
+
+
+ARRAY = Kind("array of predictions", holds_predictions)
 
 
 def sink(
@@ -51,10 +69,18 @@ def _lines() -> Iterator[Write]:
 
 @contextmanager
 def _npy(like: Part, rows: int, replaced: AbstractContextManager[Path]) -> Iterator[Write]:
-    header = {"descr": like.dtype.str, "fortran_order": False, "shape": (rows, *like.shape[1:])}
     with replaced as temporary, temporary.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, header)
+        file.write(_head((rows, *like.shape[1:]), like.dtype))
         yield lambda part: void(file.write(np.ascontiguousarray(part, like.dtype).tobytes()))
+
+
+def _head(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """Return what stands before the numbers of an array of predictions."""
+    made = BytesIO()
+    np.lib.format.write_array_header_1_0(made, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+    plain, at = made.getvalue(), 10  # behind the magic bytes, the version and the length of the text
+    text = plain[at:-1] + b" " * SPARE + b"\n"
+    return plain[: at - 2] + len(text).to_bytes(2, "little") + text
 
 
 @contextmanager

@@ -46,8 +46,8 @@ def command(
         found.model.save(save, overwrite=overwrite)
     if json:
         show_json({"metric": found.metric, "best": found.best, "results": found.results, "path": save})
-    elif not quiet:
-        _show(found)
+    elif not quiet or save is None:
+        _show(found, found.results[:1] if quiet else found.results)
         if save is not None:
             typer.echo(printable(f"model written to {save}"))
 
@@ -80,7 +80,8 @@ def _value(name: str, text: str) -> Any:
         return text
 
 
-def _show(found: Any) -> None:
+def _show(found: Any, results: list[dict[str, Any]]) -> None:
+    """Show some of the results."""
     names = list(dict.fromkeys(name for record in found.results for name in record if name in EACH))
     lines = [
         (
@@ -88,6 +89,6 @@ def _show(found: Any) -> None:
             f"{record['score']:.4f} ± {record['score_spread']:.4f}",
             f"{record['loss']:.4g} ± {record['loss_spread']:.2g}",
         )
-        for record in found.results
+        for record in results
     ]
     show_table("", (*names, f"held-out {found.metric}", "held-out loss"), lines)

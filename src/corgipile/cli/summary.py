@@ -29,7 +29,7 @@ def command(
     each = zip(*columns.values(), strict=True)
     rows = {name: dict(zip(columns, map(float, row), strict=True)) for name, row in zip(found.names, each, strict=True)}
     if json:
-        show_json({"features": rows, "rows": found.rows, "gap": found.gap})
+        show_json({"features": rows, "rows": found.rows, "gap": found.gap, "references": found.references})
         return
     lines = [(printable(name), *(f"{value:.5g}" for value in row.values())) for name, row in rows.items()]
     show_table("", ("feature", *(name.replace("_", " ") for name in columns)), lines, spare=("low", "high", "z"))

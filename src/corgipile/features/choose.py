@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
-from corgipile.suggestions import did_you_mean, listed
+from corgipile.suggestions import column_meant, listed
 from corgipile.tables.concat import FEATURES_KEY
 from corgipile.tables.table import NUMBERS
 from corgipile.tables.values import value_type
@@ -112,5 +112,5 @@ def require(schema: pa.Schema, names: Sequence[str], whose: str = "the table") -
     missing = [name for name in names if name not in schema.names]
     if missing:
         noun = "column" if len(missing) == 1 else "columns"
-        near = did_you_mean(missing[0], schema.names)
+        near = column_meant(missing[0], schema.names)
         raise MissingColumn(f"no {noun} {listed(missing)} in {whose}; it has {listed(schema.names)}{near}")

@@ -90,6 +90,15 @@ class HashedColumns(Wrapper):
                 return name, kinds.get(name, "number")
         return ()
 
+    def column_of(self, feature: int) -> tuple[str, int | None] | None:
+        """Return the column, and the place in it where it has several, of a number behind the hashed features."""
+        feature -= 1 << self._how.bits
+        for one, width in zip(self._beside, self._widths, strict=True):
+            if 0 <= feature < width:
+                return one.column, None if width == 1 else feature
+            feature -= width
+        return None
+
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return where the columns lie; None where one of them is hashed."""
         names = check_columns(self.schema, columns)

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
+from corgipile.linear.row_names import RowName
 from corgipile.linear.sgd import SGD, Figures, FloatArray, Locate, SlotArray
 from corgipile.linear.sparse import Sparse
 from corgipile.tables.table import type_code
@@ -92,7 +93,8 @@ class GroupSGD(SGD):
 
             def of_group(place: int, places: Numbers = places, piece: slice = piece) -> str:
                 at = piece.start + int(places[place])
-                return f"{locate(at)}, of {self._told(int(numbers[at]))},"
+                name, of = locate(at), f", of {self._told(int(numbers[at]))},"
+                return name.further(of) if isinstance(name, RowName) else f"{name}{of}"
 
             self.learn(rows, labels, np.ascontiguousarray(visit[piece][places]), of_group, weights)
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
-from corgipile.linear.encoded import readable
+from corgipile.linear.bad_values import FILLED
+from corgipile.linear.encoded import readable, readable_through
 from corgipile.linear.features import Features
 from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Value, Values, check_group, shown
@@ -22,6 +23,7 @@ from corgipile.linear.nulls import NaNs
 from corgipile.linear.several import check_rates, learnt_of_one, of_one
 from corgipile.linear.sgd import SGD, Figures, Locate, rows_in
 from corgipile.loader.feeder import Feeder
+from corgipile.sizes import OnBad, choice
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
 
@@ -86,7 +88,7 @@ class Groups(Model):
         names = sorted(figures, key=lambda name: (name != "rows", name != "loss", name))
         return pa.table({self.by: self.groups, **{name: figures[name] for name in names}})
 
-    def sgd(self, inputs: Features) -> SGD:
+    def sgd(self, inputs: Features, on_bad: OnBad = "raise") -> SGD:
         """Refuse: there is no one kernel that holds them.
 
         Raises:
@@ -114,32 +116,38 @@ class Groups(Model):
             for visit, numbers, locate in _judged_rows(feeder, source, self._values()):
                 yield sgd.decide_groups(rows_in(feeder.buffer, sgd.inputs, visit), visit, numbers, locate)
 
-    def judged(self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None) -> tuple[Figures, int]:
-        """Return the figures of a table, and how many rows have scores that are no numbers."""
+    def judged(
+        self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None, on_bad: OnBad = "raise"
+    ) -> tuple[Figures, int]:
+        """Return the figures of a table, and how many rows were left out; see `Model.judged`."""
         check_group(opened.schema, self.by, repr(opened))
-        table = readable(opened, self.encoding, column)
-        sgd = self._group_sgd(self.inputs(table, column))
+        skip = choice(on_bad, "on_bad", OnBad) == "skip"
+        table = readable_through(opened, self.encoding, column, skip=skip)
+        sgd = self._group_sgd(self.inputs(table, column), on_bad)
         sgd.judge_only()
         sgd.begin(0.0)
-        with passes.reader(sgd.inputs, NaNs(table, sgd.inputs, column), column, weight) as feeder:
+        rows_read = NaNs(table, sgd.inputs, column, weight, skip=skip)
+        with passes.reader(sgd.inputs, rows_read, column, weight) as feeder:
             for visit, numbers, locate in _judged_rows(feeder, opened, self._values()):
                 labels, weights = feeder.buffer.dense(column), None if weight is None else feeder.buffer.dense(weight)
                 rows = rows_in(feeder.buffer, sgd.inputs, visit)
                 sgd.learn_groups(rows, labels, visit, numbers, locate, weights)
                 if watch is not None:
-                    scores = partial(_scores_of, sgd, rows, visit, numbers, locate)
-                    passes.tell(watch, scores, sgd.outputs, visit, labels, weights)
+                    counted = sgd.counted(visit)
+                    scores = partial(_scores_of, sgd, rows, visit[counted], numbers[counted], locate)
+                    passes.tell(watch, scores, sgd.outputs, visit[counted], labels, weights)
             return passes.checked(sgd.flush(), sgd, feeder), sgd.skipped
 
     def _values(self) -> Values:
         return Values(self.by, self.params["groups"])
 
-    def _group_sgd(self, inputs: Features) -> GroupSGD:
+    def _group_sgd(self, inputs: Features, on_bad: OnBad = "raise") -> GroupSGD:
         if not inputs.sparse:
             inputs = replace(inputs, dtype=np.promote_types(inputs.dtype, self.coef.dtype))
         known = self._values()
-        sgd = GroupSGD([0] * len(known.number_of), known.told, self.kind, inputs, self.classes)
+        sgd = GroupSGD([0] * len(known.number_of), known.told, self.kind, inputs, self.classes, on_bad=on_bad)
         sgd.assign(self.coef, self.intercept)
+        sgd.cure = FILLED
         return sgd
 
 

@@ -11,14 +11,18 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadLabel, BadValue
 from corgipile.linear import passes
+from corgipile.linear.bad_values import bad_value
 from corgipile.linear.classes import Labels, check_label, check_weight, codes_of, weights_of
-from corgipile.linear.encoded import numeric, readable
+from corgipile.linear.encoded import numeric, readable_through
+from corgipile.linear.features import Features
 from corgipile.linear.nulls import NaNs
+from corgipile.linear.references import references
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sgd import Locate, rows_in
-from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, gathered
+from corgipile.linear.sparse import Flaw, Sparse, gathered
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
+from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import Table
 
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ MOST = 4096  # features: the matrix of their products is made
 PART = 1 << 20  # numbers of rows that are float64 at a time
 SINGULAR = 1e-12  # share of the largest eigenvalue, of features scaled to be alike
 NORMAL_95 = 1.959963984540054
+CURE = "leave a column out (features=), or train with l2= above 0"
 INTERCEPT = "(intercept)"
 TAKEN = ("logistic", "linear", "poisson")
 
@@ -50,6 +55,8 @@ class Summary:
         rows: Rows they are from.
         gaps: How many standard errors each is from where a Newton step on these rows would put it.
         gap: The largest of these: of more than a few tenths training had not come to rest; z and p are of little use.
+        references: The last level of each column of categories, which others are told from: its coefficient is in
+            theirs and in the intercept, for with all levels there are no standard errors.
 
     Example:
         >>> import corgipile as cp
@@ -65,6 +72,7 @@ class Summary:
     standard_error: FloatArray
     rows: int
     gaps: FloatArray
+    references: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -104,7 +112,8 @@ class Summary:
     def notes(self) -> str:
         """Return what there is to say of all of them."""
         far = "; training has not come to rest: more epochs" if self.gap > 0.5 else ""
-        return f"{self.rows:,} rows; {self.gap:.2g} standard errors from the best at most{far}"
+        told = f"; levels are told from {listed(self.references)}" if self.references else ""
+        return f"{self.rows:,} rows; {self.gap:.2g} standard errors from the best at most{far}{told}"
 
 
 def summary(model: "Model", table: Any, label: str | None = None, weight: str | None = None) -> Summary:
@@ -137,11 +146,14 @@ def summary(model: "Model", table: Any, label: str | None = None, weight: str | 
         raise BadValue(why)
     penalty = _penalty(model, width) * rows
     coef = np.append(model.coef[0], model.intercept)[:width].astype(np.float64)
-    inverse = _inverse(bread + penalty, names := _names(model)[:width])
-    error = np.sqrt(np.diag(inverse @ meat @ inverse))
-    step = inverse @ (gradient + penalty @ coef)
+    names, found = _names(model)[:width], references(model, coef, bread)
+    kept = tuple(names[at] for at in found.kept)
+    inverse = _inverse(found.of(bread + penalty), kept)
+    error = np.sqrt(np.diag(inverse @ found.of(meat) @ inverse))
+    step = inverse @ (gradient + penalty @ coef)[found.kept]
     gaps = np.abs(step) / np.where(error > 0, error, np.inf)
-    return Summary(tuple(names), coef, error, int(rows), gaps)
+    left = tuple(names[at] for at in found.left)
+    return Summary(kept, found.coef[found.kept], error, int(rows), gaps, left)
 
 
 def _penalty(model: "Model", width: int) -> FloatArray:
@@ -178,7 +190,8 @@ def _rows(
     model: "Model", table: Any, label: str, weight: str | None
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
     """Yield rows with a one behind them, [rows, features + 1], labels and weights."""
-    opened = readable(numeric(open_table(table), label, weight), model.encoding, label)
+    opened = open_table(table)
+    opened = readable_through(numeric(opened, label, weight, once=not is_remote(opened)), model.encoding, label)
     check_label(opened, label, repr(opened))
     if weight is not None:
         check_weight(opened, weight, label, repr(opened))
@@ -193,7 +206,7 @@ def _rows(
                 part = visit[start : start + some]
                 x, y = _dense(rows, part, inputs), labels[part].astype(np.float64)
                 w = np.ones(len(part)) if counts is None else counts[part].astype(np.float64)
-                _check_rows(model, x, y, w, partial(_further, passes.row_at(feeder, 0, step), start))
+                _check_rows(model, inputs, x, y, w, partial(_further, passes.row_at(feeder, 0, step), start))
                 if of_class is not None:
                     at = np.searchsorted(codes_of(model.classes), y)
                     w *= of_class[np.minimum(at, len(of_class) - 1)]
@@ -204,20 +217,22 @@ def _further(where: Locate, start: int, place: int) -> str:
     return where(start + place)
 
 
-def _check_rows(model: "Model", x: FloatArray, y: FloatArray, w: FloatArray, where: Locate) -> None:
+def _check_rows(model: "Model", inputs: Features, x: FloatArray, y: FloatArray, w: FloatArray, where: Locate) -> None:
     """Raise BadValue or BadLabel for the first row that cannot be summed up."""
     known = np.isfinite(y) if model.loss.numbers else np.isin(y, codes_of(model.classes))
     good = np.isfinite(x).all(axis=1) & np.isfinite(w) & (w >= 0) & known
     if good.all():
         return
     at = int(np.argmin(good))
-    flaw: Flaw = NULL_VALUE
+    flaw: Flaw
     if not (np.isfinite(w[at]) and w[at] >= 0):
         flaw = (BadValue, f"has weight {w[at]:g}; a finite number of 0 or more is needed")
     elif not np.isfinite(y[at]):
         flaw = (BadValue, f"has label {y[at]:g}; a finite number is needed")
     elif not known[at]:
         flaw = (BadLabel, f"has label {y[at]:g}; the model's classes are {model.classes.tolist()}")
+    else:
+        flaw = bad_value(inputs, where(at), x[at])
     raise flaw[0](f"{where(at)} {flaw[1]}")
 
 
@@ -266,12 +281,12 @@ def _inverse(matrix: FloatArray, names: Sequence[str]) -> FloatArray:
     size = np.sqrt(np.diag(matrix))
     if not size.all() or not np.isfinite(size).all():
         none = [name for name, one in zip(names, size.tolist(), strict=True) if not (0 < one < math.inf)]
-        raise BadValue(f"the information matrix is singular: rows say nothing of {listed(none)}; leave it out")
+        raise BadValue(f"the information matrix is singular: rows say nothing of {listed(none)}; {CURE}")
     values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
     if values[0] <= SINGULAR * values[-1]:
         share = np.abs(vectors[:, 0])
         mixed = [name for name, one in zip(names, share.tolist(), strict=True) if one > share.max() / 10]
         raise BadValue(
-            f"the information matrix is singular: {listed(mixed)} are sums of each other, or constant; leave one out"
+            f"the information matrix is singular: {listed(mixed)} are sums of each other, or constant; {CURE}"
         )
     return np.asarray((vectors / values) @ vectors.T / np.outer(size, size))

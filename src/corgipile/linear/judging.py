@@ -13,9 +13,10 @@ from corgipile.linear.classes import check_label, check_weight, codes_of
 from corgipile.linear.encoded import numeric, readable
 from corgipile.linear.ranking import Ranking
 from corgipile.linear.sgd import Figures
-from corgipile.sizes import whole
+from corgipile.sizes import OnBad, whole
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
+from corgipile.tables.io.remote import is_remote
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
@@ -41,6 +42,7 @@ class Judgement:
         confusion: [actual, predicted], what rows count for; None of numbers, and of more than 1,024 classes.
         calibration: Bins of probabilities: ``low`` and ``high``, their ends; ``predicted``, the mean probability;
             ``observed``, the share of rows that are of the class; ``weight`` and ``rows``. Empty ones are left out.
+        skipped: How many rows were left out besides, with ``on_bad="skip"``.
 
     Example:
         >>> import corgipile as cp
@@ -56,10 +58,17 @@ class Judgement:
     by_class: pa.Table | None = None
     confusion: FloatArray | None = None
     calibration: pa.Table | None = None
+    skipped: int = 0
 
 
 def judge(
-    model: "Model", table: Any, label: str | None, weight: str | None, positive: Any = None, bins: int = 10
+    model: "Model",
+    table: Any,
+    label: str | None,
+    weight: str | None,
+    positive: Any = None,
+    bins: int = 10,
+    on_bad: OnBad = "raise",
 ) -> Judgement:
     """Return how well a model does on a table by class, by rank and by probability, from one pass.
 
@@ -70,6 +79,7 @@ def judge(
         weight: A column of what rows count for; None: each for 1, however the model was trained.
         positive: The class that area and calibration are of; None: the second of two, and of more there are neither.
         bins: Of probabilities, for the calibration.
+        on_bad: ``"skip"`` leaves out, and counts, rows that it cannot be judged by.
 
     Raises:
         BadArgument: There is no such class.
@@ -79,9 +89,9 @@ def judge(
     if model.loss.numbers:
         if positive is not None:
             raise BadArgument(f"positive names a class, and a {model.kind} model predicts numbers; leave it out")
-        return _of_numbers(model, table, label, weight)
+        return _of_numbers(model, table, label, weight, on_bad)
     watch = _Classes(model, _place_of(model, positive), bins)
-    figures = figures_on(model, table, label, weight, watch)
+    figures, skipped = figures_on(model, table, label, weight, watch, on_bad)
     known = figures.record(model.kind)
     log_loss = figures.loss if model.loss.probability and not model.loss.rest else None
     area = None if watch.ranking is None else watch.ranking.area()
@@ -90,35 +100,44 @@ def judge(
     if calibration is not None:
         off = np.abs(calibration["predicted"].to_numpy() - calibration["observed"].to_numpy())
         more["calibration_error"] = float(np.average(off, weights=calibration["weight"].to_numpy()))
-    return Judgement({**known, **more}, figures.rows, watch.by_class(), watch.confusion, calibration)
+    return Judgement({**known, **more}, figures.rows, watch.by_class(), watch.confusion, calibration, skipped)
 
 
 def figures_on(
-    model: "Model", table: Any, label: str | None, weight: str | None, watch: passes.Watch | None = None
-) -> Figures:
-    """Return loss and score of a model on a table; ``watch`` is told the scores of rows, see `passes.measure`."""
+    model: "Model",
+    table: Any,
+    label: str | None,
+    weight: str | None,
+    watch: passes.Watch | None = None,
+    on_bad: OnBad = "raise",
+) -> tuple[Figures, int]:
+    """Return loss and score of a model on a table, and how many rows were left out.
+
+    ``watch`` is told the scores of the others, see `passes.measure`.
+    """
     column = label or model.label or "label"
-    opened = numeric(open_table(table), column, weight)
+    opened = open_table(table)
+    opened = numeric(opened, column, weight, once=not is_remote(opened))
     check_label(readable(opened, model.encoding, column), column, repr(opened))
     if weight is not None:
         check_weight(opened, weight, column, repr(opened))
-    figures, skipped = model.judged(opened, column, weight, watch)
-    if skipped:
+    figures, skipped = model.judged(opened, column, weight, watch, on_bad)
+    if skipped and on_bad == "raise":
         raise BadValue(f"{skipped} rows of {opened!r} have scores beyond what {model.coef.dtype} can hold")
-    return figures
+    return figures, skipped
 
 
-def _of_numbers(model: "Model", table: Any, label: str | None, weight: str | None) -> Judgement:
+def _of_numbers(model: "Model", table: Any, label: str | None, weight: str | None, on_bad: OnBad) -> Judgement:
     sums = np.zeros(3)
 
     def watch(scores: npt.NDArray[Any], labels: npt.NDArray[Any], weights: FloatArray) -> None:
         error = model.finish(scores, "predict").astype(np.float64) - labels
         sums[:] += weights @ np.square(error), weights @ np.abs(error), weights.sum()
 
-    figures = figures_on(model, table, label, weight, watch)
+    figures, skipped = figures_on(model, table, label, weight, watch, on_bad)
     squares, sizes, weighed = sums.tolist()
     also = {"rmse": float(np.sqrt(squares / weighed)), "mae": sizes / weighed}
-    return Judgement({**figures.record(model.kind), **also}, figures.rows)
+    return Judgement({**figures.record(model.kind), **also}, figures.rows, skipped=skipped)
 
 
 def _place_of(model: "Model", positive: Any) -> int | None:

@@ -3,26 +3,29 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from corgipile import _kernel
 from corgipile.errors import BadArgument, BadModelFile
 from corgipile.features import Encoding
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
-from corgipile.linear.encoded import readable
+from corgipile.linear.bad_values import FILLED
+from corgipile.linear.encoded import readable, readable_through
 from corgipile.linear.features import Features, find_inputs, tell_unknown
+from corgipile.linear.filling import filled
 from corgipile.linear.inference import Summary, summary
 from corgipile.linear.judging import Judgement, figures_on, judge
 from corgipile.linear.nulls import NaNs
+from corgipile.linear.outcomes import exponential, probabilities
 from corgipile.linear.saving import learnt_of, packed, read_tensors, tensors_of, unpacked, write_tensors
 from corgipile.linear.scaling import Learnt
 from corgipile.linear.several import several_of
 from corgipile.linear.sgd import SGD, Figures, outputs_of
 from corgipile.losses import Loss, loss_of, most_classes, quoted
+from corgipile.sizes import OnBad, choice
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
 
@@ -116,14 +119,15 @@ class Model:
         """Return what was noticed when it was trained."""
         return list(self.params.get("notes", ()))
 
-    def sgd(self, inputs: Features) -> SGD:
+    def sgd(self, inputs: Features, on_bad: OnBad = "raise") -> SGD:
         """Return an SGD kernel that holds this model, for features of the given form."""
         if not inputs.sparse:
             inputs = replace(inputs, dtype=np.promote_types(inputs.dtype, self.coef.dtype))
         if inputs.width != self.width:
             raise BadArgument(f"rows have {inputs.width} features; the model was trained with {self.width}")
-        sgd = SGD(self.kind, inputs, self.classes)
+        sgd = SGD(self.kind, inputs, self.classes, on_bad=on_bad)
         sgd.assign(self.coef, self.intercept)
+        sgd.cure = FILLED
         return sgd
 
     def decision(self, rows: Any) -> npt.NDArray[Any]:
@@ -193,25 +197,33 @@ class Model:
         if what == "decision":
             return flat
         if what == "predict_proba":
-            return _probabilities(self.loss, flat.astype(np.float64))
+            return probabilities(self.loss, flat.astype(np.float64))
         if self.loss.exponential:
-            return _exponential(flat)
+            return exponential(flat)
         if self.loss.numbers:
             return flat
         return np.asarray(self.classes[flat.argmax(axis=1) if flat.ndim == 2 else (flat > 0).astype(np.intp)])
 
-    def measure(self, table: Any, label: str | None = None, weight: str | None = None) -> dict[str, float]:
+    def filled(self, missing: float) -> Self:
+        """Return the same model, for which a number stands for null and NaN in features where nothing does yet."""
+        return filled(self, missing)
+
+    def measure(
+        self, table: Any, label: str | None = None, weight: str | None = None, *, on_bad: OnBad = "raise"
+    ) -> dict[str, float]:
         """Return loss and accuracy, or R², on a table.
 
         Args:
             table: A path, a `Table`, a ``pyarrow.Table`` or a data frame.
             label: The label column; by default that of training.
             weight: A column of what rows count for; None: each for 1, however the model was trained.
+            on_bad: ``"skip"`` leaves out rows that it cannot be measured on; ``skipped`` then says how many, if any.
 
         Raises:
             BadValue: The table has no rows, or a row has a label or feature that is no finite number.
         """
-        return figures_on(self, table, label, weight).record(self.kind)
+        figures, skipped = figures_on(self, table, label, weight, on_bad=on_bad)
+        return figures.record(self.kind) | ({"skipped": skipped} if skipped else {})
 
     evaluate = measure
 
@@ -219,11 +231,15 @@ class Model:
         """Return how well it does by class, rank and probability; see `corgipile.linear.judging.judge`."""
         return judge(self, table, label, weight, **how)
 
-    def judged(self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None) -> tuple[Figures, int]:
-        """Return the figures of a table, and how many rows have scores that are no numbers; see `passes.measure`."""
-        table = readable(opened, self.encoding, column)
-        sgd = self.sgd(self.inputs(table, column))
-        with passes.reader(sgd.inputs, NaNs(table, sgd.inputs, column), column, weight) as feeder:
+    def judged(
+        self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None, on_bad: OnBad = "raise"
+    ) -> tuple[Figures, int]:
+        """Return the figures of a table, and how many rows were left out, as they are where scores are no numbers."""
+        skip = choice(on_bad, "on_bad", OnBad) == "skip"
+        table = readable_through(opened, self.encoding, column, skip=skip)
+        sgd = self.sgd(self.inputs(table, column), on_bad)
+        rows = NaNs(table, sgd.inputs, column, weight, skip=skip)
+        with passes.reader(sgd.inputs, rows, column, weight) as feeder:
             return passes.measure(sgd, feeder, column, weight, watch), sgd.skipped
 
     def summary(self, table: Any, label: str | None = None, weight: str | None = None) -> Summary:
@@ -263,22 +279,6 @@ class Model:
         }
         tensors = {"coef": self.coef, "intercept": self.intercept}
         return tensors | tensors_of(self.learnt, self.width), meta
-
-
-def _probabilities(loss: Loss, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Turn scores of one or several outputs into probabilities, without overflow."""
-    if scores.ndim == 1:
-        scores = np.stack([np.zeros_like(scores), scores], axis=1)
-    shares = np.array(scores, np.float64, order="C")
-    _kernel.sgd_probabilities(loss.code, shares, shares.shape[1])
-    return shares
-
-
-def _exponential(scores: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return what scores predict where their exponentials do."""
-    predicted = np.array(scores, np.float64, order="C")
-    _kernel.sgd_exp(predicted)
-    return predicted
 
 
 def load(path: str | os.PathLike[str]) -> Model:

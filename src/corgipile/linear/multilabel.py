@@ -20,6 +20,7 @@ from corgipile.linear.nulls import NaNs
 from corgipile.linear.several import check_rates, learnt_of_one, of_one
 from corgipile.linear.sgd import SGD, Figures, Locate, SlotArray, rows_in
 from corgipile.loader.feeder import Feeder
+from corgipile.sizes import OnBad, choice
 from corgipile.tables import open as open_table
 
 __all__ = ["LabelModels", "check_labels"]
@@ -113,9 +114,9 @@ class LabelModels(Model):
         labels = self.labels
         return [[labels[at] for at in np.flatnonzero(one)] for one in self.predict(rows)]
 
-    def sgd(self, inputs: Features) -> Any:
+    def sgd(self, inputs: Features, on_bad: OnBad = "raise") -> Any:
         """Return kernels that hold these models, for features of the given form."""
-        return SideBySide([self.of(label).sgd(inputs) for label in self.labels])
+        return SideBySide([self.of(label).sgd(inputs, on_bad) for label in self.labels])
 
     def summary(self, table: Any, label: str | None = None, weight: str | None = None) -> Summary:
         """Refuse: standard errors are those of one model.
@@ -142,13 +143,16 @@ class LabelModels(Model):
         parts = [super(LabelModels, self).finish(scores[:, at : at + 1], what) for at in range(scores.shape[1])]
         return np.stack([part[:, 1] if part.ndim == 2 else part for part in parts], axis=1)
 
-    def measure(self, table: Any, label: Any = None, weight: str | None = None) -> dict[str, float]:
+    def measure(
+        self, table: Any, label: Any = None, weight: str | None = None, *, on_bad: OnBad = "raise"
+    ) -> dict[str, float]:
         """Return how well labels of a table are told.
 
         Args:
             table: A path, a `Table`, a ``pyarrow.Table`` or a data frame.
             label: The column of lists, or the columns of 0 and 1 in the order of `labels`; None: those of training.
             weight: A column of what rows count for; None: each for 1.
+            on_bad: ``"raise"``; of several labels no rows are left out.
 
         Returns:
             ``loss`` and ``accuracy``, means over the labels; ``subset_accuracy``, the share of rows all of whose labels
@@ -158,6 +162,8 @@ class LabelModels(Model):
         Raises:
             BadValue: The table has no rows, or a row has a label or feature that is none.
         """
+        if choice(on_bad, "on_bad", OnBad) == "skip":
+            raise BadArgument("on_bad='skip' is of one model: of(...) gives that of one label")
         figures, tally = self._judge(table, label, weight)
         loss, score = (float(np.mean([one[at] for one in figures])) for at in (1, 2))
         return {"loss": loss, "accuracy": score, "subset_accuracy": tally.right / figures[0].weight, **tally.means()}

@@ -105,8 +105,8 @@ def measure(sgd: SGD, feeder: Feeder, label: str, weight: str | None = None, wat
         rows, where = rows_in(feeder.buffer, sgd.inputs, visit), row_at(feeder, 0, step)
         labels, weights = feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight)
         sgd.learn(rows, labels, visit, where, weights)
-        scores = partial(_scores_of, sgd, rows, visit, where)
-        tell(watch, scores, sgd.outputs, visit, labels, weights)
+        some = visit[sgd.counted(visit)]
+        tell(watch, partial(_scores_of, sgd, rows, some, where), sgd.outputs, some, labels, weights)
     return checked(sgd.flush(), sgd, feeder)
 
 

@@ -19,6 +19,7 @@ from corgipile.errors import BadLabel, BadValue, Diverged
 from corgipile.linear.classes import codes_of
 from corgipile.linear.company import learn_parts
 from corgipile.linear.divergence import Untrained
+from corgipile.linear.row_names import RowName
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, rows_in
 from corgipile.linear.sparse import Sparse
@@ -271,7 +272,7 @@ class Runs:
 
 
 def _name(numbers: IntArray, feeder: Feeder, place: int) -> str:
-    return f"row {numbers[place]} of {feeder.table!r}"
+    return RowName(feeder.table, int(numbers[place]))
 
 
 def _shifted(name: Callable[[int], str], by: int, place: int) -> str:

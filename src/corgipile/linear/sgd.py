@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
+from corgipile.linear.bad_values import TRAINED, bad_value
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
-from corgipile.linear.row_names import RowName
 from corgipile.linear.scaling import Scaling
-from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sparse_rows
+from corgipile.linear.sparse import Flaw, Sparse, flaw, gathered, sparse_rows
 from corgipile.loader.buffer import Buffer
 from corgipile.losses import loss_of
 from corgipile.sizes import OnBad, choice
@@ -108,9 +108,11 @@ class SGD:
         self.kind, self.inputs, self.scaling = kind, inputs, scaling
         self.loss = loss_of(kind, len(classes))
         self.skipped, self._skip = 0, on_bad == "skip"
+        self._left_out: list[int] | None = None  # slots of the last visit, of a model that is judged
         self._skipped_for = ROWS_FAULT
         self.outputs = outputs_of(kind, classes)
         self._classes = classes
+        self.cure = TRAINED  # where a number is missing
         coded = np.ascontiguousarray(codes_of(classes))
         self._made = partial(
             _kernel.sgd_new,
@@ -156,6 +158,8 @@ class SGD:
             Diverged: The weights grew without bound.
         """
         labels, weights = plain(labels), None if weights is None else plain(weights)
+        if self._left_out:
+            self._left_out.clear()
         if self.scaling is None:
             self._learn_all(rows, labels, weights, visit, locate)
             return
@@ -209,6 +213,8 @@ class SGD:
             if not (self._skip and status in self._skipped_for):
                 told = weights if status == _kernel.BAD_WEIGHT and weights is not None else labels
                 raise self._refused(status, rows, int(visit[start]), locate(start), told[visit[start]])
+            if self._left_out is not None:
+                self._left_out.append(int(visit[start]))
             self.skipped += 1
             start += 1
 
@@ -229,7 +235,6 @@ class SGD:
             _kernel.BAD_LABEL: (BadLabel, f"has label {label}; {self._taken()}"),
             _kernel.LABEL_VALUE: (BadValue, f"has label {label}; a finite number is needed"),
             _kernel.BAD_WEIGHT: (BadValue, f"has weight {label}; a finite number of 0 or more is needed"),
-            _kernel.BAD_VALUE: NULL_VALUE,
             _kernel.BAD_INDEX: (BadSparseRow, f"has an index outside the model's {width} features, which begin at 0"),
             _kernel.BAD_ORDER: (BadSparseRow, "has sparse indices that repeat or fall; they must increase"),
             _kernel.DIVERGED: (Diverged, f"brought the model's weights beyond what {dtype} can hold"),
@@ -237,9 +242,16 @@ class SGD:
         kind, what = reasons.get(status, (CorgiPileError, f"was refused by the kernel with status {status}"))
         if status in INDEX_FAULT:
             kind, what = flaw(rows, slot, dtype) or (kind, what)
-        elif status == _kernel.BAD_VALUE and isinstance(where, RowName) and where.missing:
-            what = f"has {where.missing}"
+        elif status == _kernel.BAD_VALUE:
+            kind, what = self._bad_value(rows, slot, where)
         return kind(f"{where} {what}")
+
+    def _bad_value(self, rows: FloatArray | Sparse, slot: int, where: str) -> Flaw:
+        """Say which feature of a row is no finite number."""
+        if not isinstance(rows, Sparse):
+            return bad_value(self.inputs, where, rows[slot].reshape(-1), cure=self.cure)
+        indices, values, _ = gathered(rows, np.array([slot], np.int32), self.inputs.dtype)
+        return rows.flaws.get(slot) or bad_value(self.inputs, where, values, indices, self.cure)
 
     def _taken(self) -> str:
         """Say which labels the model takes."""
@@ -252,7 +264,12 @@ class SGD:
 
         The weights are finite and stay as they are.
         """
+        self._left_out = [] if self._skip else None
         self._skip, self._skipped_for = True, (*(ROWS_FAULT if self._skip else ()), _kernel.DIVERGED)
+
+    def counted(self, visit: SlotArray) -> npt.NDArray[np.bool_]:
+        """Say which rows of a visit that was judged last were not left out as rows that may be skipped."""
+        return np.isin(visit, self._left_out or (), invert=True)
 
     def flush(self) -> Figures:
         """End an epoch: apply the last batch, however short, and return its figures."""

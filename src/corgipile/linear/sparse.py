@@ -20,7 +20,7 @@ Flaw = tuple[type[CorgiPileError], str]
 NULL_INDEX: Flaw = BadSparseRow, "has a null among its sparse indices; fill or drop such rows first"
 NULL_VALUE: Flaw = (
     BadValue,
-    "has a feature that is null, NaN or infinite; finite numbers are needed, or missing= what stands for null and NaN",
+    "has a feature that is null, NaN or infinite; finite numbers are needed",
 )
 _NO_INDEX = np.array([NULL], np.int32)
 _NO_VALUE = np.array([np.nan])

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingColumn
-from corgipile.suggestions import did_you_mean, listed
+from corgipile.suggestions import column_meant, listed
 from corgipile.tables.io.descriptors import Identity
 
 IntArray = npt.NDArray[np.int64]
@@ -258,7 +258,7 @@ def check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]
     known = set(schema.names)
     for name in columns:
         if name not in known:
-            near = did_you_mean(name, schema.names)
+            near = column_meant(name, schema.names)
             raise MissingColumn(f"no column {name!r}; the table has {listed(schema.names)}{near}")
     return list(columns)
 
