@@ -16,7 +16,6 @@ from corgipile.loader.feeder import Feeder
 from corgipile.losses import loss_of, most_classes
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import Size, format_bytes, parse_bytes
-from corgipile.tables.row_bytes import row_bytes
 
 __all__ = ["ORDER", "DualTraining", "check_settings", "divided"]
 
@@ -60,11 +59,10 @@ def divided(given: TrainArguments, task: Task) -> tuple[Size | None, int | None]
         raise BadArgument(f"solver='dual' needs l2 above 0, got {given.l2}; l2={1 / rows:.3g} is C = 1")
     if given.memory is None:
         return None, None
-    weight = [] if task.weight is None else [task.weight]
-    width = row_bytes(task.source, [*task.inputs.columns, task.label, *weight])
+    width = task.row_bytes
     memory = parse_bytes(given.memory, whole=rows * width)
     each = 1 if most_classes(task.kind) == 2 else outputs_of(task.kind, task.classes)
-    each += bool(weight) or task.weighs is not None
+    each += task.weight is not None or task.weighs is not None
     size, share = rows * each * 8, memory // SHARE
     return max(1, int((memory - min(size, share)) * width / (width + NUMBERED + 8 * each))), max(share, LEAST)
 

@@ -26,7 +26,6 @@ from corgipile.linear.training import Record, Task
 from corgipile.loader.feeder import Feeder
 from corgipile.settings import TrainArguments, TrainSettings, declared
 from corgipile.sizes import Size, parse_bytes
-from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table
 
 __all__ = ["GroupTraining", "train_groups"]
@@ -78,7 +77,7 @@ def _divided(given: TrainArguments, task: Task, codes: Codes, models: int) -> Si
     """
     if given.memory is None:
         return None
-    width = row_bytes(task.source, [*task.inputs.columns, task.label])
+    width = task.row_bytes
     memory = parse_bytes(given.memory, whole=len(task.source) * width)
     if codes.nbytes + models > memory // 2:
         raise BudgetTooSmall(
@@ -114,7 +113,7 @@ class GroupTraining:
         """Return how many models half of the memory holds, were there nothing else."""
         if self._given.memory is None:
             return math.inf
-        width = row_bytes(task.source, [*task.inputs.columns, task.label])
+        width = task.row_bytes
         memory = parse_bytes(self._given.memory, whole=len(task.source) * width)
         return memory / 2 / task.made(partial(GroupSGD, [1], str), self.schedule).bytes
 

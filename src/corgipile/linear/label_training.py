@@ -28,7 +28,6 @@ from corgipile.loader.feeder import Feeder
 from corgipile.losses import loss_of
 from corgipile.settings import TrainArguments, TrainSettings, declared
 from corgipile.sizes import parse_bytes
-from corgipile.tables.row_bytes import row_bytes
 
 __all__ = ["train_labels"]
 
@@ -103,7 +102,7 @@ def _left(given: TrainArguments, task: Task, schedule: Schedule, found: LabelSet
     """
     if given.memory is None:
         return None
-    width = row_bytes(task.source, [*task.inputs.columns, task.label])
+    width = task.row_bytes
     memory = parse_bytes(given.memory, whole=len(task.source) * width)
     models, labels = task.sgd(schedule).bytes * len(found.labels), found.numbers.nbytes + found.sets.nbytes
     if models + labels > memory // 2:

@@ -23,7 +23,6 @@ from corgipile.linear.weights_memory import left_for_rows
 from corgipile.settings import CALL, Setting, TrainSettings, declared, takes
 from corgipile.sizes import parse_bytes, whole, yes_or_no
 from corgipile.tables import open as open_table
-from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.splitting import folds_of
 
 __all__ = ["Search", "SearchArguments", "search"]
@@ -191,7 +190,7 @@ def _memory(given: SearchArguments, task: Task, models: int) -> Any:
     if given.memory is None:
         return None
     rows = len(task.source)
-    width = row_bytes(task.source, [*task.inputs.columns, task.label, *filter(None, [task.weight])])
+    width = task.row_bytes
     memory = parse_bytes(given.memory, whole=rows * width)
     if rows > memory // 2:
         raise BudgetTooSmall(f"memory is {given.memory!r}, of which folds of {rows} rows take {rows}: give twice that")

@@ -29,6 +29,7 @@ from corgipile.losses import Loss, loss_of
 from corgipile.orders import Shard
 from corgipile.sizes import OnBad, Size
 from corgipile.steps import step_of
+from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table
 
 __all__ = ["Task", "Training"]
@@ -76,6 +77,11 @@ class Task:
     def columns(self) -> tuple[str, ...]:
         """Return the feature columns as the table stores them."""
         return self.inputs.columns if self.encoding is None else self.encoding.columns
+
+    @property
+    def row_bytes(self) -> float:
+        """Return the bytes of a row as it is stored: its features, its label and what it counts for."""
+        return row_bytes(self.source, [*self.inputs.columns, self.label, *filter(None, [self.weight])])
 
     def table(self) -> NaNs:
         """Return the table as the learner reads it."""

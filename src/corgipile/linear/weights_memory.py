@@ -11,7 +11,6 @@ from corgipile.linear.schedule import Schedule
 from corgipile.losses import most_classes
 from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.steps import step_of
-from corgipile.tables.row_bytes import row_bytes
 
 if TYPE_CHECKING:
     from corgipile.linear.training import Task
@@ -35,7 +34,7 @@ def left_for_rows(task: "Task", memory: Size | None, models: int = 1) -> Size | 
     """
     if memory is None or task.encoding is None or task.encoding.hashing is None:
         return memory
-    limit = parse_bytes(memory, whole=len(task.source) * row_bytes(task.source, [*task.inputs.columns, task.label]))
+    limit = parse_bytes(memory, whole=len(task.source) * task.row_bytes)
     taken = _bytes(task) * models
     if taken > limit * MOST:
         said = (
