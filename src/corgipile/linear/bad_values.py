@@ -13,7 +13,7 @@ from corgipile.linear.sparse import NULL_VALUE, Flaw
 __all__ = ["FILLED", "TRAINED", "bad_value"]
 
 TRAINED = "fill it, or train with missing= what stands for null and NaN"
-FILLED = "fill it, train with missing=, or let a number stand for it by model.filled(0), of commands --missing 0"
+FILLED = "fill it, train with missing=, or let a number stand for it by model.filled(0) or, in a command, --missing 0"
 
 
 def bad_value(
