@@ -247,18 +247,18 @@ def test_deleting_is_undone_with_its_transaction(server, model):
 def test_evaluating_refuses(server, model, fails):
     server.sql("""
         INSERT INTO corgipile.models (name, kind, dims, classes, coefficients, intercepts, params, source)
-            VALUES ('made', 'linear', 2, '{}', '{{1, 2}}', '{0}', '{}', 'nowhere')""")
+            VALUES ('nameless', 'linear', 2, '{}', '{{1, 2}}', '{0}', '{}', 'nowhere')""")
     call = "SELECT * FROM corgipile.evaluate({})"
     for arguments, said in (
         ("'absent', 'forms'", 'there is no model "absent"'),
         ("'form', 'forms', 'y'", 'has no column "y"'),
         ("'form', 'forms', ARRAY['a']", 'there are 1 feature columns; model "form" was trained with 2'),
         ("'form', 'forms', label => 'i'", "has label 2, which is none of the classes"),
-        ("'made', 'forms'", "do not name the columns"),
+        ("'nameless', 'forms'", "do not name the columns"),
         ("'form', 'corgipile.progress'", "is a view"),
     ):
         assert said in fails(call.format(arguments))
-    (row,) = server.rows(call.format("'made', 'forms', ARRAY['a', 'b'], 'label'"))
+    (row,) = server.rows(call.format("'nameless', 'forms', ARRAY['a', 'b'], 'label'"))
     assert (row["accuracy"], row["rows"]) == (None, 100)
     (unknown,) = server.rows(call.format("NULL, 'forms'"))
     assert set(unknown.values()) == {None}
@@ -266,7 +266,7 @@ def test_evaluating_refuses(server, model, fails):
     (empty,) = server.rows(call.format("'form', 'vacant'"))
     assert {name for name, value in empty.items() if value is not None} == {"rows"}
     assert empty["rows"] == 0
-    server.sql("DELETE FROM corgipile.models WHERE name = 'made'")
+    server.sql("DELETE FROM corgipile.models WHERE name = 'nameless'")
 
 
 def test_a_dump_holds_the_models(server, model):

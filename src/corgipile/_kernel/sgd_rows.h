@@ -5,14 +5,18 @@
 #include "bind.h"
 #include "sgd/sgd.h"
 
+enum { ROWS_VIEWS = 8 }; /* as many as the call that has most */
+
 typedef struct {
     cp_rows rows;
-    Py_buffer view[8];
+    Py_buffer view[ROWS_VIEWS];
     int held;
 } rows_object;
 
 static int rows_hold(rows_object *r, PyObject *object, Py_ssize_t item, int writable, const char *what)
 {
+    if (r->held == ROWS_VIEWS)
+        return PyErr_SetString(PyExc_SystemError, "a call holds more arrays than it has room for"), -1;
     if (cp_buffer(object, &r->view[r->held], item, writable, what) < 0)
         return -1;
     return r->held++;

@@ -374,4 +374,4 @@ class Training:
             return (
                 "a few rows are far longer than all others, and steps short enough for them; step='normalized' may help"
             )
-        return "more epochs or another learning_rate may help"
+        return f"more epochs or another {'step' if step.fixed else 'learning_rate'} may help"
