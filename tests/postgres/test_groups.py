@@ -241,7 +241,7 @@ def test_the_size_that_is_named_is_enough(server, fails, train, grouped):
     given = {"by": "many", "model": "softmax", "features": ["k", "v"], "epochs": 1}
     of = "'grouped', 'softmax', ARRAY['k', 'v'], 'label', by => 'many'"
     call = f"SELECT * FROM corgipile.train({of}, buffer_size => '{{}}kB')"
-    said = fails(call.format(568))  # how wide rows are is known once all are seen
+    said = fails(call.format(338))  # how wide rows are is known once all are seen
     assert 'of which models of 60 groups of "many" take' in said
     size = re.search("buffer_size => '(.*?)kB'", said)[1]
     assert "of which models of 60 groups" in fails(call.format(int(size) - 5))
