@@ -317,7 +317,7 @@ def test_models_that_do_not_fit_work_mem_take_turns(server, train, grouped):
     whole = [server.rows(one) for one in asked]
     server.sql("ALTER ROLE CURRENT_USER SET work_mem = '64kB'")
     try:
-        assert server.text("SHOW work_mem") == "64kB"
+        assert server.text("SHOW work_mem").strip() == "64kB"
         assert [server.rows(one) for one in asked] == whole
     finally:
         server.sql("ALTER ROLE CURRENT_USER RESET work_mem")
