@@ -76,6 +76,26 @@ def test_a_dataset_does_not_give_a_state_that_is_ahead(path):
     assert data.state_dict()["epoch"] == 1
 
 
+def test_batches_that_begin_with_the_first_of_them(path):
+    class Late:
+        """Begins the iteration of its dataset when the first batch is asked for."""
+
+        def __init__(self, dataset):
+            self.dataset = dataset
+
+        def __iter__(self):
+            yield from self.dataset
+
+    data = make(path)
+    loader = DeviceLoader(Late(data), "cpu")
+    for _ in range(2):
+        batches = iter(loader)
+        next(batches)
+        with pytest.raises(BadArgument, match=r"DeviceLoader.*state_dict\(batches=...\)"):
+            data.state_dict()
+        batches.close()
+
+
 def test_rows_of_a_collating_loader_count(path):
     def loader():
         return DeviceLoader(DataLoader(make(path, batch_size=None), batch_size=50), "cpu")

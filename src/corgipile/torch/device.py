@@ -84,13 +84,14 @@ class DeviceLoader:
         moves, came = self._moves, iter(self._batches)
         yielded, this = 0, object()
         self._yielded, self._latest = yielded, this
-        if isinstance(self.dataset, CorgiPileDataset):
-            self.dataset.run_ahead(moves.empty)
+        self._run_ahead(moves)
         coming, failure = deque[Any](), None
         while coming or failure is None:
             try:
                 while failure is None and len(coming) < 2:
                     coming.append(moves.begin(next(came)))
+                    if not yielded:
+                        self._run_ahead(moves)  # again, for batches whose iteration begins with the first of them
             except Exception as error:  # noqa: BLE001 - its turn is when the batches before it are had
                 failure = error
             if coming:
@@ -117,6 +118,10 @@ class DeviceLoader:
         """Continue from a state, see `CorgiPileDataset.load_state_dict`."""
         self._own().load_state_dict(state)
         self._yielded = self._latest = None
+
+    def _run_ahead(self, moves: "Moves") -> None:
+        if isinstance(self.dataset, CorgiPileDataset):
+            self.dataset.run_ahead(moves.empty)
 
     def _own(self) -> CorgiPileDataset:
         if isinstance(self.dataset, CorgiPileDataset):
