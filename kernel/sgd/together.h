@@ -80,8 +80,7 @@ static CP_NOINLINE void CP(assemble)(cp_sgd *const *s, int count, void *room)
         for (int i = 0; i < 12; i++)
             CP_MINE((&t->rate)[i], k) = of[i];
     }
-    t->seen = s[0]->seen;
-    t->norm = s[0]->norm;
+    t->seen = s[0]->seen, t->norm = s[0]->norm;
     if (s[0]->rule == CP_NORMALIZED)
         CP(load_sizes)(s[0], &t->sizes, (int)(s[0]->padded / CP_LANES));
 }

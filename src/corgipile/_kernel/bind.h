@@ -7,7 +7,8 @@
 #include <Python.h>
 #include <stdint.h>
 
-extern PyMethodDef cp_plan_methods[];   /* bind_plan.c: hash, permutations, orders */
+extern PyMethodDef cp_plan_methods[];   /* bind_plan.c: orders */
+extern PyMethodDef cp_permute_methods[]; /* bind_permute.c: hash, permutations */
 extern PyMethodDef cp_lanes_methods[];  /* bind_lanes.c: orders side by side */
 extern PyMethodDef cp_stream_methods[]; /* bind_stream.c: sliding window, reservoir */
 extern PyMethodDef cp_rows_methods[];   /* bind_rows.c: gather, scatter, batched pread */

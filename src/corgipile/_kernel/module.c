@@ -25,7 +25,7 @@ PyMODINIT_FUNC PyInit__kernel(void)
                              cp_sketch_methods, cp_losses_methods, cp_expand_methods, cp_sums_methods,
                              cp_moments_methods, cp_fields_methods, cp_visits_methods, cp_dual_methods,
                              cp_lanes_methods, cp_groups_methods, cp_hashed_methods, cp_lists_methods,
-                             cp_aside_methods};
+                             cp_aside_methods, cp_permute_methods};
     const cp_constant *constants[] = {cp_plan_constants, cp_memory_constants, cp_sums_constants, cp_moments_constants,
                                       cp_hashed_constants};
     PyObject *module = PyModule_Create(&definition);
