@@ -104,7 +104,7 @@ static inline double cp_zero_loss_of_classes(cp_loss_choice of, int64_t classes)
 }
 
 /* What weights of zero lose on labels that are numbers: a sum over rows, and what these count for; of bounded losses also how far
- * off labels are, in steepest slopes times themselves: sums of log(1 + far), to which a few that lie far out add little. */
+ * off labels are: sums of log(1 + far), to which a few that lie far out add little. */
 typedef struct {
     double loss, weight, far;
 } cp_untrained;
@@ -112,7 +112,6 @@ typedef struct {
 CP_INLINE void cp_untrained_rows(cp_untrained *to, const cp_labelled *rows, const int32_t *visit, const enum cp_loss loss)
 {
     const int not_negative = cp_losses[loss].not_negative;
-    const double most = cp_loss_steepest(rows->of);
     for (int64_t i = 0; i < rows->count; i++) {
         const int64_t at = visit ? visit[i] : i;
         const double y = rows->y[at], weight = rows->weight ? rows->weight[at] : 1;
@@ -122,7 +121,7 @@ CP_INLINE void cp_untrained_rows(cp_untrained *to, const cp_labelled *rows, cons
         to->loss += weight * lost;
         to->weight += weight;
         if (cp_losses[loss].bounded)
-            to->far += weight * cp_log(1 + lost / (most * most));
+            to->far += weight * cp_log(1 + cp_loss_far(rows->of, y, lost));
     }
 }
 

@@ -59,7 +59,7 @@ static inline int cp_verdict(const double *losses, int64_t count, double toleran
 static inline int cp_adrift(double loss, double untrained) { return loss > 1.1 * untrained; }
 
 enum { CP_LOWER = 5 };
-#define CP_LABELS_FAR 30.0 /* how far off labels may be, in steepest slopes times themselves: the usual rate gets there in 3,000 rows */
+#define CP_LABELS_FAR 30.0 /* how far off labels may be, in slopes: the usual rate gets there in 3,000 rows */
 
 /* The rate to go on at; 0 where this one is the last to be tried. */
 static inline double cp_sgd_lowered(double rate) { return rate < 1e-12 ? 0 : rate / CP_LOWER; }

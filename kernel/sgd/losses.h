@@ -87,12 +87,13 @@ typedef struct {
     double parameter;
 } cp_loss_choice;
 
-/* Return the steepest slope of a loss of numbers; 0 where there is none. */
-static inline double cp_loss_steepest(cp_loss_choice of)
+/* Return how far a label is from 0, of which weights of zero lose so much by a bounded loss, in slopes: in that by which scores get
+ * there, of quantile one upwards and another one downwards, and half in the steepest, by which they overshoot. */
+static inline double cp_loss_far(cp_loss_choice of, double label, double lost)
 {
-    const cp_loss_facts *facts = &cp_losses[of.loss];
-    const double left = 1 - of.parameter;
-    return !facts->bounded ? 0 : facts->below <= 1 && left > of.parameter ? left : of.parameter;
+    const double other = cp_losses[of.loss].below <= 1 ? 1 - of.parameter : of.parameter;
+    const double slope = label < 0 ? other : of.parameter, most = other > of.parameter ? other : of.parameter;
+    return lost / (slope * sqrt(slope * most));
 }
 
 enum cp_loss_reading {

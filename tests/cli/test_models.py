@@ -334,6 +334,14 @@ def test_interrupted_training_says_how_to_go_on(higgs, tmp_path, monkeypatch, ca
     assert len(load(path).history) == 1
 
 
+def test_an_array_that_is_none_is_not_replaced(higgs, model, tmp_path, capsys):
+    path = tmp_path / "p.npy"
+    for header in (b"(" * 69 + b"\n", b"{[]:1}" + b" " * 63 + b"\n"):
+        path.write_bytes(b"\x93NUMPY\x01\x00\x46\x00" + header)
+        assert cli.main(["predict", model, higgs[1], "--out", str(path)]) == 2
+        assert "--overwrite" in capsys.readouterr().err
+
+
 def test_npy_features_and_labels_are_named_together(tmp_path, capsys):
     x = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)

@@ -77,12 +77,18 @@ def test_decimal_commas(tmp_path):
     ("cells", "found"),
     [
         (["1", "2", "3", "?"] * 5, "15 of its first 20 cells are numbers, but '?' (row 3) is none; pandas.to_numeric"),
-        (["?", None, "", "1", "2"] * 5, "10 of its first 15 cells are numbers, but '?' (row 0) is none"),
+        (["?", None, "", "1", "2", "?", "3"] * 5, "15 of its first 25 cells are numbers, but '?' (row 0) is none"),
+        (["38", "S"] * 10, None),  # codes of two values
+        (["1", "K", "2"] * 10, None),
+        ([f"{i:03}" for i in range(40)] + ["X40"], None),
+        ([f"{i},106" for i in range(1, 20)], "its cells are numbers with a comma, such as '1,106' (row 0): of pandas"),
+        ([f"{i},106" for i in range(20)], "its cells are numbers with a decimal comma, such as '0,106' (row 0)"),
         (["1", "2", "3", "?", "x"] * 5, None),
         ([str(i) for i in range(19)] + ["x"], "19 of its first 20 cells are numbers, but 'x' (row 19) is none"),
         (["1", "2", "3"], None),
         ([None, ""], None),
-        (["1,234,567", "2,345,678", "2"], None),
+        (["1,234,567", "2,345,678.5", "2"], "its cells are numbers with a comma, such as '1,234,567' (row 0): of pan"),
+        (["1,23,567", "2,34,678", "2"], None),
         ([], None),
     ],
 )
@@ -94,7 +100,7 @@ def test_text_in_memory(cells, found):
 
 
 def test_long_text_is_given_up(monkeypatch):
-    table, read = cp.open(pa.table({"t": ["word"] * 5000, "x": ["1", "?"] * 2500})), []
+    table, read = cp.open(pa.table({"t": ["word"] * 5000, "x": ["1", "?", "2", "3"] * 1250})), []
     way = MemoryTable.read
     monkeypatch.setattr(MemoryTable, "read", lambda self, *asked: read.append(asked) or way(self, *asked))
     assert list(nearly_numbers(table, ["t", "x"])) == ["x"]
@@ -105,3 +111,13 @@ def test_long_text_is_given_up(monkeypatch):
 def test_what_must_be_decoded_is_not_looked_at(tmp_path):
     pq.write_table(pa.table({"x": ["1", "2", "?"], "y": np.arange(3)}), tmp_path / "a.parquet")
     assert nearly_numbers(cp.open(tmp_path / "a.parquet"), ["x"]) == {}
+
+
+def test_few_of_many_columns_are_told():
+    columns = {f"c{i}": ["1", "2", "3", "?"] * 5 for i in range(9)}
+    table = cp.open(pa.table({**columns, "x": np.arange(20.0), "label": [0, 1] * 10}))
+    with pytest.warns(LeftOutWarning) as told:
+        cp.train(table, epochs=1)
+    said = [str(one.message) for one in told]
+    assert len(said) == 6
+    assert said[-1] == "4 more columns are left out alike"

@@ -77,9 +77,10 @@ def test_a_share_of_labels_lies_below_a_quantile(make, rows, tau):
 def test_labels_may_be_far_off(make, rows, far, large):
     x, score = rows
     y = far + large * (score / score.std() + 0.3 * noise("normal", 1.0))
-    huber, high = (train(make.dense(x, y), model=kind) for kind in ("huber", "quantile:0.9"))
+    huber, low, high = (train(make.dense(x, y), model=kind) for kind in ("huber", "quantile:0.05", "quantile:0.9"))
     assert huber.history[-1]["r2"] > 0.85
-    assert (y < high.predict(x)).mean() == pytest.approx(0.9, abs=0.06)  # from below each step is a ninth as long
+    assert (y < low.predict(x)).mean() == pytest.approx(0.05, abs=0.03)
+    assert (y < high.predict(x)).mean() == pytest.approx(0.9, abs=0.03)
     assert any("is small for labels this far from 0; beginning again at" in note for note in huber.notes)
     y[::50] += 1e9 * large  # which say little of the rest
     assert np.corrcoef(train(make.dense(x, y), model="huber").predict(x), score)[0, 1] > 0.9

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def holds_predictions(path: Path) -> bool:
             head = file.tell()
             file.seek(0)
             return not fortran and file.read(head) == _head(shape, dtype)
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError, SyntaxError, TokenError):  # whatever a header that is none makes of NumPy
         return False
 
 

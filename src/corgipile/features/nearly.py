@@ -21,6 +21,8 @@ __all__ = ["nearly_numbers"]
 FIRST, EACH, MOST = 16, 256, 4096  # rows looked at before text that may be long is given up, then at a time, and in all
 SHARE = 0.9  # of the cells, from which on they are nearly all; half, where all others say the same
 _COMMA = re.compile(r"\s*[-+]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
+_THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?\s*")
+_CODE = re.compile(r"\s*0\d+\s*")  # a number that is written so is none
 
 
 @dataclass
@@ -30,24 +32,35 @@ class _Seen:
     Attributes:
         cells: How many are not empty.
         numbers: How many are numbers.
-        commas: How many are numbers with a decimal comma.
+        commas: How many are numbers with a comma.
+        thousands: How many of these may be numbers with commas between thousands.
+        codes: Whether one begins with a 0 that numbers do not.
         first: The row and the text of the first that is no number, and of the first with a comma.
-        others: What cells say that are no numbers; some of it.
+        values: What cells say that are numbers; some of it.
+        others: What cells say that are none; some of it.
     """
 
     cells: int = 0
     numbers: int = 0
     commas: int = 0
+    thousands: int = 0
+    codes: bool = False
     first: dict[str, tuple[int, str]] = field(default_factory=dict)
+    values: set[str] = field(default_factory=set)
     others: set[str] = field(default_factory=set)
 
     def add(self, row: int, cell: str) -> None:
         self.cells += 1
         if is_number(cell):
             self.numbers += 1
+            self.codes |= _CODE.fullmatch(cell) is not None
+            if len(self.values) < 3:
+                self.values.add(cell)
             return
-        if _COMMA.fullmatch(cell):
+        thousands = _THOUSANDS.fullmatch(cell) is not None
+        if thousands or _COMMA.fullmatch(cell):
             self.commas += 1
+            self.thousands += thousands
             self.first.setdefault("comma", (row, cell))
         self.first.setdefault("other", (row, cell))
         if len(self.others) < 2:
@@ -59,8 +72,9 @@ class _Seen:
 
     @property
     def nearly(self) -> bool:
-        enough = SHARE * self.cells if len(self.others) != 1 else self.cells / 2
-        return 0 < enough <= self.numbers
+        alike = len(self.others) == 1 and len(self.values) > 2
+        enough = self.cells / 2 if alike else SHARE * self.cells
+        return not self.codes and 0 < enough <= self.numbers
 
     @property
     def with_commas(self) -> bool:
@@ -90,12 +104,18 @@ def nearly_numbers(table: Table, names: Sequence[str]) -> dict[str, str]:
         if seen.nearly and (seen.first or parts):  # text that is all numbers is meant as text, but for a guess of ours
             found[name] = f"{_what(table, seen)}; {_cure(name, parsed=bool(parts))}"
         elif seen.with_commas:
-            row, cell = seen.first["comma"]
-            found[name] = (
-                f"its cells are numbers with a decimal comma, such as {cell!r} ({_place(table, row)}); numbers have a "
-                "point: pandas.read_csv(..., decimal=',') reads them, and corgipile.open takes the frame"
-            )
+            found[name] = _with_comma(table, seen)
     return found
+
+
+def _with_comma(table: Table, seen: _Seen) -> str:
+    row, cell = seen.first["comma"]
+    such = f"such as {cell!r} ({_place(table, row)})"
+    if seen.thousands == seen.commas:
+        how = "thousands=',' reads them, or decimal=',' where it is a decimal one"
+        return f"its cells are numbers with a comma, {such}: of pandas.read_csv, {how}; corgipile.open takes the frame"
+    how = "pandas.read_csv(..., decimal=',') reads them, and corgipile.open takes the frame"
+    return f"its cells are numbers with a decimal comma, {such}; numbers have a point: {how}"
 
 
 def _looked(table: Table, names: list[str]) -> dict[str, _Seen]:

@@ -21,6 +21,7 @@ from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["Features", "find_inputs", "tell_unknown", "warn_left_out"]
 
+MOST_SAID = 5  # columns of which it is said that they are left out for some cells
 log = logging.getLogger("corgipile")
 
 PACKED = "features"
@@ -171,6 +172,8 @@ def warn_left_out(table: Table, left_out: Mapping[str, str]) -> list[str]:
     """
     text = [name for name, why in left_out.items() if why == str(table.schema.field(name).type)]
     said = [f"column {name!r} is left out as text, though {what}" for name, what in nearly_numbers(table, text).items()]
+    if len(said) > MOST_SAID:
+        said = [*said[:MOST_SAID], f"{len(said) - MOST_SAID} more columns are left out alike"]
     for one in said:
         warnings.warn(one, LeftOutWarning, stacklevel=8)
     return said
