@@ -10,7 +10,6 @@ typedef CP_REAL CP(part_type) __attribute__((vector_size(CP_VECTOR / (8 / CP_BYT
 typedef struct { CP(wide_type) part[8 / CP_BYTES]; } CP(doubles_type); /* one a model */
 #define doubles CP(doubles_type)
 #define judged CP_LANED(point_type)
-
 #define CP_WIDE for (int wide_ = 0; wide_ < 8 / CP_BYTES; wide_++)
 #define CP_MINE(d, k) (d).part[(k) / (CP_VECTOR / 8)][(k) % (CP_VECTOR / 8)]
 

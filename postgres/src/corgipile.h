@@ -383,8 +383,7 @@ extern struct corgi_steps *corgi_tuple_steps(CustomScanState *node);
 extern void corgi_tuple_load(CustomScanState *node, const struct corgi_step *step);
 extern void corgi_tuple_stop(CustomScanState *node);
 
-/* sgd.c */
-extern const CustomScanMethods corgi_sgd_methods;
+extern const CustomScanMethods corgi_sgd_methods; /* sgd.c */
 
 /* explain.c */
 extern void corgi_explain_blocks(const CorgiRun *run, ExplainState *es);

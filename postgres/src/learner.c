@@ -214,9 +214,10 @@ int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit
     return status;
 }
 
-/* End an epoch: apply the last batch, however short, and return its figures. */
+/* End an epoch: apply the last batch, however short, and return its figures. Labels are all counted now. */
 cp_figures corgi_learner_end(CorgiLearner *m)
 {
+    m->counts = false;
     cp_sgd_flush(m->state);
     return cp_sgd_figures(m->state);
 }

@@ -196,15 +196,12 @@ static CorgiEpoch next(SgdState *s)
         INSTR_TIME_SET_CURRENT(took);
         INSTR_TIME_SUBTRACT(took, start);
         epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
-        rate = s->learner == NULL ? 0
-               : corgi_learner_again(s->learner, &s->run, s->run.options.learning_rate,
-                                     epoch.skipped == CORGI_DIVERGED ? NAN : epoch.learnt.loss);
+        rate = s->learner == NULL ? 0 : corgi_learner_again(s->learner, &s->run, s->run.options.learning_rate,
+                                                            epoch.skipped == CORGI_DIVERGED ? NAN : epoch.learnt.loss);
         if (epoch.skipped != CORGI_DIVERGED && rate == 0)
             break;
         corgi_change_rate(&s->run, s->learner, &s->history, rate);
     }
-    if (s->learner != NULL)
-        corgi_learner_try(s->learner, corgi_learner_is_tried(s->learner), false);
     return epoch;
 }
 

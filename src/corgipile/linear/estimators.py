@@ -41,8 +41,7 @@ WEIGHT = "sample_weight"  # the column of weights given beside the rows
 
 def _is_rows(x: Any) -> bool:
     """Say whether x is an array, a matrix or a data frame, not a table or the path of one."""
-    is_table = isinstance(x, str | pa.Table | pa.RecordBatch) or hasattr(x, "__fspath__") or hasattr(x, "cuts")
-    return not is_table
+    return not (isinstance(x, str | pa.Table | pa.RecordBatch) or hasattr(x, "__fspath__") or hasattr(x, "cuts"))
 
 
 def _is_frame(x: Any) -> bool:

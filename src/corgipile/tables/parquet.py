@@ -171,8 +171,7 @@ class ParquetTable(Checked):
         groups = [i for i, rows in enumerate(np.diff(self._starts)) if rows]
         first = self._first(groups[0], name) if groups else None
         width = None if first is None else even_length(first.column(0))
-        [chunk] = self._chunks[name]
-        counts = [self._metadata.row_group(i).column(chunk).num_values for i in groups]
+        counts = [self._metadata.row_group(i).column(self._chunks[name][0]).num_values for i in groups]
         even = width is not None and (np.array(counts) == np.diff(self._starts)[groups] * width).all()
         return width if even else None
 
