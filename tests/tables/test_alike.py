@@ -173,6 +173,21 @@ def _ends(kind):
     return [-(1 << bits - 1), 1, (1 << bits - 1) - 1] if pa.types.is_signed_integer(kind) else [0, 1, (1 << bits) - 1]
 
 
+def test_the_part_that_differs_is_the_one_that_is_named():
+    kinds = [pa.float32(), pa.int32(), pa.string(), pa.float64()]
+    with pytest.raises(BadSchema, match=r"column 'x' is string; in .* it is double: .* --types x=double"):
+        cp.open([pa.table({"x": pa.array([1]).cast(kind)}) for kind in kinds])
+    with pytest.raises(
+        BadSchema, match=r"MemoryTable\(2 rows of 'x':double\): column 'x' is double; in .* it is int64"
+    ):
+        cp.open(
+            [
+                pa.table({"x": pa.array([1] * n, kind)})
+                for n, kind in ((1, pa.int64()), (1, pa.int8()), (2, pa.float64()))
+            ]
+        )
+
+
 def test_a_column_of_nulls_is_of_any_type():
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([5, 6]))
     for column in (runs, pa.array([[1], None, [2]], pa.list_view(pa.int8()))):

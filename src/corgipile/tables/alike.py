@@ -41,8 +41,8 @@ def alike(tables: Sequence[Table]) -> list[Table]:
     """Return tables with the columns of the first one that has rows, found by name, where all have them.
 
     A column that is nothing but nulls in one of them has the type of the others. Numbers of several types have the
-    smallest that keeps every value of all. Where there is none, as for int64 beside double, and of other types, they
-    stay as they are: who joins the tables says what differs.
+    smallest that keeps every value of all. Where there is none, as for int64 beside double, and of other types, a
+    column stays as it is: who joins the tables says what differs.
 
     Example:
         >>> from corgipile.tables import MemoryTable
@@ -72,11 +72,14 @@ def _same(one: pa.Schema, other: pa.Schema) -> bool:
 
 
 def _common(kinds: Sequence[pa.DataType]) -> pa.DataType:
-    """Return the type that keeps every value of all; where there is none, that of the first."""
+    """Return the type that keeps every value of all, those aside that none keeps beside the ones before them."""
     told = [kind for kind in dict.fromkeys(kinds) if not types.is_null(kind)]
     if not told:
         return kinds[0]
-    return told[0] if len(told) == 1 else smallest(told) or told[0]
+    found = told[0]
+    for kind in told[1:]:
+        found = smallest([found, kind]) or found
+    return found
 
 
 def _becomes(kind: pa.DataType, wanted: pa.DataType) -> bool:
