@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.encoded import SMALL
+from corgipile.tables.encoded import SMALL, is_encoded
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.partitions import Partition
@@ -135,10 +135,19 @@ def _with_comma(table: Table, seen: _Seen) -> str:
 
 
 def _looked(table: Table, names: list[str]) -> dict[str, _Seen]:
-    large = [name for name in names if _is_large(table, name)]
-    going, start = [name for name in names if name not in large], 0
-    seen = {name: _seen_of(stored, name) for stored in _parquet(table, large) for name in large}
-    seen |= {name: _Seen() for name in going}
+    """Look at the first rows of columns: of encoded ones at one after another, which takes little memory."""
+    plain = [name for name in names if not is_encoded(table, [name])]
+    seen, stored = _read(table, plain), next(_parquet(table, names), None)
+    for name in names:
+        if name not in seen and stored is not None:
+            seen[name] = _seen_of(stored, name)
+        elif name not in seen and table.units([name]).nbytes <= SMALL:  # type: ignore[attr-defined]
+            seen |= _read(table, [name])
+    return {name: seen[name] for name in names if name in seen}
+
+
+def _read(table: Table, names: list[str]) -> dict[str, _Seen]:
+    seen, going, start = {name: _Seen() for name in names}, names, 0
     while going and start < min(len(table), MOST):
         stop = min(start + (EACH if start else FIRST), len(table), MOST)
         batch = values(table.read(start, stop, going))
@@ -146,12 +155,6 @@ def _looked(table: Table, names: list[str]) -> dict[str, _Seen]:
             _look(seen[name], batch.column(name), start)
         going, start = [name for name in going if not seen[name].hopeless], stop
     return seen
-
-
-def _is_large(table: Table, name: str) -> bool:
-    """Say whether more would have to be decoded than is no burden."""
-    units = getattr(table, "units", lambda _: None)([name])
-    return units is not None and units.nbytes > SMALL
 
 
 def _look(seen: _Seen, column: pa.Array, start: int) -> None:
