@@ -340,21 +340,8 @@ void corgi_company_learnt(const CorgiCompany *c, const CorgiRun *run, double *to
     pfree(coefficients);
 }
 
-/* Say of which groups there was too little to learn from. */
-void corgi_company_tell(const CorgiCompany *c, const CorgiRun *run)
-{
-    static const char *const what[] = {"no row that can be learnt from; their models say the same of every row", "one row"};
-    bool *which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE);
-    for (int64 rows = 0; rows < lengthof(what); rows++) {
-        int64 found = 0;
-        for (int64 k = 0; k < c->count; k++)
-            found += which[k] = c->figures[k].rows == rows;
-        if (found > 0)
-            ereport(NOTICE, errmsg(INT64_FORMAT " of " INT64_FORMAT " groups of \"%s\" have %s: %s", found, c->count,
-                                   run->options.by, what[rows], corgi_name_groups(run->groups, which)));
-    }
-    pfree(which);
-}
+/* Say of groups what is to be known of their models. */
+void corgi_company_tell(const CorgiCompany *c, const CorgiRun *run) { corgi_tell_groups(run, c->figures); }
 
 /* Write numbers with all their digits, whole ones as none that are counted; what JSON has no number for is null. */
 static void write_number(StringInfo json, int64 at, double number)

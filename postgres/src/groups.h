@@ -14,6 +14,7 @@ extern int64 corgi_groups_bytes(const CorgiRun *run);
 extern void corgi_write_groups(StringInfo json, const CorgiGroups *g);
 extern char *corgi_group_name(const CorgiGroups *g, int64 at);
 extern char *corgi_name_groups(const CorgiGroups *g, const bool *which);
+extern void corgi_tell_groups(const CorgiRun *run, const cp_figures *each);
 
 /* company.c */
 typedef struct CorgiCompany CorgiCompany;

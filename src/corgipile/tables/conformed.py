@@ -10,6 +10,7 @@ from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import check_rows, pick
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.parquet_pages import row_bits
+from corgipile.tables.promotion import keeps
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.wrapper import Wrapper
 
@@ -102,8 +103,7 @@ class Conformed(Wrapper):
         batch, arrays = read(stored) if stored else None, []
         for field in pick(self.schema, names):
             if batch is not None and field.name in self.names:
-                column = batch.column(self.names[field.name])
-                arrays.append(column if column.type == field.type else column.cast(field.type))
+                arrays.append(_cast(batch.column(self.names[field.name]), field.type))
             else:
                 one = self.values.get(field.name)
                 arrays.append(pa.nulls(rows, field.type) if one is None else pa.repeat(one, rows))
@@ -121,8 +121,16 @@ def _check(table: Table, stored: str, wanted: pa.DataType) -> None:
     text = _text(kind) is not None and _text(kind) == _text(wanted)
     decimals = types.is_decimal(kind) and types.is_decimal(wanted) and kind.scale == wanted.scale
     nested = kind.num_fields > 0 and kind.id == wanted.id and _like(kind, wanted)
-    if not (kind == wanted or times or whole or floats or text or decimals or nested):
+    numbers = whole or floats or keeps(wanted, kind)
+    if not (kind == wanted or times or numbers or text or decimals or nested):
         raise BadSchema(f"{table!r}: column {stored!r} is {kind}, which does not become {wanted}")
+
+
+def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return a column as another type; one of nothing but nulls is of any, also of those that Arrow casts none to."""
+    if column.type == wanted:
+        return column
+    return pa.nulls(len(column), wanted) if pa.types.is_null(column.type) else column.cast(wanted)
 
 
 def _text(kind: pa.DataType) -> str | None:
