@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from corgipile.tables.concat import same_kind
 from corgipile.tables.conformed import Conformed
-from corgipile.tables.promotion import keeps, smallest
+from corgipile.tables.promotion import checked, keeps, smallest
 from corgipile.tables.table import Table
 
 __all__ = ["alike", "with_rows"]
@@ -41,8 +41,9 @@ def alike(tables: Sequence[Table]) -> list[Table]:
     """Return tables with the columns of the first one that has rows, found by name, where all have them.
 
     A column that is nothing but nulls in one of them has the type of the others. Numbers of several types have the
-    smallest that keeps every value of all. Where there is none, as for int64 beside double, and of other types, a
-    column stays as it is: who joins the tables says what differs.
+    smallest that keeps every value of all; 64-bit integers beside floats are double, and one that double does not keep
+    is an error once it is read. Where there is none, as for int8 beside uint64, and of other types, a column stays as
+    it is: who joins the tables says what differs.
 
     Example:
         >>> from corgipile.tables import MemoryTable
@@ -84,7 +85,7 @@ def _common(kinds: Sequence[pa.DataType]) -> pa.DataType:
 
 def _becomes(kind: pa.DataType, wanted: pa.DataType) -> bool:
     """Say whether a column of a type is to be read as another."""
-    return not same_kind(kind, wanted) and (types.is_null(kind) or keeps(wanted, kind))
+    return not same_kind(kind, wanted) and (types.is_null(kind) or keeps(wanted, kind) or checked(wanted, kind))
 
 
 def _of_types(table: Table, names: Sequence[str], changed: dict[str, pa.DataType]) -> Table:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-__all__ = ["keeps", "smallest"]
+__all__ = ["DIGITS", "checked", "keeps", "smallest"]
 
 types = pa.types
 DIGITS = {16: 11, 32: 24, 64: 53}  # of whole numbers that floats of so many bits keep
@@ -44,15 +44,32 @@ def keeps(wanted: pa.DataType, kind: pa.DataType) -> bool:
     return _digits(kind) <= _digits(wanted)
 
 
+def checked(wanted: pa.DataType, kind: pa.DataType) -> bool:
+    """Say whether a type is double, and another of whole numbers, of which it keeps those that are not too large.
+
+    Programs that know no null among whole numbers, such as pandas, write a part that has some as double.
+
+    Example:
+        >>> checked(pa.float64(), pa.int64()), checked(pa.float64(), pa.int32()), checked(pa.float32(), pa.int64())
+        (True, False, False)
+    """
+    return bool(types.is_float64(wanted) and types.is_integer(kind) and not keeps(wanted, kind))
+
+
 def smallest(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
     """Return the smallest type of numbers that keeps every value of all; None where none does, or one is no number.
+
+    Of 64-bit integers beside floats that is double, though it does not keep the largest: who reads them looks.
 
     Example:
         >>> smallest([pa.int32(), pa.float32()]), smallest([pa.int8(), pa.uint8()])
         (DataType(double), DataType(int16))
-        >>> smallest([pa.int64(), pa.float64()])
+        >>> smallest([pa.int64(), pa.float32()]), smallest([pa.int64(), pa.uint64()])
+        (DataType(double), None)
     """
-    return next((one for one in _NUMBERS if all(keeps(one, kind) for kind in kinds)), None)
+    found = next((one for one in _NUMBERS if all(keeps(one, kind) for kind in kinds)), None)
+    floats = all(map(_is_number, kinds)) and any(map(types.is_floating, kinds))
+    return pa.float64() if found is None and floats else found
 
 
 def _is_number(kind: pa.DataType) -> bool:
