@@ -24,10 +24,12 @@ ONE = st.fixed_dictionaries(
 )
 
 
-def alike(models, kind, width, dtype, rates, *, sparse, isa, skip):
+def alike(models, kind, width, dtype, rates, *, sparse, isa, skip, minus=False):
     how = {"sparse": sparse, "isa": isa, "on_bad": "skip" if skip else "raise"}
     found = [sgd(kind, width, dtype, **how, **one) for one in models]
     for model, rate in zip(found, rates, strict=True):
+        if minus:  # weights of -0, which what is taken from them may make +0
+            model.assign(*(-part for part in model.weights()))
         model.begin(rate)
     return found
 
@@ -48,47 +50,84 @@ def bits(model):
     return *last, *(part.tobytes() for part in model.weights()), repr(figures), model.skipped
 
 
-@settings(max_examples=120, deadline=None)
-@given(
-    kind=st.sampled_from(KINDS),
-    form=st.sampled_from(["float32", "float64", "sparse"]),
-    width=st.sampled_from([1, 5, 16, 28, 33, 64, 70]),
-    rows=st.integers(1, 300),
-    several=st.lists(ONE, min_size=1, max_size=4).flatmap(
-        lambda some: st.lists(st.sampled_from(some), min_size=1, max_size=20)
-    ),
-    folds=st.integers(1, 3),
-    own=st.booleans(),
-    each=st.sampled_from([1, 50, 1000]),
-    bad=st.lists(st.integers(0, 299), max_size=3),
-    wild=st.booleans(),
-    isa=st.integers(0, _kernel.sgd_isa()),
-    seed=st.integers(0, 99),
-)
-def test_company_changes_nothing(kind, form, width, rows, several, folds, own, each, bad, wild, isa, seed):
-    """Of every loss, step and penalty, with rows that are skipped and with models that diverge."""
-    rng, dtype = np.random.default_rng(seed), np.dtype("float64" if form == "float64" else "float32")
-    x, y = made(kind, rows, width, dtype, seed)
+SHARED = {
+    "several": st.lists(st.sampled_from(range(4)), min_size=1, max_size=20),
+    "own": st.sampled_from([False, False, True]),
+    "each": st.sampled_from([1, 50, 1000]),
+    "bad": st.lists(st.integers(0, 299), max_size=3),
+    "rows": st.integers(1, 300),
+    "isa": st.integers(0, _kernel.sgd_isa()),
+    "seed": st.integers(0, 99),
+    **dict.fromkeys(("apart", "behind", "minus", "wild"), st.booleans()),
+}
+
+
+def same_bits(how, models, kind, form, width, theirs):
+    """Check that models learn the same in company and alone, two epochs of rows in different orders.
+
+    Of what may differ `apart` says that rows of a fold follow each other, and differ in size; `behind` that models hold
+    back updates of other rows; `minus` that weights begin with -0; `wild` that some are to diverge.
+    """
+    rng, dtype, rows = np.random.default_rng(how["seed"]), np.dtype("f8" if form == "float64" else "f4"), how["rows"]
+    x, y = made(kind, rows, width, dtype, how["seed"])
+    x *= rng.choice([0.01, 1, 3] if how["apart"] else [1], (rows, 1)).astype(dtype)  # some are larger than all before
     y = y.astype(np.float32)
-    for row in (row for row in bad if row < rows):
+    for row in (row for row in how["bad"] if row < rows):
         x[row, row % width], y[row] = [(np.nan, y[row]), (np.inf, y[row]), (x[row, 0], np.nan)][row % 3]
     given_rows, kept = sparse_rows(x) if form == "sparse" else (x, None)
-    theirs = np.sort(rng.integers(0, folds, len(several)).astype(np.uint8))
-    rates = (0.01 if kind in NUMBERS else 0.1) * rng.uniform(0.5, 1.5, len(several))
-    rates[::3] = 1e38 if wild else rates[::3]  # of three, one is to diverge
-    rates = np.where([one["l2"] > 0 for one in several], np.minimum(rates, 0.1), rates)
-    how = {"sparse": form == "sparse", "isa": isa, "skip": bool(bad)}
-    there, others = (alike(several, kind, width, dtype, rates, **how) for _ in range(2))
+    rates = (0.01 if kind in NUMBERS else 0.1) * rng.uniform(0.5, 1.5, len(models))
+    rates[::3] = 1e38 if how["wild"] else rates[::3]  # of three, one is to diverge
+    rates = np.where([one["l2"] > 0 for one in models], np.minimum(rates, 0.1), rates)
+    make = {"sparse": form == "sparse", "isa": how["isa"], "skip": bool(how["bad"]), "minus": how["minus"]}
+    there, others = (alike(models, kind, width, dtype, rates, **make) for _ in range(2))
+    for at, model in enumerate([*there, *others] if how["behind"] and not (how["bad"] or how["wild"]) else []):
+        model.learn(given_rows, y, np.array([at % len(there) // 2 % rows], np.int32), where)
     for epoch in range(2):
-        visit, parts = rng.permutation(rows).astype(np.int32), rng.integers(0, folds, rows).astype(np.uint8)
-        left = learn_parts(there, theirs, given_rows, y, visit, parts, where, own=own, each=each)
-        assert left == alone(others, theirs, given_rows, y, visit, parts, own=own), epoch
+        visit, parts = rng.permutation(rows).astype(np.int32), rng.integers(0, theirs.max() + 1, rows).astype(np.uint8)
+        parts = np.sort(parts) if how["apart"] else parts
+        left = learn_parts(there, theirs, given_rows, y, visit, parts, where, own=how["own"], each=how["each"])
+        assert left == alone(others, theirs, given_rows, y, visit, parts, own=how["own"]), epoch
         good = [at for at, gone in enumerate(left) if not gone]
         assert [bits(there[at]) for at in good] == [bits(others[at]) for at in good]
         there, others, theirs = [there[at] for at in good], [others[at] for at in good], theirs[good]
         if not good:
             break
     del kept
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    how=st.fixed_dictionaries(SHARED),
+    kind=st.sampled_from(KINDS),
+    form=st.sampled_from(["float32", "float64", "sparse"]),
+    width=st.sampled_from([1, 5, 16, 28, 33, 64, 70]),
+    several=st.lists(ONE, min_size=4, max_size=4),
+    folds=st.integers(1, 3),
+)
+def test_company_changes_nothing(how, kind, form, width, several, folds):
+    """Of every loss, step and penalty, with rows that are skipped and with models that diverge."""
+    models = [several[at] for at in how["several"]]
+    theirs = np.sort(np.random.default_rng(how["seed"]).integers(0, folds, len(models)).astype(np.uint8))
+    same_bits(how, models, kind, form, width, theirs)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    how=st.fixed_dictionaries(SHARED),
+    kind=st.sampled_from(["logistic", "svm", "linear"]),
+    form=st.sampled_from(["float32", "float64"]),
+    width=st.sampled_from([1, 5, 16, 28, 33, 64]),
+    step=st.sampled_from(["constant", "adagrad", "normalized", "auto"]),
+    folds=st.integers(2, 7),
+    points=st.integers(1, 5),
+)
+def test_lanes_of_several_folds_change_nothing(how, kind, form, width, step, folds, points):
+    """Folds share lanes, and a row leaves out the models of its own."""
+    penalties = {"constant": [0.0, 1e-3, 0.5]}.get(step, [0.0])
+    models = [
+        {"step": step, "l2": penalties[at % len(penalties)], "average": at % 2 == 0} for at in range(folds * points)
+    ]
+    same_bits(how, models, kind, form, width, np.repeat(np.arange(folds), points).astype(np.uint8))
 
 
 @settings(max_examples=60, deadline=None)

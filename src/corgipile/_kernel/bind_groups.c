@@ -1,6 +1,6 @@
 /* Linear models that learn side by side, each from rows of its own or all from the same. */
 #include "bind.h"
-#include "sgd/company.h"
+#include "sgd/parts.h"
 #include "sgd/epochs.h"
 #include "sgd_model.h"
 #include "sgd_rows.h"
@@ -168,11 +168,13 @@ static PyObject *learn_parts(model_object **all, Py_ssize_t count, const cp_rows
     p->status = calloc((size_t)count, 2 * sizeof *p->status);
     p->done = calloc((size_t)count, 2 * sizeof *p->done);
     p->visit = calloc((size_t)p->each, sizeof *p->visit);
+    p->number = calloc((size_t)p->each, sizeof *p->number);
+    p->kin = calloc((size_t)count, sizeof *p->kin);
     for (; states && taken < count && !all[taken]->busy; taken++) { /* one that is there twice is busy */
         all[taken]->busy = 1;
         states[taken] = all[taken]->state;
     }
-    if (!states || !p->left || !p->status || !p->done || !p->visit)
+    if (!states || !p->left || !p->status || !p->done || !p->visit || !p->number || !p->kin)
         PyErr_NoMemory();
     else if (taken < count)
         PyErr_SetString(PyExc_ValueError, "a model is there twice");
@@ -187,7 +189,7 @@ static PyObject *learn_parts(model_object **all, Py_ssize_t count, const cp_rows
     for (Py_ssize_t i = 0; result && i < count; i++)
         if (PyList_SetItem(result, i, Py_BuildValue("iL", p->status[i], (long long)p->done[i])) < 0)
             Py_CLEAR(result);
-    free(states), free(p->left), free(p->status), free(p->done), free(p->visit);
+    free(states), free(p->left), free(p->status), free(p->done), free(p->visit), free(p->number), free(p->kin);
     return result;
 }
 
