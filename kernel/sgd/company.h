@@ -21,12 +21,12 @@ static inline const cp_sgd_company *cp_sgd_company_of(const cp_sgd *s, int64_t c
 /* Return whether a model can visit rows at once with others that are like it. */
 static inline int cp_sgd_sociable(const cp_sgd *s)
 {
-    const int plain = !s->ruled && !s->bounded, rooted = s->rooted && s->rule != CP_MOMENTS;
+    const int plain = !s->ruled && !s->bounded, ruled = s->ruled && s->rule != CP_MOMENTS && !(s->max_norm > 0);
     int copied = 0;
 #define CP_COPY(id) copied |= s->loss == CP_##id;
     CP_COPIES(CP_COPY)
 #undef CP_COPY
-    return copied && (plain || rooted) && !s->sparse && !s->batched && !s->weighs && s->padded * s->bytes <= CP_NARROW * CP_LINE;
+    return copied && (plain || ruled) && !s->sparse && !s->batched && !s->weighs && s->padded * s->bytes <= CP_NARROW * CP_LINE;
 }
 
 /* Return how many models that are like one visit rows at once; 1 where each does by itself. */
@@ -39,7 +39,7 @@ static inline int64_t cp_sgd_at_once(const cp_sgd *s)
 static inline int cp_sgd_kin(const cp_sgd *a, const cp_sgd *b)
 {
     return a->loss == b->loss && a->bytes == b->bytes && a->features == b->features && a->intercept == b->intercept && a->isa == b->isa
-           && a->rule == b->rule && a->rooted == b->rooted
+           && a->rule == b->rule && a->ruled == b->ruled && a->rooted == b->rooted
            && memcmp(CP_AT(a, const char, classes), CP_AT(b, const char, classes), 2 * sizeof(double)) == 0;
 }
 

@@ -20,8 +20,9 @@ typedef struct {
 } cp_parts;
 
 /* What a visit takes of one model, and of lanes whose models are of several parts, beside that of lanes of one part. */
-#define CP_ALONE 0.4
-#define CP_APART 1.3
+enum { CP_PARTS_MOST = 256 };
+#define CP_ALONE 0.35
+#define CP_APART 1.35
 
 /* Say which models are kin, in p->kin: the first of them has the number of the first. */
 static inline void cp_sgd_find_kin(cp_sgd *const *s, int64_t count, const cp_parts *p)
@@ -37,45 +38,89 @@ static inline void cp_sgd_find_kin(cp_sgd *const *s, int64_t count, const cp_par
     }
 }
 
-/* Return what the visits of kin take by themselves, part by part. */
-static inline double cp_sgd_cost_by_part(int64_t count, const int64_t *rows, int64_t m, const cp_parts *p, int64_t kin, int64_t most)
+/* Return what the visits of kin take part by part, of so many models each; `rows` are those of a part, of m. */
+static inline double cp_sgd_cost_by_part(const int64_t *models, const int64_t *rows, int64_t m, int64_t most)
 {
     double cost = 0;
-    for (int64_t from = 0, to; from < count; from = to) {
-        int64_t n = 0;
-        for (to = from; to < count && p->theirs[to] == p->theirs[from]; to++)
-            n += p->kin[to] == kin;
-        cost += (double)(m - rows[p->theirs[from]]) * ((double)(n / most) + (n % most > 1 ? 1 : n % most ? CP_ALONE : 0));
+    for (int part = 0; part < CP_PARTS_MOST; part++) {
+        const int64_t n = models[part];
+        cost += (double)(m - rows[part]) * ((double)(n / most) + (n % most > 1 ? 1 : n % most ? CP_ALONE : 0));
     }
     return cost;
 }
 
 /* Leave as kin only those who are better off with their lanes shared. */
-static inline void cp_sgd_share_lanes(cp_sgd *const *s, int64_t count, const cp_rows *r, const cp_parts *p)
+static inline void cp_sgd_share_lanes(cp_sgd *const *s, int64_t count, int64_t m, const cp_parts *p)
 {
-    int64_t rows[256] = {0};
+    int64_t rows[CP_PARTS_MOST] = {0};
     cp_sgd_find_kin(s, count, p);
-    for (int64_t i = 0; i < r->m; i++)
+    for (int64_t i = 0; i < m; i++)
         rows[p->of[i]]++;
     for (int64_t first = 0; first < count; first++) {
         const int64_t most = cp_sgd_at_once(s[first]);
-        int64_t n = 0, parts = 0;
-        if (p->kin[first] != first)
-            continue;
-        uint8_t met[256] = {0};
-        int scattered = 0;
-        for (int64_t k = first, last = -1; k < count; k++)
-            if (p->kin[k] == first) {
-                n++;
-                parts += p->theirs[k] != last;
-                scattered |= p->theirs[k] != last && met[p->theirs[k]];
-                met[last = p->theirs[k]] = 1;
-            }
-        const double shared = CP_APART * (double)((n + most - 1) / most) * (double)r->m;
-        const int worse = parts < 2 || scattered || cp_sgd_cost_by_part(count, rows, r->m, p, first, most) <= shared;
-        for (int64_t k = count - 1; worse && k >= first; k--)
+        int64_t models[CP_PARTS_MOST] = {0}, n = 0;
+        for (int64_t k = first; p->kin[first] == first && k < count; k++)
+            if (p->kin[k] == first)
+                models[p->theirs[k]] += ++n > 0;
+        const double shared = CP_APART * (double)((n + most - 1) / most) * (double)m;
+        const int worse = models[p->theirs[first]] == n || cp_sgd_cost_by_part(models, rows, m, most) <= shared;
+        for (int64_t k = count - 1; n > 0 && worse && k >= first; k--)
             p->kin[k] = p->kin[k] == first ? -1 : p->kin[k];
     }
+}
+
+/* Let go of kin of whom those of a part do not stand side by side. */
+static inline void cp_sgd_leave_scattered(int64_t count, const cp_parts *p)
+{
+    for (int64_t first = 0; first < count; first++) {
+        uint8_t met[CP_PARTS_MOST] = {0};
+        int scattered = 0;
+        for (int64_t k = first, last = first; p->kin[first] == first && k < count; k++)
+            if (p->kin[k] == first) {
+                scattered |= p->theirs[k] != p->theirs[last] && met[p->theirs[k]];
+                met[p->theirs[last = k]] = 1;
+            }
+        for (int64_t k = count - 1; scattered && k >= first; k--)
+            p->kin[k] = p->kin[k] == first ? -1 : p->kin[k];
+    }
+}
+
+/* Number the teams of models that share their lanes with those of other parts. Returns how many there are. */
+static inline int64_t cp_sgd_teams_of_kin(cp_sgd *const *s, int64_t count, const cp_parts *p, int64_t *team)
+{
+    int64_t teams = 0;
+    for (int64_t first = 0; first < count; first++) {
+        const int64_t most = cp_sgd_at_once(s[first]);
+        int64_t n = 0;
+        for (int part = 0; p->kin[first] == first && part < CP_PARTS_MOST; part++)
+            for (int64_t k = first; k < count; k++)
+                if (p->kin[k] == first && p->theirs[k] == part)
+                    team[k] = teams + n++ / most;
+        teams += (n + most - 1) / most;
+    }
+    return teams;
+}
+
+/* Number those who best visit rows at once, as cp_sgd_learn_parts lets those of a number that stand side by side, part by part. */
+static inline void cp_sgd_teams(cp_sgd *const *s, int64_t count, int64_t m, const cp_parts *p, int64_t *team)
+{
+    cp_sgd_share_lanes(s, count, m, p);
+    int64_t teams = cp_sgd_teams_of_kin(s, count, p, team);
+    for (int part = 0; part < CP_PARTS_MOST; part++)
+        for (int64_t first = 0; first < count; first++) {
+            const int64_t most = cp_sgd_at_once(s[first]);
+            int64_t n = 0;
+            if (p->kin[first] != -1 || p->theirs[first] != part)
+                continue;
+            for (int64_t k = first; k < count && n < most; k++)
+                if (p->kin[k] == -1 && p->theirs[k] == part
+                    && (k == first || (most > 1 && cp_sgd_sociable(s[k]) && cp_sgd_alike(s[first], s[k])))) {
+                    p->kin[k] = -2; /* has a number */
+                    team[k] = teams;
+                    n++;
+                }
+            teams++;
+        }
 }
 
 /* Let models of several parts who are kin visit some rows at once, as far as all is well. Returns how many rows are then behind
@@ -95,7 +140,7 @@ static inline int64_t cp_sgd_in_step_apart(cp_sgd *const *s, int count, const cp
         }
         left_out = left_out < 0 ? k : left_out; /* what those hold back that the first row leaves out is to be the same */
         well &= memcmp(CP_AT(s[k], const char, prev), CP_AT(s[left_out], const char, prev), (size_t)(s[k]->features * s[k]->bytes)) == 0
-                || s[k]->rooted;
+                || s[k]->ruled;
     }
     for (int k = 0; k < count; k++)
         well &= status[k] == CP_SGD_OK;
@@ -106,7 +151,7 @@ static inline int64_t cp_sgd_in_step_apart(cp_sgd *const *s, int count, const cp
 static inline void cp_sgd_learn_apart(cp_sgd *const *s, int count, const cp_rows *rows, const uint8_t *of, const uint8_t *theirs,
                                       const cp_parts *p, int *status, int64_t *done)
 {
-    uint8_t number[256], mine[CP_TOGETHER];
+    uint8_t number[CP_PARTS_MOST], mine[CP_TOGETHER];
     cp_apart apart = {mine, p->number, 0};
     cp_rows rest = *rows;
     rest.visit = p->visit;
@@ -196,7 +241,8 @@ static inline void cp_sgd_learn_parts(cp_sgd *const *s, int64_t count, const cp_
 {
     memset(p->status, 0, (size_t)count * sizeof *p->status);
     memset(p->done, 0, (size_t)count * sizeof *p->done);
-    cp_sgd_share_lanes(s, count, rows, p);
+    cp_sgd_share_lanes(s, count, rows->m, p);
+    cp_sgd_leave_scattered(count, p);
     for (int64_t start = 0; start < rows->m; start += p->each) {
         cp_rows some = *rows;
         some.visit = rows->visit + start;

@@ -19,12 +19,12 @@ typedef struct { CP(wide_bits) part[8 / CP_BYTES]; } CP(choice_type); /* of mode
 
 typedef struct {
     lane bias, g, h, sum_bias, root_bias, slope, va, qb;
-    doubles rate, scale, inverse, decay, undecay;
+    doubles rate, scale, inverse, decay, undecay, slopes, l1, l2;
     doubles loss, ln, correct, weight, squares, sum, square; /* of the totals of each */
     CP(lane_bits) visitors[CP_MODELS + 1];  /* who visits a row of each part; behind the last, one of none of theirs */
     CP(lane_bits) averaged, since;          /* who keeps a mean; rows since its last look at the weights */
-    choice theirs[CP_MODELS];                /* by part, as all that follows: its models */
-    double seen[CP_MODELS], norm[CP_MODELS];
+    choice left_out[CP_MODELS + 1];         /* all others, for their doubles */
+    double seen[CP_MODELS], norm[CP_MODELS]; /* by part, as all that follows */
     real sized[CP_MODELS];                   /* the sum of squares of a row as it is sized */
     pack inv[CP_MODELS][CP_NARROW];
     int first[CP_MODELS + 1];                /* of its models; behind the last, how many there are */
@@ -83,11 +83,11 @@ CP_INLINE void CP(place)(company *t, int count, const uint8_t *place)
     for (int p = 0; p < t->parts; p++)
         for (int k = t->first[p]; k < t->first[p + 1]; k++) {
             t->visitors[p][k] = 0;
-            CP_MINE(t->theirs[p], k) = (uint64_t)-1;
+            CP_MINE(t->left_out[p], k) = (uint64_t)-1;
         }
 }
 
-#define CP_NUMBERS_OF_EACH(NUMBER) NUMBER(scale) NUMBER(inverse)
+#define CP_NUMBERS_OF_EACH(NUMBER) NUMBER(scale) NUMBER(inverse) NUMBER(decay) NUMBER(undecay) NUMBER(slopes)
 #define CP_TOTALS_OF_EACH(TOTAL) TOTAL(loss) TOTAL(ln) TOTAL(correct) TOTAL(weight) TOTAL(squares) TOTAL(sum) TOTAL(square)
 
 /* Let a model in. */
@@ -96,25 +96,26 @@ CP_INLINE void CP(enter)(const cp_sgd *s, int k, company *t)
     const real *w = CP_AT(s, const real, w), *q = CP_AT(s, const real, prev), *sum = CP_AT(s, const real, sums);
     const real *root = CP_AT(s, const real, roots);
     const double *mean = CP_AT(s, const double, mean);
+    const int adaptive = s->rule != CP_SAME;
     for (int64_t j = 0; j < t->features; j++) {
         t->of[j].v[k] = w[j];
         t->of[j].q[k] = q[j];
-        t->of[j].sum[k] = s->rooted ? sum[j] : 0;
+        t->of[j].sum[k] = adaptive ? sum[j] : 0;
         t->of[j].root[k] = s->rooted ? root[j] : 0;
         CP_MINE(t->mean[j], k) = s->averaged ? mean[j] : 0;
     }
     t->bias[k] = *CP_AT(s, const real, bias);
     t->g[k] = *CP_AT(s, const real, g);
     t->h[k] = *CP_AT(s, const real, h);
-    t->sum_bias[k] = s->rooted ? *CP_AT(s, const real, sum_bias) : 0;
+    t->sum_bias[k] = adaptive ? *CP_AT(s, const real, sum_bias) : 0;
     t->root_bias[k] = s->rooted ? root[s->padded] : 0;
-    t->decaying |= s->decay != 1;
+    t->decaying |= s->decay != 1 || (adaptive && s->l2 > 0);
     t->averaging |= s->averaged;
     t->averaged[k] = s->averaged ? (CP(bits_type))-1 : 0;
     t->since[k] = s->averaged ? (CP(bits_type))s->since : 0;
 #define CP_NUMBER(name) CP_MINE(t->name, k) = s->name;
 #define CP_TOTAL(name) CP_MINE(t->name, k) = s->totals.name;
-    CP_NUMBER(rate) CP_NUMBER(decay) CP_NUMBER(undecay)
+    CP_NUMBER(rate) CP_NUMBER(l1) CP_NUMBER(l2)
     CP_NUMBERS_OF_EACH(CP_NUMBER)
     CP_TOTALS_OF_EACH(CP_TOTAL)
 #undef CP_NUMBER
@@ -125,7 +126,11 @@ CP_INLINE void CP(enter)(const cp_sgd *s, int k, company *t)
 CP_INLINE void CP(take_sizes)(cp_sgd *const *s, company *t, int p)
 {
     const real *inv = (const real *)t->inv[p];
-    CP(load_sizes)(s[t->first[p]], t->inv[p], (int)(s[0]->padded / CP_LANES));
+    const real *kept = CP_AT(s[t->first[p]], const real, inv);
+    if (s[0]->rooted)
+        CP(load_sizes)(s[t->first[p]], t->inv[p], (int)(s[0]->padded / CP_LANES));
+    else
+        memcpy(t->inv[p], kept, (size_t)s[0]->padded * sizeof(real));
     for (int64_t j = 0; j < t->features; j++)
         for (int k = t->first[p]; k < t->first[p + 1]; k++)
             t->of[j].inv[k] = inv[j];
@@ -150,25 +155,25 @@ static CP_NOINLINE void CP(assemble)(cp_sgd *const *s, int count, const uint8_t 
     }
 }
 
-/* Let a model out; `held` is the row of the update that it holds back, but where that is in q. */
+/* Let a model out; `held` is the row of the update that it holds back, but where that is in q, or it holds back none. */
 CP_INLINE void CP(leave)(cp_sgd *s, int k, const company *t, const real *held)
 {
     real *w = CP_AT(s, real, w), *q = CP_AT(s, real, prev), *sum = CP_AT(s, real, sums), *root = CP_AT(s, real, roots);
     double *mean = CP_AT(s, double, mean);
     for (int64_t j = 0; j < t->features; j++) {
         w[j] = t->of[j].v[k];
-        q[j] = s->rooted ? t->of[j].q[k] : held[j];
+        q[j] = s->ruled ? t->of[j].q[k] : held[j];
     }
-    for (int64_t j = 0; s->rooted && j < t->features; j++) {
+    for (int64_t j = 0; s->rule != CP_SAME && j < t->features; j++)
         sum[j] = t->of[j].sum[k];
+    for (int64_t j = 0; s->rooted && j < t->features; j++)
         root[j] = t->of[j].root[k];
-    }
     for (int64_t j = 0; s->averaged && j < t->features; j++)
         mean[j] = CP_MINE(t->mean[j], k);
-    if (s->rooted) {
+    if (s->rule != CP_SAME)
         *CP_AT(s, real, sum_bias) = t->sum_bias[k];
+    if (s->rooted)
         root[s->padded] = t->root_bias[k];
-    }
     *CP_AT(s, real, bias) = t->bias[k];
     *CP_AT(s, real, g) = t->g[k];
     *CP_AT(s, real, h) = t->h[k];

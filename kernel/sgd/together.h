@@ -16,51 +16,66 @@ typedef struct { lane v, q; } CP(both_type);
 
 CP_INLINE both CP(added)(both a, both b) { return (both){a.v + b.v, a.q + b.q}; }
 
+/* What is added up: products with v; with q too; with v as CP(dot) does, of rows of at most two packs or of more. */
+enum CP(sums) { CP(OF_V), CP(OF_BOTH), CP(SHORT_DOT), CP(LONG_DOT) };
+
 /* The products of features i, i + CP_LANES and so on, which lane i of a single model adds up; then the sums of such lanes as
  * CP(sum) adds them. What lanes behind the last feature add is 0: it is added once, at the end. */
-CP_INLINE both CP(column)(const company *t, const real *x, int64_t i, const int rooted)
+CP_INLINE both CP(column)(const company *t, const real *x, int64_t i, const enum CP(sums) how)
 {
     both sum = {CP(lanes)(0), CP(lanes)(0)};
     if (i < t->features) {
-        sum.v = t->of[i].v * x[i];
-        if (rooted)
+        sum.v = how < CP(SHORT_DOT) ? t->of[i].v * x[i] : sum.v + t->of[i].v * x[i];
+        if (how == CP(OF_BOTH))
             sum.q = t->of[i].q * x[i];
         for (int64_t j = i + CP_LANES; j < t->features; j += CP_LANES) {
-            sum.v += t->of[j].v * x[j];
-            if (rooted)
+            if (how == CP(LONG_DOT) && j == i + CP_LANES)
+                sum.q += t->of[j].v * x[j];
+            else
+                sum.v += t->of[j].v * x[j];
+            if (how == CP(OF_BOTH))
                 sum.q += t->of[j].q * x[j];
         }
+        if (how == CP(LONG_DOT))
+            sum = (both){sum.v + sum.q, CP(lanes)(0)};
     }
     return sum;
 }
 
-CP_INLINE both CP(columns_2)(const company *t, const real *x, int64_t i, const int rooted)
+CP_INLINE both CP(columns_2)(const company *t, const real *x, int64_t i, const enum CP(sums) how)
 {
-    return CP(added)(CP(column)(t, x, i, rooted), CP(column)(t, x, i + CP_LANES / 2, rooted));
+    return CP(added)(CP(column)(t, x, i, how), CP(column)(t, x, i + CP_LANES / 2, how));
 }
 
-CP_INLINE both CP(columns_4)(const company *t, const real *x, int64_t i, const int rooted)
+CP_INLINE both CP(columns_4)(const company *t, const real *x, int64_t i, const enum CP(sums) how)
 {
-    return CP(added)(CP(columns_2)(t, x, i, rooted), CP(columns_2)(t, x, i + CP_LANES / 4, rooted));
+    return CP(added)(CP(columns_2)(t, x, i, how), CP(columns_2)(t, x, i + CP_LANES / 4, how));
 }
 
-CP_INLINE both CP(columns_8)(const company *t, const real *x, int64_t i, const int rooted)
+CP_INLINE both CP(columns_8)(const company *t, const real *x, int64_t i, const enum CP(sums) how)
 {
-    return CP(added)(CP(columns_4)(t, x, i, rooted), CP(columns_4)(t, x, i + CP_LANES / 8, rooted));
+    return CP(added)(CP(columns_4)(t, x, i, how), CP(columns_4)(t, x, i + CP_LANES / 8, how));
 }
 
-CP_INLINE void CP(products)(company *t, const real *x, const int rooted)
+CP_INLINE void CP(products)(company *t, const real *x, const enum CP(sums) how)
 {
-    both all = CP(columns_8)(t, x, 0, rooted);
+    both all = CP(columns_8)(t, x, 0, how);
     if (CP_LANES == 16)
-        all = CP(added)(all, CP(columns_8)(t, x, 1, rooted));
+        all = CP(added)(all, CP(columns_8)(t, x, 1, how));
     const lane behind = CP(lanes)(t->features % CP_LANES ? (real)0 : -(real)0); /* of which -0 changes nothing */
     t->va = all.v + behind;
     t->qb = all.q + behind;
 }
 
-static CP_NOINLINE void CP(plain_products)(company *t, const real *x) { CP(products)(t, x, 0); }
-static CP_NOINLINE void CP(rooted_products)(company *t, const real *x) { CP(products)(t, x, 1); }
+static CP_NOINLINE void CP(plain_products)(company *t, const real *x) { CP(products)(t, x, CP(OF_V)); }
+static CP_NOINLINE void CP(rooted_products)(company *t, const real *x) { CP(products)(t, x, CP(OF_BOTH)); }
+static CP_NOINLINE void CP(dots)(company *t, const real *x)
+{
+    if (t->features > 2 * CP_LANES)
+        CP(products)(t, x, CP(LONG_DOT));
+    else
+        CP(products)(t, x, CP(SHORT_DOT));
+}
 
 /* The row whose update is held back, by those who visited it, and an older one, by the others. */
 typedef struct { const real *row, *older; CP(lane_bits) by; } CP(held_type);
@@ -136,96 +151,26 @@ static CP_NOINLINE void CP(renew_together)(company *t, const real *x, CP(lane_bi
     t->root_bias = CP(renewed_lane)(t->sum_bias, t->root_bias);
 }
 
-/* Apply what is held back, and make weights smaller whose features are larger than all before, as CP(enlarge_rooted) does: of
- * the models of one part. */
-static CP_NOINLINE void CP(enlarge_together)(cp_sgd *const *s, company *t, int p, const real *row)
-{
-    const real least = CP_BYTES == 4 ? (real)1e-37 : (real)1e-307;
-    const real *inv = CP_AT(s[t->first[p]], const real, inv);
-    const CP(lane_bits) theirs = t->parts > 1 ? ~t->visitors[p] : ~(CP(lane_bits)){0};
-    for (int64_t j = 0; j < t->features; j++)
-        if (!CP(is_finite)(row[j]))
-            return; /* a row that will be refused leaves no trace */
-    t->bias -= CP(those)(theirs, t->g);
-    for (int64_t j = 0; j < t->features; j++) {
-        const real a = row[j] < 0 ? -row[j] : row[j], times = a * inv[j];
-        t->of[j].v -= CP(those)(theirs, t->h * t->of[j].q);
-        if (!(times > 1 || (inv[j] == 0 && a > 0)))
-            continue;
-        if (inv[j] > 0)
-            t->of[j].v = CP(either)(theirs, t->of[j].v / times, t->of[j].v);
-        for (int k = t->first[p]; k < t->first[p + 1]; k++)
-            CP_AT(s[k], real, inv)[j] = 1 / (a > least ? a : least);
-    }
-    t->g = CP(those)(~theirs, t->g);
-    t->h = CP(those)(~theirs, t->h);
-    CP(take_sizes)(s, t, p);
-}
+#include "sgd/sized_together.h"
 
-/* Return whether a feature of a row is larger than all before; sets the sum of their squares as they are sized. */
-CP_INLINE int CP(sized_squares)(const pack *inv, const pack *x, real *sum, const int packs)
-{
-    CP(lane_bits) hit[CP_PARTS] = {0};
-    pack squares = CP(zero)();
-    for (int j = 0; j < packs; j++)
-        CP_EACH {
-            const lane a = CP_PART(x[j]) * CP_PART(inv[j]), square = a * a;
-            hit[part_] |= (CP(lane_bits))(1 - square);
-            CP_PART(squares) += square;
-        }
-    CP_EACH hit[part_] &= ~((CP(bits_type))-1 >> 1);
-    *sum = CP(sum)(squares)[0];
-    return CP(any)(hit);
-}
-
-/* Divide a row's features by what those who visit it divide them by; where they are apart, by what each part does. */
-CP_INLINE void CP(size_together)(cp_sgd *const *s, company *t, const real *row, const pack *x, pack *sized, int left_out, const int packs,
-                                 const int apart)
-{
-    for (int p = 0; p < (apart ? t->parts : 1); p++)
-        if (CP(sized_squares)(t->inv[p], x, &t->sized[p], packs) & !(apart && p == left_out)) {
-            CP(enlarge_together)(s, t, p, row);
-            CP(sized_squares)(t->inv[p], x, &t->sized[p], packs);
-        }
-    for (int j = 0; !apart && j < packs; j++)
-        sized[j] = CP(multiply)(x[j], t->inv[0][j]);
-}
-
-/* Count a row that was sized. Returns the rates of all models. */
-CP_INLINE lane CP(rates)(company *t, const double intercept, int left_out, const int apart)
-{
-    doubles rates = t->rate, times = {0};
-    for (int p = 0; p < (apart ? t->parts : 1); p++) {
-        const double more[] = {(double)t->sized[p] + intercept, 0}; /* without a branch: no one can foretell whose row it is */
-        const int out = apart && p == left_out;
-        t->seen[p] += !out;
-        t->norm[p] += more[out];
-        const double by = t->norm[p] > 0 ? sqrt(t->seen[p] / t->norm[p]) : 1;
-        const CP(wide_type) all = by - (CP(wide_type)){0};
-        CP_WIDE times.part[wide_] = apart ? (CP(wide_type))((CP(wide_bits))times.part[wide_] | (t->theirs[p].part[wide_] & (CP(wide_bits))all)) : all;
-    }
-    CP_WIDE rates.part[wide_] *= times.part[wide_];
-    return CP(narrowed)(rates);
-}
-
-/* Take the decay of one update into the scales, as CP(decay) does. */
-CP_INLINE void CP(decay_together)(cp_sgd *const *s, company *t, const doubles *ones, const int apart)
+/* Take the decay of one update into the scales, as CP(decay) does, of those who are not left out. */
+CP_INLINE void CP(decay_together)(company *t, const choice *out)
 {
     const int count = t->first[t->parts];
     CP(lane_bits) small = {0};
     CP_WIDE {
-        const CP(wide_bits) go = (CP(wide_bits))(ones->part[wide_] > 0), one = (CP(wide_bits))(1 - (CP(wide_type)){0});
-        const CP(wide_bits) decay = (CP(wide_bits))t->decay.part[wide_], undecay = (CP(wide_bits))t->undecay.part[wide_];
-        t->scale.part[wide_] *= (CP(wide_type))(apart ? (go & decay) | (~go & one) : decay);
-        t->inverse.part[wide_] *= (CP(wide_type))(apart ? (go & undecay) | (~go & one) : undecay);
+        const CP(wide_bits) one = (CP(wide_bits))(1 - (CP(wide_type)){0}), pick = ~out->part[wide_];
+        t->scale.part[wide_] *= (CP(wide_type))((pick & (CP(wide_bits))t->decay.part[wide_]) | (~pick & one));
+        t->inverse.part[wide_] *= (CP(wide_type))((pick & (CP(wide_bits))t->undecay.part[wide_]) | (~pick & one));
         small |= (CP(lane_bits))(t->scale.part[wide_] < 0x1p-20);
     }
     for (int k = 0; CP(any_model)(small) && k < count; k++) {
         const double scale = CP_MINE(t->scale, k);
-        for (int64_t j = 0; s[k]->decay != 1 && scale < 0x1p-20 && j < t->features; j++)
+        if (!(scale < 0x1p-20) || CP_MINE(t->decay, k) == 1 || CP_MINE(*out, k))
+            continue;
+        for (int64_t j = 0; j < t->features; j++)
             t->of[j].v[k] *= (real)scale;
-        if (s[k]->decay != 1 && scale < 0x1p-20)
-            CP_MINE(t->scale, k) = CP_MINE(t->inverse, k) = 1;
+        CP_MINE(t->scale, k) = CP_MINE(t->inverse, k) = 1;
     }
 }
 
@@ -302,7 +247,7 @@ CP_INLINE int64_t CP(together)(cp_sgd *const *s, company *t, cp_chunk *c, const 
     CP(tail_mask)(keep, s[0]->features);
     for (i = 0; i < c->n; i++) {
         const real *row = (const real *)c->row[i];
-        const int left_out = apart ? c->part[i] : 0;
+        const int left_out = apart ? c->part[i] : t->parts;
         const CP(lane_bits) go = apart ? t->visitors[left_out] : ~(CP(lane_bits)){0};
         const doubles ones = CP(widen)(CP(those)(go, CP(lanes)(1)));
         lane m, y, by = rate;
@@ -311,7 +256,9 @@ CP_INLINE int64_t CP(together)(cp_sgd *const *s, company *t, cp_chunk *c, const 
         if (normalized || !rooted)
             CP(load_row)(x, row, keep, packs);
         if (normalized)
-            CP(size_together)(s, t, row, x, sized, left_out, packs, apart);
+            CP(size_together)(s, t, row, x, left_out, packs, 1);
+        for (int j = 0; normalized && !apart && j < packs; j++)
+            sized[j] = CP(multiply)(x[j], t->inv[0][j]);
         if (rooted) {
             CP(rooted_products)(t, row);
             m = (t->va + t->bias) - (t->h * t->qb + t->g);
@@ -323,7 +270,7 @@ CP_INLINE int64_t CP(together)(cp_sgd *const *s, company *t, cp_chunk *c, const 
         if (CP(any_model)(~(CP(lane_bits))(m - m == 0) & go))
             break;
         if (normalized)
-            by = CP(rates)(t, s[0]->intercept, left_out, apart);
+            by = CP(narrowed)(CP(rates)(t, s[0]->intercept, left_out, 1));
         CP(labels_of)(c, i, &y, &exact);
         judged found = CP_LANED(formula_here)(loss, m, y, rooted ? CP(lanes)(1) : rate, parameter);
         if (apart)
@@ -339,7 +286,7 @@ CP_INLINE int64_t CP(together)(cp_sgd *const *s, company *t, cp_chunk *c, const 
             CP(hold)(t, (h * t->root_bias) * unit, h, go, apart);
         } else {
             if (t->decaying)
-                CP(decay_together)(s, t, &ones, apart);
+                CP(decay_together)(t, &t->left_out[left_out]);
             CP(hold)(t, found.slope, found.slope * CP(narrowed)(t->inverse), go, apart);
         }
         of = (held){row, !apart || left_out == c->left_out ? of.older : of.row, go};
@@ -353,16 +300,18 @@ CP_INLINE int64_t CP(together)(cp_sgd *const *s, company *t, cp_chunk *c, const 
     return i;
 }
 
+#include "sgd/together_ruled.h"
+
 static CP_NOINLINE int64_t CP(learn_together)(cp_sgd *const *s, void *room, cp_chunk *c)
 {
     company *t = room;
-#define CP_RULED(id, rooted) c->part ? CP(together)(s, t, c, CP_##id, rooted, 1) : CP(together)(s, t, c, CP_##id, rooted, 0)
+#define CP_HELD(id, rooted) c->part ? CP(together)(s, t, c, CP_##id, rooted, 1) : CP(together)(s, t, c, CP_##id, rooted, 0)
 #define CP_COPY(id) \
     if (s[0]->loss == CP_##id) \
-        return s[0]->rooted ? (CP_RULED(id, 1)) : (CP_RULED(id, 0));
+        return s[0]->rooted ? (CP_HELD(id, 1)) : s[0]->ruled ? CP(ruled_together)(s, t, c, CP_##id) : (CP_HELD(id, 0));
     CP_COPIES(CP_COPY)
 #undef CP_COPY
-#undef CP_RULED
+#undef CP_HELD
     return 0;
 }
 

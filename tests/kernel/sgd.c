@@ -158,6 +158,7 @@ static int crowd(cp_sgd_shape shape, int own, int count)
     for (int k = 0; k < MODELS; k++) {
         each[k] = shape;
         each[k].l2 = k % 4 && shape.step == CP_STEP_CONSTANT ? 0.001 * k : 0;
+        each[k].l2 = shape.l1 > 0 ? 0.001 * (k % 2) : each[k].l2;
         each[k].average = k % 3 == 1;
         each[k].step = k == 5 ? CP_STEP_NORMALIZED : shape.step;
         theirs[k] = (uint8_t)(count > 2 ? k * count / MODELS : k > 5);
@@ -226,8 +227,9 @@ static void accompany(void)
                 cp_sgd_shape shape = {.loss = (enum cp_loss)loss, .parameter = cp_losses[loss].usual, .bytes = form ? 4 : 8,
                                       .sparse = form == 2, .batch = 1, .features = width, .intercept = width > 5, .isa = -1,
                                       .outputs = cp_loss_per_class((enum cp_loss)loss) ? 3 : 1, .classes = classes};
-                for (int step = 0; step < 3; step++) {
-                    shape.step = step == 0 ? CP_STEP_CONSTANT : step == 1 ? CP_STEP_ADAGRAD : CP_STEP_AUTO;
+                for (int step = 0; step < 6; step++) {
+                    shape.step = step % 3 == 0 ? CP_STEP_CONSTANT : step % 3 == 1 ? CP_STEP_ADAGRAD : CP_STEP_AUTO;
+                    shape.l1 = step < 3 ? 0 : 0.001;
                     differ += crowd(shape, width > 5, 2) + crowd(shape, 0, 5) + chorus(shape);
                 }
             }

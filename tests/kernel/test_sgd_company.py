@@ -8,7 +8,7 @@ from sgd_rows import KINDS, NUMBERS, made, sgd, sparse_rows, where
 
 from corgipile import _kernel
 from corgipile.errors import BadValue, Diverged
-from corgipile.linear.company import learn_labels, learn_parts
+from corgipile.linear.company import learn_labels, learn_parts, teams
 from corgipile.steps import STEPS
 from corgipile.tables.table import type_code
 
@@ -111,23 +111,37 @@ def test_company_changes_nothing(how, kind, form, width, several, folds):
     same_bits(how, models, kind, form, width, theirs)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     how=st.fixed_dictionaries(SHARED),
     kind=st.sampled_from(["logistic", "svm", "linear"]),
     form=st.sampled_from(["float32", "float64"]),
     width=st.sampled_from([1, 5, 16, 28, 33, 64]),
     step=st.sampled_from(["constant", "adagrad", "normalized", "auto"]),
+    l1=st.sampled_from([[0.0], [1e-3, 1e-4], [0.0, 1e-4, 0.1]]),
+    l2=st.sampled_from([[0.0], [1e-3, 0.5], [0.0, 1e-3, 0.5]]),
     folds=st.integers(2, 7),
     points=st.integers(1, 5),
 )
-def test_lanes_of_several_folds_change_nothing(how, kind, form, width, step, folds, points):
+def test_lanes_of_several_folds_change_nothing(how, kind, form, width, step, l1, l2, folds, points):
     """Folds share lanes, and a row leaves out the models of its own."""
-    penalties = {"constant": [0.0, 1e-3, 0.5]}.get(step, [0.0])
     models = [
-        {"step": step, "l2": penalties[at % len(penalties)], "average": at % 2 == 0} for at in range(folds * points)
+        {"step": step, "l1": l1[at % len(l1)], "l2": l2[at // 2 % len(l2)], "average": at % 2 == 0}
+        for at in range(folds * points)
     ]
     same_bits(how, models, kind, form, width, np.repeat(np.arange(folds), points).astype(np.uint8))
+
+
+@pytest.mark.parametrize("folds", [3, 4])
+def test_updates_of_other_rows_that_wait_are_those_of_each(folds):
+    """Models of a fold that the first row leaves out hold back updates of other rows than each other."""
+    how = {"rows": 200, "each": 50, "bad": [], "own": False, "behind": True}
+    how |= dict.fromkeys(("apart", "minus", "wild"), False)
+    for isa in range(_kernel.sgd_isa() + 1):
+        for seed in range(4):
+            models = [{"step": "constant", "l2": 0.0}] * (2 * folds)
+            theirs = np.repeat(np.arange(folds), 2).astype(np.uint8)
+            same_bits(how | {"isa": isa, "seed": seed}, models, "logistic", "float32", 5, theirs)
 
 
 @settings(max_examples=60, deadline=None)
@@ -181,11 +195,40 @@ def test_how_many_visit_a_row_at_once_is_told():
     for isa in range(_kernel.sgd_isa() + 1):
         told = [_kernel.sgd_at_once(sgd("logistic", 28, dtype, isa=isa)._state) for dtype in ("float32", "float64")]
         assert told == [lanes[isa], lanes[isa] // 2]
-    for how in ({"sparse": True}, {"batch_size": 7}, {"max_norm": 1.0}, {"step": "adam"}, {"step": "auto", "l2": 0.1}):
+    for how in ({"sparse": True}, {"batch_size": 7}, {"max_norm": 1.0}, {"step": "adam"}, {"l1": 0.1, "max_norm": 1.0}):
         assert _kernel.sgd_at_once(sgd("logistic", 28, np.float32, **how)._state) == 1, how
+    for how in ({"l1": 0.1}, {"step": "auto", "l1": 0.1}, {"step": "adagrad", "l2": 0.1}):
+        assert _kernel.sgd_at_once(sgd("logistic", 28, np.float32, **how)._state) == lanes[_kernel.sgd_isa()], how
     assert _kernel.sgd_at_once(sgd("logistic", 65, np.float32)._state) == 1
     with pytest.raises(ValueError, match="PyCapsule"):
         _kernel.sgd_at_once(None)
+
+
+def told_teams(several, theirs, parts):
+    models = [sgd("logistic", 28, np.float32, isa=_kernel.sgd_isa(), **how) for how in several]
+    return teams(models, np.array(theirs, np.uint8), np.array(parts, np.uint8))
+
+
+@pytest.mark.skipif(_kernel.sgd_isa() < 1, reason="vectors of four lanes are hardly ever shared")
+def test_lanes_are_shared_where_folds_would_leave_them_empty():
+    plain, folds = {"step": "constant"}, np.arange(60) % 4
+    assert told_teams([plain] * 8, [0, 1, 2, 3] * 2, folds) == [0] * 8
+    assert told_teams([plain] * 16, np.arange(16) % 2, folds % 2) == [0, 1] * 8  # a fold fills half or all of them
+    assert told_teams([plain], [0], folds) == [0]
+    assert told_teams([plain] * 3, [0, 0, 0], folds) == [0, 0, 0]
+    assert told_teams([plain] * 4, range(4), folds) == [0, 1, 2, 3]
+    mixed = [plain, {"step": "auto"}, {"l1": 0.1}, {"step": "adam"}] * 8
+    told = told_teams(mixed, np.arange(32) // 8, folds)
+    assert [told[at::4] for at in range(4)] == [[0] * 8, [1] * 8, [2] * 8, [*range(3, 11)]]
+    with pytest.raises(ValueError, match="those of all models"):
+        told_teams([plain] * 2, [0], folds)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 0, 1, 2, 3], [3, 3, 2, 2, 1, 1, 0, 0]])
+def test_models_of_a_fold_may_stand_anywhere(order):
+    how = {"rows": 200, "each": 50, "bad": [], "own": False, "isa": _kernel.sgd_isa(), "seed": 1}
+    how |= dict.fromkeys(("apart", "minus", "wild", "behind"), False)
+    same_bits(how, [{"step": "auto", "l2": 0.0}] * 8, "logistic", "float32", 5, np.array(order, np.uint8))
 
 
 def test_a_row_that_cannot_be_learnt_from_is_named():
