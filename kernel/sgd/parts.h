@@ -14,13 +14,14 @@ typedef struct {
     int32_t *visit;               /* room for so many */
     uint8_t *number;              /* room for so many parts of a company */
     cp_sgd **left;                /* room for the models */
-    int64_t *kin;                 /* room for a number a model: the first of those with whom it shares lanes, or -1 */
+    int64_t *kin;                 /* room for a number a model: the first of those with whom it shares lanes, or -1: nobody */
     int *status;                  /* room for two numbers a model, as of `done` */
     int64_t *done;
 } cp_parts;
 
-/* What a visit takes of one model, and of lanes whose models are of several parts, beside that of lanes of one part. */
-enum { CP_PARTS_MOST = 256 };
+enum { CP_MOST_PARTS = 256 };
+
+/* What a visit takes of one model, and of lanes whose models are of several parts, beside that of lanes of one part, as measured. */
 #define CP_ALONE 0.35
 #define CP_APART 1.35
 
@@ -42,7 +43,7 @@ static inline void cp_sgd_find_kin(cp_sgd *const *s, int64_t count, const cp_par
 static inline double cp_sgd_cost_by_part(const int64_t *models, const int64_t *rows, int64_t m, int64_t most)
 {
     double cost = 0;
-    for (int part = 0; part < CP_PARTS_MOST; part++) {
+    for (int part = 0; part < CP_MOST_PARTS; part++) {
         const int64_t n = models[part];
         cost += (double)(m - rows[part]) * ((double)(n / most) + (n % most > 1 ? 1 : n % most ? CP_ALONE : 0));
     }
@@ -52,16 +53,18 @@ static inline double cp_sgd_cost_by_part(const int64_t *models, const int64_t *r
 /* Leave as kin only those who are better off with their lanes shared. */
 static inline void cp_sgd_share_lanes(cp_sgd *const *s, int64_t count, int64_t m, const cp_parts *p)
 {
-    int64_t rows[CP_PARTS_MOST] = {0};
+    int64_t rows[CP_MOST_PARTS] = {0};
     cp_sgd_find_kin(s, count, p);
     for (int64_t i = 0; i < m; i++)
         rows[p->of[i]]++;
     for (int64_t first = 0; first < count; first++) {
         const int64_t most = cp_sgd_at_once(s[first]);
-        int64_t models[CP_PARTS_MOST] = {0}, n = 0;
+        int64_t models[CP_MOST_PARTS] = {0}, n = 0;
         for (int64_t k = first; p->kin[first] == first && k < count; k++)
-            if (p->kin[k] == first)
-                models[p->theirs[k]] += ++n > 0;
+            if (p->kin[k] == first) {
+                models[p->theirs[k]]++;
+                n++;
+            }
         const double shared = CP_APART * (double)((n + most - 1) / most) * (double)m;
         const int worse = models[p->theirs[first]] == n || cp_sgd_cost_by_part(models, rows, m, most) <= shared;
         for (int64_t k = count - 1; n > 0 && worse && k >= first; k--)
@@ -73,7 +76,7 @@ static inline void cp_sgd_share_lanes(cp_sgd *const *s, int64_t count, int64_t m
 static inline void cp_sgd_leave_scattered(int64_t count, const cp_parts *p)
 {
     for (int64_t first = 0; first < count; first++) {
-        uint8_t met[CP_PARTS_MOST] = {0};
+        uint8_t met[CP_MOST_PARTS] = {0};
         int scattered = 0;
         for (int64_t k = first, last = first; p->kin[first] == first && k < count; k++)
             if (p->kin[k] == first) {
@@ -92,7 +95,7 @@ static inline int64_t cp_sgd_teams_of_kin(cp_sgd *const *s, int64_t count, const
     for (int64_t first = 0; first < count; first++) {
         const int64_t most = cp_sgd_at_once(s[first]);
         int64_t n = 0;
-        for (int part = 0; p->kin[first] == first && part < CP_PARTS_MOST; part++)
+        for (int part = 0; p->kin[first] == first && part < CP_MOST_PARTS; part++)
             for (int64_t k = first; k < count; k++)
                 if (p->kin[k] == first && p->theirs[k] == part)
                     team[k] = teams + n++ / most;
@@ -101,12 +104,13 @@ static inline int64_t cp_sgd_teams_of_kin(cp_sgd *const *s, int64_t count, const
     return teams;
 }
 
-/* Number those who best visit rows at once, as cp_sgd_learn_parts lets those of a number that stand side by side, part by part. */
+/* Give those who best visit rows at once the same number, in `team`; cp_sgd_learn_parts lets them where they stand side by side, and
+ * among them those of a part. */
 static inline void cp_sgd_teams(cp_sgd *const *s, int64_t count, int64_t m, const cp_parts *p, int64_t *team)
 {
     cp_sgd_share_lanes(s, count, m, p);
     int64_t teams = cp_sgd_teams_of_kin(s, count, p, team);
-    for (int part = 0; part < CP_PARTS_MOST; part++)
+    for (int part = 0; part < CP_MOST_PARTS; part++)
         for (int64_t first = 0; first < count; first++) {
             const int64_t most = cp_sgd_at_once(s[first]);
             int64_t n = 0;
@@ -151,7 +155,7 @@ static inline int64_t cp_sgd_in_step_apart(cp_sgd *const *s, int count, const cp
 static inline void cp_sgd_learn_apart(cp_sgd *const *s, int count, const cp_rows *rows, const uint8_t *of, const uint8_t *theirs,
                                       const cp_parts *p, int *status, int64_t *done)
 {
-    uint8_t number[CP_PARTS_MOST], mine[CP_TOGETHER];
+    uint8_t number[CP_MOST_PARTS], mine[CP_TOGETHER];
     cp_apart apart = {mine, p->number, 0};
     cp_rows rest = *rows;
     rest.visit = p->visit;

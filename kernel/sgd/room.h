@@ -21,13 +21,13 @@ typedef struct {
     lane bias, g, h, sum_bias, root_bias, slope, va, qb;
     doubles rate, scale, inverse, decay, undecay, slopes, l1, l2;
     doubles loss, ln, correct, weight, squares, sum, square; /* of the totals of each */
-    CP(lane_bits) visitors[CP_MODELS + 1];  /* who visits a row of each part; behind the last, one of none of theirs */
-    CP(lane_bits) averaged, since;          /* who keeps a mean; rows since its last look at the weights */
-    choice left_out[CP_MODELS + 1];         /* all others, for their doubles */
-    double seen[CP_MODELS], norm[CP_MODELS]; /* by part, as all that follows */
-    real sized[CP_MODELS];                   /* the sum of squares of a row as it is sized */
-    pack inv[CP_MODELS][CP_NARROW];
-    int first[CP_MODELS + 1];                /* of its models; behind the last, how many there are */
+    CP(lane_bits) visitors[CP_MODELS + 1];   /* who visits a row of each part; behind the last, one of none of theirs */
+    choice left_out[CP_MODELS + 1];          /* who does not */
+    CP(lane_bits) averaged, since;           /* who keeps a mean; rows since the last look at its weights */
+    choice number;                           /* 0, 1 and so on */
+    doubles seen, norm, sized;               /* by part, as the next two; `sized`: the sum of squares of a row as it is sized */
+    pack inv[CP_MODELS][CP_NARROW];          /* what features are multiplied by */
+    int first[CP_MODELS + 1];                /* model; behind the last part, how many there are */
     int parts, decaying, averaging;
     int64_t features;
     struct { lane v, sum, root, q, inv; } of[CP_MOST_FEATURES + 1];
@@ -76,6 +76,8 @@ CP_INLINE void CP(place)(company *t, int count, const uint8_t *place)
 {
     t->parts = place ? place[count - 1] + 1 : 1;
     t->first[t->parts] = count;
+    for (int k = 0; k < CP_MODELS; k++)
+        CP_MINE(t->number, k) = (uint64_t)k;
     for (int k = count - 1; k >= 0; k--)
         t->first[place ? place[k] : 0] = k;
     for (int p = 0; p <= t->parts; p++)
@@ -148,8 +150,8 @@ static CP_NOINLINE void CP(assemble)(cp_sgd *const *s, int count, const uint8_t 
     for (int64_t j = 0; j < t->features; j++)
         t->of[j].inv = CP(lanes)(1);
     for (int p = 0; p < t->parts; p++) {
-        t->seen[p] = s[t->first[p]]->seen;
-        t->norm[p] = s[t->first[p]]->norm;
+        CP_MINE(t->seen, p) = s[t->first[p]]->seen;
+        CP_MINE(t->norm, p) = s[t->first[p]]->norm;
         if (s[0]->rule == CP_NORMALIZED)
             CP(take_sizes)(s, t, p);
     }
@@ -192,8 +194,8 @@ static CP_NOINLINE void CP(part)(cp_sgd *const *s, const void *room, const cp_ch
     for (int p = 0; p < t->parts; p++)
         for (int k = t->first[p]; k < t->first[p + 1]; k++) {
             CP(leave)(s[k], k, t, (const real *)(c->part && p == c->left_out ? c->older : c->before));
-            s[k]->seen = t->seen[p];
-            s[k]->norm = t->norm[p];
+            s[k]->seen = CP_MINE(t->seen, p);
+            s[k]->norm = CP_MINE(t->norm, p);
         }
 }
 

@@ -27,11 +27,10 @@ static CP_NOINLINE void CP(enlarge_together)(cp_sgd *const *s, company *t, int p
     CP(take_sizes)(s, t, p);
 }
 
-/* Return whether a feature of a row is larger than all before; sets the sum of their squares as they are sized. What was never
- * seen has the size of CP(load_sizes), or 0. */
-CP_INLINE int CP(sized_squares)(const pack *inv, const pack *x, real *sum, const int packs, const int rooted)
+/* Return the sum of the squares of a row's features as they are sized; `hit` takes signs where one is larger than all before. What
+ * was never seen has the size of CP(load_sizes), or 0. */
+CP_INLINE real CP(sized_squares)(const pack *inv, const pack *x, CP(lane_bits) *hit, const int packs, const int rooted)
 {
-    CP(lane_bits) hit[CP_PARTS] = {0};
     pack squares = CP(zero)();
     for (int j = 0; j < packs; j++)
         CP_EACH {
@@ -41,34 +40,72 @@ CP_INLINE int CP(sized_squares)(const pack *inv, const pack *x, real *sum, const
                 hit[part_] |= (CP(lane_bits))(CP_PART(inv[j]) == 0) & (CP(lane_bits))(CP_PART(x[j]) != 0);
             CP_PART(squares) += square;
         }
+    return CP(sum)(squares)[0];
+}
+
+/* Return whether a sign is set. */
+CP_INLINE int CP(any_sign)(CP(lane_bits) *hit)
+{
     CP_EACH hit[part_] &= ~((CP(bits_type))-1 >> 1);
-    *sum = CP(sum)(squares)[0];
     return CP(any)(hit);
+}
+
+/* Make the weights of all parts but one smaller whose features are larger than all before, and size the row again. */
+static CP_NOINLINE void CP(enlarge_parts)(cp_sgd *const *s, company *t, const real *row, const pack *x, int left_out, const int packs)
+{
+    for (int p = 0; p < t->parts; p++) {
+        CP(lane_bits) hit[CP_PARTS] = {0};
+        CP(sized_squares)(t->inv[p], x, hit, packs, s[0]->rooted);
+        if (p == left_out || !CP(any_sign)(hit))
+            continue;
+        CP(enlarge_together)(s, t, p, row);
+        CP_MINE(t->sized, p) = (double)CP(sized_squares)(t->inv[p], x, hit, packs, s[0]->rooted);
+    }
 }
 
 /* Divide a row's features by what each part that visits it divides them by; that of number `left_out` does not. */
 CP_INLINE void CP(size_together)(cp_sgd *const *s, company *t, const real *row, const pack *x, int left_out, const int packs,
                                  const int rooted)
 {
-    for (int p = 0; p < t->parts; p++)
-        if (CP(sized_squares)(t->inv[p], x, &t->sized[p], packs, rooted) & (p != left_out)) {
-            CP(enlarge_together)(s, t, p, row);
-            CP(sized_squares)(t->inv[p], x, &t->sized[p], packs, rooted);
-        }
+    CP(lane_bits) all[CP_PARTS] = {0};
+    for (int p = 0; p < t->parts; p++) {
+        CP(lane_bits) hit[CP_PARTS] = {0};
+        CP_MINE(t->sized, p) = (double)CP(sized_squares)(t->inv[p], x, hit, packs, rooted);
+        CP_EACH all[part_] |= hit[part_] & ((CP(bits_type))0 - (CP(bits_type))(p != left_out)); /* no one can foretell whose row it is */
+    }
+    if (CP(any_sign)(all))
+        CP(enlarge_parts)(s, t, row, x, left_out, packs);
+}
+
+/* The same as below where all models are of one part, and visit the row. */
+CP_INLINE doubles CP(rates_of_all)(company *t, const double intercept, const int normalized)
+{
+    doubles rates = t->rate;
+    const double seen = CP_MINE(t->seen, 0) += 1, norm = CP_MINE(t->norm, 0) += CP_MINE(t->sized, 0) + intercept;
+    const double by = normalized && norm > 0 ? sqrt(seen / norm) : 1;
+    CP_WIDE rates.part[wide_] *= by;
+    return rates;
 }
 
 /* Count a row. Returns the rates of all models; of those whose features are sized, by how large the rows so far are. */
 CP_INLINE doubles CP(rates)(company *t, const double intercept, int left_out, const int normalized)
 {
-    doubles rates = t->rate, times = {0};
-    for (int p = 0; p < t->parts; p++) {
-        const double more[] = {(double)t->sized[p] + intercept, 0}; /* without a branch: no one can foretell whose row it is */
-        t->seen[p] += p != left_out;
-        t->norm[p] += more[p == left_out];
-        const double by = normalized && t->norm[p] > 0 ? sqrt(t->seen[p] / t->norm[p]) : 1;
-        CP_WIDE times.part[wide_] = (CP(wide_type))((CP(wide_bits))times.part[wide_] | (t->left_out[p].part[wide_] & (CP(wide_bits))(by - (CP(wide_type)){0})));
+    doubles rates = t->rate, times = {0}, square;
+    if (t->parts == 1 && left_out == 1)
+        return CP(rates_of_all)(t, intercept, normalized);
+    for (int wide_ = 0; wide_ * (CP_VECTOR / 8) < t->parts; wide_++) {
+        const CP(wide_bits) visit = (CP(wide_bits))(t->number.part[wide_] != (uint64_t)left_out);
+        t->seen.part[wide_] += (CP(wide_type))(visit & (CP(wide_bits))(1 - (CP(wide_type)){0}));
+        t->norm.part[wide_] += (CP(wide_type))(visit & (CP(wide_bits))(t->sized.part[wide_] + intercept));
+        square.part[wide_] = t->seen.part[wide_] / t->norm.part[wide_];
     }
-    if (normalized)
-        CP_WIDE rates.part[wide_] *= times.part[wide_];
+    if (!normalized)
+        return rates;
+    for (int p = 0; p < t->parts; p++) {
+        const double by = CP_MINE(t->norm, p) > 0 ? sqrt(CP_MINE(square, p)) : 1;
+        const CP(wide_bits) all = (CP(wide_bits))(by - (CP(wide_type)){0});
+        CP_WIDE times.part[wide_] = (CP(wide_type))((CP(wide_bits))times.part[wide_] | (t->left_out[p].part[wide_] & all));
+    }
+    CP_WIDE rates.part[wide_] *= times.part[wide_];
     return rates;
 }

@@ -6,8 +6,11 @@ typedef struct { lane rate, h, penalty; } CP(update_type);
 
 CP_INLINE doubles CP(root_of_each)(doubles a)
 {
+    double root[CP_MODELS];
+    memcpy(root, &a, sizeof root);
     for (int k = 0; k < CP_MODELS; k++)
-        CP_MINE(a, k) = sqrt(CP_MINE(a, k));
+        root[k] = sqrt(root[k]);
+    memcpy(&a, root, sizeof root);
     return a;
 }
 
