@@ -72,16 +72,17 @@ def part(bench: Bench, name: str, made: tuple[Features, Any, Any], goal: str) ->
     del kept
 
 
-def several(bench: Bench, step: str) -> None:
-    """Models that visit dense rows at once: of other rates, and of labels of their own."""
+def several(bench: Bench, step: str, l1: float = 0.0) -> None:
+    """Models that visit dense rows at once: of other rates, of folds that they do not see, of labels of their own."""
     inputs, rows, _ = dense(bench.pick(100_000, 10_000), 28)
     rng, count = np.random.default_rng(1), len(rows)
     sets, numbers = rng.integers(0, 2, (64, 16)).astype(bool), rng.integers(0, 64, count).astype(np.int32)
     labels, visit = sets[numbers, 0].astype(np.int32), rng.permutation(count).astype(np.int32)
-    parts = np.ones(count, np.uint8)
 
-    def epoch(models: int, *, own_labels: bool) -> Callable[[], float]:
-        all_of = [SGD("logistic", inputs, np.array([0, 1]), step=step) for _ in range(models)]
+    def epoch(models: int, folds: int = 1, *, own_labels: bool = False) -> Callable[[], float]:
+        all_of = [SGD("logistic", inputs, np.array([0, 1]), step=step, l1=l1) for _ in range(models)]
+        theirs = np.repeat(np.arange(folds, dtype=np.uint8), models // folds)
+        parts = rng.integers(0, folds, count).astype(np.uint8) if folds > 1 else np.ones(count, np.uint8)
 
         def learn() -> None:
             if models == 1:
@@ -89,29 +90,34 @@ def several(bench: Bench, step: str) -> None:
             elif own_labels:
                 learn_labels(all_of, rows, numbers, sets, visit, str)
             else:
-                learn_parts(all_of, np.zeros(models, np.uint8), rows, labels, visit, parts, str, own=False, each=4096)
+                learn_parts(all_of, theirs, rows, labels, visit, parts, str, own=False, each=4096)
 
         def run() -> float:
             for at, one in enumerate(all_of):
                 one.begin(0.01 + at / 1000)
             seconds = timed(learn)
-            check(all(one.flush().rows == count for one in all_of), "rows were left out")
+            seen = [int((parts != fold).sum()) for fold in theirs]
+            check([one.flush().rows for one in all_of] == seen, "rows were left out")
             return seconds
 
         return run
 
-    cases = {"one": epoch(1, own_labels=False), "16 models": epoch(16, own_labels=False)}
-    times = interleave(cases | {"8 labels": epoch(8, own_labels=True)}, bench.repeats)
-    for case in ("16 models", "8 labels"):
+    cases = {"one": epoch(1), "16 models": epoch(16), "8 labels": epoch(8, own_labels=True)}
+    cases |= {"4 models of 4 folds": epoch(16, 4), "2 models of 8 folds": epoch(16, 8)}
+    times = interleave(cases, bench.repeats)
+    for case in list(cases)[1:]:
         value, spread = ratio(times, case, "one")
         note = f"{rate(count, median(times[case]))}, one {rate(count, median(times['one']))} ({spread})"
-        bench.report(f"{case} at once / one, {step}, 28 dense", value, "x", "<= 4", note)
+        name = f"{step}{' with l1' if l1 else ''}"
+        bench.report(f"{case} at once / one, {name}, 28 dense", value, "x", "<= 4", note)
 
 
 def main(bench: Bench) -> None:
     """Run all parts."""
     for step in ("constant", "adagrad", "auto"):
         bench.part(f"several, {step}", lambda bench, step=step: several(bench, step))
+    for step in ("constant", "auto"):
+        bench.part(f"several, {step} with l1", lambda bench, step=step: several(bench, step, 1e-4))
     bench.part("dense", lambda bench: part(bench, "28 dense", dense(bench.pick(400_000, 20_000), 28), ">= 0.6"))
     wide = bench.pick(1 << 18, 1 << 12)
     bench.part(

@@ -21,12 +21,12 @@ static inline const cp_sgd_company *cp_sgd_company_of(const cp_sgd *s, int64_t c
 /* Return whether a model can visit rows at once with others that are like it. */
 static inline int cp_sgd_sociable(const cp_sgd *s)
 {
-    const int plain = !s->ruled && !s->bounded, rooted = s->rooted && s->rule != CP_MOMENTS;
+    const int plain = !s->ruled && !s->bounded, ruled = s->ruled && s->rule != CP_MOMENTS && !(s->max_norm > 0);
     int copied = 0;
 #define CP_COPY(id) copied |= s->loss == CP_##id;
     CP_COPIES(CP_COPY)
 #undef CP_COPY
-    return copied && (plain || rooted) && !s->sparse && !s->batched && !s->weighs && s->padded * s->bytes <= CP_NARROW * CP_LINE;
+    return copied && (plain || ruled) && !s->sparse && !s->batched && !s->weighs && s->padded * s->bytes <= CP_NARROW * CP_LINE;
 }
 
 /* Return how many models that are like one visit rows at once; 1 where each does by itself. */
@@ -35,15 +35,20 @@ static inline int64_t cp_sgd_at_once(const cp_sgd *s)
     return cp_sgd_sociable(s) ? cp_sgd_company_of(s, CP_TOGETHER)->models : 1;
 }
 
-/* Return whether two such models differ in nothing but rates, penalty, means and weights: what they know of the rows so far is
- * the same. */
+/* Return whether two such models differ in nothing but rates, penalty, means, weights and the rows that they have seen. */
+static inline int cp_sgd_kin(const cp_sgd *a, const cp_sgd *b)
+{
+    return a->loss == b->loss && a->bytes == b->bytes && a->features == b->features && a->intercept == b->intercept && a->isa == b->isa
+           && a->rule == b->rule && a->ruled == b->ruled && a->rooted == b->rooted
+           && memcmp(CP_AT(a, const char, classes), CP_AT(b, const char, classes), 2 * sizeof(double)) == 0;
+}
+
+/* Return whether besides what such models know of the rows so far is the same. */
 static inline int cp_sgd_alike(const cp_sgd *a, const cp_sgd *b)
 {
     const size_t sizes = a->rule == CP_NORMALIZED ? (size_t)(a->padded * a->bytes) : 0;
-    return a->loss == b->loss && a->bytes == b->bytes && a->features == b->features && a->intercept == b->intercept && a->isa == b->isa
-           && a->rule == b->rule && a->seen == b->seen && a->norm == b->norm
-           && memcmp(CP_AT(a, const char, inv), CP_AT(b, const char, inv), sizes) == 0
-           && memcmp(CP_AT(a, const char, classes), CP_AT(b, const char, classes), 2 * sizeof(double)) == 0;
+    return cp_sgd_kin(a, b) && a->seen == b->seen && a->norm == b->norm
+           && memcmp(CP_AT(a, const char, inv), CP_AT(b, const char, inv), sizes) == 0;
 }
 
 /* Take the labels of a chunk as each of some models has them: [row][CP_TOGETHER]. The sets are known to be there. */
@@ -74,10 +79,18 @@ static inline void cp_labels_of_each(const cp_sgd *s, int count, const cp_rows *
         ((double *)each)[k] = code[0] + (code[1] - code[0]) * (double)(there[k] != 0);
 }
 
-/* Let some models visit rows from visit[1] on at once, as far as all is well: the first is behind them, so that all hold back
- * the same one. Returns how many rows are then behind them. Where rows have sets
- * of labels, a model has the label after that of the model before. */
-static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows *rows)
+/* Which models visit rows at once but those of their own parts, numbered from 0 on: of each model; of each row; and how many
+ * there are, which is the number of rows of none of them. */
+typedef struct {
+    const uint8_t *theirs, *of;
+    int count;
+} cp_apart;
+
+/* Let some models visit rows from visit[1] on at once, as far as all is well: those who visit the first are behind it, so that
+ * they hold back the same one, and so do the others. Returns how many rows are then behind them; what they count of rows does not
+ * have these. Where rows have sets of labels, a model has the label after that of the model before. `apart`: NULL where all
+ * visit all rows. */
+static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows *rows, const cp_apart *apart)
 {
     const cp_sgd_company *code = cp_sgd_company_of(s[0], count);
     double each[CP_CHUNK * CP_TOGETHER];
@@ -88,30 +101,24 @@ static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows 
     cp_guard_tail(s[0], &r);
     cp_begin_weights(s[0], &r, &c);
     c.each = r.set ? each : NULL;
-    code->assemble(s, count, room);
+    c.part = NULL;
+    c.before = c.older = cp_dense_row(s[0], &r, r.visit[0]);
+    c.left_out = apart ? apart->of[0] : 0;
+    for (int k = count - 1; apart && k >= 0; k--)
+        if (apart->theirs[k] == c.left_out)
+            c.older = CP_AT(s[k], const char, prev);
+    code->assemble(s, count, apart ? apart->theirs : NULL, room);
     while (done < r.m) {
-        cp_prepare(s[0], &r, done, &c);
-        c.before = cp_dense_row(s[0], &r, r.visit[done - 1]);
+        cp_prepare(s[0], &r, done, CP_CHUNK, &c);
+        c.part = apart ? apart->of + done : NULL;
         if (r.set)
             cp_labels_of_each(s[0], count, &r, done, &c, each);
-        const int64_t whole = c.n;
-        int looks = 0;
-        for (int k = 1; k < count; k++)
-            if (s[k]->averaged && c.n > s[k]->every - s[k]->since)
-                c.n = s[k]->every - s[k]->since;
-        const int64_t learnt = code->learn(s, count, room, &c);
+        const int64_t learnt = code->learn(s, room, &c);
         done += learnt;
-        for (int k = 0; k < count; k++)
-            looks |= s[k]->averaged && (s[k]->since += learnt) == s[k]->every;
-        if (looks)
-            code->show(s, count, room);
-        for (int k = 0; k < count; k++)
-            if (s[k]->averaged && s[k]->since == s[k]->every)
-                cp_sgd_code_of(s[k])->look_at(s[k]);
-        if (learnt < c.n || (c.n == whole && c.status))
+        if (learnt < c.n || c.status)
             break;
     }
-    code->part(s, count, room);
+    code->part(s, room, &c);
     return done;
 }
 
@@ -139,10 +146,11 @@ static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_ro
             well &= status[k] == CP_SGD_OK;
         cp_rows theirs = *rows;
         theirs.set = rows->set ? rows->set + from : NULL;
-        const int64_t behind = well ? cp_sgd_in_step(s + from, (int)(to - from), &theirs) : 0;
+        const int64_t behind = well ? cp_sgd_in_step(s + from, (int)(to - from), &theirs, NULL) : 0;
         for (int64_t k = from; k < to; k++) {
             cp_rows rest = *rows;
             int64_t more = 0;
+            s[k]->totals.rows += well ? behind - 1 : 0;
             done[k] = well ? behind : done[k];
             rest.visit += done[k];
             rest.m -= done[k];
@@ -151,51 +159,6 @@ static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_ro
                 status[k] = cp_sgd_learn(s[k], &rest, &more);
                 done[k] += more;
             }
-        }
-    }
-}
-
-/* Which of the visits are of which part, and which parts the models see: theirs alone, or all others. */
-typedef struct {
-    const uint8_t *of, *theirs;   /* by visit; by model */
-    int own;
-    int64_t each;                 /* visits that all models make before the next ones come: they stay in a core's cache */
-    int32_t *visit;               /* room for so many */
-    cp_sgd **left;                /* room for the models */
-    int *status;                  /* room for two numbers a model, as of `done` */
-    int64_t *done;
-} cp_parts;
-
-/* Let each model learn from the visits that are its own, as cp_sgd_learn does; those of a part should stand side by side. Sets
- * p->status of each, and p->done to how many of its visits it has made. */
-static inline void cp_sgd_learn_parts(cp_sgd *const *s, int64_t count, const cp_rows *rows, const cp_parts *p)
-{
-    cp_rows some = *rows;
-    int *found = p->status + count;
-    int64_t *more = p->done + count;
-    some.visit = p->visit;
-    memset(p->status, 0, (size_t)count * sizeof *p->status);
-    memset(p->done, 0, (size_t)count * sizeof *p->done);
-    for (int64_t start = 0; start < rows->m; start += p->each) {
-        const int64_t stop = rows->m - start < p->each ? rows->m : start + p->each;
-        for (int64_t from = 0, to; from < count; from = to) {
-            int64_t n = 0;
-            some.m = 0;
-            for (int64_t i = start; i < stop; i++) {
-                p->visit[some.m] = rows->visit[i];
-                some.m += (p->of[i] == p->theirs[from]) == p->own;
-            }
-            for (to = from; to < count && p->theirs[to] == p->theirs[from]; to++)
-                if (!p->status[to])
-                    p->left[n++] = s[to];
-            if (some.m > 0)
-                cp_sgd_learn_all(p->left, n, &some, found, more);
-            n = 0;
-            for (int64_t k = from; some.m > 0 && k < to; k++)
-                if (!p->status[k]) {
-                    p->done[k] += more[n];
-                    p->status[k] = found[n++];
-                }
         }
     }
 }

@@ -37,13 +37,12 @@ typedef struct {
     int (*row_is_finite)(const cp_sgd *, const cp_chunk *, int64_t);
 } cp_sgd_code;
 
-/* Several models that visit rows at once, in a room that they share. */
+/* Several models that visit rows at once, in a room that they share. A chunk is told who came before, and says so then. */
 typedef struct {
     int64_t models; /* at once, at most */
-    void (*assemble)(cp_sgd *const *, int, void *);
-    int64_t (*learn)(cp_sgd *const *, int, void *, const cp_chunk *);
-    void (*show)(cp_sgd *const *, int, const void *);
-    void (*part)(cp_sgd *const *, int, const void *);
+    void (*assemble)(cp_sgd *const *, int, const uint8_t *, void *);
+    int64_t (*learn)(cp_sgd *const *, void *, cp_chunk *);
+    void (*part)(cp_sgd *const *, const void *, const cp_chunk *);
 } cp_sgd_company;
 
 #if defined __AVX512F__

@@ -42,14 +42,14 @@ typedef struct {
 } CP(rooted_type);
 
 /* Load what features are divided by; of one that was never seen so little that any value is larger. */
-CP_INLINE void CP(load_sizes)(const cp_sgd *s, CP(rooted_type) *r, const int packs)
+CP_INLINE void CP(load_sizes)(const cp_sgd *s, pack *inv, const int packs)
 {
     const real most = CP_BYTES == 4 ? (real)1e38 : (real)1e308;
     for (int j = 0; j < packs; j++) {
-        r->inv[j] = CP(load)(CP_AT(s, const real, inv) + j * CP_LANES);
+        inv[j] = CP(load)(CP_AT(s, const real, inv) + j * CP_LANES);
         CP_EACH {
-            const CP(lane_bits) none = (CP(lane_bits))(CP_PART(r->inv[j]) == 0), all = (CP(lane_bits))(most - (lane){0});
-            CP_PART(r->inv[j]) = (lane)((CP(lane_bits))CP_PART(r->inv[j]) | (none & all));
+            const CP(lane_bits) none = (CP(lane_bits))(CP_PART(inv[j]) == 0), all = (CP(lane_bits))(most - (lane){0});
+            CP_PART(inv[j]) = (lane)((CP(lane_bits))CP_PART(inv[j]) | (none & all));
         }
     }
 }
@@ -68,17 +68,17 @@ static CP_NOINLINE void CP(enlarge_rooted)(cp_sgd *s, CP(rooted_type) *r, const 
     CP(enlarge)(s, NULL, row, s->features);
     for (int j = 0; j < packs; j++)
         r->v[j] = CP(load)(weights + j * CP_LANES);
-    CP(load_sizes)(s, r, packs);
+    CP(load_sizes)(s, r->inv, packs);
 }
 
 /* Divide a row's features by their sizes. Returns whether one is larger than all before; sets the sum of their squares. */
-CP_INLINE int CP(sized)(const CP(rooted_type) *r, const pack *x, pack *t, pack *squares, const int packs)
+CP_INLINE int CP(sized)(const pack *inv, const pack *x, pack *t, pack *squares, const int packs)
 {
     CP(lane_bits) hit[CP_PARTS] = {0};
     *squares = CP(zero)();
     for (int j = 0; j < packs; j++)
         CP_EACH {
-            const lane a = CP_PART(x[j]) * CP_PART(r->inv[j]);
+            const lane a = CP_PART(x[j]) * CP_PART(inv[j]);
             hit[part_] |= (CP(lane_bits))((lane)((CP(lane_bits))a & ((CP(bits_type))-1 >> 1)) > 1);
             CP_PART(*squares) += a * a;
             CP_PART(t[j]) = a;
@@ -151,14 +151,14 @@ CP_INLINE int64_t CP(rooted)(cp_sgd *s, const cp_chunk *c, const enum cp_loss lo
     CP(tail_mask)(keep, s->features);
     CP(load_rooted)(s, &r, packs);
     if (normalized)
-        CP(load_sizes)(s, &r, packs);
+        CP(load_sizes)(s, r.inv, packs);
     for (i = 0; i < c->n; i++) {
         const real *row = (const real *)c->row[i];
         cp_ask_ahead(c, i, packs);
         CP(load_row)(x, row, keep, packs);
-        if (normalized && CP(sized)(&r, x, t, &squares, packs)) {
+        if (normalized && CP(sized)(r.inv, x, t, &squares, packs)) {
             CP(enlarge_rooted)(s, &r, row, packs);
-            CP(sized)(&r, x, t, &squares, packs);
+            CP(sized)(r.inv, x, t, &squares, packs);
         }
         quad m = CP(margin_held)(r.v, r.q, x, r.bias, r.h, r.g, packs);
         if (!CP(is_finite)(m[0]))

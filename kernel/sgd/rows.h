@@ -31,7 +31,9 @@ typedef struct {
     const int32_t *next;
     int64_t n, nexts, lines, ahead, last, y_size; /* last: the byte of a row where its last pack ends, which may be behind its line */
     const void *each;          /* labels as each of CP_TOGETHER models sees them, reals, row by row; NULL where all see `label` */
-    const char *before;        /* the row visited before, of several dense models at once */
+    const char *before, *older; /* of several dense models at once: the row visited before, and before that by those whom it left out */
+    const uint8_t *part;       /* of each row: whom it leaves out; NULL: nobody */
+    int left_out;              /* by the row visited before */
     int weighted;              /* whether a weight may be other than 1 */
     int status;                /* of the row after the last one, where preparing stopped */
 } cp_chunk;
@@ -212,11 +214,10 @@ static inline int64_t cp_row_ahead(const cp_sgd *s)
     return lines <= 8 ? 10 : lines < CP_MAX_LINES ? 6 : 2;
 }
 
-static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, cp_chunk *c)
+static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, int64_t most, cp_chunk *c)
 {
     int64_t n = r->m - from < CP_CHUNK ? r->m - from : CP_CHUNK;
-    if (s->averaged && n > s->every - s->since)
-        n = s->every - s->since;
+    n = n < most ? n : most;
     cp_place_rows(s, r, from, c);
     cp_read_labels(r->y, r->y_type, r->visit + from, n, c->label);
     if (r->set)

@@ -12,7 +12,7 @@
  * rows. Sparse rows touch what they hold: features that are not there have no gradient, and owe the penalty until they come or
  * it is settled for all. The weights are those of sgd/state.h, w = scale * v, so what is taken from v is divided by the scale. */
 
-#define CP_RULE(vec, bits, name) \
+#define CP_RULE(vec, bits, by_type, name) \
     /* Return 1 / sqrt(a) of a >= 0 by basic operations only, within 5e-6, of doubles 4e-11; a large number for 0. */ \
     CP_INLINE vec CP(rsqrt_##name)(vec a) \
     { \
@@ -26,7 +26,7 @@
         return y; \
     } \
     /* Move weights by a gradient. */ \
-    CP_INLINE vec CP(move_##name)(vec v, vec *sum, vec inv, vec g, real h, const enum cp_rule rule) \
+    CP_INLINE vec CP(move_##name)(vec v, vec *sum, vec inv, vec g, by_type h, const enum cp_rule rule) \
     { \
         if (rule == CP_SAME) \
             return v - h * g; \
@@ -34,14 +34,15 @@
         return v - h * ((rule == CP_NORMALIZED ? g * inv : g) * CP(rsqrt_##name)(*sum)); \
     } \
     /* Move weights towards 0, and no further. */ \
-    CP_INLINE vec CP(soft_##name)(vec v, real by) \
+    CP_INLINE vec CP(soft_##name)(vec v, by_type by) \
     { \
         vec down = v - by, up = v + by; \
         bits keep = ((bits)(down > 0) & (bits)down) | ((bits)(up < 0) & (bits)up); \
         return (vec)keep; \
     }
-CP_RULE(lane, CP(lane_bits), lane)
-CP_RULE(quad, mask, quad)
+CP_RULE(lane, CP(lane_bits), real, lane)
+CP_RULE(quad, mask, real, quad)
+CP_RULE(lane, CP(lane_bits), lane, each) /* each lane a model, with a step of its own */
 #undef CP_RULE
 
 /* Make the weights of features smaller that are larger than all before. */

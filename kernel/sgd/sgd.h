@@ -63,7 +63,7 @@ static inline int cp_sgd_learn(cp_sgd *s, const cp_rows *rows, int64_t *done)
     cp_begin_weights(s, &r, &c);
     while (*done < r.m) {
         int status = CP_SGD_OK;
-        cp_prepare(s, &r, *done, &c);
+        cp_prepare(s, &r, *done, s->averaged ? s->every - s->since : CP_CHUNK, &c);
         if (c.weighted)
             s->totals.odds = odds, s->totals.by = by;
         int64_t learnt = code->learn(s, &c, &status);

@@ -34,7 +34,7 @@ enum { CP_GROUP = 16, CP_LINE = 64, CP_SECOND_CACHE = 1 << 20, CP_NARROW = 4 }; 
  * memory: weights, sums of squares, 1 / size; of one output as a record of so many. */
 enum { CP_RECORD = 4 };
 
-enum { CP_TOGETHER = 16, CP_COMPANY = 24 << 10 }; /* models that visit a row at once, at most; bytes that they then share, at most */
+enum { CP_TOGETHER = 16, CP_COMPANY = 40 << 10 }; /* models that visit a row at once, at most; bytes that they then share, at most */
 
 /* Means: the power by which weights looked at later count for more, and the rows between two looks: of sparse models with
  * many weights more, so that a look costs no more than a row does. */

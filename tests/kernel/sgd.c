@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "made.h"
-#include "sgd/company.h"
+#include "sgd/parts.h"
 
 enum { ROWS = 700, MOST = 150 };
 
@@ -137,8 +137,9 @@ static int the_same(const cp_sgd_shape *shape, cp_sgd *a, cp_sgd *b)
     return same;
 }
 
-/* Let models of several parts, rates and penalties learn from the same rows, and each alone from its own; return how many differ. */
-static int crowd(cp_sgd_shape shape, int own)
+/* Let models of so many parts, of several rates and penalties, learn from the same rows, and each alone from its own; return how
+ * many differ. */
+static int crowd(cp_sgd_shape shape, int own, int count)
 {
     data d = make(&shape);
     cp_rows rows = {.x = d.x, .y = d.y, .y_type = CP_F32, .slots = ROWS, .stride = shape.features * shape.bytes,
@@ -149,15 +150,18 @@ static int crowd(cp_sgd_shape shape, int own)
     int32_t some[100], *mine = malloc(ROWS * sizeof *mine);
     int status[2 * MODELS], differ = 0;
     int64_t done[2 * MODELS];
-    cp_parts parts = {of, theirs, own, 100, some, left, status, done};
+    uint8_t number[100];
+    int64_t kin[MODELS];
+    cp_parts parts = {of, theirs, own, 100, some, number, left, kin, status, done};
     for (int i = 0; i < ROWS; i++)
-        of[i] = (uint8_t)(i * 7 / 5 % PARTS);
+        of[i] = (uint8_t)(i * 7 / 5 % (count > PARTS ? count : PARTS));
     for (int k = 0; k < MODELS; k++) {
         each[k] = shape;
         each[k].l2 = k % 4 && shape.step == CP_STEP_CONSTANT ? 0.001 * k : 0;
+        each[k].l2 = shape.l1 > 0 ? 0.001 * (k % 2) : each[k].l2;
         each[k].average = k % 3 == 1;
         each[k].step = k == 5 ? CP_STEP_NORMALIZED : shape.step;
-        theirs[k] = (uint8_t)(k < 6 ? 0 : 1);
+        theirs[k] = (uint8_t)(count > 2 ? k * count / MODELS : k > 5);
         s[k] = model(&each[k], k);
     }
     cp_sgd_learn_parts(s, MODELS, &rows, &parts);
@@ -223,9 +227,10 @@ static void accompany(void)
                 cp_sgd_shape shape = {.loss = (enum cp_loss)loss, .parameter = cp_losses[loss].usual, .bytes = form ? 4 : 8,
                                       .sparse = form == 2, .batch = 1, .features = width, .intercept = width > 5, .isa = -1,
                                       .outputs = cp_loss_per_class((enum cp_loss)loss) ? 3 : 1, .classes = classes};
-                for (int step = 0; step < 3; step++) {
-                    shape.step = step == 0 ? CP_STEP_CONSTANT : step == 1 ? CP_STEP_ADAGRAD : CP_STEP_AUTO;
-                    differ += crowd(shape, width > 5) + chorus(shape);
+                for (int step = 0; step < 6; step++) {
+                    shape.step = step % 3 == 0 ? CP_STEP_CONSTANT : step % 3 == 1 ? CP_STEP_ADAGRAD : CP_STEP_AUTO;
+                    shape.l1 = step < 3 ? 0 : 0.001;
+                    differ += crowd(shape, width > 5, 2) + crowd(shape, 0, 5) + chorus(shape);
                 }
             }
     printf("company %d\n", differ);

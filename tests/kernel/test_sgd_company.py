@@ -8,7 +8,7 @@ from sgd_rows import KINDS, NUMBERS, made, sgd, sparse_rows, where
 
 from corgipile import _kernel
 from corgipile.errors import BadValue, Diverged
-from corgipile.linear.company import learn_labels, learn_parts
+from corgipile.linear.company import learn_labels, learn_parts, teams
 from corgipile.steps import STEPS
 from corgipile.tables.table import type_code
 
@@ -24,10 +24,12 @@ ONE = st.fixed_dictionaries(
 )
 
 
-def alike(models, kind, width, dtype, rates, *, sparse, isa, skip):
+def alike(models, kind, width, dtype, rates, *, sparse, isa, skip, minus=False):
     how = {"sparse": sparse, "isa": isa, "on_bad": "skip" if skip else "raise"}
     found = [sgd(kind, width, dtype, **how, **one) for one in models]
     for model, rate in zip(found, rates, strict=True):
+        if minus:  # weights of -0, which what is taken from them may make +0
+            model.assign(*(-part for part in model.weights()))
         model.begin(rate)
     return found
 
@@ -48,47 +50,98 @@ def bits(model):
     return *last, *(part.tobytes() for part in model.weights()), repr(figures), model.skipped
 
 
-@settings(max_examples=120, deadline=None)
-@given(
-    kind=st.sampled_from(KINDS),
-    form=st.sampled_from(["float32", "float64", "sparse"]),
-    width=st.sampled_from([1, 5, 16, 28, 33, 64, 70]),
-    rows=st.integers(1, 300),
-    several=st.lists(ONE, min_size=1, max_size=4).flatmap(
-        lambda some: st.lists(st.sampled_from(some), min_size=1, max_size=20)
-    ),
-    folds=st.integers(1, 3),
-    own=st.booleans(),
-    each=st.sampled_from([1, 50, 1000]),
-    bad=st.lists(st.integers(0, 299), max_size=3),
-    wild=st.booleans(),
-    isa=st.integers(0, _kernel.sgd_isa()),
-    seed=st.integers(0, 99),
-)
-def test_company_changes_nothing(kind, form, width, rows, several, folds, own, each, bad, wild, isa, seed):
-    """Of every loss, step and penalty, with rows that are skipped and with models that diverge."""
-    rng, dtype = np.random.default_rng(seed), np.dtype("float64" if form == "float64" else "float32")
-    x, y = made(kind, rows, width, dtype, seed)
+SHARED = {
+    "several": st.lists(st.sampled_from(range(4)), min_size=1, max_size=20),
+    "own": st.sampled_from([False, False, True]),
+    "each": st.sampled_from([1, 50, 1000]),
+    "bad": st.lists(st.integers(0, 299), max_size=3),
+    "rows": st.integers(1, 300),
+    "isa": st.integers(0, _kernel.sgd_isa()),
+    "seed": st.integers(0, 99),
+    **dict.fromkeys(("apart", "behind", "minus", "wild"), st.booleans()),
+}
+
+
+def same_bits(how, models, kind, form, width, theirs):
+    """Check that models learn the same in company and alone, two epochs of rows in different orders.
+
+    Of what may differ `apart` says that rows of a fold follow each other, and differ in size; `behind` that models hold
+    back updates of other rows; `minus` that weights begin with -0; `wild` that some are to diverge.
+    """
+    rng, dtype, rows = np.random.default_rng(how["seed"]), np.dtype("f8" if form == "float64" else "f4"), how["rows"]
+    x, y = made(kind, rows, width, dtype, how["seed"])
+    x *= rng.choice([0.01, 1, 3] if how["apart"] else [1], (rows, 1)).astype(dtype)  # some are larger than all before
     y = y.astype(np.float32)
-    for row in (row for row in bad if row < rows):
+    for row in (row for row in how["bad"] if row < rows):
         x[row, row % width], y[row] = [(np.nan, y[row]), (np.inf, y[row]), (x[row, 0], np.nan)][row % 3]
     given_rows, kept = sparse_rows(x) if form == "sparse" else (x, None)
-    theirs = np.sort(rng.integers(0, folds, len(several)).astype(np.uint8))
-    rates = (0.01 if kind in NUMBERS else 0.1) * rng.uniform(0.5, 1.5, len(several))
-    rates[::3] = 1e38 if wild else rates[::3]  # of three, one is to diverge
-    rates = np.where([one["l2"] > 0 for one in several], np.minimum(rates, 0.1), rates)
-    how = {"sparse": form == "sparse", "isa": isa, "skip": bool(bad)}
-    there, others = (alike(several, kind, width, dtype, rates, **how) for _ in range(2))
+    rates = (0.01 if kind in NUMBERS else 0.1) * rng.uniform(0.5, 1.5, len(models))
+    rates[::3] = 1e38 if how["wild"] else rates[::3]  # of three, one is to diverge
+    rates = np.where([one["l2"] > 0 for one in models], np.minimum(rates, 0.1), rates)
+    make = {"sparse": form == "sparse", "isa": how["isa"], "skip": bool(how["bad"]), "minus": how["minus"]}
+    there, others = (alike(models, kind, width, dtype, rates, **make) for _ in range(2))
+    for at, model in enumerate([*there, *others] if how["behind"] and not (how["bad"] or how["wild"]) else []):
+        model.learn(given_rows, y, np.array([at % len(there) // 2 % rows], np.int32), where)
     for epoch in range(2):
-        visit, parts = rng.permutation(rows).astype(np.int32), rng.integers(0, folds, rows).astype(np.uint8)
-        left = learn_parts(there, theirs, given_rows, y, visit, parts, where, own=own, each=each)
-        assert left == alone(others, theirs, given_rows, y, visit, parts, own=own), epoch
+        visit, parts = rng.permutation(rows).astype(np.int32), rng.integers(0, theirs.max() + 1, rows).astype(np.uint8)
+        parts = np.sort(parts) if how["apart"] else parts
+        left = learn_parts(there, theirs, given_rows, y, visit, parts, where, own=how["own"], each=how["each"])
+        assert left == alone(others, theirs, given_rows, y, visit, parts, own=how["own"]), epoch
         good = [at for at, gone in enumerate(left) if not gone]
         assert [bits(there[at]) for at in good] == [bits(others[at]) for at in good]
         there, others, theirs = [there[at] for at in good], [others[at] for at in good], theirs[good]
         if not good:
             break
     del kept
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    how=st.fixed_dictionaries(SHARED),
+    kind=st.sampled_from(KINDS),
+    form=st.sampled_from(["float32", "float64", "sparse"]),
+    width=st.sampled_from([1, 5, 16, 28, 33, 64, 70]),
+    several=st.lists(ONE, min_size=4, max_size=4),
+    folds=st.integers(1, 3),
+)
+def test_company_changes_nothing(how, kind, form, width, several, folds):
+    """Of every loss, step and penalty, with rows that are skipped and with models that diverge."""
+    models = [several[at] for at in how["several"]]
+    theirs = np.sort(np.random.default_rng(how["seed"]).integers(0, folds, len(models)).astype(np.uint8))
+    same_bits(how, models, kind, form, width, theirs)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    how=st.fixed_dictionaries(SHARED),
+    kind=st.sampled_from(["logistic", "svm", "linear"]),
+    form=st.sampled_from(["float32", "float64"]),
+    width=st.sampled_from([1, 5, 16, 28, 33, 64]),
+    step=st.sampled_from(["constant", "adagrad", "normalized", "auto"]),
+    l1=st.sampled_from([[0.0], [1e-3, 1e-4], [0.0, 1e-4, 0.1]]),
+    l2=st.sampled_from([[0.0], [1e-3, 0.5], [0.0, 1e-3, 0.5]]),
+    folds=st.integers(2, 7),
+    points=st.integers(1, 5),
+)
+def test_lanes_of_several_folds_change_nothing(how, kind, form, width, step, l1, l2, folds, points):
+    """Folds share lanes, and a row leaves out the models of its own."""
+    models = [
+        {"step": step, "l1": l1[at % len(l1)], "l2": l2[at // 2 % len(l2)], "average": at % 2 == 0}
+        for at in range(folds * points)
+    ]
+    same_bits(how, models, kind, form, width, np.repeat(np.arange(folds), points).astype(np.uint8))
+
+
+@pytest.mark.parametrize("folds", [3, 4])
+def test_updates_of_other_rows_that_wait_are_those_of_each(folds):
+    """Models of a fold that the first row leaves out hold back updates of other rows than each other."""
+    how = {"rows": 200, "each": 50, "bad": [], "own": False, "behind": True}
+    how |= dict.fromkeys(("apart", "minus", "wild"), False)
+    for isa in range(_kernel.sgd_isa() + 1):
+        for seed in range(4):
+            models = [{"step": "constant", "l2": 0.0}] * (2 * folds)
+            theirs = np.repeat(np.arange(folds), 2).astype(np.uint8)
+            same_bits(how | {"isa": isa, "seed": seed}, models, "logistic", "float32", 5, theirs)
 
 
 @settings(max_examples=60, deadline=None)
@@ -142,11 +195,40 @@ def test_how_many_visit_a_row_at_once_is_told():
     for isa in range(_kernel.sgd_isa() + 1):
         told = [_kernel.sgd_at_once(sgd("logistic", 28, dtype, isa=isa)._state) for dtype in ("float32", "float64")]
         assert told == [lanes[isa], lanes[isa] // 2]
-    for how in ({"sparse": True}, {"batch_size": 7}, {"max_norm": 1.0}, {"step": "adam"}, {"step": "auto", "l2": 0.1}):
+    for how in ({"sparse": True}, {"batch_size": 7}, {"max_norm": 1.0}, {"step": "adam"}, {"l1": 0.1, "max_norm": 1.0}):
         assert _kernel.sgd_at_once(sgd("logistic", 28, np.float32, **how)._state) == 1, how
+    for how in ({"l1": 0.1}, {"step": "auto", "l1": 0.1}, {"step": "adagrad", "l2": 0.1}):
+        assert _kernel.sgd_at_once(sgd("logistic", 28, np.float32, **how)._state) == lanes[_kernel.sgd_isa()], how
     assert _kernel.sgd_at_once(sgd("logistic", 65, np.float32)._state) == 1
     with pytest.raises(ValueError, match="PyCapsule"):
         _kernel.sgd_at_once(None)
+
+
+def told_teams(several, theirs, parts):
+    models = [sgd("logistic", 28, np.float32, isa=_kernel.sgd_isa(), **how) for how in several]
+    return teams(models, np.array(theirs, np.uint8), np.array(parts, np.uint8))
+
+
+@pytest.mark.skipif(_kernel.sgd_isa() < 1, reason="vectors of four lanes are hardly ever shared")
+def test_lanes_are_shared_where_folds_would_leave_them_empty():
+    plain, folds = {"step": "constant"}, np.arange(60) % 4
+    assert told_teams([plain] * 8, [0, 1, 2, 3] * 2, folds) == [0] * 8
+    assert told_teams([plain] * 16, np.arange(16) % 2, folds % 2) == [0, 1] * 8  # a fold fills half or all of them
+    assert told_teams([plain], [0], folds) == [0]
+    assert told_teams([plain] * 3, [0, 0, 0], folds) == [0, 0, 0]
+    assert told_teams([plain] * 4, range(4), folds) == [0, 1, 2, 3]
+    mixed = [plain, {"step": "auto"}, {"l1": 0.1}, {"step": "adam"}] * 8
+    told = told_teams(mixed, np.arange(32) // 8, folds)
+    assert [told[at::4] for at in range(4)] == [[0] * 8, [1] * 8, [2] * 8, [*range(3, 11)]]
+    with pytest.raises(ValueError, match="those of all models"):
+        told_teams([plain] * 2, [0], folds)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 0, 1, 2, 3], [3, 3, 2, 2, 1, 1, 0, 0]])
+def test_models_of_a_fold_may_stand_anywhere(order):
+    how = {"rows": 200, "each": 50, "bad": [], "own": False, "isa": _kernel.sgd_isa(), "seed": 1}
+    how |= dict.fromkeys(("apart", "minus", "wild", "behind"), False)
+    same_bits(how, [{"step": "auto", "l2": 0.0}] * 8, "logistic", "float32", 5, np.array(order, np.uint8))
 
 
 def test_a_row_that_cannot_be_learnt_from_is_named():

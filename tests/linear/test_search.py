@@ -48,6 +48,21 @@ def test_models_side_by_side_are_those_alone(kind, sparse, monkeypatch):
         assert losses(alone, *grid)[point] == together[point]
 
 
+@pytest.mark.parametrize("threads", [1, 2, 16])
+def test_models_of_several_folds_in_one_vector_are_those_alone(threads, monkeypatch):
+    """Whatever the steps and penalties beside it, and the threads."""
+    monkeypatch.setattr(search_runs, "MOST_THREADS", threads)
+    monkeypatch.setattr(search_runs.os, "sched_getaffinity", lambda _: range(64))
+    rows, how = rows_of(), {"folds": 4, "epochs": 2, "refit": False}
+    grid = {"step": ["auto", "normalized", "decay"], "l1": [0.0, 1e-3], "l2": [0.0, 1e-3]}
+    together = losses(cp.search(rows, grid, **how), *grid)
+    assert len(together) == 12
+    monkeypatch.setattr(search_runs, "teams", lambda models, *_: list(range(len(models))))
+    for point in list(together)[::3]:
+        alone = cp.search(rows, {name: [value] for name, value in zip(grid, point, strict=True)}, **how)
+        assert losses(alone, *grid)[point] == together[point]
+
+
 def test_a_fold_is_judged_by_models_that_never_saw_it():
     """A model of the rows left is what `train` makes of them; held-out figures are those of `measure`."""
     table, folds = cp.open(rows_of()), 4

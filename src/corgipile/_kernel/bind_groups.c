@@ -1,6 +1,6 @@
 /* Linear models that learn side by side, each from rows of its own or all from the same. */
 #include "bind.h"
-#include "sgd/company.h"
+#include "sgd/parts.h"
 #include "sgd/epochs.h"
 #include "sgd_model.h"
 #include "sgd_rows.h"
@@ -158,6 +158,52 @@ static PyObject *sgd_each(PyObject *self, PyObject *args)
     return result;
 }
 
+/* Return the number of each model's team. */
+static PyObject *teams_of(model_object **all, Py_ssize_t count, int64_t rows, cp_parts *p)
+{
+    cp_sgd **states = calloc((size_t)count, sizeof *states);
+    int64_t *team = calloc((size_t)count, sizeof *team);
+    PyObject *result = NULL;
+    p->kin = calloc((size_t)count, sizeof *p->kin);
+    for (Py_ssize_t i = 0; states && i < count; i++)
+        states[i] = all[i]->state;
+    if (!states || !team || !p->kin)
+        PyErr_NoMemory();
+    else {
+        cp_sgd_teams(states, count, rows, p, team);
+        result = PyList_New(count);
+    }
+    for (Py_ssize_t i = 0; result && i < count; i++)
+        if (PyList_SetItem(result, i, PyLong_FromLongLong(team[i])) < 0)
+            Py_CLEAR(result);
+    free(states), free(team), free(p->kin);
+    return result;
+}
+
+/* sgd_teams(models, theirs, of): which visit rows at once where rows are of the parts `of`, and none of a model's own is its */
+static PyObject *sgd_teams(PyObject *self, PyObject *args)
+{
+    PyObject *models, *objects[2], *result = NULL;
+    Py_buffer theirs, of;
+    model_object **all;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyList_Type, &models, &objects[0], &objects[1]) || !(all = models_take(models)))
+        return NULL;
+    if (cp_buffer(objects[0], &theirs, 1, 0, "parts of models") == 0) {
+        if (cp_buffer(objects[1], &of, 1, 0, "parts of rows") == 0) {
+            cp_parts p = {.of = of.buf, .theirs = theirs.buf};
+            if (theirs.len != PyList_Size(models))
+                PyErr_SetString(PyExc_ValueError, "parts must be those of all models");
+            else
+                result = teams_of(all, PyList_Size(models), of.len, &p);
+            PyBuffer_Release(&of);
+        }
+        PyBuffer_Release(&theirs);
+    }
+    free(all);
+    return result;
+}
+
 /* Let all models learn; return the status of each, and how many of its visits it has made. */
 static PyObject *learn_parts(model_object **all, Py_ssize_t count, const cp_rows *rows, cp_parts *p)
 {
@@ -168,11 +214,13 @@ static PyObject *learn_parts(model_object **all, Py_ssize_t count, const cp_rows
     p->status = calloc((size_t)count, 2 * sizeof *p->status);
     p->done = calloc((size_t)count, 2 * sizeof *p->done);
     p->visit = calloc((size_t)p->each, sizeof *p->visit);
+    p->number = calloc((size_t)p->each, sizeof *p->number);
+    p->kin = calloc((size_t)count, sizeof *p->kin);
     for (; states && taken < count && !all[taken]->busy; taken++) { /* one that is there twice is busy */
         all[taken]->busy = 1;
         states[taken] = all[taken]->state;
     }
-    if (!states || !p->left || !p->status || !p->done || !p->visit)
+    if (!states || !p->left || !p->status || !p->done || !p->visit || !p->number || !p->kin)
         PyErr_NoMemory();
     else if (taken < count)
         PyErr_SetString(PyExc_ValueError, "a model is there twice");
@@ -187,7 +235,7 @@ static PyObject *learn_parts(model_object **all, Py_ssize_t count, const cp_rows
     for (Py_ssize_t i = 0; result && i < count; i++)
         if (PyList_SetItem(result, i, Py_BuildValue("iL", p->status[i], (long long)p->done[i])) < 0)
             Py_CLEAR(result);
-    free(states), free(p->left), free(p->status), free(p->done), free(p->visit);
+    free(states), free(p->left), free(p->status), free(p->done), free(p->visit), free(p->number), free(p->kin);
     return result;
 }
 
@@ -227,5 +275,6 @@ PyMethodDef cp_groups_methods[] = {
     {"sgd_each", sgd_each, METH_VARARGS, "Let each of several models learn from the same rows by labels of its own."},
     {"sgd_groups", sgd_groups, METH_VARARGS, "Let each of several models learn from rows of its own."},
     {"sgd_parts", sgd_parts, METH_VARARGS, "Let each of several models learn from the same rows, but for some."},
+    {"sgd_teams", sgd_teams, METH_VARARGS, "Say which of several models visit rows at once."},
     {NULL, NULL, 0, NULL},
 };

@@ -13,7 +13,7 @@ from corgipile.linear.sgd import SGD, FloatArray, Locate, SlotArray, plain
 from corgipile.linear.sparse import Sparse
 from corgipile.tables.table import type_code
 
-__all__ = ["learn_labels", "learn_parts", "worth_a_thread"]
+__all__ = ["learn_labels", "learn_parts", "teams", "worth_a_thread"]
 
 
 def worth_a_thread(model: SGD) -> int:
@@ -22,6 +22,17 @@ def worth_a_thread(model: SGD) -> int:
     Fewer would take it nearly as long.
     """
     return max(1, _kernel.sgd_at_once(model._state) // 2)  # noqa: SLF001 - a function of the class
+
+
+def teams(models: Sequence[SGD], theirs: npt.NDArray[np.uint8], parts: npt.NDArray[np.uint8]) -> list[int]:
+    """Return for each model the number of those with whom it visits rows at once, of all parts but its own.
+
+    Args:
+        models: As of `learn_parts`.
+        theirs: The part of each.
+        parts: The part of each row.
+    """
+    return _kernel.sgd_teams([model._state for model in models], theirs, parts)  # noqa: SLF001 - a function of the class
 
 
 def learn_parts(
@@ -40,8 +51,8 @@ def learn_parts(
     """Let models all learn from the same rows, but for some; say which of them diverged.
 
     Args:
-        models: They standardise nothing themselves. Those of a part that differ in rates, L2 or means only should stand
-            side by side: they can visit a row at once.
+        models: They standardise nothing themselves. Those that differ in rates, penalties or means only should stand
+            side by side, and among them those of a part: they can visit a row at once.
         theirs: The part of each.
         rows: Rows by slot.
         labels: Labels by slot.

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import attrgetter
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from corgipile.errors import BadLabel, BadValue, Diverged
 from corgipile.linear.classes import codes_of
-from corgipile.linear.company import learn_parts
+from corgipile.linear.company import learn_parts, teams
 from corgipile.linear.divergence import Untrained
 from corgipile.linear.row_names import RowName
 from corgipile.linear.schedule import Schedule
@@ -44,6 +45,7 @@ class Run:
         fold: The rows it does not see.
         schedule: Its rates.
         make: Makes a model that has learnt nothing.
+        team: The number of those with whom it visits rows at once; of one that judges, of those of its fold.
         told: What its point of the grid is, where nobody chose the rate there; None where somebody did.
         losses: Of the epochs so far.
         diverged: Whether it did: it learns no more.
@@ -53,6 +55,7 @@ class Run:
     fold: int
     schedule: Schedule
     make: Callable[[Schedule], SGD]
+    team: int = 0
     told: str | None = None
     losses: list[float] = field(default_factory=list)
     diverged: bool = False
@@ -103,16 +106,16 @@ class Runs:
         makers = [partial(one.sgd, scaled=False) for one in tasks]
         self.points = [
             [
-                Run(make(schedule, left_out=left_out), fold, schedule, partial(make, left_out=left_out), name)
+                Run(make(schedule, left_out=left_out), fold, schedule, partial(make, left_out=left_out), told=name)
                 for fold, left_out in enumerate(np.bincount(parts, minlength=folds).tolist())
             ]
             for make, schedule, name in zip(makers, schedules, told, strict=True)
         ]
-        how = [
-            (one.step, one.l1, one.max_norm or 0, task.batch_size) for one, task in zip(schedules, tasks, strict=True)
-        ]
-        side_by_side = sorted(range(len(tasks)), key=how.__getitem__)  # those that can visit a row at once
-        self.all = [self.points[at][fold] for fold in range(folds) for at in side_by_side]
+        self.all = [run for point in self.points for run in point]
+        theirs = np.array([run.fold for run in self.all], np.uint8)
+        for run, team in zip(self.all, teams([run.sgd for run in self.all], theirs, parts), strict=True):
+            run.team = team
+        self.all.sort(key=attrgetter("team", "fold"))
         self._threads = min(len(os.sched_getaffinity(0)), len(self.all), MOST_THREADS)
         self._pool = ThreadPoolExecutor(self._threads, "corgipile-search")
 
@@ -173,12 +176,13 @@ class Runs:
     def judge(self, feeder: Feeder) -> list[list[Figures]]:
         """Return what each model is worth on the rows of its fold, by point and fold."""
         task, judges = self._task, []
-        for run in self.all:
+        trained = sorted(self.all, key=attrgetter("fold"))
+        for run in trained:
             coef, bias = run.sgd.weights()
             if task.scaling is not None:
                 coef, bias = task.scaling.fold(coef, bias)
             judge = SGD(task.kind, task.inputs, task.classes, on_bad=task.on_bad)
-            judges.append(Run(judge, run.fold, run.schedule, run.make))
+            judges.append(Run(judge, run.fold, run.schedule, run.make, team=run.fold))
             judges[-1].diverged = run.diverged or not (np.isfinite(coef).all() and np.isfinite(bias).all())
             if not judges[-1].diverged:
                 judges[-1].sgd.assign(coef, bias)
@@ -192,7 +196,7 @@ class Runs:
                 raise BadValue(f"no rows of fold {run.fold} of {feeder.table!r} were used; all were skipped")
             if not found.weight and not run.diverged:
                 raise BadValue(f"the weights of fold {run.fold} of {feeder.table!r} are all zero: it cannot be judged")
-        of = {id(run): found for run, found in zip(self.all, figures, strict=True)}
+        of = {id(run): found for run, found in zip(trained, figures, strict=True)}
         return [[of[id(run)] for run in point] for point in self.points]
 
     def _steps(
@@ -229,9 +233,14 @@ class Runs:
             del kept
 
     def _side_by_side(self, chunks: Callable[[], Iterator[Chunk]], runs: Sequence[Run], *, own: bool) -> None:
-        """Let all models visit a step, each in one thread, and those of a fold in as few as may be."""
-        at = [len(runs) * thread // self._threads for thread in range(self._threads + 1)]
-        each = [runs[start:stop] for start, stop in pairwise(at)]
+        """Let all models visit a step, each by itself where there are threads enough, and else each team in one."""
+        if self._threads == len(self.all):
+            parted = [[run] for run in runs]
+        else:
+            parted = [list(team) for _, team in groupby(runs, key=attrgetter("team"))]
+        threads = min(self._threads, len(parted))
+        at = [len(parted) * thread // threads for thread in range(threads + 1)]
+        each = [[run for some in parted[start:stop] for run in some] for start, stop in pairwise(at)]
         waiting = [self._pool.submit(_visit, chunks(), some, self._each, own=own) for some in each[1:]]
         try:
             _visit(chunks(), each[0], self._each, own=own)
