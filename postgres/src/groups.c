@@ -2,19 +2,15 @@
  * corgipile.linear.group_values has it in Python. They are found in the survey, so that no epoch reads the column again. */
 #include "corgipile.h"
 
-#include "catalog/pg_type.h"
-#include "utils/json.h"
 #include "utils/memutils.h"
 
-enum { MOST_GROUPS = 1 << 20, FIRST_ROWS = 1024, TOLD = 5 };
+enum { MOST_GROUPS = 1 << 20 };
 
 struct CorgiGroups {
     CorgiColumn by;
     CorgiNames *values;     /* but null, as text; ascending once settled */
     bool null;              /* a value of its own, the last */
-    char *codes;            /* by row to learn from, of `bytes` bytes: until settled 0 of null, else 1 + place in values */
-    int bytes;
-    int64 rows, room;
+    CorgiCodes *codes;      /* by row to learn from: until settled 0 of null, else 1 + place in values */
     bool settled;           /* all rows are seen */
 };
 
@@ -27,57 +23,19 @@ void corgi_begin_groups(CorgiRun *run)
     g = run->groups = palloc0(sizeof *g);
     g->by = run->source.by;
     g->values = corgi_make_names();
-    g->bytes = 1;
-    g->room = FIRST_ROWS;
-    g->codes = palloc((Size) g->room);
+    g->codes = corgi_make_codes();
 }
 
-static int64 code_at(const CorgiGroups *g, int64 row)
-{
-    switch (g->bytes) {
-    case 1: return ((const uint8 *) g->codes)[row];
-    case 2: return ((const uint16 *) g->codes)[row];
-    default: return ((const int32 *) g->codes)[row];
-    }
-}
-
-static void put_code(CorgiGroups *g, int64 row, int64 code)
-{
-    switch (g->bytes) {
-    case 1: ((uint8 *) g->codes)[row] = (uint8) code; break;
-    case 2: ((uint16 *) g->codes)[row] = (uint16) code; break;
-    default: ((int32 *) g->codes)[row] = (int32) code;
-    }
-}
-
-/* Make codes wide enough for one. */
-static void widen(CorgiGroups *g, int64 code)
-{
-    CorgiGroups wide = *g;
-    if (code <= (g->bytes == 1 ? PG_UINT8_MAX : g->bytes == 2 ? PG_UINT16_MAX : PG_INT32_MAX))
-        return;
-    wide.bytes = code <= PG_UINT16_MAX ? 2 : 4;
-    wide.codes = MemoryContextAllocHuge(GetMemoryChunkContext(g->codes), (Size) (wide.room * wide.bytes));
-    for (int64 i = 0; i < g->rows; i++)
-        put_code(&wide, i, code_at(g, i));
-    pfree(g->codes);
-    *g = wide;
-}
-
-/* Return how many groups there are; 1 where there is one model. */
-int64 corgi_group_count(const CorgiRun *run)
-{
-    const CorgiGroups *g = run->groups;
-    return g ? g->values->count + g->null : 1;
-}
+/* Return how many groups there are. */
+int64 corgi_group_count(const CorgiGroups *g) { return g->values->count + g->null; }
 
 /* Return how many rows to learn from each group has. */
 int64 *corgi_group_rows(const CorgiRun *run)
 {
     const CorgiGroups *g = run->groups;
-    int64 *count = palloc_extended((Size) corgi_group_count(run) * sizeof *count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-    for (int64 i = 0; i < g->rows; i++)
-        count[code_at(g, i)]++;
+    int64 *count = palloc_extended((Size) corgi_group_count(g) * sizeof *count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    for (int64 i = 0; i < g->codes->rows; i++)
+        count[corgi_code_at(g->codes, i)]++;
     return count;
 }
 
@@ -85,22 +43,20 @@ int64 *corgi_group_rows(const CorgiRun *run)
 int64 corgi_groups_bytes(const CorgiRun *run)
 {
     const CorgiGroups *g = run->groups;
-    if (g == NULL)
-        return 0;
-    return corgi_group_count(run) * corgi_member_bytes(run) + (int64) g->values->bytes + g->rows * g->bytes;
+    return corgi_group_count(g) * corgi_member_bytes(run) + (int64) g->values->bytes + corgi_codes_bytes(g->codes);
 }
 
 /* Refuse groups whose models, and the group of each row, take more than half of buffer_size. */
 static void check_room(const CorgiRun *run)
 {
     const CorgiGroups *g = run->groups;
-    int64 taken = corgi_groups_bytes(run), codes = g->rows * g->bytes;
+    int64 taken = corgi_groups_bytes(run), codes = corgi_codes_bytes(g->codes);
     if (taken <= run->options.buffer_bytes / 2)
         return;
     ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
             errmsg("buffer_size is " INT64_FORMAT " kB, of which models of " INT64_FORMAT "%s groups of \"%s\" take " INT64_FORMAT
                    " kB and the groups of rows " INT64_FORMAT " kB; half of it is for them",
-                   run->options.buffer_bytes / 1024, corgi_group_count(run), g->settled ? "" : " or more", g->by.name,
+                   run->options.buffer_bytes / 1024, corgi_group_count(g), g->settled ? "" : " or more", g->by.name,
                    (taken - codes) / 1024 + 1, codes / 1024 + 1),
             g->settled ? errhint("Give buffer_size => '" INT64_FORMAT "kB', or a column of fewer values.", 2 * taken / 1024 + 2)
                        : errhint("Give a larger buffer_size, or a column of fewer values."));
@@ -110,7 +66,7 @@ static void check_room(const CorgiRun *run)
 void corgi_note_group(CorgiRun *run, const CorgiSource *part, TupleTableSlot *row)
 {
     CorgiGroups *g = run->groups;
-    int64 before = corgi_group_count(run), code = 0;
+    int64 before = corgi_group_count(g), code = 0;
     bool null;
     Datum value = slot_getattr(row, part->by.attnum, &null);
     if (!null) {
@@ -122,39 +78,11 @@ void corgi_note_group(CorgiRun *run, const CorgiSource *part, TupleTableSlot *ro
     if (g->values->count > MOST_GROUPS)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                 errmsg("column \"%s\" has more than %d values, too many for groups", g->by.name, MOST_GROUPS));
-    widen(g, code);
-    if (g->rows == g->room) {
-        g->room += g->room / 4 + 1024;
+    if (corgi_codes_full(g->codes))
         check_room(run);
-        g->codes = repalloc_huge(g->codes, (Size) (g->room * g->bytes));
-    }
-    put_code(g, g->rows++, code);
-    if (corgi_group_count(run) > before)
+    corgi_add_code(g->codes, code);
+    if (corgi_group_count(g) > before)
         check_room(run);
-}
-
-typedef struct {
-    int64 number, at;
-} Whole;
-
-static int by_number(const void *a, const void *b)
-{
-    const Whole *x = a, *y = b;
-    return x->number < y->number ? -1 : x->number > y->number;
-}
-
-/* Sort values that are whole numbers, of which doubles do not tell large ones apart. */
-static CorgiNames *sorted_numbers(const CorgiNames *n)
-{
-    Whole *numbers = palloc_extended(sizeof *numbers * (Size) Max(n->count, 1), MCXT_ALLOC_HUGE);
-    CorgiNames *sorted = corgi_make_names();
-    for (int64 i = 0; i < n->count; i++)
-        numbers[i] = (Whole){strtoll(n->names[i].text, NULL, 10), i};
-    qsort(numbers, (size_t) n->count, sizeof *numbers, by_number);
-    for (int64 i = 0; i < n->count; i++)
-        corgi_add_name(sorted, n->names[numbers[i].at].text, n->names[numbers[i].at].length);
-    pfree(numbers);
-    return sorted;
 }
 
 /* Put groups into the order of Python, once all rows are seen: ascending, null last. */
@@ -170,45 +98,30 @@ void corgi_settle_groups(CorgiRun *run)
     rank = palloc_extended(sizeof *rank * (Size) (count + 1), MCXT_ALLOC_HUGE);
     before = palloc_extended(sizeof *before * (Size) Max(count, 1), MCXT_ALLOC_HUGE);
     memcpy(before, g->values->names, sizeof *before * (Size) count);
-    if (corgi_is_text(g->by.type))
-        corgi_sort_names(g->values, false);
-    else
-        g->values = sorted_numbers(g->values);
+    corgi_sort_values(g->values, g->by.type);
     rank[0] = (int32) count;
     for (int64 i = 0; i < count; i++)
         rank[i + 1] = (int32) corgi_find_name(g->values, before[i].text, before[i].length);
-    for (int64 i = 0; i < g->rows; i++)
-        put_code(g, i, rank[code_at(g, i)]);
+    corgi_number_codes(g->codes, rank);
     pfree(before);
     pfree(rank);
-    if (g->rows < g->room)
-        g->codes = repalloc_huge(g->codes, (Size) (Max(g->rows, 1) * g->bytes));
-    g->room = Max(g->rows, 1);
     g->settled = true;
     check_room(run);
 }
 
 /* Return the group of a row to learn from, by its number among them. */
-int32 corgi_group_of(const CorgiGroups *g, int64 row) { return (int32) code_at(g, row); }
+int32 corgi_group_of(const CorgiGroups *g, int64 row) { return (int32) corgi_code_at(g->codes, row); }
 
 static void write_value(StringInfo json, const CorgiGroups *g, int64 at)
 {
-    const char *text = at < g->values->count ? g->values->names[at].text : NULL;
-    if (text == NULL)
-        appendStringInfoString(json, "null");
-    else if (corgi_is_text(g->by.type))
-        escape_json(json, text);
-    else if (g->by.type == BOOLOID)
-        appendStringInfoString(json, *text == '0' ? "false" : "true");
-    else
-        appendStringInfoString(json, text);
+    corgi_write_value(json, at < g->values->count ? g->values->names[at].text : NULL, g->by.type);
 }
 
 /* Write the values as a JSON array. */
 void corgi_write_groups(StringInfo json, const CorgiGroups *g)
 {
     appendStringInfoChar(json, '[');
-    for (int64 i = 0; i < g->values->count + g->null; i++) {
+    for (int64 i = 0; i < corgi_group_count(g); i++) {
         appendStringInfoString(json, i ? ", " : "");
         write_value(json, g, i);
     }
@@ -222,21 +135,4 @@ char *corgi_group_name(const CorgiGroups *g, int64 at)
     initStringInfo(&name);
     write_value(&name, g, at);
     return name.data;
-}
-
-/* Name some of the groups: the first ones, and how many more. */
-char *corgi_name_groups(const CorgiGroups *g, const bool *which)
-{
-    StringInfoData names;
-    int64 found = 0;
-    initStringInfo(&names);
-    for (int64 i = 0; i < g->values->count + g->null; i++) {
-        if (!which[i] || found++ >= TOLD)
-            continue;
-        appendStringInfoString(&names, found > 1 ? ", " : "");
-        write_value(&names, g, i);
-    }
-    if (found > TOLD)
-        appendStringInfo(&names, " and " INT64_FORMAT " more", found - TOLD);
-    return names.data;
 }

@@ -194,8 +194,8 @@ class LabelTraining:
         skipped = rows - figures[0].rows
         return {
             "epoch": epoch,
-            "loss": float(np.mean([one.loss for one in figures])),
-            "accuracy": float(np.mean([one.score for one in figures])),
+            "loss": _mean([one.loss for one in figures]),
+            "accuracy": _mean([one.score for one in figures]),
             "rows": figures[0].rows,
             "seconds": time.perf_counter() - start,
             "bytes_read": self._feeder.bytes_read - read,
@@ -274,6 +274,11 @@ class LabelTraining:
         coef, bias, learnt = folded(self._task.scaling, coef, bias)
         params = self._params | rates_of(self._schedules)
         return LabelModels(self._task.kind, coef, bias, CLASSES, params, self._history, learnt)
+
+
+def _mean(numbers: list[float]) -> float:
+    """Return the mean, added up one by one as PostgreSQL does."""
+    return float(np.cumsum(numbers)[-1]) / len(numbers)
 
 
 def _shifted(locate: Locate, by: int) -> Callable[[int], str]:

@@ -1,0 +1,424 @@
+"""Models of several labels in PostgreSQL: the bits of Python, one file, predictions, figures, refusals."""
+
+# ruff: noqa: S608  # tests write SQL
+
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pgservers import SqlError, literal
+from samebits import arrow, columns_of_labels, in_python, make_table
+
+import corgipile as cp
+from corgipile.linear.model import unpack
+from corgipile.tables import open as open_table
+
+pytestmark = pytest.mark.filterwarnings("ignore::corgipile.errors.DivergenceWarning")
+PARTS = "kind, dims, classes, coefficients, intercepts, params, learnt"
+PIECES = [
+    ("i % 5 = 0", "süd"), ("i * 7 % 11 < 3", 'a"b\\'), ("i < 1500", "大阪"), ("i % 3 = 0 AND i > 700", ""),
+    ("i % 23 = 1", "z"), ("i % 5 = 0", "süd"),
+]  # fmt: skip
+COLUMNS = {
+    "tags": "array_remove(ARRAY[" + ", ".join(f"CASE WHEN {when} THEN {literal(name)} END" for when, name in PIECES)
+    + "]::text[], NULL)",
+    "codes": "ARRAY(SELECT 9007199254740993 - j FROM generate_series(0, 2) j WHERE (i + j * j) % 4 < 2)",
+    "small": "ARRAY(SELECT (j - 3)::smallint FROM generate_series(0, 17) j WHERE (i + i / 7 * j) % 5 = 0)",
+    "one": "(i < 900)::int",
+    "two": "i % 3 = 1",
+}  # fmt: skip
+NAMES = {
+    "tags": ["", 'a"b\\', "süd", "z", "大阪"],
+    "codes": [2**53 - 1, 2**53, 2**53 + 1],
+    "small": list(range(-3, 15)),
+    "two one": ["two", "one"],
+}
+
+
+@pytest.fixture
+def tagged(server):
+    """Return what makes a table with columns of labels."""
+
+    def make(kind="real"):
+        make_table(server, kind)
+        columns = ", ".join(f"{text} AS {name}" for name, text in COLUMNS.items())
+        server.sql(f"DROP TABLE IF EXISTS tagged CASCADE; CREATE TABLE tagged AS SELECT *, {columns} FROM t")
+
+    yield make
+    server.sql(
+        "DROP TABLE IF EXISTS tagged CASCADE; DELETE FROM corgipile.models WHERE name IN ('tags', 'copy', 'one')"
+    )
+
+
+@pytest.fixture
+def learn(server):
+    """Return what trains models of labels and gives the rows, one an epoch."""
+
+    def run(labels, source="tagged", **options):
+        chosen = {"model": "logistic", "features": "x", "epochs": 2, "labels": labels, "name": "tags", **options}
+        arguments = ", ".join(f'"{name}" => {literal(value)}' for name, value in chosen.items())
+        return server.rows(f"SELECT * FROM corgipile.train({literal(source)}, {arguments})")
+
+    return run
+
+
+def exported(server, name="tags"):
+    """Return the file of stored models."""
+    return bytes.fromhex(server.text(f"SELECT encode(corgipile.export('{name}'), 'hex')"))
+
+
+def imported(server, content, name="copy"):
+    """Import models; return their version."""
+    return server.value(f"SELECT corgipile.import('{name}', '\\x{content.hex()}')")
+
+
+CASES = [
+    ("tags", "real", "logistic", {}),
+    ("codes", "double precision", "logistic", {"batch_size": 8, "l2": 0.01}),
+    ("small", "real", "svm", {"features": ["k", "v"]}),
+    ("small", "real", "svm", {"step": "constant", "l2": 0.001}),
+    ("small", "double precision", "logistic", {"step": "adagrad", "buffer_size": "900kB"}),
+    ("two one", "real", "logistic", {"average": True, "learning_rate": 0.05}),
+    ("tags", "real", "logistic", {"weight": "w", "step": "inverse", "learning_rate": 0.1}),
+    ("tags", "integer", "svm", {"standardize": True, "step": "normalized", "threads": 1}),
+    ("codes", "double precision", "squared_hinge", {"standardize": True, "learning_rate": 0.001, "weight": "w"}),
+    ("small", "real", "logistic", {"balance": "content", "standardize": True}),
+    ("tags", "real", "squared_hinge", {"order": "corgipile", "l1": 0.01, "learning_rate": 0.01}),
+    ("two one", "double precision", "squared_hinge", {"features": ["k", "v"], "step": "adam", "max_norm": 0.5}),
+    ("tags", "double precision", "logistic", {"features": ["k", "v"], "step": "normalized", "l2": 0.01}),
+    ("codes", "real", "logistic", {"epochs": 30, "tolerance": 0.05, "order": "no_shuffle"}),
+]
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize(("labels", "kind", "model", "options"), CASES)
+def test_same_seed_same_models(server, learn, tagged, labels, kind, model, options):
+    tagged(kind)
+    sizes = {"block_size": "8kB", "buffer_size": "250kB"}
+    asked = labels.split() if " " in labels else labels
+    history = learn(asked, model=model, **{"epochs": 3, **sizes, **options})
+    (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'tags'")
+    python = in_python(server, {**stored, "source": "tagged"}, kind)
+    assert stored["params"]["labels"] == python.labels == NAMES[labels]
+    assert stored["params"]["label"] == python.params["label"]
+    assert np.array_equal(np.array(stored["coefficients"]), python.coef.astype(np.float64))
+    assert np.array_equal(np.array(stored["intercepts"]), python.intercept.astype(np.float64))
+    assert [[here[name] for name in ("loss", "accuracy", "rows")] for here in history] == [
+        [there[name] for name in ("loss", "accuracy", "rows")] for there in python.history
+    ]
+    there, here = unpack(python.pack()), unpack(exported(server))
+    assert (type(here), here.labels) == (type(there), there.labels)
+    for name, part in there._content()[0].items():
+        assert (name, here._content()[0][name].tobytes()) == (name, part.tobytes())
+    assert imported(server, exported(server)) == 1
+    assert exported(server, "copy") == exported(server)
+    imported(server, here.of(here.labels[-1]).pack(), "one")
+    assert server.value("SELECT classes FROM corgipile.models WHERE name = 'one'") == [0, 1]
+
+
+def in_file(server, kind, features):
+    """Return the stored models, and the table that they were trained on, as Python has them."""
+    models = unpack(exported(server))
+    labels = columns_of_labels(models.params)
+    rows = server.rows(f"SELECT {', '.join([*features, *labels])}, label, w FROM tagged ORDER BY ctid")
+    return models, arrow(rows, features, kind, labels=labels)
+
+
+JUDGED = [
+    ("tags", "real", "logistic", ["x"]),
+    ("codes", "double precision", "squared_hinge", ["x"]),
+    ("small", "real", "logistic", ["k", "v"]),
+    ("two one", "double precision", "svm", ["k", "v"]),
+]
+MEANS = [f"{name}_{mean}" for name in ("precision", "recall", "f1") for mean in ("micro", "macro")]
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize(("labels", "kind", "model", "features"), JUDGED)
+def test_rows_are_predicted_and_measured_as_in_python(server, learn, tagged, labels, kind, model, features):
+    tagged(kind)
+    asked = labels.split() if " " in labels else labels
+    learn(asked, model=model, features=features[0] if features == ["x"] else features, standardize=True, epochs=1)
+    models, rows = in_file(server, kind, features)
+    named = ", ".join(features)
+    server.sql(f"CREATE OR REPLACE VIEW seen_rows AS SELECT {named}, ctid AS at FROM tagged")
+    for arguments in (named, "ROW(" + named + ")", "s"):
+        said = server.rows(f"SELECT corgipile.decision('tags', {arguments}) d FROM seen_rows s ORDER BY at")
+        assert np.array_equal([row["d"] for row in said], models.decision(rows).astype(np.float64))
+    said = server.rows(f"SELECT corgipile.predict_labels('tags', {named}) p FROM tagged ORDER BY ctid")
+    assert [row["p"] for row in said] == [[str(one) for one in row] for row in models.sets(rows)]
+    if model == "logistic":
+        said = server.rows(f"SELECT corgipile.predict_proba('tags', {named}) p FROM tagged ORDER BY ctid")
+        assert np.allclose([row["p"] for row in said], models.predict_proba(rows), rtol=1e-6)
+    assert server.value("SELECT corgipile.class_names('tags')") == [str(one) for one in models.labels]
+    for weight in (None, "w"):
+        also = ", weight => 'w'" if weight else ""
+        (found,) = server.rows(f"SELECT (corgipile.evaluate_labels('tags', 'tagged'{also})).*")
+        figures = models.measure(rows, weight=weight)
+        assert found["rows"] == len(rows)
+        for name in ("loss", "accuracy", "subset_accuracy", *MEANS):
+            assert (name, found[name]) == (name, pytest.approx(figures[name], rel=1e-12))
+        table = models.label_metrics(rows, weight=weight).to_pylist()
+        each = server.rows(f"SELECT * FROM corgipile.class_metrics('tags', 'tagged'{also})")
+        assert [one["class"] for one in each] == [str(one["label"]) for one in table]
+        for here, there in zip(each, table, strict=True):
+            for name in ("precision", "recall", "f1"):
+                wanted = None if np.isnan(there[name]) else pytest.approx(there[name], rel=1e-12)
+                assert (name, here[name]) == (name, wanted)
+            assert here["weight"] == there["rows"]
+        (brief,) = server.rows(f"SELECT (corgipile.evaluate('tags', 'tagged'{also})).*")
+        assert (brief["loss"], brief["accuracy"], brief["rows"]) == (found["loss"], found["accuracy"], found["rows"])
+        assert (brief["log_loss"] is None) == (model != "logistic")
+        assert brief["auc"] is None
+
+
+def test_models_of_python_come_and_go(server, tagged):
+    draw = np.random.default_rng(0)
+    rows = pa.table({
+        "a": draw.normal(size=300), "city": [("Oslo", "大阪", None)[i] for i in draw.integers(0, 3, 300)],
+        "said": [("so so", "", "good")[i] for i in draw.integers(0, 3, 300)],
+        "tags": [[("é", "x", "z")[k] for k in draw.integers(0, 3, n)] for n in draw.integers(0, 3, 300)],
+        "ids": [draw.integers(-2, 3, n).tolist() for n in draw.integers(0, 3, 300)],
+    })  # fmt: skip
+    cases = [
+        {"labels": "tags", "features": ["a", "city"], "encode": "onehot", "missing": "mean", "standardize": True},
+        {"labels": "ids", "features": ["a"], "text": "said", "hash_bits": 5},
+    ]
+    for how in cases:
+        python = unpack(cp.train(rows, epochs=2, **how).pack())
+        imported(server, python.pack(), "tags")
+        content = exported(server)
+        back = unpack(content)
+        assert back.predict(rows).tolist() == python.predict(rows).tolist()
+        assert back._content()[1] == python._content()[1]
+        imported(server, content)
+        kept = [server.rows(f"SELECT {PARTS} FROM corgipile.models WHERE name = '{name}'") for name in ("tags", "copy")]
+        assert kept[0] == kept[1]
+        for row, score in zip(rows.slice(0, 9).to_pylist(), python.decision(rows.slice(0, 9)), strict=True):
+            given = ", ".join("NULL" if row[name] is None else literal(row[name]) for name in python.features)
+            assert server.value(f"SELECT corgipile.decision('tags', {given})") == score.tolist()
+
+
+def test_the_rate_of_labels_that_diverge_is_lowered(server, learn, tagged):
+    tagged("double precision")
+    server.sql("UPDATE tagged SET x[1] = x[1] + CASE WHEN i % 23 = 1 THEN 3e5 ELSE 0 END; VACUUM FULL tagged")
+    call = "SELECT * FROM corgipile.train('tagged', 'squared_hinge', 'x', labels => 'tags', name => 'tags', "
+    call += "step => 'constant', standardize => false, \"order\" => 'no_shuffle')"
+    _, said = server.said(call)
+    (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'tags'")
+    python = in_python(server, {**stored, "source": "tagged"}, "double precision", rated=False)
+    told = re.findall("learning rate .* beginning again at [^\n]*", said)
+    assert told
+    assert "labels" in told[0]
+    assert stored["params"]["learning_rates"] == python.params["learning_rates"]
+    assert np.array_equal(np.array(stored["coefficients"]), python.coef)
+    assert exported(server)
+    server.sql("UPDATE corgipile.models SET params = params || '{\"learning_rates\": [1, 2]}' WHERE name = 'tags'")
+
+
+def test_rows_left_out_are_those_of_python(server, learn, tagged):
+    tagged("double precision")
+    server.sql("UPDATE tagged SET x[3] = 'NaN' WHERE i % 50 = 1")
+    history = learn("small", missing="skip", order="no_shuffle", standardize=False)
+    models = unpack(exported(server))
+    rows = server.rows("SELECT x::text[] AS x, small FROM tagged ORDER BY ctid")
+    x = pa.array([[float(one) for one in row["x"]] for row in rows], pa.list_(pa.float64(), 9))
+    table = pa.table({"x": x, "small": pa.array([row["small"] for row in rows], pa.list_(pa.int16()))})
+    how = {"features": "x", "order": cp.orders.NoShuffle(), "standardize": False, "epochs": 2, "on_bad": "skip"}
+    python = cp.train(table, labels="small", **how)
+    assert history[-1]["rows"] == python.history[-1]["rows"] < len(rows)
+    assert history[-1]["loss"] == python.history[-1]["loss"]
+    assert models.coef.tobytes() == python.coef.tobytes()
+
+
+def test_jobs_versions_and_plans(server, tagged):
+    tagged()
+    given = "'tagged', 'logistic', 'x', labels => 'tags', epochs => 2"
+    server.sql(f"SELECT corgipile.train_async({given}, name => 'tags')")
+    assert server.value("SELECT corgipile.wait(max(id)) FROM corgipile.jobs WHERE model = 'tags'") == "done"
+    first = exported(server)
+    server.sql(f"SELECT * FROM corgipile.train({given}, name => 'tags', seed => 1)")
+    assert unpack(exported(server)).coef.tobytes() != unpack(first).coef.tobytes()
+    server.sql("SELECT corgipile.rollback('tags')")
+    assert exported(server) == first
+    plan = server.text(f"EXPLAIN (ANALYZE, COSTS OFF) SELECT * FROM corgipile.train({given})")
+    assert "Labels: 5" in plan
+
+
+def test_a_partition_and_a_query_have_labels(server, learn, tagged):
+    tagged()
+    server.sql("CREATE TABLE parted (i int, x real[], label int, tags varchar[]) PARTITION BY LIST (label);"
+               "CREATE TABLE parted_0 PARTITION OF parted FOR VALUES IN (0);"
+               "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1);"
+               "INSERT INTO parted SELECT i, x, label, tags FROM tagged")  # fmt: skip
+    learn("tags", "parted", where="i % 3 > 0")
+    counted = server.rows("SELECT t, count(DISTINCT i) FROM parted, unnest(tags) t WHERE i % 3 > 0 GROUP BY t")
+    judged = server.rows("SELECT class, rows FROM corgipile.class_metrics('tags', 'parted', \"where\" => 'i % 3 > 0')")
+    assert {one["class"]: one["rows"] for one in judged} == {one["t"]: one["count"] for one in counted}
+    query = "query => 'SELECT x, string_to_array(label::text, '','')::int[] AS tags FROM parted'"
+    server.sql(f"SELECT * FROM corgipile.train({query}, model => 'svm', labels => 'tags', name => 'tags')")
+    assert unpack(exported(server)).labels == [0, 1]
+    server.sql("UPDATE parted SET tags[1] = NULL WHERE i = 1600")
+    with pytest.raises(SqlError, match=r'of partition "parted_0" has a NULL in an array of label column "tags"'):
+        learn("tags", "parted")
+    server.sql("DROP TABLE parted")
+
+
+REFUSED = {
+    "a number": ({"labels": "w"}, 'label column "w" is double precision; an array of text or of whole'),
+    "text": ({"labels": "word"}, 'label column "word" is text; an array of .*string_to_array\\(word'),
+    "numbers": ({"labels": "v"}, 'label column "v" is real\\[\\]; an array of text or of whole numbers'),
+    "no column": ({"labels": "nil"}, 'table "tagged" has no column "nil"'),
+    "a list of several": ({"labels": ["tags", "one"]}, 'label column "tags" is text\\[\\]; 0 and 1, or booleans'),
+    "twice": ({"labels": ["one", "one"]}, 'labels names column "one" twice'),
+    "one label too": ({"label": "label"}, "label does not go with labels, of which each has a model"),
+    "groups": ({"by": "i"}, "by does not go with labels"),
+    "held out": ({"holdout": 0.1}, "holdout does not go with labels"),
+    "going on": ({"warm_start": "m"}, "warm_start does not go with labels"),
+    "weights": ({"weights": True}, "weights does not go with labels"),
+    "classes": ({"classes": [0, 1]}, "classes does not go with labels"),
+    "class weights": ({"class_weight": "balanced"}, "class_weight does not go with labels"),
+    "classes of one": ({"model": "softmax"}, 'logistic, svm and squared_hinge tell, got "softmax"'),
+    "numbers of one": ({"model": "linear"}, 'squared_hinge tell, got "linear"'),
+    "the weight": ({"labels": ["one", "w"], "weight": "w"}, 'column "w" is a label; it cannot be the weight too'),
+    "a feature": ({"labels": ["one", "two"], "features": ["w", "one"]}, 'column "one" is the label; it cannot'),
+    "no labels": ({"labels": "none"}, 'all arrays of label column "none" are empty; there is nothing to learn'),
+    "all rows": ({"labels": "same"}, 'all of 3085 rows have label "b"; one that some have can be learnt'),
+    "no row": ({"labels": ["one", "never"]}, 'none of 3085 rows have label "never"; one that some have'),
+    "two": ({"labels": ["one", "k1"]}, 'row \\(.*\\) has 7 in label column "k1"; 0 or 1 is needed'),
+    "a matrix": ({"labels": "deep"}, 'column "deep" is an array of 2 dimensions; 1 is needed'),
+    "null": ({"labels": "gone"}, 'row \\(.*\\) has a NULL in label column "gone"; an empty array has no label'),
+    "null in it": ({"labels": "holed"}, 'row \\(.*\\) has a NULL in an array of label column "holed"'),
+    "too many": ({"labels": "own", "buffer_size": "200kB"}, "is 200 kB, of which models of .* or more labels take"),
+    "neither": ({"labels": None}, "label must not be NULL"),
+}  # fmt: skip
+ODD = """CREATE TABLE odd AS SELECT *, 'a,b'::text AS word, '{}'::text[] AS none, ARRAY['b'] || tags AS same,
+    false AS never, 7 AS k1, ARRAY[tags || 'y'::text] AS deep, CASE WHEN i <> 77 THEN tags END AS gone,
+    CASE WHEN i = 77 THEN ARRAY['a', NULL] ELSE tags END AS holed, ARRAY[i] AS own FROM tagged;
+    DROP TABLE tagged; ALTER TABLE odd RENAME TO tagged"""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_is_refused(server, fails, tagged, name):
+    tagged()
+    server.sql(ODD)
+    asked, why = REFUSED[name]
+    asked = {"model": "logistic", "features": "x", "labels": "tags", **asked}
+    arguments = ", ".join(f'"{name}" => {literal(value)}' for name, value in asked.items() if value is not None)
+    assert re.search(why, fails(f"SELECT * FROM corgipile.train('tagged', {arguments})"), re.DOTALL)
+
+
+def test_the_size_that_is_named_is_enough(server, fails, learn, tagged):
+    tagged()
+    call = "SELECT * FROM corgipile.train('tagged', 'logistic', 'x', labels => 'small', buffer_size => '{}kB')"
+    said = fails(call.format(82))  # which labels rows have is known once all are seen
+    assert "of which models of 18 labels take" in said
+    size = re.search("buffer_size => '(.*?)kB'", said)[1]
+    assert "of which models of 18 labels" in fails(call.format(int(size) - 3))
+    assert len(learn("small", epochs=1, buffer_size=f"{size}kB")) == 1
+
+
+ONE = {
+    "summary": "SELECT corgipile.summary('tags', 'tagged')",
+    "warm_start": "SELECT * FROM corgipile.train('tagged', 'logistic', 'x', 'label', warm_start => 'tags')",
+    "auc": "SELECT corgipile.auc('tags', 'tagged')",
+    "roc": "SELECT corgipile.roc('tags', 'tagged')",
+    "calibration": "SELECT corgipile.calibration('tags', 'tagged')",
+    "confusion_matrix": "SELECT corgipile.confusion_matrix('tags', 'tagged')",
+}
+
+
+def test_functions_of_one_model_name_the_way(server, train, fails, learn, tagged):
+    tagged()
+    learn("tags")
+    for sql in ONE.values():
+        said = fails(sql)
+        assert '"tags" holds models of 5 labels; ' in said
+        assert "corgipile.load(path).of(label).pack()" in said
+    for name in ("predict", "predict_bool", "predict_text"):
+        assert "has several labels a row; use corgipile.predict_labels" in fails(
+            f"SELECT corgipile.{name}('tags', x) FROM tagged"
+        )
+    train("tagged", name="one")
+    assert 'model "one" has one label a row; use corgipile.predict' in fails(
+        "SELECT corgipile.predict_labels('one', x) FROM tagged"
+    )
+    assert "corgipile.evaluate measures it" in fails("SELECT corgipile.evaluate_labels('one', 'tagged')")
+    assert server.value("SELECT corgipile.predict_labels('tags', NULL::real[])") is None
+
+
+def test_what_cannot_be_measured_is_told(server, fails, learn, tagged):
+    tagged()
+    learn("tags")
+    judge = "SELECT corgipile.evaluate_labels('tags', 'tagged'"
+    assert 'label column "codes" has whole numbers; the labels of model "tags" are text' in fails(
+        f"{judge}, label => 'codes')"
+    )
+    empty = server.rows("SELECT (corgipile.evaluate_labels('tags', 'tagged', \"where\" => 'i < 0')).*")[0]
+    assert empty.pop("rows") == 0
+    assert set(empty.values()) == {None}
+    server.sql("UPDATE tagged SET w = -1 WHERE i = 70")
+    assert "has weight -1; a finite number of 0 or more" in fails(f"{judge}, weight => 'w')")
+    server.sql("UPDATE tagged SET x[2] = 'NaN' WHERE i = 77")
+    assert "has a feature that is NaN or infinite" in fails(f"{judge})")
+    server.sql("UPDATE tagged SET tags = ARRAY['new'] WHERE i = 20")
+    assert re.search(
+        r'row \(.*\) has "new" in label column "tags", which is none of the labels "", ', fails(f"{judge})")
+    )
+    learn("tags", features=["k", "v"], where="i <> 20")
+    server.sql("UPDATE tagged SET tags = '{}', k = ARRAY[900], v = ARRAY[1] WHERE i = 20")
+    assert "an index in column" in fails(f"{judge})")
+
+
+DAMAGED = {
+    "no labels": {"labels": None},
+    "too few": {"labels": ["a"]},
+    "twice": {"labels": ["a"] * 5},
+    "fractions": {"labels": [0.5, 1, 2, 3, 4]},
+    "lists": {"labels": [[1], 1, 2, 3, 4]},
+    "of two kinds": {"labels": ["a", 1, 2, 3, 4]},
+    "rates of some": {"learning_rates": [1.0]},
+    "groups too": {"by": "g", "groups": [1, 2, 3, 4, 5]},
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damage_is_found(server, learn, fails, tagged, name):
+    tagged()
+    learn("tags")
+    content, change = unpack(exported(server)), DAMAGED[name]
+    content.params.update(change)
+    assert "ERROR" in fails(f"SELECT corgipile.import('copy', '\\x{content.pack().hex()}')")
+    server.sql(
+        f"UPDATE corgipile.models SET params = params || {literal(json.dumps(change))}::jsonb WHERE name = 'tags'"
+    )
+    assert "is damaged" in fails("SELECT corgipile.export('tags')")
+
+
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=3)
+
+
+@given(st.lists(st.lists(TEXT, max_size=4), min_size=2, max_size=30))
+@settings(max_examples=25, deadline=None)
+@example([["b", "a", "b"], [], ["a"], ["\U0001f600"], ["\ue000"]])
+def test_labels_and_blocks_are_those_of_python_whatever_lists_say(server, lists):
+    """Rows in their order, one a block, balanced by their labels: sets have the numbers of Python."""
+    texts = ", ".join(f"({at}, {literal(json.dumps(row, ensure_ascii=False))})" for at, row in enumerate(lists))
+    server.sql(f"DROP TABLE IF EXISTS lists; CREATE TABLE lists AS SELECT ARRAY[i]::real[] AS x, ARRAY(SELECT "
+               f"json_array_elements_text(t::json)) AS tags FROM (VALUES {texts}) v (i, t) ORDER BY i")  # fmt: skip
+    call = "SELECT * FROM corgipile.train('lists', 'logistic', 'x', labels => 'tags', name => 'lists', epochs => 1)"
+    table = pa.table({"x": pa.array([[float(at)] for at in range(len(lists))], pa.list_(pa.float32(), 1)),
+                      "tags": pa.array(lists, pa.list_(pa.string()))})  # fmt: skip
+    try:
+        python = cp.train(open_table(table), features="x", labels="tags", epochs=1)
+    except cp.errors.BadLabel as error:
+        with pytest.raises(SqlError, match="are empty" if "empty" in str(error) else "that some have can be learnt"):
+            server.sql(call)
+        return
+    server.sql(call)
+    assert unpack(exported(server, "lists")).labels == python.labels
+    server.sql("DROP TABLE lists; DELETE FROM corgipile.models WHERE name = 'lists'")
