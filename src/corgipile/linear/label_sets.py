@@ -153,7 +153,10 @@ class _Found:
         return codes[back]
 
     def number_ascending(self, numbers: npt.NDArray[np.int32]) -> None:
-        """Number sets in their order, in place: blocks are balanced by numbers, whoever reads rows, and how many at a time."""
+        """Number sets in their order, in place.
+
+        Blocks are balanced by numbers, which are then the same however many rows are read at a time.
+        """
         places = np.arange(len(self._known), dtype=np.int32)
         if np.array_equal(self._numbers, places):
             return
