@@ -422,3 +422,63 @@ def test_labels_and_blocks_are_those_of_python_whatever_lists_say(server, lists)
     server.sql(call)
     assert unpack(exported(server, "lists")).labels == python.labels
     server.sql("DROP TABLE lists; DELETE FROM corgipile.models WHERE name = 'lists'")
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_columns_that_are_encoded_or_hashed_make_the_same_models(server, tagged, hashed):
+    tagged()
+    server.sql("ALTER TABLE tagged ADD word text, ADD city text;"
+               "UPDATE tagged SET word = (ARRAY['so so', 'good film', 'bad', 'film'])[1 + i % 4],"
+               "city = CASE WHEN i % 9 > 0 THEN (ARRAY['Oslo', '大阪'])[1 + i / 3 % 2] END")  # fmt: skip
+    how = {"text": "word", "hash_bits": 7} if hashed else {"encode": "onehot", "missing": "mean"}
+    features = ["w"] if hashed else ["city", "w"]
+    arguments = ", ".join(f"{name} => {literal(value)}" for name, value in {**how, "features": features}.items())
+    server.sql(f"SELECT * FROM corgipile.train('tagged', 'logistic', labels => 'tags', name => 'tags', {arguments}, "
+               "epochs => 2, \"order\" => 'no_shuffle')")  # fmt: skip
+    rows = server.rows("SELECT word, city, w, tags FROM tagged ORDER BY ctid")
+    table = pa.table({name: pa.array([row[name] for row in rows]) for name in ("word", "city", "w", "tags")})
+    python = cp.train(table, labels="tags", features=features, order=cp.orders.NoShuffle(), epochs=2, **how)
+    here, there = unpack(exported(server)), unpack(python.pack())
+    assert here.coef.tobytes() == there.coef.tobytes()
+    assert here.params["encoding"] == there.params["encoding"]
+    assert here.decision(table).tobytes() == there.decision(table).tobytes()
+    names = ", ".join(here.features)
+    said = server.rows(f"SELECT corgipile.decision('tags', {names}) d FROM tagged ORDER BY ctid")
+    assert np.array_equal([row["d"] for row in said], there.decision(table).astype(np.float64))
+    (found,) = server.rows("SELECT (corgipile.evaluate_labels('tags', 'tagged')).*")
+    figures = there.measure(table)
+    assert [found["loss"], found["f1_micro"]] == pytest.approx([figures["loss"], figures["f1_micro"]], rel=1e-12)
+
+
+def test_a_role_needs_the_right_to_see_labels(server, fails, tagged):
+    tagged()
+    call = "SELECT * FROM corgipile.train('tagged', 'logistic', 'x', labels => {})"
+    server.sql("CREATE ROLE seer LOGIN; GRANT SELECT (x, tags, one) ON tagged TO seer")
+    try:
+        assert "permission denied for table tagged" in fails(call.format("'small'"), "seer")
+        assert "permission denied for table tagged" in fails(call.format("ARRAY['one', 'two']"), "seer")
+        assert len(server.rows(call.format("'tags'"), "seer")) == 5
+        server.sql("SELECT * FROM corgipile.train('tagged', 'logistic', 'x', labels => 'tags', name => 'tags')")
+        assert "permission denied" in fails("SELECT corgipile.predict_labels('tags', x) FROM tagged", "seer")
+        server.sql("SELECT corgipile.grant_model('tags', 'seer', 'use')")
+        assert server.rows("SELECT corgipile.predict_labels('tags', x) p FROM tagged", "seer")
+        assert server.rows("SELECT corgipile.evaluate_labels('tags', 'tagged') e", "seer")
+        assert "permission denied for table tagged" in fails(
+            "SELECT corgipile.evaluate_labels('tags', 'tagged', label => 'codes')", "seer"
+        )
+    finally:
+        server.sql("DROP OWNED BY seer; DROP ROLE seer")
+
+
+def test_sessions_see_how_far_it_is_and_cancel(server, session, tagged):
+    """A training of many labels ends soon when asked to, in its thread too."""
+    tagged()
+    lists = "ARRAY(SELECT j FROM generate_series(1, 200) j WHERE (i + j) % 7 = 0)"
+    server.sql(f"CREATE TABLE often AS SELECT x, {lists} AS tags FROM tagged, generate_series(1, 3)")
+    one = session()
+    one.tell("SET statement_timeout = '300ms'")
+    for threads in (1, 2):
+        call = f"corgipile.train('often', 'svm', 'x', labels => 'tags', epochs => 100000, threads => {threads})"
+        said = one.tell(f"SELECT count(*) FROM {call}")
+        assert "canceling statement due to statement timeout" in said
+    server.sql("DROP TABLE often")
