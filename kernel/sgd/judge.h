@@ -1,4 +1,5 @@
-/* Measures rows by scores that are there already, as a visit at a rate of 0 does: of several models that score a row at once. */
+/* Measures rows by scores that are there already, as a visit at a rate of 0 does but for how scores are rounded: of several models
+ * that score a row at once. */
 #ifndef CP_SGD_JUDGE_H
 #define CP_SGD_JUDGE_H
 

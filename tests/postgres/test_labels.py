@@ -292,6 +292,7 @@ REFUSED = {
     "two": ({"labels": ["one", "k1"]}, 'row \\(.*\\) has 7 in label column "k1"; 0 or 1 is needed'),
     "a matrix": ({"labels": "deep"}, 'column "deep" is an array of 2 dimensions; 1 is needed'),
     "null": ({"labels": "gone"}, 'row \\(.*\\) has a NULL in label column "gone"; an empty array has no label'),
+    "null, though rows are left out": ({"labels": "gone", "missing": "skip"}, 'has a NULL in label column "gone"'),
     "null in it": ({"labels": "holed"}, 'row \\(.*\\) has a NULL in an array of label column "holed"'),
     "too many": ({"labels": "own", "buffer_size": "200kB"}, "is 200 kB, of which models of .* or more labels take"),
     "neither": ({"labels": None}, "label must not be NULL"),
