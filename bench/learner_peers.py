@@ -147,7 +147,7 @@ def tried(bench: Bench, peer: Peer, name: str, other: str, entries: int) -> list
 
 def part(bench: Bench, name: str) -> None:
     """One data set: each peer is timed by its fastest settings that reach the goal."""
-    task, place = TASKS[name](bench.data), bench.work / name.replace(", ", "-")
+    task, place = TASKS[name](bench.data), bench.work / name.replace(",", "").replace(" ", "-")
     classes, entries = write(task, place)
     with Peer("learner", path=str(place), regression=task.model == "linear", classes=classes) as peer:
         known = {other: tried(bench, peer, name, other, entries) for other in peers_of(task, classes, entries)}

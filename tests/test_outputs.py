@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -264,6 +265,21 @@ def test_places_where_no_file_can_be_written(tmp_path, name):
     assert failed.value.errno
     assert str(failed.value).startswith("cannot write")
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(folder, monkeypatch, read_only):
+    flags = os.statvfs(folder).f_flag
+    told = SimpleNamespace(f_flag=flags | os.ST_RDONLY if read_only else flags & ~os.ST_RDONLY)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)  # as root, to whom all folders are open
+    monkeypatch.setattr(os, "supports_effective_ids", {os.access})
+    monkeypatch.setattr(os, "statvfs", lambda _: told)
+    why, seen = "Read-only file system" if read_only else "Permission denied", []
+    with pytest.raises(WriteFailed, match=f"cannot write .*new: {why}"):
+        cp.train(folder / "t.arrow", epochs=1, save=folder / "new", callback=seen.append)
+    with pytest.raises(WriteFailed, match=f"cannot write .*new.arrow: {why}"):
+        cp.convert(folder / "t.arrow", folder / "new.arrow")
+    assert not seen
 
 
 def test_a_long_name_is_written(tmp_path):

@@ -81,6 +81,13 @@ static inline size_t cp_dual_size(const cp_dual_shape *shape) { return cp_dual_l
 /* Natural logarithm of any positive number. */
 static inline double cp_dual_log(double x) { return x >= 1 ? cp_log(x) : -cp_log(1 / x); }
 
+/* The logarithm of 1 - part / whole, of a small part with all its digits. */
+static inline double cp_dual_log_less(double part, double whole)
+{
+    const double r = part / whole;
+    return r < 0x1p-10 ? -r * (1 + r * (0.5 + r * (1.0 / 3 + r * (0.25 + r * 0.2)))) : cp_dual_log((whole - part) / whole);
+}
+
 /* What a variable becomes, the gradient there, and whether that is held by a bound. */
 typedef struct { double a, slope; int held; } cp_dual_point;
 
@@ -135,7 +142,8 @@ static inline double cp_dual_value(const cp_dual *s, const double *a, int64_t n)
             if (s->loss != CP_LOGISTIC)
                 sum += a[k] - s->diagonal / 2 / weight * a[k] * a[k];
             else if (a[k] > 0 && a[k] < top)
-                sum -= a[k] * cp_dual_log(a[k] / top) + (top - a[k]) * cp_dual_log((top - a[k]) / top);
+                sum -= a[k] * (a[k] < 0.5 * top ? cp_dual_log(a[k] / top) : cp_dual_log_less(top - a[k], top))
+                       + (top - a[k]) * cp_dual_log_less(a[k], top);
     }
     return sum;
 }

@@ -29,7 +29,7 @@ typedef struct {
     double label[CP_CHUNK], weight[CP_CHUNK];
     const char *y;             /* labels, and the slots whose labels the next chunk needs */
     const int32_t *next;
-    int64_t n, nexts, lines, ahead, last, y_size;
+    int64_t n, nexts, lines, ahead, last, y_size; /* last: the byte of a row where its last pack ends, which may be behind its line */
     const void *each;          /* labels as each of CP_TOGETHER models sees them, reals, row by row; NULL where all see `label` */
     const char *before;        /* the row visited before, of several dense models at once */
     int weighted;              /* whether a weight may be other than 1 */
@@ -234,7 +234,7 @@ static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, c
     c->nexts = r->m - from - n;
     c->lines = cp_row_lines(s);
     c->ahead = cp_row_ahead(s);
-    c->last = s->features * s->bytes - 1;
+    c->last = s->padded * s->bytes - 1;
 }
 
 /* Ask for a row CP_AHEAD visits ahead into the second-level cache, for a nearer one into the first, and for a label

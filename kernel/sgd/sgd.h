@@ -87,7 +87,7 @@ static inline int cp_sgd_decide(cp_sgd *s, const cp_rows *rows, void *out)
 {
     const cp_sgd_code *code = cp_sgd_code_of(s);
     cp_rows r = *rows;
-    cp_chunk c = {.lines = cp_row_lines(s), .ahead = cp_row_ahead(s), .last = s->features * s->bytes - 1};
+    cp_chunk c = {.lines = cp_row_lines(s), .ahead = cp_row_ahead(s), .last = s->padded * s->bytes - 1};
     if (!cp_slots_fit(r.visit, r.m, r.slots))
         return CP_SGD_BAD_SLOT;
     if (!s->sparse && r.slots > 0)

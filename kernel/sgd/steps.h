@@ -36,13 +36,15 @@ enum cp_rule { CP_SAME, CP_ADAPTIVE, CP_NORMALIZED, CP_MOMENTS };
 
 #define CP_STEP_NARROW 25.0 /* features */
 #define CP_STEP_MANY 30.0   /* rows a weight, of which more let steps be longer */
+#define CP_STEP_LEAST 2.0   /* the same, of which more let them be longer where classes are more than 10 */
+#define CP_STEP_CLASSES 10
 #define CP_STEP_FEW 64.0    /* weights that are counted beside: of few rows the first steps are most of the way */
 
 typedef struct {
     const char *name;               /* as users give it */
     double usual;                   /* rate of the first epoch, if nobody says another */
     double dense;                   /* times that rate where rows are dense and narrow, half as many where they are wide; 0: once;
-                                     * where rows are many up to twice as many from the second epoch on */
+                                     * where rows are many up to twice as many from the second epoch on, and more where classes are many, too */
     enum cp_fading fading;
     enum cp_rule rule;
     int fixed;                      /* the rate is not to be chosen */
@@ -60,14 +62,24 @@ static inline double cp_step_times(enum cp_step step, int64_t features)
     return most == 0 ? 1 : times < most / 2 ? most / 2 : times < most ? times : most;
 }
 
+/* Return how many times longer steps are where classes are many, each of which few rows are of: what its weights have come
+ * together to is a power of how many. Of few rows a weight they would learn them by heart. */
+static inline double cp_step_of_classes(int64_t outputs, double each)
+{
+    const double sure = each < CP_STEP_LEAST ? 0 : each < 2 * CP_STEP_LEAST ? each / CP_STEP_LEAST - 1 : 1;
+    const double root = sqrt((double)outputs / CP_STEP_CLASSES); /* and its square root's root: a power of 5/8, alike on all machines */
+    return outputs > CP_STEP_CLASSES ? 1 + (root * sqrt(sqrt(root)) - 1) * sure : 1;
+}
+
 /* Return the same after the first epoch, in which long steps only lead astray. Where features are correlated they get
  * further, and where rows are many for the weights that are learnt from them (0: it is not known how many there are) they
  * do no harm: they grow with the square of rows a weight. */
 static inline double cp_step_later(enum cp_step step, int64_t features, int64_t outputs, int64_t rows)
 {
-    const double most = cp_steps[step].dense, times = cp_step_times(step, features);
-    const double each = (double)rows / ((double)(features * outputs) + CP_STEP_FEW) / CP_STEP_MANY, longer = most * each * each;
-    return longer < times ? times : longer < 2 * most ? longer : 2 * most;
+    const double most = cp_steps[step].dense, each = (double)rows / ((double)(features * outputs) + CP_STEP_FEW);
+    const double times = cp_step_times(step, features) * (most > 0 ? cp_step_of_classes(outputs, each) : 1);
+    const double longer = most * (each / CP_STEP_MANY) * (each / CP_STEP_MANY);
+    return longer < times ? times : longer < 2 * most ? longer : times < 2 * most ? 2 * most : times;
 }
 
 /* Return the step of a name, -1 if there is none. */

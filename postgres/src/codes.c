@@ -37,15 +37,24 @@ static void widen(CorgiCodes *c, int64 code)
     *c = wide;
 }
 
-/* Take in the code of the next row. */
-void corgi_add_code(CorgiCodes *c, int64 code)
+/* Take in the code of the next row; say whether they took more memory for it. */
+bool corgi_add_code(CorgiCodes *c, int64 code)
 {
+    const bool grows = corgi_codes_full(c);
     widen(c, code);
-    if (corgi_codes_full(c)) {
+    if (grows) {
         c->room += c->room / 4 + FIRST_ROWS;
         c->codes = repalloc_huge(c->codes, (Size) (c->room * c->width));
     }
     put(c, c->rows++, code);
+    return grows;
+}
+
+/* Give back their memory; rows are counted on. */
+void corgi_drop_codes(CorgiCodes *c)
+{
+    pfree(c->codes);
+    c->codes = NULL;
 }
 
 /* Give each code, once all rows are seen, another number, no larger than there are. */

@@ -11,7 +11,8 @@ typedef struct {
 } CorgiCodes;
 
 extern CorgiCodes *corgi_make_codes(void);
-extern void corgi_add_code(CorgiCodes *c, int64 code);
+extern bool corgi_add_code(CorgiCodes *c, int64 code);
+extern void corgi_drop_codes(CorgiCodes *c);
 extern void corgi_number_codes(CorgiCodes *c, const int32 *numbers);
 
 static inline bool corgi_codes_full(const CorgiCodes *c) { return c->rows == c->room; }

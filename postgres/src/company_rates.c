@@ -15,7 +15,7 @@ static char *members(const CorgiRun *run)
 }
 
 /* Name some of the models: the first ones, and how many more. */
-static char *name_some(const CorgiRun *run, const bool *which)
+char *corgi_name_models(const CorgiRun *run, const bool *which)
 {
     StringInfoData names;
     int64 found = 0;
@@ -44,7 +44,7 @@ static void tell_rates(const CorgiCompany *c, const CorgiRun *run, const double 
         }
         ereport(WARNING, errmsg("%s", corgi_why_rate(before[first], c->rate[first],
                                                      psprintf(" in " INT64_FORMAT " of " INT64_FORMAT " %s, %s", found, c->count,
-                                                              members(run), name_some(run, which)))));
+                                                              members(run), corgi_name_models(run, which)))));
     }
     pfree(told);
     pfree(which);
@@ -97,23 +97,11 @@ void corgi_company_settle(CorgiCompany *c, const CorgiRun *run)
                                "the learning rate", lowered, c->count));
 }
 
-/* Say of which groups there was too little to learn from. */
+/* Say of groups what is to be known of their models. */
 void corgi_company_tell(const CorgiCompany *c, const CorgiRun *run)
 {
-    static const char *const what[] = {"no row that can be learnt from; their models say the same of every row", "one row"};
-    bool *which;
-    if (run->groups == NULL)
-        return;
-    which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE);
-    for (int64 rows = 0; rows < lengthof(what); rows++) {
-        int64 found = 0;
-        for (int64 k = 0; k < c->count; k++)
-            found += which[k] = c->figures[k].rows == rows;
-        if (found > 0)
-            ereport(NOTICE, errmsg(INT64_FORMAT " of " INT64_FORMAT " %s have %s: %s", found, c->count, members(run), what[rows],
-                                   name_some(run, which)));
-    }
-    pfree(which);
+    if (run->groups != NULL)
+        corgi_tell_groups(run, c->figures);
 }
 
 /* Write numbers with all their digits, whole ones as none that are counted; what JSON has no number for is null. */

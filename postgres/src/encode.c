@@ -84,11 +84,11 @@ static bool find_code(const CorgiColumn *c, Datum value, bool null, int64 *code)
     outside = MemoryContextSwitchTo(texts);
     MemoryContextReset(texts); /* after an error there is some */
     text = null ? NULL : corgi_text_of(c->type, value, &length);
-    if (text != NULL || c->encoder->null_known)
+    if (text != NULL || c->encoder->null_known) /* else what was never seen */
         *code = code_of(c->encoder, text, length);
     MemoryContextSwitchTo(outside);
     MemoryContextReset(texts);
-    return text != NULL || c->encoder->null_known;
+    return text != NULL || c->encoder->null_known || c->encoder->unknown;
 }
 
 static bool encode_category(const CorgiColumn *c, Datum value, bool null, int bytes, char *to)

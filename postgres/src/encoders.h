@@ -18,6 +18,7 @@ typedef struct CorgiEncoder {
     CorgiWay way;
     CorgiFamily family;     /* of categories */
     bool filled;            /* numbers: a number stands for what is missing */
+    bool unknown;           /* categories: what is missing, if it is none of its own, is one that was never seen */
     bool whole;             /* nothing was missing in the rows to learn from: it has the numbers of one not filled */
     bool holed;             /* but it was in one held out; else the column is read as if it were not filled */
     bool ordered;           /* categories: in an order of their own */

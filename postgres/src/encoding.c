@@ -64,7 +64,8 @@ static CorgiEncoder encoder_for(const CorgiOptions *o, const CorgiColumn *c)
     e.ordered = type_is_enum(c->type);
     e.strict = o->missing != CORGI_MISSING_SKIP;
     e.buckets = wish->way == CORGI_HASH ? wish->buckets : 0;
-    e.null_known = wish->way == CORGI_HASH && o->missing != CORGI_MISSING_ERROR;
+    e.unknown = o->missing == CORGI_MISSING_NUMBER || o->missing == CORGI_MISSING_MEAN;
+    e.null_known = wish->way == CORGI_HASH && e.unknown;
     e.values = corgi_make_names();
     e.width = wish->way == CORGI_HASH ? e.buckets : 1;
     return e;

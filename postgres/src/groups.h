@@ -15,6 +15,7 @@ extern int32 corgi_group_of(const CorgiGroups *g, int64 row);
 extern int64 corgi_groups_bytes(const CorgiRun *run);
 extern void corgi_write_groups(StringInfo json, const CorgiGroups *g);
 extern char *corgi_group_name(const CorgiGroups *g, int64 at);
+extern void corgi_tell_groups(const CorgiRun *run, const cp_figures *each);
 
 /* company.c */
 typedef struct CorgiCompany CorgiCompany;
@@ -34,6 +35,7 @@ extern void corgi_company_get(const CorgiCompany *c, const CorgiRun *run, double
 extern void corgi_company_learnt(const CorgiCompany *c, const CorgiRun *run, double *to);
 
 /* company_rates.c */
+extern char *corgi_name_models(const CorgiRun *run, const bool *which);
 extern bool corgi_company_change(CorgiCompany *c, const CorgiRun *run);
 extern void corgi_company_settle(CorgiCompany *c, const CorgiRun *run);
 extern void corgi_company_tell(const CorgiCompany *c, const CorgiRun *run);

@@ -52,7 +52,7 @@ static const char *const check_query =
     "OR " TYPE("m #> '{params,encoding,label}'") " NOT IN ('object', 'null') "
     "OR EXISTS (SELECT FROM " ENCODER " WHERE jsonb_typeof(e) = 'object' AND (" TYPE("e -> 'column'") " <> 'string' "
     "OR (e - ARRAY['how', 'column'] - CASE e ->> 'how' WHEN 'categories' THEN ARRAY['way', 'values', 'buckets', 'family', "
-    "'strict'] WHEN 'classes' THEN ARRAY['values', 'strict'] ELSE ARRAY['fill'] END) <> '{}'))) THEN 'its encoding is damaged' "
+    "'strict', 'unknown'] WHEN 'classes' THEN ARRAY['values', 'strict'] ELSE ARRAY['fill'] END) <> '{}'))) THEN 'its encoding is damaged' "
     "WHEN encoded AND m #> '{params,encoding}' ? 'hashing' AND (" TYPE(HASHING) " <> 'object' "
     "OR CASE jsonb_typeof(" HASHING ") WHEN 'object' THEN " HASHING " - ARRAY['bits', 'ngrams', 'sources', 'terms', 'strict'] <> '{}' "
     "END OR EXISTS (SELECT FROM jsonb_path_query(m, '$.params.encoding.hashing.sources[*]') e WHERE CASE jsonb_typeof(e) "

@@ -39,7 +39,7 @@ static void write_encoder(StringInfo json, const CorgiEncoder *e)
     appendStringInfo(json, ", \"way\": \"%s\", \"buckets\": " INT64_FORMAT ", \"family\": \"%s\", \"strict\": %s, \"values\": ",
                      ways[e->way], e->buckets, families[e->family], e->strict ? "true" : "false");
     write_names(json, e->values, e->null_known);
-    appendStringInfoChar(json, '}');
+    appendStringInfoString(json, e->unknown && !e->null_known ? ", \"unknown\": true}" : "}");
 }
 
 static void write_hashing(StringInfo json, const CorgiEncoding *e)
@@ -91,7 +91,7 @@ void corgi_write_encoding(StringInfo json, const CorgiEncoding *e, const char *l
 #define MODEL " FROM corgipile.models WHERE name operator(pg_catalog.=) $1"
 static const char *const features_query =
     "SELECT " TEXT("how") ", " TEXT("column") ", " TEXT("fill") ", " TEXT("way") ", " TEXT("buckets") ", "
-    TEXT("family") ", " TEXT("strict") ", " VALUES("e", "$.values[*]") " FROM (SELECT params" MODEL ") m, "
+    TEXT("family") ", " TEXT("strict") ", " VALUES("e", "$.values[*]") ", " TEXT("unknown") " FROM (SELECT params" MODEL ") m, "
     "pg_catalog.jsonb_path_query(params, '$.encoding.features[*]') WITH ORDINALITY q (e, number) ORDER BY number";
 static const char *const label_query =
     "SELECT params operator(pg_catalog.#>>) '{encoding,label,how}', " VALUES("params", "$.encoding.label.values[*]") ", "
@@ -171,7 +171,8 @@ static CorgiEncoder categories_at(uint64 row, const char *name, MemoryContext co
 {
     CorgiEncoder e = {.way = listed(ways, lengthof(ways), text_at(row, 4)), .buckets = atoi(text_at(row, 5)),
                       .family = listed(families, lengthof(families), text_at(row, 6)),
-                      .strict = strcmp(text_at(row, 7), "false") != 0};
+                      .strict = strcmp(text_at(row, 7), "false") != 0,
+                      .unknown = strcmp(text_at(row, 9), "true") == 0};
     e.values = names_at(row, 8, &e.null_known, name, context);
     e.width = e.way == CORGI_HASH ? e.buckets : e.way == CORGI_ONEHOT ? e.values->count + e.null_known : 1;
     if (e.way < CORGI_ONEHOT || e.family == CORGI_NO_FAMILY || e.width < 1 || e.buckets > CORGI_MOST_BUCKETS ||

@@ -11,6 +11,8 @@
 #include "plan/sketch.h"
 #include "utils/memutils.h"
 
+enum { MANY_CLASSES = 100 /* that may be ids */ };
+
 /* What is found out about labels: the classes of all rows, and the sketch of the rows to learn from. */
 typedef struct {
     double *values;         /* ascending */
@@ -155,6 +157,14 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
     return number - place->row;
 }
 
+/* Ask about labels of which there are so many that they may be ids, as Python does. */
+static void tell_ids(const CorgiSurvey *v, const char *label)
+{
+    if (v->class_count > MANY_CLASSES && 2 * v->class_count > v->rows + v->held)
+        ereport(NOTICE, errmsg("label \"%s\" has " INT64_FORMAT " values in " INT64_FORMAT " rows: is it an id, not a class?",
+                               label, v->class_count, v->rows + v->held));
+}
+
 static void settle_classes(CorgiRun *run, Tally *t)
 {
     CorgiSurvey *v = &run->survey;
@@ -170,6 +180,8 @@ static void settle_classes(CorgiRun *run, Tally *t)
     v->class_count = o->class_count;
     if (o->classes == NULL)
         v->classes = corgi_check_classes(t->values, t->n, "the labels have", t->kind, &v->class_count);
+    if (o->classes == NULL)
+        tell_ids(v, run->source.label.name);
     o->of = corgi_loss_of(o->kind, v->class_count);
     corgi_weigh_classes(run, t->values, t->counts, t->n);
     v->chance = corgi_chance(&o->of, o->classes == NULL ? t->counts : NULL, v->class_weight, v->class_count);

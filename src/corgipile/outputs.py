@@ -123,6 +123,7 @@ def check_target(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), over
             raise WriteFailed(errno.EISDIR, f"cannot write {given}: it is a folder; a file name is wanted")
         if not goal.parent.is_dir():
             raise WriteFailed(errno.ENOENT, f"cannot write {given}: there is no folder {goal.parent}; make it first")
+        _check_writable(goal.parent)
         if goal.exists() and not goal.is_file():
             raise WriteFailed(errno.EINVAL, f"cannot write {given}: it is a device or a pipe; a file is wanted")
         _check_inputs(goal, inputs)
@@ -163,6 +164,12 @@ def _place(given: Path, kind: Kind) -> Path:
     with contextlib.suppress(FileNotFoundError):
         given.stat()  # what resolve says of loops is no error of the system
     return given.resolve()
+
+
+def _check_writable(folder: Path) -> None:
+    """Raise OSError where no file can be made in a folder."""
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise OSError(errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES, "no file can be made")
 
 
 def _check_kind(goal: Path, kind: Kind) -> None:

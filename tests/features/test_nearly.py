@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -9,6 +10,7 @@ import corgipile as cp
 from corgipile.errors import BadSchema, LeftOutWarning
 from corgipile.features.nearly import MOST, nearly_numbers
 from corgipile.tables import MemoryTable
+from corgipile.tables.parquet import ParquetTable
 
 ROWS = 2000
 
@@ -108,9 +110,65 @@ def test_long_text_is_given_up(monkeypatch):
     assert read[-1] == (3856, 4096, ["x"])
 
 
-def test_what_must_be_decoded_is_not_looked_at(tmp_path):
-    pq.write_table(pa.table({"x": ["1", "2", "?"], "y": np.arange(3)}), tmp_path / "a.parquet")
-    assert nearly_numbers(cp.open(tmp_path / "a.parquet"), ["x"]) == {}
+MANY = 400_000
+
+
+def encoded(path, cells):
+    table = pa.table({"x": cells, "t": [f"word {i}" for i in range(len(cells))], "k": np.arange(len(cells))})
+    table = table.append_column("a", pa.array(np.arange(len(cells)) % 2))
+    if path.suffix == ".arrow":
+        pyarrow.feather.write_feather(table, path, compression="lz4", chunksize=30_000)
+    else:
+        pq.write_table(table, path, row_group_size=len(cells) if path.stem == "large" else 1000)
+    return cp.open(path)
+
+
+@pytest.mark.parametrize("name", ["large.parquet", "small.parquet", "a.arrow"])
+def test_encoded_columns(tmp_path, monkeypatch, name):
+    cells = [f"{i % 977 / 8}" for i in range(MANY)]
+    cells[3000] = "n/a"
+    table = encoded(tmp_path / name, cells)
+    decoded = []
+    way = ParquetTable._decode
+    monkeypatch.setattr(ParquetTable, "_decode", lambda self, i, names: decoded.append(i) or way(self, i, names))
+    for some in (table, table.select(["t", "x"])):
+        found = nearly_numbers(some, ["x", "t"])
+        assert list(found) == ["x"]
+        assert found["x"].startswith(
+            "4,095 of its first 4,096 cells are numbers, but 'n/a' (row 3000) is none; pandas.to_"
+        )
+    assert not decoded  # of Parquet no more is decoded than is looked at
+    with pytest.warns(LeftOutWarning, match="column 'x' is left out as text, though 4,095"):
+        cp.train(table.select(["x", "k", "a"]), label="a", epochs=1)
+
+
+def test_parts_of_which_the_first_are_empty(tmp_path):
+    table = encoded(tmp_path / "large.parquet", ["?", *map(str, range(MANY - 1))])
+    pq.write_table(pa.Table.from_batches([table.read(0, 0)]), tmp_path / "a.parquet")
+    found = nearly_numbers(cp.open(tmp_path), ["x"])
+    assert found["x"].startswith("4,095 of its first 4,096 cells are numbers, but '?' (row 0) is none")
+
+
+def test_measures_are_numbers_though_no_cell_is_bad():
+    rows = pa.table({"x": ["0.5", "1.25", "3", "7.5"] * 5, "version": ["1", "2"] * 10})
+    found = nearly_numbers(cp.open(rows), ["x", "version"])
+    assert found == {"x": "its first 20 cells are numbers; corgipile convert OLD NEW --types x=double makes them so"}
+
+
+def test_long_text_is_not_decoded_for_it(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"t": ["long text " * 20_000] * 300}), tmp_path / "a.parquet")
+    table, rows = cp.open(tmp_path / "a.parquet"), []
+    way = ParquetTable._decoded_batches
+    monkeypatch.setattr(
+        ParquetTable, "_decoded_batches", lambda self, *given: rows.append(given[2]) or way(self, *given)
+    )
+    assert nearly_numbers(table, ["t"]) == {}
+    assert rows[-1] <= 8
+
+
+def test_what_must_be_sent_or_decoded_for_it_is_not_looked_at(tmp_path):
+    pyarrow.feather.write_feather(pa.table({"x": ["1", "2", "?"] * MANY}), tmp_path / "a.arrow", chunksize=3 * MANY)
+    assert nearly_numbers(cp.open(tmp_path / "a.arrow"), ["x"]) == {}
 
 
 def test_few_of_many_columns_are_told():

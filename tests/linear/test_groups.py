@@ -1,9 +1,11 @@
 """Models by group: each is the one that its rows alone would have made, and prediction takes the row's."""
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
@@ -103,8 +105,11 @@ def test_thousands_of_groups_keep_to_their_memory():
     models = cp.train(table, by="region", epochs=2, memory="64MB")
     assert models.groups == sorted(set(table["region"].to_pylist()))
     assert sum(models.table()["rows"].to_pylist()) == 20_000
-    with pytest.raises(BudgetTooSmall, match=r"'region' has more than \d+ groups, more models than half"):
+    with pytest.raises(BudgetTooSmall, match=r"'region' has more than \d+ groups, more models than half") as told:
         cp.train(table, by="region", epochs=2, memory="1MB")
+    assert f"of {len(models.groups)} groups models by group take" in str(told.value)
+    enough = int(re.search(r"give memory=(\d+), or a column of fewer values", str(told.value))[1])
+    assert cp.train(table, by="region", epochs=1, memory=enough).groups == models.groups
 
 
 def test_a_group_of_one_row_is_told_and_learns():
@@ -200,3 +205,32 @@ def test_damaged_groups_are_refused(tmp_path):
         with pytest.raises(BadModelFile):
             cp.linear.load(tmp_path / "m")
     assert models.groups == ["north", "south", None]
+
+
+def far(rows=600):
+    rng = np.random.default_rng(3)
+    x, side = rng.normal(size=rows), np.arange(rows) % 3
+    return pa.table({"x": x, "side": side, "label": 3 * x + rng.normal(size=rows) + 2e5 * (side > 0)})
+
+
+@pytest.mark.parametrize("kind", ["linear", "huber", "quantile:0.9"])
+def test_groups_where_nothing_was_learnt_are_told(kind):
+    rate = 1e-4 if kind == "linear" else 0.01
+    models = cp.train(far(), by="side", model=kind, epochs=2, learning_rate=rate)
+    assert "nothing was learnt yet in 2 of 3 groups of 'side', 1, 2: of the first the loss is" in models.notes[-1]
+    near = cp.train(far().filter(pc.equal(far()["side"], 0)), by="side", model=kind, epochs=5)
+    assert not near.notes
+
+
+def test_classes_of_groups_where_nothing_was_learnt_are_told():
+    rng = np.random.default_rng(4)
+    side = np.arange(900) % 3
+    x = rng.normal(size=900)
+    label = np.where(side == 0, x > 0, np.where(side == 1, rng.random(900) < 0.02, side == 2))  # 2: of one class
+    table = pa.table({"x": x * 30, "side": side, "label": label.astype(int)})
+    kept = {"by": "side", "epochs": 1, "standardize": False, "learning_rate": 0.05}
+    assert "nothing was learnt yet in 1 of 3 groups of 'side', 1: of" in cp.train(table, **kept).notes[-1]
+    weighted = cp.train(
+        table.append_column("w", pa.array(np.full(900, 2.0))), weight="w", class_weight="balanced", **kept
+    )
+    assert isinstance(weighted, Groups)

@@ -63,12 +63,18 @@ def test_auto_averages_and_needs_no_rate_whatever_the_scale(rows):
         (94 * 40, 10, "softmax", 4 * (40 / 30) ** 2),
         (1000, 20, "softmax", 4),
         (400, 2, "logistic", 4),
+        (464 * 3, 10, "softmax of 40", 2 + 2 * 4**0.625),
+        (464 * 4, 10, "softmax of 40", 4 * 4**0.625),
+        (264 * 4, 20, "softmax of 10", 4),
     ],
 )
 def test_auto_steps_are_the_longer_the_more_rows_there_are_for_each_weight(count, width, kind, rate):
     rng = np.random.default_rng(count)
     x = rng.normal(size=(count, width)).astype(np.float32)
-    y = np.digitize(x.sum(axis=1), [-0.5, 0.5] if kind == "softmax" else [0])
+    kind, _, many = kind.partition(" of ")
+    classes = int(many or 3)
+    shares = np.quantile(x.sum(axis=1), np.arange(1, classes) / classes)
+    y = np.digitize(x.sum(axis=1), shares if kind == "softmax" else [0])
     rows = pa.table({"features": pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), width), "label": y})
     how = {"model": kind, "order": "no_shuffle", "standardize": False}
     auto = train(rows, step="auto", epochs=2, **how)

@@ -1,9 +1,11 @@
 """The audit of any loader: figures against those of whole epochs, planted faults by name, no false alarm."""
 
 import pickle
+import re
 import tracemalloc
 from dataclasses import replace
 from importlib import import_module
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -288,6 +290,52 @@ def test_a_live_audit_goes_to_another_process():
     assert delivered == ROWS
     assert arrived.report() == watched.report()
     assert arrived.report().as_dict()["epochs"][0]["visits"] == ROWS
+
+
+class Pair(NamedTuple):
+    row: object
+    label: object
+
+
+def test_named_tuples_are_batches_and_rows():
+    order = np.random.default_rng(5).permutation(ROWS)
+    labels = order % 3
+    want = audit(
+        [{"row": order[at : at + 50], "label": labels[at : at + 50]} for at in range(0, ROWS, 50)],
+        id="row",
+        key="label",
+    )
+    pairs = [Pair(order[at : at + 50], labels[at : at + 50]) for at in range(0, ROWS, 50)]
+    lists = [[Pair(*one) for one in zip(*pair, strict=True)] for pair in pairs]
+    singles = [Pair(*one) for one in zip(order.tolist(), labels.tolist(), strict=True)]
+    for loader in (pairs, lists):
+        assert audit(loader, id="row", key="label").as_dict() == want.as_dict()
+        assert audit(loader, id=0, key=1).epochs[0].visits == ROWS
+    assert audit(singles, id="row", key="label", batch_size=50).as_dict() == want.as_dict()
+    with pytest.raises(BadArgument, match="id='other' is not in a batch, which is a Pair of 2"):
+        audit(pairs, id="other")
+
+
+def test_labels_that_alternate_in_storage_are_no_workers():
+    rows = [{"row": row, "label": row % 2} for row in range(ROWS)]
+    assert [fault.name for fault in audit(rows, id="row", key="label", epochs=1).faults] == ["not shuffled"]
+
+
+TABLES = {"pyarrow": "table.to_batches(64)", "pandas": "(frame[at : at + 64]", "polars": "frame.iter_slices(64)"}
+
+
+@pytest.mark.parametrize("library", TABLES)
+def test_tables_are_no_batches(library):
+    module = pytest.importorskip(library)
+    table = module.table({"i": [1]}) if library == "pyarrow" else module.DataFrame({"i": [1]})
+    with pytest.raises(
+        BadArgument, match=f"is a table: batches as they come are right, such as {re.escape(TABLES[library])}"
+    ):
+        audit(table, id="i")
+    if library == "polars":
+        with pytest.raises(BadArgument, match=r"LazyFrame is a table.*collect\(\)"):
+            audit(table.lazy(), id="i")
+        assert audit(table.iter_slices(64), id="i").epochs[0].visits == 1
 
 
 def endless(rows=2):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import corgipile as cp
-from corgipile.errors import BadSchema
+from corgipile.errors import BadSchema, BadValue
 from corgipile.tables.alike import alike
 from corgipile.tables.encoded import unpack_shared
 from corgipile.testing import check_table
@@ -136,14 +136,81 @@ def test_parts_without_rows_of_the_same_columns_stay():
 @pytest.mark.parametrize(
     ("kinds", "message"),
     [
-        ((pa.int64(), pa.float64()), "column 'x' is double; in .* it is int64: .*convert PART NEW --types x=int64"),
         ((pa.float64(), pa.string()), "column 'x' is string; in .* it is double: .*convert PART NEW --types x=double"),
-        ((pa.int8(), pa.uint8()), "column 'x' is uint8; in .* it is int8"),
+        ((pa.int8(), pa.uint64()), "column 'x' is uint64; in .* it is int8"),
     ],
 )
 def test_types_that_differ(kinds, message):
     with pytest.raises(BadSchema, match=message):
         cp.open([pa.table({"x": pa.array([1], pa.int64()).cast(kind)}) for kind in kinds])
+
+
+WIDER = [
+    ([pa.int32(), pa.float64()], pa.float64()),
+    ([pa.float32(), pa.int32()], pa.float64()),
+    ([pa.int16(), pa.float32()], pa.float32()),
+    ([pa.uint32(), pa.int8()], pa.int64()),
+    ([pa.uint8(), pa.int8(), pa.uint16()], pa.int32()),
+    ([pa.uint16(), pa.uint32()], pa.uint32()),
+    ([pa.int64(), pa.float64()], pa.float64()),
+    ([pa.float32(), pa.int16(), pa.uint64()], pa.float64()),
+]
+
+
+@pytest.mark.parametrize(("kinds", "wanted"), WIDER, ids=str)
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_numbers_have_the_smallest_type_that_keeps_all(tmp_path, kinds, wanted, suffix):
+    values = {kind: [0, 1, 100] if pa.types.is_floating(kind) else _ends(kind) for kind in kinds}
+    for number, kind in enumerate(kinds):
+        write(tmp_path / f"{number}.{suffix}", pa.table({"x": pa.array(values[kind], kind)}))
+    table = cp.open(tmp_path)
+    assert table.schema.field("x").type == wanted
+    check_table(table, pa.table({"x": pa.array([one for kind in kinds for one in values[kind]], wanted)}))
+
+
+def _ends(kind):
+    bits = min(kind.bit_width, 53)  # of a double
+    return [-(1 << bits - 1), 1, (1 << bits - 1) - 1] if pa.types.is_signed_integer(kind) else [0, 1, (1 << bits) - 1]
+
+
+def test_the_part_that_differs_is_the_one_that_is_named():
+    kinds = [pa.float32(), pa.int32(), pa.string(), pa.float64()]
+    with pytest.raises(BadSchema, match=r"column 'x' is string; in .* it is double: .* --types x=double"):
+        cp.open([pa.table({"x": pa.array([1]).cast(kind)}) for kind in kinds])
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64()])
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_whole_numbers_that_double_does_not_keep_are_an_error_once_read(tmp_path, kind, suffix):
+    large = [(1 << 53) + 1, None, 5, 1 << 53]
+    parts = [pa.table({"x": pa.array(large, kind), "y": [1.0] * 4}), pa.table({"x": [0.5, None], "y": [2.0, 3.0]})]
+    for number, part in enumerate(parts):
+        write(tmp_path / f"{number}.{suffix}", part)
+    table = cp.open(tmp_path)
+    assert table.schema.field("x").type == pa.float64()
+    assert table.read(1, 6).column("x").to_pylist() == [None, 5, 1 << 53, 0.5, None]
+    assert table.read(0, 6, ["y"]).num_rows == 6
+    with pytest.raises(BadValue, match=r"column 'x' has 9007199254740993, which double, its type in other parts, does"):
+        table.take(np.array([5, 0]), ["x"])
+    with pytest.raises(BadValue, match="column 'x' has 9007199254740993"):
+        cp.convert(table, tmp_path / "all.arrow")
+    assert not (tmp_path / "all.arrow").exists()
+
+
+def test_a_column_of_nulls_is_of_any_type():
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([5, 6]))
+    for column in (runs, pa.array([[1], None, [2]], pa.list_view(pa.int8()))):
+        table = cp.concat([pa.table({"x": pa.nulls(2)}), pa.table({"x": column})])
+        assert table.read(0, 5).column(0).to_pylist() == [None, None, *column.to_pylist()]
+        assert table.take(np.array([4, 0]), ["x"]).column(0).to_pylist() == [column[2].as_py(), None]
+
+
+def test_parts_of_integers_and_floats_are_trained_on(tmp_path):
+    rows = rows_of(1).select(["x", "n", "y"])
+    write(tmp_path / "a.parquet", narrow(rows, n=pa.int32()))
+    write(tmp_path / "b.parquet", narrow(rows, n=pa.float64()))
+    model = cp.train(tmp_path, features=["x", "n"], label="y", epochs=1, memory="1MB")
+    assert model.history[0]["rows"] == 2 * ROWS
 
 
 def test_nothing_is_alike():

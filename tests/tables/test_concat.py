@@ -50,8 +50,8 @@ def test_layout_only_if_all_have_one(tmp_path, rows_of):
     [
         (pa.table({"x": [1]}), r"b.arrow'\) has no column 'y', which ArrowFile\('.*a.arrow'\) has"),
         (
-            pa.table({"x": [1.5], "y": [2]}),
-            r"b.arrow'\): column 'x' is double; in ArrowFile\('.*a.arrow'\) it is int64",
+            pa.table({"x": ["1.5"], "y": [2]}),
+            r"b.arrow'\): column 'x' is string; in ArrowFile\('.*a.arrow'\) it is int64",
         ),
         (pa.table({"x": [1], "y": [2], "z": [3]}), r"b.arrow'\) has a column 'z', which .*a.arrow'\) lacks"),
     ],

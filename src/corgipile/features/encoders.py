@@ -213,6 +213,7 @@ class Categories(Encoder):
         buckets: Numbers a row, for "hash".
         family: What values were where the encoder was fitted, see `family_of`: others would never be equal.
         strict: Whether a null that is no category is an error; else its row is NaN.
+        unknown: Whether a null that is no category is one that was never seen: neither an error nor NaN.
     """
 
     way: str = "onehot"
@@ -220,6 +221,7 @@ class Categories(Encoder):
     buckets: int = 0
     family: str = "text"
     strict: bool = True
+    unknown: bool = False
     how: ClassVar[str] = "categories"
 
     @property
@@ -244,7 +246,8 @@ class Categories(Encoder):
     def encode(self, column: pa.Array, row: RowName) -> pa.Array:
         """Return ordinals, or rows of which one number is 1; of an unknown category all are 0."""
         text = as_text(column)
-        holes = flat(text.is_null()) if None not in self.values and text.null_count else np.zeros(len(text), bool)
+        strays = text.null_count and not self.unknown and None not in self.values
+        holes = flat(text.is_null()) if strays else np.zeros(len(text), bool)
         if self.strict and holes.any():
             raise _missing(row(int(np.flatnonzero(holes)[0])), self.column)
         codes = self._codes(text)
@@ -256,6 +259,11 @@ class Categories(Encoder):
         rows[known, codes[known]] = 1.0
         rows[holes] = np.nan
         return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), width)
+
+    def state(self) -> dict[str, Any]:
+        """Return what makes this encoder again; what few have is left out elsewhere, for models as they were saved."""
+        given = super().state()
+        return given if self.unknown else {name: value for name, value in given.items() if name != "unknown"}
 
     def _codes(self, text: pa.Array) -> npt.NDArray[np.int64]:
         """Return the place of each row's category, -1 of an unknown one."""
@@ -271,7 +279,8 @@ class Categories(Encoder):
 
 
 def _missing(where: str, column: str) -> BadValue:
-    return BadValue(f"{where} of column {column!r} is null; say missing= what stands for it, or fill or drop such rows")
+    cure = "say missing= what stands for it (of a trained model: model.filled(0)), or fill or drop such rows"
+    return BadValue(f"{where} of column {column!r} is null; {cure}")
 
 
 def as_text(column: pa.Array) -> pa.Array:

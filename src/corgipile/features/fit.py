@@ -68,7 +68,8 @@ def fit_encoding(
             number, by the order of the text or of the dictionary if it is ordered) or ``"hash"``, ``"hash:1024"``
             (that many numbers); one for all that are no numbers, or by name.
         missing: What stands for null and NaN in features: ``"error"`` (they are one when they are met), ``"mean"`` (of
-            the column), or a number. Of categories null is then one of its own.
+            the column), or a number. Of categories null is then one of its own, or where there was none, one that was
+            never seen.
         classes: The classes of the label, in the order of their codes; found out by default where it is text.
         numbers: Whether a label of text is wrong, as numbers are predicted.
         memory: What categories may take at most, beyond a few MB; None: what they do.
@@ -318,7 +319,8 @@ class _Survey:
             return Categories(name, "hash", values, int(self.way.partition(":")[2]), family)
         if not self.values:
             raise BadValue(f"column {name!r} has no values that could be categories")
-        return Categories(name, self.way, self.sorted(keep_null=missing != "error"), 0, family)
+        kept = self.sorted(keep_null=missing != "error")
+        return Categories(name, self.way, kept, 0, family, unknown=missing != "error" and None not in kept)
 
     def sorted(self, *, keep_null: bool) -> tuple[str | None, ...]:
         """Return the categories in order: of an ordered dictionary in its own, else of the text; null is the last."""

@@ -5,15 +5,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.encoded import is_encoded
+from corgipile.tables.encoded import SMALL, is_encoded
 from corgipile.tables.io.remote import is_remote
+from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.partitions import Partition
 from corgipile.tables.read_once import ReadOnce
 from corgipile.tables.table import Table, is_text
 from corgipile.tables.text.guess import is_number
 from corgipile.tables.text.table import TextTable
-from corgipile.tables.values import value_type, values
+from corgipile.tables.values import as_type, value_type, values
 from corgipile.tables.views import Columns
 
 __all__ = ["nearly_numbers"]
@@ -35,6 +38,7 @@ class _Seen:
         commas: How many are numbers with a comma.
         thousands: How many of these may be numbers with commas between thousands.
         codes: Whether one begins with a 0 that numbers do not.
+        points: How many numbers have a point.
         first: The row and the text of the first that is no number, and of the first with a comma.
         values: What cells say that are numbers; some of it.
         others: What cells say that are none; some of it.
@@ -45,6 +49,7 @@ class _Seen:
     commas: int = 0
     thousands: int = 0
     codes: bool = False
+    points: int = 0
     first: dict[str, tuple[int, str]] = field(default_factory=dict)
     values: set[str] = field(default_factory=set)
     others: set[str] = field(default_factory=set)
@@ -53,6 +58,7 @@ class _Seen:
         self.cells += 1
         if is_number(cell):
             self.numbers += 1
+            self.points += "." in cell
             self.codes |= _CODE.fullmatch(cell) is not None
             if len(self.values) < 3:
                 self.values.add(cell)
@@ -77,6 +83,11 @@ class _Seen:
         return not self.codes and 0 < enough <= self.numbers
 
     @property
+    def measured(self) -> bool:
+        """Say whether these are no numbers of things, but measures, which nobody writes as text on purpose."""
+        return 2 * self.points >= self.cells
+
+    @property
     def with_commas(self) -> bool:
         return self.commas > 0 and self.numbers + self.commas >= SHARE * self.cells
 
@@ -84,8 +95,8 @@ class _Seen:
 def nearly_numbers(table: Table, names: Sequence[str]) -> dict[str, str]:
     """Say of columns of text of which nearly all cells are numbers what is wrong with them, by their first rows.
 
-    Nothing is said of columns that are text because the caller says so, nor of rows that would have to be decoded, or
-    sent, for this alone.
+    Nothing is said of columns that are text because the caller says so, nor of rows that would have to be sent, or of
+    which much would have to be decoded, for this alone.
 
     Example:
         >>> import pyarrow as pa
@@ -97,12 +108,17 @@ def nearly_numbers(table: Table, names: Sequence[str]) -> dict[str, str]:
     parts = list(_texts(table))
     said = {name for text in parts for name in text.said}
     asked = [name for name in names if is_text(value_type(table.schema.field(name).type)) and name not in said]
-    if not asked or is_remote(table) or is_encoded(table, asked):
+    if not asked or is_remote(table):
         return {}
     found = {}
     for name, seen in _looked(table, asked).items():
         if seen.nearly and (seen.first or parts):  # text that is all numbers is meant as text, but for a guess of ours
             found[name] = f"{_what(table, seen)}; {_cure(name, parsed=bool(parts))}"
+        elif seen.nearly and seen.measured:
+            found[name] = (
+                f"its first {seen.cells:,} cells are numbers; corgipile convert OLD NEW --types {name}=double "
+                "makes them so"
+            )
         elif seen.with_commas:
             found[name] = _with_comma(table, seen)
     return found
@@ -119,16 +135,52 @@ def _with_comma(table: Table, seen: _Seen) -> str:
 
 
 def _looked(table: Table, names: list[str]) -> dict[str, _Seen]:
+    """Look at the first rows of columns: of encoded ones at one after another, which takes little memory."""
+    plain = [name for name in names if not is_encoded(table, [name])]
+    seen, stored = _read(table, plain), next(_parquet(table, names), None)
+    for name in names:
+        if name not in seen and stored is not None:
+            seen[name] = _seen_of(stored, name)
+        elif name not in seen and table.units([name]).nbytes <= SMALL:  # type: ignore[attr-defined]
+            seen |= _read(table, [name])
+    return {name: seen[name] for name in names if name in seen}
+
+
+def _read(table: Table, names: list[str]) -> dict[str, _Seen]:
     seen, going, start = {name: _Seen() for name in names}, names, 0
     while going and start < min(len(table), MOST):
         stop = min(start + (EACH if start else FIRST), len(table), MOST)
         batch = values(table.read(start, stop, going))
         for name in going:
-            for row, cell in enumerate(batch.column(name).to_pylist(), start):
-                if cell is not None and cell.strip():
-                    seen[name].add(row, cell)
+            _look(seen[name], batch.column(name), start)
         going, start = [name for name in going if not seen[name].hopeless], stop
     return seen
+
+
+def _look(seen: _Seen, column: pa.Array, start: int) -> None:
+    for row, cell in enumerate(column.to_pylist(), start):
+        if cell is not None and cell.strip():
+            seen.add(row, cell)
+
+
+def _seen_of(table: ParquetTable, name: str) -> _Seen:
+    """Look at a column of a file that is decoded page by page."""
+    seen, start = _Seen(), 0
+    for column in table.head(name, EACH):
+        _look(seen, as_type(column, value_type(column.type)), start)
+        start += len(column)
+        if start >= MOST or seen.hopeless:
+            break
+    return seen
+
+
+def _parquet(table: Any, names: list[str]) -> Iterator[ParquetTable]:
+    """Yield the file that the first rows are in, if it is Parquet and has the columns as they are here."""
+    while isinstance(table, ReadOnce | Partition | Columns | ConcatTable):
+        parts = [part for part in table.tables if len(part)] if isinstance(table, ConcatTable) else [table.table]
+        table = parts[0] if parts else None
+    if isinstance(table, ParquetTable) and {*names} <= {*table.schema.names}:
+        yield table
 
 
 def _what(table: Table, seen: _Seen) -> str:

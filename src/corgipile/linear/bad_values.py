@@ -14,6 +14,7 @@ __all__ = ["FILLED", "TRAINED", "bad_value"]
 
 TRAINED = "fill it, or train with missing= what stands for null and NaN"
 FILLED = "fill it, train with missing=, or let a number stand for it by model.filled(0) or, in a command, --missing 0"
+ALSO = "; of this model model.filled(0) makes it so, in a command --missing 0"
 
 
 def bad_value(
@@ -34,7 +35,7 @@ def bad_value(
         "has inf in column 'b'; a finite number is needed"
     """
     if isinstance(where, RowName) and where.missing:
-        return BadValue, f"has {where.missing}"
+        return BadValue, f"has {where.missing}{ALSO * (cure is FILLED)}"
     bad = np.flatnonzero(~np.isfinite(values))
     if not bad.size:  # it was finite before it was standardised
         return NULL_VALUE

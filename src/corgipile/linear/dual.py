@@ -12,6 +12,7 @@ import numpy.typing as npt
 from corgipile import _kernel, random
 from corgipile.errors import BadArgument
 from corgipile.linear.classes import codes_of
+from corgipile.linear.dual_weights import MOST, Spread
 from corgipile.linear.features import Features
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sgd import ROWS_FAULT, SGD, Figures, FloatArray, Locate, SlotArray, plain
@@ -159,6 +160,8 @@ class Dual(SGD):
     ) -> None:
         super().__init__(kind, inputs, classes, intercept=intercept, on_bad=on_bad, scaling=scaling)
         self.rows, self.l2, self.passes, self._seed = rows, l2, passes, seed
+        bound = 1 / (l2 * rows) if l2 * rows > 1 / MOST else MOST * 2  # too large, whatever it is
+        self._spread = Spread(bound, l2, classes, class_weight)
         self._dual = _kernel.dual_new(
             self.loss.code,
             np.ascontiguousarray(codes_of(classes)),
@@ -167,7 +170,7 @@ class Dual(SGD):
             features=inputs.width,
             outputs=self.outputs,
             intercept=intercept,
-            bound=1 / (l2 * rows),
+            bound=bound,
             isa=isa,
             weighted=weighted,
             class_weight=class_weight,
@@ -193,11 +196,13 @@ class Dual(SGD):
 
         Raises:
             BadLabel: A label is none of the classes.
-            BadValue: A feature or label is NaN or infinite, or a weight is that or negative.
+            BadValue: A feature or label is NaN or infinite, or a weight is that or negative, or far from another.
             BadSparseRow: Sparse indices do not increase, or lie outside the features.
             Diverged: A score is beyond what float64 can hold.
         """
         labels, weights = plain(labels), None if weights is None else plain(weights)
+        if weights is not None:
+            self._spread.add(labels[visit], weights[visit], locate)
         values, places = (None, None) if numbers is None else self.variables.take(numbers)
         for piece in self._pieces(slice(0, len(visit))):
             some, names = visit[piece], None if places is None else np.ascontiguousarray(places[piece])

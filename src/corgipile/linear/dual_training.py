@@ -141,7 +141,7 @@ class DualTraining:
             "seconds": time.perf_counter() - start,
             "bytes_read": self._feeder.bytes_read - read,
             "bound": bound,
-            **({"objective": loss, "gap": gap} if self._whole else {"running_gap": gap}),
+            **({"objective": loss, "gap": abs(gap)} if self._whole else {"running_gap": gap}),
             **({"skipped": self.dual.skipped} if self.dual.skipped else {}),
         }
 
@@ -158,7 +158,7 @@ class DualTraining:
         self._next = epoch + 1 + epoch // SELDOM
         with passes.reader(self.task.inputs, self.task.table(), self.task.label, self.task.weight) as feeder:
             _, (objective, bound) = self._pass(feeder, 0, learn=False)
-        record |= {"objective": objective, "gap": _gap(objective, bound)}
+        record |= {"objective": objective, "gap": abs(_gap(objective, bound))}  # below 0 it is not known better
         return tolerance is not None and record["gap"] <= tolerance
 
     def _pass(self, feeder: Feeder, epoch: int, *, learn: bool) -> tuple[Figures, tuple[float, float]]:
@@ -195,7 +195,7 @@ class DualTraining:
 
 
 def _gap(objective: float, bound: float) -> float:
-    """Return how far an objective can be above the optimum, as a share of it.
+    """Return how far an objective can be above the optimum, as a share of it; below 0 by no more than rounding.
 
     Example:
         >>> _gap(1.5, 1.0), _gap(1.0, 0.0)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BudgetTooSmall, Diverged
 from corgipile.linear import passes
-from corgipile.linear.divergence import Untrained
+from corgipile.linear.group_baselines import GroupBaselines
 from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Codes, Value, Values, find_groups
 from corgipile.linear.groups import Groups
@@ -26,6 +26,7 @@ from corgipile.linear.training import Record, Task
 from corgipile.loader.feeder import Feeder
 from corgipile.settings import TrainArguments, TrainSettings, declared
 from corgipile.sizes import Size, parse_bytes
+from corgipile.steps import step_of
 from corgipile.tables.table import Table
 
 __all__ = ["GroupTraining", "train_groups"]
@@ -80,11 +81,15 @@ def _divided(given: TrainArguments, task: Task, codes: Codes, models: int) -> Si
     width = task.row_bytes
     memory = parse_bytes(given.memory, whole=len(task.source) * width)
     if codes.nbytes + models > memory // 2:
-        raise BudgetTooSmall(
-            f"memory is {given.memory!r}, of which models by group take {models} bytes and the groups of "
-            f"{len(codes)} rows {codes.nbytes}; give {2 * (codes.nbytes + models)} bytes"
-        )
+        raise BudgetTooSmall(f"memory is {given.memory!r}, of which {_parts(len(codes), codes.nbytes, models)}")
     return max(1, int((memory - codes.nbytes - models) * width / (width + NUMBERED)))
+
+
+def _parts(rows: int, codes: int, models: int) -> str:
+    """Say what models and the groups of rows take, in bytes, and how much memory would do."""
+    return (
+        f"models by group take {models} bytes and the groups of {rows} rows {codes}; give memory={2 * (codes + models)}"
+    )
 
 
 class GroupTraining:
@@ -101,21 +106,26 @@ class GroupTraining:
         assert given.by is not None  # noqa: S101 - for the type checker: the caller has asked
         self.schedule, self.history = schedule, list[Record]()
         self._given, self._by = given, given.by
-        self.groups, self.codes = find_groups(source, given.by, self._most(task))
+        self.groups, self.codes = find_groups(source, given.by, *self._most(task))
         self._known = Values(given.by, self.groups)
         self.sgd = self._sgd(task, [1])
         self._schedules: list[Schedule] = [schedule] * len(self.groups)
         self._losses: list[list[float]] = [[] for _ in self.groups]
-        self._untrained = Untrained(task.loss, len(task.classes), len(self.groups))
+        self._base = GroupBaselines(task.loss, task.classes, len(self.groups), task.class_weight)
         self.memory = _divided(given, task, self.codes, self.sgd.bytes * len(self.groups))
 
-    def _most(self, task: Task) -> float:
-        """Return how many models half of the memory holds, were there nothing else."""
+    def _most(self, task: Task) -> tuple[float, Callable[[int], str]]:
+        """Return how many models half of the memory holds, were there nothing else, and what says how much would do."""
+        each, rows = task.made(partial(GroupSGD, [1], str), self.schedule).bytes, len(task.source)
+
+        def told(groups: int) -> str:
+            codes = rows * np.min_scalar_type(groups).itemsize
+            return f"of {groups} groups {_parts(rows, codes, groups * each)}"
+
         if self._given.memory is None:
-            return math.inf
-        width = task.row_bytes
-        memory = parse_bytes(self._given.memory, whole=len(task.source) * width)
-        return memory / 2 / task.made(partial(GroupSGD, [1], str), self.schedule).bytes
+            return math.inf, told
+        memory = parse_bytes(self._given.memory, whole=rows * task.row_bytes)
+        return memory / 2 / each, told
 
     def _sgd(self, task: Task, groups: Sequence[int]) -> GroupSGD:
         return task.made(partial(GroupSGD, groups, self._known.told), self.schedule)
@@ -144,7 +154,7 @@ class GroupTraining:
 
     def _epoch(self, task: Task, feeder: Feeder, epoch: int) -> Record:
         sgd, lowers = self.sgd, self._given.learning_rate is None
-        running, count = np.ones(len(self.groups), np.bool_), lowers and not epoch
+        running, count = np.ones(len(self.groups), np.bool_), not epoch
         try:
             while True:
                 sgd.learning[:] = running
@@ -179,7 +189,7 @@ class GroupTraining:
             locate = passes.row_at(feeder, epoch, step)
             found = rows_in(feeder.buffer, task.inputs, visit)
             if count:
-                self._untrained.add_each(labels[visit], None if weights is None else weights[visit], self.codes[rows])
+                self._base.add_each(labels[visit], None if weights is None else weights[visit], self.codes[rows])
             sgd.learn_groups(found, labels, visit, self.codes[rows], locate, weights)
             seen += len(visit)
             if self._given.on_rows is not None:
@@ -191,7 +201,7 @@ class GroupTraining:
         sgd, again = self.sgd, np.zeros_like(running)
         told = defaultdict[tuple[Schedule, Schedule], list[int]](list)
         for at in np.flatnonzero(running).tolist():
-            found = self._schedules[at].again(self._untrained, at, sgd.each[at].loss if sgd.learning[at] else math.nan)
+            found = self._schedules[at].again(self._base, at, sgd.each[at].loss if sgd.learning[at] else math.nan)
             if found is not None:
                 told[self._schedules[at], found].append(at)
                 self._schedules[at], again[at] = found, True
@@ -235,6 +245,20 @@ class GroupTraining:
             found = [self.groups[at] for at, one in enumerate(rows) if one == count]
             if found:
                 task.note(f"{len(found)} of {len(rows)} groups of {self._by!r} have {what}: {_some(found)}")
+        self._tell_idle(task)
+
+    def _tell_idle(self, task: Task) -> None:
+        """Name groups whose models are worse than one that always says the same."""
+        idle = [at for at, one in enumerate(self.sgd.each) if self._base.idle(at, one)]
+        if not idle:
+            return
+        one, what = idle[0], "step" if step_of(self.schedule.step).fixed else "learning_rate"
+        figures, named = self.sgd.each[one], _some([self.groups[at] for at in idle])
+        task.note(
+            f"nothing was learnt yet in {len(idle)} of {len(self.groups)} groups of {self._by!r}, {named}: of the "
+            f"first the loss is {figures.loss:.4g} after the last epoch, that of a model that always says the same "
+            f"{self._base.constant(one, figures):.4g}; more epochs or another {what} may help"
+        )
 
 
 def _some(values: list[Value], most: int = 5) -> str:

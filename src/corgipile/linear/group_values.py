@@ -1,13 +1,14 @@
 """The values of a column that tells groups of rows apart, and the number of each."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile import arrow_compute as pc
 from corgipile.arrow_memory import frugal
 from corgipile.errors import BadArgument, BadSchema, BadValue, BudgetTooSmall
 from corgipile.features.choose import require
@@ -49,7 +50,7 @@ class Values:
             for value in values:
                 self.number_of.setdefault(value, len(self.number_of))
             if len(self.number_of) > MOST_GROUPS:
-                raise BadArgument(f"column {self.column!r} has more than {MOST_GROUPS} values, too many for groups")
+                raise _beyond(self.column)
         known = np.array([self.number_of.get(value, -1) for value in values], np.int64)
         return known.take(flat(found.indices))
 
@@ -99,8 +100,16 @@ def check_group(schema: pa.Schema, name: str, whose: str) -> None:
         )
 
 
-def find_groups(table: Table, name: str, most: float = math.inf) -> tuple[list[Value], Codes]:
+def find_groups(
+    table: Table, name: str, most: float = math.inf, told: Callable[[int], str] = str
+) -> tuple[list[Value], Codes]:
     """Return the groups of a table, ascending, null last, and the number of each row's.
+
+    Args:
+        table: The table.
+        name: The column that tells them apart.
+        most: How many there may be.
+        told: Says of how many there are what would do; asked for where there are too many.
 
     Raises:
         BudgetTooSmall: There are more than ``most``, which is known once they are seen.
@@ -117,10 +126,7 @@ def find_groups(table: Table, name: str, most: float = math.inf) -> tuple[list[V
         for start, column in scan_column(table, name):
             numbers = seen.numbers(column, learn=True)
             if len(seen.number_of) > most:
-                raise BudgetTooSmall(
-                    f"column {name!r} has more than {int(most)} groups, more models than half of the memory holds: "
-                    "give more memory, or a column of fewer values"
-                )
+                raise _too_many(int(most), name, told(_count(table, name)))
             wanted = np.min_scalar_type(len(seen.number_of))
             if wanted.itemsize > codes.itemsize:
                 codes = codes.astype(wanted)
@@ -130,3 +136,25 @@ def find_groups(table: Table, name: str, most: float = math.inf) -> tuple[list[V
     rank = np.empty(len(groups), codes.dtype)
     rank[[seen.number_of[value] for value in groups]] = np.arange(len(groups))
     return groups, np.take(rank, codes, out=codes)
+
+
+def _beyond(name: str) -> BadArgument:
+    return BadArgument(f"column {name!r} has more than {MOST_GROUPS} values, too many for groups")
+
+
+def _too_many(most: int, name: str, told: str) -> BudgetTooSmall:
+    return BudgetTooSmall(
+        f"column {name!r} has more than {most} groups, more models than half of the memory holds: {told}, "
+        "or a column of fewer values"
+    )
+
+
+def _count(table: Table, name: str) -> int:
+    """Return how many groups there are, of which hashes are kept: there may be too many to keep."""
+    found = np.zeros(0, np.int64)
+    for _, column in scan_column(table, name):
+        values = pc.unique(plain(column)).to_pylist()
+        found = np.union1d(found, np.fromiter((hash(repr(value)) for value in values), np.int64, len(values)))
+        if len(found) > MOST_GROUPS:
+            raise _beyond(name)
+    return len(found)

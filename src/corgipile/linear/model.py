@@ -205,7 +205,10 @@ class Model:
         return np.asarray(self.classes[flat.argmax(axis=1) if flat.ndim == 2 else (flat > 0).astype(np.intp)])
 
     def filled(self, missing: float) -> Self:
-        """Return the same model, for which a number stands for null and NaN in features where nothing does yet."""
+        """Return the same model, for which a number stands for null and NaN in features where nothing does yet.
+
+        A category that is null is one that was never seen, text that is null has no words.
+        """
         return filled(self, missing)
 
     def measure(

@@ -11,7 +11,7 @@ from corgipile.errors import BadArgument
 from corgipile.quality.audited import AuditReport, reported
 from corgipile.quality.codes import Classes
 from corgipile.quality.faults import Fault, of_two
-from corgipile.quality.fields import Field, Finder
+from corgipile.quality.fields import Field, Finder, rows_of
 from corgipile.quality.keyed import KeyWatch
 from corgipile.quality.pending import Pending
 from corgipile.quality.visits import PARTS, VisitWatch
@@ -249,6 +249,8 @@ class Audit:
 
 
 def _run(watched: Audit, loader: Any, epochs: int | None, on_epoch: Callable[[int], object] | None) -> Audit:
+    if how := rows_of(loader):
+        raise BadArgument(f"{type(loader).__name__} is a table: batches as they come are right, such as {how}")
     if not isinstance(loader, Iterable) or isinstance(loader, Mapping | str):
         raise BadArgument(f"{type(loader).__name__} is no iterable of batches")
     once = iter(loader) is loader

@@ -125,18 +125,21 @@ def _known(closed: Sequence[Closed]) -> int | None:
 
 def _faults(closed: Sequence[Closed], epoch: int, rows: int | None, *, whole_epochs: bool) -> Iterator[Fault]:
     seen, watches = closed[epoch]
-    spreads = [watch.spread() for watch in watches]
+    spreads, stored = [watch.spread() for watch in watches], list[Fault]()
     if seen:
         if whole_epochs:
             yield from of_coverage(seen, rows, epoch)
         yield from of_ranks(seen, epoch)
-        yield from of_storage(seen, epoch)
+        yield from (stored := list(of_storage(seen, epoch)))
         for earlier in range(epoch):
             before = closed[earlier][0]
             yield from of_two(before.sample(), seen.sample(), epoch, "epochs") if before else ()
     elif any(alike(watches, others) for _, others in closed[:epoch]):
         yield Fault("identical epochs", "the keys of all batches are those of an epoch before", epoch)
-    yield from of_workers(spreads, sum(watch.batches for watch in watches[:1]), epoch)
+    if not any(
+        fault.name == "not shuffled" for fault in stored
+    ):  # keys are then as they are stored, whoever reads them
+        yield from of_workers(spreads, sum(watch.batches for watch in watches[:1]), epoch)
 
 
 def alike(watches: Sequence[KeyWatch], others: Sequence[KeyWatch]) -> bool:

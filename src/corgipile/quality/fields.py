@@ -14,6 +14,8 @@ Finder = str | int | Callable[[Any], Any]
 class Field:
     """Take a field out of batches: dictionaries, tuples, Arrow, data frames, objects, lists of single rows.
 
+    A field of a named tuple is found by its name or its place.
+
     Args:
         finder: A name or a place in the batch, or a function that takes the batch and returns the values of its rows.
         what: The argument that the finder came by, for messages.
@@ -63,8 +65,8 @@ class Field:
                 return batch[self._finder]
             if isinstance(batch, Sequence) and not isinstance(batch, str | bytes):
                 if batch and _single(batch[0], self._finder):
-                    return [row[self._finder] for row in batch]
-                return batch[self._finder]  # type: ignore[index]
+                    return [_value(row, self._finder) for row in batch]
+                return _value(batch, self._finder)
             if isinstance(self._finder, str) and hasattr(batch, self._finder):
                 return getattr(batch, self._finder)
             return batch[self._finder]
@@ -114,10 +116,32 @@ def as_array(values: Any) -> npt.NDArray[Any]:
         raise BadArgument("a batch has rows of different lengths where one value a row is wanted") from None
 
 
+def rows_of(table: Any) -> str:
+    """Return how batches are made of a table that is no iterable of them, or one of columns; nothing of others.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> rows_of(pa.table({"x": [1]})), rows_of([1])
+        ('table.to_batches(64)', '')
+    """
+    if hasattr(table, "iter_slices") and hasattr(table, "columns"):
+        return "frame.iter_slices(64)"
+    if hasattr(table, "collect_schema"):
+        return "frame.collect().iter_slices(64)"
+    if hasattr(table, "iloc") and hasattr(table, "columns"):
+        return "(frame[at : at + 64] for at in range(0, len(frame), 64))"
+    return "table.to_batches(64)" if hasattr(table, "to_batches") and hasattr(table, "combine_chunks") else ""
+
+
+def _value(row: Any, finder: Any) -> Any:
+    """Return a field of a tuple, or of a mapping, by its place or its name."""
+    return getattr(row, finder) if isinstance(finder, str) and hasattr(row, "_fields") else row[finder]
+
+
 def _single(row: Any, finder: Finder) -> bool:
     """Say whether a batch is a list of rows, of which this is one, and not a list of columns."""
-    if isinstance(row, Mapping):
-        return finder in row
+    if isinstance(row, Mapping) or (isinstance(finder, str) and hasattr(row, "_fields")):
+        return finder in (row if isinstance(row, Mapping) else row._fields)
     return isinstance(row, tuple) and isinstance(finder, int) and -len(row) <= finder < len(row)
 
 

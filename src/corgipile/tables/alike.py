@@ -7,12 +7,12 @@ import pyarrow as pa
 
 from corgipile.tables.concat import same_kind
 from corgipile.tables.conformed import Conformed
+from corgipile.tables.promotion import checked, keeps, smallest
 from corgipile.tables.table import Table
 
 __all__ = ["alike", "with_rows"]
 
 types = pa.types
-_NUMBERS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)
 log = logging.getLogger("corgipile")
 
 
@@ -40,8 +40,10 @@ def with_rows(tables: Sequence[Table]) -> list[Table]:
 def alike(tables: Sequence[Table]) -> list[Table]:
     """Return tables with the columns of the first one that has rows, found by name, where all have them.
 
-    A column that is nothing but nulls in one of them has the type of the others. Floats, and integers with or without
-    a sign, have the widest type of all. Other types stay as they are: who joins the tables says what differs.
+    A column that is nothing but nulls in one of them has the type of the others. Numbers of several types have the
+    smallest that keeps every value of all; 64-bit integers beside floats are double, and one that double does not keep
+    is an error once it is read. Where there is none, as for int8 beside uint64, and of other types, a column stays as
+    it is: who joins the tables says what differs.
 
     Example:
         >>> from corgipile.tables import MemoryTable
@@ -71,22 +73,19 @@ def _same(one: pa.Schema, other: pa.Schema) -> bool:
 
 
 def _common(kinds: Sequence[pa.DataType]) -> pa.DataType:
-    """Return the type that keeps the values of all, those aside that no type keeps beside the first."""
+    """Return the type that keeps every value of all, those aside that none keeps beside the ones before them."""
     told = [kind for kind in dict.fromkeys(kinds) if not types.is_null(kind)]
     if not told:
         return kinds[0]
-    wide = [kind for kind in told if _widens(kind, told[0])]
-    return max(wide, key=lambda kind: int(kind.bit_width)) if wide else told[0]
-
-
-def _widens(one: pa.DataType, other: pa.DataType) -> bool:
-    """Say whether one of two types of numbers keeps the values of the other."""
-    return any(is_one(one) and is_one(other) for is_one in _NUMBERS)
+    found = told[0]
+    for kind in told[1:]:
+        found = smallest([found, kind]) or found
+    return found
 
 
 def _becomes(kind: pa.DataType, wanted: pa.DataType) -> bool:
     """Say whether a column of a type is to be read as another."""
-    return not same_kind(kind, wanted) and (types.is_null(kind) or _widens(kind, wanted))
+    return not same_kind(kind, wanted) and (types.is_null(kind) or keeps(wanted, kind) or checked(wanted, kind))
 
 
 def _of_types(table: Table, names: Sequence[str], changed: dict[str, pa.DataType]) -> Table:

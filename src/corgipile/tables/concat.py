@@ -252,7 +252,7 @@ def _check_equal(first: Table, other: Table) -> None:
         if not same_kind(mine, theirs):
             raise BadSchema(
                 f"{other!r}: column {name!r} is {mine}; in {first!r} it is {theirs}: write one of them anew with the "
-                f"type of the other, such as by `corgipile convert PART NEW --types {name}={theirs}`"
+                f"type of the other, such as by `corgipile convert PART NEW --types {name}={_named(mine, theirs)}`"
             )
     for name in here.names:
         if name not in there.names:
@@ -260,6 +260,11 @@ def _check_equal(first: Table, other: Table) -> None:
     for one, another in zip(here.names, there.names, strict=True):
         if one != another:
             raise BadSchema(f"{other!r} has column {one!r} where {first!r} has {another!r}")
+
+
+def _named(mine: pa.DataType, theirs: pa.DataType) -> pa.DataType:
+    """Return which of two types a part is best written as: integers become floats, not floats integers."""
+    return mine if pa.types.is_floating(mine) and pa.types.is_integer(theirs) else theirs
 
 
 def _joined_schema(schemas: list[pa.Schema]) -> pa.Schema:

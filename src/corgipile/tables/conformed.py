@@ -5,11 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from corgipile.errors import BadSchema
+from corgipile.errors import BadSchema, BadValue
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import check_rows, pick
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.parquet_pages import row_bits
+from corgipile.tables.promotion import DIGITS, checked, keeps
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.wrapper import Wrapper
 
@@ -102,12 +103,28 @@ class Conformed(Wrapper):
         batch, arrays = read(stored) if stored else None, []
         for field in pick(self.schema, names):
             if batch is not None and field.name in self.names:
-                column = batch.column(self.names[field.name])
-                arrays.append(column if column.type == field.type else column.cast(field.type))
+                arrays.append(self._cast(batch.column(self.names[field.name]), field))
             else:
                 one = self.values.get(field.name)
                 arrays.append(pa.nulls(rows, field.type) if one is None else pa.repeat(one, rows))
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
+
+    def _cast(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        """Return a column as another type; one of nothing but nulls is of any, also of those Arrow casts none to."""
+        if column.type == field.type:
+            return column
+        if pa.types.is_null(column.type):
+            return pa.nulls(len(column), field.type)
+        try:
+            return column.cast(field.type)
+        except pa.ArrowInvalid:
+            if not checked(field.type, column.type):
+                raise
+        large = next(value for value in column.drop_null().to_pylist() if abs(value) > 1 << DIGITS[64])
+        raise BadValue(
+            f"{self.table!r}: column {field.name!r} has {large}, which {field.type}, its type in other parts, does not "
+            f"keep: `corgipile convert PART NEW --types {field.name}={field.type}` rounds it, or leave the column out"
+        )
 
 
 def _check(table: Table, stored: str, wanted: pa.DataType) -> None:
@@ -121,7 +138,8 @@ def _check(table: Table, stored: str, wanted: pa.DataType) -> None:
     text = _text(kind) is not None and _text(kind) == _text(wanted)
     decimals = types.is_decimal(kind) and types.is_decimal(wanted) and kind.scale == wanted.scale
     nested = kind.num_fields > 0 and kind.id == wanted.id and _like(kind, wanted)
-    if not (kind == wanted or times or whole or floats or text or decimals or nested):
+    numbers = whole or floats or keeps(wanted, kind) or checked(wanted, kind)
+    if not (kind == wanted or times or numbers or text or decimals or nested):
         raise BadSchema(f"{table!r}: column {stored!r} is {kind}, which does not become {wanted}")
 
 

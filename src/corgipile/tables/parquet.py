@@ -38,7 +38,7 @@ from corgipile.tables.io.side_by_side import side_by_side
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.io.staged import fetched
 from corgipile.tables.parquet_categories import coded_width, decoding_bytes, metadata_for, without_types
-from corgipile.tables.parquet_pages import BUFFER, chunk_columns, chunk_range, page_bytes, row_bits
+from corgipile.tables.parquet_pages import BUFFER, chunk_columns, chunk_range, chunk_span, page_bytes, row_bits
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
 
@@ -163,7 +163,7 @@ class ParquetTable(Checked):
         """Return least and greatest value of columns in row groups, without those of which the footer says nothing."""
         groups = [self._metadata.row_group(part) for part in parts]
         flat = [name for name in columns if not pa.types.is_nested(self.schema.field(name).type)]
-        found = {name: [_span(group.column(self._chunks[name][0])) for group in groups] for name in flat}
+        found = {name: [chunk_span(group.column(self._chunks[name][0])) for group in groups] for name in flat}
         return {name: [span for span in spans if span] for name, spans in found.items() if all(spans)}
 
     def list_width(self, name: str) -> int | None:
@@ -256,6 +256,15 @@ class ParquetTable(Checked):
                 return next(self._batches([name], range(group, group + 1), rows), None)
 
         return _sampled.of(self, (group, name), decode)
+
+    def head(self, name: str, rows: int) -> Iterator[pa.Array]:
+        """Decode a column from its first row on, page by page, so many rows at a time, of long ones fewer."""
+        filled = np.flatnonzero(np.diff(self._starts))
+        if not len(filled):
+            return
+        step = max(FIRST, min(rows, int(SAMPLE_BYTES / max(self._width(name), 1.0))))
+        for batch in self._batches([name], range(int(filled[0]), len(self._starts) - 1), step):
+            yield batch.column(0)
 
     def _batch_rows(self, names: Sequence[str]) -> int:
         width = sum(map(self._width, names))
@@ -387,13 +396,3 @@ class _Group:
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         return self._table.open_plain(columns, sections)
-
-
-def _span(chunk: Any) -> Span | None:
-    stats = chunk.statistics
-    if stats is None or not stats.has_min_max:
-        return None
-    try:
-        return Span(stats.min, stats.max)
-    except (pa.ArrowException, ValueError, OverflowError):  # of a type, or a time, that Python does not have
-        return None

@@ -4,10 +4,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from corgipile.tables.ascending import Span
 from corgipile.tables.io.files import File
 from corgipile.tables.io.remote import RemoteFile
 
-__all__ = ["chunk_columns", "chunk_range", "page_bytes", "page_head", "row_bits"]
+__all__ = ["chunk_columns", "chunk_range", "chunk_span", "page_bytes", "page_head", "row_bits"]
 
 HEAD = 64  # bytes in which the sizes of a page stand
 BUFFER = 1 << 16
@@ -57,6 +58,17 @@ def chunk_columns(schema: pa.Schema) -> dict[str, range]:
 def chunk_range(chunk: Any) -> tuple[int, int]:
     """Return where a column chunk begins in the file, and its bytes."""
     return min(_page_starts(chunk)), int(chunk.total_compressed_size)
+
+
+def chunk_span(chunk: Any) -> Span | None:
+    """Return the least and the most that a column chunk holds, if it is known."""
+    stats = chunk.statistics
+    if stats is None or not stats.has_min_max:
+        return None
+    try:
+        return Span(stats.min, stats.max)
+    except (pa.ArrowException, ValueError, OverflowError):  # of a type, or a time, that Python does not have
+        return None
 
 
 def _page_starts(chunk: Any) -> list[int]:

@@ -1,0 +1,79 @@
+"""What rows count for may be so far apart as float64 takes, and no farther."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import corgipile as cp
+from corgipile.errors import BadArgument, BadValue
+from corgipile.linear.dual_weights import RATIO
+
+ROWS = 200
+KINDS = ("logistic", "svm", "squared_hinge")
+
+
+def table(parted=False, weights=None):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(ROWS, 2))
+    y = x[:, 0] + (not parted) * rng.normal(size=ROWS) > 0
+    columns = {"a": x[:, 0], "b": x[:, 1], "label": y.astype(int)}
+    return pa.table(columns | ({} if weights is None else {"w": weights}))
+
+
+def train(rows, **how):
+    return cp.train(rows, solver="dual", **({"l2": 1 / ROWS, "epochs": 20, "tolerance": 1e-4} | how))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("parted", [False, True])
+@pytest.mark.parametrize("scale", [1e-150, 1e-6, 1.0])
+def test_weights_as_far_apart_as_may_be_end_at_the_optimum(kind, parted, scale):
+    weights = {0: scale, 1: 0.99 * RATIO * scale}
+    if kind == "svm":
+        weights[1] = 1e4 * scale  # coordinates of hinges take long where C is large
+    last = train(table(parted), model=kind, class_weight=weights, epochs=2 if scale == 1 else 20).history[-1]
+    assert last["gap"] >= 0
+    assert np.isfinite(last["objective"])
+
+
+def test_a_gap_below_0_is_no_better_than_its_size():
+    history = train(table(), class_weight={0: 0.0, 1: 1e15}, epochs=2).history
+    assert history[-1]["gap"] >= 0
+
+
+@pytest.mark.parametrize("light", [1e-307, 1e-200, 1e-15])
+def test_classes_farther_apart_are_refused(light):
+    with pytest.raises(
+        BadArgument, match=rf"class 0 count for 1e\+06, rows of class 1 count for {light:g}; .*1\.1e\+12"
+    ):
+        train(table(), class_weight={0: 1e6, 1: light})
+
+
+@pytest.mark.parametrize("count", [1e-307, 1e200])
+def test_numbers_that_dual_variables_cannot_be_are_refused(count):
+    with pytest.raises(
+        BadArgument, match=r"count for .*; solver='dual' takes 0, or 7\.5e-155 to 1\.3e\+154 with this l2"
+    ):
+        train(table(), class_weight={0: count, 1: count})
+    with pytest.raises(BadValue, match=r"row \d+ of .* counts for .*; solver='dual' takes 0, or"):
+        train(table(weights=[1.0] * 150 + [count] * 50), weight="w")
+    with pytest.raises(BadArgument, match=r"l2=.* makes C = 1 / \(l2 rows\) .*; solver='dual' takes 7\.5e-155 to"):
+        train(table(), l2=1 / count / ROWS)
+    for l2 in (5e-324, 1e308):
+        with pytest.raises(BadArgument, match="makes C"):
+            train(table(), l2=l2)
+
+
+@pytest.mark.parametrize("others", [(1e10, 1.0), (1.0, 1e-12), (1e3, 1e16)])
+def test_rows_farther_apart_are_refused(others):
+    heavy, light = others
+    weights = np.full(ROWS, heavy)
+    weights[120] = 1e-3 * light if heavy > light else light
+    with pytest.raises(BadValue, match=r"row \d+ of .* counts for .*, another row for .*; .*1\.1e\+12 times"):
+        train(table(weights=weights), weight="w", memory="20kB")
+    weights[120] = 0
+    assert train(table(weights=weights), weight="w").history
+    half = table(weights=np.where(np.arange(ROWS) == 7, 1e-3, 1e6))
+    assert train(half, weight="w", epochs=1).history
+    with pytest.raises(BadValue, match="counts for"):
+        train(half, weight="w", class_weight={0: 1e-2, 1: 1e4})
