@@ -45,7 +45,7 @@ static CP_NOINLINE void CP(flush)(cp_sgd *s)
         CP(look_at)(s);
 }
 
-/* Score the rows of a chunk into out[row][output]. */
+/* Score the rows of a chunk into out[row][output]. Several outputs of a loss that has one are models that score the same rows. */
 static CP_NOINLINE int CP(decide)(cp_sgd *s, const cp_chunk *c, void *to)
 {
     real *out = (real *)to, *score = CP_AT(s, real, work);
@@ -57,7 +57,10 @@ static CP_NOINLINE int CP(decide)(cp_sgd *s, const cp_chunk *c, void *to)
             int status = cp_check_indices(c->index[i], c->length[i], s->features);
             if (status)
                 return status;
-            CP(sparse_scores)(s, c->index[i], (const real *)c->row[i], c->length[i], score);
+            if (s->outputs > 1 && !cp_loss_per_class(s->loss))
+                CP(sparse_each)(s, c->index[i], (const real *)c->row[i], c->length[i], score);
+            else
+                CP(sparse_scores)(s, c->index[i], (const real *)c->row[i], c->length[i], score);
         } else {
             cp_ask_ahead(c, i, c->lines);
             for (int64_t k = 0; k < s->outputs; k++)

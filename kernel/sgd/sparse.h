@@ -45,6 +45,14 @@ CP_INLINE void CP(sparse_scores)(const cp_sgd *s, const int32_t *index, const re
     }
 }
 
+/* Score every output as that of a model of its own, which has one: several models side by side get the bits that each gets alone. */
+CP_INLINE void CP(sparse_each)(const cp_sgd *s, const int32_t *index, const real *x, int64_t n, real *score)
+{
+    const real *v = CP_AT(s, const real, w), *bias = CP_AT(s, const real, bias), scale = (real)s->scale;
+    for (int64_t k = 0; k < s->outputs; k++)
+        score[k] = scale * CP(sparse_dot)(v + k, s->apart, index, x, n) + bias[k];
+}
+
 /* Subtract h[k] * value from the weights (or the gradient) of every feature of a row. */
 CP_INLINE void CP(sparse_subtract)(real *to, int64_t padded, const int32_t *index, const real *x, int64_t n,
                                    const real *h)

@@ -48,6 +48,7 @@ CREATE FUNCTION corgipile.train(
     hash_bits int DEFAULT 18,
     ngrams int DEFAULT 2,
     by text DEFAULT NULL,
+    labels "any" DEFAULT NULL::text[],
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,
@@ -101,10 +102,14 @@ ALTER TABLE corgipile.models ADD learnt float8[];
 -- Classes of text: as numbers they are their places.
 CREATE FUNCTION corgipile.class_names(model text) RETURNS text[]
     AS 'MODULE_PATHNAME', 'corgipile_class_names' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION corgipile.class_names(text) IS 'classes of a model whose label is text, in the order of models.classes; else NULL';
+COMMENT ON FUNCTION corgipile.class_names(text)
+    IS 'classes of a model whose label is text, in the order of models.classes, or the labels of models of several; else NULL';
 CREATE FUNCTION corgipile.predict_text(model text, VARIADIC features "any") RETURNS text
     AS 'MODULE_PATHNAME', 'corgipile_predict_text' LANGUAGE C STABLE PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION corgipile.predict_text(text, "any") IS 'class of a row, by a model whose label is text';
+CREATE FUNCTION corgipile.predict_labels(model text, VARIADIC features "any") RETURNS text[]
+    AS 'MODULE_PATHNAME', 'corgipile_predict_labels' LANGUAGE C STABLE PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION corgipile.predict_labels(text, "any") IS 'labels that a row is said to have, by models of several';
 
 -- Jobs: training by background workers; and cross validation. Both take the arguments of train.
 CREATE TABLE corgipile.job_records (
@@ -152,7 +157,7 @@ BEGIN
     FOR train IN SELECT p.oid,
             pg_catalog.string_agg(a.written, ', ' ORDER BY a.number) AS arguments,
             pg_catalog.string_agg(a.written, ', ' ORDER BY a.number)
-                FILTER (WHERE a.name <> ALL ('{name,holdout,warm_start,weights,by}')) AS of_folds
+                FILTER (WHERE a.name <> ALL ('{name,holdout,warm_start,weights,by,labels}')) AS of_folds
         FROM pg_catalog.pg_proc p, LATERAL (
             SELECT n AS number, p.proargnames[n] AS name, pg_catalog.format('%I %s %s', p.proargnames[n],
                     pg_catalog.format_type(p.proargtypes[n - 1], NULL),
@@ -341,6 +346,13 @@ BEGIN
 END $evaluate$;
 COMMENT ON FUNCTION corgipile.evaluate(text, regclass, "any", text, text, text, text)
     IS 'a model measured on rows; auc is of models of two classes, log_loss of those with probabilities, rmse and mae of numbers';
+CREATE FUNCTION corgipile.evaluate_labels(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
+    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, weight text DEFAULT NULL,
+    OUT loss float8, OUT accuracy float8, OUT subset_accuracy float8, OUT precision_micro float8, OUT recall_micro float8,
+    OUT f1_micro float8, OUT precision_macro float8, OUT recall_macro float8, OUT f1_macro float8, OUT rows bigint)
+    RETURNS record AS 'MODULE_PATHNAME', 'corgipile_evaluate_labels' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
+COMMENT ON FUNCTION corgipile.evaluate_labels(text, regclass, "any", text, text, text, text)
+    IS 'models of several labels measured on rows: means over labels, figures of all together (micro), rows that are wholly right';
 CREATE FUNCTION corgipile.confusion_matrix(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
     label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, weight text DEFAULT NULL,
     OUT actual text, OUT predicted text, OUT rows bigint, OUT weight float8) RETURNS SETOF record
@@ -352,7 +364,7 @@ CREATE FUNCTION corgipile.class_metrics(model text, source regclass DEFAULT NULL
     OUT class text, OUT "precision" float8, OUT recall float8, OUT f1 float8, OUT rows bigint, OUT weight float8)
     RETURNS SETOF record AS 'MODULE_PATHNAME', 'corgipile_class_metrics' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
 COMMENT ON FUNCTION corgipile.class_metrics(text, regclass, "any", text, text, text, text)
-    IS 'precision, recall and F1 of each class; NULL where they are 0 / 0';
+    IS 'precision, recall and F1 of each class, or of each label of several; NULL where they are 0 / 0';
 CREATE FUNCTION corgipile.auc(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
     label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, class "any" DEFAULT NULL::text,
     weight text DEFAULT NULL) RETURNS float8

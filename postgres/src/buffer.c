@@ -79,7 +79,8 @@ void corgi_begin_place(CorgiBuffer *b, int64 place)
 bool corgi_put_row(const CorgiSource *s, TupleTableSlot *row, int64 width, CorgiBuffer *b, int64 slot)
 {
     slot_getsomeattrs(row, s->last);
-    b->y[slot] = corgi_read_label(&s->label, row);
+    if (s->labels == NULL)
+        b->y[slot] = corgi_read_label(&s->label, row);
     if (b->weight != NULL)
         b->weight[slot] = corgi_read_weight(&s->weight, row);
     corgi_note_origin(b, slot, s, row->tts_tid);

@@ -1,32 +1,23 @@
-/* The learners of models by group, each of which learns from the rows of its group: corgipile.linear.group_sgd in Python. */
-#include "corgipile.h"
+/* The learners of several models: those by group, each of which learns from the rows of its group (corgipile.linear.group_sgd in
+ * Python), and those of labels, each of which learns from all rows (company_labels.c). */
+#include "company.h"
 
-#include <math.h>
-
-#include "common/shortest_dec.h"
 #include "miscadmin.h"
 #include "sgd/state.h"
-#include "utils/json.h"
 
 enum { PIECE = 8192 }; /* visits that are dealt to the groups at a time */
 
-struct CorgiCompany {
-    const CorgiModel *model; /* stored, by which rows are measured; else NULL */
-    const char *name;       /* of it */
-    int64 count;
-    int64 seats;            /* learners: of stored models of many groups fewer than groups, which take turns */
-    CorgiLearner **each;    /* [seats] */
-    int64 *seated;          /* [seats]: whose turn it is; NULL where all have a seat */
-    cp_sgd_totals *totals;  /* of those who have none */
-    double *rate;           /* of each */
-    double (*losses)[2];    /* of the last two epochs of each */
-    int64 epochs;
-    cp_figures *figures;    /* of the last pass of each */
-    int64 *skipped;         /* rows left out */
-    bool *running, *failed; /* running: in this pass; failed: weights overflowed in it, and its rate is tried */
-    cp_figures so_far;
-    int32 *starts, *touched, *visit, *group; /* starts: [count], all 0 between pieces; of a piece: groups, and visits by group */
-};
+/* Return how many models learn. */
+int64 corgi_model_count(const CorgiRun *run)
+{
+    return run->groups ? corgi_group_count(run->groups) : run->labels ? corgi_label_count(run->labels) : 1;
+}
+
+/* Return what of buffer_size several models take, and what tells which rows are theirs. */
+int64 corgi_several_bytes(const CorgiRun *run)
+{
+    return run->groups ? corgi_groups_bytes(run) : run->labels ? corgi_labels_bytes(run) : 0;
+}
 
 static CorgiCompany *make(int64 groups, int64 seats)
 {
@@ -49,16 +40,23 @@ static CorgiCompany *make(int64 groups, int64 seats)
     return c;
 }
 
-/* Make a learner a group, which begin at the rate that was chosen. */
+/* Make a learner a group or a label, which begin at the rate that was chosen; NULL where there is one model. */
 CorgiCompany *corgi_make_company(const CorgiRun *run)
 {
-    CorgiCompany *c = make(corgi_group_count(run), corgi_group_count(run));
-    int64 *rows = corgi_group_rows(run);
-    for (int64 k = 0; k < c->count; k++) {
-        c->each[k] = corgi_learner_for(run, rows[k]);
+    const int64 count = corgi_model_count(run);
+    int64 *rows = run->groups ? corgi_group_rows(run) : NULL;
+    CorgiCompany *c;
+    if (run->groups == NULL && run->labels == NULL)
+        return NULL;
+    c = make(count, count);
+    for (int64 k = 0; k < count; k++) {
+        c->each[k] = corgi_learner_for(run, rows ? rows[k] : run->survey.rows);
         c->rate[k] = run->options.learning_rate;
     }
-    pfree(rows);
+    if (rows != NULL)
+        pfree(rows);
+    else
+        corgi_seat_labels(c);
     return c;
 }
 
@@ -118,7 +116,7 @@ void corgi_company_decide(CorgiCompany *c, const CorgiRun *run, const int32 *vis
         corgi_learner_decide_rows(learner_of(c, run->buffer.group[visit[i]]), run, visit + i, 1, scores + i * outputs);
 }
 
-/* Return the bytes of a group's learner and of what is known of it. */
+/* Return the bytes of the learner of one of several models and of what is known of it. */
 int64 corgi_member_bytes(const CorgiRun *run)
 {
     const CorgiCompany *c = NULL;
@@ -126,7 +124,7 @@ int64 corgi_member_bytes(const CorgiRun *run)
                                               sizeof *c->skipped + 2 * sizeof(bool) + sizeof *c->starts + sizeof(CorgiName));
 }
 
-/* Return what several figures amount to: means by what their rows count for. */
+/* Return what figures of groups amount to: means by what their rows count for. */
 static cp_figures together(const cp_figures *each, int64 count)
 {
     cp_figures all = {0};
@@ -213,9 +211,13 @@ static int learn(CorgiCompany *c, const CorgiRun *run, int64 k, const int32 *vis
  * this. */
 int corgi_company_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done, int32 *refused)
 {
-    const int64 piece = Min(count - *done, PIECE), touched = deal(c, run->buffer.group, visit + *done, piece);
+    const int64 piece = Min(count - *done, PIECE);
+    int64 touched;
     int status = CP_SGD_OK;
     int32 from = 0;
+    if (run->labels != NULL)
+        return corgi_labels_learn(c, run, visit, count, done, refused);
+    touched = deal(c, run->buffer.group, visit + *done, piece);
     for (int64 t = 0; t < touched; t++) {
         const int32 k = c->touched[t], to = c->starts[k];
         c->starts[k] = 0;
@@ -231,11 +233,13 @@ int corgi_company_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit
 cp_figures corgi_company_so_far(const CorgiCompany *c)
 {
     cp_figures so_far = c->so_far;
+    if (c->states != NULL)
+        return corgi_labels_so_far(c);
     so_far.loss /= so_far.weight > 0 ? so_far.weight : 1;
     return so_far;
 }
 
-/* End a pass. Returns the figures of all groups together, and how many rows were left out. */
+/* End a pass. Returns the figures of all models together, and how many rows were left out. */
 cp_figures corgi_company_end(CorgiCompany *c, int64 *skipped)
 {
     *skipped = 0;
@@ -244,78 +248,14 @@ cp_figures corgi_company_end(CorgiCompany *c, int64 *skipped)
             c->figures[k] = corgi_learner_end(learner_of(c, k));
         *skipped += c->skipped[k];
     }
+    if (c->states != NULL) {
+        *skipped = c->skipped[0]; /* all visit the same rows */
+        return corgi_labels_together(c->figures, c->count);
+    }
     return together(c->figures, c->count);
 }
 
-/* Say which groups begin again, those together that do so at the same rate. */
-static void tell_rates(const CorgiCompany *c, const CorgiRun *run, const double *before)
-{
-    bool *which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE), *told = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-    for (int64 first = 0; first < c->count; first++) {
-        int64 found = 0;
-        if (!c->running[first] || told[first])
-            continue;
-        for (int64 k = 0; k < c->count; k++) {
-            which[k] = c->running[k] && before[k] == before[first] && c->rate[k] == c->rate[first];
-            told[k] |= which[k];
-            found += which[k];
-        }
-        ereport(WARNING, errmsg("%s", corgi_why_rate(before[first], c->rate[first],
-                                                     psprintf(" in " INT64_FORMAT " of " INT64_FORMAT " groups of \"%s\", %s", found, c->count,
-                                                              run->options.by, corgi_name_groups(run->groups, which)))));
-    }
-    pfree(told);
-    pfree(which);
-}
-
-/* Change the rates of groups where nobody chose them and they diverged or are small for the labels: these forget all and are the
- * only ones to run in the next pass. Returns whether there are any; else all run. */
-bool corgi_company_change(CorgiCompany *c, const CorgiRun *run)
-{
-    double *before = palloc_extended((Size) c->count * sizeof *before, MCXT_ALLOC_HUGE);
-    int64 again = 0;
-    memcpy(before, c->rate, sizeof *before * (Size) c->count);
-    for (int64 k = 0; k < c->count; k++) {
-        double rate = !c->running[k] ? 0 : corgi_learner_again(c->each[k], run, before[k], c->failed[k] ? NAN : c->figures[k].loss);
-        c->running[k] = rate > 0;
-        if (!c->running[k])
-            continue;
-        c->rate[k] = rate;
-        corgi_learner_forget(c->each[k], run);
-        again++;
-    }
-    if (again > 0) {
-        tell_rates(c, run, before);
-        corgi_progress_again(run);
-    }
-    pfree(before);
-    if (again > 0)
-        return true;
-    for (int64 k = 0; k < c->count; k++)
-        c->running[k] = true;
-    return false;
-}
-
-/* Go on at lower rates, in groups whose loss stands still for theirs, where nobody chose one: as corgi_settle_rate. */
-void corgi_company_settle(CorgiCompany *c, const CorgiRun *run)
-{
-    int64 lowered = 0;
-    c->epochs++;
-    for (int64 k = 0; k < c->count; k++) {
-        const double lower = cp_sgd_lowered(c->rate[k]);
-        c->losses[k][0] = c->losses[k][1];
-        c->losses[k][1] = c->figures[k].loss;
-        if (!run->options.adaptive || lower == 0 || c->epochs < 2 || !corgi_learner_rests(c->each[k], c->losses[k], 2))
-            continue;
-        c->rate[k] = lower;
-        lowered++;
-    }
-    if (lowered > 0)
-        ereport(NOTICE, errmsg("the loss of " INT64_FORMAT " of " INT64_FORMAT " groups stands still; they go on with a fifth of "
-                               "the learning rate", lowered, c->count));
-}
-
-/* Copy what was learnt, one group behind the other, for rows as they are. */
+/* Copy what was learnt, one model behind the other, for rows as they are. */
 void corgi_company_get(const CorgiCompany *c, const CorgiRun *run, double *coefficients, double *intercepts)
 {
     const int64 outputs = corgi_learner_outputs(c->each[0]);
@@ -338,46 +278,4 @@ void corgi_company_learnt(const CorgiCompany *c, const CorgiRun *run, double *to
         }
     }
     pfree(coefficients);
-}
-
-/* Say of groups what is to be known of their models. */
-void corgi_company_tell(const CorgiCompany *c, const CorgiRun *run) { corgi_tell_groups(run, c->figures); }
-
-/* Write numbers with all their digits, whole ones as none that are counted; what JSON has no number for is null. */
-static void write_number(StringInfo json, int64 at, double number)
-{
-    const char *text = isfinite(number) ? double_to_shortest_decimal(number) : "null";
-    appendStringInfo(json, "%s%s%s", at ? ", " : "", text, isfinite(number) && strpbrk(text, ".e") == NULL ? ".0" : "");
-}
-
-/* Write the rate: of all groups, or the list of them. */
-static void write_rates(StringInfo json, const CorgiCompany *c)
-{
-    bool same = true;
-    for (int64 k = 0; k < c->count; k++)
-        same &= c->rate[k] == c->rate[0];
-    appendStringInfo(json, ", \"learning_rate\": %s", same ? double_to_shortest_decimal(c->rate[0]) : "null, \"learning_rates\": [");
-    for (int64 k = 0; k < c->count && !same; k++)
-        write_number(json, k, c->rate[k]);
-    appendStringInfoString(json, same ? "" : "]");
-}
-
-/* Write what a model file says of groups: their rates, values and figures. */
-void corgi_write_company(StringInfo json, const CorgiCompany *c, const CorgiRun *run)
-{
-    write_rates(json, c);
-    appendStringInfoString(json, ", \"by\": ");
-    escape_json(json, run->options.by);
-    appendStringInfoString(json, ", \"groups\": ");
-    corgi_write_groups(json, run->groups);
-    appendStringInfoString(json, ", \"of_groups\": {\"rows\": [");
-    for (int64 k = 0; k < c->count; k++)
-        appendStringInfo(json, "%s" INT64_FORMAT, k ? ", " : "", c->figures[k].rows);
-    appendStringInfoString(json, "], \"loss\": [");
-    for (int64 k = 0; k < c->count; k++)
-        write_number(json, k, c->figures[k].loss);
-    appendStringInfo(json, "], \"%s\": [", corgi_predicts_numbers(&run->options.of) ? "r2" : "accuracy");
-    for (int64 k = 0; k < c->count; k++)
-        write_number(json, k, c->figures[k].score);
-    appendStringInfoString(json, "]}");
 }

@@ -53,19 +53,14 @@ static void count_row(CorgiWatch *w, double label, double weight, const double *
     cell->weight += weight;
 }
 
-/* Count the rows of a call; returns false if its model is NULL. */
-static bool count(FunctionCallInfo fcinfo, const char *what, Matrix *x)
+/* Count the rows of a call. */
+static void count(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, const char *what, Matrix *x)
 {
     HASHCTL shape = {.keysize = sizeof ((Cell *) NULL)->key, .entrysize = sizeof(Cell), .hcxt = CurrentMemoryContext};
-    char *name;
-    CorgiModel *m = corgi_model_to_judge(fcinfo, &name);
-    if (m == NULL)
-        return false;
     corgi_need_classes(m, name, what);
     *x = (Matrix){.watch = {.row = count_row}, .model = m};
     x->cells = hash_create("corgipile matrix", 256, &shape, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     (void) corgi_judge(fcinfo, m, name, &x->watch);
-    return true;
 }
 
 /* confusion_matrix(model, ...): rows of each class that were taken for each. */
@@ -73,9 +68,13 @@ Datum corgipile_confusion_matrix(PG_FUNCTION_ARGS)
 {
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
     Matrix x;
+    char *name;
+    CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    if (!count(fcinfo, "confusion_matrix", &x))
+    m = corgi_model_to_judge(fcinfo, &name);
+    if (m == NULL)
         return (Datum) 0;
+    count(fcinfo, m, name, "confusion_matrix", &x);
     if (x.model->classes > MOST_CLASSES)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                 errmsg("the model has " INT64_FORMAT " classes; a matrix can have %d", x.model->classes, MOST_CLASSES),
@@ -105,7 +104,7 @@ static Datum share(double part, double whole, bool *null)
     return Float8GetDatum(*null ? 0 : part / whole);
 }
 
-/* class_metrics(model, ...): precision, recall and F1 of each class; NULL where they are 0 / 0. */
+/* class_metrics(model, ...): precision, recall and F1 of each class, or label; NULL where they are 0 / 0. */
 Datum corgipile_class_metrics(PG_FUNCTION_ARGS)
 {
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
@@ -113,9 +112,15 @@ Datum corgipile_class_metrics(PG_FUNCTION_ARGS)
     Tally *tallies;
     HASH_SEQ_STATUS all;
     const Cell *cell;
+    char *name;
+    CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    if (!count(fcinfo, "class_metrics", &x))
+    m = corgi_model_to_judge(fcinfo, &name);
+    if (m != NULL && m->labels != NULL)
+        corgi_put_labels(fcinfo, m, name);
+    if (m == NULL || m->labels != NULL)
         return (Datum) 0;
+    count(fcinfo, m, name, "class_metrics", &x);
     tallies = palloc0(sizeof *tallies * (Size) x.model->classes);
     hash_seq_init(&all, x.cells);
     while ((cell = hash_seq_search(&all)) != NULL) {

@@ -26,6 +26,7 @@ typedef struct {
     int64 count, room;      /* of them, `count` are taken in */
     double *center, *scale, *turn, *made; /* made: [room][features + extras] */
     int64 *sums;            /* room for cp_content */
+    CorgiLabels *labels;    /* of several a row; or NULL */
     int16 *vector;          /* of the next spot, of which there are `room` rows; NULL: rows are kept as they are */
 } Look;
 
@@ -129,7 +130,7 @@ static void take_row(void *to, const CorgiSource *part, TupleTableSlot *row)
         corgi_mix_pair(part, row, numbers);
     else
         corgi_read_features(part, row, k->features, (char *) numbers);
-    numbers[k->features] = corgi_read_label(&part->label, row);
+    numbers[k->features] = k->labels ? (double) corgi_set_of_row(k->labels, part, row) : corgi_read_label(&part->label, row);
     k->count++;
     if (k->vector == NULL || k->count < k->room)
         return;
@@ -192,7 +193,7 @@ static double look_alike(const CorgiRun *run, Snapshot snapshot)
     double alike, bytes = row_bytes(run);
     cp_spots spots = cp_spots_make(run->survey.rows, bytes);
     int64 few = cp_spots_few(&spots, cp_spots_first(bytes));
-    Look k = {.features = run->source.sparse ? CP_PLAIN : run->survey.width};
+    Look k = {.features = run->source.sparse ? CP_PLAIN : run->survey.width, .labels = run->labels};
     read_spots(run, snapshot, &spots, few, &k);
     find_classes(&k, &run->source.label);
     k.made = take(k.count * (k.features + k.extras), sizeof *k.made);
@@ -228,7 +229,7 @@ void corgi_describe_blocks(CorgiRun *run, Snapshot snapshot)
     MemoryContext outside = MemoryContextSwitchTo(context);
     double bytes = row_bytes(run);
     cp_spots spots = cp_spots_make(v->rows, bytes);
-    Look k = {.features = run->source.sparse ? CP_PLAIN : v->width};
+    Look k = {.features = run->source.sparse ? CP_PLAIN : v->width, .labels = run->labels};
     int16 *vectors;
     read_spots(run, snapshot, &spots, cp_spots_few(&spots, cp_spots_first(bytes)), &k);
     find_scale(&k, &run->source.label, spots.each);

@@ -39,7 +39,8 @@ typedef struct CorgiSource {
     Relation rel;
     CorgiColumn label, *features;
     CorgiColumn weight, by; /* weight: without a name each row counts for 1; by: of groups, if it has a name */
-    int feature_columns;
+    CorgiColumn *labels;    /* of several labels: a column of arrays, or one of 0 and 1 for each; NULL: one label a row */
+    int feature_columns, label_columns;
     AttrNumber last;        /* the last attribute that is needed */
     int bytes;              /* of a real: 8 where a feature is double precision, else 4 */
     bool sparse;            /* features: a column of indices and one of values, or hashed columns */
@@ -112,8 +113,7 @@ static inline int64 corgi_pair_bytes(int64 count, int bytes)
     return TYPEALIGN(bytes, count * sizeof(int32)) + count * bytes;
 }
 
-/* What features are standardised by. */
-typedef struct CorgiScaling CorgiScaling;
+typedef struct CorgiScaling CorgiScaling; /* what features are standardised by */
 
 typedef struct {
     CorgiOptions options;
@@ -128,9 +128,9 @@ typedef struct {
     uint64 holdout_key, holdout_from, holdout_width; /* see corgi_held_out */
     struct CorgiBest *best; /* epoch, where that is to predict, else NULL */
     struct CorgiFold *fold; /* that the training is of, or NULL */
-    struct CorgiGroups *groups; struct CorgiCompany *company; /* which groups there are, what learns from them; NULL: one model */
+    struct CorgiGroups *groups; struct CorgiLabels *labels; struct CorgiCompany *company; /* groups or labels, who learns */
     struct CorgiWhere *where; /* NULL: all rows */
-    struct CorgiWatch *watch; /* is told of rows that are measured; or NULL */
+    struct CorgiWatch *watch; struct CorgiTruth *truth; /* is told of rows that are measured; measures labels; or NULL */
     Snapshot snapshot;      /* that sees the rows of a query; else NULL */
     ResourceOwner owner;    /* of it */
     bool prepared;          /* surveyed, sized, allocated */
@@ -168,7 +168,6 @@ typedef struct CorgiFold {
 } CorgiFold;
 
 enum { CORGI_FIGURES = 8 };
-
 /* A stored model. */
 typedef struct CorgiModel {
     char *kind, *label;
@@ -182,6 +181,7 @@ typedef struct CorgiModel {
     double *learnt;         /* [outputs + 2 + beside][width + 1], see corgi_get_learnt; NULL: the weights say it all */
     int64 beside;           /* lines of what was known beside the weights */
     int64 groups; struct CorgiKnown *known; /* models of as many groups, each of `outputs`, see several.c; 0: one model */
+    CorgiNames *labels; bool whole; /* of models of labels, of an output each; whole: labels are numbers */
     bool standardized;      /* features were standardised */
     char *how;              /* names in what way it was learnt, as corgi_how does */
     double rate;            /* of its first epoch; 0: not known */
@@ -218,7 +218,7 @@ enum {
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
     ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_ENCODE,
     ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_AVERAGE, ARG_STEP, ARG_L1, ARG_WEIGHT, ARG_CLASS_WEIGHT,
-    ARG_PATIENCE, ARG_MAX_NORM, ARG_TEXT, ARG_INTERACTIONS, ARG_HASH_BITS, ARG_NGRAMS, ARG_BY, ARG_COUNT
+    ARG_PATIENCE, ARG_MAX_NORM, ARG_TEXT, ARG_INTERACTIONS, ARG_HASH_BITS, ARG_NGRAMS, ARG_BY, ARG_LABELS, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);
@@ -346,6 +346,7 @@ extern int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o);
 
 #include "learning.h"
 #include "groups.h"
+#include "labels.h"
 
 /* history.c */
 extern void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);

@@ -121,7 +121,8 @@ static inline bool put_row(const CorgiSource *s, const CorgiFields *fields, Heap
     double y = 0;
     if (unlikely(!find_fields(fields, tuple)))
         return false;
-    cp_cast((char *) &y, 1, fields->where[s->label.attnum - 1], corgi_stored_type(s->label.type), 1);
+    if (s->labels == NULL)
+        cp_cast((char *) &y, 1, fields->where[s->label.attnum - 1], corgi_stored_type(s->label.type), 1);
     b->y[slot] = y;
     if (b->weight != NULL)
         cp_cast((char *) &b->weight[slot], 1, fields->where[s->weight.attnum - 1], corgi_stored_type(s->weight.type), 1);

@@ -2,6 +2,7 @@
 #ifndef CORGIPILE_ENCODERS_H
 #define CORGIPILE_ENCODERS_H
 
+#include "lib/stringinfo.h"
 #include "names.h"
 #include "sgd/sums.h"
 
@@ -58,5 +59,7 @@ extern CorgiFamily corgi_family(Oid type);
 extern bool corgi_is_text(Oid type);
 extern double corgi_number_of(Oid type, Datum value);
 extern const char *corgi_text_of(Oid type, Datum value, Size *length);
+extern void corgi_sort_values(CorgiNames *n, Oid type);
+extern void corgi_write_value(StringInfo json, const char *text, Oid type);
 
 #endif

@@ -22,6 +22,17 @@ static char *text_argument(FunctionCallInfo fcinfo, int at)
     return PG_ARGISNULL(at) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(at));
 }
 
+/* Say which columns have the labels, where there are several: one of arrays, or one for each. */
+static List *label_columns(const CorgiOptions *o, const CorgiModel *m)
+{
+    List *columns = NIL;
+    if (o->label != NULL)
+        return list_make1((char *) o->label);
+    for (int64 k = 0; k < m->labels->count; k++)
+        columns = lappend(columns, m->labels->names[k].text);
+    return columns;
+}
+
 /* Say which rows and columns to read: of columns those that are named, else those of training. */
 static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
@@ -35,6 +46,10 @@ static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const c
         o.features = corgi_read_names(PG_GETARG_DATUM(FEATURES), get_fn_expr_argtype(fcinfo->flinfo, FEATURES), "features");
     if (!PG_ARGISNULL(LABEL))
         o.label = text_argument(fcinfo, LABEL);
+    if (m->labels != NULL) {
+        o.labels = label_columns(&o, m);
+        o.label = corgi_name_of_sets(o.labels);
+    }
     if (o.features == NIL || o.label == NULL)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("the params of model \"%s\" do not name the columns it was trained on", name),
@@ -66,9 +81,11 @@ CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name)
     return corgi_load_model(*name, true);
 }
 
-/* Refuse a model that predicts numbers. */
+/* Refuse a model that predicts numbers, and those of several labels. */
 void corgi_need_classes(const CorgiModel *m, const char *name, const char *what)
 {
+    if (m->labels != NULL)
+        corgi_refuse_several(m, name, psprintf("corgipile.%s goes", what));
     if (corgi_predicts_numbers(&m->of))
         REFUSE("model \"%s\" is of kind %s and predicts numbers; corgipile.%s takes a model of classes", name, m->kind, what);
 }
@@ -77,6 +94,7 @@ void corgi_need_classes(const CorgiModel *m, const char *name, const char *what)
 cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch)
 {
     CorgiRun run = {.options = choose(fcinfo, m, name), .watch = watch};
+    CorgiLearner *judge;
     cp_figures figures;
     if (run.options.query != NULL)
         corgi_open_query(&run);
@@ -85,10 +103,14 @@ cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name,
     fit_source(&run, m, name);
     if (m->groups > 0)
         run.company = corgi_make_judges(m, name, run.source.sparse);
+    else if (m->labels != NULL)
+        run.truth = corgi_make_truth(m, name, &run.source);
     else if (watch != NULL)
         watch->scorer = corgi_model_learner(m, run.source.sparse);
-    figures = corgi_measure(&run, m->groups > 0 ? NULL : corgi_model_learner(m, run.source.sparse), false,
-                            run.snapshot ? run.snapshot : GetActiveSnapshot());
+    if (watch != NULL)
+        watch->truth = run.truth;
+    judge = run.company || run.truth ? NULL : corgi_model_learner(m, run.source.sparse);
+    figures = corgi_measure(&run, judge, false, run.snapshot ? run.snapshot : GetActiveSnapshot());
     corgi_check_weight(&figures, "the rows to judge");
     corgi_close_source(&run.source);
     corgi_close_query(&run);
@@ -152,7 +174,7 @@ Datum corgipile_evaluate(PG_FUNCTION_ARGS)
     if (m == NULL)
         PG_RETURN_NULL();
     sums.model = m;
-    sums.ranks = m->classes == 2 ? corgi_make_ranks(m, 1, !PG_ARGISNULL(PG_NARGS() - 1)) : NULL;
+    sums.ranks = m->classes == 2 && m->labels == NULL ? corgi_make_ranks(m, 1, !PG_ARGISNULL(PG_NARGS() - 1)) : NULL;
     f = corgi_judge(fcinfo, m, name, sums.ranks != NULL || corgi_predicts_numbers(&m->of) ? &sums.watch : NULL);
     fill(m, &f, &sums, values, nulls);
     PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(columns, values, nulls)));

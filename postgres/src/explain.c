@@ -63,7 +63,9 @@ void corgi_explain_learning(const CorgiRun *run, ExplainState *es)
     ExplainPropertyText("Numbers", run->source.bytes == 4 ? "real" : "double precision", es);
     if (run->prepared) {
         if (run->groups != NULL)
-            ExplainPropertyInteger("Groups", NULL, corgi_group_count(run), es);
+            ExplainPropertyInteger("Groups", NULL, corgi_group_count(run->groups), es);
+        if (run->labels != NULL)
+            ExplainPropertyInteger("Labels", NULL, corgi_label_count(run->labels), es);
         ExplainPropertyInteger("Passes before Epochs", NULL, run->passes, es);
         ExplainPropertyInteger("Features", NULL, run->survey.width, es);
         ExplainPropertyInteger("Rows per Epoch", NULL, run->survey.rows, es);

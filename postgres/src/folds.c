@@ -20,7 +20,7 @@ static const struct {
     int argument;
     Oid type;
 } absent[] = {{ARG_NAME, TEXTOID}, {ARG_HOLDOUT, FLOAT8OID}, {ARG_WARM_START, TEXTOID}, {ARG_WEIGHTS, BOOLOID},
-            {ARG_BY, TEXTOID}};
+            {ARG_BY, TEXTOID}, {ARG_LABELS, TEXTARRAYOID}};
 enum { ARG_FOLDS = ARG_COUNT - lengthof(absent), FOLD_ARGUMENTS };
 
 /* The fold that the next training is of. */

@@ -2,13 +2,11 @@
  * corgipile.linear.group_values has it in Python. They are found in the survey, so that no epoch reads the column again. */
 #include "corgipile.h"
 
-#include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "lib/hyperloglog.h"
-#include "utils/json.h"
 #include "utils/memutils.h"
 
-enum { MOST_GROUPS = 1 << 20, FIRST_ROWS = 1024, TOLD = 5, COUNTERS = 14 /* bits: a count is about 1 % off */ };
+enum { MOST_GROUPS = 1 << 20, COUNTERS = 14 /* bits: a count is about 1 % off */ };
 
 static const double SLIGHT = 0.05; /* of R2: so much below 0 is no accident of one epoch */
 
@@ -16,9 +14,7 @@ struct CorgiGroups {
     CorgiColumn by;
     CorgiNames *values;     /* but null, as text; ascending once settled */
     bool null;              /* a value of its own, the last */
-    char *codes;            /* by row to learn from, of `bytes` bytes: until settled 0 of null, else 1 + place in values */
-    int bytes;
-    int64 rows, room;
+    CorgiCodes *codes;      /* by row to learn from: until settled 0 of null, else 1 + place in values */
     hyperLogLogState *seen; /* NULL unless there are too many: they are counted then, to say what would do */
 };
 
@@ -31,57 +27,19 @@ void corgi_begin_groups(CorgiRun *run)
     g = run->groups = palloc0(sizeof *g);
     g->by = run->source.by;
     g->values = corgi_make_names();
-    g->bytes = 1;
-    g->room = FIRST_ROWS;
-    g->codes = palloc((Size) g->room);
+    g->codes = corgi_make_codes();
 }
 
-static int64 code_at(const CorgiGroups *g, int64 row)
-{
-    switch (g->bytes) {
-    case 1: return ((const uint8 *) g->codes)[row];
-    case 2: return ((const uint16 *) g->codes)[row];
-    default: return ((const int32 *) g->codes)[row];
-    }
-}
-
-static void put_code(CorgiGroups *g, int64 row, int64 code)
-{
-    switch (g->bytes) {
-    case 1: ((uint8 *) g->codes)[row] = (uint8) code; break;
-    case 2: ((uint16 *) g->codes)[row] = (uint16) code; break;
-    default: ((int32 *) g->codes)[row] = (int32) code;
-    }
-}
-
-/* Make codes wide enough for one. */
-static void widen(CorgiGroups *g, int64 code)
-{
-    CorgiGroups wide = *g;
-    if (code <= (g->bytes == 1 ? PG_UINT8_MAX : g->bytes == 2 ? PG_UINT16_MAX : PG_INT32_MAX))
-        return;
-    wide.bytes = code <= PG_UINT16_MAX ? 2 : 4;
-    wide.codes = MemoryContextAllocHuge(GetMemoryChunkContext(g->codes), (Size) (wide.room * wide.bytes));
-    for (int64 i = 0; i < g->rows; i++)
-        put_code(&wide, i, code_at(g, i));
-    pfree(g->codes);
-    *g = wide;
-}
-
-/* Return how many groups there are; 1 where there is one model. */
-int64 corgi_group_count(const CorgiRun *run)
-{
-    const CorgiGroups *g = run->groups;
-    return g ? g->values->count + g->null : 1;
-}
+/* Return how many groups there are. */
+int64 corgi_group_count(const CorgiGroups *g) { return g->values->count + g->null; }
 
 /* Return how many rows to learn from each group has. */
 int64 *corgi_group_rows(const CorgiRun *run)
 {
     const CorgiGroups *g = run->groups;
-    int64 *count = palloc_extended((Size) corgi_group_count(run) * sizeof *count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-    for (int64 i = 0; i < g->rows; i++)
-        count[code_at(g, i)]++;
+    int64 *count = palloc_extended((Size) corgi_group_count(g) * sizeof *count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    for (int64 i = 0; i < g->codes->rows; i++)
+        count[corgi_code_at(g->codes, i)]++;
     return count;
 }
 
@@ -89,9 +47,7 @@ int64 *corgi_group_rows(const CorgiRun *run)
 int64 corgi_groups_bytes(const CorgiRun *run)
 {
     const CorgiGroups *g = run->groups;
-    if (g == NULL)
-        return 0;
-    return corgi_group_count(run) * corgi_member_bytes(run) + (int64) g->values->bytes + g->rows * g->bytes;
+    return corgi_group_count(g) * corgi_member_bytes(run) + (int64) g->values->bytes + corgi_codes_bytes(g->codes);
 }
 
 static void refuse_values(const CorgiGroups *g)
@@ -106,7 +62,7 @@ static void refuse(const CorgiRun *run, int64 groups)
     const CorgiGroups *g = run->groups;
     const int64 names = (int64) ((double) g->values->bytes / (double) Max(g->values->count, 1) * (double) groups);
     const int64 models = groups * corgi_member_bytes(run) + names;
-    const int64 codes = g->rows * (groups <= PG_UINT8_MAX ? 1 : groups <= PG_UINT16_MAX ? 2 : 4);
+    const int64 codes = g->codes->rows * (groups <= PG_UINT8_MAX ? 1 : groups <= PG_UINT16_MAX ? 2 : 4);
     ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
             errmsg("buffer_size is " INT64_FORMAT " kB, of which models of %s" INT64_FORMAT " groups of \"%s\" take " INT64_FORMAT
                    " kB and the groups of rows " INT64_FORMAT " kB; half of it is for them",
@@ -125,12 +81,13 @@ static void note_seen(CorgiGroups *g, const char *text, Size length)
 /* Give up finding groups, of which there are too many, and count them instead. */
 static void count_only(CorgiGroups *g)
 {
-    g->seen = MemoryContextAlloc(GetMemoryChunkContext(g->codes), sizeof *g->seen);
+    MemoryContext outside = MemoryContextSwitchTo(GetMemoryChunkContext(g)); /* what is at hand goes with the block */
+    g->seen = palloc(sizeof *g->seen);
     initHyperLogLog(g->seen, COUNTERS);
+    MemoryContextSwitchTo(outside);
     for (int64 i = 0; i < g->values->count; i++)
         note_seen(g, g->values->names[i].text, g->values->names[i].length);
-    pfree(g->codes);
-    g->codes = NULL;
+    corgi_drop_codes(g->codes);
 }
 
 /* Refuse groups that were counted: some more than that, so that what is advised will do. */
@@ -139,27 +96,14 @@ static void refuse_counted(const CorgiRun *run)
     const double found = estimateHyperLogLog(run->groups->seen) * 1.05 + 1;
     if (found > MOST_GROUPS)
         refuse_values(run->groups);
-    refuse(run, Max((int64) found, corgi_group_count(run)));
-}
-
-/* Take in a code; say whether they took more memory for it. */
-static bool note_code(CorgiGroups *g, int64 code)
-{
-    const bool grows = g->rows == g->room;
-    widen(g, code);
-    if (grows) {
-        g->room += g->room / 4 + 1024;
-        g->codes = repalloc_huge(g->codes, (Size) (g->room * g->bytes));
-    }
-    put_code(g, g->rows++, code);
-    return grows;
+    refuse(run, Max((int64) found, corgi_group_count(run->groups)));
 }
 
 /* Take in the group of the next row to learn from. */
 void corgi_note_group(CorgiRun *run, const CorgiSource *part, TupleTableSlot *row)
 {
     CorgiGroups *g = run->groups;
-    const int64 before = corgi_group_count(run);
+    const int64 before = corgi_group_count(g);
     int64 code = 0;
     Size length;
     bool null, grows;
@@ -167,7 +111,7 @@ void corgi_note_group(CorgiRun *run, const CorgiSource *part, TupleTableSlot *ro
     const char *text = null ? NULL : corgi_text_of(part->by.type, value, &length);
     g->null |= null;
     if (g->seen != NULL) {
-        g->rows++;
+        g->codes->rows++;
         if (!null)
             note_seen(g, text, length);
         return;
@@ -176,33 +120,9 @@ void corgi_note_group(CorgiRun *run, const CorgiSource *part, TupleTableSlot *ro
         code = 1 + corgi_add_name(g->values, text, length);
     if (g->values->count > MOST_GROUPS)
         refuse_values(g);
-    grows = note_code(g, code);
-    if ((grows || corgi_group_count(run) > before) && !has_room(run))
+    grows = corgi_add_code(g->codes, code);
+    if ((grows || corgi_group_count(g) > before) && !has_room(run))
         count_only(g);
-}
-
-typedef struct {
-    int64 number, at;
-} Whole;
-
-static int by_number(const void *a, const void *b)
-{
-    const Whole *x = a, *y = b;
-    return x->number < y->number ? -1 : x->number > y->number;
-}
-
-/* Sort values that are whole numbers, of which doubles do not tell large ones apart. */
-static CorgiNames *sorted_numbers(const CorgiNames *n)
-{
-    Whole *numbers = palloc_extended(sizeof *numbers * (Size) Max(n->count, 1), MCXT_ALLOC_HUGE);
-    CorgiNames *sorted = corgi_make_names();
-    for (int64 i = 0; i < n->count; i++)
-        numbers[i] = (Whole){strtoll(n->names[i].text, NULL, 10), i};
-    qsort(numbers, (size_t) n->count, sizeof *numbers, by_number);
-    for (int64 i = 0; i < n->count; i++)
-        corgi_add_name(sorted, n->names[numbers[i].at].text, n->names[numbers[i].at].length);
-    pfree(numbers);
-    return sorted;
 }
 
 /* Put groups into the order of Python, once all rows are seen: ascending, null last. */
@@ -220,45 +140,30 @@ void corgi_settle_groups(CorgiRun *run)
     rank = palloc_extended(sizeof *rank * (Size) (count + 1), MCXT_ALLOC_HUGE);
     before = palloc_extended(sizeof *before * (Size) Max(count, 1), MCXT_ALLOC_HUGE);
     memcpy(before, g->values->names, sizeof *before * (Size) count);
-    if (corgi_is_text(g->by.type))
-        corgi_sort_names(g->values, false);
-    else
-        g->values = sorted_numbers(g->values);
+    corgi_sort_values(g->values, g->by.type);
     rank[0] = (int32) count;
     for (int64 i = 0; i < count; i++)
         rank[i + 1] = (int32) corgi_find_name(g->values, before[i].text, before[i].length);
-    for (int64 i = 0; i < g->rows; i++)
-        put_code(g, i, rank[code_at(g, i)]);
+    corgi_number_codes(g->codes, rank);
     pfree(before);
     pfree(rank);
-    if (g->rows < g->room)
-        g->codes = repalloc_huge(g->codes, (Size) (Max(g->rows, 1) * g->bytes));
-    g->room = Max(g->rows, 1);
     if (!has_room(run))
-        refuse(run, corgi_group_count(run));
+        refuse(run, corgi_group_count(g));
 }
 
 /* Return the group of a row to learn from, by its number among them. */
-int32 corgi_group_of(const CorgiGroups *g, int64 row) { return (int32) code_at(g, row); }
+int32 corgi_group_of(const CorgiGroups *g, int64 row) { return (int32) corgi_code_at(g->codes, row); }
 
 static void write_value(StringInfo json, const CorgiGroups *g, int64 at)
 {
-    const char *text = at < g->values->count ? g->values->names[at].text : NULL;
-    if (text == NULL)
-        appendStringInfoString(json, "null");
-    else if (corgi_is_text(g->by.type))
-        escape_json(json, text);
-    else if (g->by.type == BOOLOID)
-        appendStringInfoString(json, *text == '0' ? "false" : "true");
-    else
-        appendStringInfoString(json, text);
+    corgi_write_value(json, at < g->values->count ? g->values->names[at].text : NULL, g->by.type);
 }
 
 /* Write the values as a JSON array. */
 void corgi_write_groups(StringInfo json, const CorgiGroups *g)
 {
     appendStringInfoChar(json, '[');
-    for (int64 i = 0; i < g->values->count + g->null; i++) {
+    for (int64 i = 0; i < corgi_group_count(g); i++) {
         appendStringInfoString(json, i ? ", " : "");
         write_value(json, g, i);
     }
@@ -274,35 +179,18 @@ char *corgi_group_name(const CorgiGroups *g, int64 at)
     return name.data;
 }
 
-/* Name some of the groups: the first ones, and how many more. */
-char *corgi_name_groups(const CorgiGroups *g, const bool *which)
-{
-    StringInfoData names;
-    int64 found = 0;
-    initStringInfo(&names);
-    for (int64 i = 0; i < g->values->count + g->null; i++) {
-        if (!which[i] || found++ >= TOLD)
-            continue;
-        appendStringInfoString(&names, found > 1 ? ", " : "");
-        write_value(&names, g, i);
-    }
-    if (found > TOLD)
-        appendStringInfo(&names, " and " INT64_FORMAT " more", found - TOLD);
-    return names.data;
-}
-
 /* Say of which groups there was too little to learn from. */
 static void tell_few(const CorgiRun *run, const cp_figures *each, bool *which)
 {
     static const char *const what[] = {"no row that can be learnt from; their models say the same of every row", "one row"};
-    const int64 count = corgi_group_count(run);
+    const int64 count = corgi_group_count(run->groups);
     for (int64 rows = 0; rows < lengthof(what); rows++) {
         int64 found = 0;
         for (int64 k = 0; k < count; k++)
             found += which[k] = each[k].rows == rows;
         if (found > 0)
             ereport(NOTICE, errmsg(INT64_FORMAT " of " INT64_FORMAT " groups of \"%s\" have %s: %s", found, count,
-                                   run->options.by, what[rows], corgi_name_groups(run->groups, which)));
+                                   run->options.by, what[rows], corgi_name_models(run, which)));
     }
 }
 
@@ -310,7 +198,7 @@ static void tell_few(const CorgiRun *run, const cp_figures *each, bool *which)
 static void tell_chance(const CorgiRun *run, const cp_figures *each, bool *which)
 {
     const cp_loss_choice *of = &run->options.of;
-    const int64 count = corgi_group_count(run);
+    const int64 count = corgi_group_count(run->groups);
     int64 found = 0, first = 0;
     if (!corgi_predicts_numbers(of) || !cp_losses[of->loss].of_mean)
         return;
@@ -322,14 +210,14 @@ static void tell_chance(const CorgiRun *run, const cp_figures *each, bool *which
     if (found > 0)
         ereport(NOTICE, errmsg("the models of " INT64_FORMAT " of " INT64_FORMAT " groups of \"%s\" are no better than the mean of "
                                "their labels, %s: R2 of the first is %.4g",
-                               found, count, run->options.by, corgi_name_groups(run->groups, which), each[first].score),
+                               found, count, run->options.by, corgi_name_models(run, which), each[first].score),
                 errhint("Try another learning_rate, or more epochs."));
 }
 
 /* Say of groups what is to be known of their models, by the figures of the last epoch. */
 void corgi_tell_groups(const CorgiRun *run, const cp_figures *each)
 {
-    bool *which = palloc_extended((Size) corgi_group_count(run), MCXT_ALLOC_HUGE);
+    bool *which = palloc_extended((Size) corgi_group_count(run->groups), MCXT_ALLOC_HUGE);
     tell_few(run, each, which);
     tell_chance(run, each, which);
     pfree(which);

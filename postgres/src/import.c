@@ -20,7 +20,7 @@ typedef struct {
     CorgiTensors file;
     Datum meta;             /* jsonb */
     char *kind, *class_type, *params;
-    int64 width, outputs, class_count, groups; /* groups: 1 of one model */
+    int64 width, outputs, class_count, groups; /* groups: or labels; 1 of one model */
     int bytes;
     CorgiWeights weights;
     ArrayType *learnt;
@@ -71,8 +71,7 @@ static const char *const check_query =
     "WHEN EXISTS (SELECT FROM jsonb_array_elements(m -> 'classes') c WHERE jsonb_typeof(c) <> CASE m ->> 'class_type' "
     "WHEN 'str' THEN 'string' WHEN 'bool' THEN 'boolean' ELSE 'number' END) THEN 'its classes are not ' || (m ->> 'class_type') "
     "END, "
-    "CASE WHEN m -> 'format' IS DISTINCT FROM '1' THEN NULL WHEN m #> '{params,labels}' IS NOT NULL THEN 'models of several labels' "
-    "WHEN (m ->> 'class_type') !~ '^(str|bool|u?int(8|16|32|64)|float(16|32|64))$' "
+    "CASE WHEN m -> 'format' IS DISTINCT FROM '1' THEN NULL WHEN (m ->> 'class_type') !~ '^(str|bool|u?int(8|16|32|64)|float(16|32|64))$' "
     "THEN 'classes of type ' || (m ->> 'class_type') "
     "ELSE coalesce((SELECT format('the encoder \"%s\" of column \"%s\"', concat_ws(' ', coalesce(e ->> 'how', 'none'), "
     "e ->> 'way', e ->> 'family'), e ->> 'column') FROM " FEATURE " WHERE NOT coalesce(e ->> 'how' IN ('number', 'vector') "
@@ -88,7 +87,8 @@ static const char *const check_query =
     "m ->> 'kind', m ->> 'class_type', ARRAY(SELECT c #>> '{}' FROM jsonb_path_query(m, '$.classes[*]') c), "
     "CASE WHEN jsonb_typeof(m #> '{params,features}') = 'array' THEN jsonb_array_length(m #> '{params,features}') ELSE 0 END, "
     "m #>> '{params,lists}', encoded, CASE WHEN m -> 'params' ? 'by' THEN CASE WHEN jsonb_typeof(m #> '{params,groups}') = 'array' "
-    "THEN jsonb_array_length(m #> '{params,groups}') ELSE 0 END ELSE 1 END "
+    "THEN jsonb_array_length(m #> '{params,groups}') ELSE 0 END WHEN jsonb_typeof(m #> '{params,labels}') = 'array' "
+    "THEN jsonb_array_length(m #> '{params,labels}') WHEN m -> 'params' ? 'labels' THEN 0 ELSE 1 END "
     "FROM (SELECT $1 AS m, coalesce(jsonb_typeof($1 #> '{params,encoding}') = 'object', false) AS encoded) q";
 
 /* What the row says that its other columns do not: the type of the classes, where it is none that they show, and figures of
@@ -256,7 +256,7 @@ static void take_arrays(Import *m)
     int64 most = corgi_most_classes(m->kind);
     if (corgi_outputs(&of, m->class_count) * m->groups != m->outputs || m->class_count < Min(most, 2) || m->class_count > most)
         corgi_bad_content("a %s model has " INT64_FORMAT " classes, " INT64_FORMAT " outputs%s", m->kind, m->class_count, m->outputs,
-                          m->groups == 1 ? "" : psprintf(" of " INT64_FORMAT " groups", m->groups));
+                          m->groups == 1 ? "" : psprintf(" of " INT64_FORMAT " groups or labels", m->groups));
     corgi_check_weights(m->outputs, m->width, m->class_count, learnt);
     m->weights.coefficients = corgi_make_doubles(2, m->outputs, m->width);
     m->weights.intercepts = corgi_make_doubles(1, 0, m->outputs);

@@ -3,8 +3,9 @@
 
 #include "utils/memutils.h"
 
+#include "sgd/company.h"
 #include "sgd/constant.h"
-#include "sgd/sgd.h"
+#include "sgd/judge.h"
 
 enum { PIECE = 1 << 22 }; /* numbers read between two checks for a cancel request */
 
@@ -198,6 +199,28 @@ void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot)
     }
 }
 
+static cp_rows rows_in(const CorgiBuffer *b, const int32 *visit, int64 count)
+{
+    return (cp_rows){.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride, .indices = b->indices,
+                     .values = b->values, .lengths = b->lengths, .visit = visit, .m = count, .weight = b->weight,
+                     .weight_type = CP_F64};
+}
+
+cp_sgd *corgi_learner_state(const CorgiLearner *m) { return m->state; }
+
+/* Let learners learn from the same rows by slot, each by the label of its number from `first` on, of those that the sets of rows
+ * have. Sets the status of each, and how many rows it has learnt. A thread may call this. */
+void corgi_learn_each(cp_sgd *const *states, int64 count, const CorgiRun *run, int64 first, const int32 *visit, int64 rows,
+                      int *status, int64 *done)
+{
+    cp_rows all = rows_in(&run->buffer, visit, rows);
+    int64 sets;
+    all.set = corgi_label_sets(run->labels, &sets) + first;
+    all.sets = sets;
+    all.labels = corgi_label_count(run->labels);
+    cp_sgd_learn_all(states, count, &all, status, done);
+}
+
 /* Learn from rows by slot, from visit[*done] on, one piece: the model does not depend on how rows are cut into calls.
  * Moves `done` on to the row after the last one learnt. Returns a status of the kernel. A thread may call this. */
 int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done)
@@ -205,9 +228,7 @@ int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit
     const CorgiBuffer *b = &run->buffer;
     int64 row_bytes = run->source.sparse ? Max(b->heaviest / b->widest, 1) : b->stride;
     int64 piece = Max(PIECE * (int64) m->state->bytes / (row_bytes * m->state->outputs), 1);
-    cp_rows rows = {.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride,
-                    .indices = b->indices, .values = b->values, .lengths = b->lengths, .visit = visit + *done,
-                    .m = Min(piece, count - *done), .weight = b->weight, .weight_type = CP_F64};
+    cp_rows rows = rows_in(b, visit + *done, Min(piece, count - *done));
     int64_t learnt;
     int status = cp_sgd_learn(m->state, &rows, &learnt);
     *done += learnt;
@@ -300,22 +321,35 @@ void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores)
         elog(ERROR, "the kernel refused to score a row");
 }
 
-/* Score rows by slot, which the kernel has measured before: scores[row][output]. */
-void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
+/* Score rows by slot: scores[row][output]. Returns a status of the kernel. */
+int corgi_learner_try_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
 {
-    const CorgiBuffer *b = &run->buffer;
-    cp_rows rows = {.x = b->x, .slots = b->slots, .stride = b->stride, .indices = b->indices, .values = b->values,
-                    .lengths = b->lengths, .visit = visit, .m = count};
+    cp_rows rows = rows_in(&run->buffer, visit, count);
     bool wide = m->state->bytes == sizeof(double);
     Size numbers = (Size) (count * m->state->outputs);
     char *out = wide ? (char *) scores : palloc(numbers * sizeof(float));
-    if (cp_sgd_decide(m->state, &rows, out) != CP_SGD_OK)
-        elog(ERROR, "the kernel refused to score rows");
-    if (wide)
-        return;
-    cp_cast((char *) scores, 1, out, CP_F32, (int64) numbers);
-    pfree(out);
+    int status = cp_sgd_decide(m->state, &rows, out);
+    if (!wide && status == CP_SGD_OK)
+        cp_cast((char *) scores, 1, out, CP_F32, (int64) numbers);
+    if (!wide)
+        pfree(out);
+    return status;
 }
+
+/* Score rows that the kernel has measured before. */
+void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
+{
+    if (corgi_learner_try_rows(m, run, visit, count, scores) != CP_SGD_OK)
+        elog(ERROR, "the kernel refused to score rows");
+}
+
+/* Count a row that one of several models has scored, for its weight where rows have some. */
+void corgi_judge_score(const CorgiModel *m, double score, bool there, const double *weight, cp_sgd_totals *totals)
+{
+    cp_judge_score(m->of, m->bytes, score, there ? 1 : -1, weight, totals);
+}
+
+cp_figures corgi_judge_figures(const CorgiModel *m, const cp_sgd_totals *totals) { return cp_judge_figures(m->of, totals); }
 
 /* Score one sparse row. Returns a status of the kernel. */
 int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count, double *scores)

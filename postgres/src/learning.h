@@ -20,6 +20,9 @@ extern void corgi_learner_count(CorgiLearner *m, const CorgiRun *run, const int3
 extern double corgi_learner_again(const CorgiLearner *m, const CorgiRun *run, double rate, double loss);
 extern bool corgi_learner_rests(const CorgiLearner *m, const double *losses, int64 count);
 extern int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
+extern cp_sgd *corgi_learner_state(const CorgiLearner *m);
+extern void corgi_learn_each(cp_sgd *const *states, int64 count, const CorgiRun *run, int64 first, const int32 *visit, int64 rows,
+                             int *status, int64 *done);
 extern bool corgi_learner_skips(const CorgiRun *run, int status);
 extern void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot);
 extern cp_figures corgi_learner_end(CorgiLearner *m);
@@ -34,6 +37,9 @@ extern void corgi_learner_set(CorgiLearner *m, const double *coefficients, const
 extern void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores);
 extern void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count,
                                       double *scores);
+extern int corgi_learner_try_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, double *scores);
+extern void corgi_judge_score(const CorgiModel *m, double score, bool there, const double *weight, cp_sgd_totals *totals);
+extern cp_figures corgi_judge_figures(const CorgiModel *m, const cp_sgd_totals *totals);
 extern int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count,
                                      double *scores);
 extern void corgi_probabilities(const cp_loss_choice *of, double *scores, int64 classes);

@@ -20,6 +20,7 @@ static CorgiBuffer make_buffer(const CorgiRun *run, int64 bytes)
 {
     const CorgiSource *s = &run->source;
     int64 width = run->survey.width, slots = s->sparse ? PART_ROWS : bytes / (width * s->bytes);
+    slots = Min(slots, run->truth ? corgi_truth_rows(run->truth) : PART_ROWS);
     slots = Max(Min(slots, (int64) PART_ROWS), 1);
     return corgi_make_buffer(s, width, slots, slots, bytes);
 }
@@ -68,7 +69,7 @@ static void tell_rows(const Pass *p)
     pfree(scores);
 }
 
-static void judge_rows(Pass *p)
+static void learn_nothing(Pass *p)
 {
     for (int64 done = 0; done < p->waiting && p->run.company != NULL;) {
         int32 refused;
@@ -83,7 +84,15 @@ static void judge_rows(Pass *p)
         else if (status != CP_SGD_OK)
             corgi_learner_refuse(&p->run, status, p->visit[done]);
     }
-    if (p->run.watch != NULL && p->run.watch->slot != NULL)
+}
+
+static void judge_rows(Pass *p)
+{
+    if (p->run.truth == NULL)
+        learn_nothing(p);
+    if (p->run.truth != NULL)
+        corgi_judge_labels(p->run.truth, &p->run, p->visit, p->waiting);
+    else if (p->run.watch != NULL && p->run.watch->slot != NULL)
         tell_slots(p);
     else if (p->run.watch != NULL)
         tell_rows(p);
@@ -99,6 +108,8 @@ static bool put_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
     bool fits = corgi_put_row(part, row, p->run.survey.width, &p->run.buffer, p->waiting);
     if (fits && p->run.company != NULL)
         p->run.buffer.group[p->waiting] = corgi_group_of_row(p->run.company, part, row);
+    if (fits && p->run.truth != NULL)
+        corgi_note_truth(p->run.truth, part, row, p->waiting);
     MemoryContextSwitchTo(outside);
     p->waiting += fits;
     return fits;
@@ -136,7 +147,7 @@ static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
     ExecDropSingleTupleTableSlot(row);
 }
 
-/* Measure a learner that has one row a batch on the table's rows, or on those held out; NULL: those of groups. */
+/* Measure a learner that has one row a batch on the table's rows, or on those held out; NULL: those of groups, or of labels. */
 cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Snapshot snapshot)
 {
     MemoryContext outside = CurrentMemoryContext;
@@ -147,12 +158,14 @@ cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Sn
     p = make_pass(run, judge, held);
     if (judge != NULL)
         corgi_learner_begin(judge, 0);
-    else
+    else if (run->company != NULL)
         corgi_company_begin(run->company, &p->run, 0);
     for (int i = 0; i < run->source.part_count; i++)
         measure_part(p, &run->source.parts[i], snapshot);
     judge_rows(p);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
+    if (run->truth != NULL)
+        return corgi_truth_figures(run->truth);
     return judge ? corgi_learner_end(judge) : corgi_company_end(run->company, &skipped);
 }

@@ -7,6 +7,7 @@ typedef struct CorgiWatch {
     void (*row)(struct CorgiWatch *w, double label, double weight, const double *scores);
     void (*slot)(struct CorgiWatch *w, const CorgiRun *run, int32 slot, double label, double weight); /* in place of row */
     CorgiLearner *scorer;
+    struct CorgiTruth *truth; /* of several labels, where rows are told to this alone */
 } CorgiWatch;
 
 /* evaluate.c */
@@ -14,6 +15,15 @@ enum { CORGI_JUDGE_CLASS = 6 }; /* the argument after those that all measures ta
 extern CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name);
 extern void corgi_need_classes(const CorgiModel *m, const char *name, const char *what);
 extern cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch);
+
+/* truth.c */
+typedef struct CorgiTruth CorgiTruth;
+extern CorgiTruth *corgi_make_truth(const CorgiModel *m, const char *name, const CorgiSource *source);
+extern int64 corgi_truth_rows(const CorgiTruth *t);
+extern void corgi_note_truth(CorgiTruth *t, const CorgiSource *part, TupleTableSlot *row, int64 at);
+extern void corgi_judge_labels(CorgiTruth *t, const CorgiRun *run, const int32 *visit, int64 count);
+extern cp_figures corgi_truth_figures(const CorgiTruth *t);
+extern void corgi_put_labels(FunctionCallInfo fcinfo, CorgiModel *m, const char *name);
 
 /* ranks.c */
 typedef struct CorgiRanks CorgiRanks;

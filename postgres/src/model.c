@@ -126,8 +126,8 @@ static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
     numbers = text_at(6, context);
     m->of = corgi_loss_of(m->kind, m->classes);
     m->bytes = numbers != NULL && strcmp(numbers, "real") == 0 ? 4 : 8;
-    corgi_load_groups(m, name, context);
-    outputs = corgi_outputs(&m->of, m->classes) * Max(m->groups, 1);
+    corgi_load_several(m, name, context);
+    outputs = corgi_outputs(&m->of, m->classes) * (m->labels ? m->labels->count : Max(m->groups, 1));
     if (m->class_values == NULL || m->coefficients == NULL || m->intercepts == NULL || m->width < 1 ||
         m->width != dims || m->outputs != outputs || intercepts != outputs ||
         (cp_losses[m->of.loss].labels == CP_TWO_CLASSES && m->classes != 2))
@@ -180,7 +180,8 @@ static void load_learnt(CorgiModel *m, const char *name, MemoryContext context)
         return;
     m->learnt = doubles_at(3, 2, &rows, &line, context);
     m->beside = rows - m->outputs * Max(m->groups, 1) - 2;
-    fits = m->learnt != NULL && m->beside >= 0 && m->beside != 1 && (m->groups == 0 || m->beside == 0) && line == m->width + 1;
+    fits = m->learnt != NULL && m->beside >= 0 && m->beside != 1 && line == m->width + 1;
+    fits = fits && ((m->groups == 0 && m->labels == NULL) || m->beside == 0);
     for (int64 i = 0; fits && i < rows * line; i++)
         fits = isfinite(m->learnt[i]) && (i / line != 1 || m->learnt[i] > 0);
     if (!fits)
@@ -327,7 +328,7 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
     CorgiModel *past;
     corgi_find_model(o->warm_start, CORGI_READ);
     past = corgi_load_model(o->warm_start, true);
-    corgi_refuse_groups(past, o->warm_start, "warm_start goes on");
+    corgi_refuse_several(past, o->warm_start, "warm_start goes on");
     o->of = corgi_loss_of(o->kind, past->classes);
     if (past->of.loss != o->of.loss || past->of.parameter != o->of.parameter)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),

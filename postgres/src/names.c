@@ -127,6 +127,15 @@ void corgi_sort_names(CorgiNames *n, bool numbers)
     fill_table(n);
 }
 
+/* Put names, whose texts may have changed in place but not their lengths, into the order that `compare` has of two of them. */
+void corgi_order_names(CorgiNames *n, int (*compare)(const void *, const void *))
+{
+    for (int64 i = 0; i < n->count; i++)
+        n->names[i].hash = hash_bytes((const unsigned char *) n->names[i].text, (int) n->names[i].length);
+    qsort(n->names, (size_t) n->count, sizeof *n->names, compare);
+    fill_table(n);
+}
+
 /* Write the first names one after the other, for an error. */
 const char *corgi_list_names(const CorgiNames *n)
 {

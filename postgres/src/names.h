@@ -24,6 +24,7 @@ extern CorgiNames *corgi_make_names(void);
 extern int64 corgi_find_name(CorgiNames *n, const char *text, Size length);
 extern int64 corgi_add_name(CorgiNames *n, const char *text, Size length);
 extern void corgi_sort_names(CorgiNames *n, bool numbers);
+extern void corgi_order_names(CorgiNames *n, int (*compare)(const void *, const void *));
 extern const char *corgi_list_names(const CorgiNames *n);
 
 /* The number of a text that is not there. */

@@ -21,7 +21,7 @@ static const char *const arguments[ARG_COUNT] = {
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
     "holdout",    "warm_start", "tolerance",   "threads", "weights",
     "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1", "weight", "class_weight", "patience",
-    "max_norm",   "text",       "interactions", "hash_bits", "ngrams", "by"};
+    "max_norm",   "text",       "interactions", "hash_bits", "ngrams", "by", "labels"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -315,7 +315,8 @@ static bool may_be_null(int argument)
            argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES ||
            argument == ARG_STANDARDIZE || argument == ARG_LEARNING_RATE || argument == ARG_WEIGHT || argument == ARG_CLASS_WEIGHT ||
            argument == ARG_STEP || argument == ARG_PATIENCE || argument == ARG_MAX_NORM ||
-           argument == ARG_AVERAGE || argument == ARG_TEXT || argument == ARG_INTERACTIONS || argument == ARG_BY;
+           argument == ARG_AVERAGE || argument == ARG_TEXT || argument == ARG_INTERACTIONS || argument == ARG_BY ||
+           argument == ARG_LABELS;
 }
 
 /* Check that rows are named once: by a table, and perhaps a condition, or by a query. */
@@ -333,7 +334,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
 {
     bool alone;
     for (int i = 0; i < ARG_COUNT; i++)
-        if (nulls[i] && !may_be_null(i) && i != ARG_SOURCE)
+        if (nulls[i] && !may_be_null(i) && i != ARG_SOURCE && (i != ARG_LABEL || nulls[ARG_LABELS]))
             REFUSE("%s must not be NULL", arguments[i]);
     o->source = nulls[ARG_SOURCE] ? InvalidOid : DatumGetObjectId(values[ARG_SOURCE]);
     o->where = nulls[ARG_WHERE] ? NULL : TextDatumGetCString(values[ARG_WHERE]);
@@ -342,7 +343,8 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->kind = TextDatumGetCString(values[ARG_MODEL]);
     o->of = corgi_loss_of(o->kind, 2);
     o->features = nulls[ARG_FEATURES] ? NIL : corgi_read_names(values[ARG_FEATURES], types[ARG_FEATURES], "features");
-    o->label = TextDatumGetCString(values[ARG_LABEL]);
+    o->labels = nulls[ARG_LABELS] ? NIL : corgi_read_names(values[ARG_LABELS], types[ARG_LABELS], "labels");
+    o->label = nulls[ARG_LABEL] ? corgi_name_of_sets(o->labels) : TextDatumGetCString(values[ARG_LABEL]);
     o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
     o->epochs = DatumGetInt32(values[ARG_EPOCHS]);
     o->decay = DatumGetFloat8(values[ARG_DECAY]);
@@ -388,6 +390,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
         REFUSE("patience must be at least 1, got %d", o->patience);
     check_schedule(o);
     check_alone(o);
+    corgi_check_labels(o, !nulls[ARG_LABEL], !nulls[ARG_CLASSES]);
     keep_limits(o);
     if (!nulls[ARG_CLASSES] && !corgi_predicts_numbers(&o->of))
         read_classes(o, values[ARG_CLASSES], types[ARG_CLASSES]);

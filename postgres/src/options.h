@@ -49,6 +49,7 @@ typedef struct {
     bool weights;           /* are to be returned with the last epoch */
     const char *weight;     /* column of what rows count for, or NULL */
     const char *by;         /* column of groups with a model each, or NULL */
+    List *labels;           /* of char *: column of arrays of labels with a model each, or columns of 0 and 1; or NIL */
     char *class_weight;     /* as it was said: balanced, or an object; or NULL */
     List *class_weights;    /* those of the object, see weights.c */
 } CorgiOptions;

@@ -16,6 +16,7 @@
 PG_FUNCTION_INFO_V1(corgipile_predict);
 PG_FUNCTION_INFO_V1(corgipile_predict_bool);
 PG_FUNCTION_INFO_V1(corgipile_predict_text);
+PG_FUNCTION_INFO_V1(corgipile_predict_labels);
 PG_FUNCTION_INFO_V1(corgipile_class_names);
 PG_FUNCTION_INFO_V1(corgipile_predict_proba);
 PG_FUNCTION_INFO_V1(corgipile_decision);
@@ -185,6 +186,12 @@ static Datum to_array(const double *values, int64 count)
         construct_array(items, (int) count, FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
+static void refuse_labels(const CorgiCached *c)
+{
+    if (unlikely(c->model->labels != NULL))
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has several labels a row; use corgipile.predict_labels", c->name);
+}
+
 /* Class of the row, or the number that is predicted of it. */
 Datum corgipile_predict(PG_FUNCTION_ARGS)
 {
@@ -193,6 +200,7 @@ Datum corgipile_predict(PG_FUNCTION_ARGS)
     if (c == NULL)
         PG_RETURN_NULL();
     m = c->model;
+    refuse_labels(c);
     if (unlikely(corgi_class_names(m) != NULL))
         REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has classes of text; use corgipile.predict_text", c->name);
     if (corgi_predicts_numbers(&m->of))
@@ -208,6 +216,7 @@ Datum corgipile_predict_bool(PG_FUNCTION_ARGS)
     if (c == NULL)
         PG_RETURN_NULL();
     m = c->model;
+    refuse_labels(c);
     if (corgi_predicts_numbers(&m->of) || m->classes != 2 || m->class_values[0] != 0 || m->class_values[1] != 1 ||
         corgi_class_names(m) != NULL)
         REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has not the classes false and true; use %s", c->name,
@@ -221,16 +230,33 @@ Datum corgipile_predict_text(PG_FUNCTION_ARGS)
     const CorgiCached *c = score(fcinfo);
     if (c == NULL)
         PG_RETURN_NULL();
+    refuse_labels(c);
     if (corgi_class_names(c->model) == NULL)
         REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has no classes of text; use corgipile.predict", c->name);
     PG_RETURN_TEXT_P(cstring_to_text(corgi_class_names(c->model)->names[corgi_best_class(c->model, c->scores)].text));
 }
 
-/* The classes of a model by name. */
+/* The labels that the row is said to have. */
+Datum corgipile_predict_labels(PG_FUNCTION_ARGS)
+{
+    const CorgiCached *c = score(fcinfo);
+    ArrayBuildState *found = initArrayResult(TEXTOID, CurrentMemoryContext, false);
+    if (c == NULL)
+        PG_RETURN_NULL();
+    if (c->model->labels == NULL)
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has one label a row; use corgipile.predict, predict_bool or predict_text", c->name);
+    for (int64 k = 0; k < c->model->outputs; k++)
+        if (c->scores[k] > 0)
+            found = accumArrayResult(found, CStringGetTextDatum(c->model->labels->names[k].text), false, TEXTOID, CurrentMemoryContext);
+    PG_RETURN_DATUM(makeArrayResult(found, CurrentMemoryContext));
+}
+
+/* The classes of a model by name, or the labels of models of several. */
 Datum corgipile_class_names(PG_FUNCTION_ARGS)
 {
     char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-    const CorgiNames *names = corgi_class_names(corgi_cached_model(name)->model);
+    const CorgiModel *m = corgi_cached_model(name)->model;
+    const CorgiNames *names = m->labels ? m->labels : corgi_class_names(m);
     if (names == NULL)
         PG_RETURN_NULL();
     PG_RETURN_ARRAYTYPE_P(corgi_text_array(names));
@@ -242,6 +268,18 @@ Datum corgipile_decision(PG_FUNCTION_ARGS)
     if (c == NULL)
         PG_RETURN_NULL();
     PG_RETURN_DATUM(to_array(c->scores, c->model->outputs));
+}
+
+/* The probability of each label. */
+static Datum chances(const CorgiCached *c)
+{
+    double *p = palloc(sizeof *p * (Size) c->model->outputs);
+    for (int64 k = 0; k < c->model->outputs; k++) {
+        double both[] = {0, c->scores[k]};
+        corgi_probabilities(&c->model->of, both, lengthof(both));
+        p[k] = both[1];
+    }
+    return to_array(p, c->model->outputs);
 }
 
 /* Probabilities of the classes; two classes are a softmax of 0 and the score. */
@@ -256,6 +294,8 @@ Datum corgipile_predict_proba(PG_FUNCTION_ARGS)
     if (!cp_losses[m->of.loss].probability)
         REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "a model of kind %s has no probabilities; train %s", m->kind,
                corgi_loss_names(corgi_has_probability));
+    if (m->labels != NULL)
+        PG_RETURN_DATUM(chances(c));
     p = palloc0(sizeof *p * (Size) Max(m->classes, 2));
     memcpy(p + (m->outputs == 1), c->scores, sizeof *p * (Size) m->outputs);
     corgi_probabilities(&m->of, p, m->classes);

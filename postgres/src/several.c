@@ -1,4 +1,4 @@
-/* Models by group as they are stored: one row for all of them, as the one file of Python. */
+/* Models by group and of labels as they are stored: one row for all of them, as the one file of Python. */
 #include "corgipile.h"
 
 #include "catalog/pg_type.h"
@@ -35,10 +35,21 @@ static const char *const groups_query =
     "params operator(pg_catalog.->>) 'by', " EACH("g operator(pg_catalog.#>>) '{}'") ", " EACH("pg_catalog.jsonb_typeof(g)")
     " FROM corgipile.models WHERE name operator(pg_catalog.=) $1 AND params operator(pg_catalog.?) 'by'";
 
-static void damaged(const char *name)
+/* Labels, where there are some, if they are sound: all texts, or all whole numbers. */
+#define LABELS                                                                                                                  \
+    "strict $ ? (@.labels.type() == \"array\" && @.labels.size() > 0 && (!exists(@.labels[*] ? (@.type() != \"string\")) || "    \
+    "!exists(@.labels[*] ? (@.type() != \"number\" || @.floor() != @))))"
+static const char *const labels_query =
+    "SELECT ARRAY(SELECT l operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.labels[*]') l WHERE "
+    "pg_catalog.jsonb_path_exists(params, '" LABELS "') AND NOT params operator(pg_catalog.?) 'by' AND NOT "
+    "pg_catalog.jsonb_path_exists(params, '" RATES "', pg_catalog.jsonb_build_object('n', pg_catalog.jsonb_array_length(params "
+    "operator(pg_catalog.->) 'labels')))), params operator(pg_catalog.@?) '$.labels[0] ? (@.type() == \"number\")' "
+    "FROM corgipile.models WHERE name operator(pg_catalog.=) $1 AND params operator(pg_catalog.?) 'labels'";
+
+static void damaged(const char *name, const char *what)
 {
     ereport(ERROR, errcode(ERRCODE_DATA_CORRUPTED),
-            errmsg("the row of model \"%s\" in corgipile.models is damaged: its groups are damaged", name));
+            errmsg("the row of model \"%s\" in corgipile.models is damaged: its %s are damaged", name, what));
 }
 
 static List *texts_at(int column)
@@ -58,28 +69,55 @@ static void take_values(struct CorgiKnown *known, List *values, List *types, con
             continue;
         }
         if (known->type != NULL && strcmp(known->type, of) != 0)
-            damaged(name);
+            damaged(name, "groups");
         known->type = known->type ? known->type : pstrdup(of);
         text = strcmp(of, "boolean") != 0 ? text : strcmp(text, "true") == 0 ? "1" : "0"; /* as corgi_text_of writes it */
         corgi_add_name(known->values, text, strlen(text));
     }
 }
 
-/* Find out of which groups a stored model is, if of any. Called within SPI. */
-void corgi_load_groups(CorgiModel *m, const char *name, MemoryContext context)
+/* Run a query about a model; returns whether it found something. */
+static bool fetch(const char *query, const char *name)
 {
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
+    if (SPI_execute_with_args(query, lengthof(types), types, values, NULL, true, 1) != SPI_OK_SELECT)
+        elog(ERROR, "reading corgipile.models failed");
+    return SPI_processed > 0;
+}
+
+/* Find out of which labels stored models are, if of any. */
+static void load_labels(CorgiModel *m, const char *name, MemoryContext context)
+{
+    MemoryContext before;
+    List *texts;
+    ListCell *cell;
+    bool null;
+    if (!fetch(labels_query, name))
+        return;
+    texts = texts_at(1);
+    m->whole = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
+    before = MemoryContextSwitchTo(context);
+    m->labels = corgi_make_names();
+    foreach (cell, texts)
+        corgi_add_name(m->labels, lfirst(cell), strlen(lfirst(cell)));
+    MemoryContextSwitchTo(before);
+    if (m->labels->count == 0 || m->labels->count < list_length(texts) || cp_losses[m->of.loss].labels != CP_TWO_CLASSES)
+        damaged(name, "labels");
+}
+
+/* Find out of which groups, or labels, stored models are, if of any. Called within SPI. */
+void corgi_load_several(CorgiModel *m, const char *name, MemoryContext context)
+{
     MemoryContext before;
     List *texts, *kinds;
     bool null;
-    if (SPI_execute_with_args(groups_query, lengthof(types), types, values, NULL, true, 1) != SPI_OK_SELECT)
-        elog(ERROR, "reading corgipile.models failed");
-    if (SPI_processed == 0)
+    load_labels(m, name, context);
+    if (!fetch(groups_query, name))
         return;
     m->groups = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
     if (null || m->groups == 0)
-        damaged(name);
+        damaged(name, "groups");
     texts = texts_at(3);
     kinds = texts_at(4);
     before = MemoryContextSwitchTo(context);
@@ -145,13 +183,15 @@ int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, Nullable
     return found;
 }
 
-/* Refuse models by group where one model is needed: `what` goes by one. */
-void corgi_refuse_groups(const CorgiModel *m, const char *name, const char *what)
+/* Refuse several models where one is needed: `what` goes by one. */
+void corgi_refuse_several(const CorgiModel *m, const char *name, const char *what)
 {
-    if (m->groups == 0)
+    const char *of = m->labels ? "label" : "group";
+    if (m->groups == 0 && m->labels == NULL)
         return;
     ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-            errmsg("\"%s\" holds models of " INT64_FORMAT " groups; %s by one model", name, m->groups, what),
-            errhint("SELECT corgipile.export('%s') is a file of which Python makes the model of one group, for corgipile.import: "
-                    "corgipile.load(path).of(group).pack().", name));
+            errmsg("\"%s\" holds models of " INT64_FORMAT " %ss; %s by one model", name, m->labels ? m->labels->count : m->groups, of,
+                   what),
+            errhint("SELECT corgipile.export('%s') is a file of which Python makes the model of one %s, for corgipile.import: "
+                    "corgipile.load(path).of(%s).pack().", name, of, of));
 }

@@ -141,8 +141,7 @@ static void prepare(SgdState *s)
         corgi_check_name(run->options.name, run->options.user, "corgipile.train with a name");
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
-    if (run->groups != NULL)
-        run->company = corgi_make_company(run);
+    run->company = corgi_make_company(run);
     s->learner = run->company ? NULL : corgi_learner_for(run, run->survey.rows);
     if (run->options.name != NULL || run->options.weights)
         corgi_check_size(run, s->learner);
@@ -247,7 +246,8 @@ static void advance(SgdState *s)
         if (s->run.fold != NULL)
             fill_fold(s);
         corgi_progress_end(&s->run);
-        corgi_tell_chance(&s->run, &epoch);
+        if (s->run.labels == NULL)
+            corgi_tell_chance(&s->run, &epoch);
         if (s->run.company != NULL)
             corgi_company_tell(s->run.company, &s->run);
         if (o->name != NULL) {

@@ -42,7 +42,7 @@ static int64 bytes_for(const CorgiRun *run, const cp_room *room, int64 blocks)
         cp_fit(&spec, &larger);
     } while (larger.budget < INT32_MAX / 2 &&
              (spec.buffer < blocks || cp_slots(&spec, run->survey.widest, run->survey.blocks) > larger.budget));
-    return larger.budget * run->sizes.row_bytes + corgi_learner_bytes(run) + corgi_groups_bytes(run);
+    return larger.budget * run->sizes.row_bytes + corgi_learner_bytes(run) + corgi_several_bytes(run);
 }
 
 /* Say which sizes would do. */
@@ -90,7 +90,7 @@ static int64 bytes_for_rows(const CorgiRun *run)
                 errmsg("buffer_size is " INT64_FORMAT " kB, of which the model takes " INT64_FORMAT " kB while it learns, for "
                        "hash_bits %d", bytes / 1024, taken / 1024, corgi_hashing(&run->source)->bits),
                 errhint("Give buffer_size => '" INT64_FORMAT "kB', or fewer hash_bits.", taken / 3 * 4 / 1024 + 1));
-    return bytes - taken - corgi_groups_bytes(run);
+    return bytes - taken - corgi_several_bytes(run);
 }
 
 /* Turn buffer_size into blocks and slots, as corgipile does in Python. A step read ahead counts with one thread too, so

@@ -59,21 +59,25 @@ static void check_kind(Relation rel, Relation named)
 }
 
 /* What a column is for, and what that takes. */
-typedef enum { FEATURE, LABEL, WEIGHT, GROUP } Role;
+typedef enum { FEATURE, LABEL, WEIGHT, GROUP, LABELS, ONE_LABEL } Role;
 
 static const struct { const char *name, *needed; } roles[] = {
     [FEATURE] = {"feature", "numbers, or an array such as real[], double precision[] or integer[], are needed"},
     [LABEL] = {"label", "a number, boolean or text is needed"},
     [WEIGHT] = {"weight", "a number or boolean is needed"},
     [GROUP] = {"group", "text, whole numbers or booleans are needed"},
+    [LABELS] = {"label", "an array of text or of whole numbers is needed, or several columns of 0 and 1"},
+    [ONE_LABEL] = {"label", "0 and 1, or booleans, are needed"},
 };
 
 /* Return whether a column can serve: numbers, what becomes a number or a category, and arrays of numbers as features. */
 static bool serves(const CorgiColumn *c, Role role)
 {
+    const bool whole = c->type == INT2OID || c->type == INT4OID || c->type == INT8OID;
+    if (role == LABELS)
+        return c->list && (corgi_is_text(c->type) || whole);
     if (role == GROUP)
-        return !c->list && (corgi_is_text(c->type) || c->type == INT2OID || c->type == INT4OID || c->type == INT8OID ||
-                            c->type == BOOLOID);
+        return !c->list && (corgi_is_text(c->type) || whole || c->type == BOOLOID);
     if (corgi_is_number(c->type))
         return role == FEATURE || !c->list;
     return !c->list && (role == FEATURE ? corgi_family(c->type) != CORGI_NO_FAMILY : role == LABEL && corgi_is_text(c->type));
@@ -96,7 +100,11 @@ static CorgiColumn find_column(Relation rel, const char *name, Role role)
         ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
                 errmsg("%s column \"%s\" is %s; %s", roles[role].name, name, format_type_be(a->atttypid), roles[role].needed),
                 role == FEATURE || c.type == JSONOID || c.type == JSONBOID || (role == LABEL && corgi_casts_to_text(c.type))
-                    ? corgi_hint_cast(a->atttypid, name) : 0);
+                    ? corgi_hint_cast(a->atttypid, name)
+                : role == LABELS && corgi_is_text(c.type)
+                    ? errhint("Split text that holds several by a query, or in a column of its own: string_to_array(%s, ',').",
+                              quote_identifier(name))
+                    : 0);
     if (CORGI_IS_VIRTUAL(a))
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                 errmsg("column \"%s\" is a virtual generated column", name), errhint("Make it STORED."));
@@ -113,8 +121,8 @@ static void check_privileges(const CorgiSource *s)
                 errhint("Train on a table that you make of the rows you may see."));
     if (pg_class_aclcheck(table, user, ACL_SELECT) == ACLCHECK_OK)
         return;
-    for (int i = -3; i < s->feature_columns; i++) {
-        const CorgiColumn *c = i == -3 ? &s->by : i == -2 ? &s->weight : i < 0 ? &s->label : &s->features[i];
+    for (int i = -3 - s->label_columns; i < s->feature_columns; i++) {
+        const CorgiColumn *c = i < -3 ? &s->labels[-4 - i] : i == -3 ? &s->by : i == -2 ? &s->weight : i < 0 ? &s->label : &s->features[i];
         if (c->name != NULL && pg_attribute_aclcheck(table, c->attnum, user, ACL_SELECT) != ACLCHECK_OK)
             aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(s->rel->rd_rel->relkind),
                            RelationGetRelationName(s->rel));
@@ -152,6 +160,14 @@ static bool takes_all(const CorgiOptions *o)
     return o->features == NIL || (list_length(o->features) == 1 && strcmp(linitial(o->features), "*") == 0);
 }
 
+static bool is_among_labels(const CorgiSource *s, AttrNumber attnum)
+{
+    for (int i = 0; i < s->label_columns; i++)
+        if (s->labels[i].attnum == attnum)
+            return true;
+    return false;
+}
+
 /* The names of all columns but the label. */
 static List *other_columns(const CorgiSource *s)
 {
@@ -159,10 +175,10 @@ static List *other_columns(const CorgiSource *s)
     List *names = NIL;
     for (int i = 0; i < columns->natts; i++)
         if (!TupleDescAttr(columns, i)->attisdropped && i + 1 != s->label.attnum && i + 1 != s->weight.attnum &&
-            i + 1 != s->by.attnum)
+            i + 1 != s->by.attnum && !is_among_labels(s, i + 1))
             names = lappend(names, pstrdup(NameStr(TupleDescAttr(columns, i)->attname)));
     if (names == NIL)
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("there is no column but the label \"%s\"", s->label.name));
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("there is no column but the label \"%s\"", s->labels ? s->labels->name : s->label.name));
     return names;
 }
 
@@ -179,7 +195,7 @@ static void find_features(CorgiSource *s, CorgiOptions *o)
     s->features = palloc0(sizeof(CorgiColumn) * list_length(o->features));
     foreach (cell, o->features) {
         CorgiColumn c = find_column(s->rel, lfirst(cell), FEATURE);
-        if (c.attnum == s->label.attnum)
+        if (c.attnum == s->label.attnum || is_among_labels(s, c.attnum))
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("column \"%s\" is the label; it cannot be a feature too", c.name));
         if (c.attnum == s->weight.attnum)
@@ -192,6 +208,21 @@ static void find_features(CorgiSource *s, CorgiOptions *o)
         s->features[s->feature_columns++] = c;
     }
     check_lists(s, o->terms != NIL || (o->encoding != NULL && o->encoding->hashing != NULL));
+}
+
+/* Find the label; of several the columns of them: what it is then, a whole number, says which of them a row has. */
+static void find_label(CorgiSource *s, const CorgiOptions *o)
+{
+    ListCell *cell;
+    if (o->labels == NIL) {
+        s->label = find_column(s->rel, o->label, LABEL);
+        s->last = s->label.attnum;
+        return;
+    }
+    s->label.type = INT4OID;
+    s->labels = palloc0(sizeof *s->labels * (Size) list_length(o->labels));
+    foreach (cell, o->labels)
+        s->labels[s->label_columns++] = find_column(s->rel, lfirst(cell), list_length(o->labels) == 1 ? LABELS : ONE_LABEL);
 }
 
 /* Find the column of what rows count for, if there is one. */
@@ -212,8 +243,7 @@ static void open_table(CorgiSource *s, Relation rel, Relation named, CorgiOption
     s->rel = rel;
     check_kind(rel, named);
     s->label.attnum = InvalidAttrNumber;
-    s->label = find_column(rel, o->label, LABEL);
-    s->last = s->label.attnum;
+    find_label(s, o);
     find_weight(s, o);
     if (o->by != NULL)
         s->by = find_column(rel, o->by, GROUP);
@@ -245,6 +275,8 @@ static List *partitions_of(Relation rel, List *found)
 static void name_part(CorgiSource *part, const char *name)
 {
     part->label.part = part->weight.part = part->by.part = name;
+    for (int i = 0; i < part->label_columns; i++)
+        part->labels[i].part = name;
     for (int i = 0; i < part->feature_columns; i++)
         part->features[i].part = part->label.part;
 }

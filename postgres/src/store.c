@@ -112,7 +112,7 @@ void corgi_check_weights(int64 outputs, int64 width, int64 classes, int64 learnt
 /* Return the outputs of all models of a run. */
 static int64 outputs_of(const CorgiRun *run)
 {
-    return corgi_outputs(&run->options.of, run->survey.class_count) * corgi_group_count(run);
+    return corgi_outputs(&run->options.of, run->survey.class_count) * corgi_model_count(run);
 }
 
 /* Return how many lines [width + 1] say how a model was learnt; 0 where the weights say it all. Of groups nothing else is kept. */
@@ -181,7 +181,10 @@ static char *params_of(const CorgiRun *run)
     }
     appendStringInfoChar(&json, ']');
     add_flag(&json, "lists", run->source.features->list);
-    add_text(&json, "label", o->label);
+    if (list_length(o->labels) > 1)
+        appendStringInfoString(&json, ", \"label\": null");
+    else
+        add_text(&json, "label", o->label);
     if (run->source.label.type == BOOLOID && !corgi_predicts_numbers(&o->of))
         add_text(&json, "class_type", "bool");
     add_text(&json, "order", o->order_name);

@@ -304,7 +304,7 @@ Datum corgipile_summary(PG_FUNCTION_ARGS)
     if (m == NULL)
         return (Datum) 0;
     corgi_find_model(name, CORGI_READ);
-    corgi_refuse_groups(m, name, "standard errors go");
+    corgi_refuse_several(m, name, "standard errors go");
     check_kind(m);
     read_params(&s, m, name);
     s.model = m;

@@ -40,12 +40,15 @@ static cp_sketch *make_sketch(Oid type, const int64 *cuts, int64 blocks)
     return s;
 }
 
+static const double there_or_not[] = {0, 1};
+
 static Tally make_tally(const CorgiRun *run, int64 blocks)
 {
     const CorgiOptions *o = &run->options;
+    const bool one = run->labels == NULL;
     Tally t = {.kind = o->kind,
-               .wanted = !corgi_predicts_numbers(&o->of) && (o->classes == NULL || corgi_is_balanced(o)),
-               .sketching = o->balance && !o->content, .limit = corgi_most_classes(o->kind), .room = 16};
+               .wanted = one && !corgi_predicts_numbers(&o->of) && (o->classes == NULL || corgi_is_balanced(o)),
+               .sketching = one && o->balance && !o->content, .limit = corgi_most_classes(o->kind), .room = 16};
     t.values = take(t.room, sizeof *t.values);
     t.counts = take(t.room, sizeof *t.counts);
     t.sketch = t.sketching ? make_sketch(run->source.label.type, run->survey.cuts, blocks) : NULL;
@@ -135,6 +138,8 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
             learnt += !held;
             if (run->groups != NULL)
                 corgi_note_group(run, source, row);
+            if (run->labels != NULL)
+                corgi_note_labels(run, source, row);
             kept += held;
             bytes += survey_row(v, source, row, held, t);
         }
@@ -166,6 +171,11 @@ static void settle_classes(CorgiRun *run, Tally *t)
     CorgiOptions *o = &run->options;
     if (corgi_predicts_numbers(&o->of))
         return;
+    if (run->labels != NULL) {
+        v->classes = memcpy(palloc(sizeof there_or_not), there_or_not, sizeof there_or_not);
+        v->class_count = lengthof(there_or_not);
+        return;
+    }
     v->classes = o->classes;
     v->class_count = o->class_count;
     if (o->classes == NULL)
@@ -195,12 +205,31 @@ static void check_rows(const CorgiRun *run)
 static void check_weights(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
-    int64 outputs = corgi_outputs(&run->options.of, v->class_count) * corgi_group_count(run);
+    int64 outputs = corgi_outputs(&run->options.of, v->class_count) * corgi_model_count(run);
     if (v->width > CORGI_MOST_NUMBERS / outputs)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                 errmsg("a model of " INT64_FORMAT " features and " INT64_FORMAT " outputs is too large: a column holds "
                        INT64_FORMAT " numbers",
                        v->width, outputs, CORGI_MOST_NUMBERS));
+}
+
+/* Describe blocks by which labels their rows have, where they are balanced by that: sets have their numbers now. */
+static void sketch_labels(CorgiRun *run)
+{
+    CorgiSurvey *v = &run->survey;
+    cp_sketch *s;
+    if (run->labels == NULL || !run->options.balance || run->options.content)
+        return;
+    s = make_sketch(INT4OID, v->cuts, v->blocks);
+    for (int64 block = 0; block < v->blocks; block++) {
+        for (int64 row = v->cuts[block]; row < v->cuts[block + 1]; row++) {
+            const double set = (double) corgi_set_of(run->labels, row);
+            cp_sketch_add(s, &set, 1);
+        }
+        cp_sketch_end_block(s);
+    }
+    v->sketch = take(v->blocks, sizeof *v->sketch);
+    cp_sketch_values(s, v->sketch);
 }
 
 void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
@@ -214,8 +243,9 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     v->cuts = take(most + 1, sizeof *v->cuts);
     v->place = take(most, sizeof *v->place);
     v->cuts[0] = 0;
-    t = make_tally(run, most);
     corgi_begin_groups(run);
+    corgi_begin_labels(run);
+    t = make_tally(run, most);
     for (CorgiPlace at = {0}; corgi_settle(source, &at); at.page += source->block_pages)
         at.row += survey_block(run, blocks, &at, &t, leftovers);
     corgi_end_loop(blocks);
@@ -225,6 +255,8 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     v->width = Max(v->width, 1);
     settle_classes(run, &t);
     corgi_settle_groups(run);
+    corgi_settle_labels(run);
+    sketch_labels(run);
     check_weights(run);
     if (t.sketching) {
         v->sketch = take(v->blocks, sizeof *v->sketch);

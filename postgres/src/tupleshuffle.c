@@ -100,6 +100,8 @@ static int64 load_block(TupleState *s, int64 block, const int32 *into)
             corgi_scale_rows(run, into + i, chosen);
         for (int k = 0; run->groups != NULL && k < chosen; k++)
             run->buffer.group[into[i + k]] = corgi_group_of(run->groups, run->survey.cuts[block] + i + k);
+        for (int k = 0; run->labels != NULL && k < chosen; k++)
+            run->buffer.y[into[i + k]] = (double) corgi_set_of(run->labels, run->survey.cuts[block] + i + k);
         number += count;
         i += chosen;
     }

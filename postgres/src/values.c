@@ -8,6 +8,7 @@
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/datetime.h"
+#include "utils/json.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
@@ -147,4 +148,33 @@ const char *corgi_text_of(Oid type, Datum value, Size *length)
     }
     *length = text ? strlen(text) : 0;
     return text;
+}
+
+/* Compare names that are whole numbers, of which doubles do not tell large ones apart. */
+static int by_whole_number(const void *a, const void *b)
+{
+    const int64 x = strtoll(((const CorgiName *) a)->text, NULL, 10), y = strtoll(((const CorgiName *) b)->text, NULL, 10);
+    return x < y ? -1 : x > y;
+}
+
+/* Put the values of a column of text, whole numbers or booleans into the order of Python. */
+void corgi_sort_values(CorgiNames *n, Oid type)
+{
+    if (corgi_is_text(type))
+        corgi_sort_names(n, false);
+    else
+        corgi_order_names(n, by_whole_number);
+}
+
+/* Write such a value as JSON; NULL is null. */
+void corgi_write_value(StringInfo json, const char *text, Oid type)
+{
+    if (text == NULL)
+        appendStringInfoString(json, "null");
+    else if (corgi_is_text(type))
+        escape_json(json, text);
+    else if (type == BOOLOID)
+        appendStringInfoString(json, *text == '0' ? "false" : "true");
+    else
+        appendStringInfoString(json, text);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "made.h"
+#include "sgd/judge.h"
 #include "sgd/parts.h"
 
 enum { ROWS = 700, MOST = 150 };
@@ -217,6 +218,65 @@ static int chorus(cp_sgd_shape shape)
     return differ;
 }
 
+static double number(const void *of, int bytes, int64_t at)
+{
+    return bytes == 4 ? (double)((const float *)of)[at] : ((const double *)of)[at];
+}
+
+/* Count rows by scores, and as a visit at a rate of 0 does, which adds products up in another order; return whether they differ. */
+static int judged(cp_sgd *s, const cp_rows *rows, const data *d, const void *scores, int k)
+{
+    const cp_loss_choice of = {s->loss, s->parameter};
+    cp_sgd_totals t = {.ln = 1};
+    int64_t learnt;
+    int differ = 0;
+    for (int64_t i = 0; i < ROWS; i++) {
+        const int32_t slot = d->visit[i];
+        const double weight = d->weight[slot], score = number(scores, s->bytes, i * MODELS + k);
+        double own[1];
+        cp_rows one = *rows;
+        one.visit += i;
+        one.m = 1;
+        differ += cp_sgd_decide(s, &one, own) != CP_SGD_OK || memcmp(own, (const char *)scores + (i * MODELS + k) * s->bytes, (size_t)s->bytes);
+        cp_judge_score(of, s->bytes, score, d->y[slot] > 0 ? 1 : -1, rows->weight ? &weight : NULL, &t);
+    }
+    differ += cp_sgd_learn(s, rows, &learnt) != CP_SGD_OK || t.rows != s->totals.rows || t.weight != s->totals.weight;
+    const double loss = (t.loss + t.logs + cp_log(t.ln)) / cp_sgd_loss(s) - 1, near = s->bytes == 4 ? 1e-6 : 1e-12;
+    return differ || t.correct != s->totals.correct || !(loss < near && loss > -near);
+}
+
+/* Let models score rows side by side, as outputs of one state, and each alone; return how many differ. */
+static int abreast(cp_sgd_shape shape, int weighted)
+{
+    data d = make(&shape);
+    cp_rows rows = {.x = d.x, .y = d.y, .y_type = CP_F32, .slots = ROWS, .stride = shape.features * shape.bytes,
+                    .indices = d.at, .values = d.from, .lengths = d.lengths, .visit = d.visit, .m = ROWS,
+                    .weight = weighted ? d.weight : NULL, .weight_type = CP_F32};
+    const size_t line = (size_t)(shape.features * shape.bytes), real = (size_t)shape.bytes;
+    char *w = malloc(MODELS * (line + real)), *bias = w + MODELS * line, *scores = malloc(ROWS * MODELS * real);
+    cp_sgd_shape wide = shape;
+    cp_sgd *s[MODELS], *all;
+    int differ = 0;
+    wide.outputs = MODELS;
+    all = model(&wide, 0);
+    for (int k = 0; k < MODELS; k++) {
+        int64_t learnt;
+        s[k] = model(&shape, k);
+        differ += cp_sgd_learn(s[k], &rows, &learnt) != CP_SGD_OK;
+        cp_sgd_begin(s[k], 0);
+        cp_sgd_get(s[k], w + (size_t)k * line, bias + (size_t)k * real);
+    }
+    cp_sgd_set(all, w, bias);
+    differ += cp_sgd_decide(all, &rows, scores) != CP_SGD_OK;
+    for (int k = 0; k < MODELS; k++) {
+        differ += judged(s[k], &rows, &d, scores, k);
+        free(s[k]);
+    }
+    free(all), free(w), free(scores);
+    drop(&d);
+    return differ;
+}
+
 static void accompany(void)
 {
     double classes[] = {0, 1, 2};
@@ -232,6 +292,9 @@ static void accompany(void)
                     shape.l1 = step < 3 ? 0 : 0.001;
                     differ += crowd(shape, width > 5, 2) + crowd(shape, 0, 5) + chorus(shape);
                 }
+                shape.step = CP_STEP_CONSTANT;
+                if (cp_losses[loss].labels == CP_TWO_CLASSES)
+                    differ += abreast(shape, width > 5);
             }
     printf("company %d\n", differ);
 }

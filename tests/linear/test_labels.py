@@ -136,7 +136,10 @@ def test_sets_of_labels_are_what_the_lists_say(lists, texts):
 
 
 @pytest.mark.parametrize("labels", [3, 8, 9, 16, 17, 40])
-def test_sets_of_columns_are_numbered_ascending(labels):
+@pytest.mark.parametrize("piece", [1 << 22, 50])
+def test_sets_are_numbered_ascending(labels, piece, monkeypatch):
+    """However many rows are read at a time: of large tables, and in PostgreSQL, sets have the same numbers."""
+    monkeypatch.setattr(label_sets, "PIECE", piece)
     there = np.random.default_rng(labels).integers(0, 9, (500, labels)) == 0
     there[::7] = there[0]
     found = find_label_sets(
@@ -144,6 +147,8 @@ def test_sets_of_columns_are_numbered_ascending(labels):
     )
     assert np.array_equal(found.sets[found.numbers], there)
     assert np.array_equal(found.sets, np.unique(there, axis=0))
+    lists = pa.array([np.flatnonzero(row).tolist() for row in there], pa.list_(pa.int64()))
+    assert np.array_equal(find_label_sets(open_table(pa.table({"y": lists})), "y").numbers, found.numbers)
 
 
 def table_of(tags, **more):

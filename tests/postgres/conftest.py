@@ -8,6 +8,9 @@ import subprocess
 import pytest
 from pgroles import ROLES
 from pgservers import SqlError, installations, literal
+from taggedrows import learn, tagged
+
+__all__ = ["learn", "tagged"]  # of several labels
 
 
 @pytest.fixture(scope="session")

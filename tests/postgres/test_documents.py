@@ -19,6 +19,8 @@ CREATE TABLE people AS SELECT i % 80 AS age, (ARRAY['Rome', 'Oslo', NULL])[1 + i
 CREATE TABLE towns AS SELECT 'Rome' AS city UNION SELECT 'Oslo';
 CREATE TABLE reviews AS SELECT 'a ' || (ARRAY['good', 'bad'])[1 + i % 2] || ' film' AS review, 'Rome' AS city,
     (ARRAY['tv', 'phone', 'wall'])[1 + i % 3] AS device, i % 2 AS liked FROM generate_series(1, 1000) i;
+CREATE TABLE posts AS SELECT x, string_to_array(CASE WHEN x[1] > 0.5 THEN 'a,b' WHEN x[2] > 0.2 THEN 'b' ELSE '' END,
+    ',') AS tags FROM higgs;
 CREATE TABLE flat AS SELECT random() AS a, random() AS b, random() AS y FROM generate_series(1, 1000);
 """
 

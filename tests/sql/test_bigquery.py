@@ -60,7 +60,7 @@ def test_options_together(options, settings):
         "calculate_p_values = 2", "auto_class_weights = 'x'", "class_weights = ['a']", "class_weights = [STRUCT('a', 'b')]", "num_trials = 5",
         "data_split_method = 'SEQ'", "data_split_method = 'CUSTOM'", "data_split_col = 'x'", "hparam_tuning_algorithm = 'x'",
         "category_encoding_method = 'TARGET_ENCODING'", "early_stop = 3", "min_rel_progress = 'x'", "model_type = ?",
-        "input_label_cols = ['a', 'b']", "input_label_cols = 3", "learn_rat = 1", "warm_start = 3", "save = 'x'",
+        "input_label_cols = []", "input_label_cols = 3", "learn_rat = 1", "warm_start = 3", "save = 'x'",
     ],
 )  # fmt: skip
 def test_options_that_would_change_the_model_are_errors(option):
@@ -91,7 +91,11 @@ def test_labels_are_those_of_the_rows_or_of_the_model():
     assert (one(script.format("'y'")).label, one(script.format("'y'")).notes) == ("y", ())
     found = one(script.format("('team', 'a'), ('cost', 'b')"))
     assert (found.label, found.notes) == (None, ("option labels means nothing here",))
-    assert error(script.format("'x', 'y'"))[0].endswith("labels must be the name of one column, got 2")
+    several = one(script.format("'x', 'y'"))
+    assert (several.label, several.settings) == (None, {"labels": ("x", "y")})  # those of a row
+    assert one(script.replace("[{}]", "tags")).settings == {"labels": ("tags",)}
+    twice = error(script.replace("[{}]", "tags, input_label_cols = ['x', 'y']"))[0]
+    assert "input_label_cols and labels both set labels" in twice or "labels and input_label_cols both set" in twice
 
 
 def test_where_nobody_names_the_label_it_is_called_so():

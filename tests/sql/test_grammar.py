@@ -54,6 +54,7 @@ def test_every_loss_is_a_model(name):
 WRITTEN = {
     "features": ("[a, 'b c']", None),
     "label": ("y", None),
+    "labels": ("(a, 'b c')", ("a", "b c")),
     "weight": ("w", "w"),
     "by": ("g", "g"),
     "class_weight": ("{'no': 1, 'yes': 20}", {"no": 1.0, "yes": 20.0}),

@@ -14,12 +14,18 @@ HOLDOUT = 7  # what the key is for
 TYPES = {"real": pa.float32(), "double precision": pa.float64(), "integer": pa.int32(), "smallint": pa.int16()}
 
 
+def columns_of_labels(params):
+    """Return the columns of several labels, if a model is of such."""
+    return [params["label"]] if params.get("label") and "labels" in params else params.get("labels", [])
+
+
 def stored_rows(server, model):
     """Return the rows to learn from in their physical order, where blocks begin, and the rows held out."""
     params = model["params"]
-    also = f"{params['by']}, " if "by" in params else ""
+    also = [params["by"]] if "by" in params else columns_of_labels(params)
+    columns = ", ".join([*params["features"], "label", "w", *also])
     rows = server.rows(
-        f"SELECT {', '.join(params['features'])}, label, w, {also}tableoid::int AS part, "
+        f"SELECT {columns}, tableoid::int AS part, "
         f"(ctid::text::point)[0]::int / {params['block_pages']} AS block FROM {model['source']} s "
         "ORDER BY s.tableoid, s.ctid"
     )
@@ -31,13 +37,13 @@ def stored_rows(server, model):
     return kept, [0, *cuts.tolist(), len(kept)], [row for row, out in zip(rows, held, strict=True) if out]
 
 
-def arrow(rows, features, kind, label=None, by=None):
-    """Make an Arrow table of rows."""
+def arrow(rows, features, kind, label=None, by=None, labels=()):
+    """Make an Arrow table of rows; of several labels without the one label."""
     kinds = [pa.list_(pa.int32()), pa.list_(TYPES[kind])] if len(features) == 2 else [pa.list_(TYPES[kind], WIDTH)]
     columns = {name: pa.array([row[name] for row in rows], of) for name, of in zip(features, kinds, strict=True)}
-    labels = pa.array([row["label"] for row in rows], label or pa.int32())
-    groups = {} if by is None else {by: pa.array([row[by] for row in rows])}
-    return pa.table({**columns, "label": labels, "w": pa.array([row["w"] for row in rows], pa.float32()), **groups})
+    one = {} if labels else {"label": pa.array([row["label"] for row in rows], label or pa.int32())}
+    others = {name: pa.array([row[name] for row in rows]) for name in [*([] if by is None else [by]), *labels]}
+    return pa.table({**columns, **one, "w": pa.array([row["w"] for row in rows], pa.float32()), **others})
 
 
 def in_python(server, model, kind, label=None, *, rated=True):
@@ -46,12 +52,13 @@ def in_python(server, model, kind, label=None, *, rated=True):
     features = params["features"]
     rows, cuts, held = stored_rows(server, model)
     widest = int(np.diff(cuts).max())
-    by = params.get("by")
-    table = CutTable(arrow(rows, features, kind, label, by), cuts)
+    by, labels = params.get("by"), columns_of_labels(params)
+    table = CutTable(arrow(rows, features, kind, label, by, labels), cuts)
     assert params["blocks"] == len(cuts) - 1
     sizes = {"block": widest, "buffer": params["buffer_blocks"] * widest}
     if params["order"] == "riffle":
-        balance = params["balance"] if params["balance"] == "content" else "label" if params["balance"] else None
+        named = (params["label"] or "labels") if labels else "label"
+        balance = params["balance"] if params["balance"] == "content" else named if params["balance"] else None
         order = cp.orders.Riffle(**sizes, group=params["group"], whole=params["whole"], balance=balance)
     else:
         names = {"no_shuffle": cp.orders.NoShuffle, "block_only": cp.orders.BlockOnly, "corgipile": cp.orders.CorgiPile}
@@ -70,7 +77,8 @@ def in_python(server, model, kind, label=None, *, rated=True):
     chosen["learning_rate"] = None if not rated or params["step"] == "auto" else chosen["learning_rate"]
     chosen["test"] = arrow(held, features, kind, label) if held else None
     features = features if len(features) == 2 else "x"
-    return cp.train(table, model=model["kind"], features=features, label="label", order=order, memory=None, **chosen)
+    chosen |= {"labels": params["label"] or labels} if labels else {"label": "label"}
+    return cp.train(table, model=model["kind"], features=features, order=order, memory=None, **chosen)
 
 
 def make_table(server, kind, classes=2):

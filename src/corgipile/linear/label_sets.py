@@ -119,6 +119,7 @@ def _numbered(
                 f"{format_bytes(most)}, half of memory; give memory of {format_bytes(about)}, or less if rows "
                 "to come have the sets of those before"
             )
+    found.number_ascending(numbers)
     return numbers, found.sets()
 
 
@@ -151,13 +152,25 @@ class _Found:
             self._known = np.insert(self._known, at[new], some[new])
         return codes[back]
 
+    def number_ascending(self, numbers: npt.NDArray[np.int32]) -> None:
+        """Number sets in their order, in place.
+
+        Blocks are balanced by numbers, which are then the same however many rows are read at a time.
+        """
+        places = np.arange(len(self._known), dtype=np.int32)
+        if np.array_equal(self._numbers, places):
+            return
+        rank = np.empty_like(places)
+        rank[self._numbers] = places
+        for start in range(0, len(numbers), PIECE):
+            numbers[start : start + PIECE] = rank[numbers[start : start + PIECE]]
+        self._numbers = places
+
     def sets(self) -> npt.NDArray[np.bool_]:
-        """Return whether each set has each label, in the order of their numbers."""
-        order = np.empty(len(self._known), np.int32)
-        order[self._numbers] = np.arange(len(order), dtype=np.int32)
-        sets, step = np.empty((self._labels, len(order)), bool), max(1, PIECE // self._labels)
-        for start in range(0, len(order), step):
-            packed = self._known[order[start : start + step]].view(np.uint8).reshape(-1, self._bytes)
+        """Return whether each set has each label, ascending as they are numbered at last."""
+        sets, step = np.empty((self._labels, len(self._known)), bool), max(1, PIECE // self._labels)
+        for start in range(0, len(self._known), step):
+            packed = self._known[start : start + step].view(np.uint8).reshape(-1, self._bytes)
             sets[:, start : start + step] = np.unpackbits(packed, axis=1, count=self._labels).T
         return sets.T  # a label's are beside each other, as they are read
 

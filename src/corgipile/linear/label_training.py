@@ -28,8 +28,9 @@ from corgipile.loader.feeder import Feeder
 from corgipile.losses import loss_of
 from corgipile.settings import TrainArguments, TrainSettings, declared
 from corgipile.sizes import parse_bytes
+from corgipile.tables.table import Table
 
-__all__ = ["train_labels"]
+__all__ = ["CLASSES", "check_model", "labels_of", "train_labels"]
 
 ALONE = (
     "solver", "inner", "warm_start", "test", "validation", "group", "patience", "by", "class_weight", "label",
@@ -52,16 +53,27 @@ def train_labels(given: TrainArguments) -> LabelModels:
     _check_alone(given)
     schedule = schedule_of(given, given.tolerance)
     opened = begun(given)
-    assert given.labels is not None  # noqa: S101 - for the type checker: the caller has asked
-    named = given.labels if isinstance(given.labels, str) or len(given.labels) > 1 else given.labels[0]
-    half = math.inf if given.memory is None else parse_bytes(given.memory, whole=UNKNOWN) // 2
-    found = find_label_sets(opened, named, most=half)
-    _check_counts(found)
-    _check_features(given, found)
+    found = labels_of(opened, given)
     task = prepare(found.table(opened), replace(given, label=found.name), classes=CLASSES, on_bad=given.on_bad)
     memory = _left(given, task, schedule, found)
     with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
         return LabelTraining(task.surveyed(), schedule, given, found, feeder).run()
+
+
+def labels_of(table: Table, given: Any) -> LabelSets:
+    """Find which labels rows have, of the columns that ``given.labels`` names.
+
+    Raises:
+        BadArgument: A label is among the features, or the weight.
+        BadLabel: No row has a label, or all have.
+        BudgetTooSmall: The labels of rows take more than half of the memory.
+    """
+    named = given.labels if isinstance(given.labels, str) or len(given.labels) > 1 else given.labels[0]
+    half = math.inf if given.memory is None else parse_bytes(given.memory, whole=UNKNOWN) // 2
+    found = find_label_sets(table, named, most=half)
+    _check_counts(found)
+    _check_features(given, found)
+    return found
 
 
 def _check_alone(given: TrainArguments) -> None:
@@ -70,8 +82,13 @@ def _check_alone(given: TrainArguments) -> None:
         if getattr(given, name) is not default and getattr(given, name) != default:
             also = "; measure(...) of what comes out tells held-out rows" if name in ("test", "validation") else ""
             raise BadArgument(f"{name} does not go with labels, got {name}={short(getattr(given, name))}{also}")
-    if loss_of(given.model).numbers or loss_of(given.model, len(CLASSES)).per_class:
-        raise BadArgument(f"a label is there or not: logistic, svm and squared_hinge tell, got {given.model!r}")
+    check_model(given.model)
+
+
+def check_model(model: str) -> None:
+    """Raise BadArgument unless a model tells two classes."""
+    if loss_of(model).numbers or loss_of(model, len(CLASSES)).per_class:
+        raise BadArgument(f"a label is there or not: logistic, svm and squared_hinge tell, got {model!r}")
 
 
 def _check_counts(found: LabelSets) -> None:
@@ -84,7 +101,7 @@ def _check_counts(found: LabelSets) -> None:
             )
 
 
-def _check_features(given: TrainArguments, found: LabelSets) -> None:
+def _check_features(given: Any, found: LabelSets) -> None:
     columns = found.labels if found.column is None else [found.column]
     features = [given.features] if isinstance(given.features, str) else given.features
     for name in features if isinstance(features, list | tuple) else ():
@@ -194,8 +211,8 @@ class LabelTraining:
         skipped = rows - figures[0].rows
         return {
             "epoch": epoch,
-            "loss": float(np.mean([one.loss for one in figures])),
-            "accuracy": float(np.mean([one.score for one in figures])),
+            "loss": _mean([one.loss for one in figures]),
+            "accuracy": _mean([one.score for one in figures]),
             "rows": figures[0].rows,
             "seconds": time.perf_counter() - start,
             "bytes_read": self._feeder.bytes_read - read,
@@ -274,6 +291,11 @@ class LabelTraining:
         coef, bias, learnt = folded(self._task.scaling, coef, bias)
         params = self._params | rates_of(self._schedules)
         return LabelModels(self._task.kind, coef, bias, CLASSES, params, self._history, learnt)
+
+
+def _mean(numbers: list[float]) -> float:
+    """Return the mean, added up one by one as PostgreSQL does."""
+    return float(np.cumsum(numbers)[-1]) / len(numbers)
 
 
 def _shifted(locate: Locate, by: int) -> Callable[[int], str]:

@@ -13,24 +13,29 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BudgetTooSmall, Diverged
 from corgipile.linear import passes
+from corgipile.linear.label_sets import LabelSets
+from corgipile.linear.label_training import CLASSES, check_model, labels_of
 from corgipile.linear.model import Model
 from corgipile.linear.schedule import averaged, schedule_of
+from corgipile.linear.search_labels import LabelRuns
 from corgipile.linear.search_runs import Runs
 from corgipile.linear.sgd import Figures
 from corgipile.linear.train import order_of, prepare, train
 from corgipile.linear.training import Record, Task
 from corgipile.linear.weights_memory import left_for_rows
-from corgipile.settings import CALL, Setting, TrainSettings, declared, takes
+from corgipile.settings import CALL, Setting, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import parse_bytes, whole, yes_or_no
 from corgipile.tables import open as open_table
 from corgipile.tables.splitting import folds_of
+from corgipile.tables.table import Table
 
 __all__ = ["Search", "SearchArguments", "search"]
 
 EACH = ("learning_rate", "step", "decay", "l2", "l1", "max_norm", "batch_size", "average")  # what models may differ in
 SHARED = {"model", "features", "label", "encode", "missing", "epochs", "memory", "seed", "standardize", "order"}
 SHARED |= {"intercept", "on_bad", "text", "interactions", "hash_bits", "ngrams", "weight", "class_weight"}
-OWN = {"grid", "folds", "group", "refit", "on_rows"}
+OWN = {"grid", "folds", "group", "labels", "refit", "on_rows"}
+ALONE = ("label", "class_weight")  # what does not go with labels
 MOST_FOLDS, NUMBERED = 255, 16  # bytes: the number of a row in the buffer, and of one that is visited
 
 
@@ -47,6 +52,13 @@ class SearchArguments(TrainSettings):
     grid: Annotated[Any, Setting("", _grid)] = field(kw_only=False)
     folds: Annotated[int, Setting("Parts of cross-validation.", partial(whole, least=2, most=MOST_FOLDS))] = 5
     group: Annotated[str | None, Setting("Column of which all rows of a value are in one fold.")] = None
+    labels: Annotated[
+        str | Sequence[str] | None,
+        Setting(
+            "Column of lists of labels, or columns of 0 and 1: a model for each label.",
+            declared(TrainArguments)["labels"].setting.check,
+        ),
+    ] = None
     refit: Annotated[bool, Setting("Train the best once more, on all rows.", yes_or_no)] = True
     on_rows: Annotated[Callable[[int], object] | None, CALL] = None
 
@@ -117,6 +129,8 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
             differ in learning_rate, step, decay, l2, l1, max_norm, batch_size and average.
         folds: How many parts there are: each is held out once.
         group: A column of which all rows of a value are in one fold.
+        labels: In place of ``label``, as for `corgipile.train`: of each point and fold a model for each label, of which
+            ``score`` and ``loss`` are means.
         refit: Whether to train the best once more, on all rows, by `corgipile.train`.
         on_rows: Called with numbers of rows learnt, of all epochs but those of the refit.
         model, features, label, encode, text, interactions, hash_bits, ngrams, missing, epochs, learning_rate, step,
@@ -147,23 +161,24 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
     wanted = [replace(given, **point).checked() for point in points(given.grid)]
     schedules = [schedule_of(one) for one in wanted]
     table = open_table(given.table)
-    task = prepare(table, given, on_bad=given.on_bad)
+    found = None if given.labels is None else _labels_of(table, given)
+    task = _task(table, given, found)
     parts = folds_of(task.source, given.folds, given.seed, given.group)
-    with task.feeder(
-        order_of(given.order, given.memory), _memory(given, task, len(wanted) * given.folds), given.seed
-    ) as feeder:
+    memory = _memory(given, task, len(wanted) * given.folds, found)
+    with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
         task = task.surveyed()
         tasks = [replace(task, batch_size=one.batch_size, average=averaged(one, one.model)) for one in wanted]
         told = [
             None if one.learning_rate else f"{point}" for one, point in zip(wanted, points(given.grid), strict=True)
         ]
-        with Runs(tasks, schedules, told, parts, given.folds) as runs:
+        make = Runs if found is None else partial(LabelRuns, found=found)
+        with make(tasks, schedules, told, parts, given.folds) as runs:
             runs.learn(feeder, given.epochs, given.on_rows)
             with passes.reader(task.inputs, task.table(), task.label, task.weight) as judged:
                 figures = runs.judge(judged)
     rates = [[run.schedule.learning_rate for run in point] for point in runs.points]
     settled = [_result(*one) for one in zip(points(given.grid), figures, strict=True)]
-    if rates != [[one.learning_rate] * given.folds for one in schedules]:  # some were lowered
+    if any({*theirs} != {one.learning_rate} for theirs, one in zip(rates, schedules, strict=True)):  # some were lowered
         settled = [{**one, "learning_rates": theirs} for one, theirs in zip(settled, rates, strict=True)]
     results = sorted(settled, key=lambda record: (-_known(record), record["loss"]))
     if math.isinf(results[0]["loss"]):
@@ -173,29 +188,56 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
     return Search(task.loss.score, results, best, model)
 
 
+def _labels_of(table: Table, given: SearchArguments) -> LabelSets:
+    """Find which labels rows have.
+
+    Raises:
+        BadArgument: A setting is for one label, or the model is none of two classes.
+        BadLabel: No row has a label, or all have.
+    """
+    for name in ALONE:
+        if getattr(given, name) != declared(type(given))[name].default:
+            raise BadArgument(f"{name} does not go with labels, got {name}={getattr(given, name)!r}")
+    check_model(given.model)
+    return labels_of(table, given)
+
+
+def _task(table: Table, given: SearchArguments, found: LabelSets | None) -> Task:
+    if found is None:
+        return prepare(table, given, on_bad=given.on_bad)
+    return prepare(found.table(table), replace(given, label=found.name), classes=CLASSES, on_bad=given.on_bad)
+
+
 def _shared(given: SearchArguments) -> Record:
-    return {name: getattr(given, name) for name in declared(TrainSettings) if name in SHARED or name in EACH}
+    names = {name for name in declared(TrainSettings) if name in SHARED or name in EACH}
+    if given.labels is None:
+        return {name: getattr(given, name) for name in names}
+    return {name: getattr(given, name) for name in names - {*ALONE}} | {"labels": given.labels}
 
 
 def _known(record: Record) -> float:
     return -math.inf if math.isnan(record["score"]) else float(record["score"])
 
 
-def _memory(given: SearchArguments, task: Task, models: int) -> Any:
+def _memory(given: SearchArguments, task: Task, models: int, found: LabelSets | None = None) -> Any:
     """Return what of the memory is for rows: the fold of each row of the table takes a byte, and rows have numbers.
 
     Raises:
-        BudgetTooSmall: The folds take more than half.
+        BudgetTooSmall: The folds, and the labels of rows where they have several, take more than half.
     """
     if given.memory is None:
         return None
-    rows = len(task.source)
-    width = task.row_bytes
-    memory = parse_bytes(given.memory, whole=rows * width)
-    if rows > memory // 2:
-        raise BudgetTooSmall(f"memory is {given.memory!r}, of which folds of {rows} rows take {rows}: give twice that")
+    rows, width = len(task.source), task.row_bytes
+    memory, taken, what = parse_bytes(given.memory, whole=rows * width), rows, "folds"
+    if found is not None:
+        taken, what = rows + found.numbers.nbytes + found.sets.nbytes, "folds and labels"
+        models *= len(found.labels)
+    if taken > memory // 2:
+        raise BudgetTooSmall(
+            f"memory is {given.memory!r}, of which {what} of {rows} rows take {taken}: give twice that"
+        )
     memory = parse_bytes(left_for_rows(task, memory, models) or memory, whole=1.0)
-    return max(1, int((memory - rows) * width / (width + NUMBERED)))
+    return max(1, int((memory - taken) * width / (width + NUMBERED)))
 
 
 def _result(point: Record, figures: Sequence[Figures]) -> Record:

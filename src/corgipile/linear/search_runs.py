@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby, pairwise
 from operator import attrgetter
@@ -28,7 +28,7 @@ from corgipile.linear.training import Task
 from corgipile.loader.feeder import Feeder
 from corgipile.tables.table import IntArray
 
-__all__ = ["Runs"]
+__all__ = ["Chunk", "Run", "Runs"]
 
 CHUNK = 512 << 10  # bytes of rows that all models visit before the next ones come: they stay in a core's cache
 LEAST, SPARSE = 256, 1024  # rows at least, for a call costs as much as some; of sparse rows, which differ in length
@@ -49,6 +49,7 @@ class Run:
         told: What its point of the grid is, where nobody chose the rate there; None where somebody did.
         losses: Of the epochs so far.
         diverged: Whether it did: it learns no more.
+        label: The label it tells, of several a row.
     """
 
     sgd: SGD
@@ -59,6 +60,7 @@ class Run:
     told: str | None = None
     losses: list[float] = field(default_factory=list)
     diverged: bool = False
+    label: int = 0
 
 
 class Chunk(NamedTuple):
@@ -106,18 +108,26 @@ class Runs:
         makers = [partial(one.sgd, scaled=False) for one in tasks]
         self.points = [
             [
-                Run(make(schedule, left_out=left_out), fold, schedule, partial(make, left_out=left_out), told=name)
+                run
                 for fold, left_out in enumerate(np.bincount(parts, minlength=folds).tolist())
+                for run in self._made(partial(make, left_out=left_out), fold, schedule, name)
             ]
             for make, schedule, name in zip(makers, schedules, told, strict=True)
         ]
-        self.all = [run for point in self.points for run in point]
-        theirs = np.array([run.fold for run in self.all], np.uint8)
-        for run, team in zip(self.all, teams([run.sgd for run in self.all], theirs, parts), strict=True):
-            run.team = team
-        self.all.sort(key=attrgetter("team", "fold"))
+        self.all = self._arranged([run for point in self.points for run in point], parts)
         self._threads = min(len(os.sched_getaffinity(0)), len(self.all), MOST_THREADS)
         self._pool = ThreadPoolExecutor(self._threads, "corgipile-search")
+
+    def _made(self, make: Callable[[Schedule], SGD], fold: int, schedule: Schedule, name: str | None) -> Iterator[Run]:
+        """Yield the models of a point that do not see a fold."""
+        yield Run(make(schedule), fold, schedule, make, told=name)
+
+    def _arranged(self, runs: list[Run], parts: npt.NDArray[np.uint8]) -> list[Run]:
+        """Return models in an order in which those that can visit a row at once stand side by side, as a team."""
+        theirs = np.array([run.fold for run in runs], np.uint8)
+        for run, team in zip(runs, teams([run.sgd for run in runs], theirs, parts), strict=True):
+            run.team = team
+        return sorted(runs, key=attrgetter("team", "fold"))
 
     def __enter__(self) -> Self:
         return self
@@ -133,8 +143,8 @@ class Runs:
         Raises:
             BadLabel: All rows of a class are in one fold.
         """
-        counts = np.zeros((len(self._task.classes), self._folds), np.int64)
-        untrained = Untrained(self._task.loss, len(counts), self._folds)
+        counts = np.zeros((self._kinds(), self._folds), np.int64)
+        untrained = Untrained(self._task.loss, len(self._task.classes), self._folds)
         for epoch in range(epochs):
             runs = self.all
             while runs:
@@ -170,8 +180,11 @@ class Runs:
                 told[run.told, run.schedule, other] += 1
                 run.schedule, run.sgd, run.diverged = other, run.make(other), False
         for (point, before, other), folds in told.items():
-            log.warning(other.begins_again(before, f" in {folds} of {self._folds} folds of {point}"))
+            log.warning(other.begins_again(before, f" in {folds} of {self._said()} of {point}"))
         return again
+
+    def _said(self) -> str:
+        return f"{self._folds} folds"
 
     def judge(self, feeder: Feeder) -> list[list[Figures]]:
         """Return what each model is worth on the rows of its fold, by point and fold."""
@@ -182,7 +195,7 @@ class Runs:
             if task.scaling is not None:
                 coef, bias = task.scaling.fold(coef, bias)
             judge = SGD(task.kind, task.inputs, task.classes, on_bad=task.on_bad)
-            judges.append(Run(judge, run.fold, run.schedule, run.make, team=run.fold))
+            judges.append(replace(run, sgd=judge, team=run.fold))
             judges[-1].diverged = run.diverged or not (np.isfinite(coef).all() and np.isfinite(bias).all())
             if not judges[-1].diverged:
                 judges[-1].sgd.assign(coef, bias)
@@ -197,7 +210,11 @@ class Runs:
             if not found.weight and not run.diverged:
                 raise BadValue(f"the weights of fold {run.fold} of {feeder.table!r} are all zero: it cannot be judged")
         of = {id(run): found for run, found in zip(trained, figures, strict=True)}
-        return [[of[id(run)] for run in point] for point in self.points]
+        return [self._by_fold([of[id(run)] for run in point]) for point in self.points]
+
+    def _by_fold(self, figures: list[Figures]) -> list[Figures]:
+        """Return the figures of each fold, of those of the models of a point."""
+        return figures
 
     def _steps(
         self, feeder: Feeder, epoch: int, counts: IntArray | None = None, untrained: Untrained | None = None
@@ -241,13 +258,28 @@ class Runs:
         threads = min(self._threads, len(parted))
         at = [len(parted) * thread // threads for thread in range(threads + 1)]
         each = [[run for some in parted[start:stop] for run in some] for start, stop in pairwise(at)]
-        waiting = [self._pool.submit(_visit, chunks(), some, self._each, own=own) for some in each[1:]]
+        waiting = [self._pool.submit(self._visit, chunks(), some, own=own) for some in each[1:]]
         try:
-            _visit(chunks(), each[0], self._each, own=own)
+            self._visit(chunks(), each[0], own=own)
         finally:
             wait(waiting)  # they read slots that the next step may take
         for one in waiting:
             one.result()
+
+    def _visit(self, chunks: Iterator[Chunk], runs: Sequence[Run], *, own: bool) -> None:
+        """Let some models visit the rows that are theirs."""
+        for chunk in chunks:
+            left = [run for run in runs if not run.diverged]
+            if not left:
+                return
+            theirs = np.array([run.fold for run in left], np.uint8)
+            found = learn_parts([run.sgd for run in left], theirs, *chunk, own=own, each=self._each)
+            for run, diverged in zip(left, found, strict=True):
+                run.diverged = diverged
+
+    def _kinds(self) -> int:
+        """Return how many kinds of rows are counted."""
+        return len(self._task.classes)
 
     def _count(self, labels: FloatArray, folds: npt.NDArray[np.uint8], counts: IntArray) -> None:
         """Count rows by class and fold; labels of no class are the kernel's to see."""
@@ -286,15 +318,3 @@ def _name(numbers: IntArray, feeder: Feeder, place: int) -> str:
 
 def _shifted(name: Callable[[int], str], by: int, place: int) -> str:
     return name(by + place)
-
-
-def _visit(chunks: Iterator[Chunk], runs: Sequence[Run], each: int, *, own: bool) -> None:
-    """Let some models visit the rows that are theirs."""
-    for chunk in chunks:
-        left = [run for run in runs if not run.diverged]
-        if not left:
-            return
-        theirs = np.array([run.fold for run in left], np.uint8)
-        found = learn_parts([run.sgd for run in left], theirs, *chunk, own=own, each=each)
-        for run, diverged in zip(left, found, strict=True):
-            run.diverged = diverged

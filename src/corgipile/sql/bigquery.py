@@ -183,8 +183,11 @@ class Options:
         if option == "input_label_cols":
             self._label(begin, option, column_names(reader))
             return
+        if option == "labels" and not (reader.sees("[") or reader.sees("ARRAY")):  # those of a row
+            self._several(begin, option, column_names(reader))
+            return
         given = self.given[option] = value(reader)
-        if option == "labels" and isinstance(given, list) and all(isinstance(one, str) for one in given):
+        if option == "labels" and isinstance(given, list) and given and all(isinstance(one, str) for one in given):
             self._label(begin, option, given)  # as older statements call them
             return
         if isinstance(given, Parameter):
@@ -199,7 +202,19 @@ class Options:
         hint = did_you_mean(option, names) or "; it would change the model, and there is nothing like it here"
         raise self.reader.wrong(f"there is no option {option!r}{hint}", at)
 
+    def _several(self, begin: int, option: str, given: Any) -> None:
+        """Keep the columns of several labels."""
+        self.given[option] = given
+        try:
+            self._set("labels", checked("labels", given), option)
+        except BadArgument as error:
+            raise self.reader.wrong(str(error), begin) from None
+
     def _label(self, begin: int, option: str, given: Any) -> None:
+        """Keep the column of the label; several are labels that a row may have."""
+        if isinstance(given, list) and len(given) > 1:
+            self._several(begin, option, given)
+            return
         self.given[option] = given
         try:
             label = checked("label", given)

@@ -36,13 +36,13 @@ ELSEWHERE = {
     "name": "INTO name stores the model",
     "save": "INTO name stores the model",
     "overwrite": "INTO name stores the model, in place of an earlier one",
-    "labels": "a model of several labels is one of corgipile.train and the command train",
     "test": "validation = 0.1 holds rows out",
 }
 SETTINGS = {name: one for name, one in declared(TrainArguments).items() if name not in ELSEWHERE and one.setting.about}
 SIZES = ("block", "buffer", "balance")  # what an order has
 MORE = ("classes", *SIZES)  # an argument of train that is no setting
-COLUMNS = ("features", "text", "label", "group", "weight", "by")
+COLUMNS = ("features", "text", "label", "labels", "group", "weight", "by")
+SEVERAL = ("features", "text", "labels")  # of which there may be more than one
 SKIP = "skip"
 LOSSES = {
     "logistic_reg": "logistic",
@@ -137,18 +137,22 @@ def checked(name: str, given: Any) -> Any:
     """
     if isinstance(given, Parameter):
         return given
-    if name in COLUMNS and name not in ("features", "text") and isinstance(given, list | tuple):
+    if name in COLUMNS and name not in SEVERAL and isinstance(given, list | tuple):
         if len(given) != 1:
             raise BadArgument(f"{name} must be the name of one column, got {len(given)}")
         given = given[0]
     return CHECKS[name](given, name) if name in CHECKS else SETTINGS[name].checked(given, name)
 
 
-def _features(given: Any, _: str) -> tuple[str, ...]:
+def _names(given: Any, name: str) -> tuple[str, ...]:
     given = [given] if isinstance(given, str) else given
     if not isinstance(given, list | tuple) or not given or not all(isinstance(one, str) for one in given):
-        raise BadArgument(f"features must be the name of a column or a list of them, got {given!r}")
+        raise BadArgument(f"{name} must be the name of a column or a list of them, got {given!r}")
     return tuple(given)
+
+
+def _labels(given: Any, name: str) -> Any:
+    return None if given is None else _names(given, name)
 
 
 def _interactions(given: Any, name: str) -> Any:
@@ -185,7 +189,8 @@ def _model(given: Any, _: str) -> Any:
 
 
 CHECKS = {
-    "features": _features,
+    "features": _names,
+    "labels": _labels,
     "interactions": _interactions,
     "block": _size,
     "buffer": _size,

@@ -19,6 +19,7 @@ __all__ = [
     "BINS",
     "CLASSES",
     "INTERCEPT",
+    "LABELS",
     "MASS",
     "NUMBERS",
     "Counts",
@@ -28,6 +29,7 @@ __all__ = [
     "curve",
     "figures",
     "need_classes",
+    "need_one_label",
     "quantiles",
     "threshold_of",
     "two_probable",
@@ -38,6 +40,9 @@ __all__ = [
 # What ML.EVALUATE answers of models of classes, and of models of numbers.
 CLASSES = ("loss", "accuracy", "precision", "recall", "f1_score", "log_loss", "roc_auc", "rows")
 NUMBERS = ("loss", "r2", "mean_absolute_error", "mean_squared_error", "rows")
+# And of models of several labels, as `LabelModels.measure` has it.
+MEANS = tuple(f"{name}_{mean}" for mean in ("micro", "macro") for name in ("precision", "recall", "f1"))
+LABELS = ("loss", "accuracy", "subset_accuracy", *MEANS, "rows")
 RATES = ("threshold", "recall", "false_positive_rate")
 # What ML.CALIBRATION answers, as Python and PostgreSQL call it, and ML.ADVANCED_WEIGHTS of a coefficient.
 BINS = ("low", "high", "predicted", "observed", "rows", "weight")
@@ -253,6 +258,15 @@ def need_classes(call: ModelCall, kind: str, *, numbers: bool) -> None:
     if numbers:
         raise BadArgument(
             f"model {call.model!r} is {kind} and predicts numbers; ML.{call.function.upper()} is of classes"
+        )
+
+
+def need_one_label(call: ModelCall, labels: Sequence[Any] | None) -> None:
+    """Raise BadArgument of models of several labels, None of others."""
+    if labels is not None:
+        raise BadArgument(
+            f"{call.model!r} is a model for each of {len(labels)} labels, and ML.{call.function.upper()} is of one; "
+            "ML.EVALUATE without a threshold measures them all"
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from corgipile.errors import BadArgument, BadSchema, DivergenceWarning, LeftOutWarning, MissingColumn
 from corgipile.features.encoders import family_of
+from corgipile.linear.label_sets import NAME
 from corgipile.linear.model import Model
 from corgipile.linear.train import train
 from corgipile.orders import named
@@ -19,7 +20,7 @@ from corgipile.sql.statements import Train
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.table import Table
 
-__all__ = ["arguments", "column_named", "fit_model"]
+__all__ = ["arguments", "balanced_by", "check_labels", "column_named", "fit_model"]
 
 
 def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
@@ -33,19 +34,22 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
         BadArgument: There are no features.
         MissingColumn: There is no such column.
     """
-    label = column_named(statement.label_of(columns), columns)
+    labels = [column_named(name, columns) for name in statement.settings.get("labels") or ()]
+    label = column_named(labels[0] if labels else statement.label_of(columns), columns)
+    check_labels(statement)
     weight = statement.settings.get("weight")
     apart = [column_named(name, columns) for name in (weight, statement.settings.get("by")) if name is not None]
     crossed = [[column_named(name, columns) for name in term] for term in statement.settings.get("interactions") or ()]
     text = [column_named(name, columns) for name in statement.settings.get("text") or ()]
     hashed = [*text, *(name for term in crossed for name in term)]
-    others = {label, *apart, *hashed}
+    others = {label, *labels, *apart, *hashed}
     features = [column_named(name, columns) for name in statement.features or ()] or [
         name for name in columns if name not in others
     ]
     if not features and not hashed:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
-    given = {**statement.settings, "model": statement.model, "features": features, "label": label}
+    given = {**statement.settings, "model": statement.model, "features": features}
+    given |= {"labels": labels} if labels else {"label": label}
     given |= {"text": text} if text else {}
     given |= {"interactions": crossed} if crossed else {}
     for name in ("group", "balance", "weight", "by"):
@@ -55,6 +59,23 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
         given["encode"] = {column_named(name, columns): how for name, how in given["encode"].items()}
     sizes = {name: given.pop(name) for name in SIZES if name in given}
     return given if all(one is None for one in sizes.values()) else given | {"order": _sized(given, **sizes)}
+
+
+def check_labels(statement: Train) -> None:
+    """Raise BadArgument where rows have one label, and several."""
+    if statement.settings.get("labels") and statement.label is not None:
+        raise BadArgument(f"{statement.label!r} is the label, and labels names several a row; give one of them")
+
+
+def balanced_by(given: Mapping[str, Any]) -> str:
+    """Return the column by which blocks are balanced where none is named: of the label, or which of several rows have.
+
+    Example:
+        >>> balanced_by({"label": "y"}), balanced_by({"labels": ["tags"]}), balanced_by({"labels": ["a", "b"]})
+        ('y', 'tags', 'labels')
+    """
+    labels = given.get("labels") or [given.get("label")]
+    return str(labels[0]) if len(labels) == 1 else NAME
 
 
 def column_named(name: str, columns: list[str]) -> str:
@@ -85,7 +106,7 @@ def _sized(given: Mapping[str, Any], block: Any = None, buffer: Any = None, bala
     if block is not None and order.cuts_into == "row":
         raise BadArgument(f"block is {block}, but order {order.name} visits single rows; leave it out")
     if balance is not None or getattr(order, "balance", None) is not None:
-        column = balance if isinstance(balance, str) else given["label"]
+        column = balance if isinstance(balance, str) else balanced_by(given)
         order = replace(order, balance=None if balance is False else column)
     return replace(
         order, **{name: size for name, size in {"block": block, "buffer": buffer}.items() if size is not None}

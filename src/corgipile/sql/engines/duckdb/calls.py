@@ -7,12 +7,13 @@ import pyarrow as pa
 
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
+from corgipile.linear.multilabel import LabelModels
 from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.files import text_of
 from corgipile.sql.engines.duckdb.judging import calibration, confusion, errors, evaluated, roc
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.engines.duckdb.prediction import asked, key_of, names_in, says_class
-from corgipile.sql.engines.judging import INTERCEPT, threshold_of
+from corgipile.sql.engines.judging import INTERCEPT, need_one_label, threshold_of
 from corgipile.sql.engines.results import EPOCHS, epoch_row
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
@@ -47,7 +48,11 @@ def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) 
     model, rows = stored.model, text_of(engine.session, call.source, bound).sql
     there = engine.session.schema(rows, bound.values).names
     names, key = names_in(stored, there), key_of(engine, stored, bound)
-    label = f"predicted_{model.label or 'label'}"
+    label, labels = f"predicted_{model.label or 'label'}", model.params.get("labels")
+    if labels is not None:
+        label = f"predicted_{model.label or 'labels'}"
+        if call.options.get("threshold") is not None:
+            need_one_label(call, labels)
     shares = asked("predict_proba", key, names)
     answer = asked(says_class(stored), key, names)
     if (threshold := threshold_of(call, model.classes.tolist(), probable=model.loss.probability)) is not None:
@@ -70,6 +75,10 @@ def _weights(model: Model) -> pa.Table:
         each = [_weights(model.of(group)) for group in model.groups]
         values = [group for group, part in zip(model.groups, each, strict=True) for _ in range(len(part))]
         return pa.concat_tables(each).add_column(0, model.by, pa.array(values))
+    if isinstance(model, LabelModels):
+        each = [_weights(model.of(label)) for label in model.labels]
+        values = [label for label, part in zip(model.labels, each, strict=True) for _ in range(len(part))]
+        return pa.concat_tables(each).add_column(0, "label", pa.array(values))
     names = [*(model.names or [f"{_one(model)}[{i}]" for i in range(model.width)]), INTERCEPT]
     several = len(model.coef) > 1
     rows = [

@@ -69,7 +69,7 @@ def _known(
 def _sizes(table: Table, given: Properties) -> Properties:
     """Return what an order makes of a table; nothing where columns must be encoded first."""
     kinds = [table.schema.field(name).type for name in given["features"]]
-    if given.get("text") or given.get("interactions"):
+    if given.get("text") or given.get("interactions") or given.get("labels"):
         return {}
     if given.get("encode") or given.get("missing", "error") != "error" or any("string" in str(kind) for kind in kinds):
         return {}

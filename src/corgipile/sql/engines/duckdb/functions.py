@@ -1,4 +1,4 @@
-"""Functions of SQL that ask models: ``predict``, ``predict_label``, ``predict_proba`` and ``decision``."""
+"""Functions of SQL that ask models: ``predict``, of text ``predict_label(s)``, ``predict_proba`` and ``decision``."""
 
 import atexit
 import contextlib
@@ -31,6 +31,7 @@ PREFIX = "corgipile_"  # of the names by which our own SQL calls them, whatever 
 KINDS = {
     "predict": "DOUBLE",
     "predict_label": "VARCHAR",
+    "predict_labels": "VARCHAR[]",
     "predict_proba": "DOUBLE[]",
     "decision": "DOUBLE[]",
 }
@@ -194,15 +195,38 @@ def functions_of(connection: Any) -> Functions:
 
 
 def _arrow(function: str) -> pa.DataType:
-    kinds = {"DOUBLE": pa.float64(), "VARCHAR": pa.string(), "DOUBLE[]": pa.list_(pa.float64())}
-    return kinds[KINDS[function]]
+    kinds = {"DOUBLE": pa.float64(), "VARCHAR": pa.string()}
+    kind = KINDS[function]
+    return pa.list_(kinds[kind[:-2]]) if kind.endswith("[]") else kinds[kind]
+
+
+def _named(found: npt.NDArray[Any], labels: list[Any], mask: npt.NDArray[np.bool_] | None) -> pa.Array:
+    """Return the labels of rows, [rows, labels] of 0 and 1, by their names."""
+    offsets = np.concatenate([[0], np.cumsum(found.sum(axis=1))]).astype(np.int32)
+    names = pa.array([str(one) for one in labels], pa.string()).take(pa.array(np.nonzero(found)[1]))
+    made = pa.ListArray.from_arrays(pa.array(offsets), names)
+    return made if mask is None else pa.compute.if_else(pa.array(mask), None, made)
 
 
 def _column(stored: Stored, function: str, scores: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None) -> pa.Array:
     """Return the answer of a function, null where a row has a null."""
     mask = None if valid is None else ~valid
-    what = "predict" if function == "predict_label" else function
+    labels = stored.model.params.get("labels")
+    if (
+        (labels is None) == (function == "predict_labels")
+        and function.startswith("predict")
+        and function != "predict_proba"
+    ):
+        how = (
+            "one label a row, which predict gives"
+            if labels is None
+            else "several labels a row, which predict_labels gives"
+        )
+        raise BadArgument(f"model {stored.name!r} has {how}")
+    what = "predict" if function.startswith("predict_label") else function
     found = stored.model.finish(scores, cast("What", what))
+    if labels is not None and function == "predict_labels":
+        return _named(found, labels, mask)
     if function == "predict_label":
         return pa.array([str(value) for value in found.tolist()], pa.string(), mask=mask)
     if function == "predict":

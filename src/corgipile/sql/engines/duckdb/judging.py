@@ -17,6 +17,7 @@ from corgipile.sql.engines.duckdb.rows import read_rows
 from corgipile.sql.engines.judging import (
     BINS,
     CLASSES,
+    LABELS,
     MASS,
     NUMBERS,
     bins_of,
@@ -25,6 +26,7 @@ from corgipile.sql.engines.judging import (
     curve,
     figures,
     need_classes,
+    need_one_label,
     quantiles,
     threshold_of,
     two_probable,
@@ -111,8 +113,10 @@ class _Rows:
 
 def evaluated(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:
     """Return how well a model does on rows; on those of training, or held out of it, where none are named."""
-    model = stored.model
-    names = NUMBERS if model.loss.numbers else CLASSES
+    model, labels = stored.model, stored.model.params.get("labels")
+    names = LABELS if labels else NUMBERS if model.loss.numbers else CLASSES
+    if call.options.get("threshold") is not None:
+        need_one_label(call, labels)
     threshold = threshold_of(call, model.classes.tolist(), probable=model.loss.probability)
     if call.source is None:
         record = epoch_row(model.history[-1]) if model.history else {}
@@ -121,6 +125,8 @@ def evaluated(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -
         return figures(names, found | {"rows": None if apart else record.get("rows")})
     table, weight = _read(engine, call, stored, bound)
     found = {**model.measure(table, weight=weight), "rows": len(table)}
+    if labels:
+        return figures(names, found)
     if call.source.plain:
         rows = _rows(engine, call, stored, bound)
     else:
@@ -150,6 +156,7 @@ def _read(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> tu
 def calibration(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:
     """Return probabilities of the second class beside what came of them, by bin."""
     model = stored.model
+    need_one_label(call, model.params.get("labels"))
     need_classes(call, model.kind, numbers=model.loss.numbers)
     two_probable(call, model.classes.tolist(), probable=model.loss.probability)
     bins = bins_of(call)
@@ -163,13 +170,14 @@ def errors(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> p
     """Return the weights with what they may be off by.
 
     Raises:
-        BadArgument: There is one model for each value of a column.
+        BadArgument: There is one model for each value of a column, or for each label.
     """
     if isinstance(stored.model, Groups):
         raise BadArgument(
             f"{stored.name!r} is a model for each {stored.model.by!r}, and standard errors are of one: train that of a "
             "group with WHERE in place of GROUP BY"
         )
+    need_one_label(call, stored.model.params.get("labels"))
     table, weight = _read(engine, call, stored, bound)
     found = stored.model.summary(table, weight=weight)
     columns = (found.coef, found.standard_error, found.z, found.p, found.low, found.high, found.gaps)
@@ -185,6 +193,7 @@ def _rows(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> _R
 def confusion(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:
     """Return rows by their class and the one that is predicted."""
     model, classes = stored.model, stored.model.classes.tolist()
+    need_one_label(call, model.params.get("labels"))
     need_classes(call, model.kind, numbers=model.loss.numbers)
     rows = _rows(engine, call, stored, bound)
     sql = rows.scored(predicted=rows.predicted(threshold_of(call, classes, probable=model.loss.probability)))
@@ -195,6 +204,7 @@ def confusion(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -
 def roc(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:
     """Return how many rows reach thresholds: those that are named, or percentiles of the probabilities."""
     model = stored.model
+    need_one_label(call, model.params.get("labels"))
     need_classes(call, model.kind, numbers=model.loss.numbers)
     two_probable(call, model.classes.tolist(), probable=model.loss.probability)
     rows = _rows(engine, call, stored, bound)

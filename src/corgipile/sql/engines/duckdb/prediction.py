@@ -60,7 +60,9 @@ def pinned(engine: "DuckDB", sql: str) -> str:
 
 
 def says_class(stored: Stored) -> str:
-    """Return the function that says what a model predicts: the names of classes where they are text."""
+    """Return the function that says what a model predicts: the names of classes where they are text, or of labels."""
+    if "labels" in stored.model.params:
+        return "predict_labels"
     return "predict_label" if stored.model.classes.dtype.kind == "U" else "predict"
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.losses import loss_of
-from corgipile.sql.engines.judging import INTERCEPT, threshold_of
+from corgipile.sql.engines.judging import INTERCEPT, need_one_label, threshold_of
 from corgipile.sql.engines.postgres.judging import (
     asked,
     calibration,
@@ -63,6 +63,8 @@ def _predicted(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wr
     shares = asked("predict_proba", stored, names, writer, of)
     answer = asked(says_class(stored), stored, names, writer, of)
     probable = loss_of(stored.kind, len(stored.classes)).probability
+    if call.options.get("threshold") is not None:
+        need_one_label(call, stored.labels)
     if (threshold := threshold_of(call, stored.classes, probable=probable)) is not None:
         answer = _beyond(stored, shares, threshold, writer)
     also = f", {shares} AS {writer.name(label + '_probs')}" if probable else ""
@@ -92,16 +94,18 @@ def _weights(engine: "PostgreSQL", stored: Stored, writer: Writer) -> str:
     """Return the weights, a row a feature, and one for the constant; of each class and group where there are more."""
     coefficients, constants = engine.models.weights(stored.name)
     groups = [None] if stored.by is None else stored.params["groups"]
+    groups = groups if stored.labels is None else stored.labels
     names, several = [*stored.numbers, INTERCEPT], len(coefficients) > len(groups)
     classes = (stored.class_names or stored.classes) if several else [None]
+    apart = stored.by if stored.labels is None else "label"
     of = [(group, label) for group in groups for label in classes]
     lines = [
-        f"({_group(group, writer) if stored.by else ''}{writer.literal(name)}::text, {writer.literal(weight)}::float8"
+        f"({_group(group, writer) if apart else ''}{writer.literal(name)}::text, {writer.literal(weight)}::float8"
         + (f", {writer.literal(str(label))}::text)" if several else ")")
         for (group, label), line, constant in zip(of, coefficients, constants, strict=True)
         for name, weight in zip(names, [*line, constant], strict=True)
     ]
-    first, also = "" if stored.by is None else f"{writer.name(stored.by)}, ", ", class" if several else ""
+    first, also = "" if apart is None else f"{writer.name(apart)}, ", ", class" if several else ""
     return f"SELECT * FROM (VALUES {', '.join(lines)}) AS corgipile_weights ({first}processed_input, weight{also})"
 
 
@@ -150,7 +154,7 @@ def described(stored: Stored, history: list[dict[str, Any]]) -> list[dict[str, s
     found: dict[str, Any] = {
         "name": stored.name,
         "model": stored.kind,
-        "label": stored.label,
+        "label": stored.label if stored.labels is None else stored.params.get("label"),
         "features": stored.features,
         "inputs": stored.width,
         "classes": stored.class_names or stored.classes,

@@ -10,6 +10,7 @@ from corgipile.losses import loss_of
 from corgipile.sql.engines.judging import (
     BINS,
     CLASSES,
+    LABELS,
     MASS,
     NUMBERS,
     Counts,
@@ -19,6 +20,7 @@ from corgipile.sql.engines.judging import (
     curve,
     figures,
     need_classes,
+    need_one_label,
     quantiles,
     threshold_of,
     two_probable,
@@ -52,7 +54,9 @@ def asked(function: str, stored: Stored, names: list[str], writer: Writer, of: s
 
 
 def says_class(stored: Stored) -> str:
-    """Return the function that says what a model predicts: the names of classes where they are text."""
+    """Return the function that says what a model predicts: the names of classes where they are text, or of labels."""
+    if stored.labels is not None:
+        return "predict_labels"
     return "predict_text" if stored.class_names else "predict"
 
 
@@ -116,7 +120,9 @@ class _Rows:
 def evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
     """Return how well a model does on rows; on those of training, or held out of it, where none are named."""
     loss = loss_of(stored.kind, len(stored.classes))
-    names = NUMBERS if loss.numbers else CLASSES
+    names = LABELS if stored.labels else NUMBERS if loss.numbers else CLASSES
+    if call.options.get("threshold") is not None:
+        need_one_label(call, stored.labels)
     threshold = threshold_of(call, stored.classes, probable=loss.probability)
     if call.source is None:
         last = (engine.models.history(stored.name) or [{}])[-1]
@@ -124,6 +130,10 @@ def evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wri
         found = {name: last.get(f"holdout_{name}" if apart else name) for name in names}
         return figures(names, found | {"rows": None if apart else last.get("rows")})
     source = call.source
+    if stored.labels is not None:
+        with relation_of(engine.session, source, writer) as relation:
+            (row,) = _told(engine, call, stored, relation, writer, "evaluate_labels", LABELS)
+            return figures(names, dict(zip(LABELS, row, strict=True)))
     if not loss.numbers and _varies(engine, source, writer):
         source = replace(source, where=None)  # so that they are kept, since they are read twice
     with relation_of(engine.session, source, writer, queries=loss.numbers) as relation:
@@ -163,6 +173,7 @@ def calibration(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: W
     """Return probabilities of the second class beside what came of them, by bin."""
     assert call.source is not None  # noqa: S101 - the grammar says so
     loss = loss_of(stored.kind, len(stored.classes))
+    need_one_label(call, stored.labels)
     need_classes(call, stored.kind, numbers=loss.numbers)
     two_probable(call, stored.classes, probable=loss.probability)
     bins = f"{bins_of(call)}::int"
@@ -175,6 +186,7 @@ def calibration(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: W
 def errors(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
     """Return the weights with what they may be off by."""
     assert call.source is not None  # noqa: S101 - the grammar says so
+    need_one_label(call, stored.labels)
     with relation_of(engine.session, call.source, writer) as relation:
         return with_errors(stored.numbers, _told(engine, call, stored, relation, writer, "summary", SUMMED))
 
@@ -192,6 +204,7 @@ def confusion(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wri
     """Return rows by their class and the one that is predicted."""
     assert call.source is not None  # noqa: S101 - the grammar says so
     loss = loss_of(stored.kind, len(stored.classes))
+    need_one_label(call, stored.labels)
     need_classes(call, stored.kind, numbers=loss.numbers)
     threshold = threshold_of(call, stored.classes, probable=loss.probability)
     return confused(_Rows(engine, stored, call, writer.text(call.source.sql), writer).counts(threshold))
@@ -201,6 +214,7 @@ def roc(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -
     """Return how many rows reach thresholds: those that are named, or percentiles of the probabilities."""
     assert call.source is not None  # noqa: S101 - the grammar says so
     loss = loss_of(stored.kind, len(stored.classes))
+    need_one_label(call, stored.labels)
     need_classes(call, stored.kind, numbers=loss.numbers)
     two_probable(call, stored.classes, probable=loss.probability)
     rows = _Rows(engine, stored, call, writer.text(call.source.sql), writer)

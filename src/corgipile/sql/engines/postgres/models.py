@@ -84,6 +84,11 @@ class Stored:
         return self.params.get("by")
 
     @property
+    def labels(self) -> list[Any] | None:
+        """Return the labels that a row may have several of, where there is a model for each."""
+        return self.params.get("labels")
+
+    @property
     def columns(self) -> list[str]:
         """Return the columns that prediction needs, that of groups behind the others."""
         return self.features if self.by is None else [*self.features, self.by]
@@ -101,7 +106,7 @@ class Stored:
     @property
     def label(self) -> str:
         """Return the column of labels it was trained on."""
-        return str(self.params.get("label") or "label")
+        return str(self.params.get("label") or ("label" if self.labels is None else "labels"))
 
     def names_in(self, there: list[str]) -> list[str] | None:
         """Return its columns if a query gives each of them, once."""

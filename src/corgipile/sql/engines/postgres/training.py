@@ -16,6 +16,7 @@ from corgipile.sql.engines.postgres.faults import library
 from corgipile.sql.engines.postgres.models import Known
 from corgipile.sql.engines.postgres.rows import Relation
 from corgipile.sql.engines.postgres.writing import Writer
+from corgipile.sql.engines.training import balanced_by, check_labels
 from corgipile.sql.statements import Train
 from corgipile.suggestions import did_you_mean, listed
 
@@ -49,17 +50,19 @@ def train_call(train: Train, relation: Relation, known: Known, writer: Writer, s
         BadSchema: A column is neither numbers nor encoded.
         NotSupportedError: The extension of the server has no such argument.
     """
-    label = _found(train.label_of(relation.columns), relation)
+    labels = [_found(name, relation) for name in train.settings.get("labels") or ()]
+    label = _found(labels[0] if labels else train.label_of(relation.columns), relation)
+    check_labels(train)
     apart = [_found(name, relation) for name in map(train.settings.get, ("weight", "by")) if name is not None]
     hashed = _hashed(train, relation)
     crossed = [name for term in hashed.get("interactions", ()) for name in term]
-    others = {label, *apart, *hashed.get("text", ()), *crossed}
+    others = {label, *labels, *apart, *hashed.get("text", ()), *crossed}
     features = [_found(name, relation) for name in train.features or ()] or [
         name for name in relation.columns if name not in others
     ]
     if not features and not hashed:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
-    given = {**_arguments(train, label, size), **hashed}
+    given = {**_arguments(train, balanced_by({"labels": labels, "label": label}), size), **hashed}
     if "encode" not in given:
         _check_kinds(features, relation)
     if not given.get("standardize", True) and "standardize" not in known.arguments:
@@ -67,7 +70,8 @@ def train_call(train: Train, relation: Relation, known: Known, writer: Writer, s
     written = {name: _written(name, value, writer) for name, value in given.items()}
     columns = f"ARRAY[{', '.join(map(writer.literal, features))}]::text[]" if features else "NULL::text[]"
     written |= {"model": f"{writer.literal(train.model)}::text", "features": columns}
-    written |= {"label": f"{writer.literal(label)}::text", **source_arguments(relation, known, writer)}
+    written |= {} if labels else {"label": f"{writer.literal(label)}::text"}
+    written |= {**source_arguments(relation, known, writer)}
     for name in written:
         known.check(name)
     return f"corgipile.train({', '.join(f'{writer.name(name)} => {text}' for name, text in written.items())})"
@@ -159,7 +163,7 @@ def _sized(given: dict[str, Any], name: str, value: Any, size: Callable[[], int]
 
 def _written(name: str, value: Any, writer: Writer) -> str:
     """Write the value of an argument."""
-    if name == "text":
+    if name in ("text", "labels"):
         return f"ARRAY[{', '.join(map(writer.literal, value))}]::text[]"
     if name == "interactions":
         return f"{writer.literal(json.dumps(value))}::text"

@@ -1,0 +1,31 @@
+/* A small number for each row to learn from, by the number of the row: as wide as the largest of them takes. */
+#ifndef CORGIPILE_CODES_H
+#define CORGIPILE_CODES_H
+
+#include "postgres.h"
+
+typedef struct {
+    char *codes;            /* [room], of `width` bytes each: 1, 2 or 4 */
+    int64 rows, room;
+    int width;
+} CorgiCodes;
+
+extern CorgiCodes *corgi_make_codes(void);
+extern bool corgi_add_code(CorgiCodes *c, int64 code);
+extern void corgi_drop_codes(CorgiCodes *c);
+extern void corgi_number_codes(CorgiCodes *c, const int32 *numbers);
+
+static inline bool corgi_codes_full(const CorgiCodes *c) { return c->rows == c->room; }
+
+static inline int64 corgi_codes_bytes(const CorgiCodes *c) { return c->rows * c->width; }
+
+static inline int64 corgi_code_at(const CorgiCodes *c, int64 row)
+{
+    switch (c->width) {
+    case 1: return ((const uint8 *) c->codes)[row];
+    case 2: return ((const uint16 *) c->codes)[row];
+    default: return ((const int32 *) c->codes)[row];
+    }
+}
+
+#endif

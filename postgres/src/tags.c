@@ -1,0 +1,142 @@
+/* Which labels a row has: those of a column of arrays, or the columns that are 1. */
+#include "corgipile.h"
+
+#include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
+
+enum { FIRST_ROOM = 16, MOST_SHOWN = 100 }; /* bytes of a label in an error */
+
+/* Return of what type labels are: that of what is in arrays, else names of columns. */
+Oid corgi_label_type(const CorgiSource *s) { return s->labels->list ? s->labels->type : TEXTOID; }
+
+/* Return what the label of rows is called where it says which labels they have, as in Python. */
+const char *corgi_name_of_sets(const List *labels) { return list_length(labels) == 1 ? linitial(labels) : "labels"; }
+
+/* Return whether a column has labels of several. */
+bool corgi_is_label(const CorgiOptions *o, const char *column)
+{
+    ListCell *cell;
+    foreach (cell, o->labels)
+        if (strcmp(lfirst(cell), column) == 0)
+            return true;
+    return false;
+}
+
+/* Refuse what does not go with several labels. */
+void corgi_check_labels(const CorgiOptions *o, bool label, bool classes)
+{
+    const char *said = label ? "label" : o->by ? "by" : o->holdout > 0 ? "holdout" : o->warm_start ? "warm_start"
+                       : o->weights ? "weights" : classes ? "classes" : o->class_weight ? "class_weight" : NULL;
+    CorgiOptions rest = *o;
+    if (o->labels == NIL)
+        return;
+    if (said != NULL)
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s does not go with labels, of which each has a model", said);
+    if (cp_losses[o->of.loss].labels != CP_TWO_CLASSES)
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "a label is there or not: logistic, svm and squared_hinge tell, got \"%s\"", o->kind);
+    if (o->weight != NULL && corgi_is_label(o, o->weight))
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "column \"%s\" is a label; it cannot be the weight too", o->weight);
+    for (int i = 1; i < list_length(o->labels); i++) {
+        rest.labels = list_copy_tail(o->labels, i);
+        if (corgi_is_label(&rest, list_nth(o->labels, i - 1)))
+            REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "labels names column \"%s\" twice", (char *) list_nth(o->labels, i - 1));
+    }
+}
+
+static void add(CorgiTags *t, int64 number)
+{
+    if (t->count == t->room) {
+        t->room = Max(2 * t->room, (int64) FIRST_ROOM);
+        t->at = t->at ? repalloc_huge(t->at, sizeof *t->at * (Size) t->room) : palloc(sizeof *t->at * (Size) t->room);
+    }
+    t->at[t->count++] = (int32) number;
+}
+
+/* Return the number of a label, a new one unless all are known. */
+static int64 number_of(const CorgiColumn *c, Datum value, TupleTableSlot *row, CorgiNames *names, bool known)
+{
+    Size length;
+    const char *text = corgi_text_of(c->type, value, &length);
+    const int64 found = known ? corgi_find_name(names, text, length) : corgi_add_name(names, text, length);
+    if (unlikely(found == CORGI_UNNAMED))
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s has \"%.*s\" in label column \"%s\", which is none of the labels %s",
+               corgi_row_name(c, &row->tts_tid), (int) pg_mbcliplen(text, (int) length, MOST_SHOWN), text, c->name,
+               corgi_list_names(names));
+    return found;
+}
+
+/* Read the labels in an array. */
+static void read_array(const CorgiColumn *c, TupleTableSlot *row, CorgiNames *names, bool known, CorgiTags *t)
+{
+    bool null, by_value, *nulls;
+    const Datum value = slot_getattr(row, c->attnum, &null);
+    const ArrayType *array = null ? NULL : DatumGetArrayTypeP(value);
+    Datum *items;
+    char align;
+    int16 length;
+    int count;
+    if (unlikely(null))
+        REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in label column \"%s\"; an empty array has no label",
+               corgi_row_name(c, &row->tts_tid), c->name);
+    if (unlikely(ARR_NDIM(array) > 1))
+        REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" is an array of %d dimensions; 1 is needed",
+               corgi_row_name(c, &row->tts_tid), c->name, ARR_NDIM(array));
+    get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &by_value, &align);
+    deconstruct_array((ArrayType *) array, ARR_ELEMTYPE(array), length, by_value, align, &items, &nulls, &count);
+    for (int i = 0; i < count; i++) {
+        if (unlikely(nulls[i]))
+            REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in an array of label column \"%s\"; leave it out",
+                   corgi_row_name(c, &row->tts_tid), c->name);
+        add(t, number_of(c, items[i], row, names, known));
+    }
+}
+
+/* Return whether a column of 0 and 1 is 1. */
+static bool is_there(const CorgiColumn *c, TupleTableSlot *row)
+{
+    bool null;
+    const Datum value = slot_getattr(row, c->attnum, &null);
+    const double number = null ? 0 : corgi_number_of(c->type, value);
+    if (unlikely(null || (number != 0 && number != 1)))
+        REFUSE(null ? ERRCODE_NULL_VALUE_NOT_ALLOWED : ERRCODE_INVALID_PARAMETER_VALUE,
+               "%s has %s in label column \"%s\"; 0 or 1 is needed", corgi_row_name(c, &row->tts_tid),
+               null ? "a NULL" : psprintf("%g", number), c->name);
+    return number != 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const int32 x = *(const int32 *) a, y = *(const int32 *) b;
+    return x < y ? -1 : x > y;
+}
+
+/* Sort numbers, and drop repeated ones. */
+static void sort_tags(CorgiTags *t)
+{
+    int64 kept = 0;
+    if (t->count > 1)
+        qsort(t->at, (size_t) t->count, sizeof *t->at, by_number);
+    for (int64 i = 0; i < t->count; i++)
+        if (kept == 0 || t->at[kept - 1] != t->at[i])
+            t->at[kept++] = t->at[i];
+    t->count = kept;
+}
+
+/* Read which labels a row has, by their numbers among names: new ones are added, unless all are known. */
+void corgi_read_tags(const CorgiSource *part, TupleTableSlot *row, CorgiNames *names, bool known, CorgiTags *t)
+{
+    t->count = 0;
+    if (part->labels->list) {
+        read_array(part->labels, row, names, known, t);
+        sort_tags(t);
+        return;
+    }
+    for (int i = 0; i < part->label_columns; i++)
+        if (is_there(&part->labels[i], row))
+            add(t, i);
+}

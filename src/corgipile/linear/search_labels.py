@@ -1,0 +1,104 @@
+"""Models of several labels in a search: of each point and fold one a label, which visit rows at once."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import BadLabel
+from corgipile.linear.company import learn_labels
+from corgipile.linear.label_sets import LabelSets
+from corgipile.linear.schedule import Schedule
+from corgipile.linear.search_runs import Chunk, Run, Runs
+from corgipile.linear.sgd import SGD, Figures, FloatArray, Locate
+from corgipile.tables.table import IntArray
+
+__all__ = ["LabelRuns"]
+
+
+class LabelRuns(Runs):
+    """The models of a search over several labels a row.
+
+    Args:
+        how: As of `Runs`.
+        found: Which labels rows have.
+    """
+
+    def __init__(self, *how: Any, found: LabelSets) -> None:
+        self._found, self._sets = found, np.ascontiguousarray(found.sets)
+        super().__init__(*how)
+
+    def _made(self, make: Callable[[Schedule], SGD], fold: int, schedule: Schedule, name: str | None) -> Iterator[Run]:
+        for label in range(len(self._found.labels)):
+            yield Run(make(schedule), fold, schedule, make, team=fold, told=name, label=label)
+
+    def _arranged(self, runs: list[Run], parts: npt.NDArray[np.uint8]) -> list[Run]:
+        return sorted(runs, key=attrgetter("fold"))  # those of a point by label, as they were made
+
+    def _kinds(self) -> int:
+        return len(self._sets)
+
+    def _said(self) -> str:
+        return f"{self._folds * len(self._found.labels)} models"
+
+    def _count(self, labels: FloatArray, folds: npt.NDArray[np.uint8], counts: IntArray) -> None:
+        """Count rows by their labels and fold."""
+        at = labels.astype(np.intp) * self._folds + folds
+        counts += np.bincount(at, minlength=counts.size).reshape(counts.shape)
+
+    def _check(self, counts: IntArray) -> None:
+        rows = counts.sum(axis=0)
+        for label, there in zip(self._found.labels, self._sets.T, strict=True):
+            having = counts[there].sum(axis=0)
+            for part, how in ((having, "have"), (rows - having, "lack")):
+                if np.count_nonzero(part) == 1:
+                    raise BadLabel(
+                        f"all {part.sum()} rows that {how} label {label!r} are in one of {self._folds} folds, whose "
+                        "models would never see one; fewer folds, another seed or group, or leave the label out"
+                    )
+
+    def _by_fold(self, figures: list[Figures]) -> list[Figures]:
+        each, found = len(self._found.labels), []
+        for start in range(0, len(figures), each):
+            some = figures[start : start + each]
+            loss, score = (float(np.mean([one[at] for one in some])) for at in (1, 2))
+            found.append(Figures(some[0].rows, loss, score, some[0].weight))
+        return found
+
+    def _visit(self, chunks: Iterator[Chunk], runs: Sequence[Run], *, own: bool) -> None:
+        for chunk in chunks:
+            left = [run for run in runs if not run.diverged]
+            for fold, some in groupby(left, key=lambda run: run.fold):
+                places = np.flatnonzero((chunk.folds == fold) == own)
+                if len(places):
+                    self._learn(chunk, places, list(some))
+
+    def _learn(self, chunk: Chunk, places: npt.NDArray[np.intp], runs: list[Run]) -> None:
+        """Let models of a fold visit rows, some of them before the next ones come."""
+        for start in range(0, len(places), self._each):
+            some = places[start : start + self._each]
+            visit, name = chunk.visit[some], partial(_named, chunk.name, some)
+            for beside in _consecutive([run for run in runs if not run.diverged]):
+                found = learn_labels(
+                    [run.sgd for run in beside], chunk.rows, chunk.labels, self._sets, visit, name, chunk.weights,
+                    first=beside[0].label,
+                )  # fmt: skip
+                for at in found:
+                    beside[at - beside[0].label].diverged = True
+
+
+def _named(locate: Locate, places: npt.NDArray[np.intp], place: int) -> str:
+    return locate(int(places[place]))
+
+
+def _consecutive(runs: list[Run]) -> Iterator[list[Run]]:
+    """Yield models whose labels follow each other."""
+    start = 0
+    for at in range(1, len(runs) + 1):
+        if at == len(runs) or runs[at].label != runs[at - 1].label + 1:
+            yield runs[start:at]
+            start = at
