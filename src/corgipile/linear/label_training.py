@@ -19,7 +19,7 @@ from corgipile.linear.divergence import Untrained
 from corgipile.linear.label_sets import LabelSets, find_label_sets
 from corgipile.linear.multilabel import LabelModels
 from corgipile.linear.schedule import Schedule, schedule_of
-from corgipile.linear.several import folded, rates_of
+from corgipile.linear.several import HELD_OUT, folded, rates_of
 from corgipile.linear.sgd import Locate, SlotArray, rows_in
 from corgipile.linear.sparse import Sparse
 from corgipile.linear.train import begun, order_of, prepare
@@ -80,7 +80,7 @@ def _check_alone(given: TrainArguments) -> None:
     usual = {name: declared(TrainArguments)[name].default for name in ALONE} | {"classes": None}
     for name, default in usual.items():
         if getattr(given, name) is not default and getattr(given, name) != default:
-            also = "; measure(...) of what comes out tells held-out rows" if name in ("test", "validation") else ""
+            also = f"; {HELD_OUT}" if name in ("test", "validation") else ""
             raise BadArgument(f"{name} does not go with labels, got {name}={short(getattr(given, name))}{also}")
     check_model(given.model)
 
