@@ -23,7 +23,7 @@ from corgipile.linear.several import HELD_OUT, folded, rates_of
 from corgipile.linear.sgd import Locate, SlotArray, rows_in
 from corgipile.linear.sparse import Sparse
 from corgipile.linear.train import begun, order_of, prepare
-from corgipile.linear.training import Record, Task
+from corgipile.linear.training import MANY, Record, Task
 from corgipile.loader.feeder import Feeder
 from corgipile.losses import loss_of
 from corgipile.settings import TrainArguments, TrainSettings, declared
@@ -55,6 +55,10 @@ def train_labels(given: TrainArguments) -> LabelModels:
     opened = begun(given)
     found = labels_of(opened, given)
     task = prepare(found.table(opened), replace(given, label=found.name), classes=CLASSES, on_bad=given.on_bad)
+    if found.column is not None and len(found.labels) > MANY and 2 * len(found.labels) > (rows := len(opened)):
+        task.note(
+            f"label column {found.column!r} has {len(found.labels)} labels in {rows} rows: are they ids, not labels?"
+        )
     memory = _left(given, task, schedule, found)
     with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
         return LabelTraining(task.surveyed(), schedule, given, found, feeder).run()
