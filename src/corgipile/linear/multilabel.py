@@ -135,7 +135,8 @@ class LabelModels(Model):
             BadArgument: Always.
         """
         raise BadArgument(
-            "judge is of one model: measure and label_metrics (`corgipile judge`) have those of all labels"
+            "judge is of one model: of(...) gives that of one label, for a table with its column; measure and "
+            "label_metrics (`corgipile judge`) have those of all"
         )
 
     def finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
