@@ -133,6 +133,16 @@ def test_nothing_learnt_is_a_note(make, caplog):
     assert not caplog.records
 
 
+def test_classes_that_are_told_were_learnt(make, caplog):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 6))
+    y = (x @ rng.normal(size=(6, 30)) + rng.gumbel(size=(2000, 30)) / 2).argmax(axis=1)
+    model = train(make.dense(x, y), model="svm", epochs=2)
+    assert model.history[-1]["accuracy"] > 0.3
+    assert "that of a model that always says the same" in caplog.text
+    assert "nothing was learnt" not in caplog.text
+
+
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 def test_an_epoch_without_rows_is_an_error(make, form):
     x, y = make.rows(40)

@@ -165,8 +165,11 @@ WRONG = {
     "no label": (table_of([[], []]), "tags", BadLabel, "all lists of label column 'tags' are empty"),
     "one that all have": (table_of([["a"], ["a", "b"]]), "tags", BadLabel, "all of 2 rows have label 'a'"),
     "fractions": (table_of([[0.5]], kind=pa.list_(pa.float32())), "tags", BadSchema, "list<.*float>; lists of text"),
+    "no label of any type": (table_of([[], []], kind=pa.list_(pa.null())), "tags", BadLabel, "'tags' are empty; there"),
+    "nulls of no type": (table_of([[], [None]], kind=pa.list_(pa.null())), "tags", BadValue, "row 1 .* holds a null"),
     "no list": (table_of(SOME), "x", BadSchema, "label column 'x' is float; lists of text"),
-    "text": (table_of(SOME, t=["a,b", "a", "", "b"]), "t", BadSchema, r"'t' is string; .*split_pattern\(column, ','\)"),
+    "one of 0 and 1": (table_of(SOME, a=[0, 1, 1, 0]), ["a"], BadSchema, "'a' is int64; .*; .* named by label='a'$"),
+    "text": (table_of(SOME, t=["a,b", "a", "", "b"]), "t", BadSchema, r"string; .*split_pattern\(.*\), or json"),
     "no column": (table_of(SOME), "tag", MissingColumn, "tag"),
     "twos": (table_of(SOME, a=[0, 1, 2, 0], b=[0, 0, 1, 1]), ["a", "b"], BadLabel, "row 2 of label column 'a' is 2"),
     "a null of a column": (table_of(SOME, a=[0, 1, None, 0], b=B), ["a", "b"], BadLabel, "'a' is None; 0 or 1"),
@@ -204,6 +207,16 @@ def test_a_regression_and_little_memory_are_refused(rows):
         cp.train(rows, labels="tags", features=FEATURES, memory=6000)
     with pytest.raises(BudgetTooSmall, match=r"of 600 rows take [0-9.]+ KB at least, and may take 1000 B"):
         cp.train(rows, labels="tags", features=FEATURES, memory=2000)
+
+
+def test_labels_of_which_each_is_of_few_rows_are_asked_about(caplog):
+    tags = [[f"u{row}"] for row in range(150)]
+    models = cp.train(table_of(tags), labels="tags", epochs=1)
+    assert "label column 'tags' has 150 labels in 150 rows: are they ids, not labels?" in caplog.text
+    assert "are they ids" in models.params["notes"][-1]
+    caplog.clear()
+    cp.train(table_of(tags[:90]), labels="tags", epochs=1)
+    assert "are they ids" not in caplog.text
 
 
 def test_more_labels_than_the_memory_has_room_for_are_refused_while_they_are_found(monkeypatch):
@@ -288,5 +301,18 @@ def test_the_command_trains_and_predicts(tmp_path, capsys, rows):
     assert lines == cp.load(model).predict(rows).tolist()
     assert main(["predict", model, path, "--out", str(tmp_path / "p.npy"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["labels"] == sorted(NAMES)
+    models = cp.load(model)
+    assert main(["judge", model, path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "figures": models.measure(path),
+        "rows": 600,
+        "labels": models.label_metrics(path).to_pylist(),
+    }
+    assert main(["judge", model, path]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[0] for line in shown[-4:]] == sorted(NAMES)
+    for words in (["--bins", "5"], ["--on-bad", "skip"], ["--positive", "a"]):
+        assert main(["judge", model, path, *words]) == 2
+        assert capsys.readouterr().err.startswith(f"corgipile: {words[0]} is of one label a row")
     pq.write_table(rows.select([*FEATURES, *NAMES]), tmp_path / "rows.parquet")
     assert main(["train", path, "--labels", ",".join(NAMES), "--epochs", "1", "--quiet"]) == 0

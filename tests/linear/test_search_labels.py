@@ -80,8 +80,13 @@ def test_what_cannot_be_is_refused(rows):
             cp.search(rows, {"l2": [0.0]}, **{"labels": "tags", **how})
     some = pa.table({"x": np.arange(60.0), "tags": [["a", "b"][at < 1 :] if at % 2 else ["c"] for at in range(60)]})
     rare = pa.table({"x": np.arange(60.0), "tags": [["a"] if at % 2 else ["b"] * (at == 8) for at in range(60)]})
-    with pytest.raises(BadLabel, match=r"all 1 rows that have label 'b' are in one of 3 folds"):
+    with pytest.raises(
+        BadLabel, match=r"the one row that has label 'b' is in one of 3 folds, .* one; leave such labels"
+    ):
         cp.search(rare, {"l2": [0.0]}, labels="tags", folds=3)
+    ids = pa.table({"x": np.arange(60.0), "tags": [[f"t{at % 40}"] for at in range(60)]})
+    with pytest.raises(BadLabel, match=r"of 3 folds, .* \(so it is of \d\d labels more\); fewer folds, another seed"):
+        cp.search(ids, {"l2": [0.0]}, labels="tags", folds=3)
     with pytest.raises(BudgetTooSmall, match="labels"):
         cp.search(some, {"l2": [0.0]}, labels="tags", memory=500)
 

@@ -9,7 +9,7 @@ import pytest
 from sqlengines import OnDuckDB, OnPostgreSQL
 
 import corgipile as cp
-from corgipile.errors import BadArgument, BadStatement
+from corgipile.errors import BadArgument, BadStatement, MissingColumn
 from corgipile.sql import connect
 from corgipile.sql.grammar import parse
 from corgipile.sql.options import settled
@@ -148,3 +148,6 @@ def test_files_are_learnt_from_where_they_lie(tmp_path):
         assert found.coef.tobytes() == cp.train(tmp_path / "t.parquet", labels="Tags", epochs=2).coef.tobytes()
         answer = sql.execute(f"SELECT * FROM '{tmp_path}/t.parquet' PREDICT BY m").arrow()
         assert answer["prediction"].to_pylist()[:2] == [["low"], ["high", "odd"]]
+        assert sql.execute(f"SELECT rows FROM ML.EVALUATE(MODEL m, (SELECT * FROM '{tmp_path}/t.parquet'))").fetchall()
+        with pytest.raises(MissingColumn, match="no column 'Tags'"):
+            sql.execute(f"SELECT * FROM ML.EVALUATE(MODEL m, (SELECT x FROM '{tmp_path}/t.parquet'))")

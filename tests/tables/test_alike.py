@@ -138,11 +138,16 @@ def test_parts_without_rows_of_the_same_columns_stay():
     [
         ((pa.float64(), pa.string()), "column 'x' is string; in .* it is double: .*convert PART NEW --types x=double"),
         ((pa.int8(), pa.uint64()), "column 'x' is uint64; in .* it is int8"),
+        ((pa.bool_(), pa.int64()), "it is bool: .*convert PART NEW --types x=int64"),
+        ((pa.int64(), pa.bool_()), "it is int64: .*convert PART NEW --types x=int64"),
+        ((pa.float32(), pa.list_(pa.float32())), "it is float: .*convert PART NEW --types x=float"),
+        ((pa.list_(pa.int8()), pa.list_(pa.float32())), "write one of them anew with the type of the other$"),
+        ((pa.dictionary(pa.int8(), pa.string(), ordered=True), pa.string()), "categories anew as text, .*x=string`$"),
     ],
 )
 def test_types_that_differ(kinds, message):
     with pytest.raises(BadSchema, match=message):
-        cp.open([pa.table({"x": pa.array([1], pa.int64()).cast(kind)}) for kind in kinds])
+        cp.open([pa.table({"x": pa.nulls(1, kind)}) for kind in kinds])
 
 
 WIDER = [
@@ -203,6 +208,37 @@ def test_a_column_of_nulls_is_of_any_type():
         table = cp.concat([pa.table({"x": pa.nulls(2)}), pa.table({"x": column})])
         assert table.read(0, 5).column(0).to_pylist() == [None, None, *column.to_pylist()]
         assert table.take(np.array([4, 0]), ["x"]).column(0).to_pylist() == [column[2].as_py(), None]
+
+
+TOGETHER = {
+    "categories": (pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int16(), pa.string()), pa.string()),
+    "categories and text": (pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.large_string()),
+    "empty lists": (pa.list_(pa.null()), pa.list_(pa.string()), pa.list_(pa.string())),
+    "wide lists": (pa.large_list(pa.string()), pa.list_(pa.large_string()), pa.large_list(pa.large_string())),
+}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("case", TOGETHER)
+def test_text_and_lists_that_are_written_apart_are_of_one_type(tmp_path, case, suffix):
+    *kinds, wanted = TOGETHER[case]
+    values = [f"t{i % 7}" for i in range(ROWS)] if wanted.num_fields == 0 else [["a"] * (i % 3) for i in range(ROWS)]
+    empty = [[], None] * (ROWS // 2)
+    columns = [empty if kind == pa.list_(pa.null()) else values for kind in kinds]
+    (tmp_path / "in").mkdir()
+    for number, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
+        write(tmp_path / "in" / f"{number}.{suffix}", pa.table({"x": pa.array(column, kind), "y": list(range(ROWS))}))
+    rows = pa.table({"x": pa.array(columns[0] + columns[1], wanted), "y": [*range(ROWS), *range(ROWS)]})
+    check_table(cp.open(tmp_path / "in"), rows)
+    cp.convert(tmp_path / "in", tmp_path / "all.arrow")
+    check_table(cp.open(tmp_path / "all.arrow"), rows)
+
+
+def test_parts_without_labels_are_trained_on(tmp_path):
+    """Of rows that have no label at all pandas writes lists of nothing."""
+    for number, tags in enumerate([[[], []], [["a"], ["b", "a"]], [["b"], []]]):
+        write(tmp_path / f"{number}.parquet", pa.table({"x": [0.5, 1.5], "tags": tags}))
+    assert cp.train(tmp_path, labels="tags", epochs=1).labels == ["a", "b"]
 
 
 def test_parts_of_integers_and_floats_are_trained_on(tmp_path):

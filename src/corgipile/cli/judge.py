@@ -10,10 +10,12 @@ from corgipile.cli.console import note, printable, show_facts, show_json, show_t
 from corgipile.cli.flags import Json
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Fill, filled
+from corgipile.errors import BadArgument
 
 MOST_SHOWN, MOST_PAIRS = 12, 10  # classes whose matrix is shown; pairs of classes, where it is too wide
 LEAST_NAME = 8  # characters of a class that is cut
 GAP = "  "  # between columns
+BINS = 10
 
 
 @guarded
@@ -21,22 +23,30 @@ def command(
     model: Annotated[str, typer.Argument(help="Model file.")],
     table: Annotated[list[str], typer.Argument(help="Rows to judge it by: files, globs or folders.")],
     *,
-    label: Annotated[str | None, typer.Option(help="Column of labels; by default that of training.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column of labels, or several; by default those of training.")
+    ] = None,
     weight: Annotated[str | None, typer.Option(help="Column of what rows count for; by default each for 1.")] = None,
     positive: Annotated[str | None, typer.Option(help="Class of area and calibration; the second of two.")] = None,
-    bins: Annotated[int, typer.Option(help="Bins of probabilities.")] = 10,
+    bins: Annotated[int, typer.Option(help="Bins of probabilities.")] = BINS,
     missing: Fill = None,
     on_bad: Annotated[
         str, typer.Option(help="What to do with rows that the model cannot be judged by: raise or skip.")
     ] = "raise",
     json: Json = False,
 ) -> None:
-    """Show how well a model does on rows: by class, by rank and by probability."""
+    """Show how well a model does on rows: by class, by rank and by probability; of several labels a row, by label."""
     from corgipile import tables  # noqa: PLC0415
     from corgipile.linear import load  # noqa: PLC0415
+    from corgipile.linear.multilabel import LabelModels  # noqa: PLC0415
 
     how: dict[str, Any] = {"positive": positive, "bins": bins, "on_bad": on_bad}
-    found = filled(load(model), missing).judge(tables.open(source_of(table)), label, weight, **how)
+    learnt = filled(load(model), missing)
+    if isinstance(learnt, LabelModels):
+        _check_labels(positive, bins, on_bad)
+        _judge_labels(learnt, tables.open(source_of(table)), label, weight, json=json)
+        return
+    found = learnt.judge(tables.open(source_of(table)), label, weight, **how)
     classes = [] if found.by_class is None else found.by_class.to_pylist()
     bins_of = [] if found.calibration is None else found.calibration.to_pylist()
     if json:
@@ -58,11 +68,41 @@ def command(
         show_table("", head, rows)
 
 
+def _check_labels(positive: str | None, bins: int, on_bad: str) -> None:
+    """Raise BadArgument where options are given that say nothing of several labels a row."""
+    for name, given, usual in (("positive", positive, None), ("bins", bins, BINS), ("on-bad", on_bad, "raise")):
+        if given != usual:
+            raise BadArgument(f"--{name} is of one label a row, and the model tells several; got {given!r}")
+
+
+def _judge_labels(model: Any, rows: Any, label: str | None, weight: str | None, *, json: bool) -> None:
+    """Show how well a model of several labels a row does: all together, and each."""
+    columns = label.split(",") if label is not None and "," in label else label
+    figures, each = model.figures(rows, columns, weight)
+    labels = each.to_pylist()
+    if json:
+        document = {"figures": figures, "rows": len(rows)}
+        show_json(document | {"labels": [{name: _number(value) for name, value in one.items()} for one in labels]})
+        return
+    facts = {name.replace("_", " "): _shown(value) for name, value in figures.items()}
+    show_facts(f"{len(rows):,} rows", list(facts.items()))
+    typer.echo("")
+    head = ["label", "precision", "recall", "f1", "weight"]
+    shown = [tuple(map(_shown, list(one.values())[1:])) for one in labels]
+    names = _fitting([printable(str(one["label"])) for one in labels], head[1:], shown)
+    show_table("", head, [(name, *one) for name, one in zip(names, shown, strict=True)])
+
+
+def _fitting(names: list[str], head: list[str], rows: list[tuple[str, ...]]) -> list[str]:
+    """Return names of rows, numbered and cut where they are too wide for the terminal."""
+    left = terminal_width() - table_width(head, rows) - len(GAP)
+    return names if max(map(len, names)) <= left else _numbered(names, left)
+
+
 def _show_classes(classes: list[dict[str, Any]], confusion: Any) -> None:
     head, names = list(classes[0]), [printable(str(one["class"])) for one in classes]
     figures = [tuple(map(_shown, list(one.values())[1:])) for one in classes]
-    left = terminal_width() - table_width(head[1:], figures) - len(GAP)
-    names = names if max(map(len, names)) <= left else _numbered(names, left)
+    names = _fitting(names, head[1:], figures)
     typer.echo("")
     show_table("", head, [(name, *one) for name, one in zip(names, figures, strict=True)])
     if len(classes) > MOST_SHOWN:

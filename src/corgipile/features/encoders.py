@@ -279,8 +279,8 @@ class Categories(Encoder):
 
 
 def _missing(where: str, column: str) -> BadValue:
-    cure = "say missing= what stands for it (of a trained model: model.filled(0)), or fill or drop such rows"
-    return BadValue(f"{where} of column {column!r} is null; {cure}")
+    cure = "say missing= what stands for it (of a trained model: model.filled(0); in a command --missing 0)"
+    return BadValue(f"{where} of column {column!r} is null; {cure}, or fill or drop such rows")
 
 
 def as_text(column: pa.Array) -> pa.Array:

@@ -165,6 +165,13 @@ class Baseline(Untrained):
                 self._found = _kernel.sgd_constant_of_classes(code, parameter, shares)[1]
         return self._found
 
+    def tells(self, accuracy: float) -> bool:
+        """Say whether classes are told all the same, of several: twice as many as are of the most frequent one.
+
+        Sums of losses, one for each class against the rest, say little of which is the highest.
+        """
+        return len(self._classes) > 2 and bool(accuracy * self._counts.sum() > 2 * self._counts.max())
+
     def idle(self, loss: float) -> bool:
         """Say whether a loss is above that of a model that says the same of every row."""
         return loss > max(IDLE * self.constant(), SLIGHT * self.untrained())

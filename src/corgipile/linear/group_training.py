@@ -19,7 +19,7 @@ from corgipile.linear.group_values import Codes, Value, Values, find_groups
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.linear.schedule import Schedule, schedule_of
-from corgipile.linear.several import folded, rates_of
+from corgipile.linear.several import HELD_OUT, folded, rates_of
 from corgipile.linear.sgd import Figures, rows_in
 from corgipile.linear.train import begun, order_of, prepare
 from corgipile.linear.training import Record, Task
@@ -61,7 +61,7 @@ def _check_alone(given: TrainArguments) -> None:
     """
     for name in NOT_BY_GROUP:
         if getattr(given, name) != declared(TrainArguments)[name].default:
-            also = "; measure(...) of what comes out tells held-out rows" if name in ("test", "validation") else ""
+            also = f"; {HELD_OUT}" if name in ("test", "validation") else ""
             raise BadArgument(
                 f"{name} is for one model, got {name}={short(getattr(given, name))} with by={given.by!r}{also}"
             )

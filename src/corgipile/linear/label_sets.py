@@ -211,16 +211,22 @@ def _values(table: Table, name: str, most: float) -> set[Label]:
 def _of_lists(table: Table, name: str, labels: list[Label]) -> Iterator[npt.NDArray[np.bool_]]:
     """Yield whether rows have labels, of lists of them."""
     for start, rows, values, owners in _items(table, name, len(labels)):
-        at = pc.index_in(values, _known(labels, values.type, name))
-        if at.null_count:
-            place = int(np.flatnonzero(flat(at.is_null()))[0])
-            raise BadLabel(
-                f"row {start + owners[place]} of label column {name!r} has {values[place].as_py()!r}, which is none of "
-                f"the labels {labels[:5]!r}{'...' * (len(labels) > 5)}"
-            )
         part = np.zeros((rows, len(labels)), bool)
-        part[owners, flat(at)] = True
+        if len(values):
+            part[owners, _places(values, labels, name, start + owners)] = True
         yield part
+
+
+def _places(values: pa.Array, labels: list[Label], name: str, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Return which of the labels values are, that stand in these rows."""
+    at = pc.index_in(values, _known(labels, values.type, name))
+    if at.null_count:
+        place = int(np.flatnonzero(flat(at.is_null()))[0])
+        raise BadLabel(
+            f"row {rows[place]} of label column {name!r} has {values[place].as_py()!r}, which is none of "
+            f"the labels {labels[:5]!r}{'...' * (len(labels) > 5)}"
+        )
+    return flat(at)
 
 
 def _known(labels: list[Label], kind: pa.DataType, name: str) -> pa.Array:
@@ -234,10 +240,10 @@ def _items(table: Table, name: str, labels: int) -> Iterator[tuple[int, int, pa.
     """Yield of runs of rows the first, how many, what is in their lists, and the row of the run of each of these."""
     kind = table.schema.field(name).type
     item = value_type(kind.value_type if _is_list(kind) else kind)
-    if not _is_list(kind) or not (pa.types.is_integer(item) or _is_text(item)):
+    if not _is_list(kind) or not (pa.types.is_integer(item) or pa.types.is_null(item) or _is_text(item)):
         raise BadSchema(
             f"label column {name!r} is {kind}; lists of text or of integers are needed, or several columns of 0 and 1"
-            + "; split text that holds several first: pyarrow.compute.split_pattern(column, ',')" * _is_text(item)
+            + _instead(name, kind, item)
         )
     for first, batch in scan(table, [name]):
         column = batch.column(0)
@@ -252,6 +258,14 @@ def _items(table: Table, name: str, labels: int) -> Iterator[tuple[int, int, pa.
                 row = first + start + int(owners[np.flatnonzero(flat(values.is_null()))[0]])
                 raise BadValue(f"row {row} of label column {name!r} holds a null; text or integers are needed")
             yield first + start, len(part), values, owners
+
+
+def _instead(name: str, kind: pa.DataType, item: pa.DataType) -> str:
+    """Say what may be meant by a column that is no list of labels."""
+    if not _is_list(kind) and _is_text(item):
+        how = "pyarrow.compute.split_pattern(column, ','), or json.loads of each"
+        return f"; split text that holds several first: {how} (in SQL string_split(t, ','), or t::JSON::VARCHAR[])"
+    return f"; one column of 0 and 1 is named by label={name!r}" * is_number(kind)
 
 
 def _is_list(kind: pa.DataType) -> bool:

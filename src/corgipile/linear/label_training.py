@@ -19,11 +19,11 @@ from corgipile.linear.divergence import Untrained
 from corgipile.linear.label_sets import LabelSets, find_label_sets
 from corgipile.linear.multilabel import LabelModels
 from corgipile.linear.schedule import Schedule, schedule_of
-from corgipile.linear.several import folded, rates_of
+from corgipile.linear.several import HELD_OUT, folded, rates_of
 from corgipile.linear.sgd import Locate, SlotArray, rows_in
 from corgipile.linear.sparse import Sparse
 from corgipile.linear.train import begun, order_of, prepare
-from corgipile.linear.training import Record, Task
+from corgipile.linear.training import MANY, Record, Task
 from corgipile.loader.feeder import Feeder
 from corgipile.losses import loss_of
 from corgipile.settings import TrainArguments, TrainSettings, declared
@@ -55,6 +55,10 @@ def train_labels(given: TrainArguments) -> LabelModels:
     opened = begun(given)
     found = labels_of(opened, given)
     task = prepare(found.table(opened), replace(given, label=found.name), classes=CLASSES, on_bad=given.on_bad)
+    if found.column is not None and len(found.labels) > MANY and 2 * len(found.labels) > (rows := len(opened)):
+        task.note(
+            f"label column {found.column!r} has {len(found.labels)} labels in {rows} rows: are they ids, not labels?"
+        )
     memory = _left(given, task, schedule, found)
     with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
         return LabelTraining(task.surveyed(), schedule, given, found, feeder).run()
@@ -80,7 +84,7 @@ def _check_alone(given: TrainArguments) -> None:
     usual = {name: declared(TrainArguments)[name].default for name in ALONE} | {"classes": None}
     for name, default in usual.items():
         if getattr(given, name) is not default and getattr(given, name) != default:
-            also = "; measure(...) of what comes out tells held-out rows" if name in ("test", "validation") else ""
+            also = f"; {HELD_OUT}" if name in ("test", "validation") else ""
             raise BadArgument(f"{name} does not go with labels, got {name}={short(getattr(given, name))}{also}")
     check_model(given.model)
 

@@ -134,7 +134,10 @@ class LabelModels(Model):
         Raises:
             BadArgument: Always.
         """
-        raise BadArgument("judge is of one model: of(...) gives that of one label; label_metrics has those of all")
+        raise BadArgument(
+            "judge is of one model: of(...) gives that of one label, for a table with its column; measure and "
+            "label_metrics (`corgipile judge`) have those of all"
+        )
 
     def finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
         """Return what scores, [rows, labels], say: themselves, the probability of each label, or which there are."""
@@ -164,17 +167,21 @@ class LabelModels(Model):
         """
         if choice(on_bad, "on_bad", OnBad) == "skip":
             raise BadArgument("on_bad='skip' is of one model: of(...) gives that of one label")
-        figures, tally = self._judge(table, label, weight)
-        loss, score = (float(np.mean([one[at] for one in figures])) for at in (1, 2))
-        return {"loss": loss, "accuracy": score, "subset_accuracy": tally.right / figures[0].weight, **tally.means()}
+        return self.figures(table, label, weight)[0]
 
     evaluate = measure
 
     def label_metrics(self, table: Any, label: Any = None, weight: str | None = None) -> pa.Table:
         """Return ``precision``, ``recall``, ``f1`` and ``rows`` of labels, NaN of 0 / 0; arguments as of `measure`."""
-        _, tally = self._judge(table, label, weight)
-        figures = figures_of(tally.hits, tally.said, tally.there)
-        return pa.table({"label": self.labels, **figures, "rows": tally.there})
+        return self.figures(table, label, weight)[1]
+
+    def figures(self, table: Any, label: Any = None, weight: str | None = None) -> tuple[dict[str, float], pa.Table]:
+        """Return what `measure` and `label_metrics` do, from one read; arguments as of `measure`."""
+        figures, tally = self._judge(table, label, weight)
+        loss, score = (float(np.mean([one[at] for one in figures])) for at in (1, 2))
+        means = {"loss": loss, "accuracy": score, "subset_accuracy": tally.right / figures[0].weight, **tally.means()}
+        each = figures_of(tally.hits, tally.said, tally.there)
+        return means, pa.table({"label": self.labels, **each, "rows": tally.there})
 
     def _judge(self, table: Any, label: Any, weight: str | None) -> tuple[list[Figures], Tally]:
         """Return the figures of each model on a table, and how often labels were right."""

@@ -13,7 +13,7 @@ from corgipile.errors import BadLabel
 from corgipile.linear.company import learn_labels
 from corgipile.linear.label_sets import LabelSets
 from corgipile.linear.schedule import Schedule
-from corgipile.linear.search_runs import Chunk, Run, Runs
+from corgipile.linear.search_runs import Chunk, Run, Runs, all_of, in_one, more_in
 from corgipile.linear.sgd import SGD, Figures, FloatArray, Locate
 from corgipile.tables.table import IntArray
 
@@ -51,15 +51,19 @@ class LabelRuns(Runs):
         counts += np.bincount(at, minlength=counts.size).reshape(counts.shape)
 
     def _check(self, counts: IntArray) -> None:
-        rows = counts.sum(axis=0)
+        rows, bad = counts.sum(axis=0), []
         for label, there in zip(self._found.labels, self._sets.T, strict=True):
             having = counts[there].sum(axis=0)
-            for part, how in ((having, "have"), (rows - having, "lack")):
-                if np.count_nonzero(part) == 1:
-                    raise BadLabel(
-                        f"all {part.sum()} rows that {how} label {label!r} are in one of {self._folds} folds, whose "
-                        "models would never see one; fewer folds, another seed or group, or leave the label out"
-                    )
+            parts = ((having, "have"), (rows - having, "lack"))
+            bad += [(label, how, int(part.sum())) for part, how in parts if np.count_nonzero(part) == 1]
+        if bad:
+            label, how, some = bad[0]
+            how = {"have": "has", "lack": "lacks"}[how] if some == 1 else how
+            also = f" (so it is of {len(bad) - 1} labels more)" * (len(bad) > 1)
+            raise BadLabel(
+                f"{all_of(some)} that {how} label {label!r} {in_one(some, self._folds)}, whose models would never see "
+                f"one{also}; {more_in(max(one[2] for one in bad), self._folds)}leave such labels out"
+            )
 
     def _by_fold(self, figures: list[Figures]) -> list[Figures]:
         each, found = len(self._found.labels), []

@@ -292,8 +292,8 @@ class Runs:
         for value, row in zip(self._task.classes, counts, strict=True):
             if np.count_nonzero(row) == 1:
                 raise BadLabel(
-                    f"all {row.sum()} rows of class {value} of {self._task.label!r} are in one of {self._folds} folds, "
-                    "whose models would never see it; fewer folds, another seed or group, or leave the class out"
+                    f"{all_of(row.sum())} of class {value} of {self._task.label!r} {in_one(row.sum(), self._folds)}, "
+                    f"whose models would never see it; {more_in(row.sum(), self._folds)}leave the class out"
                 )
 
     def _end(self, run: Run, epoch: int) -> None:
@@ -318,3 +318,28 @@ def _name(numbers: IntArray, feeder: Feeder, place: int) -> str:
 
 def _shifted(name: Callable[[int], str], by: int, place: int) -> str:
     return name(by + place)
+
+
+def all_of(rows: int) -> str:
+    """Say of how many rows something is told.
+
+    Example:
+        >>> all_of(1), all_of(3)
+        ('the one row', 'all 3 rows')
+    """
+    return "the one row" if rows == 1 else f"all {rows} rows"
+
+
+def in_one(rows: int, folds: int) -> str:
+    """Say that rows are in one fold."""
+    return f"{'is' if rows == 1 else 'are'} in one of {folds} folds"
+
+
+def more_in(rows: int, folds: int) -> str:
+    """Say what would part rows, where anything does.
+
+    Example:
+        >>> more_in(1, 3), more_in(4, 2)
+        ('', 'another seed or group, or ')
+    """
+    return "" if rows == 1 else "fewer folds, " * (folds > 2) + "another seed or group, or "

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from corgipile.linear.model import Model
     from corgipile.linear.schedule import Schedule
 
-__all__ = ["check_rates", "folded", "learnt_of_one", "of_one", "rates_of", "several_of"]
+__all__ = ["HELD_OUT", "check_rates", "folded", "learnt_of_one", "of_one", "rates_of", "several_of"]
 
+HELD_OUT = "measure(...) of what comes out, `corgipile judge` of its file, tells held-out rows"
 RATES = "learning_rates"  # what a file calls them, where not all are the same
 
 

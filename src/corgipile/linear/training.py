@@ -362,9 +362,10 @@ class Training:
             self.task.notes.append(text)
             warnings.warn(text, DivergenceWarning, stacklevel=4)
         elif base.idle(loss):
+            nothing = ": nothing was learnt yet" * (not base.tells(self.history[-1].get("accuracy", 0.0)))
             self.task.note(
                 f"the loss is {loss:.4g} after the last epoch, that of a model that always says the same "
-                f"{base.constant():.4g}: nothing was learnt yet; {self._help()}"
+                f"{base.constant():.4g}{nothing}; {self._help()}"
             )
 
     def _help(self) -> str:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from corgipile.tables.concat import same_kind
 from corgipile.tables.conformed import Conformed
-from corgipile.tables.promotion import checked, keeps, smallest
+from corgipile.tables.promotion import checked, keeps, smallest, together
 from corgipile.tables.table import Table
 
 __all__ = ["alike", "with_rows"]
@@ -42,8 +42,9 @@ def alike(tables: Sequence[Table]) -> list[Table]:
 
     A column that is nothing but nulls in one of them has the type of the others. Numbers of several types have the
     smallest that keeps every value of all; 64-bit integers beside floats are double, and one that double does not keep
-    is an error once it is read. Where there is none, as for int8 beside uint64, and of other types, a column stays as
-    it is: who joins the tables says what differs.
+    is an error once it is read. Text and categories without an order are text; lists that are all empty are of what
+    the others hold, in offsets as wide as any. Where there is no such type, as for int8 beside uint64, a column stays
+    as it is: who joins the tables says what differs.
 
     Example:
         >>> from corgipile.tables import MemoryTable
@@ -79,13 +80,15 @@ def _common(kinds: Sequence[pa.DataType]) -> pa.DataType:
         return kinds[0]
     found = told[0]
     for kind in told[1:]:
-        found = smallest([found, kind]) or found
+        found = smallest([found, kind]) or together(found, kind) or found
     return found
 
 
 def _becomes(kind: pa.DataType, wanted: pa.DataType) -> bool:
     """Say whether a column of a type is to be read as another."""
-    return not same_kind(kind, wanted) and (types.is_null(kind) or keeps(wanted, kind) or checked(wanted, kind))
+    if same_kind(kind, wanted):
+        return False
+    return types.is_null(kind) or keeps(wanted, kind) or checked(wanted, kind) or together(kind, wanted) == wanted
 
 
 def _of_types(table: Table, names: Sequence[str], changed: dict[str, pa.DataType]) -> Table:

@@ -251,8 +251,7 @@ def _check_equal(first: Table, other: Table) -> None:
         mine, theirs = here.field(name).type, there.field(name).type
         if not same_kind(mine, theirs):
             raise BadSchema(
-                f"{other!r}: column {name!r} is {mine}; in {first!r} it is {theirs}: write one of them anew with the "
-                f"type of the other, such as by `corgipile convert PART NEW --types {name}={_named(mine, theirs)}`"
+                f"{other!r}: column {name!r} is {mine}; in {first!r} it is {theirs}: " + _cure(name, mine, theirs)
             )
     for name in here.names:
         if name not in there.names:
@@ -262,9 +261,27 @@ def _check_equal(first: Table, other: Table) -> None:
             raise BadSchema(f"{other!r} has column {one!r} where {first!r} has {another!r}")
 
 
+def _cure(name: str, mine: pa.DataType, theirs: pa.DataType) -> str:
+    """Say what type a part is best written with: one that keeps values, and that convert knows by its name."""
+    if all(pa.types.is_dictionary(kind) or same_kind(kind, pa.string()) for kind in (mine, theirs)):
+        return f"write categories anew as text, by `corgipile convert PART NEW --types {name}=string`"
+    cure = "write one of them anew with the type of the other"
+    best = _named(mine, theirs)
+    return cure + f", such as by `corgipile convert PART NEW --types {name}={best}`" * _has_name(best)
+
+
+def _has_name(kind: pa.DataType) -> bool:
+    try:
+        return bool(pa.type_for_alias(str(kind)) == kind)
+    except ValueError:
+        return False
+
+
 def _named(mine: pa.DataType, theirs: pa.DataType) -> pa.DataType:
-    """Return which of two types a part is best written as: integers become floats, not floats integers."""
-    return mine if pa.types.is_floating(mine) and pa.types.is_integer(theirs) else theirs
+    """Return which of two types keeps more: integers become floats, and truth numbers, not the other way."""
+    ranks = [pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating]
+    of = [next((at for at, rank in enumerate(ranks) if rank(kind)), -1) for kind in (mine, theirs)]
+    return mine if min(of) >= 0 and of[0] > of[1] else theirs
 
 
 def _joined_schema(schemas: list[pa.Schema]) -> pa.Schema:

@@ -10,7 +10,7 @@ from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import check_rows, pick
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.parquet_pages import row_bits
-from corgipile.tables.promotion import DIGITS, checked, keeps
+from corgipile.tables.promotion import DIGITS, checked, keeps, together
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.wrapper import Wrapper
 
@@ -139,7 +139,8 @@ def _check(table: Table, stored: str, wanted: pa.DataType) -> None:
     decimals = types.is_decimal(kind) and types.is_decimal(wanted) and kind.scale == wanted.scale
     nested = kind.num_fields > 0 and kind.id == wanted.id and _like(kind, wanted)
     numbers = whole or floats or keeps(wanted, kind) or checked(wanted, kind)
-    if not (kind == wanted or times or numbers or text or decimals or nested):
+    apart = together(kind, wanted) == wanted
+    if not (kind == wanted or times or numbers or text or decimals or nested or apart):
         raise BadSchema(f"{table!r}: column {stored!r} is {kind}, which does not become {wanted}")
 
 

@@ -1,10 +1,10 @@
-"""Which types of numbers keep every value of others."""
+"""Which types keep every value of others."""
 
 from collections.abc import Sequence
 
 import pyarrow as pa
 
-__all__ = ["DIGITS", "checked", "keeps", "smallest"]
+__all__ = ["DIGITS", "checked", "keeps", "smallest", "together"]
 
 types = pa.types
 DIGITS = {16: 11, 32: 24, 64: 53}  # of whole numbers that floats of so many bits keep
@@ -70,6 +70,44 @@ def smallest(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
     found = next((one for one in _NUMBERS if all(keeps(one, kind) for kind in kinds)), None)
     floats = all(map(_is_number, kinds)) and any(map(types.is_floating, kinds))
     return pa.float64() if found is None and floats else found
+
+
+def together(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """Return the type that both are read as, where Arrow writes the same values apart; None where there is none.
+
+    Categories that have no order, and text, are text: pandas numbers the categories of each part by itself. Lists that
+    are all empty are of what others hold.
+
+    Example:
+        >>> together(pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int16(), pa.string()))
+        DataType(string)
+        >>> together(pa.list_(pa.null()), pa.large_list(pa.string()))
+        LargeListType(large_list<item: string>)
+        >>> together(pa.list_(pa.int8()), pa.list_(pa.int64()))
+    """
+    if _is_list(one) and _is_list(other):
+        inner = _inside(one.value_type, other.value_type)
+        large = types.is_large_list(one) or types.is_large_list(other)
+        return inner and (pa.large_list(inner) if large else pa.list_(inner))
+    texts = [_text(one), _text(other)]
+    return None if None in texts or one == other else pa.large_string() if pa.large_string() in texts else pa.string()
+
+
+def _inside(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    if one == other or types.is_null(other):
+        return one
+    return other if types.is_null(one) else together(one, other)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(types.is_list(kind) or types.is_large_list(kind))
+
+
+def _text(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type of text, or of categories of text that have no order."""
+    if types.is_dictionary(kind) and not kind.ordered:
+        kind = kind.value_type
+    return kind if types.is_string(kind) or types.is_large_string(kind) else None
 
 
 def _is_number(kind: pa.DataType) -> bool:

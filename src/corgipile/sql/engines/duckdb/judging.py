@@ -38,6 +38,7 @@ from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
 from corgipile.tables.table import Table
+from corgipile.tables.views import select
 
 if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB
@@ -148,7 +149,8 @@ def evaluated(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -
 def _read(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> tuple[Table, str | None]:
     """Return the rows of a call, and the column of what they count for."""
     assert call.source is not None  # noqa: S101 - the grammar says so
-    table = read_rows(engine.session, call.source, Bound(bound.given, None), None).table
+    rows = read_rows(engine.session, call.source, Bound(bound.given, None), None)
+    table = rows.table if call.source.columns is None else select(rows.table, rows.columns)
     kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
     return table, weight_of(call, kinds, stored.model.label or "label")
 
