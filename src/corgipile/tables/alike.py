@@ -77,10 +77,10 @@ def _common(kinds: Sequence[pa.DataType]) -> pa.DataType:
     told = [kind for kind in dict.fromkeys(kinds) if not types.is_null(kind)]
     if not told:
         return kinds[0]
-    found = told[0]
+    kept = told[:1]
     for kind in told[1:]:
-        found = smallest([found, kind]) or found
-    return found
+        kept += [kind] if smallest([*kept, kind]) else []
+    return smallest(kept) or kept[0]  # of all at once: whichever part comes first
 
 
 def _becomes(kind: pa.DataType, wanted: pa.DataType) -> bool:
