@@ -151,21 +151,46 @@ static inline int64_t cp_sgd_in_step_apart(cp_sgd *const *s, int count, const cp
     return well ? cp_sgd_in_step(s, count, rows, apart) : first.m;
 }
 
-/* Let models of several parts who are kin, at most as many as visit a row at once, learn from some rows. */
-static inline void cp_sgd_learn_apart(cp_sgd *const *s, int count, const cp_rows *rows, const uint8_t *of, const uint8_t *theirs,
-                                      const cp_parts *p, int *status, int64_t *done)
+/* Put the visits from `from` on that are of a part, or of all others, into p->visit. Returns rows of these. */
+static inline cp_rows cp_sgd_visits_of(const cp_rows *rows, int64_t from, const uint8_t *of, uint8_t part, int own, const cp_parts *p)
 {
-    uint8_t number[CP_MOST_PARTS], mine[CP_TOGETHER];
-    cp_apart apart = {mine, p->number, 0};
-    cp_rows rest = *rows;
-    rest.visit = p->visit;
+    cp_rows some = *rows;
+    some.visit = p->visit;
+    some.m = 0;
+    for (int64_t i = from; i < rows->m; i++) {
+        p->visit[some.m] = rows->visit[i];
+        some.m += (of[i] == part) == own;
+    }
+    return some;
+}
+
+/* Number the parts of some models, in p->number, and say which are of which, in `mine`. Returns how many there are. */
+static inline int cp_sgd_number_parts(const cp_rows *rows, int count, const uint8_t *of, const uint8_t *theirs, const cp_parts *p,
+                                      uint8_t *mine)
+{
+    uint8_t number[CP_MOST_PARTS];
+    int parts = 0;
     for (int k = 0; k < count; k++)
-        mine[k] = (uint8_t)(apart.count += k > 0 && theirs[k] != theirs[k - 1]);
-    memset(number, ++apart.count, sizeof number);
+        mine[k] = (uint8_t)(parts += k > 0 && theirs[k] != theirs[k - 1]);
+    memset(number, ++parts, sizeof number);
     for (int k = 0; k < count; k++)
         number[theirs[k]] = mine[k];
     for (int64_t i = 0; i < rows->m; i++)
         p->number[i] = number[of[i]];
+    return parts;
+}
+
+/* Let models of several parts who are kin, at most as many as visit a row at once, learn from some rows. */
+static inline void cp_sgd_learn_apart(cp_sgd *const *s, int count, const cp_rows *rows, const uint8_t *of, const uint8_t *theirs,
+                                      const cp_parts *p, int *status, int64_t *done)
+{
+    uint8_t mine[CP_TOGETHER];
+    const cp_apart apart = {mine, p->number, cp_sgd_number_parts(rows, count, of, theirs, p, mine)};
+    if (apart.count == 1) { /* a row that nobody visits is not to be seen: nobody would refuse what it has */
+        const cp_rows some = cp_sgd_visits_of(rows, 0, of, theirs[0], 0, p);
+        cp_sgd_learn_all(s, count, &some, status, done);
+        return;
+    }
     const int64_t behind = cp_sgd_in_step_apart(s, count, rows, &apart, status, done);
     for (int k = 0; k < count; k++) {
         int64_t visited = 0, more = 0;
@@ -175,11 +200,7 @@ static inline void cp_sgd_learn_apart(cp_sgd *const *s, int count, const cp_rows
             visited += of[i] != theirs[k];
         s[k]->totals.rows += visited - done[k];
         done[k] = visited;
-        rest.m = 0;
-        for (int64_t i = behind; i < rows->m; i++) {
-            p->visit[rest.m] = rows->visit[i];
-            rest.m += of[i] != theirs[k];
-        }
+        const cp_rows rest = cp_sgd_visits_of(rows, behind, of, theirs[k], 0, p);
         if (rest.m > 0)
             status[k] = cp_sgd_learn(s[k], &rest, &more);
         done[k] += more;
@@ -220,17 +241,13 @@ static inline void cp_sgd_learn_kin(cp_sgd *const *s, int64_t count, const cp_ro
 static inline void cp_sgd_learn_part(cp_sgd *const *s, int64_t count, const cp_rows *rows, const uint8_t *of, int64_t from, int64_t to,
                                      const cp_parts *p)
 {
-    cp_rows some = *rows;
     int64_t n = 0, found = 0;
     for (int64_t k = from; k < to; k++)
         if (p->kin[k] < 0 && !p->status[k])
             p->left[n++] = s[k];
-    some.visit = p->visit;
-    some.m = 0;
-    for (int64_t i = 0; n > 0 && i < rows->m; i++) {
-        p->visit[some.m] = rows->visit[i];
-        some.m += (of[i] == p->theirs[from]) == p->own;
-    }
+    if (n == 0)
+        return;
+    const cp_rows some = cp_sgd_visits_of(rows, 0, of, p->theirs[from], p->own, p);
     if (some.m == 0)
         return;
     cp_sgd_learn_all(p->left, n, &some, p->status + count, p->done + count);

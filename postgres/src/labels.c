@@ -31,8 +31,7 @@ void corgi_begin_labels(CorgiRun *run)
     l->names = corgi_make_names();
     l->sets = corgi_make_names();
     l->codes = corgi_make_codes();
-    l->tags.room = 1;
-    l->tags.at = palloc(sizeof *l->tags.at);
+    l->tags = corgi_make_tags();
     for (int i = 0; l->column == NULL && i < s->label_columns; i++)
         corgi_add_name(l->names, s->labels[i].name, strlen(s->labels[i].name));
 }

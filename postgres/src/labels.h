@@ -6,7 +6,9 @@
 typedef struct {
     int32 *at;              /* [count] numbers of labels, ascending */
     int64 count, room;
+    MemoryContext row;      /* of what is read of one row: arrays as they are without compression, and their items */
 } CorgiTags;
+extern CorgiTags corgi_make_tags(void);
 extern void corgi_read_tags(const CorgiSource *part, TupleTableSlot *row, CorgiNames *names, bool known, CorgiTags *t);
 extern Oid corgi_label_type(const CorgiSource *s);
 extern const char *corgi_name_of_sets(const List *labels);

@@ -6,6 +6,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
@@ -48,11 +49,17 @@ void corgi_check_labels(const CorgiOptions *o, bool label, bool classes)
     }
 }
 
+CorgiTags corgi_make_tags(void)
+{
+    return (CorgiTags){.at = palloc(sizeof(int32) * FIRST_ROOM), .room = FIRST_ROOM,
+                       .row = AllocSetContextCreate(CurrentMemoryContext, "corgipile tags", ALLOCSET_DEFAULT_SIZES)};
+}
+
 static void add(CorgiTags *t, int64 number)
 {
     if (t->count == t->room) {
-        t->room = Max(2 * t->room, (int64) FIRST_ROOM);
-        t->at = t->at ? repalloc_huge(t->at, sizeof *t->at * (Size) t->room) : palloc(sizeof *t->at * (Size) t->room);
+        t->room *= 2;
+        t->at = repalloc_huge(t->at, sizeof *t->at * (Size) t->room);
     }
     t->at[t->count++] = (int32) number;
 }
@@ -70,7 +77,7 @@ static int64 number_of(const CorgiColumn *c, Datum value, TupleTableSlot *row, C
     return found;
 }
 
-/* Read the labels in an array. */
+/* Read the labels in an array; what that takes is given back with the next row, for blocks have many. */
 static void read_array(const CorgiColumn *c, TupleTableSlot *row, CorgiNames *names, bool known, CorgiTags *t)
 {
     bool null, by_value, *nulls;
@@ -132,7 +139,11 @@ void corgi_read_tags(const CorgiSource *part, TupleTableSlot *row, CorgiNames *n
 {
     t->count = 0;
     if (part->labels->list) {
+        MemoryContext outside;
+        MemoryContextReset(t->row);
+        outside = MemoryContextSwitchTo(t->row);
         read_array(part->labels, row, names, known, t);
+        MemoryContextSwitchTo(outside);
         sort_tags(t);
         return;
     }

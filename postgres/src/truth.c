@@ -48,8 +48,7 @@ CorgiTruth *corgi_make_truth(const CorgiModel *m, const char *name, const CorgiS
     check_columns(m, name, source);
     t->model = m;
     t->scorer = corgi_model_learner(m, source->sparse);
-    t->tags.room = 1;
-    t->tags.at = palloc(sizeof *t->tags.at);
+    t->tags = corgi_make_tags();
     t->there = MemoryContextAllocHuge(CurrentMemoryContext, (Size) (corgi_truth_rows(t) * m->outputs));
     t->tallies = palloc_extended(sizeof *t->tallies * (Size) m->outputs, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     for (int64 k = 0; k < m->outputs; k++)

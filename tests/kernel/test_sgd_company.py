@@ -224,6 +224,20 @@ def test_lanes_are_shared_where_folds_would_leave_them_empty():
         told_teams([plain] * 2, [0], folds)
 
 
+@pytest.mark.parametrize("step", ["adagrad", "auto"])
+@pytest.mark.parametrize("form", ["float32", "float64"])
+def test_rows_that_nobody_of_a_full_vector_visits_leave_no_trace(step, form):
+    """Of ten folds, whose models fill a vector and two lanes, the first vector has models of one fold alone."""
+    how = {"rows": 300, "each": 50, "bad": [0, 31, 62, 100, 151, 182], "own": False, "seed": 1}
+    how |= dict.fromkeys(("apart", "minus", "wild", "behind"), False)
+    for isa in range(1, _kernel.sgd_isa() + 1):
+        points = (8 if form == "float32" else 4) * isa + 2
+        models = [{"step": step, "l2": l2} for l2 in (0.0, 1e-3) for _ in range(10 * points)]
+        theirs = np.repeat(np.arange(10), points).astype(np.uint8)
+        for some in (models[: len(theirs)], models[len(theirs) :]):
+            same_bits(how | {"isa": isa}, some, "logistic", form, 28, theirs)
+
+
 @pytest.mark.parametrize("order", [[0, 1, 2, 3, 0, 1, 2, 3], [3, 3, 2, 2, 1, 1, 0, 0]])
 def test_models_of_a_fold_may_stand_anywhere(order):
     how = {"rows": 200, "each": 50, "bad": [], "own": False, "isa": _kernel.sgd_isa(), "seed": 1}

@@ -59,6 +59,8 @@ def test_numbers_that_dual_variables_cannot_be_are_refused(count):
         train(table(weights=[1.0] * 150 + [count] * 50), weight="w")
     with pytest.raises(BadArgument, match=r"l2=.* makes C = 1 / \(l2 rows\) .*; solver='dual' takes 7\.5e-155 to"):
         train(table(), l2=1 / count / ROWS)
+    with pytest.raises(BadArgument, match=r"makes C = 1 / \(l2 rows\) [0-9.]+e\+29[0-9];"):
+        train(table(), l2=1e-300)
     for l2 in (5e-324, 1e308):
         with pytest.raises(BadArgument, match="makes C"):
             train(table(), l2=l2)

@@ -1,6 +1,7 @@
 """Parts of one table that pandas or Spark wrote apart are one table, or say what makes them one."""
 
 import logging
+from itertools import permutations
 
 import numpy as np
 import pyarrow as pa
@@ -176,6 +177,20 @@ def test_numbers_have_the_smallest_type_that_keeps_all(tmp_path, kinds, wanted, 
 def _ends(kind):
     bits = min(kind.bit_width, 53)  # of a double
     return [-(1 << bits - 1), 1, (1 << bits - 1) - 1] if pa.types.is_signed_integer(kind) else [0, 1, (1 << bits) - 1]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        (pa.int8(), pa.uint8(), pa.float16()),
+        (pa.int16(), pa.uint16(), pa.float32()),
+        (pa.int64(), pa.uint64(), pa.float64()),
+    ],
+)
+def test_the_order_of_parts_makes_no_difference_to_their_type(kinds):
+    tables = [cp.tables.MemoryTable(pa.table({"x": pa.array([1], kind)})) for kind in kinds]
+    for order in permutations(tables):
+        assert {str(table.schema.field("x").type) for table in alike(order)} == {str(kinds[-1])}
 
 
 def test_the_part_that_differs_is_the_one_that_is_named():

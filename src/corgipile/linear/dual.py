@@ -1,5 +1,6 @@
 """Dual coordinate descent as an object: the kernel, and one dual variable a row, in memory or in a file."""
 
+import math
 import mmap
 import os
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from corgipile import _kernel, random
 from corgipile.errors import BadArgument
 from corgipile.linear.classes import codes_of
-from corgipile.linear.dual_weights import MOST, Spread
+from corgipile.linear.dual_weights import Spread
 from corgipile.linear.features import Features
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sgd import ROWS_FAULT, SGD, Figures, FloatArray, Locate, SlotArray, plain
@@ -160,7 +161,7 @@ class Dual(SGD):
     ) -> None:
         super().__init__(kind, inputs, classes, intercept=intercept, on_bad=on_bad, scaling=scaling)
         self.rows, self.l2, self.passes, self._seed = rows, l2, passes, seed
-        bound = 1 / (l2 * rows) if l2 * rows > 1 / MOST else MOST * 2  # too large, whatever it is
+        bound = 1 / (l2 * rows) if l2 * rows > 0 else math.inf
         self._spread = Spread(bound, l2, classes, class_weight)
         self._dual = _kernel.dual_new(
             self.loss.code,

@@ -9,7 +9,7 @@ from corgipile.errors import BadArgument, BadValue
 from corgipile.linear.classes import codes_of
 from corgipile.linear.sgd import Locate
 
-__all__ = ["MOST", "Spread"]
+__all__ = ["Spread"]
 
 # A dual variable is at most C times what its row counts for, and the weights are sums of rows times their variables.
 # Such a sum has 53 binary digits: of a row beside one that counts for 2^40 times as much 13 are left, as many as a

@@ -78,9 +78,11 @@ def _common(kinds: Sequence[pa.DataType]) -> pa.DataType:
     told = [kind for kind in dict.fromkeys(kinds) if not types.is_null(kind)]
     if not told:
         return kinds[0]
-    found = told[0]
+    kept, found = told[:1], told[0]
     for kind in told[1:]:
-        found = smallest([found, kind]) or together(found, kind) or found
+        number = smallest([*kept, kind])  # of all at once: whichever part comes first
+        kept += [kind] if number else []
+        found = number or together(found, kind) or found
     return found
 
 
