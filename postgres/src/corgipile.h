@@ -290,7 +290,6 @@ extern CorgiList corgi_open_list(Datum array, Oid type, const char **why);
 extern void corgi_close_list(CorgiList *list);
 
 #include "reading.h"
-
 #include "composite.h"
 
 /* encoding.c */

@@ -268,3 +268,17 @@ def test_nothing_is_alike():
     assert alike([]) == []
     first, other = cp.open(pa.table({"x": [1]})), cp.open(pa.table({"y": [1]}))
     assert alike([first, other]) == [first, other]
+
+
+@pytest.mark.parametrize(
+    "kinds", [(pa.int64(), pa.float64()), (pa.float32(), pa.float64()), (pa.null(), pa.float64())], ids=str
+)
+def test_parts_of_other_types_are_unpacked_of_the_columns_that_are_read(tmp_path, kinds):
+    for number, kind in enumerate(kinds):
+        x = pa.array([None if pa.types.is_null(kind) else at % 5 for at in range(3_000)], kind)
+        rows = pa.table({"x": x, "z": np.arange(3_000.0), "label": np.arange(3_000) % 2})
+        pq.write_table(rows, tmp_path / f"{number}.parquet")  # as pandas does: one row group
+    table = cp.open(tmp_path)
+    visited = [batch["z"] for batch in cp.Loader(table, batch_size=100, columns=["z", "label"], memory="32KB")]
+    assert sorted(np.concatenate(visited).tolist()) == np.repeat(np.arange(3_000.0), 2).tolist()
+    assert cp.train(table, features=["z"], epochs=1, memory="32KB", standardize=True).coef.shape == (1, 1)

@@ -1,7 +1,7 @@
 """Files of a table that grew: each read with the columns that all of them together have."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -91,6 +91,12 @@ class Conformed(Wrapper):
         stored = self._stored(columns)
         plain = self.table.open_plain(stored, sections)  # type: ignore[attr-defined]
         return Conformed(plain, pick(self.schema, list(dict.fromkeys(columns))), self.names, self.values)
+
+    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> Self:
+        """Return the same over the table as it is once its units are unpacked, of these columns alone, as it is."""
+        same = super().unpacked(columns, unpack)
+        same.schema = pick(self.schema, list(dict.fromkeys(columns)))
+        return same
 
     def _stored(self, columns: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(self.names[name] for name in columns if name in self.names))
