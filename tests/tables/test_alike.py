@@ -282,3 +282,16 @@ def test_parts_of_other_types_are_unpacked_of_the_columns_that_are_read(tmp_path
     visited = [batch["z"] for batch in cp.Loader(table, batch_size=100, columns=["z", "label"], memory="32KB")]
     assert sorted(np.concatenate(visited).tolist()) == np.repeat(np.arange(3_000.0), 2).tolist()
     assert cp.train(table, features=["z"], epochs=1, memory="32KB", standardize=True).coef.shape == (1, 1)
+
+
+def test_parts_in_another_order_and_plain_ones_are_unpacked_of_the_columns_that_are_read(tmp_path):
+    rows = pa.table({"x": np.arange(3_000.0), "z": np.arange(3_000), "label": np.arange(3_000) % 2})
+    pq.write_table(rows, tmp_path / "0.parquet")
+    pq.write_table(rows.select(["label", "z", "x"]), tmp_path / "1.parquet")
+    write(tmp_path / "2.arrow", rows)
+    for table in (
+        cp.open(tmp_path / "*.parquet"),
+        cp.open([tmp_path / f"{name}" for name in ("2.arrow", "1.parquet")]),
+    ):
+        visited = [batch["z"] for batch in cp.Loader(table, batch_size=100, columns=["z", "label"], memory="32KB")]
+        assert sorted(np.concatenate(visited).tolist()) == np.repeat(np.arange(3_000), 2).tolist()

@@ -188,7 +188,10 @@ class ConcatTable(Checked):
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the tables of the sections that `write_plain` wrote, and those that are plain already, as one."""
-        return ConcatTable([_open_plain(table, columns, sections) for table in self._tables])
+        from corgipile.tables.views import select  # noqa: PLC0415 - whose tables are joined by this
+
+        names, found = list(dict.fromkeys(columns)), [_open_plain(table, columns, sections) for table in self._tables]
+        return ConcatTable([one if one.schema.names == names else select(one, names) for one in found])
 
     def _encoded(self, columns: Sequence[str]) -> list[Encoded]:
         return [table for table in self._tables if is_encoded(table, columns)]
