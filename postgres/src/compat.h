@@ -32,6 +32,13 @@
 #define CORGI_MAY_BECOME(user, role) is_member_of_role(user, role)
 #endif
 
+/* Makes a domain. */
+#if PG_VERSION_NUM >= 180000
+#define CORGI_DEFINE_DOMAIN(statement) DefineDomain(NULL, statement)
+#else
+#define CORGI_DEFINE_DOMAIN(statement) DefineDomain(statement)
+#endif
+
 /* Whether errors may speak of a part of a type, as of a column of a table. */
 #define CORGI_TYPES_HAVE_PARTS (PG_VERSION_NUM >= 170000)
 

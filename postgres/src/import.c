@@ -335,6 +335,7 @@ Datum corgipile_import(PG_FUNCTION_ARGS)
     Import m = {0};
     volatile int64 version = 0;
     Oid user = GetUserId();
+    int path = corgi_enter_path();
     if (*name == '\0')
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("model is empty; give a name of a character at least"));
     corgi_check_name(name, user, "corgipile.import");
@@ -356,5 +357,6 @@ Datum corgipile_import(PG_FUNCTION_ARGS)
         corgi_bad_content("%s", e->message);
     }
     PG_END_TRY();
+    corgi_leave_path(path);
     PG_RETURN_INT64(version);
 }

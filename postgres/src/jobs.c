@@ -146,12 +146,13 @@ static int start(int64 id, const char *library, TimestampTz *began)
 
 static void add_record(int64 id, int pid, TimestampTz began, const CorgiOptions *o, const char *call, Datum limit, bool none)
 {
+    ArrayType *settings = corgi_take_settings(); /* the caller's search path among them */
     CorgiCaller caller = corgi_become_owner();
     Oid types[] = {INT8OID, TEXTOID, INT8OID, INT4OID, TIMESTAMPTZOID, INT8OID, TEXTOID, TEXTARRAYOID, OIDOID, INT4OID,
                    INTERVALOID};
     Datum values[] = {Int64GetDatum(id), CStringGetTextDatum(o->name), Int64GetDatum(caller.user), Int32GetDatum(pid),
                       TimestampTzGetDatum(began), Int64GetDatum(o->epochs), CStringGetTextDatum(call),
-                      PointerGetDatum(corgi_take_settings()), ObjectIdGetDatum(GetSessionUserId()),
+                      PointerGetDatum(settings), ObjectIdGetDatum(GetSessionUserId()),
                       Int32GetDatum(caller.context), limit};
     char nulls[] = "           ";
     nulls[10] = none ? 'n' : ' ';

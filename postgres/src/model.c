@@ -20,7 +20,7 @@ static const char *const past_query =
     "params operator(pg_catalog.->>) 'label', learnt, "
     "pg_catalog.concat_ws(' ', params operator(pg_catalog.->>) 'average', params operator(pg_catalog.->>) 'step', "
     "(params operator(pg_catalog.->>) 'l1')::pg_catalog.float8), params operator(pg_catalog.->>) 'best_epoch', "
-    "CASE pg_catalog.jsonb_typeof(params operator(pg_catalog.->) 'learning_rate') WHEN 'number' THEN "
+    "CASE WHEN pg_catalog.jsonb_typeof(params operator(pg_catalog.->) 'learning_rate') operator(pg_catalog.=) 'number' THEN "
     "(params operator(pg_catalog.->>) 'learning_rate')::pg_catalog.float8 END, params operator(pg_catalog.->>) 'by'" WHERE;
 #define LISTED(column) "pg_catalog.array_agg(" column " ORDER BY epoch)"
 /* What corgi_store_history writes, in the order of its columns. */

@@ -16,6 +16,7 @@
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
@@ -62,18 +63,33 @@ static Oid owner_of(Oid table)
     return owner;
 }
 
-/* Become the owner of the tables of models, for queries whose text is ours and qualifies every name. An error makes the
- * caller itself again. */
+/* Resolves the names in the extension's own queries in pg_catalog, whatever objects the caller has made: all of those run
+ * between this and corgi_leave_path. The caller's own texts must not. An error restores the caller's search path. */
+int corgi_enter_path(void)
+{
+    int level = NewGUCNestLevel();
+    (void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+    return level;
+}
+
+void corgi_leave_path(int level) { AtEOXact_GUC(true, level); }
+
+/* Becomes the owner of the tables of models, with a search path of no other role's objects. An error restores the caller,
+ * and its path. */
 CorgiCaller corgi_become_owner(void)
 {
-    CorgiCaller caller;
+    CorgiCaller caller = {.path = corgi_enter_path()};
     GetUserIdAndSecContext(&caller.user, &caller.context);
     SetUserIdAndSecContext(owner_of(corgi_models_table()),
                            caller.context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
     return caller;
 }
 
-void corgi_become_caller(CorgiCaller caller) { SetUserIdAndSecContext(caller.user, caller.context); }
+void corgi_become_caller(CorgiCaller caller)
+{
+    SetUserIdAndSecContext(caller.user, caller.context);
+    corgi_leave_path(caller.path);
+}
 
 static bool listed(Oid user, const ArrayType *roles)
 {

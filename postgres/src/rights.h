@@ -24,7 +24,7 @@ typedef struct {
 
 typedef struct {
     Oid user;
-    int context;
+    int context, path;      /* security context; level of settings that the search path is restored to */
 } CorgiCaller;
 
 /* roles.c */
@@ -41,6 +41,8 @@ extern struct TriggerData *corgi_trigger_of(FunctionCallInfo fcinfo);
 /* rights.c */
 extern Oid corgi_models_table(void);
 extern void corgi_check_models(AclMode mode, Oid user);
+extern int corgi_enter_path(void);
+extern void corgi_leave_path(int level);
 extern CorgiCaller corgi_become_owner(void);
 extern void corgi_become_caller(CorgiCaller caller);
 extern bool corgi_may(CorgiRight right, Oid user, const CorgiHolders *h);

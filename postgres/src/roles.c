@@ -5,18 +5,21 @@
  * which stands for the role. So the server does what it does for its own objects: REASSIGN OWNED gives the type, and
  * with it the models, to another role, and DROP ROLE is refused. */
 #include "rights.h"
+#include "compat.h"
 
 #include "access/genam.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
-#include "executor/spi.h"
+#include "commands/typecmds.h"
 #include "fmgr.h"
 #include "libpq/pqformat.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -155,18 +158,13 @@ void corgi_lock_types(Oid role)
         LockDatabaseObject(TypeRelationId, lfirst_oid(cell), 0, AccessExclusiveLock);
 }
 
-static void execute(const char *statement)
-{
-    if (SPI_execute(statement, false, 0) < 0)
-        elog(ERROR, "making the type of a role that owns models failed");
-}
-
-/* Make a type that stands for a role. */
+/* Makes a type that stands for a role. No event trigger fires, which would run as the owner. */
 static void make_type_of(Oid role)
 {
     CorgiCaller caller = corgi_become_owner();
     bool in_script = creating_extension;
     Oid schema = get_rel_namespace(corgi_models_table());
+    CreateDomainStmt *made = makeNode(CreateDomainStmt);
     char *name;
     for (int i = 0;; i++) {
         name = psprintf(PREFIX "%u_%d", role, i);
@@ -174,10 +172,12 @@ static void make_type_of(Oid role)
             break;
     }
     creating_extension = false; /* or the type would be part of it */
-    SPI_connect();
-    execute(psprintf("CREATE DOMAIN corgipile.%s AS corgipile.role", name));
-    execute(psprintf("ALTER DOMAIN corgipile.%s OWNER TO %s", name, quote_identifier(GetUserNameFromId(role, false))));
-    SPI_finish();
+    made->domainname = list_make2(makeString("corgipile"), makeString(name));
+    made->typeName = makeTypeNameFromNameList(list_make2(makeString("corgipile"), makeString("role")));
+    CORGI_DEFINE_DOMAIN(made);
+    CommandCounterIncrement();
+    AlterTypeOwner(made->domainname, role, OBJECT_DOMAIN);
+    CommandCounterIncrement();
     creating_extension = in_script;
     corgi_become_caller(caller);
 }

@@ -34,14 +34,14 @@ static bool is_taken(const struct config_generic *s)
 }
 
 /* List of each its name, its value, and by what right it was made: that of a library that is not loaded yet may turn out to
- * be one that only a superuser makes. Called as who may see all of them. */
+ * be one that only a superuser makes. */
 ArrayType *corgi_take_settings(void)
 {
     int count, taken = 0;
     struct config_generic **settings = all_settings(&count);
     Datum *texts = palloc(sizeof *texts * OF_SETTING * (Size) Max(count, 1));
     for (int i = 0; i < count; i++) {
-        const char *value = is_taken(settings[i]) ? GetConfigOptionByName(settings[i]->name, NULL, true) : NULL;
+        const char *value = is_taken(settings[i]) ? GetConfigOption(settings[i]->name, true, false) : NULL;
         if (value == NULL)
             continue;
         texts[taken++] = CStringGetTextDatum(settings[i]->name);

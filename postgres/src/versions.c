@@ -36,7 +36,7 @@ static const char *const forget_query =
     "version FROM corgipile.past WHERE model operator(pg_catalog.=) $1 ORDER BY until DESC, version DESC OFFSET $2))";
 static const char *const next_query =
     "SELECT GREATEST($2, (SELECT pg_catalog.max(version) FROM corgipile.past WHERE model operator(pg_catalog.=) $1)) "
-    "operator(pg_catalog.+) 1::int8";
+    "operator(pg_catalog.+) 1::pg_catalog.int8";
 
 static void execute(const char *query, int count, Oid *types, Datum *values, const char *nulls, int expected)
 {
