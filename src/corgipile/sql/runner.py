@@ -158,7 +158,9 @@ def decoded(script: bytes, name: str) -> str:
         raise BadArgument(f"{name} is no text in UTF-8: byte {error.start} is {script[error.start]:#04x}") from None
 
 
-def opened(*, db: str | None = None, dsn: str | None = None, memory: str | None = None) -> Connection:
+def opened(
+    *, db: str | None = None, dsn: str | None = None, memory: str | None = None, trust: Any = None
+) -> Connection:
     """Open the database that a front end was told of: one in memory, a file of DuckDB, or a server.
 
     Raises:
@@ -174,7 +176,9 @@ def opened(*, db: str | None = None, dsn: str | None = None, memory: str | None 
     budget = None if memory is None else parse_bytes(memory, "memory")
     if dsn is None:
         options: dict[str, Any] = {} if budget is None else {"memory_limit": f"{budget}B"}
-        return connect(db or ":memory:", **options)
+        return connect(db or ":memory:", trust=trust, **options)
+    if trust is not None:
+        raise BadArgument(f"trust is {trust!r}, which is for files that DuckDB reads; a server reads none of them here")
     if db is not None:
         raise BadArgument(f"db is {db!r} and dsn {redacted(dsn)!r}; one of them is right")
     if not dsn.startswith(POSTGRES):

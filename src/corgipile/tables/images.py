@@ -23,6 +23,7 @@ from corgipile.tables.table import LIMIT, IntArray, check_columns
 from corgipile.tables.tfrecord.records import binary_array
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+DECODED = ("AVIF", "BMP", "DIB", "GIF", "HEIF", "ICO", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
 TEXT = (".csv", ".jsonl", ".ndjson", ".tsv")
 CLASSES_KEY = b"corgipile.classes"
 THREADS = 16
@@ -175,7 +176,7 @@ def decode_image(data: bytes, mode: str = "RGB", *, name: str = "") -> npt.NDArr
 
     Raises:
         MissingExtra: Pillow is not installed.
-        CorruptFile: The bytes are no image, or not all of one.
+        CorruptFile: The bytes are no image, not all of one, or of a kind that runs programs (EPS).
 
     Example:
         >>> decode_image(b"P5 3 2 255 abcdef", "L").tolist()
@@ -186,7 +187,8 @@ def decode_image(data: bytes, mode: str = "RGB", *, name: str = "") -> npt.NDArr
     except ImportError:
         raise MissingExtra("decoding images needs Pillow: pip install 'corgipile[images]'") from None
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        Image.init()
+        with Image.open(io.BytesIO(data), formats=[one for one in DECODED if one in Image.OPEN]) as image:
             return np.array(image.convert(mode))
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
         reason = "" if isinstance(error, UnidentifiedImageError) else f": {error}"
