@@ -19,6 +19,7 @@ from corgipile.tables.arrow.spans import array_of, places
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import PathLike, describe, digest, readable
 from corgipile.tables.io.pieces import pick, take_once
+from corgipile.tables.reach import leads_up
 from corgipile.tables.table import LIMIT, IntArray, check_columns
 from corgipile.tables.tfrecord.records import binary_array
 
@@ -202,7 +203,7 @@ def _entries(folder: PathLike) -> "list[os.DirEntry[str]]":
 
 
 def _is_class(entry: "os.DirEntry[str]") -> bool:
-    return entry.is_dir() and not entry.name.startswith(".")
+    return entry.is_dir() and not entry.name.startswith(".") and not leads_up(entry.path)
 
 
 def _images(root: str, inside: str) -> Iterator[tuple[str, int]]:

@@ -1,6 +1,7 @@
 """The rule for files that data name: they lie in the table's own folder, unless the caller trusts the paths."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
@@ -9,7 +10,7 @@ from urllib.parse import unquote, urlparse
 
 from corgipile.errors import BadArgument, UnknownFormat, UntrustedPath
 
-__all__ = ["Trust", "local", "outside", "trusting", "trusts_paths", "within"]
+__all__ = ["Trust", "leads_up", "local", "outside", "trusting", "trusts_paths", "within"]
 
 Trust = Literal["paths"] | None
 _trusted: ContextVar[bool] = ContextVar("_trusted", default=False)
@@ -59,7 +60,7 @@ def within(folder: Path, name: object, source: object) -> Path:
         >>> within(Path("/data"), "../b.bin", "index.json")
         Traceback (most recent call last):
         ...
-        corgipile.errors.UntrustedPath: index.json: a file is called '../b.bin'; a name in the folder is right...
+        corgipile.errors.UntrustedPath: index.json: a file is called '../b.bin', but it must lie in the folder...
     """
     path = folder / name if isinstance(name, str) and name and "\0" not in name else None
     if path is not None and (_trusted.get() or _lies_in(folder, path)):
@@ -83,9 +84,15 @@ def local(folder: Path, address: str, source: object) -> Path:
 def outside(name: object, source: object) -> UntrustedPath:
     """Return the error of a file that leads out of the folder of a table."""
     return UntrustedPath(
-        f"{source}: a file is called {name!r}; a name in the folder is right "
-        '(trust="paths" of open, or --open trust=paths, lets the data name any file)'
+        f"{source}: a file is called {name!r}, but it must lie in the folder of the table; "
+        'trust="paths" (--open trust=paths) lets the data name any file'
     )
+
+
+def leads_up(path: str) -> bool:
+    """Return whether a path is a link to a folder that it lies in: who follows it never ends."""
+    goal = os.path.realpath(path) if os.path.islink(path) else None  # noqa: PTH114 - much faster than Path
+    return goal is not None and any(os.path.realpath(above) == goal for above in Path(path).parents)
 
 
 def _lies_in(folder: Path, path: Path) -> bool:
