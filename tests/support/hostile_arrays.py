@@ -2,6 +2,8 @@
 
 import json
 import os
+import pickle
+from importlib import import_module
 
 import numpy as np
 from hostile import ROWS, SECRET, kind
@@ -11,14 +13,14 @@ ZARR = ("zarr",)
 
 
 def _h5(path):
-    import h5py
+    h5py = import_module("h5py")
 
     return h5py.File(path, "w")
 
 
 def _external(file, name, target):
     """Write a dataset whose bytes lie in another file."""
-    import h5py
+    h5py = import_module("h5py")
 
     made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     made.set_external(str(target).encode(), 0, ROWS * 8)
@@ -27,7 +29,7 @@ def _external(file, name, target):
 
 def _virtual(file, name, source, other="x"):
     """Write a dataset whose rows are those of another."""
-    import h5py
+    h5py = import_module("h5py")
 
     layout = h5py.VirtualLayout((ROWS,), "i8")
     layout[:] = h5py.VirtualSource(str(source), other, (ROWS,))
@@ -75,7 +77,7 @@ def hdf5_virtual_of_external_storage(trap, folder, way):
 
 @kind("link", "soft", "decoy", needs=H5)
 def hdf5_virtual_of_a_link(trap, folder, way):
-    import h5py
+    h5py = import_module("h5py")
 
     with _h5(folder / "a.h5") as file:
         _virtual(file, "x", "b.h5", "q" if way == "link" else "s")
@@ -89,7 +91,7 @@ def hdf5_virtual_of_a_link(trap, folder, way):
 
 @kind("link", "soft", "group", needs=H5)
 def hdf5_link(trap, folder, way):
-    import h5py
+    h5py = import_module("h5py")
 
     with _h5(folder / "a.h5") as file:
         file["x" if way == "link" else "q"] = h5py.ExternalLink(str(_secret(trap)), "/" if way == "group" else "/x")
@@ -110,7 +112,7 @@ def hdf5_filter_of_a_plugin(trap, folder):
 
 
 def _cells(file):
-    import h5py
+    h5py = import_module("h5py")
 
     file.attrs["encoding-type"] = "anndata"
     cells = file.create_group("obs")
@@ -121,7 +123,7 @@ def _cells(file):
 
 @kind("matrix", "sparse", "cells", "categories", "genes", "named", "referred", needs=H5)
 def anndata(trap, folder, way):
-    import h5py
+    h5py = import_module("h5py")
 
     with _h5(folder / "a.h5ad") as file:
         cells = _cells(file)
@@ -225,6 +227,4 @@ class _Hooked:
         self.code = code
 
     def __reduce__(self):
-        import pickle
-
         return pickle.loads, (self.code,)

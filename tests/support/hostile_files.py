@@ -3,12 +3,15 @@
 import base64
 import io
 import json
+import re
 import sqlite3
 import tarfile
+from importlib import import_module
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hostile import ROWS, kind, plain
+from pyarrow import orc
 
 DUCKDB = ("duckdb",)
 
@@ -52,6 +55,20 @@ def parquet_chunk_elsewhere(trap, folder, way):
     return folder / "a.parquet"
 
 
+@kind("relative", "absolute")
+def orc_time_zone(trap, folder, way):
+    """Name a file as the time zone of a stripe."""
+    path = folder / "a.orc"
+    times = pa.table({"x": pa.array(range(ROWS), pa.timestamp("ns")), "label": [0, 1] * (ROWS // 2)})
+    orc.write_table(times, path, compression="uncompressed")
+    zone = b"../../../etc/hostname" if way == "relative" else b"/etc/hostname"
+    data = path.read_bytes()
+    at = re.search(rb"\x08.\x10.\x18.{1,2}\x20(.)\x28\x08", data, re.DOTALL).start(1)  # bytes of its footer
+    data = data[:at] + bytes([data[at] + len(zone) - 3]) + data[at + 1 :]
+    path.write_bytes(data.replace(b"\x1a\x03GMT", b"\x1a" + bytes([len(zone)]) + zone))
+    return path
+
+
 @kind("symbolic", "hard")
 def tar_link(trap, folder, way):
     with tarfile.open(folder / "a.tar", "w") as archive:
@@ -88,7 +105,7 @@ def json_of_addresses(trap, folder, way):
 
 @kind(needs=("fastavro",))
 def avro_schema_elsewhere(trap, folder):
-    import fastavro
+    fastavro = import_module("fastavro")
 
     kinds = {"type": "record", "name": "r", "fields": [{"name": "x", "type": "long"}]}
     with (folder / "a.avro").open("wb") as out:
@@ -102,7 +119,7 @@ def avro_schema_elsewhere(trap, folder):
 
 
 def _duckdb(folder, *statements):
-    import duckdb
+    duckdb = import_module("duckdb")
 
     with duckdb.connect(str(folder / "a.duckdb")) as made:
         for statement in statements:
@@ -122,13 +139,13 @@ def duckdb_view(trap, folder, way):
 @kind("duckdb_tables", "functions", "file", needs=DUCKDB, refused=False)
 def duckdb_shadow(trap, folder, way):
     """Give macros and tables the names that a reader asks for."""
-    secret = f"(select content from read_text('{trap.bytes}'))"
+    secret = f"(select content from read_text('{trap.bytes}'))"  # noqa: S608
     if way == "functions":
         return _duckdb(folder, ROWS_OF_T, *(f"create macro {name}(a) as {secret}" for name in ("min", "max", "count")))
     if way == "file":
-        return _duckdb(folder, f'create table "{trap.parquet}" as select 1.0 as x, 1 as label from range(8)')
+        return _duckdb(folder, f'create table "{trap.parquet}" as select 1.0 as x, 1 as label from range(8)')  # noqa: S608
     columns = "'db' as database_name, 'main' as schema_name, content as table_name"
-    shadow = f"create macro duckdb_tables() as table select {columns} from read_text('{trap.bytes}')"
+    shadow = f"create macro duckdb_tables() as table select {columns} from read_text('{trap.bytes}')"  # noqa: S608
     return _duckdb(folder, ROWS_OF_T, shadow)
 
 

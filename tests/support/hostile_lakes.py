@@ -5,10 +5,14 @@ import shutil
 import struct
 import warnings
 import zlib
+from importlib import import_module
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hostile import ROWS, SECRET, kind, plain
+
+from corgipile import exchange
+from corgipile.tables.part import crc_of
 
 DELTA, LANCE = ("deltalake",), ("lance",)
 ICEBERG = ("pyiceberg", "sqlalchemy")
@@ -16,7 +20,7 @@ ICEBERG = ("pyiceberg", "sqlalchemy")
 
 def _delta(folder, change):
     """Write a table of Delta Lake, and change what its log says, action by action."""
-    import deltalake
+    deltalake = import_module("deltalake")
 
     deltalake.write_deltalake(folder, pa.table({"x": range(ROWS), "label": [0, 1] * (ROWS // 2)}))
     log = folder / "_delta_log" / "00000000000000000000.json"
@@ -58,7 +62,7 @@ def _features(line, name):
 
 @kind("absolute", "url", "http", "prefix", needs=(*DELTA, "pyroaring"))
 def delta_vector(trap, folder, way):
-    import pyroaring
+    pyroaring = import_module("pyroaring")
 
     bits = struct.pack("<iqI", 1681511377, 1, 0) + pyroaring.BitMap([1]).serialize()
     vector = trap.folder / "deletion_vector_00000000-0000-0000-0000-000000000000.bin"
@@ -100,11 +104,11 @@ def delta_sidecar(trap, folder, way):
 
 def _iceberg(trap, folder, change=lambda said: None):
     """Write a table of Iceberg, and change its metadata."""
-    from pyiceberg.catalog.sql import SqlCatalog
+    sql = import_module("pyiceberg.catalog.sql")
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/ice")
+        catalog = sql.SqlCatalog("c", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/ice")
         catalog.create_namespace("n")
         schema = pa.schema([("x", pa.float64()), ("label", pa.int64())])
         table = catalog.create_table("n.t", schema, properties={"write.avro.compression-codec": "null"})
@@ -153,7 +157,7 @@ def iceberg_elsewhere(trap, folder, way):
 
 @kind("outside", "s3", "clone", needs=LANCE)
 def lance_base(trap, folder, way):
-    import lance
+    lance = import_module("lance")
 
     base, path, there = trap.folder / "base", folder / "a.lance", trap.folder / "whole.lance"
     base.mkdir(exist_ok=True)
@@ -170,7 +174,7 @@ def lance_base(trap, folder, way):
 
 @kind(needs=LANCE)
 def lance_winding(trap, folder):
-    import lance
+    lance = import_module("lance")
 
     lance.write_dataset(trap.rows, folder / "a.lance")
     [file] = (folder / "a.lance" / "data").iterdir()
@@ -183,7 +187,7 @@ def lance_winding(trap, folder):
 
 @kind(needs=LANCE)
 def lance_blob(trap, folder):
-    import lance
+    lance = import_module("lance")
 
     blobs = lance.blob_array([lance.Blob.from_uri(trap.bytes.as_uri())] * ROWS)
     rows = pa.table([blobs, plain()["label"]], schema=pa.schema([lance.blob_field("x"), ("label", pa.int64())]))
@@ -267,9 +271,6 @@ def mds_pickle(trap, folder):
 @kind("absolute", "relative")
 def part_places(trap, folder, way):
     """Name a file of places outside the part of a rank."""
-    import corgipile.exchange as exchange
-    from corgipile.tables.part import crc_of
-
     exchange.stage(plain(64), folder / "p", rank=0, world=1, unit=4)
     manifest = folder / "p" / "manifest.json"
     said = json.loads(manifest.read_text())

@@ -1,6 +1,7 @@
 """Files that name code, hosts and other files reach none of them, whatever command reads them."""
 
 import http.server
+import pickle
 import threading
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from hostile_files import postscript
 import corgipile as cp
 from corgipile import cli, tables
 from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, UnknownFormat, UntrustedPath
+from corgipile.tables import zarr
 from corgipile.tables.reach import trusting, within
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what libraries say of such files
@@ -21,8 +23,14 @@ COMMANDS = {
     "info": lambda path, out: ["info", path],
     "convert": lambda path, out: ["convert", path, f"{out}/o.arrow"],
     "train": lambda path, out: ["train", path, "--epochs", "1", "--save", f"{out}/m.safetensors"],
-    "sql": lambda path, out: ["sql", f"SELECT * FROM '{path}' TRAIN BY logistic WITH max_epoch_num = 1"],
+    "sql": lambda path, out: ["sql", f"SELECT * FROM '{path}' TRAIN BY logistic WITH max_epoch_num = 1"],  # noqa: S608
 }
+FIRST = {name.partition("-")[0]: name for name in reversed(KINDS)}  # of those that differ in one word
+CASES = [
+    (name, command)
+    for name in KINDS
+    for command in (["open", *COMMANDS] if name in FIRST.values() else ["open", "convert"])
+]
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +95,7 @@ def test_there_are_kinds_enough():
     assert len(KINDS) >= 60
 
 
-@pytest.mark.parametrize("command", ["open", *COMMANDS])
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize(("name", "command"), CASES)
 def test_hostile(name, command, asked, made, tmp_path, monkeypatch, capsys):
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(variable, "key")
@@ -127,16 +134,15 @@ def test_trusted_paths_are_followed(name, made, tmp_path, capsys):
     assert cli.main(["convert", str(path), f"{tmp_path}/o.arrow", "--open", "trust=paths"]) == 0
     assert len(tables.open(tmp_path / "o.arrow")) == len(rows)
     capsys.readouterr()
-    statement = f"SELECT * FROM '{path}' TRAIN BY squared WITH max_epoch_num = 1, label = '{rows.schema.names[-1]}'"
+    statement = f"SELECT * FROM '{path}' TRAIN BY squared WITH max_epoch_num = 1, label = '{rows.schema.names[-1]}'"  # noqa: S608
     cli.main(["sql", statement, "--trust", "paths"])
     assert "trust" not in capsys.readouterr().err
 
 
 def test_trust_goes_along_to_other_processes(made):
-    pickle = pytest.importorskip("pickle")
     pytest.importorskip("h5py")
     rows = tables.open(made.make("hdf5_virtual-relative"), trust="paths")
-    assert pickle.loads(pickle.dumps(rows)).read(0, 8) == rows.read(0, 8)
+    assert pickle.loads(pickle.dumps(rows)).read(0, 8) == rows.read(0, 8)  # noqa: S301
 
 
 def test_what_trust_may_be(tmp_path):
@@ -184,9 +190,7 @@ def test_programs_are_no_images(made):
 
 def test_pickles_of_an_older_zarr():
     pytest.importorskip("zarr")
-    from corgipile.tables.zarr import _Read
-
     metadata = SimpleNamespace(filters=[SimpleNamespace(codec_id="pickle")], compressor=None)
     array = SimpleNamespace(shape=(4,), chunks=(4,), dtype=np.dtype("O"), metadata=metadata, name="/x")
     with pytest.raises(UnknownFormat, match="stored as pickles"):
-        _Read(array, "a.zarr")
+        zarr._Read(array, "a.zarr")
