@@ -60,14 +60,18 @@ def _features(line, name):
         line["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
 
 
-@kind("absolute", "url", "http", "prefix", needs=(*DELTA, "pyroaring"))
+@kind("absolute", "url", "http", "prefix", "checkpoint", needs=(*DELTA, "pyroaring"))
 def delta_vector(trap, folder, way):
     pyroaring = import_module("pyroaring")
 
     bits = struct.pack("<iqI", 1681511377, 1, 0) + pyroaring.BitMap([1]).serialize()
     vector = trap.folder / "deletion_vector_00000000-0000-0000-0000-000000000000.bin"
     vector.write_bytes(b"\1" + struct.pack(">I", len(bits)) + bits + struct.pack(">I", zlib.crc32(bits)))
-    name = f"../{'../' * 9}{trap.folder}/" + "0" * 20 if way == "prefix" else trap.address(way, vector, folder)
+    name = (
+        f"../{'../' * 9}{trap.folder}/" + "0" * 20
+        if way == "prefix"
+        else trap.address("url" if way == "checkpoint" else way, vector, folder)
+    )
     said = {"storageType": "u" if way == "prefix" else "p", "pathOrInlineDv": name, "offset": 1}
 
     def change(line):
@@ -76,10 +80,15 @@ def delta_vector(trap, folder, way):
             line["add"]["deletionVector"] = {**said, "sizeInBytes": len(bits), "cardinality": 1}
 
     _delta(folder, change)
+    if way == "checkpoint":
+        deltalake = import_module("deltalake")
+        deltalake.DeltaTable(folder).create_checkpoint()
+        for path in (folder / "_delta_log").glob("*.json"):
+            path.unlink()
     return folder
 
 
-@kind("absolute", "relative", "url", "tab", "twice", needs=DELTA)
+@kind("absolute", "relative", "url", "tab", "twice", "parquet", needs=DELTA)
 def delta_sidecar(trap, folder, way):
     lines = _delta(folder, lambda line: _features(line, "v2Checkpoint"))
     log = folder / "_delta_log"
@@ -90,14 +99,18 @@ def delta_sidecar(trap, folder, way):
     side = trap.folder / f"{way}-side.parquet"
     pq.write_table(pa.Table.from_pylist([{"add": row}], pa.schema([("add", pa.struct(kinds))])), side)
     base = log / "_sidecars"
-    name = trap.address({"tab": "relative", "twice": "url"}.get(way, way), side, base)
+    name = trap.address({"tab": "relative", "twice": "url", "parquet": "url"}.get(way, way), side, base)
     said = {"path": name.replace("../", ".\t./") if way == "tab" else name, "sizeInBytes": 1, "modificationTime": 0}
     said["sizeInBytes"] = side.stat().st_size
     kept = [line for line in lines if "add" not in line and "commitInfo" not in line]
     text = "\n".join(map(json.dumps, [{"checkpointMetadata": {"version": 0}}, *kept, {"sidecar": said}]))
     if way == "twice":
         text = text.replace('"sizeInBytes"', '"path": "x.parquet", "sizeInBytes"')
-    (log / f"{0:020}.checkpoint.00000000-0000-0000-0000-000000000000.json").write_text(text)
+    point = log / f"{0:020}.checkpoint.00000000-0000-0000-0000-000000000000.json"
+    if way == "parquet":
+        pq.write_table(pa.Table.from_pylist([{"sidecar": said}]), point.with_suffix(".parquet"))
+    else:
+        point.write_text(text)
     (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, kept)))
     return folder
 

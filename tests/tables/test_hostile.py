@@ -150,7 +150,7 @@ def test_what_trust_may_be(tmp_path):
     assert len(tables.open(tmp_path / "a.npy", trust="paths")) == 3
     with pytest.raises(BadArgument, match="trust must be 'paths' or None, got True"):
         tables.open(tmp_path / "a.npy", trust=True)
-    with pytest.raises(BadArgument, match="a server reads none"):
+    with pytest.raises(BadArgument, match="trust must be None for a server"):
         cp.sql.runner.opened(dsn="postgresql://localhost/none", trust="paths")
 
 

@@ -177,10 +177,8 @@ def opened(
     if dsn is None:
         options: dict[str, Any] = {} if budget is None else {"memory_limit": f"{budget}B"}
         return connect(db or ":memory:", trust=trust, **options)
-    if trust is not None:
-        raise BadArgument(f"trust is {trust!r}, which is for files that DuckDB reads; a server reads none of them here")
     if db is not None:
         raise BadArgument(f"db is {db!r} and dsn {redacted(dsn)!r}; one of them is right")
     if not dsn.startswith(POSTGRES):
         raise BadArgument(f"dsn is {redacted(dsn)!r}; postgresql://user@host:5432/database is right")
-    return connect(dsn)
+    return connect(dsn, trust=trust)

@@ -76,7 +76,9 @@ def _all(found: Any, key: str) -> Iterator[Any]:
 def _actions(path: Path, columns: Iterable[str]) -> Iterator[Pairs]:
     """Yield the actions of a file of the log; of a Parquet file these columns of them."""
     if path.suffix == ".parquet":
-        for batch in pq.ParquetFile(path).iter_batches(columns=list(columns)):
+        file = pq.ParquetFile(path)
+        there = [name for name in columns if name.partition(".")[0] in file.schema_arrow.names]
+        for batch in file.iter_batches(columns=there) if there else ():
             yield from map(_pairs, batch.to_pylist())
     elif path.suffix == ".json":
         text, at, decoder = path.read_text(), 0, json.JSONDecoder(object_pairs_hook=list)
