@@ -11,6 +11,7 @@
     │   ├── MissingFile (FileNotFoundError)
     │   ├── UnknownFormat (ValueError)    wrong magic, or no reader for this kind of file
     │   ├── CorruptFile (ValueError)      truncated, or contradicts its own metadata
+    │   │   └── UntrustedPath             a file names another that lies outside of its folder
     │   ├── ReadFailed (OSError)          the device or file system failed while reading
     │   ├── MissingColumn (KeyError)
     │   ├── BadSchema (TypeError)         a column has a type that does not serve
@@ -64,6 +65,7 @@ __all__ = [
     "StateMismatch",
     "TableError",
     "UnknownFormat",
+    "UntrustedPath",
     "WouldOverwrite",
     "WriteFailed",
 ]
@@ -105,6 +107,10 @@ class UnknownFormat(TableError, ValueError):
 
 class CorruptFile(TableError, ValueError):
     """A file is truncated or contradicts its own metadata."""
+
+
+class UntrustedPath(CorruptFile):
+    """A file names another that lies outside of its folder, and the caller did not say ``trust="paths"``."""
 
 
 class ReadFailed(TableError, OSError):

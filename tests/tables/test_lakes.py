@@ -91,9 +91,9 @@ def test_delta_with_deleted_rows(tmp_path, monkeypatch):
     rows = pa.table({"x": np.arange(40), "y": [f"row {i}" for i in range(40)]})
     library.write_deltalake(path, rows.slice(0, 30))
     whole = open_table(path).fingerprint
-    place = {"storageType": "p", "pathOrInlineDv": (tmp_path / "gone rows.bin").as_uri(), "offset": 1}
+    place = {"storageType": "p", "pathOrInlineDv": (path / "gone rows.bin").as_uri(), "offset": 1}
     data = deletes(path, place, [0, 7, 29])
-    (tmp_path / "gone rows.bin").write_bytes(data)
+    (path / "gone rows.bin").write_bytes(data)
     library.write_deltalake(path, rows.slice(30), mode="append")
     table = open_table(path)
     left = [x for x in range(40) if x not in (0, 7, 29)]
@@ -105,7 +105,7 @@ def test_delta_with_deleted_rows(tmp_path, monkeypatch):
             (x, f"row {x}") for x in left
         ]
     assert cp.convert(path, tmp_path / "o.arrow") == 37
-    (tmp_path / "gone rows.bin").write_bytes(data[:-1] + bytes((data[-1] ^ 1,)))
+    (path / "gone rows.bin").write_bytes(data[:-1] + bytes((data[-1] ^ 1,)))
     with pytest.raises(CorruptFile, match=r"a vector of deleted rows cannot be read: .*CRC"):
         open_table(path)
     monkeypatch.delattr(library.DeltaTable, "deletion_vectors")

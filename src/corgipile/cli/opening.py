@@ -18,7 +18,7 @@ Open = Annotated[
     Words, typer.Option("--open", metavar="KEY=VALUE", help="Option of the table's format (group=/train); repeatable.")
 ]
 TEST = typer.Option("--open-test", metavar="KEY=VALUE", help="The same of the test table; else as --open.")
-BESIDE = {"format", "spill"}  # of `corgipile.open`, for any format
+BESIDE = {"format", "spill", "trust"}  # of `corgipile.open`, for any format
 
 
 class _Given(NamedTuple):
@@ -159,7 +159,7 @@ def _delimiter(text: str) -> str:
 # What a value is read as where it is not plain: the rest, of formats of other packages too, is.
 READ: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(("columns", "features"), _names),
-    **dict.fromkeys(("format", "group", "index", "label", "on_bad", "spill", "table"), str),
+    **dict.fromkeys(("format", "group", "index", "label", "on_bad", "spill", "table", "trust"), str),
     "delimiter": _delimiter,
     "types": types_of,
 }

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +30,7 @@ def command(
     db: Annotated[str | None, typer.Option(help="File of DuckDB; in memory by default.")] = None,
     dsn: Annotated[str | None, typer.Option(help="PostgreSQL server: postgresql://user@host/database.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory for training, and for DuckDB: 64MB, 1G.")] = None,
+    trust: Annotated[str | None, typer.Option(help="'paths': files may name others outside their folder.")] = None,
     rows: Annotated[int, typer.Option(help="Rows of an answer that are shown; 0: all.", min=0)] = _SHOWN,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, all rows.")] = False,
     quiet: Quiet = False,
@@ -48,7 +49,7 @@ def command(
             stream.reconfigure(errors="backslashreplace")  # a terminal of few characters shows the others so
     answers = _answers(rows, csv=csv, json=json, quiet=quiet)
     silent = quiet or json
-    with _failing(answers, json=json), _opened(db, dsn, memory) as connection:
+    with _failing(answers, json=json), _opened(db, dsn, memory, trust) as connection:
         runner = _runner(connection, answers, memory, quiet=silent)
         if scripts is None:
             _shell(runner)
@@ -57,10 +58,10 @@ def command(
         answers.close()
 
 
-def _opened(db: str | None, dsn: str | None, memory: str | None) -> "Connection":
+def _opened(db: str | None, dsn: str | None, memory: str | None, trust: Any) -> "Connection":
     from corgipile.sql.runner import opened  # noqa: PLC0415
 
-    return opened(db=db, dsn=dsn, memory=memory)
+    return opened(db=db, dsn=dsn, memory=memory, trust=trust)
 
 
 def _scripts(statement: str | None, files: list[str] | None) -> list[str] | None:

@@ -17,6 +17,7 @@ from corgipile.sql.exceptions import InterfaceError
 from corgipile.sql.parameters import fitting
 from corgipile.sql.statements import Statement
 from corgipile.sql.types import type_code
+from corgipile.tables.reach import Trust, trusting
 
 __all__ = ["Connection", "Cursor", "connect"]
 
@@ -26,7 +27,12 @@ Description = list[tuple[str, Any, None, None, None, None, None]]
 
 
 def connect(
-    database: Any = ":memory:", *, progress: Progress | None = None, autocommit: bool = True, **options: Any
+    database: Any = ":memory:",
+    *,
+    progress: Progress | None = None,
+    autocommit: bool = True,
+    trust: Trust = None,
+    **options: Any,
 ) -> "Connection":
     """Open a session in which SQL trains and predicts.
 
@@ -36,6 +42,7 @@ def connect(
         progress: Who is told how trainings go on.
         autocommit: Whether each statement is kept at once, unless a transaction was begun; False begins one before
             the first statement, for `Connection.commit` to keep.
+        trust: ``"paths"`` lets files that FROM names name others anywhere, as of `corgipile.open`; None for PostgreSQL.
         **options: For DuckDB ``read_only`` and its settings, such as ``memory_limit="1GB"``; for PostgreSQL those of
             the driver.
 
@@ -51,6 +58,8 @@ def connect(
     if isinstance(database, os.PathLike):
         database = os.fspath(database)
     if isinstance(database, str) and database.startswith(POSTGRES):
+        if trust is not None:
+            raise BadArgument(f"trust must be None for a server, which is lent no files; got {trust!r}")
         from corgipile.sql.engines import postgres  # noqa: PLC0415 - each engine needs a library of its own
 
         return Connection(postgres.connected(database, **options), progress=progress, autocommit=autocommit)
@@ -61,7 +70,8 @@ def connect(
         )
     from corgipile.sql.engines import duckdb  # noqa: PLC0415 - as above
 
-    return Connection(duckdb.connected(database, **options), progress=progress, autocommit=autocommit)
+    found = duckdb.connected(database, **options)
+    return Connection(found, progress=progress, autocommit=autocommit, trust=trust)
 
 
 class Connection:
@@ -71,11 +81,13 @@ class Connection:
         engine: What runs statements.
         progress: Who is told how trainings go on.
         autocommit: Whether each statement is kept at once.
+        trust: As of `connect`.
 
     Attributes:
         engine: What runs statements.
         progress: Who is told how trainings go on.
         autocommit: Whether each statement is kept at once.
+        trust: As of `connect`.
     """
 
     Error = exceptions.Error
@@ -89,8 +101,10 @@ class Connection:
     ProgrammingError = exceptions.ProgrammingError
     NotSupportedError = exceptions.NotSupportedError
 
-    def __init__(self, engine: Engine, *, progress: Progress | None = None, autocommit: bool = True) -> None:
-        self.engine, self.progress, self.autocommit = engine, progress, autocommit
+    def __init__(
+        self, engine: Engine, *, progress: Progress | None = None, autocommit: bool = True, trust: Trust = None
+    ) -> None:
+        self.engine, self.progress, self.autocommit, self.trust = engine, progress, autocommit, trust
         self.closed = False
 
     def cursor(self) -> "Cursor":
@@ -121,7 +135,8 @@ class Connection:
         self.check()
         if not self.autocommit and not self.engine.in_transaction():
             self.engine.begin()
-        return perform(self.engine, statement, values, progress or self.progress)
+        with trusting(self.trust):
+            return perform(self.engine, statement, values, progress or self.progress)
 
     def begin(self) -> None:
         """Begin a transaction; nothing happens where one is open."""

@@ -158,7 +158,9 @@ def decoded(script: bytes, name: str) -> str:
         raise BadArgument(f"{name} is no text in UTF-8: byte {error.start} is {script[error.start]:#04x}") from None
 
 
-def opened(*, db: str | None = None, dsn: str | None = None, memory: str | None = None) -> Connection:
+def opened(
+    *, db: str | None = None, dsn: str | None = None, memory: str | None = None, trust: Any = None
+) -> Connection:
     """Open the database that a front end was told of: one in memory, a file of DuckDB, or a server.
 
     Raises:
@@ -174,9 +176,9 @@ def opened(*, db: str | None = None, dsn: str | None = None, memory: str | None 
     budget = None if memory is None else parse_bytes(memory, "memory")
     if dsn is None:
         options: dict[str, Any] = {} if budget is None else {"memory_limit": f"{budget}B"}
-        return connect(db or ":memory:", **options)
+        return connect(db or ":memory:", trust=trust, **options)
     if db is not None:
         raise BadArgument(f"db is {db!r} and dsn {redacted(dsn)!r}; one of them is right")
     if not dsn.startswith(POSTGRES):
         raise BadArgument(f"dsn is {redacted(dsn)!r}; postgresql://user@host:5432/database is right")
-    return connect(dsn)
+    return connect(dsn, trust=trust)

@@ -140,9 +140,9 @@ class _Reader:
         if genes is None:
             return None
         if not is_group(genes):
-            return digest(*(_text(row[0]) for row in genes[:].tolist()))
+            return digest(*(_text(row[0]) for row in self._values(genes).tolist()))
         names = lookup(genes, _text(genes.attrs.get("_index", "_index")))
-        return None if names is None or is_group(names) else digest(*(_text(name) for name in names[:].tolist()))
+        return None if names is None or is_group(names) else digest(*map(_text, self._values(names).tolist()))
 
     def rows(self, made: Mapping[str, Column]) -> int:
         """Return the number of cells, in which all columns agree."""
@@ -173,6 +173,11 @@ class _Reader:
             raise CorruptFile(f"{where} lacks one of shape, indptr, indices and data, which a sparse matrix has")
         rows, width = map(int, shape)
         return sparse_columns(name, where, [self._stored(part) for part in parts], (rows, width)), width
+
+    def _values(self, node: Any) -> Any:
+        """Return all values of an array, which is first checked as its reader does."""
+        self._stored(node)
+        return node[()]
 
     def _where(self, place: str) -> str:
         return f"{self._path}, {place}"
@@ -213,8 +218,9 @@ class _Reader:
     def _referred(self, node: Any, categories: Any, where: str) -> Column:
         """Return categories as version 0.1.0 has them: beside the columns, and referred to."""
         known = lookup(self._cells, "__categories/" + node.name.rpartition("/")[2])
-        found = known if known is not None else self._root[categories] if not isinstance(categories, str) else None
-        if found is None:
+        named = isinstance(categories, str | bytes)  # which is no reference, and may lead through a link
+        found = known if known is not None else None if named else self._root[categories]
+        if found is None or is_group(found):
             raise CorruptFile(f"{where} refers to categories that are not there")
         return self._categories(node, found, where, ordered=bool(found.attrs.get("ordered", False)))
 
@@ -224,7 +230,7 @@ class _Reader:
         found = lookup(self._root, f"uns/{name}_categories")
         if found is None or is_group(found):
             return column
-        values = np.atleast_1d(found[()])
+        values = np.atleast_1d(self._values(found))
         made = text_array(values, pa.string(), self._where(name)) if values.dtype.kind in "OSU" else pa.array(values)
         return Categorical(column.stored[0], made, self._where(name))
 

@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ from corgipile.tables.arrow.spans import flat
 from corgipile.tables.chosen import Masked
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.conformed import Conformed
+from corgipile.tables.delta_log import LOG, check_sidecars, check_vectors, place
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.spill import Spill
 from corgipile.tables.library import needs
@@ -26,7 +26,6 @@ from corgipile.tables.values import viewless
 
 __all__ = ["is_delta", "open_delta"]
 
-LOG = "_delta_log"
 KNOWN = {"timestampNtz", "columnMapping", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"}
 
 
@@ -64,7 +63,7 @@ def open_delta(path: PathLike, version: int | None = None, spill: Spill = None) 
             for name, value in (action.get("partition") or {}).items()
             if name in partitioned
         }
-        path = _place(folder, str(action["path"]))
+        path = place(folder, str(action["path"]))
         names = {name: name for name in schema.names if name not in partitioned}
         parts[path] = Conformed(ParquetTable(path, spill), schema, names, values)
     if not parts:
@@ -81,6 +80,7 @@ def _log(folder: Path, version: int | None) -> Any:
     if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
         raise BadArgument(f"version is {version!r}; a whole number, 0 for the first, is right")
     with _asked(folder, "its log cannot be read"):
+        check_sidecars(folder)
         log = deltalake.DeltaTable(str(folder))
         latest = log.version()
         if version is not None and version < latest:
@@ -124,9 +124,10 @@ def _vectors(log: Any, folder: Path) -> dict[Path, npt.NDArray[np.bool_]]:
             f"does not tell: pip install -U deltalake; or {_way(folder)}"
         )
     with _asked(folder, "a vector of deleted rows cannot be read"):
+        check_vectors(folder)
         found = pa.table(log.deletion_vectors())
         masks = [flat(mask.values) for mask in found["selection_vector"]]
-    return dict(zip((_place(folder, path) for path in found["filepath"].to_pylist()), masks, strict=True))
+    return dict(zip((place(folder, path) for path in found["filepath"].to_pylist()), masks, strict=True))
 
 
 @contextlib.contextmanager
@@ -163,14 +164,6 @@ def _way(folder: Path) -> str:
         "REORG TABLE ... APPLY (PURGE) by Spark writes files without, or give corgipile.open the rows: "
         f"polars.read_delta({str(folder)!r})"
     )
-
-
-def _place(folder: Path, path: str) -> Path:
-    """Return where a file lies, of which the log has the address as in a URL."""
-    if "://" in path and not path.startswith("file://"):
-        raise UnknownFormat(f"{folder} has a file elsewhere, {path}; only local files can be read")
-    plain = unquote(path.removeprefix("file://"))
-    return Path(plain) if plain.startswith("/") else folder / plain
 
 
 def _scalar(value: Any, kind: pa.DataType, folder: Path) -> pa.Scalar:

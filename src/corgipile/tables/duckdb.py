@@ -304,9 +304,11 @@ def _library() -> Any:
 
 def _connected(path: str) -> Any:
     """Attach a database to one in memory, with few threads and little memory of its own."""
-    connection = _library().connect(":memory:", config={"threads": 1})
+    alone = {f"{word}_known_extensions": False for word in ("autoinstall", "autoload")}
+    connection = _library().connect(":memory:", config={"threads": 1, "python_enable_replacements": False, **alone})
     connection.execute("set preserve_insertion_order = true")
-    connection.execute(f"attach '{path.replace(chr(39), chr(39) * 2)}' as db (read_only)")
+    connection.execute(f"attach '{path.replace(chr(39), chr(39) * 2)}' as db (read_only, type duckdb)")
+    connection.execute("set enable_external_access = false")  # no other file, whatever the database holds
     return connection
 
 

@@ -13,6 +13,7 @@ from corgipile.tables.format import formats
 from corgipile.tables.io.files import PathLike, readable
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.tables.partitions import Found, is_key, keys_of
+from corgipile.tables.reach import leads_up
 from corgipile.tables.table_logs import refuse_logged
 from corgipile.tables.tfrecord.index import is_text_index
 
@@ -149,8 +150,8 @@ def _below(folder: Path) -> Iterator[Path]:
             yield path
         elif is_key(path.name):
             refuse_logged([str(path / "any")])
-            yield from _below(path)
-        elif (inner := _first_table(path)) is not None:
+            yield from () if leads_up(str(path)) else _below(path)
+        elif not leads_up(str(path)) and (inner := _first_table(path)) is not None:
             raise BadArgument(
                 f"{folder} has tables in other folders, such as {inner}, and it is not said whether they belong "
                 f"together: give '{folder}/*' without them, '{folder}/**/*{inner.suffix}' with them, or one folder"
@@ -163,7 +164,7 @@ def _first_table(folder: Path) -> Path | None:
         return folder
     for path in _entries(folder):
         if path.is_dir():
-            inner = _first_table(path)
+            inner = None if leads_up(str(path)) else _first_table(path)
             if inner is not None:
                 return inner
         elif _kind(path) in formats():

@@ -9,6 +9,7 @@ from corgipile.tables.arrow.stream import ArrowStream
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.io.files import PathLike, readable
 from corgipile.tables.io.spill import Spill
+from corgipile.tables.reach import within
 from corgipile.tables.table import Table
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
@@ -45,12 +46,12 @@ def open_saved(path: PathLike, spill: Spill = None) -> Table:
     if state.get("_indices_data_files"):
         raise UnknownFormat(f"{folder} selects rows by an indices file; save it after flatten_indices()")
     try:
-        names = [str(part["filename"]) for part in state["_data_files"]]
+        names = [part["filename"] for part in state["_data_files"]]
     except (KeyError, TypeError):
         raise CorruptFile(f"{folder / STATE} does not list _data_files with their filename") from None
     if not names:
         raise CorruptFile(f"{folder / STATE} lists no data files; one at least is needed")
-    tables = [ArrowStream(folder / name, spill) for name in names]
+    tables = [ArrowStream(within(folder, name, folder / STATE), spill) for name in names]
     return tables[0] if len(tables) == 1 else ConcatTable(tables)
 
 

@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
+from pyarrow.fs import LocalFileSystem
 
-from corgipile.errors import BadArgument, CorruptFile, UnknownFormat
+from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, UnknownFormat
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.conformed import Conformed
 from corgipile.tables.io.files import PathLike
@@ -15,6 +15,7 @@ from corgipile.tables.io.spill import Spill
 from corgipile.tables.library import needs
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.parquet import ParquetTable
+from corgipile.tables.reach import Trust, local, trusting, trusts_paths
 from corgipile.tables.table import Table
 from corgipile.tables.values import viewless
 
@@ -50,6 +51,8 @@ def open_iceberg(path: PathLike, version: int | None = None, spill: Spill = None
         fields = list(scan.projection().fields)
         schema = _schema(scan)
         tasks = list(scan.plan_files())
+    except CorgiPileError as error:
+        raise type(error)(f"{folder}: its metadata cannot be read: {error}") from None
     except Exception as error:  # noqa: BLE001 - whatever the library meets in a damaged file
         raise CorruptFile(f"{folder}: its metadata cannot be read: {str(error)[:300]}") from None
     numbers = {field.name: str(field.field_id).encode() for field in fields}
@@ -59,7 +62,7 @@ def open_iceberg(path: PathLike, version: int | None = None, spill: Spill = None
             raise UnknownFormat(f"{folder} has rows that are deleted by files of their own; {_way(folder)}")
         if str(getattr(task.file.file_format, "value", task.file.file_format)).upper() != "PARQUET":
             raise UnknownFormat(f"{folder} has files of {task.file.file_format}; those of Parquet can be read")
-        parts.append(_part(_place(folder, str(task.file.file_path)), schema, numbers, spill))
+        parts.append(_part(local(folder, str(task.file.file_path), folder / METADATA), schema, numbers, spill))
     if not parts:
         return MemoryTable(schema.empty_table())
     return parts[0] if len(parts) == 1 else ConcatTable(parts)
@@ -77,12 +80,18 @@ def _part(path: Path, schema: pa.Schema, numbers: dict[str, bytes], spill: Spill
 
 def _scan(folder: Path, version: int | None) -> Any:
     try:
-        from pyiceberg.table import StaticTable  # noqa: PLC0415 - only for this format
+        from pyiceberg.catalog.noop import NoopCatalog  # noqa: PLC0415 - only for this format
+        from pyiceberg.serializers import FromInputFile  # noqa: PLC0415
+        from pyiceberg.table import StaticTable  # noqa: PLC0415
     except ImportError:
         raise needs("pyiceberg", "iceberg", "Iceberg") from None
-    try:
-        table = StaticTable.from_metadata(str(_newest(folder)))
+    newest, files = str(_newest(folder)), _files(folder)
+    try:  # not by StaticTable.from_metadata, which lets properties of the table name code and hosts
+        metadata = FromInputFile.table_metadata(files.new_input(newest))
+        table = StaticTable(("static-table", newest), metadata, newest, files, NoopCatalog("static-table"))
         snapshots = [one.snapshot_id for one in table.snapshots()]
+    except CorgiPileError:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever the library meets in a damaged file
         raise CorruptFile(f"{folder}: its metadata cannot be read: {str(error)[:300]}") from None
     if version is not None and version not in snapshots:
@@ -93,6 +102,28 @@ def _scan(folder: Path, version: int | None) -> Any:
             f"{', '.join(map(str, snapshots))}"
         )
     return table.scan(snapshot_id=version)
+
+
+def _files(folder: Path) -> Any:
+    """Return what the library reads metadata by: local files that `within` accepts, whatever the data say."""
+    from pyiceberg.io import FileIO  # noqa: PLC0415 - as above
+    from pyiceberg.io.pyarrow import PyArrowFile  # noqa: PLC0415
+
+    trust: Trust = "paths" if trusts_paths() else None  # threads of the library have no context of ours
+
+    class Files(FileIO):
+        def new_input(self, location: str) -> PyArrowFile:
+            with trusting(trust):
+                path = str(local(folder, location, folder / METADATA))
+            return PyArrowFile(path, path, LocalFileSystem())
+
+        def new_output(self, location: str) -> Any:
+            raise BadArgument(f"{folder} is only read; nothing is written to {location}")
+
+        def delete(self, location: Any) -> None:
+            raise BadArgument(f"{folder} is only read; {location} is not deleted")
+
+    return Files()
 
 
 def _newest(folder: Path) -> Path:
@@ -116,14 +147,6 @@ def _schema(scan: Any) -> pa.Schema:
 def _small(kind: pa.DataType) -> pa.DataType:
     """Return text and bytes as files have them, with offsets of 32 bits."""
     return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
-
-
-def _place(folder: Path, address: str) -> Path:
-    """Return where a file lies, as the metadata say."""
-    parts = urlparse(address)
-    if parts.scheme not in ("", "file"):
-        raise UnknownFormat(f"{folder} has a file elsewhere, {address}; only local files can be read")
-    return Path(address if not parts.scheme else unquote(parts.path))
 
 
 def _way(folder: Path) -> str:

@@ -19,10 +19,12 @@ from corgipile.tables.arrow.spans import array_of, places
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import PathLike, describe, digest, readable
 from corgipile.tables.io.pieces import pick, take_once
+from corgipile.tables.reach import leads_up
 from corgipile.tables.table import LIMIT, IntArray, check_columns
 from corgipile.tables.tfrecord.records import binary_array
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+DECODED = ("AVIF", "BMP", "DIB", "GIF", "HEIF", "ICO", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
 TEXT = (".csv", ".jsonl", ".ndjson", ".tsv")
 CLASSES_KEY = b"corgipile.classes"
 THREADS = 16
@@ -175,7 +177,7 @@ def decode_image(data: bytes, mode: str = "RGB", *, name: str = "") -> npt.NDArr
 
     Raises:
         MissingExtra: Pillow is not installed.
-        CorruptFile: The bytes are no image, or not all of one.
+        CorruptFile: The bytes are no image, not all of one, or of a kind that runs programs (EPS).
 
     Example:
         >>> decode_image(b"P5 3 2 255 abcdef", "L").tolist()
@@ -186,7 +188,8 @@ def decode_image(data: bytes, mode: str = "RGB", *, name: str = "") -> npt.NDArr
     except ImportError:
         raise MissingExtra("decoding images needs Pillow: pip install 'corgipile[images]'") from None
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        Image.init()
+        with Image.open(io.BytesIO(data), formats=[one for one in DECODED if one in Image.OPEN]) as image:
             return np.array(image.convert(mode))
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
         reason = "" if isinstance(error, UnidentifiedImageError) else f": {error}"
@@ -200,7 +203,7 @@ def _entries(folder: PathLike) -> "list[os.DirEntry[str]]":
 
 
 def _is_class(entry: "os.DirEntry[str]") -> bool:
-    return entry.is_dir() and not entry.name.startswith(".")
+    return entry.is_dir() and not entry.name.startswith(".") and not leads_up(entry.path)
 
 
 def _images(root: str, inside: str) -> Iterator[tuple[str, int]]:

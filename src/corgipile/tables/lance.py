@@ -10,10 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BadSchema, CorruptFile, MissingExtra, MissingFile
+from corgipile.errors import BadArgument, BadSchema, CorgiPileError, CorruptFile, MissingFile
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import check_names
 from corgipile.tables.library import LibraryTable, needs
+from corgipile.tables.reach import local
 from corgipile.tables.table import IntArray
 from corgipile.tables.values import value_type
 
@@ -46,6 +47,8 @@ class LanceTable(LibraryTable):
         self._asked, self._local = version, threading.local()
         with self._answers():
             dataset = self._dataset()
+            for base in getattr(dataset, "base_paths", dict)().values():
+                local(Path(self.path), base.path, f"{self.path}/_versions")
             self.version = int(dataset.version)
             stored = dataset.schema.remove_metadata()
             rows = int(dataset.count_rows())
@@ -110,7 +113,7 @@ class LanceTable(LibraryTable):
         except BaseException as error:  # its panics are no exceptions
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            if isinstance(error, MissingExtra | BadArgument):
+            if isinstance(error, CorgiPileError):
                 raise
             reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
             if not hasattr(self, "version") and self._asked is not None:

@@ -19,6 +19,7 @@ from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.remote import file_of, open_together
 from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.partitions import Found, with_keys
+from corgipile.tables.reach import Trust, trusting
 from corgipile.tables.remote_folders import remote_files_of
 from corgipile.tables.remote_images import ImageObjects
 from corgipile.tables.table import Table
@@ -47,6 +48,7 @@ def open(  # noqa: A001 - reads as corgipile.open
     filesystem: Any = None,
     cache: PathLike | None = None,
     cache_size: Size | None = None,
+    trust: Trust = None,
     **more: Any,
 ) -> Table:
     """Open a table.
@@ -84,6 +86,7 @@ def open(  # noqa: A001 - reads as corgipile.open
             read them is told by the environment and the files that these services use.
         cache: Folder on a local disk that keeps what was read of objects, for all processes.
         cache_size: Bytes of the cache, such as ``"200GB"``; None: half of what is free there.
+        trust: ``"paths"`` lets the data name files outside of their own folder, which is an error by default.
         **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines,
             ``group`` of HDF5 and Zarr, ``columns`` of these, AnnData and ``.npz`` (a list of paths of arrays, or a
             dictionary from names to paths), ``table`` of SQLite and DuckDB, ``version`` of Delta Lake, Iceberg and
@@ -94,6 +97,7 @@ def open(  # noqa: A001 - reads as corgipile.open
         MissingFile: No file lies there.
         UnknownFormat: It is no kind of file that can be opened, a folder of several kinds, or part of a table whose
             log says which files count.
+        UntrustedPath: The data name a file outside of their folder.
 
     Example:
         >>> import pyarrow as pa
@@ -127,7 +131,8 @@ def open(  # noqa: A001 - reads as corgipile.open
         if spill is not None and isinstance(part, Found):
             chosen["spill"] = spill
     parts = _opened(parts)
-    tables = [_open_part(part, format, chosen, spill) for part, chosen in zip(parts, options, strict=True)]
+    with trusting(trust):
+        tables = [_open_part(part, format, chosen, spill) for part, chosen in zip(parts, options, strict=True)]
     for kind in formats().values():
         tables = kind.agree(tables)
     tables = with_keys(tables, [part.keys if isinstance(part, Found) else {} for part in parts])

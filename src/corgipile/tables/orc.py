@@ -1,5 +1,6 @@
 """ORC files: rows in stripes, decoded whole where they are small, else little by little into a spill file."""
 
+import re
 import threading
 import zlib
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ __all__ = ["MAGIC", "SUFFIXES", "OrcTable"]
 MAGIC, SUFFIXES = b"ORC", (".orc",)
 CODECS = {0: "none", 1: "zlib", 2: "snappy", 4: "lz4_raw", 5: "zstd"}
 TAIL = 1 << 14
+ZONE = re.compile(rb"(\w[\w+:-]*(/\w[\w+:-]*)*)?")
+Fields = dict[int, list[int | bytes]]  # of a message of protobuf
 ADVICE = "a stripe is decoded whole before a row is read; `corgipile convert` writes a file that is read in place"
 
 
@@ -110,7 +113,22 @@ def _stripes(file: File) -> tuple[IntArray, int]:
     counts = np.array([_number(stripe, 5) for stripe in found], np.int64)
     if (counts < 0).any() or (counts > 1 << 40).any():
         raise CorruptFile(f"{file.path}: a stripe claims {counts.max()} rows")
+    _check_zones(file, found, codec, _number(script, 3))
     return counts, sum(_number(stripe, 3) for stripe in found)
+
+
+def _check_zones(file: File, stripes: list[Fields], codec: str, block: int) -> None:
+    """Check that stripes name time zones: the library opens what lies at the name, wherever that leads."""
+    begins = [sum(_number(stripe, part) for part in (1, 2, 3)) for stripe in stripes]
+    sizes = [_number(stripe, 4) for stripe in stripes]
+    if any(begin + size > file.size for begin, size in zip(begins, sizes, strict=True)):
+        raise CorruptFile(f"{file.path}: a stripe lies beyond its end; it is damaged or truncated")
+    for data in file.gather_bytes(np.array(begins, np.int64), np.array(sizes, np.int64)):
+        with decoding(file.path):
+            footer = _fields(data if codec == "none" else _unpacked(data, codec, block), file)
+        for zone in footer.get(3, []):
+            if not isinstance(zone, bytes) or not ZONE.fullmatch(zone):
+                raise CorruptFile(f"{file.path}: a stripe has the time zone {zone!r:.99}, which is no name of one")
 
 
 def _unpacked(data: bytes, codec: str, block: int) -> bytes:
@@ -144,9 +162,9 @@ def _snappy_size(chunk: bytes) -> int:
     return min(size, 1 << 24)
 
 
-def _fields(data: bytes, file: File) -> dict[int, list[int | bytes]]:
+def _fields(data: bytes, file: File) -> Fields:
     """Read the fields of a protobuf message."""
-    found: dict[int, list[int | bytes]] = {}
+    found: Fields = {}
     at = 0
     try:
         while at < len(data):
@@ -178,6 +196,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise IndexError(at)
 
 
-def _number(fields: dict[int, list[int | bytes]], name: int) -> int:
+def _number(fields: Fields, name: int) -> int:
     value = fields.get(name, [0])[-1]
     return value if isinstance(value, int) else 0

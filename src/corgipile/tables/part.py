@@ -22,6 +22,7 @@ from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.files import File, decoding, digest
 from corgipile.tables.io.pieces import merge_cuts, pick, pick_rows, read_pieces, take_pieces
 from corgipile.tables.numpy import nested
+from corgipile.tables.reach import within
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns, fixed_field
 
 __all__ = [
@@ -67,7 +68,7 @@ class Manifest(NamedTuple):
             said: dict[str, Any] = json.loads(path.read_text())
             if said["version"] != VERSION:
                 raise StateMismatch(f"{path} is of version {said['version']}; this corgipile reads {VERSION}")
-            raw, units = (folder / said["live"]).read_bytes(), int(said["units"])
+            raw, units = within(folder, said["live"], path).read_bytes(), int(said["units"])
             if said.pop("crc") != crc_of(said, raw) or len(raw) != 12 * units + 4:
                 raise CorruptFile(f"{path} or {said['live']} beside it is damaged: their checksum is another")
         except (OSError, ValueError, KeyError, TypeError) as error:

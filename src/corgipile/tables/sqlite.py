@@ -262,6 +262,7 @@ def _connected(path: str) -> sqlite3.Connection:
     alone = not os.access(Path(path).parent, os.W_OK) and not Path(f"{path}-wal").exists()
     uri = f"file:{quote(path)}?mode=ro{'&immutable=1' if alone else ''}"
     connection = sqlite3.connect(uri, uri=True, timeout=WAIT, check_same_thread=False, isolation_level=None)
+    connection.execute("pragma trusted_schema = off")  # functions with effects do not run in the schema
     connection.text_factory = _Text
     return connection
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile, ReadFailed, TableError
+from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile, ReadFailed, TableError, UnknownFormat
 from corgipile.tables import anndata
 from corgipile.tables.arrays.columns import Column, column_of, field_columns
 from corgipile.tables.arrays.stored import Chunked
@@ -130,6 +130,9 @@ class _Read(Chunked):
         chunk = max(1, int(array.chunks[0]))
         super().__init__(np.dtype(array.dtype), shape, chunk, lambda i: self._run(i * chunk, (i + 1) * chunk))
         self._array, self._path = array, path
+        codecs = [*(getattr(array.metadata, "filters", None) or ()), getattr(array.metadata, "compressor", None)]
+        if any(getattr(codec, "codec_id", None) == "pickle" for codec in codecs):
+            raise UnknownFormat(f"{path}: array {array.name!r} is stored as pickles, which run code; store it as text")
 
     def _run(self, start: int, stop: int) -> npt.NDArray[Any]:
         with reading(self._path):

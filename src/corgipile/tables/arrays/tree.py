@@ -11,6 +11,7 @@ __all__ = ["Chosen", "arrays_below", "by_name", "choose_arrays", "group_at"]
 
 Chosen = Sequence[str] | Mapping[str, str] | None  # columns= of open: paths, or names and their paths
 MOST_LISTED = 6
+MOST_LINKS = 16  # that lead to one another, as of the library
 
 
 def is_group(node: Any) -> bool:
@@ -34,23 +35,36 @@ def group_at(root: Any, group: str | None, path: str) -> Any:
     return found
 
 
-def lookup(group: Any, name: str) -> Any:
+def lookup(group: Any, name: str, links: int = 0) -> Any:
     """Return what a group has under a path, None if nothing.
+
+    Args:
+        group: The group.
+        name: The path.
+        links: How many links led here.
 
     Raises:
         BadSchema: There is a link to another file.
     """
     try:
-        for step in name.strip("/").split("/") if hasattr(group, "id") else ():  # of h5py
-            link = group.get(step, getlink=True)
-            if hasattr(link, "filename"):
-                raise BadSchema(
-                    f"{step!r} is a link to {link.path!r} in another file, {link.filename!r}; open that one"
-                )
-            group = group[step]
-        return group if hasattr(group, "id") else group[name.strip("/")]
+        if not hasattr(group, "id"):
+            return group[name.strip("/")]
+        for step in filter(None, name.split("/")):  # of h5py
+            group = _step(group, step, links) if is_group(group) else None
     except KeyError:
         return None
+    return group
+
+
+def _step(group: Any, name: str, links: int) -> Any:
+    """Return what a group of h5py has under a name; links are followed here, as the library would follow any."""
+    link = group.get(name, getlink=True)
+    if hasattr(link, "filename"):
+        raise BadSchema(f"{name!r} is a link to {link.path!r} in another file, {link.filename!r}; open that one")
+    if not hasattr(link, "path"):
+        return group[name]
+    start = group.file if link.path.startswith("/") else group
+    return lookup(start, link.path, links + 1) if links < MOST_LINKS else None
 
 
 def arrays_below(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

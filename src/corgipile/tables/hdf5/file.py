@@ -14,9 +14,11 @@ import numpy.typing as npt
 
 from corgipile.errors import CorgiPileError, CorruptFile, MissingExtra, MissingFile, ReadFailed, UnknownFormat
 from corgipile.tables.arrays.stored import Chunked, InPlace, Kept, Stored
+from corgipile.tables.arrays.tree import is_group, lookup
 from corgipile.tables.hdf5.texts import REFERENCE, Texts
 from corgipile.tables.io.files import File, PathLike, Region
 from corgipile.tables.io.pieces import Recent
+from corgipile.tables.reach import trusts_paths, within
 from corgipile.tables.table import IntArray
 
 __all__ = ["H5", "MAGIC"]
@@ -114,15 +116,36 @@ class H5:
 
     def _by_library(self, data: Any) -> Stored:
         """Return what asks h5py for rows: of text of any length, of filters that only the library knows."""
-        others = [one.file_name for one in data.virtual_sources()] if data.is_virtual else []
-        for there in [Path(self.file.path).parent / other for other in others if other != "."]:
-            if not there.exists():  # its rows would be made up
-                raise MissingFile(f"{self.file.path}: dataset {data.name!r} has rows of {there}, which is not there")
+        self._check_reach(data, set())
         shape, dtype, name = tuple(map(int, data.shape)), data.dtype, data.name
         width = max(1, int(dtype.itemsize) * int(np.prod(shape[1:], dtype=object)))
         chunk = int(data.chunks[0]) if data.chunks and not dtype.hasobject else max(1, LIBRARY_BYTES // width)
         read = self.read_others if data.is_virtual or data.external else self.read
         return _ByLibrary(read, name, dtype, shape, 0 if dtype.hasobject else chunk)
+
+    def _check_reach(self, data: Any, seen: set[tuple[str, str]]) -> None:
+        """Check that rows of a dataset lie in files that it may name, the rows of virtual datasets by way of others.
+
+        Raises:
+            UntrustedPath: They lie elsewhere.
+            MissingFile: They lie in a file that is not there: the library would make them up.
+        """
+        where, folder = f"{self.file.path}, dataset {data.name!r}", Path(self.file.path).parent
+        for name, *_ in data.external or ():
+            within(folder, str(Path(name).absolute()), where)  # as the library finds it
+        for one in data.virtual_sources() if data.is_virtual else ():
+            there = Path(self.file.path) if one.file_name == "." else within(folder, one.file_name, where)
+            if not there.exists():
+                raise MissingFile(f"{self.file.path}: dataset {data.name!r} has rows of {there}, which is not there")
+            if trusts_paths() or (str(there), one.dset_name) in seen:
+                continue
+            seen.add((str(there), one.dset_name))
+            other = H5(there)
+            with other.opened() as root:
+                source = lookup(root, one.dset_name)
+                if source is None or is_group(source):
+                    raise MissingFile(f"{where}: its rows are in {one.dset_name!r} of {there}, which has no such array")
+                other._check_reach(source, seen)
 
     def read(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
         """Read rows of a dataset by h5py, which reads one at a time."""

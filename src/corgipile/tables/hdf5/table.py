@@ -10,6 +10,7 @@ from corgipile.tables.arrays.tree import Chosen, choose_arrays, group_at, is_gro
 from corgipile.tables.hdf5.file import H5
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.spill import Spill
+from corgipile.tables.reach import Trust, trusting, trusts_paths
 
 __all__ = ["SUFFIXES", "hdf5_table"]
 
@@ -47,8 +48,9 @@ def hdf5_table(
     source = H5(path)
     file = source.file
     origin = Origin(
-        "HDF5", file.path, file.identity, lambda: file.place, _again, (file.path, group, columns, spill, paths)
-    )
+        "HDF5", file.path, file.identity, lambda: file.place, _again,
+        (file.path, group, columns, spill, paths, "paths" if trusts_paths() else None),
+    )  # fmt: skip
     with source.opened() as root:
         if group is None and anndata.is_anndata(root):
             return anndata.anndata_table(
@@ -64,8 +66,11 @@ def hdf5_table(
         return ArraysTable(origin, made, int(next(iter(found.values())).shape[0]), spill=spill)
 
 
-def _again(path: str, group: str | None, columns: Chosen, spill: Spill, paths: bool) -> ArraysTable:
-    return hdf5_table(path, group, columns, spill, paths=paths)
+def _again(
+    path: str, group: str | None, columns: Chosen, spill: Spill, paths: bool, trust: Trust = None
+) -> ArraysTable:
+    with trusting(trust):
+        return hdf5_table(path, group, columns, spill, paths=paths)
 
 
 def _columns(source: H5, name: str, data: Any, *, alone: bool) -> dict[str, Column]:

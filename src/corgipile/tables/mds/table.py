@@ -11,6 +11,7 @@ from corgipile.tables.io.spill import Spill
 from corgipile.tables.mds.packed import PackedShard
 from corgipile.tables.mds.shard import Column, MdsShard
 from corgipile.tables.mds.stored import Encoding
+from corgipile.tables.reach import within
 from corgipile.tables.table import Table
 
 __all__ = ["INDEX", "SUFFIXES", "is_mds", "open_mds"]
@@ -72,12 +73,12 @@ def _shard(
 ) -> MdsShard | PackedShard:
     """Open a shard, as it is where it lies unpacked."""
     rows = _number(said, "samples", folder)
-    raw = folder / _file(said.get("raw_data"), folder)
+    raw = _file(said.get("raw_data"), folder)
     size = _number(said["raw_data"], "bytes", folder)
     packed = said.get("zip_data")
     if packed and not raw.exists():
         codec = str(said.get("compression")).partition(":")[0]
-        return PackedShard(folder / _file(packed, folder), codec, size, rows, columns, kinds, spill)
+        return PackedShard(_file(packed, folder), codec, size, rows, columns, kinds, spill)
     if not raw.exists():
         raise MissingFile(f"no file at {raw}, which {folder / INDEX} lists; the dataset may be copied in part")
     shard = MdsShard(raw, rows, columns, kinds)
@@ -132,9 +133,6 @@ def _number(said: Any, what: str, folder: Path) -> int:
     return value
 
 
-def _file(said: Any, folder: Path) -> str:
-    """Return the name of a file, which lies in the folder."""
-    name = said.get("basename") if isinstance(said, dict) else None
-    if not isinstance(name, str) or not name or Path(name).is_absolute() or ".." in Path(name).parts:
-        raise CorruptFile(f"{folder / INDEX}: a file is called {name!r}; a name in the folder is right")
-    return name
+def _file(said: Any, folder: Path) -> Path:
+    """Return the path of a file that the index names."""
+    return within(folder, said.get("basename") if isinstance(said, dict) else None, folder / INDEX)

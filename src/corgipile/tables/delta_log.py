@@ -1,0 +1,91 @@
+"""Files that the log of a Delta table names: data files, sidecars of checkpoints, vectors of deleted rows."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow.parquet as pq
+
+from corgipile.errors import UnknownFormat
+from corgipile.tables.reach import outside, trusts_paths, within
+
+__all__ = ["LOG", "check_sidecars", "check_vectors", "place"]
+
+LOG, SIDECARS = "_delta_log", "_sidecars"
+VECTOR = ("add.deletionVector.storageType", "add.deletionVector.pathOrInlineDv")
+UUID = 20  # characters that the name of a vector ends in
+NAME = re.compile(r"[\w.%+=-]+", re.ASCII)
+SPACE = re.compile(r"\s*")
+Pairs = list[tuple[str, Any]]  # an object of JSON, in which a key may be there twice
+
+
+def place(folder: Path, path: str) -> Path:
+    """Return where a data file lies, of which the log has the address as in a URL."""
+    if "://" in path and not path.startswith("file://"):
+        raise UnknownFormat(f"{folder} has a file elsewhere, {path}; only local files can be read")
+    return within(folder, unquote(path.removeprefix("file://")), folder / LOG)
+
+
+def check_sidecars(folder: Path) -> None:
+    """Check that checkpoints name sidecars by their names alone: the library would read any file.
+
+    Raises:
+        UntrustedPath: One is an address.
+    """
+    for path in () if trusts_paths() else sorted((folder / LOG).glob("*.checkpoint.*")):
+        for action in _actions(path, ["sidecar.path"]):
+            for name in (name for side in _all(action, "sidecar") for name in _all(side, "path")):
+                if not isinstance(name, str) or not NAME.fullmatch(name):
+                    raise outside(name, path)
+
+
+def check_vectors(folder: Path) -> None:
+    """Check that vectors of deleted rows lie in the folder of the table: the library would read any file.
+
+    Raises:
+        UntrustedPath: One lies elsewhere.
+    """
+    log = folder / LOG
+    for path in () if trusts_paths() else sorted([*log.glob("*.json"), *log.glob("**/*.parquet")]):
+        for action in _actions(path, VECTOR):
+            for vector in (one for add in _all(action, "add") for one in _all(add, "deletionVector")):
+                _check_vector(folder, path, vector)
+
+
+def _check_vector(folder: Path, source: Path, vector: Any) -> None:
+    kinds, names = [*_all(vector, "storageType")], [*_all(vector, "pathOrInlineDv")]
+    for name in names:
+        if "u" in kinds and not NAME.fullmatch(f"{name[:-UUID]}x"):
+            raise outside(name, source)
+        if "p" in kinds:
+            parts = urlparse(name)
+            if parts.scheme != "file" or parts.netloc or parts.query or parts.fragment or re.search(r"[\\\s]", name):
+                raise outside(name, source)
+            within(folder, unquote(parts.path), source)
+
+
+def _all(found: Any, key: str) -> Iterator[Any]:
+    """Yield the values of a key of an object, None left out."""
+    if isinstance(found, list):
+        yield from (one[1] for one in found if isinstance(one, tuple) and one[0] == key and one[1] is not None)
+
+
+def _actions(path: Path, columns: Iterable[str]) -> Iterator[Pairs]:
+    """Yield the actions of a file of the log; of a Parquet file these columns of them."""
+    if path.suffix == ".parquet":
+        file = pq.ParquetFile(path)
+        there = [name for name in columns if name.partition(".")[0] in file.schema_arrow.names]
+        for batch in file.iter_batches(columns=there) if there else ():
+            yield from map(_pairs, batch.to_pylist())
+    elif path.suffix == ".json":
+        text, at, decoder = path.read_text(), 0, json.JSONDecoder(object_pairs_hook=list)
+        while (at := SPACE.match(text, at).end()) < len(text):  # type: ignore[union-attr]
+            found, at = decoder.raw_decode(text, at)
+            yield found
+
+
+def _pairs(found: Any) -> Any:
+    return [(key, _pairs(value)) for key, value in found.items()] if isinstance(found, dict) else found

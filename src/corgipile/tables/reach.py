@@ -1,0 +1,104 @@
+"""The rule for files that data name: they lie in the table's own folder, unless the caller trusts the paths."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote, urlparse
+
+from corgipile.errors import BadArgument, UnknownFormat, UntrustedPath
+
+__all__ = ["Trust", "leads_up", "local", "outside", "trusting", "trusts_paths", "within"]
+
+Trust = Literal["paths"] | None
+_trusted: ContextVar[bool] = ContextVar("_trusted", default=False)
+
+
+@contextlib.contextmanager
+def trusting(trust: Trust) -> Iterator[None]:
+    """Let `within` accept any path while this context lasts.
+
+    Args:
+        trust: ``"paths"``, or None to leave the rule as it is.
+
+    Raises:
+        BadArgument: It is something else.
+    """
+    if trust not in ("paths", None):
+        raise BadArgument(f"trust must be 'paths' or None, got {trust!r}")
+    token = _trusted.set(trust == "paths" or _trusted.get())
+    try:
+        yield
+    finally:
+        _trusted.reset(token)
+
+
+def trusts_paths() -> bool:
+    """Return whether the caller trusts the paths in the data."""
+    return _trusted.get()
+
+
+def within(folder: Path, name: object, source: object) -> Path:
+    """Return the path of a file that data name.
+
+    Links of the file system are the user's own: the file may be a link to anywhere. The data cannot leave the folder
+    through a link to another folder.
+
+    Args:
+        folder: The folder of the table.
+        name: The name, relative to the folder or absolute.
+        source: The file that names it, for errors.
+
+    Raises:
+        UntrustedPath: The name leads out of the folder.
+
+    Example:
+        >>> within(Path("/data"), "a/b.bin", "index.json").as_posix()
+        '/data/a/b.bin'
+        >>> within(Path("/data"), "../b.bin", "index.json")
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.UntrustedPath: index.json: a file is called '../b.bin', but it must lie in the folder...
+    """
+    path = folder / name if isinstance(name, str) and name and "\0" not in name else None
+    if path is not None and (_trusted.get() or _lies_in(folder, path)):
+        return path
+    raise outside(name, source)
+
+
+def local(folder: Path, address: str, source: object) -> Path:
+    """Return the path of a file that data name by its path or ``file:`` URL; see `within`.
+
+    Raises:
+        UnknownFormat: It is a URL of another kind.
+        UntrustedPath: It leads out of the folder.
+    """
+    parts = urlparse(address)
+    if parts.scheme not in ("", "file"):
+        raise UnknownFormat(f"{folder} has a file elsewhere, {address}; only local files can be read")
+    return within(folder, unquote(parts.path) if parts.scheme else address, source)
+
+
+def outside(name: object, source: object) -> UntrustedPath:
+    """Return the error of a file that leads out of the folder of a table."""
+    return UntrustedPath(
+        f"{source}: a file is called {name!r}, but it must lie in the folder of the table; "
+        'trust="paths" (--open trust=paths) lets the data name any file'
+    )
+
+
+def leads_up(path: str) -> bool:
+    """Return whether a path is a link to a folder that it lies in: who follows it never ends."""
+    goal = os.path.realpath(path) if os.path.islink(path) else None  # noqa: PTH114 - much faster than Path
+    return goal is not None and any(os.path.realpath(above) == goal for above in Path(path).parents)
+
+
+def _lies_in(folder: Path, path: Path) -> bool:
+    if path.name in ("", ".."):
+        return False
+    try:
+        return path.parent.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # links that lead to themselves
+        return False
