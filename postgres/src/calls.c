@@ -11,8 +11,7 @@
 void corgi_take_arguments(FunctionCallInfo fcinfo, Datum *values, bool *nulls, Oid *types, int count)
 {
     if (PG_NARGS() != count)
-        elog(ERROR, "%s has %d arguments, the library knows %d: run ALTER EXTENSION corgipile UPDATE",
-             get_func_name(fcinfo->flinfo->fn_oid), PG_NARGS(), count);
+        corgi_refuse_version();
     for (int i = 0; i < count; i++) {
         values[i] = PG_GETARG_DATUM(i);
         nulls[i] = PG_ARGISNULL(i);

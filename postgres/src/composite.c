@@ -1,5 +1,5 @@
-/* Rows that come to a function as one record: ROW(a, b), whose fields stand in the model's order, or the row of a table or
- * of another type that has a name, whose fields are found by theirs. */
+/* Rows that come to a function as one record: ROW(a, b), whose fields stand in the model's order, or the row of a table,
+ * subquery, function or type, whose columns are found by name. */
 #include "corgipile.h"
 
 #include "access/htup_details.h"
@@ -15,41 +15,84 @@ bool corgi_is_record(Oid type)
     return base == RECORDOID || get_typtype(base) == TYPTYPE_COMPOSITE;
 }
 
-/* Find a column of a row by its name. */
+/* Finds a column of a row by its name. */
 static int find(TupleDesc columns, const char *name, const char *model)
 {
-    const char *cast;
+    const char *cast = corgi_cast_to_list(columns->tdtypeid);
+    int found = -1;
     for (int i = 0; i < columns->natts; i++) {
         Form_pg_attribute a = TupleDescAttr(columns, i);
-        if (!a->attisdropped && strcmp(NameStr(a->attname), name) == 0)
-            return i;
+        if (a->attisdropped || strcmp(NameStr(a->attname), name) != 0)
+            continue;
+        if (found >= 0)
+            ereport(ERROR, errcode(ERRCODE_AMBIGUOUS_COLUMN), errmsg("the row has two columns \"%s\"", name),
+                    errhint("Give the columns that model \"%s\" was trained on as ROW(a, b), in their order.", model));
+        found = i;
     }
-    cast = corgi_cast_to_list(columns->tdtypeid);
-    ereport(ERROR, errcode(ERRCODE_UNDEFINED_COLUMN),
-            errmsg("the row is %s, which has no column \"%s\"; model \"%s\" was trained with it",
-                   format_type_be(columns->tdtypeid), name, model),
-            cast ? errhint("Write x::%s for x.", cast) : 0);
+    if (found < 0)
+        ereport(ERROR, errcode(ERRCODE_UNDEFINED_COLUMN),
+                errmsg("the row is %s, which has no column \"%s\"; model \"%s\" was trained with it",
+                       format_type_be(columns->tdtypeid), name, model),
+                cast ? errhint("Write x::%s for x.", cast)
+                     : errhint("Name its columns so, or give them as ROW(a, b), in the order of training."));
+    return found;
 }
 
-/* Make what reads the features of a model from records like one; it stays as long as the context. */
+/* Returns the number of a field that has the name that ROW gives it; 0 of another name. */
+static int number_of(const char *name)
+{
+    int number = *name == 'f' ? atoi(name + 1) : 0;
+    return strcmp(name, psprintf("f%d", number)) == 0 ? number : 0;
+}
+
+/* Returns whether the fields of a record have no names but those that ROW gives them: f1, f2 and so on. */
+static bool is_nameless(TupleDesc columns)
+{
+    for (int i = 0; i < columns->natts; i++)
+        if (number_of(NameStr(TupleDescAttr(columns, i)->attname)) != i + 1)
+            return false;
+    return columns->tdtypeid == RECORDOID;
+}
+
+/* Lists the columns to take by name from a record; NIL where its fields stand in the model's order. A query may have called
+ * its columns f1 and f2 as ROW does: that is refused where the two would not mean the same. */
+static const List *names_in(TupleDesc columns, const char *model)
+{
+    bool nameless = is_nameless(columns), here = true, same = true;
+    const List *names = corgi_model_columns(model, !nameless);
+    const ListCell *cell;
+    if (!nameless)
+        return names;
+    foreach (cell, names) {
+        int number = number_of(lfirst(cell));
+        here &= number >= 1 && number <= columns->natts;
+        same &= number == foreach_current_index(cell) + 1;
+    }
+    if (names != NIL && here && !(same && list_length(names) == columns->natts))
+        ereport(ERROR, errcode(ERRCODE_AMBIGUOUS_COLUMN),
+                errmsg("the row has columns f1 to f%d, as ROW calls them; model \"%s\" was trained on columns called so in "
+                       "another order", columns->natts, model),
+                errhint("Select the columns of training in their order: predict(m, r) FROM (SELECT b, a FROM t) r."));
+    return NIL;
+}
+
+/* Makes what reads the features of a model from records like one; it stays as long as the context. */
 CorgiRecord *corgi_open_record(Datum record, const char *model, MemoryContext context)
 {
     HeapTupleHeader row = DatumGetHeapTupleHeader(record);
-    TupleDesc seen = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(row), HeapTupleHeaderGetTypMod(row));
-    bool named = seen->tdtypeid != RECORDOID;
-    const List *names = named ? corgi_model_columns(model) : NIL;
+    TupleDesc seen = lookup_rowtype_tupdesc_copy(HeapTupleHeaderGetTypeId(row), HeapTupleHeaderGetTypMod(row));
+    const List *names = names_in(seen, model);
     MemoryContext before = MemoryContextSwitchTo(context);
     CorgiRecord *f = palloc0(sizeof *f);
     f->columns = CreateTupleDescCopy(seen);
-    ReleaseTupleDesc(seen);
-    f->count = named ? list_length(names) : f->columns->natts;
+    f->count = names ? list_length(names) : f->columns->natts;
     f->values = palloc(sizeof *f->values * (Size) f->columns->natts);
     f->nulls = palloc(sizeof *f->nulls * (Size) f->columns->natts);
     f->place = palloc(sizeof *f->place * (Size) f->count);
     f->types = palloc(sizeof *f->types * (Size) f->count);
     f->row = palloc(sizeof *f->row * (Size) f->count);
     for (int i = 0; i < f->count; i++) {
-        f->place[i] = named ? find(f->columns, list_nth(names, i), model) : i;
+        f->place[i] = names ? find(f->columns, list_nth(names, i), model) : i;
         f->types[i] = TupleDescAttr(f->columns, f->place[i])->atttypid;
     }
     MemoryContextSwitchTo(before);

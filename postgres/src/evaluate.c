@@ -168,8 +168,7 @@ Datum corgipile_evaluate(PG_FUNCTION_ARGS)
     if (get_call_result_type(fcinfo, NULL, &columns) != TYPEFUNC_COMPOSITE)
         elog(ERROR, "corgipile.evaluate returns a row");
     if (columns->natts != COLUMNS)
-        elog(ERROR, "corgipile.evaluate has %d columns, the library knows %d: run ALTER EXTENSION corgipile UPDATE",
-             columns->natts, COLUMNS);
+        corgi_refuse_version();
     m = corgi_model_to_judge(fcinfo, &name);
     if (m == NULL)
         PG_RETURN_NULL();

@@ -310,8 +310,7 @@ static int64 store(const Import *m, const char *name, Oid user)
     version = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
     corgi_become_caller(caller);
     CommandCounterIncrement();
-    PushCopiedSnapshot(GetActiveSnapshot());
-    UpdateActiveSnapshotCommandId();
+    PushActiveSnapshot(GetTransactionSnapshot()); /* another session may have committed while the statement waited for it */
     (void) corgi_load_model(name, true); /* whatever is wrong still: nobody shall find out later */
     PopActiveSnapshot();
     return version;

@@ -15,13 +15,16 @@
 
 static const char *const weights_query =
     "SELECT kind, dims, classes, coefficients, intercepts, params operator(pg_catalog.->>) 'numbers'" WHERE;
+#define FEATURES "SELECT ARRAY(SELECT f operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.features[*]') f), "
+#define GROUP "params operator(pg_catalog.->>) 'by'"
+static const char *const columns_query = FEATURES GROUP WHERE;
 static const char *const past_query =
-    "SELECT ARRAY(SELECT f operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.features[*]') f), "
+    FEATURES
     "params operator(pg_catalog.->>) 'label', learnt, "
     "pg_catalog.concat_ws(' ', params operator(pg_catalog.->>) 'average', params operator(pg_catalog.->>) 'step', "
     "(params operator(pg_catalog.->>) 'l1')::pg_catalog.float8), params operator(pg_catalog.->>) 'best_epoch', "
     "CASE WHEN pg_catalog.jsonb_typeof(params operator(pg_catalog.->) 'learning_rate') operator(pg_catalog.=) 'number' THEN "
-    "(params operator(pg_catalog.->>) 'learning_rate')::pg_catalog.float8 END, params operator(pg_catalog.->>) 'by'" WHERE;
+    "(params operator(pg_catalog.->>) 'learning_rate')::pg_catalog.float8 END" WHERE;
 #define LISTED(column) "pg_catalog.array_agg(" column " ORDER BY epoch)"
 /* What corgi_store_history writes, in the order of its columns. */
 static const char *const figures_query =
@@ -247,24 +250,24 @@ CorgiModel *corgi_load_model(const char *name, bool past)
     return m;
 }
 
-/* Return the columns that a model was trained on, and behind them that of groups, if there are any. */
-List *corgi_model_columns(const char *name)
+/* Returns the columns that a model was trained on, and behind them that of groups, if any; NIL where its row names none. */
+List *corgi_model_columns(const char *name, bool needed)
 {
     MemoryContext context = CurrentMemoryContext;
     List *found;
     char *by;
     CorgiCaller caller = corgi_become_owner();
     SPI_connect();
-    fetch(past_query, name);
+    fetch(columns_query, name);
     found = features_at(name, context);
-    if (found != NIL && (by = text_at(7, context)) != NULL) {
+    if (found != NIL && (by = text_at(2, context)) != NULL) {
         MemoryContext before = MemoryContextSwitchTo(context);
         found = lappend(found, by);
         MemoryContextSwitchTo(before);
     }
     SPI_finish();
     corgi_become_caller(caller);
-    if (found == NIL)
+    if (found == NIL && needed)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("the params of model \"%s\" do not name the columns it was trained on", name),
                 errhint("Give its features in their order, as ROW(a, b)."));
@@ -277,89 +280,6 @@ CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse)
     CorgiLearner *learner = corgi_learner(m->of, m->bytes, sparse, m->width, m->outputs, m->class_values);
     corgi_learner_set(learner, m->coefficients, m->intercepts);
     return learner;
-}
-
-static bool same_names(const CorgiNames *a, const CorgiNames *b)
-{
-    bool same = a->count == b->count;
-    for (int64 i = 0; same && i < a->count; i++)
-        same = strcmp(a->names[i].text, b->names[i].text) == 0;
-    return same;
-}
-
-/* Return whether classes that were given are those of the model to go on from. */
-static bool has_classes_given(CorgiOptions *o, const CorgiModel *past)
-{
-    const CorgiNames *known = past->encoding ? past->encoding->classes : NULL;
-    if (known == NULL && !o->untyped && o->class_texts != NIL)
-        return false;
-    if (known == NULL && o->untyped)
-        corgi_number_texts(o);
-    if (known != NULL && o->class_texts != NIL)
-        return same_names(corgi_named_classes(o), known);
-    return o->classes == NULL || (known == NULL && o->class_count == past->classes &&
-                                  memcmp(o->classes, past->class_values, sizeof(double) * (Size) past->classes) == 0);
-}
-
-/* The columns of an encoding are known by name, and with them what becomes of each. */
-static void take_encoding(CorgiOptions *o, const CorgiModel *past)
-{
-    ListCell *mine, *theirs;
-    bool same;
-    if (o->encode != NIL || (o->missing != CORGI_MISSING_ERROR && o->missing != CORGI_MISSING_SKIP))
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("encode and missing are those of the model that warm_start goes on from; leave them out"));
-    corgi_go_on_hashing(o, past->encoding, past->features);
-    o->encoding = past->encoding;
-    if (past->encoding == NULL)
-        return;
-    same = list_length(o->features) == list_length(past->features);
-    forboth(mine, o->features, theirs, past->features)
-        same &= strcmp(lfirst(mine), lfirst(theirs)) == 0;
-    if (!same)
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("warm_start \"%s\" was trained on other columns, or in another order", o->warm_start),
-                errhint("SELECT params -> 'features' FROM corgipile.models says which."));
-}
-
-/* Load the model to go on from. Its classes become those of the new one. */
-CorgiModel *corgi_load_past(CorgiOptions *o)
-{
-    CorgiModel *past;
-    corgi_find_model(o->warm_start, CORGI_READ);
-    past = corgi_load_model(o->warm_start, true);
-    corgi_refuse_several(past, o->warm_start, "warm_start goes on");
-    o->of = corgi_loss_of(o->kind, past->classes);
-    if (past->of.loss != o->of.loss || past->of.parameter != o->of.parameter)
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("warm_start \"%s\" is a %s model; a %s model is needed", o->warm_start, past->kind, o->kind));
-    for (int64 i = 0; i < past->outputs && !o->intercept; i++)
-        if (past->intercepts[i] != 0)
-            ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("warm_start \"%s\" has an intercept; intercept => false goes on from a model without one",
-                           o->warm_start));
-    take_encoding(o, past);
-    corgi_take_step(o, past->how, past->rate);
-    if (!corgi_predicts_numbers(&o->of) && !has_classes_given(o, past))
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("warm_start \"%s\" has other classes than those given", o->warm_start));
-    if (!corgi_predicts_numbers(&o->of)) {
-        o->classes = past->class_values;
-        o->class_count = (int) past->classes;
-    }
-    return past;
-}
-
-/* Check that the rows have the features of the model to go on from; sparse ones may lack the last of them. */
-void corgi_fit_past(CorgiRun *run, const CorgiModel *past)
-{
-    CorgiSurvey *v = &run->survey;
-    if (run->source.sparse)
-        v->width = Max(v->width, past->width);
-    if (v->width != past->width)
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("warm_start \"%s\" has " INT64_FORMAT " features, the rows have " INT64_FORMAT,
-                       run->options.warm_start, past->width, v->width));
 }
 
 /* The classes of a model by name; NULL where they are numbers. */

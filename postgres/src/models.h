@@ -4,10 +4,13 @@
 
 /* model.c */
 extern CorgiModel *corgi_load_model(const char *name, bool past);
-extern List *corgi_model_columns(const char *name);
-extern CorgiModel *corgi_load_past(CorgiOptions *o);
-extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
+extern List *corgi_model_columns(const char *name, bool needed);
 extern CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse);
+
+/* warm.c */
+extern CorgiModel *corgi_load_past(CorgiOptions *o);
+extern void corgi_check_past(const CorgiOptions *o);
+extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
 
 /* several.c */
 extern void corgi_load_several(CorgiModel *m, const char *name, MemoryContext context);
@@ -18,12 +21,6 @@ extern int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, N
 extern void corgi_refuse_several(const CorgiModel *m, const char *name, const char *what);
 
 /* cache.c */
-typedef struct {
-    TransactionId writer;   /* invalid: there is no row */
-    CommandId command;
-    ItemPointerData place;
-} CorgiVersion;
-
 typedef struct CorgiCached {
     MemoryContext context;
     const char *name;
@@ -37,6 +34,7 @@ typedef struct CorgiCached {
     Size ready;             /* bytes of those that are there */
 } CorgiCached;
 extern CorgiVersion corgi_find_model(const char *name, CorgiRight right);
+extern bool corgi_same_version(const CorgiVersion *a, const CorgiVersion *b);
 extern CorgiCached *corgi_cached_model(const char *name);
 extern CorgiCached *corgi_cached_group(CorgiCached *c, int64 k);
 

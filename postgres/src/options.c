@@ -278,15 +278,18 @@ void corgi_take_step(CorgiOptions *o, const char *how, double rate)
     check_schedule(o);
 }
 
-/* What the server allows. Fewer threads make the same model; less memory would make another. */
+/* What the server allows. Fewer threads make the same model; less memory another, so no size that was given is lowered. */
 static void keep_limits(CorgiOptions *o)
 {
     o->threads = Min(o->threads, corgi_max_threads);
-    if (corgi_max_memory >= 0 && o->buffer_bytes > (int64) corgi_max_memory * 1024)
+    if (corgi_max_memory < 0 || o->buffer_bytes <= (int64) corgi_max_memory * 1024)
+        return;
+    if (!o->spare)
         ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-                errmsg("buffer_size is " INT64_FORMAT " kB; corgipile.max_memory allows %d kB", o->buffer_bytes / 1024,
-                       corgi_max_memory),
+                errmsg("buffer_size is " INT64_FORMAT " kB; corgipile.max_memory allows %d kB", o->buffer_bytes / 1024, corgi_max_memory),
                 errhint("Give buffer_size => '%dkB'.", corgi_max_memory));
+    o->buffer_bytes = (int64) corgi_max_memory * 1024;
+    ereport(NOTICE, errmsg("buffer_size is %d kB by default, the limit of corgipile.max_memory", corgi_max_memory));
 }
 
 static double tolerance_of(double tolerance)

@@ -34,20 +34,28 @@ static Oid named_table(const char *name)
     return table;
 }
 
+/* Refuses functions and tables that another version of the extension made. */
+void corgi_refuse_version(void)
+{
+    ereport(ERROR, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+            errmsg("corgipile's functions and tables in this database are not of the same version as its library"),
+            errhint("Run ALTER EXTENSION corgipile UPDATE in this database, and connect again."));
+}
+
+/* Returns whether models have owners and rights, since 0.2. */
+bool corgi_has_rights(void) { return get_attnum(named_table("models"), "may_use") > 0; }
+
 Oid corgi_models_table(void)
 {
-    Oid table = named_table("models");
-    if (get_attnum(table, "may_use") <= 0)
-        ereport(ERROR, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                errmsg("the tables of models are of an older version than the library"),
-                errhint("Run ALTER EXTENSION corgipile UPDATE."));
-    return table;
+    if (!corgi_has_rights())
+        corgi_refuse_version();
+    return named_table("models");
 }
 
 /* Refuse a role that may not do such a thing to the table of models. */
 void corgi_check_models(AclMode mode, Oid user)
 {
-    AclResult may = pg_class_aclcheck(corgi_models_table(), user, mode);
+    AclResult may = pg_class_aclcheck(named_table("models"), user, mode);
     if (may != ACLCHECK_OK)
         aclcheck_error(may, OBJECT_TABLE, "models");
 }
@@ -80,7 +88,7 @@ CorgiCaller corgi_become_owner(void)
 {
     CorgiCaller caller = {.path = corgi_enter_path()};
     GetUserIdAndSecContext(&caller.user, &caller.context);
-    SetUserIdAndSecContext(owner_of(corgi_models_table()),
+    SetUserIdAndSecContext(owner_of(named_table("models")),
                            caller.context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
     return caller;
 }

@@ -22,6 +22,13 @@ typedef struct {
 } CorgiHolders;
 #define CORGI_HOLDERS "owner, may_use, may_read, may_replace"
 
+/* What tells versions of a model's row apart. */
+typedef struct {
+    TransactionId writer;   /* invalid: there is no row */
+    CommandId command;
+    ItemPointerData place;
+} CorgiVersion;
+
 typedef struct {
     Oid user;
     int context, path;      /* security context; level of settings that the search path is restored to */
@@ -39,6 +46,8 @@ struct TriggerData;
 extern struct TriggerData *corgi_trigger_of(FunctionCallInfo fcinfo);
 
 /* rights.c */
+extern void corgi_refuse_version(void) __attribute__((noreturn));
+extern bool corgi_has_rights(void);
 extern Oid corgi_models_table(void);
 extern void corgi_check_models(AclMode mode, Oid user);
 extern int corgi_enter_path(void);

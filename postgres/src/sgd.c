@@ -119,8 +119,7 @@ static void begin(CustomScanState *node, EState *estate, int eflags)
     CustomScan *plan = (CustomScan *) node->ss.ps.plan;
     check_execute(linitial_oid(plan->custom_private));
     if (list_length(plan->custom_exprs) != ARG_COUNT)
-        elog(ERROR, "corgipile.train has %d arguments, the library knows %d: run ALTER EXTENSION corgipile UPDATE",
-             list_length(plan->custom_exprs), ARG_COUNT);
+        corgi_refuse_version();
     node->custom_ps = list_make1(ExecInitNode(linitial(plan->custom_plans), estate, eflags));
     s->tuples = linitial(node->custom_ps);
     s->arguments = ExecInitExprList(plan->custom_exprs, &node->ss.ps);
@@ -139,6 +138,7 @@ static void prepare(SgdState *s)
     CorgiRun *run = &s->run;
     if (run->options.name != NULL)
         corgi_check_name(run->options.name, run->options.user, "corgipile.train with a name");
+    corgi_check_past(&run->options);
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
     run->company = corgi_make_company(run);

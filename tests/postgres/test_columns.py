@@ -307,7 +307,10 @@ def test_predictions_fill_what_is_missing(server, people, train, fails):
     train(people, name="whole", features=["n", "flag"], label="y", encode='{"flag": "ordinal"}', learning_rate=1e-9)
     assert server.value("SELECT corgipile.predict_text('whole', NULL, true)") is None
     assert server.value("SELECT corgipile.predict_text('whole', ROW(NULL::int, true))") is None
-    for row in ("ROW(0.5, NULL::float8, 'Oslo')", "(SELECT r FROM (SELECT NULL::int, 0.5, 'Oslo'::text) r)"):
+    for row in (
+        "ROW(0.5, NULL::float8, 'Oslo')",
+        "(SELECT r FROM (SELECT 0.5 AS f, NULL::int AS a, 'Oslo' AS city) r)",
+    ):
         assert server.text(call.format(row)) == server.text(call.format("NULL, 0.5, 'Oslo'"))
     assert "city" in fails(call.format("ROW(1, 2, 3)"))
     assert server.value(

@@ -1,9 +1,10 @@
 """Installed into a schema of another, or over an earlier version."""
 
-# tests write SQL
+# ruff: noqa: S608  # tests write SQL
 
 import pytest
 from pgroles import trains
+from pgservers import SqlError
 
 pytestmark = pytest.mark.usefixtures("roles")
 
@@ -38,6 +39,33 @@ def test_an_installation_of_before_is_upgraded(server, model):
             objid, objsubid FROM pg_depend WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension
             WHERE extname = 'corgipile')) m"""
         assert server.text(same, database="older") == server.text(same)
+    finally:
+        server.sql("DROP DATABASE older")
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("version", ["0.1", "0.2"])
+def test_models_predict_before_the_extension_is_updated(server, version):
+    """All else names the statement that updates it."""
+    history = version == "0.1"
+    server.sql("CREATE DATABASE older TEMPLATE template0")
+    try:
+        server.text(
+            f"""CREATE EXTENSION corgipile VERSION '{version}'; CREATE TABLE t AS SELECT 2 AS b, 1 AS a;
+            INSERT INTO corgipile.models (name, kind, dims, classes, coefficients, intercepts, params, source
+                {", history" if history else ""}) VALUES ('old', 'linear', 2, '{{}}', '{{{{1, 2}}}}', '{{0}}',
+                '{{"features": ["a", "b"], "label": "a"}}', 't' {", '[]'" if history else ""})""",
+            database="older",
+        )
+        for given in ("1, 2", "ROW(1, 2)", "'{1, 2}'::real[]", "t"):
+            assert server.text(f"SELECT corgipile.predict('old', {given}) FROM t", database="older") == "5\n"
+        for call in ("evaluate('old', 't')", "evaluate('old', 't', 'a')", "train('t', 'linear', 'b', 'a')"):
+            with pytest.raises(SqlError, match="ALTER EXTENSION corgipile UPDATE in this database"):
+                server.text(f"SELECT * FROM corgipile.{call}", database="older")
+        server.text("REVOKE SELECT ON corgipile.models FROM PUBLIC", database="older")
+        denied = "permission denied for " + ("table models" if version == "0.1" else 'model "old"')
+        with pytest.raises(SqlError, match=denied):
+            server.text("SELECT corgipile.predict('old', 1, 2)", "m_stranger", "older")
     finally:
         server.sql("DROP DATABASE older")
 

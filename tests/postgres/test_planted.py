@@ -13,6 +13,8 @@ import pytest
 from pgroles import ROLES
 from pgservers import SqlError, literal
 
+from corgipile.sql.connection import connect
+
 pytestmark = pytest.mark.usefixtures("roles")
 SOURCES = Path(__file__).parents[2] / "postgres"
 TYPES = [
@@ -242,3 +244,44 @@ def test_code_of_the_caller_runs_as_the_caller(server, bait):
     finally:
         server.sql("""DROP EVENT TRIGGER planted; DROP SCHEMA own CASCADE; DELETE FROM corgipile.models;
             DROP OWNED BY m_fresh; DROP ROLE m_fresh""")
+
+
+# The conditions are the user's own, so they name operators in full.
+STATEMENTS = """
+    SELECT a, flag FROM many WHERE a OPERATOR(pg_catalog.<) 2 TRAIN BY logistic WITH epochs = 1, label = flag
+    SELECT a, label FROM many TRAIN BY logistic WITH epochs = 1, holdout = 0.3 INTO here
+    SELECT a, label FROM (SELECT * FROM many) q TRAIN BY logistic WITH epochs = 1, learning_rate = 0.01 INTO here
+    SELECT a, b FROM many TRAIN BY logistic WITH epochs = 1 INTO words
+    EXPLAIN SELECT a, flag FROM many TRAIN BY logistic
+    SELECT * FROM many PREDICT BY here
+    SELECT * FROM many PREDICT BY words
+    SELECT * FROM ML.PREDICT(MODEL here, TABLE many, STRUCT(0.3 AS threshold))
+    SELECT * FROM ML.EVALUATE(MODEL here)
+    SELECT * FROM ML.EVALUATE(MODEL here, TABLE many)
+    SELECT * FROM ML.EVALUATE(MODEL here, (SELECT * FROM many WHERE pg_catalog.random() IS NOT NULL))
+    SELECT * FROM ML.EVALUATE(MODEL words, TABLE many, STRUCT('label' AS weight))
+    SELECT * FROM ML.EVALUATE(MODEL words, TABLE many, STRUCT(0.4 AS threshold))
+    SELECT * FROM ML.CONFUSION_MATRIX(MODEL words, TABLE many)
+    SELECT * FROM ML.ROC_CURVE(MODEL here, TABLE many)
+    SELECT * FROM ML.ROC_CURVE(MODEL words, TABLE many, [0.6, 0.25])
+    SELECT * FROM ML.CALIBRATION(MODEL here, TABLE many)
+    SELECT * FROM ML.ADVANCED_WEIGHTS(MODEL here, TABLE many)
+    SELECT * FROM ML.WEIGHTS(MODEL here)
+    SELECT * FROM ML.TRAINING_INFO(MODEL here)
+    SHOW MODELS LIKE 'h%'
+    DESCRIBE MODEL here
+    ALTER MODEL here RENAME TO there
+    DROP MODEL there
+"""
+
+
+@pytest.mark.every_server
+def test_nothing_planted_runs_in_sessions_of_python(server, bait):
+    pytest.importorskip("psycopg")
+    before = len(server.log())
+    with connect(f"{server.url}&options=-csearch_path%3Dbait%2Cpg_catalog%2Cpublic") as session:
+        for statement in STATEMENTS.strip().splitlines():
+            cursor = session.execute(statement)
+            _ = cursor.fetchall() if cursor.description else []
+        assert session.engine.tables()["many"]
+    assert re.findall(r"planted .*", server.log()[before:]) == []

@@ -149,7 +149,11 @@ def test_limits_of_the_server(server, fails):
         "ALTER ROLE m_stranger SET corgipile.max_memory = '1MB'; ALTER ROLE m_stranger SET corgipile.max_threads = 1"
     )
     try:
-        assert "corgipile.max_memory allows 1024 kB" in fails(trains(), "m_stranger")
+        assert "corgipile.max_memory allows 1024 kB" in fails(trains(", buffer_size => '2MB'"), "m_stranger")
+        said = server.said("EXPLAIN " + trains(), "m_stranger")
+        assert "Buffer Memory: 1024 kB" in said[0]
+        assert "buffer_size is 1024 kB by default, the limit of corgipile.max_memory" in said[1]
+        assert server.text(trains(), "m_stranger") == "1\n"
         said = server.text("EXPLAIN " + trains(", buffer_size => '1MB', threads => 2"), "m_stranger")
         assert "Threads: 1" in said
         assert "permission denied to set parameter" in fails(
@@ -199,6 +203,41 @@ def test_two_trainings_of_one_name(server, session):
         assert "waiting for another transaction that stores a model" in heard
         assert said in heard
         assert ("epoch 0" in heard) == (level == "READ COMMITTED")
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
+def test_imports_of_one_name_at_once(server, session, train, level):
+    """The second waits for the first and replaces its model, or fails clearly where its snapshot is older."""
+    for name, epochs in (("longer", 3), ("shorter", 2)):
+        train("seen", name=name, epochs=epochs)
+    server.sql("DELETE FROM corgipile.models WHERE name = 'twice'")
+    for one, two in (("longer", "shorter"), ("shorter", "longer"), ("longer", "longer")):
+        first, second = session(), session()
+        first.tell(f"BEGIN; SELECT corgipile.import('twice', corgipile.export('{one}'))")
+        again = f"SELECT corgipile.import('twice', corgipile.export('{two}'))"
+        second.send(f"BEGIN ISOLATION LEVEL {level}; SELECT FROM seen; {again}; COMMIT")
+        server.wait_for_lock()
+        first.tell("COMMIT")
+        heard = second.hear()
+        assert ("could not serialize access" in heard) == (level == "REPEATABLE READ"), heard
+        assert ("ERROR" in heard) == (level == "REPEATABLE READ"), heard
+        kept = one if level == "REPEATABLE READ" else two
+        assert server.value("SELECT corgipile.export('twice') = corgipile.export('KEPT')".replace("KEPT", kept))
+    server.sql("DELETE FROM corgipile.models WHERE name IN ('twice', 'longer', 'shorter')")
+
+
+def test_a_model_replaced_while_another_goes_on_from_it(server, session, train):
+    train("seen", name="twice", epochs=3)
+    first, second = session(), session()
+    first.tell(f"BEGIN; {trains(', name => $$twice$$')}")
+    second.send(trains(", name => $$twice$$, warm_start => $$twice$$"))
+    server.wait_for_lock()
+    first.tell("COMMIT")
+    assert 'model "twice" was replaced by a concurrent transaction' in second.hear()
+    assert server.value("SELECT rows FROM corgipile.evaluate('twice', 'seen')") == 100
+    assert server.text(trains(", name => 'twice', warm_start => 'twice'")) == "1\n"
+    server.sql("DELETE FROM corgipile.models WHERE name = 'twice'")
 
 
 def test_names_have_a_length(fails, train):

@@ -9,6 +9,7 @@ from corgipile.errors import BadArgument
 from corgipile.losses import loss_of
 from corgipile.sql.engines.judging import INTERCEPT, need_one_label, threshold_of
 from corgipile.sql.engines.postgres.judging import (
+    FLOAT,
     asked,
     calibration,
     confusion,
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["described", "predicting", "table_of"]
 
-KINDS = {"int64": "int8", "double": "float8", "bool": "bool"}  # of Arrow, in the server; else text
+KINDS = {"int64": "bigint", "double": FLOAT, "bool": "boolean"}  # of Arrow, in the server; else TEXT
+TEXT = "pg_catalog.text"
 JUDGES = {
     "evaluate": evaluated,
     "confusion_matrix": confusion,
@@ -48,7 +50,8 @@ def table_of(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
         made = _weights(engine, stored, writer)
     else:
         names = "epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds"
-        made = f"SELECT {names} FROM corgipile.history WHERE model = {writer.literal(stored.name)} ORDER BY epoch"
+        named = f"model OPERATOR(pg_catalog.=) {writer.literal(stored.name)}"
+        made = f"SELECT {names} FROM corgipile.history WHERE {named} ORDER BY epoch"
     return f"(({made}\n) AS corgipile_call CROSS JOIN (SELECT) AS corgipile_no_columns)"  # so that it needs no name
 
 
@@ -74,13 +77,14 @@ def _predicted(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wr
 def _beyond(stored: Stored, shares: str, threshold: float, writer: Writer) -> str:
     """Return what tells two classes by another share than a half."""
     classes: list[Any] = stored.class_names or [float(value) for value in stored.classes]
-    first, second = (f"{writer.literal(value)}::{'text' if stored.class_names else 'float8'}" for value in classes)
-    return f"CASE WHEN ({shares})[2] >= {writer.literal(threshold)}::float8 THEN {second} ELSE {first} END"
+    first, second = (f"{writer.literal(value)}::{TEXT if stored.class_names else FLOAT}" for value in classes)
+    reached = f"OPERATOR(pg_catalog.>=) {writer.literal(threshold)}::{FLOAT}"
+    return f"CASE WHEN ({shares})[2] {reached} THEN {second} ELSE {first} END"
 
 
 def _values(table: pa.Table, writer: Writer) -> str:
     """Return a query that gives the rows of a table, which are few."""
-    kinds = [KINDS.get(str(kind), "text") for kind in table.schema.types]
+    kinds = [KINDS.get(str(kind), TEXT) for kind in table.schema.types]
     named = zip(kinds, table.column_names, strict=True)
     columns = ", ".join(f"NULL::{kind} AS {writer.name(name)}" for kind, name in named)
     rows = [
@@ -100,8 +104,8 @@ def _weights(engine: "PostgreSQL", stored: Stored, writer: Writer) -> str:
     apart = stored.by if stored.labels is None else "label"
     of = [(group, label) for group in groups for label in classes]
     lines = [
-        f"({_group(group, writer) if apart else ''}{writer.literal(name)}::text, {writer.literal(weight)}::float8"
-        + (f", {writer.literal(str(label))}::text)" if several else ")")
+        f"({_group(group, writer) if apart else ''}{writer.literal(name)}::{TEXT}, {writer.literal(weight)}::{FLOAT}"
+        + (f", {writer.literal(str(label))}::{TEXT})" if several else ")")
         for (group, label), line, constant in zip(of, coefficients, constants, strict=True)
         for name, weight in zip(names, [*line, constant], strict=True)
     ]
@@ -110,7 +114,7 @@ def _weights(engine: "PostgreSQL", stored: Stored, writer: Writer) -> str:
 
 
 def _group(group: Any, writer: Writer) -> str:
-    kind = "bool" if isinstance(group, bool) else "int8" if isinstance(group, int) else "text"
+    kind = "boolean" if isinstance(group, bool) else "bigint" if isinstance(group, int) else TEXT
     return "NULL, " if group is None else f"{writer.literal(group)}::{kind}, "
 
 

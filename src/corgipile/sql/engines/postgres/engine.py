@@ -92,11 +92,13 @@ class PostgreSQL(Shared[Session, Models]):
         """Return the columns of each table that the session sees."""
         found: dict[str, list[str]] = {}
         for table, column in self.session.rows(
-            "SELECT CASE WHEN pg_catalog.pg_table_is_visible(c.oid) THEN '' ELSE n.nspname || '.' END || c.relname, "
-            "a.attname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-            "LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
-            "WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT n.nspname = ANY ('{pg_catalog,information_schema}') "
-            "AND n.nspname NOT LIKE 'pg\\_toast%' ORDER BY 1, a.attnum"
+            "SELECT CASE WHEN pg_catalog.pg_table_is_visible(c.oid) THEN c.relname::pg_catalog.text "
+            "ELSE pg_catalog.concat_ws('.', n.nspname, c.relname) END, a.attname "
+            "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace "
+            "LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) c.oid "
+            "AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped "
+            "WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p,v,m,f}') "
+            "AND NOT n.nspname OPERATOR(pg_catalog.=) ANY ('{pg_catalog,information_schema}') ORDER BY 1, a.attnum"
         ):
             found.setdefault(table, []).extend([] if column is None else [column])
         return found
@@ -114,8 +116,8 @@ class PostgreSQL(Shared[Session, Models]):
 
     def _bytes(self, relation: Relation) -> int:
         sql = (
-            "SELECT COALESCE(sum(pg_catalog.pg_table_size(t.relid)), 0)::bigint FROM (SELECT relid FROM "
-            "pg_catalog.pg_partition_tree(%s::regclass) WHERE isleaf UNION SELECT %s::regclass) t"
+            "SELECT COALESCE(pg_catalog.sum(pg_catalog.pg_table_size(t.relid)), 0)::bigint FROM (SELECT relid FROM "
+            "pg_catalog.pg_partition_tree(%s::pg_catalog.regclass) WHERE isleaf UNION SELECT %s::pg_catalog.regclass) t"
         )
         return max(1, int(self.session.rows(sql, [relation.name] * 2)[0][0]))
 

@@ -1,5 +1,6 @@
 """``ML.EVALUATE``, ``ML.CONFUSION_MATRIX`` and ``ML.ROC_CURVE``: the server asks the model of each row, and counts."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,6 @@ from corgipile.sql.engines.judging import (
     BINS,
     CLASSES,
     LABELS,
-    MASS,
     NUMBERS,
     Counts,
     bins_of,
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 
 __all__ = ["asked", "calibration", "confusion", "errors", "evaluated", "roc", "says_class"]
 
+FLOAT = "double precision"  # a keyword: no type of the search path takes its place
+MASS = (
+    "pg_catalog.sum(weight), pg_catalog.count(*) FILTER (WHERE (weight OPERATOR(pg_catalog.>=) 0 "
+    f"AND weight OPERATOR(pg_catalog.<) 'Infinity'::{FLOAT}) IS NOT TRUE)"
+)
 MOST_ARGUMENTS = 99  # that a function takes one by one
 GIVEN = ("loss", "accuracy", "r2", "rows", "auc", "log_loss", "rmse", "mae")  # by corgipile.evaluate
 SUMMED = ("coefficient", "standard_error", "z", "p", "low", "high", "gap")  # by corgipile.summary
@@ -50,6 +55,8 @@ def asked(function: str, stored: Stored, names: list[str], writer: Writer, of: s
     """Return a call of one of the extension's functions for columns."""
     columns = ", ".join(of + writer.name(name) for name in names)
     given = f"ROW({columns})" if len(names) > MOST_ARGUMENTS else columns
+    if given != columns and all(re.fullmatch(r"f\d+", name) for name in names):  # as ROW calls its fields, in any order
+        given = f"(SELECT corgipile_row FROM (SELECT {columns}) AS corgipile_row)"
     return f"corgipile.{function}({writer.literal(stored.name)}, {given})"
 
 
@@ -96,22 +103,23 @@ class _Rows:
     def place(self, value: str) -> str:
         """Return what numbers the class that an expression gives, from 1 on."""
         names = self.stored.class_names
-        kind = "float8" if names is None else "text"
+        kind = FLOAT if names is None else "pg_catalog.text"
         listed = ", ".join(map(self.writer.literal, names or map(float, self.stored.classes)))
         return f"pg_catalog.array_position(ARRAY[{listed}]::{kind}[], ({value})::{kind})"
 
     def scored(self, **columns: str) -> str:
         """Return the beginning of a query of rows ``scored``: the number of their class, and some columns."""
-        named = {"actual": self.place(self._label), "weight": f"({self._weight})::float8", **columns}
+        named = {"actual": self.place(self._label), "weight": f"({self._weight})::{FLOAT}", **columns}
         listed = ", ".join(f"{text} AS {name}" for name, text in named.items())
         return f"WITH scored AS MATERIALIZED (SELECT {listed} FROM ({self.sql}\n) AS corgipile_rows)"
 
     def counts(self, threshold: float | None) -> Counts:
         """Return rows by their class and the one that is predicted."""
         share = f"({self.asked('predict_proba')})[2]"
-        beyond = f"CASE WHEN {share} >= {threshold!r}::float8 THEN 2 WHEN {share} IS NOT NULL THEN 1 END"
+        reached = f"{share} OPERATOR(pg_catalog.>=) {threshold!r}::{FLOAT}"
+        beyond = f"CASE WHEN {reached} THEN 2 WHEN {share} IS NOT NULL THEN 1 END"
         predicted = self.place(self.asked(says_class(self.stored))) if threshold is None else beyond
-        each = f"SELECT actual, predicted, count(*){self.mass} FROM scored GROUP BY 1, 2"
+        each = f"SELECT actual, predicted, pg_catalog.count(*){self.mass} FROM scored GROUP BY 1, 2"
         classes = self.stored.class_names or self.stored.classes
         found = self.engine.session.rows(f"{self.scored(predicted=predicted)} {each}")
         return counted(found, classes, self.stored.name, self.weight)
@@ -161,10 +169,10 @@ def _told(
     if stored.names_in(relation.columns) is None:
         raise stored.missing(relation.columns)
     source = source_arguments(relation, engine.models.known(), writer)
-    given = {"model": f"{writer.literal(stored.name)}::text", **source, **more}
+    given = {"model": f"{writer.literal(stored.name)}::pg_catalog.text", **source, **more}
     if "weight" in call.options:
         weight = column_named(call.options["weight"], relation.columns)
-        given["weight"] = f"{writer.literal(weight)}::text"
+        given["weight"] = f"{writer.literal(weight)}::pg_catalog.text"
     arguments = ", ".join(f"{writer.name(name)} => {text}" for name, text in given.items())
     return engine.session.rows(f"SELECT {', '.join(columns)} FROM corgipile.{function}({arguments})")
 
@@ -196,7 +204,10 @@ def _varies(engine: "PostgreSQL", source: Source, writer: Writer) -> bool:
     if source.where is None:
         return False
     words = [token.text.lower() for token in tokenize(writer.text(source.where)) if token.kind in ("word", "name")]
-    named = "SELECT 1 FROM pg_catalog.pg_proc WHERE provolatile = 'v' AND lower(proname) = ANY (%s) LIMIT 1"
+    named = (
+        "SELECT 1 FROM pg_catalog.pg_proc WHERE provolatile OPERATOR(pg_catalog.=) 'v' "
+        "AND pg_catalog.lower(proname::pg_catalog.text) OPERATOR(pg_catalog.=) ANY (%s) LIMIT 1"
+    )
     return bool(engine.session.rows(named, [words]))
 
 
@@ -219,11 +230,12 @@ def roc(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -
     two_probable(call, stored.classes, probable=loss.probability)
     rows = _Rows(engine, stored, call, writer.text(call.source.sql), writer)
     share, given = f"({rows.asked('predict_proba')})[2]", call.options.get("thresholds")
-    percentiles = f"percentile_disc(ARRAY{quantiles()!r}::float8[]) WITHIN GROUP (ORDER BY share)"
-    points = f"SELECT ARRAY{given!r}::float8[] AS cuts" if given else f"SELECT {percentiles} AS cuts FROM scored"
+    percentiles = f"pg_catalog.percentile_disc(ARRAY{quantiles()!r}::{FLOAT}[]) WITHIN GROUP (ORDER BY share)"
+    points = f"SELECT ARRAY{given!r}::{FLOAT}[] AS cuts" if given else f"SELECT {percentiles} AS cuts FROM scored"
     cells = engine.session.rows(
         f"{rows.scored(share=share)}, points AS MATERIALIZED ({points}) "
-        f"SELECT min(cuts), actual, pg_catalog.width_bucket(share, cuts) AS reached, count(*){rows.mass} "
+        f"SELECT pg_catalog.min(cuts), actual, pg_catalog.width_bucket(share, cuts) AS reached, "
+        f"pg_catalog.count(*){rows.mass} "
         "FROM scored, points GROUP BY 2, 3"
     )
     return curve(given or (cells[0][0] if cells else []), [cell[1:] for cell in cells], stored.name, rows.weight)

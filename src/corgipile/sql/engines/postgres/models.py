@@ -12,6 +12,7 @@ from corgipile.suggestions import did_you_mean, listed
 
 __all__ = ["Known", "Models", "Stored"]
 
+NAMED = "name OPERATOR(pg_catalog.=) %s"  # whatever operators the search path has
 BUILD = "on the server: corgipile pg install, which builds it"
 HOW = f"{BUILD}; then, in this database: CREATE EXTENSION corgipile"
 
@@ -141,12 +142,14 @@ class Models:
         """
         found = self._session.rows(
             "SELECT p.proargnames, e.extversion, a.default_version FROM pg_catalog.pg_extension e "
-            "JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace "
-            "JOIN pg_catalog.pg_proc p ON p.pronamespace = n.oid AND p.proname = 'train' "
-            "LEFT JOIN pg_catalog.pg_available_extensions a ON a.name = e.extname WHERE e.extname = 'corgipile'"
+            "JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace "
+            "JOIN pg_catalog.pg_proc p ON p.pronamespace OPERATOR(pg_catalog.=) n.oid "
+            "AND p.proname OPERATOR(pg_catalog.=) 'train' "
+            "LEFT JOIN pg_catalog.pg_available_extensions a ON a.name OPERATOR(pg_catalog.=) e.extname "
+            "WHERE e.extname OPERATOR(pg_catalog.=) 'corgipile'"
         )
         if not found:
-            there = "SELECT 1 FROM pg_catalog.pg_available_extensions WHERE name = 'corgipile'"
+            there = "SELECT 1 FROM pg_catalog.pg_available_extensions WHERE name OPERATOR(pg_catalog.=) 'corgipile'"
             how = "in this database, as a superuser: CREATE EXTENSION corgipile" if self._session.rows(there) else HOW
             raise ServerError(f"the extension corgipile is not installed; {how}")
         arguments = frozenset(name for names, _, _ in found for name in names)
@@ -155,7 +158,7 @@ class Models:
     def there(self, name: str) -> bool:
         """Say whether there is a model of this name that the session sees."""
         self.known()
-        return bool(self._session.rows("SELECT 1 FROM corgipile.models WHERE name = %s", [name]))
+        return bool(self._session.rows(f"SELECT 1 FROM corgipile.models WHERE {NAMED}", [name]))
 
     def find(self, name: str) -> Stored:
         """Return a model.
@@ -165,8 +168,8 @@ class Models:
         """
         self.known()
         found = self._session.rows(
-            "SELECT name, kind, dims, pg_catalog.to_json(classes)::text, params::text, source, owner::text, created "
-            "FROM corgipile.models WHERE name = %s",
+            "SELECT name, kind, dims, pg_catalog.to_json(classes)::pg_catalog.text, params::pg_catalog.text, source, "
+            f"owner::pg_catalog.text, created FROM corgipile.models WHERE {NAMED}",
             [name],
         )
         if not found:
@@ -180,12 +183,12 @@ class Models:
     def history(self, name: str) -> list[dict[str, Any]]:
         """Return the epochs of a model, rows of training's answer."""
         names = ("epoch", "loss", "accuracy", "r2", "holdout_loss", "holdout_accuracy", "holdout_r2", "rows", "seconds")
-        sql = f"SELECT {', '.join(names)} FROM corgipile.history WHERE model = %s ORDER BY epoch"
+        sql = f"SELECT {', '.join(names)} FROM corgipile.history WHERE model OPERATOR(pg_catalog.=) %s ORDER BY epoch"
         return [dict(zip(names, row, strict=True)) for row in self._session.rows(sql, [name])]
 
     def weights(self, name: str) -> tuple[list[list[float]], list[float]]:
         """Return the coefficients and constants of a model, a list a class or one."""
-        sql = "SELECT coefficients, intercepts FROM corgipile.models WHERE name = %s"
+        sql = f"SELECT coefficients, intercepts FROM corgipile.models WHERE {NAMED}"
         coefficients, intercepts = self._session.rows(sql, [name])[0]
         return coefficients, intercepts
 
@@ -193,10 +196,11 @@ class Models:
         """Return what is listed of models, of those whose name matches a pattern."""
         self.known()
         names = ("name", "model", "features", "epochs", "loss", "created")
+        epochs = "FROM corgipile.history h WHERE h.model OPERATOR(pg_catalog.=) m.name"
         found = self._session.rows(
-            "SELECT m.name, m.kind, m.dims, (SELECT count(*) FROM corgipile.history h WHERE h.model = m.name), "
-            "(SELECT h.loss FROM corgipile.history h WHERE h.model = m.name ORDER BY h.epoch DESC LIMIT 1), m.created "
-            'FROM corgipile.models m WHERE %s::text IS NULL OR m.name LIKE %s ORDER BY m.name COLLATE "C"',
+            f"SELECT m.name, m.kind, m.dims, (SELECT pg_catalog.count(*) {epochs}), "
+            f"(SELECT h.loss {epochs} ORDER BY h.epoch DESC LIMIT 1), m.created FROM corgipile.models m "
+            'WHERE %s::pg_catalog.text IS NULL OR m.name OPERATOR(pg_catalog.~~) %s ORDER BY m.name COLLATE "C"',
             [like, like],
         )
         return [dict(zip(names, row, strict=True)) for row in found]
@@ -208,7 +212,7 @@ class Models:
             BadArgument: There is none, or it is another role's.
         """
         there = self.there(name)
-        if not self._session.changed("DELETE FROM corgipile.models WHERE name = %s", [name]):
+        if not self._session.changed(f"DELETE FROM corgipile.models WHERE {NAMED}", [name]):
             raise self._others(name) if there else self._missing(name)
 
     def rename(self, name: str, to: str) -> None:
@@ -221,7 +225,7 @@ class Models:
         if not to or "\0" in to:
             raise BadArgument(f"{to!r} is no name of a model")
         there = self.there(name)
-        if not self._session.changed("UPDATE corgipile.models SET name = %s WHERE name = %s", [to, name]):
+        if not self._session.changed(f"UPDATE corgipile.models SET name = %s WHERE {NAMED}", [to, name]):
             raise self._others(name) if there else self._missing(name)
 
     def _others(self, name: str) -> BadArgument:

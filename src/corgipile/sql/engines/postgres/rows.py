@@ -123,22 +123,26 @@ def _plain(session: Session, source: Source, writer: Writer) -> Relation | None:
 def _table(session: Session, name: str) -> _Table | None:
     """Return a table that the extension can read: no view, and none of which rows are hidden from the role."""
     found = session.rows(
-        "SELECT pg_catalog.format('%%I.%%I', n.nspname, c.relname), c.relkind::text, "
+        "SELECT pg_catalog.format('%%I.%%I', n.nspname, c.relname), c.relkind::pg_catalog.text, "
         "pg_catalog.row_security_active(c.oid) FROM pg_catalog.pg_class c "
-        "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = pg_catalog.to_regclass(%s)",
+        "JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace "
+        "WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(%s)",
         [name],
     )
     if not found or found[0][1] not in TABLES or found[0][2]:
         return None
     named = found[0][0]
-    computed = "SELECT attname FROM pg_catalog.pg_attribute WHERE attrelid = %s::regclass AND attgenerated = 'v'"
+    computed = (
+        "SELECT attname FROM pg_catalog.pg_attribute "
+        "WHERE attrelid OPERATOR(pg_catalog.=) %s::pg_catalog.regclass AND attgenerated OPERATOR(pg_catalog.=) 'v'"
+    )
     columns = columns_of(session.described(f"SELECT * FROM {named}"))
     return _Table(named, _kinds(session, columns), {name for (name,) in session.rows(computed, [named])})
 
 
 def _kinds(session: Session, columns: list[Column]) -> dict[str, str]:
     """Return the types of columns, of domains those that they are made of."""
-    said = "SELECT pg_catalog.format_type(one, NULL) FROM pg_catalog.unnest(%s::oid[]) one"
+    said = "SELECT pg_catalog.format_type(one, NULL) FROM pg_catalog.unnest(%s::pg_catalog.oid[]) one"
     kinds = session.rows(said, [[column.number for column in columns]])
     return {column.name: kind for column, (kind,) in zip(columns, kinds, strict=True)}
 
@@ -193,7 +197,7 @@ def _materialized(session: Session, sql: str, *, empty: bool) -> Relation:
     notes = []
     if not empty:
         size = f"pg_catalog.pg_size_pretty(pg_catalog.pg_total_relation_size('{name}'))"
-        rows, shown = session.rows(f"SELECT count(*), {size} FROM {name}")[0]
+        rows, shown = session.rows(f"SELECT pg_catalog.count(*), {size} FROM {name}")[0]
         notes.append(f"the query was run once; its {rows} rows ({shown}) were kept in a temporary table of the server")
     return Relation(list(made.kinds), made.kinds, made.name, notes=notes)
 

@@ -68,9 +68,13 @@ def train_call(train: Train, relation: Relation, known: Known, writer: Writer, s
     if not given.get("standardize", True) and "standardize" not in known.arguments:
         del given["standardize"]  # an extension without it learns from features as they are
     written = {name: _written(name, value, writer) for name, value in given.items()}
-    columns = f"ARRAY[{', '.join(map(writer.literal, features))}]::text[]" if features else "NULL::text[]"
-    written |= {"model": f"{writer.literal(train.model)}::text", "features": columns}
-    written |= {} if labels else {"label": f"{writer.literal(label)}::text"}
+    columns = (
+        f"ARRAY[{', '.join(map(writer.literal, features))}]::pg_catalog.text[]"
+        if features
+        else "NULL::pg_catalog.text[]"
+    )
+    written |= {"model": f"{writer.literal(train.model)}::pg_catalog.text", "features": columns}
+    written |= {} if labels else {"label": f"{writer.literal(label)}::pg_catalog.text"}
     written |= {**source_arguments(relation, known, writer)}
     for name in written:
         known.check(name)
@@ -84,11 +88,11 @@ def source_arguments(relation: Relation, known: Known, writer: Writer) -> dict[s
         NotSupportedError: The extension of the server has no such argument.
     """
     if relation.query is not None:
-        found = {"query": f"{writer.literal(relation.query)}::text"}
+        found = {"query": f"{writer.literal(relation.query)}::pg_catalog.text"}
     else:
-        found = {"source": f"{writer.literal(relation.name)}::regclass"}
+        found = {"source": f"{writer.literal(relation.name)}::pg_catalog.regclass"}
         if relation.where is not None:
-            found["where"] = f"{writer.literal(relation.where)}::text"
+            found["where"] = f"{writer.literal(relation.where)}::pg_catalog.text"
     for name in found:
         known.check(name)
     return found
@@ -164,17 +168,17 @@ def _sized(given: dict[str, Any], name: str, value: Any, size: Callable[[], int]
 def _written(name: str, value: Any, writer: Writer) -> str:
     """Write the value of an argument."""
     if name in ("text", "labels"):
-        return f"ARRAY[{', '.join(map(writer.literal, value))}]::text[]"
+        return f"ARRAY[{', '.join(map(writer.literal, value))}]::pg_catalog.text[]"
     if name == "interactions":
-        return f"{writer.literal(json.dumps(value))}::text"
+        return f"{writer.literal(json.dumps(value))}::pg_catalog.text"
     if isinstance(value, Mapping):
-        return f"{writer.literal(json.dumps(dict(value)))}::text"
+        return f"{writer.literal(json.dumps(dict(value)))}::pg_catalog.text"
     if name == "classes":
         texts = any(isinstance(one, str) for one in value)
         items = ", ".join(writer.literal(str(one) if texts else float(one)) for one in value)
         return f"ARRAY[{items}]::{'text' if texts else 'float8'}[]"
     if isinstance(value, str):
-        return f"{writer.literal(value)}::text"
+        return f"{writer.literal(value)}::pg_catalog.text"
     return writer.literal(value)
 
 
@@ -223,7 +227,10 @@ class Watch(AbstractContextManager["Watch"]):
             connection = self._connect()
         except library().Error:
             return  # no connection is left for it; epochs are told of in any case
-        sql = "SELECT epoch, epochs, rows_done, rows FROM corgipile.progress WHERE pid = %s AND rows > 0"
+        sql = (
+            "SELECT epoch, epochs, rows_done, rows FROM corgipile.progress "
+            "WHERE pid OPERATOR(pg_catalog.=) %s AND rows OPERATOR(pg_catalog.>) 0"
+        )
         with connection:
             while not self._over.wait(WAIT):
                 try:
