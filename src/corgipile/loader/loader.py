@@ -294,10 +294,11 @@ class Loader(Rewindable):
         """Return how many batches of the epoch are behind, those left out included."""
         return self._batches
 
-    def rows_by(self, unseen: Unseen) -> None:
-        """Let rows of varying length, as tensors, be what is made of them for another process."""
-        self._cut, self._unseen = cutter("torch", unseen), True
-        if not self.feeder.apart:
+    def rows_by(self, unseen: Unseen | None) -> None:
+        """Pack rows of varying length, as tensors, for another process; None: make a list of them again."""
+        changed, self._unseen = self._unseen != (unseen is not None), unseen is not None
+        self._cut = cutter("torch", unseen)
+        if changed and not self.feeder.apart:
             self._source = self._make_source()
 
     def gather_ahead(self, make: Make | None) -> None:

@@ -2,12 +2,16 @@
 
 import multiprocessing
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 from torch.utils.data import get_worker_info
+from torch.utils.data._utils.collate import default_convert
+from torch.utils.data._utils.fetch import _BaseDatasetFetcher
 
 from corgipile.errors import StateMismatch
 from corgipile.loader import Loader
@@ -156,15 +160,14 @@ class WorkerIteration:
 
     def __next__(self) -> Any:
         if self._batches is None:
-            self._batches = self._run()
+            self._batches = self._run(packed=_is_sent(sys._getframe(1)))  # noqa: SLF001 - who asks decides
         return next(self._batches)
 
-    def _run(self) -> Iterator[Any]:
+    def _run(self, *, packed: bool) -> Iterator[Any]:
         part, transform, worker = self._part, self._settings.transform, self._worker
         done, rows = part.segment.batches, self._settings.batch_size is None
         loader = self._kept.latest = self._loader(part)
-        if get_worker_info() and transform is None and not rows:
-            loader.rows_by(Unseen(Split, Column))
+        loader.rows_by(Unseen(Split, Column) if packed and transform is None and not rows else None)
         loader.gather_ahead(self._kept.make if self._kept.ahead == self._turn else None)
         loader.set_epoch(part.epoch)
         if skips := self._settings.skips:
@@ -175,7 +178,7 @@ class WorkerIteration:
             done[worker] = loader.batches_done
             made = _row(batch) if rows else batch
             made = made if transform is None else transform(made)
-            made = _sent(made) if get_worker_info() else made
+            made = _sent(made) if packed else made
             del batch  # it must not stay until the next one is made
             if (now := time.monotonic()) > said + TELL:
                 said = now
@@ -236,6 +239,15 @@ def _sent(made: Any) -> Any:
     if type(made) is not dict:
         return made
     return {name: Together(value) if type(value) is list else value for name, value in made.items()}
+
+
+def _is_sent(caller: FrameType) -> bool:
+    """Return whether a worker sends what the caller gets as it is.
+
+    Code of the user may ask instead: another dataset, a subclass, a collate function. It gets lists and tensors.
+    """
+    fetcher = caller.f_locals.get("self") if get_worker_info() else None
+    return isinstance(fetcher, _BaseDatasetFetcher) and fetcher.collate_fn is default_convert
 
 
 def _process() -> int:
