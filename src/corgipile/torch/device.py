@@ -16,6 +16,8 @@ from corgipile.torch.dataset import CorgiPileDataset
 
 __all__ = ["DeviceLoader"]
 
+OVER = object()
+
 
 class DeviceLoader:
     """Iterates over batches on a device, the next of which is on its way meanwhile.
@@ -85,22 +87,28 @@ class DeviceLoader:
         yielded, this = 0, object()
         self._yielded, self._latest = yielded, this
         self._run_ahead(moves)
-        coming, failure = deque[Any](), None
-        while coming or failure is None:
-            try:
-                while failure is None and len(coming) < 2:
-                    coming.append(moves.begin(next(came)))
-                    if not yielded:
-                        self._run_ahead(moves)  # again, for batches whose iteration begins with the first of them
-            except Exception as error:  # noqa: BLE001 - its turn is when the batches before it are had
-                failure = error
-            if coming:
-                yielded += 1
-                if self._latest is this:  # else a state was loaded, or another iteration began
-                    self._yielded = yielded
-                yield moves.end(coming.popleft())
-        if not isinstance(failure, StopIteration):
-            raise failure
+        coming, failures, more = deque[Any](), list[Exception](), True
+        try:
+            while coming or more:
+                try:
+                    while more and len(coming) < 2:
+                        more = _begun(coming, came, moves)
+                        if not yielded:
+                            self._run_ahead(moves)  # again, for batches whose iteration begins with the first of them
+                except Exception as error:  # noqa: BLE001 - its turn is when the batches before it are had
+                    failures.append(error)
+                    more = False
+                if coming:
+                    yielded += 1
+                    if self._latest is this:  # else a state was loaded, or another iteration began
+                        self._yielded = yielded
+                    yield moves.end(coming.popleft())
+            if failures:
+                raise failures.pop()
+        finally:
+            failures.clear()  # kept, one would be a cycle: its traceback has this frame and those above, with batches
+            coming.clear()
+            moves.rest()
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run this epoch, see `CorgiPileDataset.set_epoch`."""
@@ -129,6 +137,17 @@ class DeviceLoader:
         raise BadArgument(f"epochs and states are those of a CorgiPileDataset, got {type(self.dataset).__name__}")
 
 
+def _begun(coming: deque[Any], came: Iterator[Any], moves: "Moves") -> bool:
+    """Begin to copy the next batch; return whether there was one.
+
+    ``next`` has a default: a StopIteration that is caught keeps frames alive, and the batches in them.
+    """
+    batch = next(came, OVER)
+    if batch is not OVER:
+        coming.append(moves.begin(batch))
+    return batch is not OVER
+
+
 class Moves(Protocol):
     """How batches get to a device."""
 
@@ -140,6 +159,9 @@ class Moves(Protocol):
 
     def end(self, begun: Any) -> Any:
         """Return a batch for the work that comes."""
+
+    def rest(self) -> None:
+        """Let go of what copies are made of."""
 
 
 class Plain:
@@ -159,6 +181,9 @@ class Plain:
     def end(self, begun: Any) -> Any:
         """Return it."""
         return begun
+
+    def rest(self) -> None:
+        """Do nothing: there is nothing."""
 
     def _to(self, one: Any) -> Any:
         return one.to(self._device)
@@ -202,6 +227,11 @@ class Streamed:
 
         # What moves itself does so on the work's stream: whose memory is used by which, it alone knows.
         return _mapped(moved, kept, lambda one: one.to(self._device, non_blocking=True))
+
+    def rest(self) -> None:
+        """Wait for the copies, and let go of their memory."""
+        while self._copying:
+            self._copying.popleft()[0].synchronize()
 
 
 def _found(device: "str | int | torch.device | None") -> torch.device:

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -25,6 +26,7 @@ from corgipile.loader.rewind import Rewind
 from corgipile.loader.selection import Selection
 from corgipile.loader.skips import Skips
 from corgipile.loader.spare import Make
+from corgipile.loader.turns import Turns
 from corgipile.orders import GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size
@@ -116,6 +118,7 @@ class Kept:
     latest: Loader | None = None
     loader: Loader | None = None
     loader_of: tuple[int, ...] = ()
+    turns: Turns = field(default_factory=Turns)
 
     def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
         return Kept, ()
@@ -159,9 +162,11 @@ class WorkerIteration:
         return self
 
     def __next__(self) -> Any:
-        if self._batches is None:
-            self._batches = self._run(packed=_is_sent(sys._getframe(1)))  # noqa: SLF001 - who asks decides
-        return next(self._batches)
+        with self._kept.turns:
+            if self._batches is None:
+                packed = _is_sent(sys._getframe(1))  # noqa: SLF001 - who asks decides
+                self._batches = copy(self)._run(packed=packed)  # noqa: SLF001 - its own would hold it: a cycle
+            return next(self._batches)
 
     def _run(self, *, packed: bool) -> Iterator[Any]:
         part, transform, worker = self._part, self._settings.transform, self._worker
