@@ -47,18 +47,21 @@ def open_index(file: File, schema: pa.Schema | None, names: Sequence[str], scan:
     Returns:
         The entries, and the numbers; ``rows`` is among them.
     """
-    return kept_index(index_path(file), facts_of(file), schema, names, scan)
+    return kept_index(index_path(file), facts_of(file), schema, names, scan, of=described(file))
 
 
 def kept_index(
-    path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str], scan: Scan
+    path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str], scan: Scan, of: str | None = None
 ) -> tuple[Table, Numbers]:
-    """Do the same for an index that is kept at a path as long as these facts are true."""
+    """Do the same for an index that is kept at a path as long as these facts are true.
+
+    Who may not read the file ``of``, or the folder of the index if that is None, may not read the index.
+    """
     found = _load(path, facts, schema, names)
     if found is not None:
         return found
     try:
-        with replacing(path, INDEX) as temporary, temporary.open("wb") as sink:
+        with replacing(path, INDEX, of=of or Path(path).parent) as temporary, temporary.open("wb") as sink:
             _build(sink, facts, schema, scan)
     except TableError:
         raise
@@ -66,6 +69,11 @@ def kept_index(
         return _in_memory(facts, schema, scan)
     found = _load(path, facts, schema, names)
     return found or _in_memory(facts, schema, scan)
+
+
+def described(file: File) -> str | None:
+    """Return the path of a file whose index lies beside it, else None."""
+    return None if isinstance(file, RemoteFile) else file.path
 
 
 def index_path(file: File, what: str = "") -> str:
