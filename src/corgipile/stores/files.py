@@ -73,7 +73,7 @@ class FileRanges:
     @property
     def url(self) -> str:
         """Return where it lies, without credentials."""
-        return str(self.path)
+        return self.path
 
     def fetch(self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8], to: IntArray) -> None:
         """Read ranges, each to its place in ``out``."""

@@ -80,7 +80,7 @@ def index_path(file: File, what: str = "") -> str:
     """Return where the index of a file is kept: beside it, or on this machine if it lies elsewhere."""
     if not isinstance(file, RemoteFile):
         return file.path + what + INDEX_SUFFIX
-    return str(cache_folder("indexes") / f"{digest(file.path, file.content)}{what}{INDEX_SUFFIX}")
+    return str(cache_folder("indexes") / f"{digest(file.path.identity, file.content)}{what}{INDEX_SUFFIX}")
 
 
 def cache_folder(name: str) -> Path:
