@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from corgipile.stores.urls import is_url, redacted, secret
+from corgipile.stores.urls import is_url, redacted, redacted_in, secret
 
 __all__ = ["Html", "check_page", "shown", "typed"]
 
 Html = Annotated[str | None, typer.Option("--html", help="Write a page of it, too, to show to others.")]
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://\S+")
 _BETWEEN = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]+://)")  # two URLs
 _ADDRESS = re.compile(r"\bpassword\s*=", re.IGNORECASE)  # of a server
 
@@ -47,4 +46,4 @@ def shown(word: str) -> str:
     name = word.partition("=")[0]
     if name != word and secret(name) and not name.startswith("--"):
         return f"{name}=***"
-    return _URL.sub(lambda found: redacted(found[0]), word)
+    return redacted_in(word)

@@ -9,14 +9,14 @@ from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.batches import Format, Unseen, cutter
 from corgipile.loader.budget import found_alone
-from corgipile.loader.checkpoint import Standing, identity_of, own_part
+from corgipile.loader.checkpoint import Standing, checked_place, found_place, identity_of, own_part
 from corgipile.loader.content import Embed
 from corgipile.loader.default_order import Reading, chosen, fixed
 from corgipile.loader.ending import closed_at_exit
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place, reached
 from corgipile.loader.prefetch import Overfull
-from corgipile.loader.remaining import Segment, stands
+from corgipile.loader.remaining import Segment
 from corgipile.loader.rewind import Rewind, Rewindable
 from corgipile.loader.selection import Selection, select
 from corgipile.loader.skips import LeftOut, Skips, cut_without
@@ -24,8 +24,7 @@ from corgipile.loader.spare import Make, Spare
 from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.turns import Turns
 from corgipile.loader.wide_rows import WideRows
-from corgipile.orders import GlobalBatches, Order, Shard, seek
-from corgipile.orders.order import Seekable
+from corgipile.orders import GlobalBatches, Order, Shard
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 
@@ -220,11 +219,7 @@ class Loader(Rewindable):
 
     @closed_at_exit
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches of the epoch: all of them, or after `load_state_dict` those still to come.
-
-        Raises:
-            BadArgument: Another iteration began meanwhile, perhaps in another thread.
-        """
+        """Yield the batches of the epoch: all of them, or after `load_state_dict` those still to come."""
         return self._turns.take(self._run())
 
     def _run(self) -> Generator[Any, None, None]:
@@ -348,27 +343,10 @@ class Loader(Rewindable):
         if batches > -(-feeder.visits(epoch) // self.batch_size):
             raise StateMismatch(f"state has no valid position: there are fewer batches than {batches}")
         if place is not None and place[:2] == (feeder.shard.rank, feeder.shard.worker):
-            self._go(epoch, batches, self._checked(epoch, batches, place))
+            self._go(epoch, batches, checked_place(feeder, epoch, batches, self.batch_size, place))
         else:
-            self._go(epoch, batches, self._found(epoch, batches))
+            self._go(epoch, batches, found_place(feeder, epoch, batches, self.batch_size))
         self._skips.resume(state.get("skip", ()), len(feeder.table))
-
-    def _checked(self, epoch: int, batches: int, place: Standing) -> tuple[int, int]:
-        """Return step and offset that a state says; where batches end, the order decides."""
-        feeder, where = self.feeder, (place.step, place.offset)
-        if isinstance(feeder.order, Seekable):  # whose states may be older than the size of its steps
-            return self._found(epoch, batches)
-        visited = min(batches * self.batch_size, feeder.visits(epoch))
-        if max(where) > feeder.visits(epoch) or not stands(
-            feeder.order, feeder.blocks, feeder.key(epoch), visited, where
-        ):
-            raise StateMismatch(f"state has step {place.step}, offset {place.offset}: {batches} batches end elsewhere")
-        return where
-
-    def _found(self, epoch: int, batches: int) -> tuple[int, int]:
-        """Find step and offset by following the order."""
-        visited = min(batches * self.batch_size, self.feeder.visits(epoch))
-        return seek(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited)
 
     def _go(self, epoch: int, batches: int, where: tuple[int, int]) -> None:
         self._turns.end()
@@ -382,7 +360,7 @@ class Loader(Rewindable):
             BadArgument: The epoch has not so many.
         """
         batches = whole(batches, "batches", 0, self._total())
-        self._go(self.epoch, batches, self._found(self.epoch, batches))
+        self._go(self.epoch, batches, found_place(self.feeder, self.epoch, batches, self.batch_size))
 
     def rewind(self) -> Rewind:
         """Return what finds rows by steps and steps by rows, for many questions."""

@@ -9,7 +9,9 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from corgipile.errors import BadArgument
 from corgipile.sizes import Size
 
-__all__ = ["GLOB", "Parts", "RemotePath", "is_url", "local_path", "parts_of", "redacted", "scrubbed", "secret"]
+__all__ = [
+    "GLOB", "Parts", "RemotePath", "is_url", "local_path", "parts_of", "redacted", "redacted_in", "scrubbed", "secret",
+]  # fmt: skip
 
 GLOB = re.compile(r"[*?[]")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -25,6 +27,7 @@ _PLAIN = {  # texts that a store is made with
 }  # fmt: skip
 _PLAIN_WORDS = {"host", "hostaddr", "port", "dbname", "user", "sslmode", "connect_timeout"}
 _WORD = re.compile(r"(\w+)(\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)")  # of a connection string of PostgreSQL
+_ANY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^\s'\"]+")
 _QUERY = re.compile(r"\?([\w.~%-]+=.*)", re.DOTALL)  # of a URL whose keys may have question marks
 _SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az"}
 
@@ -112,6 +115,16 @@ def redacted(url: str) -> str:
     return f"{parts.scheme}://{place}/{key}" + (f"?{shown}" if shown else "")
 
 
+def redacted_in(text: str) -> str:
+    """Return a text whose URLs may be shown.
+
+    Example:
+        >>> redacted_in("no answer of 'https://host/a?jwt=x'")
+        "no answer of 'https://host/a'"
+    """
+    return _ANY.sub(lambda found: redacted(found[0]), text)
+
+
 def scrubbed(text: str, url: str) -> str:
     """Return what a library says of a URL, without what it quotes of the parts that `redacted` leaves out.
 
@@ -170,7 +183,9 @@ def local_path(url: str) -> str | None:
     if parts.scheme != "file":
         return None
     if parts.place not in ("", "localhost"):
-        raise BadArgument(f"{url!r} names the host {parts.place!r}; file:///{parts.key} is a file of this machine")
+        shown = redacted(url)
+        here = f"file:///{parts_of(shown).key}"
+        raise BadArgument(f"{shown!r} names the host {parts.place!r}; {here} is a file of this machine")
     return "/" + unquote(parts.key)
 
 

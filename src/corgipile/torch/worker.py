@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from torch.utils.data import get_worker_info
 from torch.utils.data._utils.collate import default_convert
 from torch.utils.data._utils.fetch import _BaseDatasetFetcher
 
-from corgipile.errors import StateMismatch
+from corgipile.errors import FetchFailed, StateMismatch
 from corgipile.loader import Loader
 from corgipile.loader.batches import Unseen
 from corgipile.loader.budget import Fitted, fit, sketched
@@ -180,9 +180,9 @@ class WorkerIteration:
         loader.seek(done[worker])
         said = -TELL
         for batch in loader:
-            done[worker] = loader.batches_done
             made = _row(batch) if rows else batch
-            made = made if transform is None else transform(made)
+            made = made if transform is None else self._transformed(made, loader.batches_done - 1)
+            done[worker] = loader.batches_done  # a batch whose transform fails is still to come
             made = _sent(made) if packed else made
             del batch  # it must not stay until the next one is made
             if (now := time.monotonic()) > said + TELL:
@@ -192,6 +192,24 @@ class WorkerIteration:
             del made
         self._tell(loader)
         done[worker] = part.totals[worker]
+
+    def _transformed(self, made: Any, number: int) -> Any:
+        """Transform a batch of this worker, or a row.
+
+        Raises:
+            FetchFailed: The transform raises, or returns None; says for which rows.
+        """
+        failure = "returned None"
+        try:
+            if (found := cast("Any", self._settings.transform)(made)) is not None:
+                return found
+        except Exception as error:
+            failure = f"raised {type(error).__name__}: {error}"
+            raise FetchFailed(f"transform {failure}: {self._named(number)}") from error
+        raise FetchFailed(f"transform {failure}: {self._named(number)}; return what is to be yielded")
+
+    def _named(self, number: int) -> str:
+        return self._settings.rewind(self._part, self._rank).named(self._worker, number)
 
     def _tell(self, loader: Loader) -> None:
         """Let the main process know how a worker is doing."""
