@@ -41,7 +41,7 @@ def test_rows_file_and_batch_are_named(folder, transform, size, workers):
         list(batches)
     said = str(failure.value)
     step = dataset.visit_of(BAD, workers=workers).step
-    assert ("ValueError: on purpose" if transform is fails else "returned None") in said
+    assert ("ValueError: on purpose" if transform is fails else "it returned None") in said
     assert f"batch {step} of epoch 0, row" in said
     assert ", ".join(map(str, dataset.rows_of(step, workers=workers).tolist())) in said
     assert str(folder / "2.parquet") in said

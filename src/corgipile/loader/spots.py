@@ -20,15 +20,7 @@ from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.encoded import is_encoded, unpack_shared
 from corgipile.tables.fingerprints import place_of
 from corgipile.tables.io.files import File, digest
-from corgipile.tables.io.index_cache import (
-    INDEX_SUFFIX,
-    cache_folder,
-    described,
-    facts_of,
-    index_path,
-    items_of,
-    kept_index,
-)
+from corgipile.tables.io.index_cache import INDEX_SUFFIX, cache_folder, facts_of, index_path, items_of, kept_index
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.scan import scan
@@ -109,9 +101,7 @@ class Spots(NamedTuple):
         if not files or not self.number:
             return self.described(made, label, unpacked, passing)
         asked = repr((VERSION, self.names, label, self.number, self.each))
-        of = None
         if len(files) == 1 and isinstance(files[0], File):
-            of = described(files[0])
             path, facts = index_path(files[0], KEPT), facts_of(files[0])
             facts["asked"] = digest(asked, self.table.fingerprint)
         else:
@@ -120,13 +110,13 @@ class Spots(NamedTuple):
 
         found: list[Vectors] = []  # where they cannot be kept they are asked for once more
 
-        def made_now(_: Any) -> Iterator[pa.RecordBatch]:
+        def described(_: Any) -> Iterator[pa.RecordBatch]:
             if not found:
                 found.append(self.described(made, label, unpacked, passing))
             vectors = pa.FixedSizeListArray.from_arrays(array_of(found[0]), found[0].shape[1])
             yield pa.record_batch({"vector": vectors})
 
-        index, _ = kept_index(path, facts, None, (), made_now, of)
+        index, _ = kept_index(path, facts, None, (), described)
         if found:
             how = "is kept in" if any(files_read(index)) else "cannot be kept in"
             log.info("what is in the blocks of %r %s %s", self.table, how, path)

@@ -15,18 +15,7 @@ OVER = object()
 
 
 class Turns:
-    """A lock that iterations hold while they advance.
-
-    Example:
-        >>> turns = Turns()
-        >>> one = turns.take(i for i in range(3))
-        >>> next(one), next(turns.take(i for i in range(3)))
-        (0, 0)
-        >>> next(one)
-        Traceback (most recent call last):
-        ...
-        corgipile.errors.BadArgument: this iteration has ended: another one of the same loader or dataset began, ...
-    """
+    """A lock that iterations hold while they advance."""
 
     def __init__(self) -> None:
         self._lock, self._process = threading.RLock(), os.getpid()

@@ -92,7 +92,10 @@ class DeviceLoader:
             while coming or more:
                 try:
                     while more and len(coming) < 2:
-                        more = _begun(coming, came, moves)
+                        batch = next(came, OVER)  # a StopIteration, caught, keeps frames alive, with their batches
+                        if more := batch is not OVER:
+                            coming.append(moves.begin(batch))
+                        del batch
                         if not yielded:
                             self._run_ahead(moves)  # again, for batches whose iteration begins with the first of them
                 except Exception as error:  # noqa: BLE001 - its turn is when the batches before it are had
@@ -135,17 +138,6 @@ class DeviceLoader:
         if isinstance(self.dataset, CorgiPileDataset):
             return self.dataset
         raise BadArgument(f"epochs and states are those of a CorgiPileDataset, got {type(self.dataset).__name__}")
-
-
-def _begun(coming: deque[Any], came: Iterator[Any], moves: "Moves") -> bool:
-    """Begin to copy the next batch; return whether there was one.
-
-    ``next`` has a default: a StopIteration that is caught keeps frames alive, and the batches in them.
-    """
-    batch = next(came, OVER)
-    if batch is not OVER:
-        coming.append(moves.begin(batch))
-    return batch is not OVER
 
 
 class Moves(Protocol):

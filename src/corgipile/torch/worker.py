@@ -199,17 +199,13 @@ class WorkerIteration:
         Raises:
             FetchFailed: The transform raises, or returns None; says for which rows.
         """
-        failure = "returned None"
         try:
-            if (found := cast("Any", self._settings.transform)(made)) is not None:
-                return found
+            if (found := cast("Any", self._settings.transform)(made)) is None:
+                raise ValueError("it returned None; return what is to be yielded")  # noqa: TRY301 - as what it raises
         except Exception as error:
-            failure = f"raised {type(error).__name__}: {error}"
-            raise FetchFailed(f"transform {failure}: {self._named(number)}") from error
-        raise FetchFailed(f"transform {failure}: {self._named(number)}; return what is to be yielded")
-
-    def _named(self, number: int) -> str:
-        return self._settings.rewind(self._part, self._rank).named(self._worker, number)
+            named = self._settings.rewind(self._part, self._rank).named(self._worker, number)
+            raise FetchFailed(f"transform failed on {named}: {type(error).__name__}: {error}") from error
+        return found
 
     def _tell(self, loader: Loader) -> None:
         """Let the main process know how a worker is doing."""

@@ -47,21 +47,18 @@ def open_index(file: File, schema: pa.Schema | None, names: Sequence[str], scan:
     Returns:
         The entries, and the numbers; ``rows`` is among them.
     """
-    return kept_index(index_path(file), facts_of(file), schema, names, scan, of=described(file))
+    return kept_index(index_path(file), facts_of(file), schema, names, scan)
 
 
 def kept_index(
-    path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str], scan: Scan, of: str | None = None
+    path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str], scan: Scan
 ) -> tuple[Table, Numbers]:
-    """Do the same for an index that is kept at a path as long as these facts are true.
-
-    Who may not read the file ``of``, or the folder of the index if that is None, may not read the index.
-    """
+    """Do the same for an index that is kept at a path as long as these facts are true."""
     found = _load(path, facts, schema, names)
     if found is not None:
         return found
     try:
-        with replacing(path, INDEX, of=of or Path(path).parent) as temporary, temporary.open("wb") as sink:
+        with replacing(path, INDEX, of=_described(path)) as temporary, temporary.open("wb") as sink:
             _build(sink, facts, schema, scan)
     except TableError:
         raise
@@ -71,9 +68,10 @@ def kept_index(
     return found or _in_memory(facts, schema, scan)
 
 
-def described(file: File) -> str | None:
-    """Return the path of a file whose index lies beside it, else None."""
-    return None if isinstance(file, RemoteFile) else file.path
+def _described(path: str) -> Path:
+    """Return the file that an index lies beside, or the folder for indexes of others: who may read it may read both."""
+    name = Path(path.removesuffix(INDEX_SUFFIX))
+    return next((file for file in (name, name.with_suffix("")) if file.is_file()), name.parent)
 
 
 def index_path(file: File, what: str = "") -> str:
