@@ -93,7 +93,7 @@ def _located(source: Any, filesystem: Any, cache: tuple[str, Size | None] | None
         return RemotePath(source, cache=cache)
     if filesystem is not None and isinstance(source, str | os.PathLike):
         return _on(filesystem, os.fspath(source), cache)
-    if isinstance(source, PurePath) and _ONE_SLASH.match(str(source)):
+    if isinstance(source, str | PurePath) and _ONE_SLASH.match(str(source)):
         raise BadArgument(
             f"{redacted(str(source).replace(':/', '://', 1))!r} was made a Path, which has one slash for two; give the "
             "URL as text"
