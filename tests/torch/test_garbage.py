@@ -137,6 +137,15 @@ def test_nothing_is_left_of_what_fails(kind, way):
     assert [one() for one in references if one() is not None] == []
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("transform", [None, twice])
+def test_nothing_is_left_of_workers(transform):
+    batches = DataLoader(dataset(table("fixed"), transform=transform), batch_size=None, num_workers=1)
+    references = use(DeviceLoader(batches, "cpu"))
+    assert (references[0] is references[-1]) == (transform is not None)
+    assert [one() for one in references if one() is not None] == []
+
+
 def test_a_loader_that_is_dropped_leaves_nothing():
     loader = DeviceLoader(dataset(table("fixed")), "cpu")
     batches = iter(loader)

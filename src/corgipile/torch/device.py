@@ -3,6 +3,7 @@
 from collections import UserDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
+from traceback import clear_frames
 from typing import Any, Protocol
 
 import numpy as np
@@ -99,6 +100,7 @@ class DeviceLoader:
                         if not yielded:
                             self._run_ahead(moves)  # again, for batches whose iteration begins with the first of them
                 except Exception as error:  # noqa: BLE001 - its turn is when the batches before it are had
+                    clear_frames(error.__traceback__)  # those of a DataLoader hold the error, and this frame by it
                     failures.append(error)
                     more = False
                 if coming:
