@@ -162,7 +162,7 @@ class PeerFailed(CorgiPileError, ConnectionError):
 
 
 class FetchFailed(CorgiPileError, RuntimeError):
-    """A dataset raised while a row was fetched; its own error is the cause."""
+    """A dataset, or its transform, raised for a row; its own error is the cause."""
 
 
 class BadModelFile(CorgiPileError, ValueError):

@@ -25,6 +25,7 @@ __all__ = [
     "check_target",
     "files_read",
     "flush",
+    "keep_rights",
     "refuse_url",
     "replacing",
     "writing",
@@ -55,14 +56,19 @@ class Kind(NamedTuple):
 
 
 @contextlib.contextmanager
-def replacing(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), overwrite: bool = False) -> Iterator[Path]:
+def replacing(
+    path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), overwrite: bool = False, of: PathLike | None = None
+) -> Iterator[Path]:
     """Give a temporary name beside ``path``; on success flush the file and rename it, on failure remove it.
+
+    The new file keeps owner and mode of the one that it replaces. Others have the user's umask.
 
     Args:
         path: The file to write; where it is a link, the file that it leads to.
         kind: What it will be.
         inputs: What is read meanwhile: tables, paths, globs, folders, lists of these.
         overwrite: Replace a file of any kind, the inputs excepted.
+        of: The file that it describes, or a private folder: who may not read that may not read the new file.
 
     Raises:
         WouldOverwrite: An input, or a file of another kind, lies there.
@@ -77,13 +83,44 @@ def replacing(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), overwri
         ['a.txt']
     """
     goal = check_target(path, kind, inputs=inputs, overwrite=overwrite)
-    with writing(goal), scratch.temporary(goal) as temporary:
+    mode = 0o600 if goal.exists() else 0o666 if of is None else Path(of).stat().st_mode & 0o666 | 0o600
+    with writing(goal), scratch.temporary(goal, mode) as temporary:
         yield temporary
         if not overwrite:
             _check_kind(goal, kind)  # it may have appeared meanwhile
+        keep_rights(temporary, goal, of)
         flush(temporary)
         temporary.replace(goal)
         flush(goal.parent)
+
+
+def keep_rights(new: Path, old: PathLike, of: PathLike | None = None) -> None:
+    """Give a file, or folder, the owner and mode of the one that it replaces, or describes.
+
+    Args:
+        new: The file.
+        old: The one that it replaces, which need not exist.
+        of: The one that it describes, whose mode is an upper bound.
+
+    Example:
+        >>> import tempfile
+        >>> old, new = (Path(tempfile.mkdtemp()) / name for name in ("old", "new"))
+        >>> old.touch(0o640), new.touch(0o600), keep_rights(new, old), oct(new.stat().st_mode & 0o777)
+        (None, None, None, '0o640')
+    """
+    here, there = Path(new).stat(), Path(old) if Path(old).exists() or of is None else Path(of)
+    if not there.exists():
+        return
+    like = there.stat()
+    mode = (like if there == Path(old) else here).st_mode & (0o777 if of is None else Path(of).stat().st_mode & 0o777)
+    for owner in (like.st_uid, -1):
+        with contextlib.suppress(PermissionError):
+            os.chown(new, owner, like.st_gid)
+            break
+    else:
+        mode &= ~0o070 | (mode & 0o007) << 3  # its group is another one
+    with contextlib.suppress(PermissionError):  # of a file system without modes
+        new.chmod(mode)
 
 
 @contextlib.contextmanager

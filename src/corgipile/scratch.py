@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 __all__ = ["clean", "folder", "name_for", "note", "sweep", "temporary"]
@@ -38,8 +39,12 @@ def name_for(name: str, ending: str) -> str:
 
 
 @contextlib.contextmanager
-def temporary(goal: Path) -> Iterator[Path]:
+def temporary(goal: Path, mode: int = 0o666) -> Iterator[Path]:
     """Give an empty, locked file beside ``goal``; what is left of it goes when the block ends.
+
+    Args:
+        goal: The file that it becomes, or serves.
+        mode: Its permissions, less those that the umask takes away.
 
     Example:
         >>> import tempfile
@@ -50,7 +55,7 @@ def temporary(goal: Path) -> Iterator[Path]:
         >>> list(place.iterdir())
         []
     """
-    with _kept(goal.parent, goal.name, "part", _new_file) as path:
+    with _kept(goal.parent, goal.name, "part", partial(_new_file, mode=mode)) as path:
         yield path
 
 
@@ -150,8 +155,8 @@ def _locked(path: Path, make: Callable[[Path], int], *, last: bool) -> int:
     return -1
 
 
-def _new_file(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+def _new_file(path: Path, mode: int) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
 
 def _new_folder(path: Path) -> int:

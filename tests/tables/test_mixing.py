@@ -152,3 +152,17 @@ def test_columns_by_name_and_what_is_refused():
     with pytest.raises(BadArgument, match="rows must be a whole number of at least 1"):
         cp.mix([(one, 1)], rows=0)
     assert cp.mix([(one, 1), (one.slice(0, 0), 1e-9)], rows=3).read(0, 3)["x"].to_pylist() == [1, 1, 1]
+
+
+def test_a_part_of_a_mixture_that_changed_is_refused():
+    def mixed(first, part, rows=60):
+        return cp.mix([(source(10, 100), first), (source(11, 100), 1 - first)], rows=rows, part=part)
+
+    seen = [mixed(0.8, part) for part in range(2)]
+    for changed in ({"first": 0.5}, {"first": 0.8, "rows": 50}):
+        with pytest.raises(BadArgument, match=r"part=2 must have the weights and rows .* \(48, 12\)"):
+            mixed(part=2, **changed)
+    rows = [row for one in (*seen, mixed(0.8, 2)) for row in zip(*one.read(0, 60).to_pydict().values(), strict=True)]
+    assert len({row for row in rows if row[0] == 10}) == 100
+    assert [len(mixed(0.5, part)) for part in range(4)] == [60] * 4  # another training, from its beginning
+    assert len(mixed(0.8, 3)) == 60

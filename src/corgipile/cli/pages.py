@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from corgipile.stores.urls import is_url, redacted, secret
+from corgipile.stores.urls import is_url, redacted, redacted_in, secret
 
 __all__ = ["Html", "check_page", "shown", "typed"]
 
 Html = Annotated[str | None, typer.Option("--html", help="Write a page of it, too, to show to others.")]
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^\s,]+")
+_BETWEEN = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]+://)")  # two URLs
+_ADDRESS = re.compile(r"\bpassword\s*=", re.IGNORECASE)  # of a server
 
 
 def check_page(path: str, inputs: Iterable[Any], *, overwrite: bool) -> None:
@@ -37,10 +38,12 @@ def typed(words: Iterable[str] | None = None) -> str:
 
 def shown(word: str) -> str:
     """Return a word of a command, less passwords and the like."""
-    parts = word.split(",")
+    parts = _BETWEEN.split(word)
+    if _ADDRESS.search(word) and not is_url(word):
+        return redacted(word)
     if all(map(is_url, parts)):
         return ",".join(map(redacted, parts))
     name = word.partition("=")[0]
     if name != word and secret(name) and not name.startswith("--"):
         return f"{name}=***"
-    return _URL.sub(lambda found: redacted(found[0]), word)
+    return redacted_in(word)

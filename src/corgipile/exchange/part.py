@@ -8,7 +8,7 @@ import numpy as np
 
 from corgipile.errors import CorruptFile, MissingFile, StateMismatch
 from corgipile.exchange.places import Places, Sums, places_of, whole_units
-from corgipile.outputs import PathLike, flush, writing
+from corgipile.outputs import PathLike, flush, keep_rights, writing
 from corgipile.tables import Table
 from corgipile.tables.part import NOW, Manifest, crc_of
 from corgipile.tables.table import IntArray
@@ -166,5 +166,6 @@ def write_manifest(folder: Path, name: str, manifest: Manifest) -> None:
             new = folder / f"{path}.new"
             new.write_bytes(data)
             flush(new)
+            keep_rights(new, folder / path)
             new.replace(folder / path)
         flush(folder)

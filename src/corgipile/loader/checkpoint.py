@@ -7,14 +7,19 @@ from typing import Any, NamedTuple
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.features import Encoding
 from corgipile.loader.budget import Fitted, Sketch
-from corgipile.loader.remaining import MOST_WORLD, Segment, alike, dealt, next_worker, remainder
-from corgipile.orders import Order, described, instead
+from corgipile.loader.feeder import Feeder
+from corgipile.loader.remaining import MOST_WORLD, Segment, alike, dealt, next_worker, remainder, stands
+from corgipile.orders import Order, described, instead, seek
+from corgipile.orders.order import Seekable
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.fingerprints import fingerprint_of, is_of
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import Table
 
-__all__ = ["Part", "Standing", "check_features", "checked", "go_on", "identity_of", "own_part", "segments_of"]
+__all__ = [
+    "Part", "Standing", "check_features", "checked", "checked_place", "found_place", "go_on", "identity_of", "own_part",
+    "segments_of",
+]  # fmt: skip
 
 STATE_VERSION = 1
 FITTED = ("block", "buffer", "group", "whole")  # what of an order a budget decides
@@ -237,3 +242,20 @@ def checked(
         return whole(state.get("epoch"), "epoch", 0, MOST_EPOCH), segments_of(state.get("segments"), order)
     except BadArgument as error:
         raise StateMismatch(f"state has no valid position: {error}") from None
+
+
+def checked_place(feeder: Feeder, epoch: int, batches: int, batch_size: int, place: Standing) -> tuple[int, int]:
+    """Return step and offset that a state says; where batches end, the order decides."""
+    where, visits = (place.step, place.offset), feeder.visits(epoch)
+    if isinstance(feeder.order, Seekable):  # whose states may be older than the size of its steps
+        return found_place(feeder, epoch, batches, batch_size)
+    visited = min(batches * batch_size, visits)
+    if max(where) > visits or not stands(feeder.order, feeder.blocks, feeder.key(epoch), visited, where):
+        raise StateMismatch(f"state has step {place.step}, offset {place.offset}: {batches} batches end elsewhere")
+    return where
+
+
+def found_place(feeder: Feeder, epoch: int, batches: int, batch_size: int) -> tuple[int, int]:
+    """Find step and offset by following the order."""
+    visited = min(batches * batch_size, feeder.visits(epoch))
+    return seek(feeder.order, feeder.blocks, feeder.key(epoch), visited)

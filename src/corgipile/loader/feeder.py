@@ -213,8 +213,7 @@ class Feeder:
         self._check_open()
         if self.apart:
             raise BadArgument("this feeder has no buffer: its rows are read one by one")
-        if self._run is not None:
-            self._run.stop()
+        self.stop()
         self.blocks.sketch_of(epoch)  # reads what it must in this thread
         if self.kept():
             self._run = KeptRows(self.rows(epoch, start))
@@ -264,11 +263,15 @@ class Feeder:
         self._closed, self.apart, self._row_reader, self._run = False, True, None, None
         del self.buffer
 
+    def stop(self) -> None:
+        """End reading threads."""
+        if self._run is not None:
+            self._run.stop()
+
     def close(self) -> None:
         """Close files and reading threads."""
         self._closed = True
-        if self._run is not None:
-            self._run.stop()
+        self.stop()
         if self._row_reader is not None:
             self._row_reader.close()
 

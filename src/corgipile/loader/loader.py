@@ -1,30 +1,30 @@
 """The loader: batches of a table in any order, at the speed of a sequential read, resumable anywhere."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
-from corgipile.errors import BadArgument, RaggedRows, StateMismatch
+from corgipile.errors import RaggedRows, StateMismatch
 from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.batches import Format, Unseen, cutter
 from corgipile.loader.budget import found_alone
-from corgipile.loader.checkpoint import Standing, identity_of, own_part
+from corgipile.loader.checkpoint import Standing, checked_place, found_place, identity_of, own_part
 from corgipile.loader.content import Embed
 from corgipile.loader.default_order import Reading, chosen, fixed
 from corgipile.loader.ending import closed_at_exit
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place, reached
-from corgipile.loader.prefetch import ENDED, Overfull
-from corgipile.loader.remaining import Segment, stands
+from corgipile.loader.prefetch import Overfull
+from corgipile.loader.remaining import Segment
 from corgipile.loader.rewind import Rewind, Rewindable
 from corgipile.loader.selection import Selection, select
 from corgipile.loader.skips import LeftOut, Skips, cut_without
 from corgipile.loader.spare import Make, Spare
 from corgipile.loader.stats import LoaderStats, Meter
+from corgipile.loader.turns import Turns
 from corgipile.loader.wide_rows import WideRows
-from corgipile.orders import GlobalBatches, Order, Shard, seek
-from corgipile.orders.order import Seekable
+from corgipile.orders import GlobalBatches, Order, Shard
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 
@@ -152,7 +152,7 @@ class Loader(Rewindable):
         self._cut, self._source = cutter(format), self._make_source()
         self._spare = Spare(DENSE)
         self._position: list[Place] = []
-        self._turn, self._skips, self._left_out = object(), Skips(skip), LeftOut()
+        self._turns, self._skips, self._left_out = Turns(), Skips(skip), LeftOut()
         self._within: tuple[Rewind, int] | None = None
         self._skips.check(len(table))
         self.set_epoch(0)
@@ -208,7 +208,11 @@ class Loader(Rewindable):
         return 0 if self.drop_last else -(-rows // world) * world - rows
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration run this epoch from its beginning."""
+        """Make the next iteration run this epoch from its beginning; one that is under way ends."""
+        self._turns.end()
+        self._begin(epoch)
+
+    def _begin(self, epoch: int) -> None:
         self.epoch, self._restored = whole(epoch, "epoch", 0, MOST_EPOCH), False
         self._step = self._offset = self._batches = self._delivered = 0
         self._position = []
@@ -216,28 +220,31 @@ class Loader(Rewindable):
     @closed_at_exit
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of the epoch: all of them, or after `load_state_dict` those still to come."""
+        return self._turns.take(self._run())
+
+    def _run(self) -> Generator[Any, None, None]:
         if not self._restored:
-            self.set_epoch(self.epoch)
+            self._begin(self.epoch)
         if self.feeder.part_wide():
             self._source = self._make_source()
-        total, turn, self._left_out = self._total(), object(), self._skipped()
-        self._turn, self._position, self._delivered, self._restored = turn, [], 0, False
+        total, self._left_out = self._total(), self._skipped()
+        self._position, self._delivered, self._restored = [], 0, False
         visits, read = self.feeder.visits(self.epoch), self.feeder.bytes_read
         meter = self._meter = Meter(self.epoch, self._batches, self.batch_size, visits, read)
         try:
             while self._batches < total:
-                yield from self._go_on(total, turn)
+                yield from self._go_on(total)
         finally:
             if self._meter is meter:
                 meter.end(self.stats)
-        self.set_epoch(min(self.epoch + 1, MOST_EPOCH))
+        self._begin(min(self.epoch + 1, MOST_EPOCH))
 
-    def _go_on(self, total: int, turn: object) -> Iterator[Any]:
+    def _go_on(self, total: int) -> Iterator[Any]:
         """Yield batches to the end, or until the rows that wait outgrow the buffer: then it is given up."""
         rows = (total - self._batches) * self.batch_size
         try:
             for group in self._source.groups(self.epoch, self._step, self._offset, rows):
-                yield from self._drain(group, total, turn)
+                yield from self._drain(group, total)
             if self._batches < total:
                 raise StateMismatch(f"{self._batches} of {total} batches came: the state said too few")
         except RaggedRows as error:
@@ -268,7 +275,7 @@ class Loader(Rewindable):
         arrow = self._settings["format"] == "arrow" or (self._unseen and not self.feeder.apart)
         return (WideRows if self.feeder.apart else Gatherer)(self.feeder, self._size, arrow=arrow)
 
-    def _drain(self, group: Group, total: int, turn: object) -> Iterator[Any]:
+    def _drain(self, group: Group, total: int) -> Iterator[Any]:
         """Cut a group into batches; where the loader stands is known after each."""
         self._position, self._delivered = group.places, 0
         made, lost = self._selection.made(group.columns, self._spare), self._left_out.rows
@@ -277,8 +284,6 @@ class Loader(Rewindable):
             self._delivered = min(self._delivered + self._size, group.rows)
             if self._batches - 1 not in self._left_out.batches:
                 yield self._selection.batch(batch)
-                if self._turn is not turn:
-                    raise BadArgument(ENDED)
             if self._batches == total:
                 break
         self._step, self._offset = self._stand()
@@ -294,10 +299,11 @@ class Loader(Rewindable):
         """Return how many batches of the epoch are behind, those left out included."""
         return self._batches
 
-    def rows_by(self, unseen: Unseen) -> None:
-        """Let rows of varying length, as tensors, be what is made of them for another process."""
-        self._cut, self._unseen = cutter("torch", unseen), True
-        if not self.feeder.apart:
+    def rows_by(self, unseen: Unseen | None) -> None:
+        """Pack rows of varying length, as tensors, for another process; None: make a list of them again."""
+        changed, self._unseen = self._unseen != (unseen is not None), unseen is not None
+        self._cut = cutter("torch", unseen)
+        if changed and not self.feeder.apart:
             self._source = self._make_source()
 
     def gather_ahead(self, make: Make | None) -> None:
@@ -311,10 +317,12 @@ class Loader(Rewindable):
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the loader stands: a small dictionary for JSON; restoring it costs no reading of past rows."""
-        feeder, segment = self.feeder, self._segment()
-        segment.batches[feeder.shard.worker] = self._batches
-        place = Standing(feeder.shard.rank, feeder.shard.worker, *self._stand())
-        part = {"epoch": self.epoch, "segments": [segment._asdict()], **place._asdict()}
+        feeder = self.feeder
+        with self._turns:
+            segment = self._segment()
+            segment.batches[feeder.shard.worker] = self._batches
+            place = Standing(feeder.shard.rank, feeder.shard.worker, *self._stand())
+            part = {"epoch": self.epoch, "segments": [segment._asdict()], **place._asdict()}
         part |= {"skip": skips} if (skips := self._skips.state()) else {}
         return {**identity_of(feeder.table, feeder.asked, feeder.seed, self.encoding), **part}
 
@@ -335,29 +343,13 @@ class Loader(Rewindable):
         if batches > -(-feeder.visits(epoch) // self.batch_size):
             raise StateMismatch(f"state has no valid position: there are fewer batches than {batches}")
         if place is not None and place[:2] == (feeder.shard.rank, feeder.shard.worker):
-            self._go(epoch, batches, self._checked(epoch, batches, place))
+            self._go(epoch, batches, checked_place(feeder, epoch, batches, self.batch_size, place))
         else:
-            self._go(epoch, batches, self._found(epoch, batches))
+            self._go(epoch, batches, found_place(feeder, epoch, batches, self.batch_size))
         self._skips.resume(state.get("skip", ()), len(feeder.table))
 
-    def _checked(self, epoch: int, batches: int, place: Standing) -> tuple[int, int]:
-        """Return step and offset that a state says; where batches end, the order decides."""
-        feeder, where = self.feeder, (place.step, place.offset)
-        if isinstance(feeder.order, Seekable):  # whose states may be older than the size of its steps
-            return self._found(epoch, batches)
-        visited = min(batches * self.batch_size, feeder.visits(epoch))
-        if max(where) > feeder.visits(epoch) or not stands(
-            feeder.order, feeder.blocks, feeder.key(epoch), visited, where
-        ):
-            raise StateMismatch(f"state has step {place.step}, offset {place.offset}: {batches} batches end elsewhere")
-        return where
-
-    def _found(self, epoch: int, batches: int) -> tuple[int, int]:
-        """Find step and offset by following the order."""
-        visited = min(batches * self.batch_size, self.feeder.visits(epoch))
-        return seek(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited)
-
     def _go(self, epoch: int, batches: int, where: tuple[int, int]) -> None:
+        self._turns.end()
         self.epoch, self._batches, (self._step, self._offset) = epoch, batches, where
         self._restored, self._position = True, []
 
@@ -368,7 +360,7 @@ class Loader(Rewindable):
             BadArgument: The epoch has not so many.
         """
         batches = whole(batches, "batches", 0, self._total())
-        self._go(self.epoch, batches, self._found(self.epoch, batches))
+        self._go(self.epoch, batches, found_place(self.feeder, self.epoch, batches, self.batch_size))
 
     def rewind(self) -> Rewind:
         """Return what finds rows by steps and steps by rows, for many questions."""
@@ -384,7 +376,9 @@ class Loader(Rewindable):
     def close(self) -> None:
         """Close files and threads; iterating again is then an error."""
         self._source.close()
-        self.feeder.close()
+        self.feeder.stop()  # a thread that waits for rows learns of it
+        with self._turns:
+            self.feeder.close()
 
     def __enter__(self) -> Self:
         return self

@@ -162,7 +162,7 @@ class StepPrefetch:
                 self._ready.put(step.visit)
             self._ready.put(None)
         except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
-            self._ready.put(error)
+            self._ready.put([error])
 
     def _announced(self) -> Iterator[Step]:
         """Yield the steps, having told the reader of them and those that follow, as far as keeps a device busy."""
@@ -188,7 +188,7 @@ class StepPrefetch:
             raise BadArgument(ENDED)
         if self._thread is not None:
             item = self._ready.get()
-            return BadArgument(ENDED) if self._stopped else item
+            return [BadArgument(ENDED)] if self._stopped else item
         step = next(self._steps, None)
         if step is None:
             return None
@@ -261,8 +261,8 @@ class StepPrefetch:
             self._thread.start()
         try:
             while (item := self._timed()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
+                if isinstance(item, list):
+                    raise item.pop()  # a name for it would be a cycle, by its traceback, with all frames above
                 yield item
                 self._over += 1
                 self._left.set()

@@ -15,12 +15,15 @@ from corgipile.loader.content import Content
 from corgipile.loader.default_order import LABEL
 from corgipile.loader.remaining import Segment, dealt, next_worker, remainder
 from corgipile.orders import Blocks, Key, Order, seek, turns_of, visited_rows
+from corgipile.outputs import files_read
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.fingerprints import fingerprint_of
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import IntArray, Table
 
 __all__ = ["Rewind", "Rewindable", "Visit"]
+
+NAMED, FILES = 64, 8  # rows of a batch that messages name, and files
 
 
 class Visit(NamedTuple):
@@ -181,6 +184,18 @@ class Rewind:
         rows = _visited(one.order, one.blocks, key, done[worker] * size, size)
         return one.numbers(rows, self._table)
 
+    def named(self, worker: int, batch: int) -> str:
+        """Return what messages call a batch of a worker: its step, its rows and their files."""
+        step = int(self._stretches(None)[-1].step(worker, np.array([batch]))[0])
+        rows = self.rows_of(step).tolist()
+        found = [place_of(self._table, row) for row in rows[:NAMED]]
+        files = list(dict.fromkeys(path for _, path in found if path))
+        some = ", ".join(map(str, rows[:NAMED])) + ", ..." * (len(rows) > NAMED)
+        where = f" of {', '.join(files[:FILES])}{', ...' * (len(files) > FILES)}" if files else ""
+        if len(rows) == 1 and files:
+            some, where = f"{rows[0]}", f" (row {found[0][0]}{where})"
+        return f"batch {step} of epoch {self.epoch}, row{'s' * (len(rows) > 1)} {some}{where}"
+
     def size_of(self, step: int, *, rank: int, epoch: int | None = None) -> int:
         """Return how many rows a rank's batch has."""
         one = self._stretch(step, epoch)
@@ -303,6 +318,29 @@ class Rewindable:
             7
         """
         return next(iter(self.visits_of(row, epoch=epoch)), None)
+
+
+def place_of(table: Any, row: int) -> tuple[int, str]:
+    """Return which row of which file a row of a table is; of a table in memory, that row and no file.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> place_of(open({"x": [1, 2]}), 1)
+        (1, '')
+    """
+    inner = table
+    while inner is not None:
+        table, at = inner, np.array([row])
+        inner = getattr(table, "table", None)
+        if hasattr(table, "parts_of"):
+            [(inner, _, at)] = table.parts_of(at)
+        elif hasattr(table, "places"):
+            at = table.places(at)
+        elif inner is not None and len(inner) != len(table):
+            break
+        row = int(at[0])
+    paths = {str(file.path) for file in files_read(table)}
+    return row, paths.pop() if len(paths) == 1 else ""
 
 
 def _visited(order: Order, blocks: Blocks, key: Key, start: int, most: int) -> IntArray:

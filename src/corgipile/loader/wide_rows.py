@@ -250,7 +250,7 @@ class _Run:
             with frugal():
                 self._read_all()
         except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
-            self._put(error, 0)
+            self._put([error], 0)
 
     def _read_all(self) -> None:
         for places, rows, nbytes in self._plan:
@@ -311,8 +311,8 @@ class _Run:
             self._waited += time.perf_counter() - since
             self._check()
             item, self._given = self._ready.popleft()
-        if isinstance(item, BaseException):
-            raise item
+        if isinstance(item, list):
+            raise item.pop()  # a name for it would be a cycle, by its traceback, with all frames above
         return cast("Group | None", item)
 
     def progress(self) -> Progress:

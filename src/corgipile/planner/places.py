@@ -88,7 +88,7 @@ def remember(probe: Probe) -> bool:
     facts: dict[str, Any] = {"version": VERSION, "place": probe.place, "taken": probe.taken, "cells": probe.cells}
     try:
         goal = _path(probe.place)
-        with scratch.temporary(goal) as path:
+        with scratch.temporary(goal, 0o600) as path:
             path.write_text(json.dumps({**facts, "sum": _sum(facts)}))
             path.replace(goal)
     except (OSError, RuntimeError) as error:

@@ -66,7 +66,7 @@ class Cached:
             )
         self._made_of = ranges, os.fspath(folder), size
         self._ranges, self._folder = ranges, folder_for(folder, size)
-        which = f"{self.url}\0{self.etag}\0{self.size}\0{PAGE}"
+        which = f"{getattr(self.url, 'identity', self.url)}\0{self.etag}\0{self.size}\0{PAGE}"
         key = hashlib.blake2b(which.encode(), digest_size=16).hexdigest()
         self._pages = Pages(self._folder.path, key, self.size)
         self._folder.use(key)

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -73,7 +74,7 @@ class FileRanges:
     @property
     def url(self) -> str:
         """Return where it lies, without credentials."""
-        return str(self.path)
+        return self.path
 
     def fetch(self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8], to: IntArray) -> None:
         """Read ranges, each to its place in ``out``."""
@@ -156,7 +157,8 @@ def _local_failure(error: Exception, path: RemotePath) -> BaseException:
     if (isinstance(error, OSError) and error.errno in _PERMANENT) or isinstance(
         error, NotImplementedError | ValueError
     ):
-        return ReadFailed(getattr(error, "errno", None) or errno.EINVAL, f"{path}: {str(error)[:200]}")
+        said = type(error).__name__ if re.search("[?@]", str(error)) else str(error)[:200]  # there may be a signed URL
+        return ReadFailed(getattr(error, "errno", None) or errno.EINVAL, f"{path}: {said}")
     return Transient(type(error).__name__)
 
 

@@ -61,7 +61,7 @@ class ObjectRanges:
     @property
     def url(self) -> str:
         """Return where it lies, without credentials."""
-        return str(self.path)
+        return self.path
 
     @property
     def size(self) -> int:

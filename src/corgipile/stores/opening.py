@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from corgipile.errors import BadArgument
 from corgipile.sizes import Size
 from corgipile.stores.ranges import Ranges
-from corgipile.stores.urls import RemotePath, is_url, parts_of
+from corgipile.stores.urls import RemotePath, is_url, parts_of, redacted
 
 if TYPE_CHECKING:
     from corgipile.stores.buckets import Listed
@@ -93,9 +93,10 @@ def _located(source: Any, filesystem: Any, cache: tuple[str, Size | None] | None
         return RemotePath(source, cache=cache)
     if filesystem is not None and isinstance(source, str | os.PathLike):
         return _on(filesystem, os.fspath(source), cache)
-    if isinstance(source, PurePath) and _ONE_SLASH.match(str(source)):
+    if isinstance(source, str | PurePath) and _ONE_SLASH.match(str(source)):
         raise BadArgument(
-            f"{str(source)!r} was a URL before it was a Path, which made one slash of two; give it as text"
+            f"{redacted(str(source).replace(':/', '://', 1))!r} was made a Path, which has one slash for two; give the "
+            "URL as text"
         )
     return RemotePath(str(source), cache=cache) if is_url(source) else source
 

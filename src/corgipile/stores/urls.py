@@ -1,5 +1,6 @@
 """URLs: what of them may be shown, and paths that remember what may not."""
 
+import hashlib
 import os
 import re
 from typing import Any, NamedTuple, Self
@@ -8,11 +9,26 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from corgipile.errors import BadArgument
 from corgipile.sizes import Size
 
-__all__ = ["GLOB", "Parts", "RemotePath", "is_url", "local_path", "parts_of", "redacted", "secret"]
+__all__ = [
+    "GLOB", "Parts", "RemotePath", "is_url", "local_path", "parts_of", "redacted", "redacted_in", "scrubbed", "secret",
+]  # fmt: skip
 
 GLOB = re.compile(r"[*?[]")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-_SECRET = re.compile(r"sig|token|key|secret|passw|credential|policy|auth|security|expires|^s[epv]$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"sig|token|key|secret|pass|pwd|psk|pin$|cred|policy|auth|security|expires|jwt|hmac|session|ticket|cookie|bearer|sas|"
+    r"(?<![a-z])(code|api|sp|se|st|sv|sr)(?![a-z])",
+    re.IGNORECASE,
+)
+_HARMLESS = {"versionid", "version", "generation", "snapshot", "revision"}  # parameters of a query
+_PLAIN = {  # texts that a store is made with
+    "account_name", "anon", "bucket", "cache_type", "container_name", "endpoint", "endpoint_url", "host", "location",
+    "project", "protocol", "region", "repo_id", "repo_type", "revision", "skip_signature", "target_protocol", "url",
+}  # fmt: skip
+_PLAIN_WORDS = {"host", "hostaddr", "port", "dbname", "user", "sslmode", "connect_timeout"}
+_WORD = re.compile(r"(\w+)(\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)")  # of a connection string of PostgreSQL
+_ANY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^\s'\"]+")
+_QUERY = re.compile(r"\?([\w.~%-]+=.*)", re.DOTALL)  # of a URL whose keys may have question marks
 _SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az"}
 
 
@@ -75,23 +91,59 @@ def parts_of(url: str) -> Parts:
 
 
 def redacted(url: str) -> str:
-    """Return a URL that may be shown: without user, password, and those parameters of a query that may be secret.
+    """Return a URL that may be shown: without user, password, and all of a query but versions and the like.
+
+    Of a connection string of PostgreSQL, only host, port, database and user are shown.
 
     Example:
         >>> redacted("https://me:pw@host/a.csv?version=2&X-Amz-Signature=0f3a")
         'https://host/a.csv?version=2'
         >>> redacted("s3://AKIA:secret@bucket/a.csv")
         's3://bucket/a.csv'
+        >>> redacted("host=here password=x")
+        'host=here password=***'
     """
-    parts = parts_of(url)
+    if not is_url(url) and "=" in url:
+        return _WORD.sub(lambda one: one[0] if one[1].lower() in _PLAIN_WORDS else f"{one[1]}{one[2]}***", url)
+    parts, query = parts_of(url), _query(url)
     if parts.scheme in ("abfs", "abfss") and "@" in url:  # CONTAINER@ACCOUNT, no user
         return url.partition("?")[0]
-    shown = urlencode([(name, value) for name, value in _pairs(parts.query) if not secret(name)])
-    return f"{parts.scheme}://{parts.place}/{parts.key}" + (f"?{shown}" if shown else "")
+    place, key = parts.place, _QUERY.sub("", parts.key)
+    if re.search(r":[^\]\d][^\]]*$", place):  # no port, but a password with a slash
+        place, _, key = f"{place}/{key}".rpartition("@")[2].partition("/")
+    shown = urlencode([(name, value) for name, value in query if name.lower() in _HARMLESS])
+    return f"{parts.scheme}://{place}/{key}" + (f"?{shown}" if shown else "")
 
 
-def _pairs(query: str) -> list[tuple[str, str]]:
-    return parse_qsl(query, keep_blank_values=True)
+def redacted_in(text: str) -> str:
+    """Return a text whose URLs may be shown.
+
+    Example:
+        >>> redacted_in("no answer of 'https://host/a?jwt=x'")
+        "no answer of 'https://host/a'"
+    """
+    return _ANY.sub(lambda found: redacted(found[0]), text)
+
+
+def scrubbed(text: str, url: str) -> str:
+    """Return what a library says of a URL, without what it quotes of the parts that `redacted` leaves out.
+
+    Example:
+        >>> scrubbed('bad token: "pw%"', "postgresql://me:pw%@host/db")
+        'bad token: "***"'
+    """
+    shown, user = redacted(url), parts_of(url).user.partition(":")[0] if is_url(url) else ""
+    return re.sub(
+        r"""(["'])(.+?)\1""",
+        lambda one: f"{one[1]}***{one[1]}" if one[2] in url and one[2] not in shown and one[2] != user else one[0],
+        text,
+    )
+
+
+def _query(url: str) -> list[tuple[str, str]]:
+    parts = parts_of(url)
+    found = _QUERY.search(parts.key)
+    return parse_qsl(parts.query or (found[1] if found else ""), keep_blank_values=True)
 
 
 def secret(name: str) -> bool:
@@ -108,7 +160,13 @@ def has_secret(url: str) -> bool:
     """Say whether a URL holds what `redacted` leaves out."""
     parts = parts_of(url)
     inside = parts.scheme not in ("abfs", "abfss") and parts.user
-    return bool(inside) or any(secret(name) for name, _ in _pairs(parts.query))
+    return bool(inside) or any(name.lower() not in _HARMLESS for name, _ in _query(url))
+
+
+def _identity(shown: str, url: str) -> str:
+    """Return what tells an object from others: parameters count, but for those that are signed anew each time."""
+    told = [pair for pair in _query(url) if pair[0].lower() not in _HARMLESS and not secret(pair[0])]
+    return f"{shown} {hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()}" if told else shown
 
 
 def local_path(url: str) -> str | None:
@@ -125,7 +183,9 @@ def local_path(url: str) -> str | None:
     if parts.scheme != "file":
         return None
     if parts.place not in ("", "localhost"):
-        raise BadArgument(f"{url!r} names the host {parts.place!r}; file:///{parts.key} is a file of this machine")
+        shown = redacted(url)
+        here = f"file:///{parts_of(shown).key}"
+        raise BadArgument(f"{shown!r} names the host {parts.place!r}; {here} is a file of this machine")
     return "/" + unquote(parts.key)
 
 
@@ -137,14 +197,18 @@ class RemotePath(str):
         system: What reads it, an obstore store or a file system of fsspec; None: what its scheme says.
         cache: Folder of the cache on disk, and its bytes; None: there is none.
 
+    Attributes:
+        identity: Tells the object from those whose URLs are shown alike; for digests, not to be shown.
+
     Example:
         >>> path = RemotePath("https://host/a.csv?sig=x")
         >>> path, path.full
         ('https://host/a.csv', 'https://host/a.csv?sig=x')
     """
 
-    __slots__ = ("_locked", "_url", "cache", "system")
+    __slots__ = ("_locked", "_url", "cache", "identity", "system")
     cache: tuple[str, Size | None] | None
+    identity: str
     system: Any
     _url: str
     _locked: bool
@@ -154,6 +218,7 @@ class RemotePath(str):
         if isinstance(url, RemotePath):
             system, cache, url = system or url.system, cache or url.cache, url.full
         made = super().__new__(cls, redacted(url))
+        made.identity = _identity(str(made), url)
         made._url, made.system, made.cache, made._locked = url, system, cache, False
         return made
 
@@ -166,7 +231,7 @@ class RemotePath(str):
         """
         if self._locked:
             raise BadArgument(
-                f"{self} was opened in another process by a signed URL, or one with a password, which is not carried "
+                f"{self} was opened in another process by a URL with a query or a password, which are not carried "
                 "along: open the table in this process, or give credentials by the environment"
             )
         return self._url
@@ -181,19 +246,28 @@ class RemotePath(str):
                 f"{self} is read by a {type(self.system).__name__} that was given secrets, which are not carried to "
                 "another process: give credentials by the environment, or open the table in that process"
             )
-        return _unpickled, (str(self), self.system, self.cache, self._locked or has_secret(self._url))
+        locked = self._locked or has_secret(self._url)
+        return _unpickled, (str(self), self.system, self.cache, locked, self.identity)
 
 
 def _has_secrets(system: Any) -> bool:
     """Say whether a store of obstore, or a file system of fsspec, was given secrets."""
     settings = {**(getattr(system, "config", None) or {}), **(getattr(system, "storage_options", None) or {})}
-    given = [name for name, value in settings.items() if value and _SECRET.search(name)]
-    return bool(given) or getattr(system, "credential_provider", None) is not None
+    given = any(not _is_plain(name.lower(), value) for name, value in settings.items())
+    return given or getattr(system, "credential_provider", None) is not None
+
+
+def _is_plain(name: str, value: Any) -> bool:
+    """Return whether a setting of a store surely holds no secret."""
+    if isinstance(value, bool | int | float | type(None)) or value in ("", "true", "false", (), [], {}):
+        return True
+    known = name.removeprefix("aws_").removeprefix("azure_storage_").removeprefix("google_") in _PLAIN
+    return known and isinstance(value, str) and not (is_url(value) and has_secret(value))
 
 
 def _unpickled(
-    shown: str, system: Any, cache: tuple[str, Size | None] | None, locked: bool
+    shown: str, system: Any, cache: tuple[str, Size | None] | None, locked: bool, identity: str = ""
 ) -> RemotePath:  # by position
     made = RemotePath(shown, system=system, cache=cache)
-    made._locked = locked  # noqa: SLF001 - its own
+    made._locked, made.identity = locked, identity or shown  # noqa: SLF001 - its own
     return made

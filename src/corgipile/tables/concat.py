@@ -104,7 +104,7 @@ class ConcatTable(Checked):
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows; None where one of the tables they are in does not tell."""
         sizes = np.empty(len(rows), np.int64)
-        for table, places, local in self._shares(rows):
+        for table, places, local in self.parts_of(rows):
             found = row_sizes(table, local, columns)
             if found is None:
                 return None
@@ -118,12 +118,12 @@ class ConcatTable(Checked):
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column, each into an object of its own."""
         made = [b""] * len(rows)
-        for table, places, local in self._shares(rows):
+        for table, places, local in self.parts_of(rows):
             for place, one in zip(places.tolist(), cast("Single", table).take_bytes(local, column), strict=True):
                 made[place] = one
         return made
 
-    def _shares(self, rows: IntArray) -> Iterator[tuple[Table, IntArray, IntArray]]:
+    def parts_of(self, rows: IntArray) -> Iterator[tuple[Table, IntArray, IntArray]]:
         """Yield each table that holds some of the rows, their places among them, and their numbers in it."""
         owners = np.searchsorted(self._starts, rows, side="right") - 1
         for owner in np.unique(owners).tolist():

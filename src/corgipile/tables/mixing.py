@@ -22,6 +22,8 @@ __all__ = ["Mix", "mix"]
 
 AT_A_TIME = 1 << 17  # rows whose source is looked for
 
+_begun: dict[str, set[tuple[int, tuple[int, ...]]]] = {}  # part and counts of mixes, by their sources
+
 
 class Mix(Checked):
     """Interleaves rows of several tables of equal columns; see `mix`.
@@ -74,6 +76,11 @@ class Mix(Checked):
             places = np.flatnonzero(source == number)
             if len(places):
                 yield number, places, self._of(number, turn[places])
+
+    def parts_of(self, rows: IntArray) -> Iterator[tuple[Table, IntArray, IntArray]]:
+        """Yield each table that some rows are of, their places among them, and their numbers in it."""
+        for number, places, found in self.shares(np.stack([rows, rows + 1], axis=1)):
+            yield self.tables[number], places, found
 
     def _origin(self, extents: IntArray) -> tuple[IntArray, IntArray]:
         """Say of which source each row of some runs is, and which of its turns."""
@@ -174,6 +181,9 @@ def mix(sources: Sequence[tuple[Any, float]], rows: int | None = None, *, part: 
     ``part=epoch``: where a source has k times the rows it gives, k parts (rounded up) give all of them; of repeated
     sources each part goes on where the last one ended.
 
+    That holds while weights and ``rows`` stay the same: which rows other ones took is not recorded. A part is refused
+    where this process made the part before it with others. A process that did not make that part cannot refuse.
+
     Args:
         sources: Tables, or what `corgipile.open` takes, each with its weight, of which only the ratios count. Columns
             are found by name and have the order of the first one's.
@@ -181,7 +191,8 @@ def mix(sources: Sequence[tuple[Any, float]], rows: int | None = None, *, part: 
         part: Which rows of sources that do not give all of theirs.
 
     Raises:
-        BadArgument: A weight is not finite or not above 0, or a source has no rows to take.
+        BadArgument: A weight is not finite or not above 0, a source has no rows to take, or the parts before had
+            other weights.
         BadSchema: Sources differ in columns or types.
 
     Example:
@@ -198,7 +209,22 @@ def mix(sources: Sequence[tuple[Any, float]], rows: int | None = None, *, part: 
     for table, count in zip(tables, counts, strict=True):
         if count and not len(table):
             raise BadArgument(f"{table!r} has no rows, of which {count} are to be taken; leave it out")
-    return Mix(tables, counts, whole(part, "part", 0))
+    mixed = Mix(tables, counts, whole(part, "part", 0))
+    _check_part(mixed)
+    return mixed
+
+
+def _check_part(mixed: Mix) -> None:
+    """Raise BadArgument if the part before one was made with other counts, not with these, and rows are unseen."""
+    known = _begun.setdefault(digest(*(table.fingerprint for table in mixed.tables)), set())
+    before, counts = {counts for part, counts in known if part == mixed.part - 1}, tuple(mixed.counts)
+    pairs = [pair for found in before for pair in zip(found, mixed.tables, strict=True)]
+    if counts not in before and any(count * mixed.part < len(table) for count, table in pairs):
+        raise BadArgument(
+            f"part={mixed.part} must have the weights and rows of the part before it, which took {min(before)} rows, "
+            f"got {counts}: some would come again while others are unseen; for another training begin with its part=0"
+        )
+    known.add((mixed.part, counts))
 
 
 def _pairs(sources: Any) -> Iterator[tuple[Any, float]]:

@@ -3,6 +3,7 @@
 from collections import UserDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
+from traceback import clear_frames
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,8 @@ from corgipile.loader.ending import closed_at_exit
 from corgipile.torch.dataset import CorgiPileDataset
 
 __all__ = ["DeviceLoader"]
+
+OVER = object()
 
 
 class DeviceLoader:
@@ -85,22 +88,32 @@ class DeviceLoader:
         yielded, this = 0, object()
         self._yielded, self._latest = yielded, this
         self._run_ahead(moves)
-        coming, failure = deque[Any](), None
-        while coming or failure is None:
-            try:
-                while failure is None and len(coming) < 2:
-                    coming.append(moves.begin(next(came)))
-                    if not yielded:
-                        self._run_ahead(moves)  # again, for batches whose iteration begins with the first of them
-            except Exception as error:  # noqa: BLE001 - its turn is when the batches before it are had
-                failure = error
-            if coming:
-                yielded += 1
-                if self._latest is this:  # else a state was loaded, or another iteration began
-                    self._yielded = yielded
-                yield moves.end(coming.popleft())
-        if not isinstance(failure, StopIteration):
-            raise failure
+        coming, failures, more = deque[Any](), list[Exception](), True
+        try:
+            while coming or more:
+                try:
+                    while more and len(coming) < 2:
+                        batch = next(came, OVER)  # a StopIteration, caught, keeps frames alive, with their batches
+                        if more := batch is not OVER:
+                            coming.append(moves.begin(batch))
+                        del batch
+                        if not yielded:
+                            self._run_ahead(moves)  # again, for batches whose iteration begins with the first of them
+                except Exception as error:  # noqa: BLE001 - its turn is when the batches before it are had
+                    clear_frames(error.__traceback__)  # those of a DataLoader hold the error, and this frame by it
+                    failures.append(error)
+                    more = False
+                if coming:
+                    yielded += 1
+                    if self._latest is this:  # else a state was loaded, or another iteration began
+                        self._yielded = yielded
+                    yield moves.end(coming.popleft())
+            if failures:
+                raise failures.pop()
+        finally:
+            failures.clear()  # kept, one would be a cycle: its traceback has this frame and those above, with batches
+            coming.clear()
+            moves.rest()
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run this epoch, see `CorgiPileDataset.set_epoch`."""
@@ -141,6 +154,9 @@ class Moves(Protocol):
     def end(self, begun: Any) -> Any:
         """Return a batch for the work that comes."""
 
+    def rest(self) -> None:
+        """Let go of what copies are made of."""
+
 
 class Plain:
     """Copies at once."""
@@ -159,6 +175,9 @@ class Plain:
     def end(self, begun: Any) -> Any:
         """Return it."""
         return begun
+
+    def rest(self) -> None:
+        """Do nothing: there is nothing."""
 
     def _to(self, one: Any) -> Any:
         return one.to(self._device)
@@ -202,6 +221,11 @@ class Streamed:
 
         # What moves itself does so on the work's stream: whose memory is used by which, it alone knows.
         return _mapped(moved, kept, lambda one: one.to(self._device, non_blocking=True))
+
+    def rest(self) -> None:
+        """Wait for the copies, and let go of their memory."""
+        while self._copying:
+            self._copying.popleft()[0].synchronize()
 
 
 def _found(device: "str | int | torch.device | None") -> torch.device:

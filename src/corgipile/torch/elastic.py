@@ -1,6 +1,6 @@
 """Epochs that ranks may leave and join while they run: each row of a finished epoch is in one batch, exactly."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Self
 
 from corgipile.errors import BadArgument
@@ -8,6 +8,7 @@ from corgipile.loader import Loader
 from corgipile.loader.checkpoint import checked, segments_of
 from corgipile.loader.default_order import chosen
 from corgipile.loader.remaining import Segment, remainder
+from corgipile.loader.turns import Turns
 from corgipile.orders import Order
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, real, whole
@@ -91,6 +92,7 @@ class ElasticLoader:
         first = (0, list[Segment]()) if state is None else checked(state, self._identity)
         self._left, self._known, self._closed = self._table, -1, list[Segment]()
         self._holds, self._begun, self._batches = False, -1, iter(())
+        self._turns = Turns()
         self._members = Members(store, real(timeout, "timeout", 0.01))
         self._members.enter(whole(members, "members", 1), _told(*first))
         while not self._members.inside:
@@ -146,6 +148,9 @@ class ElasticLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """Yield this member's batches of the epoch that runs, to its end; then the next one is about to run."""
+        return self._turns.take(self._run())
+
+    def _run(self) -> Generator[Any, None, None]:
         epoch = self.epoch
         self._finish()
         while self.epoch == epoch:

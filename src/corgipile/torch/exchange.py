@@ -104,7 +104,7 @@ class PartialExchange:
         # Memory is used in turn, epoch after epoch: what the system hands out anew costs as much as reading into it.
         self._room: list[Bytes] = []
         self._thread: threading.Thread | None = None
-        self._failed: BaseException | None = None
+        self._failed: list[BaseException] | None = None
         told = self._agree()
         self.plan = Exchange(sum(one[6] for one in told), self._peers.world, self._fraction, self._seed)
         self._unit_bytes = max(1, *(one[7] for one in told))
@@ -173,7 +173,7 @@ class PartialExchange:
         try:
             self._run()
         except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to whoever calls finish
-            self._failed = error
+            self._failed = [error]
 
     def finish(self) -> None:
         """Wait until all ranks have all that they receive, and go on to the next epoch: `table` is another one then.
@@ -186,8 +186,8 @@ class PartialExchange:
             raise BadArgument("no exchange is under way: call begin() first")
         self._thread.join()
         self._thread = None
-        if self._failed is not None:
-            raise self._failed
+        if self._failed:
+            raise self._failed.pop()  # kept, it would be a cycle, by its traceback
         self._part.commit()
 
     def state_dict(self) -> dict[str, Any]:

@@ -73,13 +73,13 @@ class BatchInFlight:
 
     def __init__(self, source: Any, rows: Sequence[Any], pool: ThreadPool, threads: int) -> None:
         self._source, self._rows, self._pool = source, list(rows), pool
-        self._done: queue.SimpleQueue[tuple[list[int], list[Any] | BaseException]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[list[int] | None, list[Any]]] = queue.SimpleQueue()
         self._cancelled = False
         try:
             order = _by_place(source, self._rows)
         except Exception as error:  # noqa: BLE001  # it belongs to who waits for this batch
             self._runs: list[list[int]] = [[]]
-            self._done.put(([], error))
+            self._done.put((None, [error]))
             return
         run = source.run if isinstance(source, MappedDataset) else max(1, min(RUN, len(order) // threads))
         self._runs = [order[at : at + run] for at in range(0, len(order), run)]
@@ -96,7 +96,7 @@ class BatchInFlight:
         try:
             self._source.soon(np.asarray(self._rows))
         except BaseException as error:  # noqa: BLE001  # it belongs to the consumer
-            self._done.put(([], error))
+            self._done.put((None, [error]))
         self._submit()
 
     def _fetch(self, run: list[int]) -> None:
@@ -105,7 +105,7 @@ class BatchInFlight:
         try:
             self._done.put((run, fetch(self._source, [self._rows[i] for i in run])))
         except BaseException as error:  # noqa: BLE001  # it belongs to the consumer
-            self._done.put(([], error))
+            self._done.put((None, [error]))
 
     def rows(self, *, unordered: bool) -> list[Any]:
         """Wait for all rows."""
@@ -114,8 +114,8 @@ class BatchInFlight:
         try:
             for _ in self._runs:
                 run, rows = self._done.get()
-                if isinstance(rows, BaseException):
-                    raise rows
+                if run is None:
+                    raise rows.pop()  # a name for it would be a cycle, by its traceback, with all frames above
                 came += rows
                 places += run
         finally:
@@ -127,7 +127,7 @@ class BatchInFlight:
     def cancel(self) -> None:
         """Fetch no more; whoever waits learns of it."""
         self._cancelled = True
-        self._done.put(([], BadArgument(CLOSED)))
+        self._done.put((None, [BadArgument(CLOSED)]))
 
 
 def _by_place(source: Any, rows: list[Any]) -> list[int]:
@@ -140,12 +140,12 @@ def _by_place(source: Any, rows: list[Any]) -> list[int]:
 
 def fetch(source: Any, rows: list[Any]) -> list[Any]:
     """Fetch some rows, together where the dataset can; if that fails, one by one, to learn which it is."""
-    failure: Exception | None = None
+    failures: list[Exception] = []
     if len(rows) > 1 and getattr(source, "__getitems__", None):
         try:
             came = list(source.__getitems__(rows))
         except Exception as error:  # noqa: BLE001  # the dataset's own, whatever it is
-            failure = error
+            failures.append(error)
         else:
             if len(came) != len(rows):
                 raise FetchFailed(f"rows {_some(rows)} were asked for, {len(rows)} in all; {len(came)} came")
@@ -155,11 +155,11 @@ def fetch(source: Any, rows: list[Any]) -> list[Any]:
         try:
             came.append(source[row])
         except Exception as error:
+            failures.clear()  # by their tracebacks a cycle
             raise FetchFailed(f"row {row!r} failed: {type(error).__name__}: {error}") from error
-    if failure is not None:
-        raise FetchFailed(
-            f"rows {_some(rows)} failed together, but not one by one: {type(failure).__name__}: {failure}"
-        ) from failure
+    if failures:
+        said = f"{type(failures[0]).__name__}: {failures[0]}"
+        raise FetchFailed(f"rows {_some(rows)} failed together, but not one by one: {said}") from failures.pop()
     return came
 
 

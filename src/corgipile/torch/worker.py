@@ -2,14 +2,19 @@
 
 import multiprocessing
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from types import FrameType
+from typing import Any, cast
 
 from torch.utils.data import get_worker_info
+from torch.utils.data._utils.collate import default_convert
+from torch.utils.data._utils.fetch import _BaseDatasetFetcher
 
-from corgipile.errors import StateMismatch
+from corgipile.errors import FetchFailed, StateMismatch
 from corgipile.loader import Loader
 from corgipile.loader.batches import Unseen
 from corgipile.loader.budget import Fitted, fit, sketched
@@ -21,6 +26,7 @@ from corgipile.loader.rewind import Rewind
 from corgipile.loader.selection import Selection
 from corgipile.loader.skips import Skips
 from corgipile.loader.spare import Make
+from corgipile.loader.turns import Turns
 from corgipile.orders import GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size
@@ -112,6 +118,7 @@ class Kept:
     latest: Loader | None = None
     loader: Loader | None = None
     loader_of: tuple[int, ...] = ()
+    turns: Turns = field(default_factory=Turns)
 
     def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
         return Kept, ()
@@ -155,16 +162,17 @@ class WorkerIteration:
         return self
 
     def __next__(self) -> Any:
-        if self._batches is None:
-            self._batches = self._run()
-        return next(self._batches)
+        with self._kept.turns:
+            if self._batches is None:
+                packed = _is_sent(sys._getframe(1))  # noqa: SLF001 - who asks decides
+                self._batches = copy(self)._run(packed=packed)  # noqa: SLF001 - its own would hold it: a cycle
+            return next(self._batches)
 
-    def _run(self) -> Iterator[Any]:
+    def _run(self, *, packed: bool) -> Iterator[Any]:
         part, transform, worker = self._part, self._settings.transform, self._worker
         done, rows = part.segment.batches, self._settings.batch_size is None
         loader = self._kept.latest = self._loader(part)
-        if get_worker_info() and transform is None and not rows:
-            loader.rows_by(Unseen(Split, Column))
+        loader.rows_by(Unseen(Split, Column) if packed and transform is None and not rows else None)
         loader.gather_ahead(self._kept.make if self._kept.ahead == self._turn else None)
         loader.set_epoch(part.epoch)
         if skips := self._settings.skips:
@@ -172,10 +180,10 @@ class WorkerIteration:
         loader.seek(done[worker])
         said = -TELL
         for batch in loader:
-            done[worker] = loader.batches_done
             made = _row(batch) if rows else batch
-            made = made if transform is None else transform(made)
-            made = _sent(made) if get_worker_info() else made
+            made = made if transform is None else self._transformed(made, loader.batches_done - 1)
+            done[worker] = loader.batches_done  # a batch whose transform fails is still to come
+            made = _sent(made) if packed else made
             del batch  # it must not stay until the next one is made
             if (now := time.monotonic()) > said + TELL:
                 said = now
@@ -184,6 +192,20 @@ class WorkerIteration:
             del made
         self._tell(loader)
         done[worker] = part.totals[worker]
+
+    def _transformed(self, made: Any, number: int) -> Any:
+        """Transform a batch of this worker, or a row.
+
+        Raises:
+            FetchFailed: The transform raises, or returns None; says for which rows.
+        """
+        try:
+            if (found := cast("Any", self._settings.transform)(made)) is None:
+                raise ValueError("it returned None; return what is to be yielded")  # noqa: TRY301 - as what it raises
+        except Exception as error:
+            named = self._settings.rewind(self._part, self._rank).named(self._worker, number)
+            raise FetchFailed(f"transform failed on {named}: {type(error).__name__}: {error}") from error
+        return found
 
     def _tell(self, loader: Loader) -> None:
         """Let the main process know how a worker is doing."""
@@ -236,6 +258,15 @@ def _sent(made: Any) -> Any:
     if type(made) is not dict:
         return made
     return {name: Together(value) if type(value) is list else value for name, value in made.items()}
+
+
+def _is_sent(caller: FrameType) -> bool:
+    """Return whether a worker sends what the caller gets as it is.
+
+    Code of the user may ask instead: another dataset, a subclass, a collate function. It gets lists and tensors.
+    """
+    fetcher = caller.f_locals.get("self") if get_worker_info() else None
+    return isinstance(fetcher, _BaseDatasetFetcher) and fetcher.collate_fn is default_convert
 
 
 def _process() -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from corgipile import scratch
 from corgipile.conversion.writers.form import Form
 from corgipile.errors import BadArgument, WouldOverwrite, WriteFailed
-from corgipile.outputs import Kind, PathLike, check_target, flush, replacing, writing
+from corgipile.outputs import Kind, PathLike, check_target, flush, keep_rights, replacing, writing
 
 __all__ = ["Goal", "goal_of", "named"]
 
@@ -103,12 +103,19 @@ class Numbered(Goal):
 
     def _place(self, made: Path, room: Path) -> None:
         old, new = self._there(), sorted(path.name for path in made.iterdir())
+        self._keep_rights(made, old)
         for name in new:
             (made / name).replace(self._folder / name)
         for path in old:
             if path.name not in new:
                 path.unlink()
         flush(self._folder)
+
+    def _keep_rights(self, made: Path, old: list[Path]) -> None:
+        """Give new files the owner and mode of those that they replace, those without one those of the first."""
+        for path in made.iterdir() if old else ():
+            there = self._folder / path.name
+            keep_rights(path, there if there in old else old[0])
 
 
 class Folder(Numbered):
@@ -149,6 +156,8 @@ class Folder(Numbered):
 
     def _place(self, made: Path, room: Path) -> None:
         if self._folder.is_dir():
+            self._keep_rights(made, self._there())
+            keep_rights(made, self._folder)
             self._folder.rename(room / "old")  # which goes with the room
         made.rename(self._folder)
         flush(self._folder.parent)

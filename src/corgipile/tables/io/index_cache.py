@@ -58,7 +58,7 @@ def kept_index(
     if found is not None:
         return found
     try:
-        with replacing(path, INDEX) as temporary, temporary.open("wb") as sink:
+        with replacing(path, INDEX, of=_described(path)) as temporary, temporary.open("wb") as sink:
             _build(sink, facts, schema, scan)
     except TableError:
         raise
@@ -68,11 +68,17 @@ def kept_index(
     return found or _in_memory(facts, schema, scan)
 
 
+def _described(path: str) -> Path:
+    """Return the file that an index lies beside, or the folder for indexes of others: who may read it may read both."""
+    name = Path(path.removesuffix(INDEX_SUFFIX))
+    return next((file for file in (name, name.with_suffix("")) if file.is_file()), name.parent)
+
+
 def index_path(file: File, what: str = "") -> str:
     """Return where the index of a file is kept: beside it, or on this machine if it lies elsewhere."""
     if not isinstance(file, RemoteFile):
         return file.path + what + INDEX_SUFFIX
-    return str(cache_folder("indexes") / f"{digest(file.path, file.content)}{what}{INDEX_SUFFIX}")
+    return str(cache_folder("indexes") / f"{digest(file.path.identity, file.content)}{what}{INDEX_SUFFIX}")
 
 
 def cache_folder(name: str) -> Path:

@@ -133,7 +133,7 @@ class RemoteFile(File):
     @property
     def place(self) -> str:
         """Return what tells this object, as it is now, from all others."""
-        return f"{self.path} {self.content}"
+        return f"{self.path.identity} {self.content}"
 
     def read(self, offset: int, length: int) -> bytes:
         """Read exactly ``length`` bytes; near ones come along with a few."""

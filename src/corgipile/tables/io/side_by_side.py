@@ -29,7 +29,7 @@ class _Run(Generic[Item]):
         self._make, self._size, self._most = make, size, most
         self._ready: deque[Item] = deque()
         self._bytes, self._over, self._given_up = 0, False, False
-        self._error: BaseException | None = None
+        self._errors: list[BaseException] = []
         self._changed = threading.Condition()
 
     def work(self) -> None:
@@ -38,7 +38,7 @@ class _Run(Generic[Item]):
             for item in self._make():
                 self._put(item)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to who takes the items
-            self._error = error
+            self._errors.append(error)
         with self._changed:
             self._over = True
             self._changed.notify_all()
@@ -63,8 +63,8 @@ class _Run(Generic[Item]):
             with self._changed:
                 self._changed.wait_for(lambda: self._ready or self._over)
                 if not self._ready:
-                    if self._error is not None:
-                        raise self._error
+                    if self._errors:
+                        raise self._errors.pop()  # kept, it would be a cycle, by its traceback
                     return
                 item = self._ready.popleft()
                 self._bytes -= self._size(item)

@@ -111,7 +111,7 @@ def index_file(path: str, **_: Any) -> str:
     """
     file, numbers = file_of(path), Numbers(rows=0)
     goal = file.path + TEXT_SUFFIXES[0]
-    with replacing(goal, TEXT_INDEX) as temporary, temporary.open("w") as text:
+    with replacing(goal, TEXT_INDEX, of=file.path) as temporary, temporary.open("w") as text:
         for batch in scan(file, numbers):
             places = zip(*(column.to_pylist() for column in batch.columns), strict=True)
             text.writelines(f"{start} {size}\n" for start, size in places)

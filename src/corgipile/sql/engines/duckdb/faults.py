@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import CorgiPileError, MissingExtra, ReadFailed, UnknownFormat
 from corgipile.sql import exceptions
+from corgipile.stores.urls import redacted_in
 
 __all__ = ["library", "opening", "translated"]
 
@@ -47,7 +48,7 @@ def translated(cause: Any = None, plain: Callable[[str], str] = str) -> Iterator
         if inner is not None:
             raise inner from None
         kind = next((name for name in KINDS if isinstance(error, getattr(duckdb, name))), "DatabaseError")
-        raise getattr(exceptions, kind)(plain(str(error))) from None
+        raise getattr(exceptions, kind)(redacted_in(plain(str(error)))) from None
     except (RuntimeError, OSError, pa.ArrowException) as error:  # the last two of rows on their way
         raise _of_rows(error, cause, plain) from None
 

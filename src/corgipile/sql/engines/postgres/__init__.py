@@ -24,5 +24,5 @@ def connected(url: str, **options: Any) -> PostgreSQL:
     def connect() -> Any:
         return psycopg.connect(url, autocommit=True, **options)
 
-    with opening():
+    with opening(url):
         return PostgreSQL(connect(), connect)

@@ -7,6 +7,7 @@ from typing import Any
 
 from corgipile.errors import MissingExtra, ServerError
 from corgipile.sql import exceptions
+from corgipile.stores.urls import scrubbed
 
 __all__ = ["as_settings", "library", "opening", "training", "translated"]
 
@@ -28,12 +29,12 @@ def library() -> Any:
 
 
 @contextmanager
-def opening() -> Iterator[None]:
+def opening(url: str) -> Iterator[None]:
     """Turn what the driver says of a server that it cannot reach into an error of ours; no password is shown."""
     try:
         yield
     except library().Error as error:
-        raise ServerError(f"cannot connect to PostgreSQL: {str(error).strip()}") from None
+        raise ServerError(f"cannot connect to PostgreSQL: {scrubbed(str(error).strip(), url)}") from None
 
 
 @contextmanager
