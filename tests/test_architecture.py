@@ -41,7 +41,7 @@ MAY = {
     "quality": BASE | {"tables", "orders"},
     "hooks": {"errors", "outputs", "sizes"},
     "proof": BASE | {"quality"},
-    "testing": BASE | {"tables", "orders"},
+    "testing": BASE | {"tables", "orders", "quality"},
     "planner": BASE | {"stores", "tables", "orders", "features", "loader", "quality"},
     "relayout": BASE | {"tables", "orders", "loader", "conversion"},
     "conversion": BASE | {"stores", "tables"},
