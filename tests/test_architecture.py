@@ -25,6 +25,7 @@ BASE = {
     "arrow_compute",
     "arrow_memory",
     "outputs",
+    "repayment",
 }
 
 MAY = {
@@ -42,7 +43,7 @@ MAY = {
     "hooks": {"errors", "outputs", "sizes"},
     "proof": BASE | {"quality"},
     "testing": BASE | {"tables", "orders", "quality"},
-    "planner": BASE | {"stores", "tables", "orders", "features", "loader", "quality"},
+    "planner": BASE | {"stores", "tables", "orders", "features", "loader", "quality", "relayout"},
     "relayout": BASE | {"tables", "orders", "loader", "conversion"},
     "conversion": BASE | {"stores", "tables"},
     "postgres": BASE | {"tables"},
