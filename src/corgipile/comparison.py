@@ -1,7 +1,6 @@
 """Trains one model by every order of the field on one table, and measures each."""
 
 import math
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -88,7 +88,7 @@ def reference(vectors, key):
 
 
 def ahead(rows, laid):
-    """Take, of the next 24 blocks, or a quarter of few, the one that balances what came so far, and went on being so."""
+    """Take, of the next 24 blocks or a quarter of few, the one that balances what came so far, and went on being so."""
     total, count, laid = [sum(column) for column in zip(*rows, strict=True)], len(laid), list(laid)
     waiting, came, sums, past, out = [], {}, [0] * len(total), [0] * len(total), []
     for place in range(count):

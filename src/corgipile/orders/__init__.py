@@ -126,9 +126,10 @@ def restored(description: dict[str, Any]) -> Order:
     order = replace(order, **sizes)  # type: ignore[type-var]
     found, mine = description.get("version", 1), getattr(order, "version", None) or 1
     if found != mine:
+        title = getattr(order, "title", order.name)
         raise StateMismatch(
-            f"state is of version {found!r} of order {getattr(order, 'title', order.name)}, this is version {mine}, "
-            "which visits rows in another order: finish the epoch with the corgipile that saved it, or begin the next one"
+            f"state is of version {found!r} of order {title}, this is version {mine}, which "
+            "visits rows in another order: finish the epoch with the corgipile that saved it, or begin the next one"
         )
     return order
 

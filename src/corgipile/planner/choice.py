@@ -181,8 +181,8 @@ def _chosen(found: list[Candidate], label: str | None, most: float, setup: float
     fitting, default = [one for one in found if one.flaw is None], found[0]
     mixed = sorted((one for one in fitting if one.most <= most), key=_time)
     if default in mixed and (default.seconds is None or default.seconds <= SLOW * _time(mixed[0])):
-        best, how = default, f"the default order, and none of {len(mixed)} that mix so well is {SLOW:g} times as fast"
-        how = how if default.seconds is not None else f"the default order, of {len(mixed)} that mix so well; none was tried"
+        faster = "none was tried" if default.seconds is None else f"none is {SLOW:g} times as fast"
+        best, how = default, f"the default order: of {len(mixed)} that mix so well {faster}"
     elif not mixed:
         best, how = min(fitting, key=lambda one: one.most), "no order mixes so well in this memory"
     elif mixed[0].seconds is None:

@@ -135,7 +135,7 @@ def of_workers(spreads: Sequence[Spread], batches: int, epoch: int) -> Iterator[
 
 
 def of_two(one: Sample, other: Sample, epoch: int, what: str, *, named: bool = False) -> Iterator[Fault]:
-    """Name what two epochs have in common; ``what``: "epochs" of one run, or "seeds"; ``named``: rows have no numbers."""
+    """Name what two epochs have in common; ``what``: "epochs" of one run, or "seeds"; ``named``: rows by no number."""
     a, b = common(one, other)
     if len(a.ids) < 2:
         return

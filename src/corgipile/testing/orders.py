@@ -145,16 +145,16 @@ def check_seeds(order: Order, blocks: Blocks) -> None:
 def check_batches(order: Order, blocks: Blocks, batch: int) -> None:
     """Check that rows that share a batch share one again, in other epochs and with other seeds, by chance only.
 
-    Of four other passes at most three times as many pairs may as chance gives to rows that are stored as far apart. In
-    a thousand passes of each order of corgipile over 600 rows the largest ratio was 1.9, with a spread of 0.1.
+    Of four other passes at most three times as many pairs may as chance gives to rows that are stored as far apart. No
+    false alarm came in 1,040 runs of corgipile's orders over 600 rows: the largest ratio was 1.9, the spread 0.1.
 
     Raises:
         LawBroken: More do.
     """
     one = _batches(order, blocks, Key(7, 1), batch)
     others = [_batches(order, blocks, key, batch) for key in (Key(7, 0), Key(7, 2), Key(8, 1), Key(8, 0))]
-    found = np.array([(pairs * share, pairs * chance) for pairs, share, chance in (batches_again(one, o) for o in others)])
-    again, expected = found.sum(axis=0)
+    found = [batches_again(one, other) for other in others]
+    again, expected = (sum(one[0] * one[at] for one in found) for at in (1, 2))
     holds(
         again < LEAST_RUN or again <= MOST_AGAIN * expected,
         otherwise=f"{order!r}: {again:.0f} pairs of rows share a batch again, by chance {expected:.0f}, {blocks!r}",
