@@ -25,6 +25,7 @@ BASE = {
     "arrow_compute",
     "arrow_memory",
     "outputs",
+    "repayment",
 }
 
 MAY = {
@@ -41,8 +42,8 @@ MAY = {
     "quality": BASE | {"tables", "orders"},
     "hooks": {"errors", "outputs", "sizes"},
     "proof": BASE | {"quality"},
-    "testing": BASE | {"tables", "orders"},
-    "planner": BASE | {"stores", "tables", "orders", "features", "loader", "quality"},
+    "testing": BASE | {"tables", "orders", "quality"},
+    "planner": BASE | {"stores", "tables", "orders", "features", "loader", "quality", "relayout"},
     "relayout": BASE | {"tables", "orders", "loader", "conversion"},
     "conversion": BASE | {"stores", "tables"},
     "postgres": BASE | {"tables"},

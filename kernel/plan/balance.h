@@ -1,7 +1,10 @@
 /* Puts blocks in an order of which every stretch samples all kinds of blocks evenly.
  *
- * Blocks are ranked by one number each (ties in random order); rank r gets the place frac(r * 0.618... + u), u keyed by
- * the epoch, and blocks are laid out by place: by the three-distance theorem every window holds evenly spaced ranks. */
+ * Blocks are ranked by one number each, ties in random order. The ranks are parted into a lower and an upper half, whose
+ * blocks alternate; each half is parted likewise. Blocks that tie stay in one part where they can, and parts then take
+ * turns by their sizes. So a stretch of the order has its share of every range of ranks, but for a few blocks. Where each
+ * pair of parts begins to take turns is random, keyed by the epoch: which blocks of two parts are neighbours is left to
+ * chance, so that neighbours recur no more than in random order, and no period along the ranks becomes a slow wave. */
 #ifndef CP_BALANCE_H
 #define CP_BALANCE_H
 
@@ -22,41 +25,74 @@ static inline int cp_by_value(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Write the rank at each place without sorting: by the same theorem a rank's place is followed by that `on` ranks
- * further, or `back` ranks before, or both, where `on` is the first rank past rank 0's place and `back` the last. */
-static inline void cp_lay_out(int64_t count, uint64_t first, int64_t *order)
+typedef struct {
+    const int64_t *starts; /* the first rank that ties with each; or NULL */
+    uint64_t key;
+} cp_ties;
+
+/* Return how many of `count` ranks from `from` on make the lower part: half of them, or as many as leave ties together if
+ * both parts have an eighth. */
+static inline int64_t cp_lower_part(const int64_t *starts, int64_t from, int64_t count)
 {
-    int64_t on = 0, back = 0, rank = 0;
-    for (int64_t i = 1; i < count; i++) {
-        uint64_t place = (uint64_t)i * CP_GOLDEN;
-        on = on && (uint64_t)on * CP_GOLDEN < place ? on : i;
-        back = (uint64_t)back * CP_GOLDEN > place ? back : i;
-        rank = (uint64_t)rank * CP_GOLDEN + first < place + first ? rank : i;
-    }
+    int64_t half = count / 2, least = cp_max64(count / 8, 1);
+    if (!starts || starts[from + half] - from >= least)
+        return starts ? starts[from + half] - from : half;
+    int64_t above = starts[from + count - least] - from;
+    return above > half ? above : half;
+}
+
+/* Write `count` ranks from `from` on in the order of their places. `spare` has as much room. */
+static inline void cp_take_turns(const cp_ties *t, int64_t from, int64_t count, int64_t *order, int64_t *spare)
+{
+    int64_t lower = count > 1 ? cp_lower_part(t->starts, from, count) : count, low = 0, up = lower;
+    order[0] = from;
+    if (count < 2)
+        return;
+    cp_take_turns(t, from, lower, spare, order);
+    cp_take_turns(t, from + lower, count - lower, spare + lower, order + lower);
+    int64_t phase = (int64_t)cp_below(t->key, (uint64_t)from << 31 | (uint64_t)count, (uint64_t)count);
     for (int64_t i = 0; i < count; i++) {
-        CP_CHECK(rank >= 0 && rank < count);
-        order[i] = rank;
-        rank += rank < count - on ? on : rank >= back ? -back : on - back;
+        phase += lower;
+        order[i] = spare[phase < count ? up++ : low++];
+        phase -= phase < count ? 0 : count;
     }
+    CP_CHECK(low == lower && up == count);
+}
+
+/* Write the rank at each place. Returns -1 without memory. */
+static inline int cp_lay_out(int64_t count, const int64_t *starts, uint64_t key, int64_t *order)
+{
+    cp_ties ties = {starts, cp_derive2(key, CP_KEY_PHASES)};
+    int64_t *spare = malloc(sizeof *spare * (size_t)(count ? count : 1));
+    if (!spare)
+        return -1;
+    if (count)
+        cp_take_turns(&ties, 0, count, order, spare);
+    free(spare);
+    return 0;
 }
 
 /* Write the block at each position into order[count]. Returns -1 without memory. */
 static inline int cp_balance(const double *values, int64_t count, uint64_t key, int64_t *order)
 {
     cp_ranked *ranked = malloc(sizeof *ranked * (size_t)(count ? count : 1));
-    uint64_t ties = cp_derive2(key, CP_KEY_BALANCE), first = cp_random(ties, (uint64_t)count);
-    if (!ranked)
-        return -1;
-    for (int64_t i = 0; i < count; i++) {
+    int64_t *starts = calloc((size_t)(count ? count : 1), sizeof *starts);
+    uint64_t ties = cp_derive2(key, CP_KEY_BALANCE);
+    int status = -1;
+    for (int64_t i = 0; ranked && i < count; i++) {
         CP_CHECK(values[i] == values[i]);
         ranked[i] = (cp_ranked){values[i], cp_random(ties, (uint64_t)i), i};
     }
-    qsort(ranked, (size_t)count, sizeof *ranked, cp_by_value);
-    cp_lay_out(count, first, order);
-    for (int64_t i = 0; i < count; i++)
-        order[i] = ranked[order[i]].block;
-    free(ranked);
-    return 0;
+    if (ranked && starts) {
+        qsort(ranked, (size_t)count, sizeof *ranked, cp_by_value);
+        for (int64_t i = 1; i < count; i++)
+            starts[i] = ranked[i].value == ranked[i - 1].value ? starts[i - 1] : i;
+        status = cp_lay_out(count, starts, key, order);
+        for (int64_t i = 0; status == 0 && i < count; i++)
+            order[i] = ranked[order[i]].block;
+    }
+    free(ranked), free(starts);
+    return status;
 }
 
 #endif

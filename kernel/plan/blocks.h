@@ -41,7 +41,7 @@ static inline int32_t cp_order_named(const char *name)
 }
 
 /* What a key is hashed with: each use of randomness within a pass has a number of its own, in every host. */
-enum { CP_KEY_BLOCKS = 1, CP_KEY_ROWS, CP_KEY_JITTER, CP_KEY_BALANCE, CP_KEY_STREAM, CP_KEY_FULL };
+enum { CP_KEY_BLOCKS = 1, CP_KEY_ROWS, CP_KEY_JITTER, CP_KEY_BALANCE, CP_KEY_STREAM, CP_KEY_FULL, CP_KEY_PHASES };
 #define CP_MAX_BLOCKS ((int64_t)1 << 30) /* times are 32.32 fixed point and reach 2 N */
 
 typedef struct {

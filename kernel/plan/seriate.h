@@ -2,12 +2,13 @@
  *
  * Blocks are seriated by bisection: all are split at the median of their leading principal direction, both halves
  * likewise, and the second is turned round where its other end is more like the last block of the first. What comes of
- * it, alike blocks side by side in every direction that matters, is laid out by the golden ratio (balance.h). Then, of the
- * next CP_WINDOW blocks, the one comes first that leaves the running sum of all vectors nearest to its share of the
- * total; one that has waited CP_LONGEST places comes at once, or greed would leave the odd ones to the end. An order that
- * deals many blocks at a time visits a mean of these sums over as many places, so a sum that keeps to one side weighs more
- * than one that swings: a part of all sums so far is added to it, as a second-order sigma-delta modulator does. What is
- * left over at the end is spread by going back and forth, CP_PASSES times in all.
+ * it, alike blocks side by side in every direction that matters, is laid out by halves (balance.h). Then, of the next
+ * CP_WINDOW blocks, the one comes first that leaves the running sum of all vectors nearest to its share of the total; one
+ * that has waited CP_LONGEST places comes at once, or greed would leave the odd ones to the end. A table of few blocks has
+ * a shorter window: one that held most blocks would give the same order in all epochs. An order that deals many blocks at
+ * a time visits a mean of these sums over as many places, so a sum that keeps to one side weighs more than one that
+ * swings: a part of all sums so far is added to it, as a second-order sigma-delta modulator does. What is left over at the
+ * end is spread by going back and forth, CP_PASSES times in all.
  *
  * Every number is an integer and every sum exact, so that all machines and hosts order alike. */
 #ifndef CP_SERIATE_H
@@ -23,6 +24,7 @@ enum {
     CP_SHARP = 1 << 12,  /* largest weight of a block in a step of it: sums over CP_BURST blocks fit likewise */
     CP_BURST = 8,
     CP_WINDOW = 24,
+    CP_BROAD = 4,       /* a window has one block in so many, at most */
     CP_LONGEST = 48,
     CP_PASSES = 3,
     CP_PAST = 32,       /* of all sums so far, one part in so many counts */
@@ -228,11 +230,11 @@ static inline int cp_choose(const cp_balance_sheet *b, const int16_t *vectors, i
 static inline void cp_look_ahead(const int16_t *vectors, int64_t count, int32_t width, int64_t *order)
 {
     int64_t waiting[CP_WINDOW], since[CP_WINDOW], next = 0;
-    int held = 0;
+    int held = 0, window = (int)cp_min64(CP_WINDOW, cp_max64(count / CP_BROAD, 1));
     cp_balance_sheet sheet;
     cp_open_sheet(&sheet, vectors, count, width);
     for (int64_t place = 0; place < count; place++) {
-        for (; held < CP_WINDOW && next < count; next++) {
+        for (; held < window && next < count; next++) {
             since[held] = place;
             waiting[held++] = order[next];
         }
@@ -271,12 +273,11 @@ static inline int cp_balance_vectors(const int16_t *vectors, int64_t count, int3
     s.blocks = malloc(room);
     s.along = malloc(room);
     s.sample = malloc(sizeof(int16_t) * CP_POWER_BLOCKS * (size_t)width);
-    if (s.blocks && s.along && s.sample) {
+    if (s.blocks && s.along && s.sample && cp_lay_out(count, NULL, key, order) == 0) {
         for (int64_t i = 0; i < count; i++)
             s.blocks[i] = (int32_t)i;
         cp_shuffle32_long(s.blocks, (uint64_t)count, s.ties);
         cp_bisect(&s, 0, count);
-        cp_lay_out(count, cp_random(s.ties, (uint64_t)count), order);
         for (int64_t i = 0; i < count; i++)
             order[i] = s.blocks[order[i]];
         for (int pass = 0; pass < CP_PASSES; pass++) {

@@ -86,6 +86,7 @@ def reader_pick(reader: object, words: _Array, ranks: _Array, /) -> None: ...
 KEY_BALANCE: Final[int]
 KEY_STREAM: Final[int]
 KEY_FULL: Final[int]
+KEY_PHASES: Final[int]
 PLAN_BYTES: Final[int]
 TRAITS: Final[int]
 

@@ -1,11 +1,8 @@
 """Trains one model by every order of the field on one table, and measures each."""
 
 import math
-import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
@@ -16,13 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile import orders, scratch, tables
+from corgipile import orders, tables
 from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
 from corgipile.orders import Order, visited_rows
-from corgipile.outputs import writing
 from corgipile.quality import AuditReport, Report, audit, measure
 from corgipile.quality.keys import Keys
-from corgipile.relayout import reshuffle
+from corgipile.relayout.once import shuffled_once
 from corgipile.resident import peaking
 from corgipile.settings import BLOCK, CALL, TEST, Setting, Settings, takes
 from corgipile.sizes import Size, real, whole, yes_or_no
@@ -276,7 +272,8 @@ def _result(order: Order | str, plans: Sequence[_Plan]) -> Result:
 def _with_seed(order: Order | str, plan: _Plan) -> Result:
     if not isinstance(order, str):
         return _run(order, plan)
-    with _shuffled(plan) as (copy, seconds):
+    given = plan.given
+    with shuffled_once(plan.task.source, given.memory or "64MB", plan.seed, given.folder) as (copy, seconds):
         labels = column(copy, plan.task.label)
         result = _run(
             orders.NoShuffle(), replace(plan, task=replace(plan.task, source=copy), labels=labels, copied=True)
@@ -373,15 +370,3 @@ class _Numbered:
 
 def _idle(_: object) -> None:
     """Do nothing with what a training says after each epoch."""
-
-
-@contextmanager
-def _shuffled(plan: _Plan) -> Iterator[tuple[Table, float]]:
-    """Write the rows in random order to a file that goes when the block ends; tell the seconds this took."""
-    folder = plan.given.folder
-    place = Path(tempfile.gettempdir() if folder is None else folder)
-    with writing(place), scratch.folder(place, "compare") as room:
-        path = room / "shuffled.arrow"
-        start = time.perf_counter()
-        reshuffle(plan.task.source, path, memory=plan.given.memory or "64MB", seed=plan.seed)
-        yield tables.open(path), time.perf_counter() - start

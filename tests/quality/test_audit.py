@@ -30,6 +30,20 @@ def test_a_planted_fault_is_named(name):
     assert f"{name} (epoch" in str(report)
 
 
+@pytest.mark.parametrize(("piles", "fault"), [(5, ["same batches"]), (300, [])])
+def test_blocks_in_one_cycle_are_named(piles, fault):
+    """Each epoch begins elsewhere in a cycle of blocks, and mixes some: places do not correlate, neighbours recur."""
+    cycle = np.random.default_rng(0).permutation(ROWS // 20)
+
+    def epoch(seed):
+        rows = (np.roll(cycle, 63 * seed)[:, None] * 20 + np.arange(20)).reshape(-1, 20 * piles)
+        return np.random.default_rng([3, seed]).permuted(rows, axis=1).ravel()
+
+    for run, other in ((two(epoch), None), (Epochs(epoch(0)), Epochs(epoch(1)))):
+        found = audit(run, id="id", rows=ROWS, epochs=1 if other else 2, other_seed=other)
+        assert [fault.name for fault in found.faults] == fault
+
+
 def test_a_loader_that_is_not_shuffled_has_no_other_fault_but_that_its_epochs_are_alike():
     report = audit(Epochs(np.arange(ROWS)), id="id", rows=ROWS)
     assert [fault.name for fault in report.faults] == ["not shuffled", "identical epochs"]

@@ -6,7 +6,7 @@ import pytest
 from columns import make_rows
 
 import corgipile as cp
-from corgipile.orders import NAMES, Blocks, CorgiPile, FullShuffle, Key, NoShuffle, named
+from corgipile.orders import NAMES, Blocks, CorgiPile, FullShuffle, Key, NoShuffle, Riffle, named
 from corgipile.tables import MemoryTable
 from corgipile.testing import LawBroken, check_damaged, check_loader, check_order, check_pass, check_slots, check_table
 
@@ -35,6 +35,14 @@ class Same(CorgiPile):
         return super().plan(blocks, key._replace(seed=0, epoch=0), start)
 
 
+class Cycle(Riffle):
+    """Lays blocks out by the golden ratio: one cycle, which begins elsewhere in each pass."""
+
+    def block_order(self, blocks, key):
+        places = np.arange(blocks.count) * 0.6180339887498949 + np.random.default_rng([key.seed, key.epoch]).random()
+        return np.argsort(places % 1)
+
+
 class Shifted(MemoryTable):
     """Takes the rows beside those asked for."""
 
@@ -61,6 +69,7 @@ def test_ours_hold(name):
         (Hasty(), "a slot is loaded while"),
         (Same(), "seed 7, epoch 1 is seed 7, epoch 0"),
         (NoShuffle(), "seed 7, epoch 1 is seed"),
+        (Cycle(), "pairs of rows share a batch again, by chance"),
     ],
 )
 def test_a_broken_order_is_told(order, says):

@@ -283,6 +283,7 @@ static PyObject *step_rows(PyObject *self, PyObject *args)
 
 const cp_constant cp_plan_constants[] = {
     {"KEY_BALANCE", CP_KEY_BALANCE}, {"KEY_STREAM", CP_KEY_STREAM}, {"KEY_FULL", CP_KEY_FULL},
+    {"KEY_PHASES", CP_KEY_PHASES},
     {"PLAN_BYTES", CP_PLAN_BYTES},
     {"TRAITS", CP_TRAITS}, {NULL, 0}};
 

@@ -112,6 +112,8 @@ def _news(result: Any) -> str:
 
 def show(results: Sequence[Any], title: str, *, held_out: bool) -> None:
     """Print the results of a comparison as a table, and what its columns say."""
+    from corgipile.proof.comparison import repaid  # noqa: PLC0415
+
     metric = next((result.metric for result in results if not result.failure), "accuracy")
     score = f"{'test' if held_out else 'train'} {metric}"
     head = ("order", score, "loss", "s/ epoch", "rows/s", "read/ epoch", "buffer", "deff")
@@ -119,8 +121,8 @@ def show(results: Sequence[Any], title: str, *, held_out: bool) -> None:
     show_table(title, head, cells, spare=("read/ epoch", "buffer", "loss"))
     for result in results:
         if result.setup_seconds:
-            once = result.setup_seconds / max(result.seconds, 1e-9)
-            note(f"{result.order}: {result.setup_seconds:.2f} s more ({once:.1f} epochs) to write the table once")
+            once = f"{result.setup_seconds:.2f} s more to write the table once"
+            note(f"{result.order}: {once}, {repaid(result, results)}.")
         if result.failure or result.warning:
             note(f"{result.order}: {result.failure or result.warning}", indent="  ")
     rows = "held-out rows" if held_out else "the rows trained on"

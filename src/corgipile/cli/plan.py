@@ -105,7 +105,7 @@ def told(title: str, found: "Choice", price: Price | None) -> None:
         note(f"{_size(found.best.unpacked)} are unpacked once, before the first epoch.")
     note(_reads(found.best, price))
     if found.advice is not None:
-        note(f"What would help: {found.advice}.")
+        note(f"Instead: {found.advice}.")
 
 
 def price_of(text: str) -> Price:

@@ -95,7 +95,8 @@ def described(order: Order) -> dict[str, Any]:
         >>> described(CorgiPile(block=10, buffer="1%"))
         {'name': 'corgipile', 'block': 10, 'buffer': '1%'}
     """
-    version = {"version": order.version} if hasattr(order, "version") else {}
+    number = getattr(order, "version", None)
+    version = {} if number is None else {"version": number}
     found = {one.name: getattr(order, one.name) for one in fields(order)}  # type: ignore[arg-type]
     kept = {
         name: described(value) if hasattr(value, "steps") else value
@@ -117,18 +118,20 @@ def restored(description: dict[str, Any]) -> Order:
     """
     batches = description["name"] == GlobalBatches.name  # which nobody asks for by its name alone
     order: Order = GlobalBatches() if batches else named(description["name"])
-    found, mine = description.get("version", 1), getattr(order, "version", 1)
-    if found != mine:
-        raise StateMismatch(
-            f"state is of version {found!r} of order {order.name}, this is version {mine}, which visits rows in "
-            "another order: finish the epoch with the corgipile that saved it, or begin the next one"
-        )
     sizes = {
         name: restored(value) if isinstance(value, dict) else value
         for name, value in description.items()
         if name not in ("name", "version")
     }
-    return replace(order, **sizes)  # type: ignore[type-var]
+    order = replace(order, **sizes)  # type: ignore[type-var]
+    found, mine = description.get("version", 1), getattr(order, "version", None) or 1
+    if found != mine:
+        title = getattr(order, "title", order.name)
+        raise StateMismatch(
+            f"state is of version {found!r} of order {title}, this is version {mine}, which "
+            "visits rows in another order: finish the epoch with the corgipile that saved it, or begin the next one"
+        )
+    return order
 
 
 def instead(found: Any, mine: dict[str, Any]) -> StateMismatch:

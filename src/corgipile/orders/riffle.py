@@ -78,6 +78,11 @@ class Riffle(Planned):
                 f"got first_epoch={self.first_epoch!r}, balance={self.balance!r}"
             )
 
+    @property
+    def version(self) -> int | None:
+        """Return the version of the balanced order of blocks: before 2 it was one fixed cycle in all epochs."""
+        return None if self.balance is None else 2
+
     def shape(self) -> tuple[int, int, bool]:
         """Return the plan's buffer blocks, blocks per step, and whether blocks stay whole."""
         return self.buffer_blocks(), max(1, self.group), bool(self.whole)

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from corgipile.errors import BudgetTooSmall
-from corgipile.loader.budget import Columns, Fitted, columns_of, fit
+from corgipile.loader.budget import Columns, Fitted, columns_of, fit, sketched
+from corgipile.loader.content import Content
+from corgipile.loader.default_order import LABEL
 from corgipile.orders import Blocks, Key, Order
 from corgipile.orders.riffle import CONTENT, Riffle
 from corgipile.planner.labels import Labels
@@ -132,7 +134,8 @@ def candidates(orders: Sequence[Order], setting: Setting) -> list[Candidate]:
         some = slice(first, first + together)
         found = _seen(right[some], blocks[some], labels, setting, far)
         for (at, fitted), seen in zip(right[some], found, strict=True):
-            rest = None if setting.alike is None else 1 + setting.alike * (seen.most - 1)
+            alike = None if fitted.order.sketch_column == CONTENT else setting.alike  # all columns are balanced then
+            rest = None if alike is None else 1 + alike * (seen.most - 1)
             costs = _costs(made[at], fitted, seen.visits, setting, columns)
             made[at] = replace(costs, deff=seen.deff, rest=rest)
     return made
@@ -189,6 +192,10 @@ def _distinct(found: Iterable[_Way]) -> list[_Way]:
 def _described(setting: Setting, fitted: Sequence[Fitted]) -> tuple[Labels | None, list[Blocks]]:
     """Read the labels once; return them, and blocks with their sketch where an order balances them."""
     blocks = [one.blocks for one in fitted]
+    for at, (order, cut, _, sources, way) in enumerate(fitted):
+        if order.sketch_column == CONTENT:
+            look = Content(tuple(sources), setting.label or LABEL, unpacked=way.spilled)
+            blocks[at] = sketched(setting.table, order, cut, look)
     if setting.label is None:
         return None, blocks
     balanced = [at for at, one in enumerate(fitted) if one.order.sketch_column not in (None, CONTENT)]

@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from corgipile.errors import BadArgument, BudgetTooSmall
-from corgipile.loader.budget import DEFAULT_MEMORY
-from corgipile.loader.default_order import LABEL, cheap
+from corgipile.loader.budget import DEFAULT_MEMORY, columns_of
+from corgipile.loader.default_order import LABEL, Reading, cheap, chosen
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Order, Riffle
 from corgipile.planner.candidates import Candidate, Setting, candidates
 from corgipile.planner.measure import measured
 from corgipile.planner.places import place_of, recall, remember
 from corgipile.planner.probe import Probe
-from corgipile.planner.trial import predicted, stays_cached, tried
+from corgipile.planner.trial import predicted, shuffling, stays_cached, tried
 from corgipile.quality import h_d_of_columns
+from corgipile.repayment import repays
 from corgipile.sizes import Size, parse_bytes, real, whole
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
@@ -28,8 +29,7 @@ BLOCKS = ("16KB", "64KB", "256KB", "1MB")
 BLOCK, FEWEST = 64 << 10, 1024  # bytes of the blocks of which it is told what they have in common; rows, for that
 SOME = 16  # blocks at least, for that
 NEAR = 1.1  # times as long is about as fast
-PASSES = 4  # over a table, by which it is written anew in random order: read and written twice
-SLOW = 1.5  # times as long as reading in order, so that writing it anew is worth a word
+SLOW = 1.5  # times as long as another order takes the default, so that the other is worth choosing
 log = logging.getLogger("corgipile")
 
 
@@ -42,8 +42,8 @@ class Choice:
         others: The other ones, those that mix well enough first, then by their time.
         reason: Why it is.
         labels: The column by which deff was told; None: by no column, it is the worst there can be.
-        advice: What would help where no candidate mixes well enough, or only slow ones: at what cost, and after how
-            many epochs it repays; else None.
+        advice: What to do instead: write the table once in random order, at what cost, and after how many epochs that
+            repays; where no candidate mixes well enough, what would help. None: nothing is known of it.
         probe: What is known of the device or the bucket; None: nothing.
         cached: Whether a table like this one stays in the page cache, so that epochs after the first are warm.
     """
@@ -76,8 +76,9 @@ def choose(
     its speed with the table in the page cache, and of a table that is not cached the one without; how fast the device
     or the bucket is, is measured once in a few seconds and remembered. Where the table does not stay in the page cache
     the slower of both counts. What other columns have in common within blocks is told from a few rows of 300 of them.
-    Of those whose deff, by label and by these, is at most ``1 + tolerance`` the fastest is chosen, and of those about
-    as fast the one that mixes best. ``memory`` is that of the loaders; choosing one takes about 150 MB, however many
+    Of those whose deff, by label and by these, is at most ``1 + tolerance`` the default order is chosen, ``"auto"``,
+    unless another takes less than two thirds of its time: then the fastest, and of those about as fast the one that
+    mixes best. ``memory`` is that of the loaders; choosing one takes about 150 MB, however many
     rows there are.
 
     Args:
@@ -114,11 +115,12 @@ def choose(
     memory = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
     alike = None if name is None else _alike(table, name)
     setting = Setting(table, memory, batch_size, name, ranks, seconds, whole(seed, "seed"), alike)
-    found = candidates([*_orders(name, batch_size)], setting)
+    default = chosen("auto", table, name, batch_size, Reading(columns_of(table), memory))
+    found = candidates([default, *_orders(name, batch_size)], setting)
     _check_room(found)
     known, cached = probed(table, anew=probe, may=seconds > 0), stays_cached(table) and not is_remote(table)
     found = predicted(tried(found, setting), known, setting, cached=cached)
-    return replace(_chosen(found, name, 1 + tolerance), probe=known, cached=cached)
+    return replace(_chosen(found, name, 1 + tolerance, shuffling(setting)), probe=known, cached=cached)
 
 
 def probed(table: Table, *, anew: bool | None = None, may: bool = True) -> Probe | None:
@@ -160,7 +162,7 @@ def _alike(table: Table, label: str) -> float | None:
 
 
 def _orders(label: str | None, batch: int) -> Iterator[Order]:
-    """Yield what is considered; the default first."""
+    """Yield what is considered beside the default."""
     for balance in (label, None) if label is not None else (None,):
         yield from (Riffle(balance=balance, block=block, batch=batch) for block in (None, *BLOCKS))
     yield CorgiPile()
@@ -174,10 +176,14 @@ def _check_room(found: list[Candidate]) -> None:
         raise BudgetTooSmall(next(one.flaw for one in found if one.flaw is not None))
 
 
-def _chosen(found: list[Candidate], label: str | None, most: float) -> Choice:
-    fitting = [one for one in found if one.flaw is None]
+def _chosen(found: list[Candidate], label: str | None, most: float, setup: float | None = None) -> Choice:
+    """Choose; the first is the default. ``setup``: seconds to write the table once in random order."""
+    fitting, default = [one for one in found if one.flaw is None], found[0]
     mixed = sorted((one for one in fitting if one.most <= most), key=_time)
-    if not mixed:
+    if default in mixed and (default.seconds is None or default.seconds <= SLOW * _time(mixed[0])):
+        faster = "none was tried" if default.seconds is None else f"none is {SLOW:g} times as fast"
+        best, how = default, f"the default order: of {len(mixed)} that mix so well {faster}"
+    elif not mixed:
         best, how = min(fitting, key=lambda one: one.most), "no order mixes so well in this memory"
     elif mixed[0].seconds is None:
         best, how = mixed[0], f"the first of {len(mixed)} that mix so well, none was tried"
@@ -189,7 +195,7 @@ def _chosen(found: list[Candidate], label: str | None, most: float) -> Choice:
     reason = f"{how} (deff {best.most:.3g}, where {most:.3g} was asked for)"
     rest = (one for one in found if one is not best)
     others = sorted(rest, key=lambda one: (one.flaw is not None, one.most > most, _time(one)))
-    return Choice(best, others, reason, label, _advice(fitting, best if mixed else None))
+    return Choice(best, others, reason, label, _advice(fitting, best if mixed else None, setup))
 
 
 def _time(one: Candidate) -> float:
@@ -197,18 +203,16 @@ def _time(one: Candidate) -> float:
     return float("inf") if one.seconds is None else one.seconds
 
 
-def _advice(fitting: list[Candidate], best: Candidate | None) -> str | None:
-    """Say what a table written anew would cost, and when that repays; None where there is no need."""
+def _advice(fitting: list[Candidate], best: Candidate | None, setup: float | None) -> str | None:
+    """Say what a table written once in random order would cost, and when that repays; None where it is not known."""
     plain = min((one for one in fitting if one.order.sequential), key=_time, default=None)
-    took = None if plain is None or plain.seconds is None else PASSES * max(plain.seconds, plain.cold or 0)
-    cost = "" if took is None else f" in about {took:.3g} s"
+    cost = "" if setup is None else f" in about {setup:.3g} s"
     anew = f"once `corgipile reshuffle`: it writes the table in random order{cost}, and as large again on disk"
     if best is None:
         return f"more memory, or {anew}; any order mixes then"
-    if took is None or plain is None or plain.seconds is None or not _time(best) > SLOW * plain.seconds:
+    if setup is None or plain is None or plain.seconds is None or best.seconds is None:
         return None
-    epochs = int(took / (_time(best) - plain.seconds)) + 1
     return (
-        f"{anew}; epochs in its order then take {plain.seconds:.3g} s, not {_time(best):.3g} s, which repays after "
-        f"{epochs} epoch{'s' * (epochs > 1)}"
+        f"{anew}; epochs in its order then take {plain.seconds:.3g} s, not {best.seconds:.3g} s, "
+        f"{repays(setup, plain.seconds, best.seconds)}"
     )

@@ -11,18 +11,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 from corgipile.arrow_memory import give_back
-from corgipile.errors import BadValue
+from corgipile.errors import BadValue, CorgiPileError
 from corgipile.loader import Loader
 from corgipile.orders import Order
 from corgipile.outputs import files_read
 from corgipile.planner.candidates import BLOCK_READS, Candidate, Setting
 from corgipile.planner.probe import Probe
+from corgipile.relayout.once import shuffled_once
+from corgipile.sizes import parse_bytes
 from corgipile.tables.io.files import File
-from corgipile.tables.io.remote import RemoteFile
+from corgipile.tables.io.remote import RemoteFile, is_remote
+from corgipile.tables.subset import Subset
 from corgipile.tables.table import Table
 
-__all__ = ["predicted", "stays_cached", "tried"]
+__all__ = ["predicted", "shuffling", "stays_cached", "tried"]
 
+STRETCH, LEAST_ROOM = 16 << 20, 1 << 20  # bytes that are written for a trial; memory for that
 UNPACKED = 256 << 20  # bytes that are not unpacked for a trial
 ROUNDS, MOST = 3, 3  # of trials; times as long as it should take a trial may take, to see a few buffers, or a device
 FILLED, LEAST_MARKS = 2, 5  # marks until the buffer was full once; in a trial
@@ -57,6 +61,22 @@ def tried(found: list[Candidate], setting: Setting) -> list[Candidate]:
         warm = statistics.median(seconds for seconds, _ in spent)
         made.append(replace(one, warm=warm, cold=statistics.median(cold) if cold else None) if can else one)
     return made
+
+
+def shuffling(setting: Setting) -> float | None:
+    """Return the seconds in which the table is written once in random order, as fast as a stretch of it is.
+
+    None where nothing is tried, or it cannot be written here.
+    """
+    table, share = setting.table, min(1.0, STRETCH / max(1, setting.table.nbytes))
+    rows = max(1, int(share * len(table)))
+    some = table if rows == len(table) else Subset.of(table, [[0, rows]])
+    room = max(LEAST_ROOM, int(share * parse_bytes(setting.memory, whole=table.nbytes)))
+    with contextlib.suppress(CorgiPileError, OSError):
+        if setting.seconds and not is_remote(table):
+            with shuffled_once(some, room, setting.seed) as (_, seconds):
+                return seconds * len(table) / rows
+    return None
 
 
 def predicted(found: list[Candidate], probe: Probe | None, setting: Setting, *, cached: bool) -> list[Candidate]:

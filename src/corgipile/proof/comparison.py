@@ -12,6 +12,7 @@ from corgipile.proof.costs import speeds
 from corgipile.proof.page import Page, Section, table
 from corgipile.proof.scales import Scale, linear, log
 from corgipile.quality.audited import EVEN
+from corgipile.repayment import repays
 from corgipile.sizes import format_bytes
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from corgipile.proof.markup import Markup
     from corgipile.quality.keyed import Spread
 
-__all__ = ["Compared", "comparison_page"]
+__all__ = ["Compared", "comparison_page", "repaid"]
 
 NEAR = {"accuracy": 0.005, "r2": 0.01}  # scores that differ by no more are as good
 REFERENCES = ("shuffle_once", "full")
@@ -117,9 +118,20 @@ def _verdict(results: "Sequence[Result]", ordered: "Sequence[Result]") -> str:
         return f"{reached}; no other order of {len(ordered)} comes as far in less time."
     if other is None or other is winner:
         return f"{reached}."
+    if other.setup_seconds:
+        epochs = f"{len(other.scores)} epoch{'s' * (len(other.scores) > 1)}"
+        once = f"{_seconds(other.setup_seconds)} of them to write the table once, {repaid(other, results)}"
+        return f"{reached}; {other.order} reaches {_score(other)} in {_seconds(_spent(other))} of {epochs}, {once}."
     return (
         f"{reached}, {_times(_spent(other) / max(_spent(winner), 1e-9))} {other.order}, which reaches {_score(other)}."
     )
+
+
+def repaid(one: "Result", results: "Sequence[Result]") -> str:
+    """Say when an order that writes the table once repays, against the best of those that read it as it lies."""
+    ran = [other for other in results if not other.failure and other.scores and not other.setup_seconds]
+    best = next(iter(_winner_first(ran)), None)
+    return f"{repays(one.setup_seconds, one.seconds, best.seconds)} against {best.order}" if best else "the only order"
 
 
 def _times(ratio: float) -> str:

@@ -40,7 +40,7 @@ def costs(choice: "Choice | None") -> Iterator[Section]:
         f"Of an epoch. The first is the plan's choice: {choice.reason}. deff, {by}, is how much batches vary: 1 as "
         "after a full shuffle, less is better; of the rest: of the column that is clustered most beside it, at most."
     )
-    lead += f" What would help: {choice.advice}." if choice.advice else ""
+    lead += f" Instead: {choice.advice}." if choice.advice else ""
     yield Section("What each order costs", lead, [table("", head, rows)])
 
 

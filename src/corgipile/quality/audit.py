@@ -245,7 +245,7 @@ class Audit:
         for epoch, (seen, _) in enumerate(self._closed):
             for other in self._others:
                 if seen:
-                    yield from of_two(seen.sample(), other.sample(), epoch, "seeds")
+                    yield from of_two(seen.sample(), other.sample(), epoch, "seeds", named=seen.named)
 
 
 def _run(watched: Audit, loader: Any, epochs: int | None, on_epoch: Callable[[int], object] | None) -> Audit:

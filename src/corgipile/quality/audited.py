@@ -133,7 +133,8 @@ def _faults(closed: Sequence[Closed], epoch: int, rows: int | None, *, whole_epo
         yield from (stored := list(of_storage(seen, epoch)))
         for earlier in range(epoch):
             before = closed[earlier][0]
-            yield from of_two(before.sample(), seen.sample(), epoch, "epochs") if before else ()
+            if before:
+                yield from of_two(before.sample(), seen.sample(), epoch, "epochs", named=seen.named)
     elif any(alike(watches, others) for _, others in closed[:epoch]):
         yield Fault("identical epochs", "the keys of all batches are those of an epoch before", epoch)
     if not any(

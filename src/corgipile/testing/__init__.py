@@ -9,7 +9,15 @@ Example:
 
 from corgipile.testing.laws import LawBroken
 from corgipile.testing.loaders import check_loader
-from corgipile.testing.orders import check_order, check_pass, check_seeds, check_slots, check_start, check_world
+from corgipile.testing.orders import (
+    check_batches,
+    check_order,
+    check_pass,
+    check_seeds,
+    check_slots,
+    check_start,
+    check_world,
+)
 from corgipile.testing.tables import check_cuts, check_damaged, check_layout, check_manners, check_rows, check_table
 from corgipile.testing.wrappers import Counting, Failing, Slow
 
@@ -18,6 +26,7 @@ __all__ = [
     "Failing",
     "LawBroken",
     "Slow",
+    "check_batches",
     "check_cuts",
     "check_damaged",
     "check_layout",

@@ -1,0 +1,33 @@
+"""When writing a table once in random order repays: one answer for `plan`, `inspect` and `compare`."""
+
+import math
+
+__all__ = ["repaid_after", "repays"]
+
+
+def repaid_after(setup: float, shuffled: float, other: float) -> int | None:
+    """Return the epochs after which a table written once in random order has taken no longer; None: never.
+
+    Args:
+        setup: Seconds to write it.
+        shuffled: Seconds of an epoch over what was written.
+        other: Seconds of an epoch over the table as it lies, in another order.
+
+    Example:
+        >>> repaid_after(12.0, 2.0, 10.0), repaid_after(12.0, 2.0, 2.0)
+        (2, None)
+    """
+    return max(1, math.ceil(setup / (other - shuffled))) if other > shuffled else None
+
+
+def repays(setup: float, shuffled: float, other: float) -> str:
+    """Describe the same in words.
+
+    Example:
+        >>> repays(12.0, 2.0, 10.0), repays(0.1, 2.0, 10.0)
+        ('which repays after 2 epochs', 'which repays after 1 epoch')
+    """
+    epochs = repaid_after(setup, shuffled, other)
+    if epochs is None:
+        return "which never repays, for its epochs are no faster"
+    return f"which repays after {epochs:,} epoch{'s' * (epochs > 1)}"
