@@ -142,7 +142,7 @@ class Train(Statement):
     def label_of(self, columns: Sequence[str]) -> str:
         """Return the column of labels among those of the rows: the one that is named, the usual one, or the last."""
         usual = [name for name in columns if name.lower() == self.usual_label]
-        return self.label or (usual or columns)[-1]
+        return (usual or columns)[-1] if self.label is None else self.label
 
 
 @dataclass(frozen=True, kw_only=True)

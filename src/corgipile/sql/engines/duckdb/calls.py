@@ -48,9 +48,9 @@ def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) 
     model, rows = stored.model, text_of(engine.session, call.source, bound).sql
     there = engine.session.schema(rows, bound.values).names
     names, key = names_in(stored, there), key_of(engine, stored, bound)
-    label, labels = f"predicted_{model.label or 'label'}", model.params.get("labels")
+    label, labels = f"predicted_{model.label_or()}", model.params.get("labels")
     if labels is not None:
-        label = f"predicted_{model.label or 'labels'}"
+        label = f"predicted_{'labels' if model.label is None else model.label}"
         if call.options.get("threshold") is not None:
             need_one_label(call, labels)
     shares = asked("predict_proba", key, names)
