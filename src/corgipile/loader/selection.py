@@ -217,8 +217,8 @@ def _selection(
             raise BadArgument(f"format='arrow' has sparse features as they are stored: name columns {list(sources)}")
         width = pair_width(table, sources[0])
         return Selection(
-            read, found, names={PACKED: FEATURES} | ({} if label is None else {label: LABEL}), as_tuple=as_tuple, label=label,
-            encoding=encoding, sparse=width, dtype=dtype,
+            read, found, names={PACKED: FEATURES, **({} if label is None else {label: LABEL})}, as_tuple=as_tuple,
+            label=label, encoding=encoding, sparse=width, dtype=dtype,
         )  # fmt: skip
     lists = [item_of(table.schema.field(name).type) is not None for name in sources]
     names = {} if label is None else {label: LABEL}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from corgipile.outputs import check_apart
 from corgipile.sql.engines.duckdb.binding import Bound, lasts
 from corgipile.sql.engines.duckdb.faults import translated
+from corgipile.sql.engines.duckdb.files import with_files
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
 from corgipile.sql.engines.duckdb.prediction import check_kept, pinned, predicting
@@ -64,7 +65,7 @@ class DuckDB(Shared[Session, Models]):
         """Run a statement as it is, but for calls of models."""
         self._begin()
         bound = self.bound(values, statement.sql)
-        sql = bound.text(statement.sql)
+        sql = with_files(self.session, bound.text(statement.sql))
         check_kept(self, bound)
         if not bound.lasting:
             sql = pinned(self, sql)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from corgipile.errors import MissingColumn
 from corgipile.sql.engines.duckdb.binding import Bound, literal
-from corgipile.sql.engines.duckdb.files import Text, text_of
+from corgipile.sql.engines.duckdb.files import Text, stands_alone, text_of, with_files
 from corgipile.sql.engines.duckdb.functions import KINDS, PREFIX
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.exceptions import NotSupportedError
@@ -25,7 +25,8 @@ def predicting(engine: "DuckDB", statement: Predict, stored: Stored, bound: Boun
     Raises:
         MissingColumn: A column that the model was trained on is not among those of the rows.
     """
-    source, before, after = statement.source, bound.text(statement.before), bound.text(statement.after)
+    before, after = (with_files(engine.session, bound.text(one)) for one in (statement.before, statement.after))
+    source = statement.source
     key, column = key_of(engine, stored, bound), quoted(statement.column)
     text = text_of(engine.session, source, bound)
     check_kept(engine, bound)
@@ -82,7 +83,7 @@ def check_kept(engine: "DuckDB", bound: Bound) -> None:
     Raises:
         NotSupportedError: It does.
     """
-    if bound.lasting and engine.session.lent:
+    if bound.lasting and not all(map(stands_alone, engine.session.lent)):
         raise NotSupportedError("a view cannot keep these rows; CREATE TABLE ... AS keeps them")
 
 
