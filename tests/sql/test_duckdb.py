@@ -368,3 +368,19 @@ def test_nobody_sees_what_stands_for_a_model_in_a_transaction(sql):
     with pytest.raises(sql.Error, match="it's new") as error:
         sql.execute("SELECT predict('it''s new', x, x) FROM rows").fetchall()
     assert "\x01" not in str(error.value)
+
+
+def test_a_prediction_never_has_the_name_of_a_column_of_the_rows():
+    with connect() as sql:
+        sql.execute("CREATE TABLE t AS SELECT i % 7 AS x, 9 AS prediction, i % 2 AS y FROM range(60) r(i)")
+        sql.execute("SELECT x, y FROM t TRAIN BY logistic INTO m")
+        for rows in ("SELECT * FROM t", "SELECT x, 1 AS Prediction FROM t", "WITH c AS (FROM t) SELECT * FROM c"):
+            with pytest.raises(BadArgument, match=r"column '\w+' already.*AS name gives another"):
+                sql.execute(f"{rows} PREDICT BY m")
+            assert sql.execute(f"{rows} PREDICT BY m AS answer").arrow().num_rows == 60
+        assert sql.execute("SELECT x FROM t PREDICT BY m").arrow().column_names == ["x", "prediction"]
+        called = "SELECT * FROM ML.PREDICT(MODEL m, (SELECT x, y AS {} FROM t))"
+        for name in ("predicted_y", '"Predicted_Y_probs"'):
+            with pytest.raises(BadArgument, match="rename it in the rows"):
+                sql.execute(called.format(name))
+        assert sql.execute(called.format("before")).arrow().num_rows == 60

@@ -15,6 +15,7 @@ from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.engines.duckdb.prediction import asked, key_of, names_in, says_class
 from corgipile.sql.engines.judging import INTERCEPT, need_one_label, threshold_of
 from corgipile.sql.engines.results import EPOCHS, epoch_row
+from corgipile.sql.engines.shared import check_added
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
 
@@ -53,6 +54,7 @@ def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) 
         label = f"predicted_{'labels' if model.label is None else model.label}"
         if call.options.get("threshold") is not None:
             need_one_label(call, labels)
+    check_added([label, f"{label}_probs"], there, hint="rename it in the rows, or leave it out", folded=True)
     shares = asked("predict_proba", key, names)
     answer = asked(says_class(stored), key, names)
     if (threshold := threshold_of(call, model.classes.tolist(), probable=model.loss.probability)) is not None:

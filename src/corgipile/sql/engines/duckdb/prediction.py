@@ -7,6 +7,7 @@ from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.files import Text, stands_alone, text_of, with_files
 from corgipile.sql.engines.duckdb.functions import KINDS, PREFIX
 from corgipile.sql.engines.duckdb.models import Stored
+from corgipile.sql.engines.shared import check_added
 from corgipile.sql.exceptions import NotSupportedError
 from corgipile.sql.statements import Fragment, Predict
 from corgipile.sql.tokens import tokenize
@@ -30,10 +31,11 @@ def predicting(engine: "DuckDB", statement: Predict, stored: Stored, bound: Boun
     key, column = key_of(engine, stored, bound), quoted(statement.column)
     text = text_of(engine.session, source, bound)
     check_kept(engine, bound)
+    there = engine.session.schema(text.sql, bound.values).names
+    check_added([statement.column], there, hint="PREDICT BY model AS name gives another name", folded=True)
     named = source.columns is not None or source.items == Fragment(("*",))
     if source.foldable and (source.table or source.file) and named:
         return f"{before}\n{_folded(engine, text, stored, bound, key, column)}\n{after}"
-    there = engine.session.schema(text.sql, bound.values).names
     if source.foldable and _missing(stored, there):
         return f"{before}\n{_folded(engine, text, stored, bound, key, column)}\n{after}"
     call = asked(says_class(stored), key, names_in(stored, there))
