@@ -3,6 +3,7 @@
 import math
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -83,6 +84,11 @@ class Encoder:
     def names(self) -> list[str]:
         """Return the name of each number of a row."""
         return [self.column]
+
+    @property
+    def quoted(self) -> list[str]:
+        """Return the same names, columns and categories in quotes where there are both."""
+        return self.names
 
     @property
     def always(self) -> bool:
@@ -233,6 +239,13 @@ class Categories(Encoder):
         return [self._named(value) for value in given]
 
     @property
+    def quoted(self) -> list[str]:
+        """Return the same names, columns and categories in quotes."""
+        if self.way != "onehot":
+            return self.names
+        return [f"{self.column!r} missing" if one is None else f"{self.column!r}={one!r}" for one in self.values]
+
+    @property
     def nbytes(self) -> int:
         """Return what the categories take, beyond a few MB."""
         return max(0, taken(self.values) - FREE)
@@ -276,6 +289,23 @@ class Categories(Encoder):
 
     def _named(self, value: Any) -> str:
         return f"{self.column} missing" if value is None else f"{self.column}={value}"
+
+
+def feature_names(encoders: Iterable[Encoder]) -> list[str]:
+    """Return the name of each number of a row, no two alike; quotes tell apart what else would be.
+
+    Example:
+        >>> feature_names([Categories("a", values=("b=c", "d")), Categories("a=b", values=("c",))])
+        ["'a'='b=c'", 'a=d', "'a=b'='c'"]
+    """
+    both = [pair for one in encoders for pair in zip(one.names, one.quoted, strict=True)]
+    often, seen = Counter(name for name, _ in both), dict[str, None]()
+    for name, quoted in both:
+        made = quoted if often[name] > 1 else name
+        while made in seen or (made != name and made in often):
+            made += "'"
+        seen[made] = None
+    return list(seen)
 
 
 def _missing(where: str, column: str) -> BadValue:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
-from corgipile.features.encoders import Classes, Encoder, Number, Vector, encoder_of
+from corgipile.features.encoders import Classes, Encoder, Number, Vector, encoder_of, feature_names
 from corgipile.features.hashed import PAIR, HashedColumns
 from corgipile.features.hashing import Hashing
 from corgipile.features.table import EncodedColumns, encoded_once
@@ -66,7 +66,7 @@ class Encoding:
     @property
     def names(self) -> list[str]:
         """Return the name of each feature; a list column has the names of no numbers, but its own, hashed ones none."""
-        return [name for one in self.features for name in one.names]
+        return feature_names(self.features)
 
     def fills(self, width: int) -> list[float | None] | None:
         """Return what stands for what is missing in rows of so many numbers without names; None: these are needed."""

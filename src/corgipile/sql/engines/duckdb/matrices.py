@@ -68,7 +68,7 @@ class Scorer:
         if len(columns) != len(names):
             said = listed(known) if names == known else f"{listed(known)} and groups by {names[-1]}"
             raise BadArgument(f"model {self._name!r} has features {said}, got {len(columns)} columns")
-        table = pa.table([spans(column) for column in columns], names=list(names))
+        table = pa.table([self._fitted(*one) for one in zip(columns, names, strict=True)], names=list(names))
         empty = np.zeros((0, self._model.outputs), self._model.coef.dtype)
         columns = columns[: len(known)]  # null may be a group
         valid = None
@@ -81,6 +81,21 @@ class Scorer:
         whole = np.zeros((rows, scores.shape[1]), scores.dtype)
         whole[valid] = scores
         return whole, valid
+
+    def _fitted(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+        """Return a column in a type that the model knows: literals of SQL are decimals, and NULL has no type."""
+        grouped = name not in self._model.features
+        if pa.types.is_null(column.type):
+            encoders = self._model.encoding.features if self._model.encoding else ()
+            text = any(one.column == name and getattr(one, "family", "") == "text" for one in encoders)
+            kind = pa.array(self._model.params["groups"]).type if grouped else pa.string() if text else pa.float64()
+            return pa.chunked_array([pa.nulls(len(column), kind)])
+        if not pa.types.is_decimal(column.type):
+            return spans(column)
+        whole, numbers = (pc.cast(column, kind, safe=False) for kind in (pa.int64(), pa.float64()))
+        if grouped and pc.all(pc.equal(pc.cast(whole, pa.float64(), safe=False), numbers)).as_py() is not False:
+            return whole
+        return column if grouped or self._model.encoding else pc.cast(column, pa.float64(), safe=False)
 
 
 def matrix(

@@ -17,7 +17,7 @@ from corgipile.tables.databases import quoted
 if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
-__all__ = ["asked", "check_kept", "key_of", "names_in", "pinned", "predicting", "says_class"]
+__all__ = ["answered", "asked", "check_kept", "key_of", "names_in", "pinned", "predicting", "says_class", "typed"]
 
 
 def predicting(engine: "DuckDB", statement: Predict, stored: Stored, bound: Bound) -> str:
@@ -38,14 +38,14 @@ def predicting(engine: "DuckDB", statement: Predict, stored: Stored, bound: Boun
         return f"{before}\n{_folded(engine, text, stored, bound, key, column)}\n{after}"
     if source.foldable and _missing(stored, there):
         return f"{before}\n{_folded(engine, text, stored, bound, key, column)}\n{after}"
-    call = asked(says_class(stored), key, names_in(stored, there))
+    call = answered(stored, key, names_in(stored, there))
     return f"{before}\nSELECT *, {call} AS {column} FROM ({text.sql}\n)\n{after}"
 
 
 def _folded(engine: "DuckDB", text: Text, stored: Stored, bound: Bound, key: str, column: str) -> str:
     """Return a SELECT with the prediction as one more expression of its own."""
     there = engine.session.schema(f"SELECT * {text.rest}", bound.values).names
-    call = asked(says_class(stored), key, names_in(stored, there))
+    call = answered(stored, key, names_in(stored, there))
     return f"SELECT {text.items}\n, {call} AS {column} {text.rest}"
 
 
@@ -72,6 +72,17 @@ def says_class(stored: Stored) -> str:
 def asked(function: str, key: str, names: list[str]) -> str:
     """Return a call of a function for columns."""
     return f"{PREFIX}{function}({literal(key)}, {', '.join(map(quoted, names))})"
+
+
+def answered(stored: Stored, key: str, names: list[str]) -> str:
+    """Return what a model predicts, in the type of its labels."""
+    return typed(stored, asked(says_class(stored), key, names))
+
+
+def typed(stored: Stored, answer: str) -> str:
+    """Return an expression of classes in the type of the labels: whole numbers and booleans are no fractions."""
+    kind = {"i": "BIGINT", "u": "UBIGINT", "b": "BOOLEAN"}.get(stored.model.classes.dtype.kind)
+    return answer if kind is None or "labels" in stored.model.params else f"({answer})::{kind}"
 
 
 def key_of(engine: "DuckDB", stored: Stored, bound: Bound) -> str:
