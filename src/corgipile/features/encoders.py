@@ -3,7 +3,6 @@
 import math
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -289,23 +288,6 @@ class Categories(Encoder):
 
     def _named(self, value: Any) -> str:
         return f"{self.column} missing" if value is None else f"{self.column}={value}"
-
-
-def feature_names(encoders: Iterable[Encoder]) -> list[str]:
-    """Return the name of each number of a row, no two alike; quotes tell apart what else would be.
-
-    Example:
-        >>> feature_names([Categories("a", values=("b=c", "d")), Categories("a=b", values=("c",))])
-        ["'a'='b=c'", 'a=d', "'a=b'='c'"]
-    """
-    both = [pair for one in encoders for pair in zip(one.names, one.quoted, strict=True)]
-    often, seen = Counter(name for name, _ in both), dict[str, None]()
-    for name, quoted in both:
-        made = quoted if often[name] > 1 else name
-        while made in seen or (made != name and made in often):
-            made += "'"
-        seen[made] = None
-    return list(seen)
 
 
 def _missing(where: str, column: str) -> BadValue:

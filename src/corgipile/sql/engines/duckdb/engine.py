@@ -89,7 +89,7 @@ class DuckDB(Shared[Session, Models]):
         model, rows, past = self.fitted(statement, values, progress)
         if statement.name is not None:
             self.models.keep(statement.name, model, replace=statement.replace)
-        notes = [*statement.notes, *statement.label_notes(rows.columns), *rows.notes, *model.notes]
+        notes = [*statement.notes, *rows.notes, *statement.label_notes(rows.columns), *model.notes]
         return result_of(EPOCHS, [epoch_row(record) for record in model.history[past:]], notes)
 
     def fitted(self, statement: Train, values: Values, progress: Progress | None = None) -> "tuple[Model, Rows, int]":

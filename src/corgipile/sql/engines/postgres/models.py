@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from corgipile.errors import BadArgument, MissingColumn, ServerError
-from corgipile.features.encoders import encoder_of, feature_names
+from corgipile.features.encoders import encoder_of
+from corgipile.features.encoding import feature_names
 from corgipile.sql.engines.postgres.session import Session
 from corgipile.sql.exceptions import NotSupportedError
 from corgipile.suggestions import did_you_mean, listed
