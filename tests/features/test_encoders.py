@@ -205,3 +205,11 @@ def test_classes_of_numbers_are_compared_as_numbers():
 def test_damaged_states_of_encoders(broken):
     with pytest.raises(ValueError, match="it encodes"):
         encoder_of({"how": "categories", "column": "k", "values": ["a"], **broken})
+
+
+def test_no_two_features_have_one_name():
+    rows = pa.table(
+        {"a": ["b=c", "d", None], "a=b": ["c", "e", "c"], "a=d": [1.0, 2.0, 3.0], "a missing": [0.0, 1.0, 0.0]}
+    )
+    encoding = fit_encoding(open_table(rows), list(rows.column_names), None, encode="onehot", missing=0.0)
+    assert encoding.names == ["'a'='b=c'", "'a'='d'", "'a' missing", "'a=b'='c'", "a=b=e", "a=d", "a missing"]

@@ -176,7 +176,7 @@ WRONG = {
     "text of a column": (table_of(SOME, a=list("0101"), b=B), ["a", "b"], BadSchema, "'a' is string; 0 and 1"),
     "none of a column": (table_of(SOME, a=[0] * 4, b=B), ["a", "b"], BadLabel, "none of 4 rows have label 'a'"),
     "twice": (table_of(SOME, a=[0, 0, 1, 1]), ["a", "a"], BadArgument, "names a column twice"),
-    "a taken name": (table_of(SOME, a=[0, 1, 1, 0], b=B, labels=[0] * 4), ["a", "b"], BadArgument, "rename"),
+    "a taken name": (table_of(SOME, a=[0, 1, 1, 0], b=B, **{"\x1flabels": [0] * 4}), ["a", "b"], BadArgument, "rename"),
     "no rows": (table_of([]), "tags", BadValue, "has no rows"),
 }  # fmt: skip
 

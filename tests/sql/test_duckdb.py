@@ -368,3 +368,56 @@ def test_nobody_sees_what_stands_for_a_model_in_a_transaction(sql):
     with pytest.raises(sql.Error, match="it's new") as error:
         sql.execute("SELECT predict('it''s new', x, x) FROM rows").fetchall()
     assert "\x01" not in str(error.value)
+
+
+def test_a_prediction_never_has_the_name_of_a_column_of_the_rows():
+    with connect() as sql:
+        sql.execute("CREATE TABLE t AS SELECT i % 7 AS x, 9 AS prediction, i % 2 AS y FROM range(60) r(i)")
+        sql.execute("SELECT x, y FROM t TRAIN BY logistic INTO m")
+        for rows in ("SELECT * FROM t", "SELECT x, 1 AS Prediction FROM t", "WITH c AS (FROM t) SELECT * FROM c"):
+            with pytest.raises(BadArgument, match=r"column '\w+' already.*AS name gives another"):
+                sql.execute(f"{rows} PREDICT BY m")
+            assert sql.execute(f"{rows} PREDICT BY m AS answer").arrow().num_rows == 60
+        assert sql.execute("SELECT x FROM t PREDICT BY m").arrow().column_names == ["x", "prediction"]
+        called = "SELECT * FROM ML.PREDICT(MODEL m, (SELECT x, y AS {} FROM t))"
+        for name in ("predicted_y", '"Predicted_Y_probs"'):
+            with pytest.raises(BadArgument, match="rename it in the rows"):
+                sql.execute(called.format(name))
+        assert sql.execute(called.format("before")).arrow().num_rows == 60
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_"), [("INTEGER", pa.int64()), ("BOOLEAN", pa.bool_()), ("DOUBLE", pa.float64())]
+)
+def test_predictions_have_the_type_of_the_labels(kind, type_):
+    with connect() as sql:
+        sql.execute(f"CREATE TABLE t AS SELECT i % 7 AS x, (i % 2)::{kind} AS y FROM range(60) r(i)")
+        sql.execute("SELECT x, y FROM t TRAIN BY logistic INTO m")
+        asked = ("SELECT x FROM t PREDICT BY m AS predicted_y", "SELECT predicted_y FROM ML.PREDICT(MODEL m, TABLE t)")
+        for script in asked:
+            assert sql.execute(script).arrow().schema.field("predicted_y").type == type_
+        with_threshold = "SELECT predicted_y FROM ML.PREDICT(MODEL m, TABLE t, STRUCT(0.9 AS threshold))"
+        assert sql.execute(with_threshold).arrow().schema.types == [type_]
+        assert sql.execute("SELECT NULL AS x PREDICT BY m").fetchall()[0][-1] is None
+
+
+def test_literals_are_asked_about_whatever_their_type():
+    with connect() as sql:
+        sql.execute(
+            "CREATE TABLE t AS SELECT i % 7 AS x, i % 2 AS k, 'abc'[i % 3 + 1] AS c, i % 5 > 2 AS y FROM range(60) r(i)"
+        )
+        sql.execute("SELECT x, k, y FROM t TRAIN BY logistic WITH by = k INTO m")
+        wanted = sql.execute("SELECT 1.5::DOUBLE AS x, 1 AS k PREDICT BY m").fetchone()[-1]
+        assert sql.execute("SELECT 1.5 AS x, 1.0 AS k PREDICT BY m").fetchone()[-1] == wanted
+        with pytest.raises(BadSchema, match="decimal"):
+            sql.execute("SELECT 1.5 AS x, 1.5 AS k PREDICT BY m").fetchall()
+        sql.execute("SELECT x, c, y FROM t TRAIN BY logistic WITH encode = 'onehot', missing = 'mean' INTO o")
+        for rows in ("SELECT NULL AS x, 'a' AS c", "SELECT 1.5 AS x, NULL AS c", "SELECT NULL AS x, NULL AS c"):
+            assert sql.execute(f"{rows} PREDICT BY o").fetchone()[-1] in (True, False)
+
+
+def test_a_note_names_the_label_that_nobody_named():
+    with connect() as sql:
+        sql.execute("CREATE TABLE t AS SELECT i % 7 AS x, i % 2 AS y FROM range(60) r(i)")
+        assert "the label is column 'y', the last one; LABEL names another" in sql.execute("FROM t TRAIN BY svm").notes
+        assert not any("the label is" in note for note in sql.execute("FROM t TRAIN BY svm LABEL y").notes)

@@ -45,7 +45,10 @@ def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str |
     said = (schema.metadata or {}).get(FEATURES_KEY, PACKED.encode()).decode()
     base = said if features is None else features
     pair = (f"{base}_k", f"{base}_v")
-    found = (base,) if base in schema.names else pair if set(pair) <= set(schema.names) else ()
+    lists = {
+        one.name for one in schema if one.name != label and (features is not None or item_of(one.type) is not None)
+    }
+    found = (base,) if base in lists else pair if set(pair) <= lists else ()
     if features is not None:
         return Chosen(found or (features,))
     if found:

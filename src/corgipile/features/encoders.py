@@ -85,6 +85,11 @@ class Encoder:
         return [self.column]
 
     @property
+    def quoted(self) -> list[str]:
+        """Return the same names, columns and categories in quotes where there are both."""
+        return self.names
+
+    @property
     def always(self) -> bool:
         """Say whether there is something to do though the type stays."""
         return False
@@ -231,6 +236,13 @@ class Categories(Encoder):
             return [self.column]
         given = range(self.buckets) if self.way == "hash" else self.values
         return [self._named(value) for value in given]
+
+    @property
+    def quoted(self) -> list[str]:
+        """Return the same names, columns and categories in quotes."""
+        if self.way != "onehot":
+            return self.names
+        return [f"{self.column!r} missing" if one is None else f"{self.column!r}={one!r}" for one in self.values]
 
     @property
     def nbytes(self) -> int:

@@ -1,6 +1,7 @@
 """What a table's features and label are made of, fitted to one table and good for others."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from corgipile.features.hashing import Hashing
 from corgipile.features.table import EncodedColumns, encoded_once
 from corgipile.tables.table import Table
 
-__all__ = ["Encoding"]
+__all__ = ["Encoding", "feature_names"]
 
 FORMAT = 1
 
@@ -66,7 +67,7 @@ class Encoding:
     @property
     def names(self) -> list[str]:
         """Return the name of each feature; a list column has the names of no numbers, but its own, hashed ones none."""
-        return [name for one in self.features for name in one.names]
+        return feature_names(self.features)
 
     def fills(self, width: int) -> list[float | None] | None:
         """Return what stands for what is missing in rows of so many numbers without names; None: these are needed."""
@@ -129,3 +130,21 @@ class Encoding:
             return cls(tuple(encoder_of(one) for one in state["features"]), label, hashing=hashing)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadArgument(f"this is no state of an encoding: {error}") from None
+
+
+def feature_names(encoders: Iterable[Encoder]) -> list[str]:
+    """Return the name of each number of a row, no two alike; quotes tell apart what else would be.
+
+    Example:
+        >>> from corgipile.features.encoders import Categories
+        >>> feature_names([Categories("a", values=("b=c", "d")), Categories("a=b", values=("c",))])
+        ["'a'='b=c'", 'a=d', "'a=b'='c'"]
+    """
+    both = [pair for one in encoders for pair in zip(one.names, one.quoted, strict=True)]
+    often, seen = Counter(name for name, _ in both), dict[str, None]()
+    for name, quoted in both:
+        made = quoted if often[name] > 1 else name
+        while made in seen or (made != name and made in often):
+            made += "'"
+        seen[made] = None
+    return list(seen)

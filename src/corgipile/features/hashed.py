@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PAIR", "HashedColumns"]
 
-PAIR = ("hashed_k", "hashed_v")
+PAIR = ("\x1fhashed_k", "\x1fhashed_v")  # beside stored columns, in a namespace of their own
 SAMPLED = 64  # rows, at each of three places
 Taken = Callable[[Sequence[str]], pa.RecordBatch]
 
@@ -43,8 +43,8 @@ class HashedColumns(Wrapper):
         >>> from corgipile.features.hashing import Hashing, Source
         >>> from corgipile.tables import open
         >>> how = Hashing(18, 1, (Source("review", "words"),), (("review",),))
-        >>> HashedColumns(open(pa.table({"review": ["A"]})), how, ()).read(0, 1, PAIR).to_pydict()
-        {'hashed_k': [[92594]], 'hashed_v': [[1.0]]}
+        >>> HashedColumns(open(pa.table({"review": ["A"]})), how, ()).read(0, 1, PAIR).columns[0].to_pylist()
+        [[92594]]
     """
 
     def __init__(self, table: Table, hashing: "Hashing", encoders: Sequence[Encoder]) -> None:

@@ -14,6 +14,7 @@ from corgipile.features.choose import choose, is_number, item_of, require
 from corgipile.features.hashed import PAIR
 from corgipile.features.nearly import nearly_numbers
 from corgipile.features.sparse import is_pair, pair_width
+from corgipile.loader.buffer import inner
 from corgipile.loader.feeder import Feeder
 from corgipile.sizes import Size
 from corgipile.suggestions import listed
@@ -24,7 +25,7 @@ __all__ = ["Features", "find_inputs", "tell_unknown", "warn_left_out"]
 MOST_SAID = 5  # columns of which it is said that they are left out for some cells
 log = logging.getLogger("corgipile")
 
-PACKED = "features"
+PACKED = inner("features")
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def summary(model: "Model", table: Any, label: str | None = None, weight: str | 
             without error; or a row has a value that is no finite number.
     """
     _check(model)
-    column, weight = label or model.label or "label", weight or model.params.get("weight")
+    column, weight = model.label_or(label), model.params.get("weight") if weight is None else weight
     width = model.width + bool(model.params.get("intercept", True))
     sums = np.zeros((2, width, width)), np.zeros(width), np.zeros(2)
     for x, y, w in _rows(model, table, column, weight):

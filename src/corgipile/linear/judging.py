@@ -115,7 +115,7 @@ def figures_on(
 
     ``watch`` is told the scores of the others, see `passes.measure`.
     """
-    column = label or model.label or "label"
+    column = model.label_or(label)
     opened = open_table(table)
     opened = numeric(opened, column, weight, once=not is_remote(opened))
     check_label(readable(opened, model.encoding, column), column, repr(opened))

@@ -28,7 +28,7 @@ PIECE = 4 << 20  # labels of rows at a time
 AT_ONCE = 4096  # labels that are looked up among those found
 ENTRY = 64  # bytes of a label in a set while it grows, beside its own
 FEW = 2  # bytes of a set of labels of which all values are tried
-NAME = "labels"  # of the column that says which set of labels a row has, where labels are in several
+NAME = "\x1flabels"  # of the column that says which set of labels a row has, where labels are in several
 
 
 @dataclass
@@ -50,7 +50,7 @@ class LabelSets:
     @property
     def name(self) -> str:
         """Return the column in which `table` has the sets."""
-        return self.column or NAME
+        return NAME if self.column is None else self.column
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:

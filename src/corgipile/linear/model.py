@@ -109,6 +109,10 @@ class Model:
         """Return the label column it was trained on."""
         return self.params.get("label")
 
+    def label_or(self, given: str | None = None) -> str:
+        """Return the label column: the one given, else that of training, else ``"label"``."""
+        return next(name for name in (given, self.label, "label") if name is not None)
+
     @property
     def left_out(self) -> dict[str, str]:
         """Return the columns that were no features though none were named, and why."""
@@ -178,7 +182,7 @@ class Model:
 
     def inputs(self, table: Table, label: str | None = None) -> Features:
         """Return the features of a table as this model reads them."""
-        tell_unknown(table.schema, self.params, label := label or self.label)
+        tell_unknown(table.schema, self.params, label := self.label if label is None else label)
         columns = self.features if (encoding := self.encoding) is None else encoding.read_as
         return find_inputs(table, columns or None, label, self.width, whose=repr(table))
 

@@ -41,7 +41,7 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
     """
     if model.columns != model.features:
         raise BadArgument("these are models by group; of(...) gives that of one group")
-    column = label or model.label or "label"
+    column = model.label_or(label)
     table = readable(numeric(open_table(rows), column), model.encoding, column)
     check_label(table, column, repr(table))
     inputs = model.inputs(table, column)

@@ -19,12 +19,17 @@ from corgipile.tables.values import value_type
 if TYPE_CHECKING:
     from corgipile.loader.passing import Passing
 
-__all__ = ["ROWS_ALIKE", "Buffer", "Field"]
+__all__ = ["ROWS_ALIKE", "Buffer", "Field", "inner"]
 
 ROWS_ALIKE = "numbers, or lists of numbers that are all of one length, are needed"
 SlotArray = npt.NDArray[np.int32]
 LEAST_SLACK = 4 << 20  # bytes, of all workers together
 Numbered = range | npt.NDArray[np.int64]  # the row numbers of a batch
+
+
+def inner(name: str) -> str:
+    """Return a name for an array of the buffer that no stored column can have: Arrow's names are UTF-8."""
+    return f"\udc00{name}"
 
 
 class Field:

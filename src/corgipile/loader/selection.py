@@ -16,7 +16,7 @@ from corgipile.features.fit import Encode, Features, Missing, chosen_columns
 from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.bring import bring
 from corgipile.loader.budget import Columns, columns_of
-from corgipile.loader.buffer import ROWS_ALIKE
+from corgipile.loader.buffer import ROWS_ALIKE, inner
 from corgipile.loader.list_widths import widths_of
 from corgipile.loader.spare import Spare
 from corgipile.loader.sparse import SparseRows
@@ -28,6 +28,7 @@ from corgipile.tables.table import Table, fixed_field
 __all__ = ["Selected", "Selection", "select"]
 
 FEATURES, LABEL = "features", "label"
+PACKED = inner(FEATURES)
 DTYPES = ("float32", "float64")
 log = logging.getLogger("corgipile")
 
@@ -89,7 +90,7 @@ class Selection:
                 raise BadValue(f"column {name!r} holds nulls; fill or drop such rows first")
             found.append(rows)
         called = f"the pair {pair[0]!r}, {pair[1]!r}"
-        return {FEATURES: SparseRows(found[0], found[1], self.sparse, np.dtype(self.dtype), called, spare), **columns}
+        return {PACKED: SparseRows(found[0], found[1], self.sparse, np.dtype(self.dtype), called, spare), **columns}
 
     def _check(self, features: Any) -> None:
         """Raise BadValue where a number is missing, which is NaN for pandas; a sum is the shortest look at all."""
@@ -99,7 +100,7 @@ class Selection:
             return
         flat = features.reshape(len(features), -1)
         place = int(np.flatnonzero(np.isnan(flat).any(axis=0))[0])
-        packed = self.pack.get(FEATURES)
+        packed = self.pack.get(PACKED)
         column = packed[int(np.searchsorted(self.ends, place, side="right"))] if packed else self.called(FEATURES)
         raise BadValue(f"feature column {column!r} holds NaN; say missing= what stands for it (in lists, a number)")
 
@@ -216,8 +217,8 @@ def _selection(
             raise BadArgument(f"format='arrow' has sparse features as they are stored: name columns {list(sources)}")
         width = pair_width(table, sources[0])
         return Selection(
-            read, found, names={} if label is None else {label: LABEL}, as_tuple=as_tuple, label=label,
-            encoding=encoding, sparse=width, dtype=dtype,
+            read, found, names={PACKED: FEATURES, **({} if label is None else {label: LABEL})}, as_tuple=as_tuple,
+            label=label, encoding=encoding, sparse=width, dtype=dtype,
         )  # fmt: skip
     lists = [item_of(table.schema.field(name).type) is not None for name in sources]
     names = {} if label is None else {label: LABEL}
@@ -226,9 +227,7 @@ def _selection(
         if name not in found and fixed_field(table.schema.field(name).type) is None:
             raise BadSchema(f"feature column {name!r} is {table.schema.field(name).type}; {ROWS_ALIKE}")
     else:
-        name, pack, casts = FEATURES, {FEATURES: sources}, {FEATURES: np.dtype(dtype)}
-        if label == FEATURES:
-            raise BadArgument("the label column is called 'features'; rename it")
+        name, pack, casts = PACKED, {PACKED: sources}, {PACKED: np.dtype(dtype)}
     names[name] = FEATURES
     wanted = [name, *besides, *([] if label is None else [label])]
     ends = np.cumsum(columns_of(table, wanted, casts, pack, found).fields[0].widths) if pack else np.zeros(0, int)

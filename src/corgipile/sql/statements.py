@@ -142,7 +142,14 @@ class Train(Statement):
     def label_of(self, columns: Sequence[str]) -> str:
         """Return the column of labels among those of the rows: the one that is named, the usual one, or the last."""
         usual = [name for name in columns if name.lower() == self.usual_label]
-        return self.label or (usual or columns)[-1]
+        return (usual or columns)[-1] if self.label is None else self.label
+
+    def label_notes(self, columns: Sequence[str]) -> list[str]:
+        """Return which column became the label, if the statement names none."""
+        if self.label is not None or self.settings.get("labels"):
+            return []
+        found = self.label_of(columns)
+        return [f"the label is column {found!r}{', the last one' * (found == columns[-1])}; LABEL names another"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
 DEFAULTS = {"zero_based": "auto", "decode": "auto", "header": "auto", "on_bad": "raise"}  # which say nothing
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+PACKED = ("gz", "bz2", "xz", "zst")
+TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def open(  # noqa: A001 - reads as corgipile.open
@@ -224,8 +226,24 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spil
 
 
 def _open_file(path: str | File, format_name: str | None, options: dict[str, Any]) -> Table:
+    path = _unpacked(path, options.get("spill"))
     name = format_name or find_format(path)
     return formats()[name].open(path, **_options_for(path, name, options))
+
+
+def _unpacked(path: str | File, spill: Spill) -> str | File:
+    """Return the text of a file that is compressed and named as text of which any row is found, else the file."""
+    stem, _, end = str(getattr(path, "path", path)).rpartition(".")
+    if end.lower() not in PACKED or not stem.lower().endswith(TEXTS) or isinstance(path, ImageObjects):
+        return path
+    file = file_of(path)
+    first = file.read(0, min(6, file.size))
+    codec = next((codec for magic, codec in COMPRESSED.items() if first.startswith(magic)), None)
+    if codec is None:
+        return path
+    from corgipile.tables.text.packed import unpacked  # noqa: PLC0415 - needed for compressed text only
+
+    return unpacked(file, codec, spill)
 
 
 def _options_for(path: str | File, name: str, options: dict[str, Any]) -> dict[str, Any]:

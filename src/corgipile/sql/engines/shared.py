@@ -1,19 +1,36 @@
 """What every engine does alike: transactions, and statements about models."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from corgipile.errors import BadArgument
 from corgipile.sql.engines.engine import Result
 from corgipile.sql.engines.results import EPOCHS, MODELS, PROPERTIES, result_of
 from corgipile.sql.exceptions import IntegrityError
 from corgipile.sql.statements import DescribeModel, DropModel, RenameModel, ShowModels, Train
 
-__all__ = ["Shared", "taken"]
+__all__ = ["Shared", "check_added", "taken"]
 
 
 def taken(name: str, way: str = "CREATE OR REPLACE MODEL writes it anew, IF NOT EXISTS leaves it") -> IntegrityError:
     """Make the error of a model whose name another has."""
     return IntegrityError(f"there is a model {name!r} already; {way}")
+
+
+def check_added(names: Sequence[str], there: Sequence[str], *, hint: str, folded: bool) -> None:
+    """Raise BadArgument if rows have a column that a prediction would add.
+
+    Args:
+        names: The columns that are added.
+        there: Those of the rows.
+        hint: What to do instead.
+        folded: Whether names differ by more than their case.
+    """
+    alike = str.lower if folded else str
+    known = {alike(name) for name in there}
+    if twice := [name for name in names if alike(name) in known]:
+        raise BadArgument(f"the rows have a column {twice[0]!r} already, as the prediction would be called; {hint}")
 
 
 class Session(Protocol):

@@ -71,8 +71,8 @@ def balanced_by(given: Mapping[str, Any]) -> str:
     """Return the column by which blocks are balanced where none is named: of the label, or which of several rows have.
 
     Example:
-        >>> balanced_by({"label": "y"}), balanced_by({"labels": ["tags"]}), balanced_by({"labels": ["a", "b"]})
-        ('y', 'tags', 'labels')
+        >>> balanced_by({"label": "y"}), balanced_by({"labels": ["tags"]}), balanced_by({"labels": ["a", "b"]}) == NAME
+        ('y', 'tags', True)
     """
     labels = given.get("labels") or [given.get("label")]
     return str(labels[0]) if len(labels) == 1 else NAME

@@ -12,9 +12,10 @@ from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.files import text_of
 from corgipile.sql.engines.duckdb.judging import calibration, confusion, errors, evaluated, roc
 from corgipile.sql.engines.duckdb.models import Stored
-from corgipile.sql.engines.duckdb.prediction import asked, key_of, names_in, says_class
+from corgipile.sql.engines.duckdb.prediction import answered, asked, key_of, names_in, typed
 from corgipile.sql.engines.judging import INTERCEPT, need_one_label, threshold_of
 from corgipile.sql.engines.results import EPOCHS, epoch_row
+from corgipile.sql.engines.shared import check_added
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
 
@@ -48,15 +49,16 @@ def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) 
     model, rows = stored.model, text_of(engine.session, call.source, bound).sql
     there = engine.session.schema(rows, bound.values).names
     names, key = names_in(stored, there), key_of(engine, stored, bound)
-    label, labels = f"predicted_{model.label or 'label'}", model.params.get("labels")
+    label, labels = f"predicted_{model.label_or()}", model.params.get("labels")
     if labels is not None:
-        label = f"predicted_{model.label or 'labels'}"
+        label = f"predicted_{'labels' if model.label is None else model.label}"
         if call.options.get("threshold") is not None:
             need_one_label(call, labels)
+    check_added([label, f"{label}_probs"], there, hint="rename it in the rows, or leave it out", folded=True)
     shares = asked("predict_proba", key, names)
-    answer = asked(says_class(stored), key, names)
+    answer = answered(stored, key, names)
     if (threshold := threshold_of(call, model.classes.tolist(), probable=model.loss.probability)) is not None:
-        answer = _beyond(model, shares, threshold)
+        answer = typed(stored, _beyond(model, shares, threshold))
     also = f", {shares} AS {quoted(label + '_probs')}" if model.loss.probability else ""
     return f"(SELECT {answer} AS {quoted(label)}{also}, * FROM ({rows}\n))"
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from corgipile.outputs import check_apart
 from corgipile.sql.engines.duckdb.binding import Bound, lasts
 from corgipile.sql.engines.duckdb.faults import translated
+from corgipile.sql.engines.duckdb.files import with_files
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
 from corgipile.sql.engines.duckdb.prediction import check_kept, pinned, predicting
@@ -64,7 +65,7 @@ class DuckDB(Shared[Session, Models]):
         """Run a statement as it is, but for calls of models."""
         self._begin()
         bound = self.bound(values, statement.sql)
-        sql = bound.text(statement.sql)
+        sql = with_files(self.session, bound.text(statement.sql))
         check_kept(self, bound)
         if not bound.lasting:
             sql = pinned(self, sql)
@@ -88,7 +89,7 @@ class DuckDB(Shared[Session, Models]):
         model, rows, past = self.fitted(statement, values, progress)
         if statement.name is not None:
             self.models.keep(statement.name, model, replace=statement.replace)
-        notes = [*statement.notes, *rows.notes, *model.notes]
+        notes = [*statement.notes, *rows.notes, *statement.label_notes(rows.columns), *model.notes]
         return result_of(EPOCHS, [epoch_row(record) for record in model.history[past:]], notes)
 
     def fitted(self, statement: Train, values: Values, progress: Progress | None = None) -> "tuple[Model, Rows, int]":

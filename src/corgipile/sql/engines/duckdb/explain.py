@@ -14,14 +14,13 @@ from corgipile.orders.riffle import CONTENT
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import parse_bytes
 from corgipile.sql.engines.duckdb.files import text_of
-from corgipile.sql.engines.duckdb.rows import Rows, chosen
+from corgipile.sql.engines.duckdb.rows import Rows, chosen, opened
 from corgipile.sql.engines.engine import Result, Values
 from corgipile.sql.engines.results import lines
 from corgipile.sql.engines.training import arguments
 from corgipile.sql.options import settled
 from corgipile.sql.statements import Explain, Train
 from corgipile.stores.urls import is_url, redacted
-from corgipile.tables import open as open_table
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
@@ -56,8 +55,7 @@ def _known(
     source = train.source
     if rows is not None:
         return arguments(train, rows.columns), rows.table, rows.notes
-    if source.file is not None and source.plain:
-        table = open_table(source.file)
+    if (table := opened(source)) is not None:
         columns, notes = chosen(table.schema.names, source)
         return arguments(train, columns), table, notes
     bound = engine.bound(values)

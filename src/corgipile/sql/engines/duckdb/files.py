@@ -1,29 +1,38 @@
-"""Files that FROM names: those of formats that DuckDB does not read are laid out once, and lent to it."""
+"""Files that statements name: DuckDB gets the rows of our readers, whatever the statement."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from corgipile import tables
-from corgipile.errors import CorgiPileError
+from corgipile.errors import BadArgument, CorgiPileError, MissingFile, UnknownFormat
 from corgipile.sql.engines.duckdb.binding import Bound, literal
+from corgipile.sql.engines.duckdb.naming import Named, named
 from corgipile.sql.engines.duckdb.session import Session
+from corgipile.sql.exceptions import DatabaseError
 from corgipile.sql.statements import Source
-from corgipile.stores.urls import is_url
+from corgipile.sql.tokens import tokenize
+from corgipile.tables.arrow.writer import plain
+from corgipile.tables.databases import quoted
 from corgipile.tables.in_memory.streams import SpilledTable
 from corgipile.tables.io.spill import IN_MEMORY, SpillWriter, spill_folder
 from corgipile.tables.memory import MemoryTable
+from corgipile.tables.scan import scan
+from corgipile.tables.table import Table
+from corgipile.tables.values import as_type
 
-if TYPE_CHECKING:
-    from corgipile.tables.table import Table
-
-__all__ = ["Text", "lendable", "text_of"]
+__all__ = ["Text", "lendable", "stands_alone", "text_of", "with_files"]
 
 PACKED = (".gz", ".zst")
-TEXT = (".csv", ".tsv")
-KNOWN = (".parquet", ".json", ".jsonl", ".ndjson")  # to DuckDB, as to us
-PART = 1 << 16  # rows
+READABLE = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")  # by DuckDB alone, as views need
+COMPUTED = {
+    "name": "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal "
+    "UNION ALL SELECT name, statement FROM duckdb_prepared_statements()",
+    "call": "SELECT function_name, macro_definition FROM duckdb_functions() WHERE macro_definition IS NOT NULL "
+    "AND NOT internal",
+}
 
 
 class Text(NamedTuple):
@@ -40,14 +49,14 @@ class _Stream:
     No Python runs while DuckDB reads it: its threads would wait for one another, each for what the other holds.
     """
 
-    def __init__(self, begin: Callable[[], pa.NativeFile]) -> None:
-        self._begin = begin
+    def __init__(self, begin: Callable[[], pa.NativeFile], fingerprint: str = "") -> None:
+        self._begin, self.fingerprint = begin, fingerprint
 
     def __arrow_c_stream__(self, wanted: Any = None) -> Any:
         return pa.ipc.open_stream(self._begin()).__arrow_c_stream__(wanted)
 
 
-def lendable(table: "Table") -> Any:
+def lendable(table: Table) -> Any:
     """Return rows as DuckDB can read them: as they lie in memory or a spill file, or else laid out there."""
     if isinstance(table, MemoryTable):
         return table.rows
@@ -56,72 +65,122 @@ def lendable(table: "Table") -> Any:
     return _laid_out(table)
 
 
-def _laid_out(table: "Table") -> _Stream:
+def _laid_out(table: Table) -> _Stream:
     """Return rows as they lie in memory, or in a spill file if they are many."""
     folder = spill_folder(None)
     if table.nbytes <= IN_MEMORY or folder is None:
         sink = pa.BufferOutputStream()
         _write(table, sink)
         buffer = sink.getvalue()
-        return _Stream(lambda: pa.BufferReader(buffer))
+        return _Stream(lambda: pa.BufferReader(buffer), table.fingerprint)
     with SpillWriter(folder) as out:
         with out.section():
             _write(table, out)
         file = out.finish()
-    return _Stream(lambda: pa.OSFile(file.path))
+    return _Stream(lambda: pa.OSFile(file.path), table.fingerprint)
 
 
-def _write(table: "Table", sink: Any) -> None:
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        for start in range(0, len(table), PART):
-            stream.write_batch(table.read(start, min(start + PART, len(table))))
+def _write(table: Table, sink: Any) -> None:
+    schema = _schema(table)
+    with pa.ipc.new_stream(sink, schema) as stream:
+        for _, batch in scan(table, schema.names):
+            columns = [as_type(one, kind) for one, kind in zip(batch.columns, schema.types, strict=True)]
+            stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _schema(table: Table) -> pa.Schema:
+    """Return the columns as they are laid out: DuckDB has no numbers of 16 bits."""
+    halves = {pa.float16(): pa.float32()}
+    return pa.schema([one.with_type(halves.get(one.type, one.type)) for one in plain(table.schema)])
 
 
 def text_of(session: Session, source: Source, bound: Bound) -> Text:
-    """Write a SELECT; a file that DuckDB could not read, or not reach by its URL, becomes rows that are lent to it.
+    """Write a SELECT, and lend the files that it names."""
+    return Text(*(with_files(session, bound.text(one)) for one in (source.sql, source.items, source.rest)))
 
-    Of a CSV file a column of text stays text: DuckDB would make true and false of yes and no, which are labels where
-    the file itself is learnt from.
+
+def with_files(session: Session, sql: str) -> str:
+    """Lend each file that SQL names, itself or by a view or macro, under its name; return the SQL.
+
+    DuckDB looks for such a name among its tables first, and reads files by itself only where there is none. A path
+    that is written without quotes, as in ``FROM rows.csv``, gets them.
     """
-    found = Text(bound.text(source.sql), bound.text(source.items), bound.text(source.rest))
-    if source.file is None:
-        return found
-    if is_url(source.file) and not _reads_urls(session):
-        name = session.lend(_laid_out(tables.open(source.file)))
-    elif _ends(source.file, TEXT):
-        name = _as_text(session, source.file)
-    elif _ends(source.file, KNOWN):
-        return found
-    else:
-        name = session.lend(_laid_out(tables.open(source.file)))
-    rest = found.rest.replace(literal(source.file), name, 1)
-    head = found.sql.removesuffix(found.rest)
-    return Text(head + rest, found.items, rest) if head != found.sql else found
+    made = sql
+    for one in reversed(_files(session, sql, set())):
+        if one.kind == "name" and sql[one.start] != '"':
+            made = made[: one.start] + quoted(one.text) + made[one.stop :]
+    return made
 
 
-def _reads_urls(session: Session) -> bool:
-    """Say whether DuckDB has what reads objects elsewhere; it is none of its parts, and would be fetched first."""
-    return bool(session.rows("SELECT 1 FROM duckdb_extensions() WHERE extension_name = 'httpfs' AND loaded"))
+def _files(session: Session, sql: str, seen: set[str]) -> list[Named]:
+    """Lend the files that SQL names, and return where."""
+    found, inner = list[Named](), dict[str, list[str]]()
+    for one in named(tokenize(sql)):
+        if one.kind != "call" and _is_lent(session, one.text, sure=one.kind == "string"):
+            found.append(one)
+        elif one.kind in COMPUTED:
+            inner.setdefault(one.kind, []).append(one.text.lower())
+    for kind, names in inner.items():
+        wanted = set(names) | {name.rpartition(".")[2] for name in names}
+        for name, text in session.rows(COMPUTED[kind]) if not wanted <= seen else ():
+            if name.lower() in wanted - seen:
+                _files(session, text, seen | wanted)
+        seen |= wanted
+    return found
 
 
-def _as_text(session: Session, file: str) -> str:
-    """Return what SQL calls a CSV file, whose columns of text are none of another type."""
-    theirs = session.schema(f"SELECT * FROM {literal(file)}")
+def _is_lent(session: Session, name: str, *, sure: bool) -> bool:
+    """Lend the rows of a file, if a name is a file's, and none of a table.
+
+    Args:
+        session: The connection.
+        name: What stands where a table does.
+        sure: Whether nothing but a file is called so, as it is a string.
+
+    Raises:
+        BadArgument: The statement names another file that differs in its case.
+        CorgiPileError: It is a file that cannot be read.
+    """
+    if name in session.lent:
+        return True
+    if not (sure or "." in name or "/" in name):
+        return False
     try:
-        ours = tables.open(file).schema
-    except CorgiPileError:  # which DuckDB reads all the same
-        return literal(file)
-    if theirs.names != ours.names:
-        return literal(file)
-    texts = [
-        one.name for one in ours if pa.types.is_string(one.type) and not pa.types.is_string(theirs.field(one.name).type)
-    ]
-    kinds = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in texts)
-    return f"read_csv({literal(file)}, types = {{{kinds}}})" if texts else literal(file)
+        table = tables.open(name)
+    except (MissingFile, UnknownFormat):
+        return False
+    except CorgiPileError:
+        if sure:
+            raise
+        return False
+    if twin := [one for one in session.lent if one.lower() == name.lower()]:
+        raise BadArgument(f"DuckDB takes {name!r} and {twin[0]!r} for one name; write one of them as an absolute path")
+    taken = "SELECT 1 FROM (SELECT table_name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views()) "
+    if session.rows(f"{taken} t(name) WHERE lower(name) = lower($name)", {"name": name}):
+        return False
+    if not _alike(session, name, table):
+        before = session.before.get(name)
+        known = before is not None and before.fingerprint == table.fingerprint
+        session.lend(before if known else _laid_out(table), name)
+    return True
 
 
-def _ends(file: str, suffixes: tuple[str, ...]) -> bool:
-    path = file.lower().partition("?")[0]
+def _alike(session: Session, file: str, table: Table) -> bool:
+    """Say whether DuckDB reads a file as we do: types are written in Parquet, and read faster by its own threads."""
+    if not (file.lower().endswith(".parquet") and Path(file).is_file()):
+        return False
+    empty = session.lend(_schema(table).empty_table())
+    try:
+        return bool(session.schema(f"SELECT * FROM {literal(file)}") == session.schema(f"SELECT * FROM {empty}"))
+    except DatabaseError:
+        return False
+    finally:
+        session.take_back(empty)
+
+
+def stands_alone(name: str) -> bool:
+    """Say whether a later session finds rows of this name without us."""
+    path = name.lower().partition("?")[0]
     for packed in PACKED:
         path = path.removesuffix(packed)
-    return path.endswith(suffixes)
+    return path.endswith(READABLE)

@@ -72,7 +72,7 @@ class _Rows:
         schema = engine.session.schema(sql, bound.values)
         there = schema.names
         self._names = names_in(stored, there)
-        label = column_named(self.model.label or "label", there)
+        label = column_named(self.model.label_or(), there)
         self.weight = weight_of(call, dict(zip(there, schema.types, strict=True)), label)
         self._label, self._weight = quoted(label), "1" if self.weight is None else quoted(self.weight)
         self.mass = "" if self.weight is None else f", {MASS}"
@@ -152,7 +152,7 @@ def _read(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> tu
     rows = read_rows(engine.session, call.source, Bound(bound.given, None), None)
     table = rows.table if call.source.columns is None else select(rows.table, rows.columns)
     kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
-    return table, weight_of(call, kinds, stored.model.label or "label")
+    return table, weight_of(call, kinds, stored.model.label_or())
 
 
 def calibration(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:

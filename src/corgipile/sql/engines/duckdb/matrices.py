@@ -8,14 +8,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from corgipile.errors import BadArgument, BadSchema
+from corgipile.errors import BadArgument, BadSchema, BadValue
 from corgipile.features.choose import is_number, item_of
 from corgipile.linear.features import Features
 from corgipile.linear.sgd import SGD
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.suggestions import listed
 
-__all__ = ["Scorer"]
+__all__ = ["Scorer", "spans"]
 
 Columns = Sequence[pa.ChunkedArray]
 Scores = tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]
@@ -68,7 +68,7 @@ class Scorer:
         if len(columns) != len(names):
             said = listed(known) if names == known else f"{listed(known)} and groups by {names[-1]}"
             raise BadArgument(f"model {self._name!r} has features {said}, got {len(columns)} columns")
-        table = pa.table(list(columns), names=list(names))
+        table = pa.table([self._fitted(*one) for one in zip(columns, names, strict=True)], names=list(names))
         empty = np.zeros((0, self._model.outputs), self._model.coef.dtype)
         columns = columns[: len(known)]  # null may be a group
         valid = None
@@ -81,6 +81,21 @@ class Scorer:
         whole = np.zeros((rows, scores.shape[1]), scores.dtype)
         whole[valid] = scores
         return whole, valid
+
+    def _fitted(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+        """Return a column in a type that the model knows: literals of SQL are decimals, and NULL has no type."""
+        grouped = name not in self._model.features
+        if pa.types.is_null(column.type):
+            encoders = self._model.encoding.features if self._model.encoding else ()
+            text = any(one.column == name and getattr(one, "family", "") == "text" for one in encoders)
+            kind = pa.array(self._model.params["groups"]).type if grouped else pa.string() if text else pa.float64()
+            return pa.chunked_array([pa.nulls(len(column), kind)])
+        if not pa.types.is_decimal(column.type):
+            return spans(column)
+        whole, numbers = (pc.cast(column, kind, safe=False) for kind in (pa.int64(), pa.float64()))
+        if grouped and pc.all(pc.equal(pc.cast(whole, pa.float64(), safe=False), numbers)).as_py() is not False:
+            return whole
+        return column if grouped or self._model.encoding else pc.cast(column, pa.float64(), safe=False)
 
 
 def matrix(
@@ -108,6 +123,26 @@ def matrix(
     for i, part in enumerate(parts):
         made[:, i] = _numbers(part)
     return made, np.logical_and.reduce([np.asarray(part.is_valid()) for part in nulls]) if nulls else None
+
+
+def spans(column: Any) -> Any:
+    """Return an array of intervals, as DuckDB has durations, as durations again; any other as it is.
+
+    Raises:
+        BadValue: One has months, which are of no fixed length.
+    """
+    if column.type != pa.month_day_nano_interval():
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([spans(part) for part in column.chunks], pa.duration("us"))
+    parts = np.dtype([("months", np.int32), ("days", np.int32), ("nanoseconds", np.int64)])
+    found = np.frombuffer(column.buffers()[1] or b"", parts)[column.offset : column.offset + len(column)]
+    missing = ~np.asarray(column.is_valid())
+    if found["months"][~missing].any():
+        raise BadValue("an interval of months is of no fixed length; give days or seconds")
+    return pa.array(
+        found["days"].astype(np.int64) * 86_400_000_000 + found["nanoseconds"] // 1000, pa.duration("us"), mask=missing
+    )
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

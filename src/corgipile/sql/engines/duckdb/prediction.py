@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 from corgipile.errors import MissingColumn
 from corgipile.sql.engines.duckdb.binding import Bound, literal
-from corgipile.sql.engines.duckdb.files import Text, text_of
+from corgipile.sql.engines.duckdb.files import Text, stands_alone, text_of, with_files
 from corgipile.sql.engines.duckdb.functions import KINDS, PREFIX
 from corgipile.sql.engines.duckdb.models import Stored
+from corgipile.sql.engines.shared import check_added
 from corgipile.sql.exceptions import NotSupportedError
 from corgipile.sql.statements import Fragment, Predict
 from corgipile.sql.tokens import tokenize
@@ -16,7 +17,7 @@ from corgipile.tables.databases import quoted
 if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
-__all__ = ["asked", "check_kept", "key_of", "names_in", "pinned", "predicting", "says_class"]
+__all__ = ["answered", "asked", "check_kept", "key_of", "names_in", "pinned", "predicting", "says_class", "typed"]
 
 
 def predicting(engine: "DuckDB", statement: Predict, stored: Stored, bound: Bound) -> str:
@@ -25,24 +26,26 @@ def predicting(engine: "DuckDB", statement: Predict, stored: Stored, bound: Boun
     Raises:
         MissingColumn: A column that the model was trained on is not among those of the rows.
     """
-    source, before, after = statement.source, bound.text(statement.before), bound.text(statement.after)
+    before, after = (with_files(engine.session, bound.text(one)) for one in (statement.before, statement.after))
+    source = statement.source
     key, column = key_of(engine, stored, bound), quoted(statement.column)
     text = text_of(engine.session, source, bound)
     check_kept(engine, bound)
+    there = engine.session.schema(text.sql, bound.values).names
+    check_added([statement.column], there, hint="PREDICT BY model AS name gives another name", folded=True)
     named = source.columns is not None or source.items == Fragment(("*",))
     if source.foldable and (source.table or source.file) and named:
         return f"{before}\n{_folded(engine, text, stored, bound, key, column)}\n{after}"
-    there = engine.session.schema(text.sql, bound.values).names
     if source.foldable and _missing(stored, there):
         return f"{before}\n{_folded(engine, text, stored, bound, key, column)}\n{after}"
-    call = asked(says_class(stored), key, names_in(stored, there))
+    call = answered(stored, key, names_in(stored, there))
     return f"{before}\nSELECT *, {call} AS {column} FROM ({text.sql}\n)\n{after}"
 
 
 def _folded(engine: "DuckDB", text: Text, stored: Stored, bound: Bound, key: str, column: str) -> str:
     """Return a SELECT with the prediction as one more expression of its own."""
     there = engine.session.schema(f"SELECT * {text.rest}", bound.values).names
-    call = asked(says_class(stored), key, names_in(stored, there))
+    call = answered(stored, key, names_in(stored, there))
     return f"SELECT {text.items}\n, {call} AS {column} {text.rest}"
 
 
@@ -71,6 +74,17 @@ def asked(function: str, key: str, names: list[str]) -> str:
     return f"{PREFIX}{function}({literal(key)}, {', '.join(map(quoted, names))})"
 
 
+def answered(stored: Stored, key: str, names: list[str]) -> str:
+    """Return what a model predicts, in the type of its labels."""
+    return typed(stored, asked(says_class(stored), key, names))
+
+
+def typed(stored: Stored, answer: str) -> str:
+    """Return an expression of classes in the type of the labels: whole numbers and booleans are no fractions."""
+    kind = {"i": "BIGINT", "u": "UBIGINT", "b": "BOOLEAN"}.get(stored.model.classes.dtype.kind)
+    return answer if kind is None or "labels" in stored.model.params else f"({answer})::{kind}"
+
+
 def key_of(engine: "DuckDB", stored: Stored, bound: Bound) -> str:
     """Return what functions find a model by: as it is now, unless the SQL is kept for later."""
     return stored.name if bound.lasting else engine.functions.pin(stored, engine.session)
@@ -82,7 +96,7 @@ def check_kept(engine: "DuckDB", bound: Bound) -> None:
     Raises:
         NotSupportedError: It does.
     """
-    if bound.lasting and engine.session.lent:
+    if bound.lasting and not all(map(stands_alone, engine.session.lent)):
         raise NotSupportedError("a view cannot keep these rows; CREATE TABLE ... AS keeps them")
 
 

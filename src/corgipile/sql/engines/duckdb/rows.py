@@ -7,12 +7,13 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from corgipile.arrow_memory import give_back
-from corgipile.errors import BadArgument
+from corgipile.errors import BadArgument, UnknownFormat
 from corgipile.features.choose import INDEX
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.sql.engines.duckdb.binding import Bound
-from corgipile.sql.engines.duckdb.files import text_of
+from corgipile.sql.engines.duckdb.files import stands_alone, text_of
+from corgipile.sql.engines.duckdb.matrices import spans
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import Source
@@ -22,7 +23,7 @@ from corgipile.tables.in_memory.streams import SpilledTable, of_reader
 from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.table import Table
 
-__all__ = ["Rows", "chosen", "read_rows"]
+__all__ = ["Rows", "chosen", "opened", "read_rows"]
 
 PART = 5 << 18  # bytes of rows that come together: more than are joined, and few beside what DuckDB keeps for itself
 MANY = 4096  # rows of them where lists and text differ in length
@@ -56,9 +57,8 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
         bound: The statement's values.
         memory: The budget; rows in memory take half of it at most.
     """
-    if source.file is not None and source.plain:
-        table = open_table(source.file)
-        return Rows(table, *chosen(table.schema.names, source), source.file)
+    if (file := opened(source)) is not None:
+        return Rows(file, *chosen(file.schema.names, source), str(source.file))
     start = time.perf_counter()
     computed = source.table is None or not source.plain or _is_view(session, source)
     place = "a query" if computed else ".".join(source.table or ())
@@ -70,7 +70,8 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
     columns, left_out = chosen(schema.names, source)
     rows = max(1, int(PART / (fixed_row_bytes(schema) or PART / MANY)))
     reader = session.reader(sql, bound.values, min(rows, 1 << 17))
-    coming = pa.RecordBatchReader.from_batches(reader.schema, _checked(reader, session))
+    kinds = pa.record_batch([spans(pa.array([], kind)) for kind in reader.schema.types], reader.schema.names).schema
+    coming = pa.RecordBatchReader.from_batches(kinds, _checked(reader, session))
     try:
         table = of_reader(coming, place, most=budget // 2)
     finally:
@@ -78,6 +79,18 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
     give_back()  # what the rows took on their way is the training's now
     notes = [*_told(table, place, computed=computed), *left_out]
     return Rows(table, columns, notes, place, time.perf_counter() - start)
+
+
+def opened(source: Source) -> Table | None:
+    """Return the file that a source is; None where DuckDB computes it, or alone knows its format."""
+    if source.file is None or not source.plain:
+        return None
+    try:
+        return open_table(source.file)
+    except UnknownFormat:
+        if stands_alone(source.file):
+            return None
+        raise
 
 
 def chosen(names: list[str], source: Source) -> tuple[list[str], list[str]]:
@@ -106,7 +119,7 @@ def chosen(names: list[str], source: Source) -> tuple[list[str], list[str]]:
 def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.RecordBatch]:
     for part in parts:
         session.check()
-        yield part
+        yield pa.record_batch([spans(column) for column in part.columns], part.schema.names)
 
 
 def _is_view(session: Session, source: Source) -> bool:

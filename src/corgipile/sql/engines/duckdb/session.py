@@ -35,7 +35,8 @@ class Session:
     Attributes:
         database: The name of the database that it uses, as far as is known.
         pinned: The models that functions keep for the statement under way.
-        lent: Names of rows that SQL reads until the next statement.
+        lent: Rows that SQL reads until the next statement, by name.
+        before: Those of the last statement that named files, which the next one may read again.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -43,7 +44,7 @@ class Session:
         self.stopped = threading.Event()
         self.cause: Callable[[str], CorgiPileError | None] | None = None
         self.pinned = Pins()
-        self.lent: list[str] = []
+        self.lent, self.before = dict[str, Any](), dict[str, Any]()
         self._live: Callable[[], Parked | None] = lambda: None
 
     def rows(self, sql: str, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -109,22 +110,28 @@ class Session:
                 table = ".".join(map(quoted, place))
                 self.rows(f"ALTER TABLE {table} RENAME COLUMN {quoted(column)} TO {quoted(name)}")
 
-    def lend(self, rows: Any) -> str:
+    def lend(self, rows: Any, name: str | None = None) -> str:
         """Let SQL read Arrow's rows until the next statement; return what it calls them."""
-        name = f"corgipile_rows_{next(_numbers)}"
+        name = name or f"corgipile_rows_{next(_numbers)}"
         self.park()
         with self._translated():
             self.connection.register(name, rows)
-        self.lent.append(name)
+        self.lent[name] = rows
         return name
+
+    def take_back(self, name: str) -> None:
+        """Let SQL read rows no longer that were lent."""
+        del self.lent[name]
+        with contextlib.suppress(DatabaseError), translated():
+            self.connection.unregister(name)
 
     def begin(self) -> None:
         """Hear that a statement begins: rows of an earlier one are put aside, what was lent to it is taken back."""
         self.park()
         self.stopped.clear()
-        while self.lent:
-            with contextlib.suppress(DatabaseError), translated():
-                self.connection.unregister(self.lent.pop())
+        self.before = {name: rows for name, rows in self.lent.items() if hasattr(rows, "fingerprint")} or self.before
+        for name in list(self.lent):
+            self.take_back(name)
 
     def close(self, *, owned: bool) -> None:
         """End the session, and the connection if it is its own; rows that nobody has fetched are gone."""

@@ -20,6 +20,7 @@ from corgipile.sql.engines.postgres.judging import (
 )
 from corgipile.sql.engines.postgres.models import Stored
 from corgipile.sql.engines.postgres.writing import Writer
+from corgipile.sql.engines.shared import check_added
 from corgipile.sql.statements import ModelCall, Predict, Source
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def _predicted(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wr
     if names is None:
         raise stored.missing(there)
     label, of = f"predicted_{stored.label}", "corgipile_rows."
+    check_added([label, f"{label}_probs"], there, hint="rename it in the rows, or leave it out", folded=False)
     shares = asked("predict_proba", stored, names, writer, of)
     answer = asked(says_class(stored), stored, names, writer, of)
     probable = loss_of(stored.kind, len(stored.classes)).probability
@@ -138,6 +140,7 @@ def _beside(engine: "PostgreSQL", source: Source, column: str, stored: Stored, w
         raise BadArgument(f"{source.file!r} is a file, and PostgreSQL reads tables; SQL without a server reads files")
     rows, named = writer.text(source.sql), writer.name(column)
     there = engine.session.columns(rows)
+    check_added([column], there, hint="PREDICT BY model AS name gives another name", folded=False)
     names = stored.names_in(there)
     if names is not None:
         call = asked(says_class(stored), stored, names, writer, "corgipile_rows.")

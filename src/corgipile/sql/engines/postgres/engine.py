@@ -52,7 +52,8 @@ class PostgreSQL(Shared[Session, Models]):
         with relation_of(self.session, train.source, writer, queries=not has_shares(train)) as relation:
             call = train_call(train, relation, known, writer, lambda: self._bytes(relation))
             rows = self._trained(call, progress, past, int(train.settings.get("epochs", 5)))
-        return result_of(EPOCHS, rows, [*train.notes, *relation.notes, *map(as_settings, self._heard())])
+        notes = [*train.notes, *relation.notes, *train.label_notes(relation.columns)]
+        return result_of(EPOCHS, rows, [*notes, *map(as_settings, self._heard())])
 
     def _trained(self, call: str, progress: Progress | None, past: int, epochs: int) -> list[dict[str, Any]]:
         """Run a training; tell of each epoch as it ends."""

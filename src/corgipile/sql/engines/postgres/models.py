@@ -6,6 +6,7 @@ from typing import Any
 
 from corgipile.errors import BadArgument, MissingColumn, ServerError
 from corgipile.features.encoders import encoder_of
+from corgipile.features.encoding import feature_names
 from corgipile.sql.engines.postgres.session import Session
 from corgipile.sql.exceptions import NotSupportedError
 from corgipile.suggestions import did_you_mean, listed
@@ -98,7 +99,7 @@ class Stored:
     def numbers(self) -> list[str]:
         """Return the name of each number of a row."""
         encoders = [encoder_of(state) for state in self.params.get("encoding", {}).get("features", ())]
-        for names in ([name for one in encoders for name in one.names], self.features):
+        for names in (feature_names(encoders), self.features):
             if len(names) == self.width:
                 return names
         one = self.features[0] if len(self.features) == 1 else "feature"

@@ -1,0 +1,87 @@
+"""Finds the tables, files, views and macros that a statement reads."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from corgipile.sql.tokens import Token
+
+__all__ = ["Named", "named"]
+
+OPENING = ("JOIN", "USING", "DESCRIBE", "SUMMARIZE", "PIVOT", "UNPIVOT", "EXECUTE")  # as FROM and TABLE do
+GOES_ON = ("LATERAL", "ONLY")
+ENDING = tuple("SELECT WHERE GROUP ORDER HAVING LIMIT SET VALUES QUALIFY WINDOW UNION EXCEPT INTERSECT".split())  # noqa: SIM905
+MADE = ("CREATE", "ALTER", "DROP", "REPLACE", "TEMP", "TEMPORARY", "TRUNCATE")
+LOADING = ("COPY", "INSTALL", "IMPORT", "ATTACH", "LOAD")  # whose FROM reads no rows for SQL
+
+
+class Named(NamedTuple):
+    """What stands where a table does.
+
+    Attributes:
+        kind: ``string``, ``call`` or ``name``.
+        text: A string's text, or names with their points.
+        start: Characters before it.
+        stop: Characters up to its end.
+    """
+
+    kind: str
+    text: str
+    start: int
+    stop: int
+
+
+def named(tokens: Sequence[Token]) -> Iterator[Named]:
+    """Yield what stands where tables do, in brackets too.
+
+    Example:
+        >>> from corgipile.sql.tokens import tokenize
+        >>> [one.text for one in named(tokenize("SELECT 'a' FROM 'b.csv', (FROM c.csv) JOIN v USING (d)"))]
+        ['b.csv', 'c.csv', 'v']
+    """
+    levels: list[bool | None] = [False]  # whether a comma is followed by a table; None in a function's brackets
+    opened, at = False, 0
+    while at < len(tokens):
+        token, before = tokens[at], tokens[at - 1] if at else None
+        follows = token.kind in ("string", "name", "word") and not token.says("SELECT", "FROM", "VALUES", *GOES_ON)
+        if opened and follows:
+            stop = _stop(tokens, at)
+            called = stop < len(tokens) and tokens[stop].says("(")
+            kind = "string" if token.kind == "string" else "call" if called else "name"
+            yield Named(kind, "".join(one.text for one in tokens[at:stop]), token.start, tokens[stop - 1].stop)
+            opened, at = False, stop
+            continue
+        opened = _opens(tokens, at, before, opened, levels)
+        at += 1
+
+
+def _stop(tokens: Sequence[Token], at: int) -> int:
+    """Return where a name ends whose parts are joined by points."""
+    stop = at + 1
+    while tokens[at].kind != "string" and stop + 1 < len(tokens) and tokens[stop].text == ".":
+        stop += 2
+    return stop
+
+
+def _opens(tokens: Sequence[Token], at: int, before: Token | None, opened: bool, levels: list[bool | None]) -> bool:
+    """Return whether a table follows a token, and note what commas of its brackets mean."""
+    token = tokens[at]
+    if token.kind == "sign" and token.text in "([{":
+        function = before is not None and before.kind in ("word", "name") and not opened
+        levels.append(None if function else opened and token.text == "(")
+        return levels[-1] is True
+    if token.kind == "sign" and token.text in ")]}":
+        levels[1:] = levels[1:-1]
+        return False
+    if token.says(",", ":"):
+        return levels[-1] is True
+    if token.says("FROM"):
+        inside = levels[-1] is None and not (before is not None and before.says("("))
+        compared = before is not None and before.says("DISTINCT") and at > 1 and tokens[at - 2].says("IS", "NOT")
+        loads = len(levels) == 1 and tokens[0].says(*LOADING)
+        levels[-1] = levels[-1] if inside or compared or loads else True
+        return not (inside or compared or loads)
+    if token.says("TABLE"):
+        return not (before is not None and before.says(*MADE))
+    if token.says(*ENDING):
+        levels[-1] = False
+    return token.says(*OPENING) or (opened and token.says(*GOES_ON))

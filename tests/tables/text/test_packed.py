@@ -1,0 +1,59 @@
+"""Compressed text: the same rows as of the text itself, in bounded steps."""
+
+import bz2
+import gzip
+import json
+import lzma
+import pickle
+
+import pyarrow as pa
+import pytest
+
+import corgipile as cp
+from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.tables.text import packed
+
+CSV = b"a,x,y\n" + b"".join(b"NO,%d,%d\n" % (at % 7, at % 2) for at in range(3000))
+LINES = b"".join(json.dumps({"x": at % 7, "y": at % 2}).encode() + b"\n" for at in range(3000))
+WAYS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda text: pa.compress(text, "zstd", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("end", "text"), [("csv", CSV), ("tsv", CSV.replace(b",", b"\t")), ("jsonl", LINES)])
+def test_compressed_text_has_the_rows_of_the_text(tmp_path, way, end, text):
+    plain, path = tmp_path / f"t.{end}", tmp_path / f"t.{end}.{way}"
+    plain.write_bytes(text)
+    path.write_bytes(WAYS[way](text))
+    table, wanted = cp.open(path), cp.open(plain)
+    assert table.schema == wanted.schema
+    assert table.read(0, 3000) == wanted.read(0, 3000)
+    assert table.take([2999, 5]) == wanted.take([2999, 5])
+    assert pickle.loads(pickle.dumps(table)).read(1, 3) == wanted.read(1, 3)  # noqa: S301
+    how = {"label": "y", "features": ["x"], "epochs": 1, "order": "no_shuffle"}
+    assert (cp.train(path, **how).coef == cp.train(plain, **how).coef).all()
+    path.write_bytes(WAYS[way](text)[:-12])
+    with pytest.raises(CorruptFile, match=f"t.{end}.{way}"):
+        cp.open(path)
+
+
+def test_members_follow_each_other_and_files_are_one_table(tmp_path):
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(CSV[:999]) + gzip.compress(CSV[999:]))
+    (tmp_path / "b.csv").write_bytes(CSV)
+    assert len(cp.open(tmp_path / "a.csv.gz")) == 3000
+    assert len(cp.open([tmp_path / "a.csv.gz", tmp_path / "b.csv"])) == 6000
+
+
+def test_text_is_unpacked_in_parts_and_not_at_all_without_spill_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed, "PART", 1000)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(CSV))
+    sizes, write = [], packed.SpillWriter.write
+    monkeypatch.setattr(packed.SpillWriter, "write", lambda self, data: sizes.append(len(data)) or write(self, data))
+    assert len(cp.open(tmp_path / "a.csv.gz")) == 3000
+    assert max(sizes) <= 1000
+    with pytest.raises(UnknownFormat, match="spill files, into which it is unpacked, are off"):
+        cp.open(tmp_path / "a.csv.gz", spill="off")
