@@ -1,6 +1,7 @@
 """A trained linear model: coefficients, history, prediction, files."""
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -34,6 +35,7 @@ __all__ = ["Model", "load", "unpack"]
 FORMAT = 1
 What = Literal["predict", "predict_proba", "decision"]
 WHATS = ("predict", "predict_proba", "decision")
+MOST_LETTERS = 1 << 24  # of the names of classes, each counted as the longest
 NOTED = {"left_out": dict, "notes": list, "others": list}
 
 
@@ -326,7 +328,7 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
     try:
         if meta["format"] != FORMAT:
             raise BadModelFile(f"format {meta['format']} is not known; this version reads format {FORMAT}")
-        classes = np.array(meta["classes"], np.dtype(meta["class_type"]))
+        classes = _classes(meta["classes"], meta["class_type"])
         make = several_of(meta["params"]) or Model
         model = make(meta["kind"], tensors["coef"], tensors["intercept"], classes, meta["params"], meta["history"])
         _check(model)
@@ -335,6 +337,15 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise BadModelFile(f"{name} is not a model saved by corgipile: {error}") from None
     return model
+
+
+def _classes(values: Any, kind: Any) -> npt.NDArray[Any]:
+    """Return the classes; memory is taken only for what they are."""
+    if not re.fullmatch(r"str|bool|u?int\d+|float\d+", kind):
+        raise ValueError(f"classes of type {kind!r}")
+    if kind == "str" and len(values) * max(map(len, values), default=0) > MOST_LETTERS:
+        raise ValueError(f"{len(values)} classes, of which one has {max(map(len, values))} letters")
+    return np.array(values, kind)
 
 
 def _check(model: Model) -> None:
