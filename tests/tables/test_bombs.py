@@ -20,7 +20,7 @@ from corgipile.nesting import DEEPEST, check_types, parse_json
 from corgipile.resident import peaking
 
 MEMORY, BESIDE = 16 << 20, 24 << 20
-ZEROS = bytes(96 << 20)
+ZEROS = bytes(64 << 20)
 DEEP = "[" * 20_000 + "]" * 20_000
 ZERO = b"\0"
 

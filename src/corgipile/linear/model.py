@@ -1,7 +1,6 @@
 """A trained linear model: coefficients, history, prediction, files."""
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -21,7 +20,7 @@ from corgipile.linear.inference import Summary, summary
 from corgipile.linear.judging import Judgement, figures_on, judge
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.outcomes import exponential, probabilities
-from corgipile.linear.saving import learnt_of, packed, read_tensors, tensors_of, unpacked, write_tensors
+from corgipile.linear.saving import classes_of, learnt_of, packed, read_tensors, tensors_of, unpacked, write_tensors
 from corgipile.linear.scaling import Learnt
 from corgipile.linear.several import several_of
 from corgipile.linear.sgd import SGD, Figures, outputs_of
@@ -35,7 +34,6 @@ __all__ = ["Model", "load", "unpack"]
 FORMAT = 1
 What = Literal["predict", "predict_proba", "decision"]
 WHATS = ("predict", "predict_proba", "decision")
-MOST_LETTERS = 1 << 24  # of the names of classes, each counted as the longest
 NOTED = {"left_out": dict, "notes": list, "others": list}
 
 
@@ -328,7 +326,7 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
     try:
         if meta["format"] != FORMAT:
             raise BadModelFile(f"format {meta['format']} is not known; this version reads format {FORMAT}")
-        classes = _classes(meta["classes"], meta["class_type"])
+        classes = classes_of(meta["classes"], meta["class_type"])
         make = several_of(meta["params"]) or Model
         model = make(meta["kind"], tensors["coef"], tensors["intercept"], classes, meta["params"], meta["history"])
         _check(model)
@@ -337,15 +335,6 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise BadModelFile(f"{name} is not a model saved by corgipile: {error}") from None
     return model
-
-
-def _classes(values: Any, kind: Any) -> npt.NDArray[Any]:
-    """Return the classes; memory is taken only for what they are."""
-    if not re.fullmatch(r"str|bool|u?int\d+|float\d+", kind):
-        raise ValueError(f"classes of type {kind!r}")
-    if kind == "str" and len(values) * max(map(len, values), default=0) > MOST_LETTERS:
-        raise ValueError(f"{len(values)} classes, of which one has {max(map(len, values))} letters")
-    return np.array(values, kind)
 
 
 def _check(model: Model) -> None:

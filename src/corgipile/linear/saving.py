@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,11 @@ from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.nesting import parse_json
 from corgipile.outputs import Kind, refuse_url, replacing
 
-__all__ = ["MODEL", "learnt_of", "packed", "read_tensors", "tensors_of", "unpacked", "write_tensors"]
+__all__ = ["MODEL", "classes_of", "learnt_of", "packed", "read_tensors", "tensors_of", "unpacked", "write_tensors"]
 
 KEY = "corgipile.model"
 MOST_HEADER = 100 << 20
+MOST_LETTERS = 1 << 24  # of the names of classes, each counted as the longest
 LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors of what going on needs, if that is more
 BESIDE = "beside"
 Arrays = dict[str, npt.NDArray[Any]]
@@ -138,6 +140,19 @@ def tensors_of(learnt: Learnt | None, width: int) -> dict[str, npt.NDArray[Any]]
     parts = scaling.center, scaling.scale, learnt.coef, learnt.intercept
     beside = {} if learnt.beside is None else {BESIDE: learnt.beside}
     return beside | dict(zip(LEARNT, parts, strict=True))
+
+
+def classes_of(values: Any, kind: Any) -> npt.NDArray[Any]:
+    """Return the classes of a model; memory is taken only for what they are.
+
+    Raises:
+        ValueError: They are of another type than classes have, or one has a very long name.
+    """
+    if not re.fullmatch(r"str|bool|u?int\d+|float\d+", kind):
+        raise ValueError(f"classes of type {kind!r}")
+    if kind == "str" and len(values) * max(map(len, values), default=0) > MOST_LETTERS:
+        raise ValueError(f"{len(values)} classes, of which one has {max(map(len, values))} letters")
+    return np.array(values, kind)
 
 
 def learnt_of(tensors: dict[str, npt.NDArray[Any]], of: npt.NDArray[Any]) -> Learnt | None:

@@ -5,6 +5,7 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable
+from typing import IO, cast
 
 import pyarrow as pa
 
@@ -70,13 +71,13 @@ class Unpacking(io.RawIOBase):
 def opened(file: File, at: int, size: int, codec: str, most: int) -> io.BufferedReader:
     """Open a part of a file that is compressed by one of Avro's codecs; its ``raw`` is an `Unpacking`."""
     source = Region(file, at, size)
-    more = source.read
+    more: Callable[[int], bytes] = source.read
     if codec == "deflate":
         more = inflated(source.read)
     elif codec == "bzip2":
         more = bz2.BZ2File(source).read
     elif codec == "xz":
-        more = lzma.LZMAFile(source).read  # noqa: SIM115 - it closes with its source
+        more = lzma.LZMAFile(cast("IO[bytes]", source)).read  # noqa: SIM115 - it closes with its source
     elif codec == "zstandard":
         more = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), "zstd").read
     elif codec == "snappy":
