@@ -15,6 +15,7 @@ BASE = {
     "_kernel",
     "errors",
     "losses",
+    "nesting",
     "random",
     "sizes",
     "settings",

@@ -1,6 +1,7 @@
-/* Binds the SVMlight parser and the scan for rows of text. */
+/* Binds the SVMlight parser, the scan for rows of text, and the depth of JSON. */
 #include "bind.h"
 #include "formats/lines.h"
+#include "formats/nesting.h"
 #include "formats/svmlight.h"
 
 enum { STARTS, LABELS, ENDS, INDICES, VALUES, ARRAYS };
@@ -97,7 +98,22 @@ static PyObject *lines_scan(PyObject *self, PyObject *args)
     return result;
 }
 
+static PyObject *json_depth(PyObject *self, PyObject *source)
+{
+    Py_buffer text = {0};
+    int64_t depth;
+    (void)self;
+    if (cp_buffer(source, &text, 1, 0, "text") < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    depth = cp_nesting(text.buf, text.len);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&text);
+    return PyLong_FromLongLong(depth);
+}
+
 PyMethodDef cp_text_methods[] = {
+    {"json_depth", json_depth, METH_O, "Returns how deep brackets nest."},
     {"lines_scan", lines_scan, METH_VARARGS, "Finds where rows of text begin."},
     {"svmlight_parse", CP_BY_NAME(svmlight_parse), "Parses SVMlight text into arrays."},
     {NULL, NULL, 0, NULL},

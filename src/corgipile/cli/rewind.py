@@ -86,17 +86,12 @@ def _said(ctx: typer.Context, name: str) -> bool:
 
 
 def _state(path: str) -> Any:
-    from json import loads  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
     from corgipile.errors import StateMismatch  # noqa: PLC0415
+    from corgipile.nesting import parse_json  # noqa: PLC0415
     from corgipile.tables.io.files import readable  # noqa: PLC0415
 
     with readable(path):
         text = Path(path).read_bytes()
-    try:
-        return loads(text)
-    except ValueError as error:
-        raise StateMismatch(
-            f"{path} holds no state as JSON, as json.dump(loader.state_dict()) writes it: {error}"
-        ) from None
+    return parse_json(text, f"{path}, a state as json.dump(loader.state_dict()) writes it,", StateMismatch)

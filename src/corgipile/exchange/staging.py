@@ -17,6 +17,7 @@ from corgipile.errors import BadArgument, WouldOverwrite, WriteFailed
 from corgipile.exchange.dealing import By, Rows, Share, dealt
 from corgipile.exchange.part import LocalPart, write_manifest
 from corgipile.exchange.places import Bytes, Places, Sums, check_space, places_of, sums_of, whole_units
+from corgipile.nesting import parse_json
 from corgipile.orders import Shard
 from corgipile.outputs import PathLike, flush, refuse_url, writing
 from corgipile.sizes import Size, choice, to_rows, whole
@@ -329,7 +330,7 @@ def _there(goal: Path, said: dict[str, Any]) -> LocalPart | None:
         part = LocalPart(goal)
         begun = part.said
     elif BEGUN in there:
-        begun = json.loads((goal / BEGUN).read_text())
+        begun = parse_json((goal / BEGUN).read_text(), str(goal / BEGUN))
     else:
         return None
     differs = [name for name in said if begun.get(name) != said[name]]

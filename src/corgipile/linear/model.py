@@ -20,7 +20,7 @@ from corgipile.linear.inference import Summary, summary
 from corgipile.linear.judging import Judgement, figures_on, judge
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.outcomes import exponential, probabilities
-from corgipile.linear.saving import learnt_of, packed, read_tensors, tensors_of, unpacked, write_tensors
+from corgipile.linear.saving import classes_of, learnt_of, packed, read_tensors, tensors_of, unpacked, write_tensors
 from corgipile.linear.scaling import Learnt
 from corgipile.linear.several import several_of
 from corgipile.linear.sgd import SGD, Figures, outputs_of
@@ -330,7 +330,7 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
     try:
         if meta["format"] != FORMAT:
             raise BadModelFile(f"format {meta['format']} is not known; this version reads format {FORMAT}")
-        classes = np.array(meta["classes"], np.dtype(meta["class_type"]))
+        classes = classes_of(meta["classes"], meta["class_type"])
         make = several_of(meta["params"]) or Model
         model = make(meta["kind"], tensors["coef"], tensors["intercept"], classes, meta["params"], meta["history"])
         _check(model)

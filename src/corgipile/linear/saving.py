@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,14 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadModelFile, MissingFile, ReadFailed
 from corgipile.linear.scaling import Learnt, Scaling
+from corgipile.nesting import parse_json
 from corgipile.outputs import Kind, refuse_url, replacing
 
-__all__ = ["MODEL", "learnt_of", "packed", "read_tensors", "tensors_of", "unpacked", "write_tensors"]
+__all__ = ["MODEL", "classes_of", "learnt_of", "packed", "read_tensors", "tensors_of", "unpacked", "write_tensors"]
 
 KEY = "corgipile.model"
 MOST_HEADER = 100 << 20
+MOST_LETTERS = 1 << 24  # of the names of classes, each counted as the longest
 LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors of what going on needs, if that is more
 BESIDE = "beside"
 Arrays = dict[str, npt.NDArray[Any]]
@@ -26,9 +29,9 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 def is_model(path: Path) -> bool:
     """Say whether a file has the head of a model that corgipile saved; what follows may be damaged."""
-    with contextlib.suppress(ValueError, KeyError, TypeError, struct.error, RecursionError), path.open("rb") as file:
+    with contextlib.suppress(ValueError, KeyError, TypeError, struct.error), path.open("rb") as file:
         (size,) = struct.unpack("<Q", file.read(8))
-        return size <= MOST_HEADER and KEY in json.loads(file.read(size))["__metadata__"]
+        return size <= MOST_HEADER and KEY in parse_json(file.read(size), str(path))["__metadata__"]
     return False
 
 
@@ -67,7 +70,7 @@ def unpacked(content: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
     with _read_as(name):
         tensors = load(content)
         (size,) = struct.unpack("<Q", content[:8])
-        meta = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][KEY], parse_constant=_refuse)
+        meta = _meta(parse_json(content[8 : 8 + size], name)["__metadata__"])
         _check_kinds({tensor.dtype.name for tensor in tensors.values()} - {"float32", "float64"})
         return tensors, meta
 
@@ -99,7 +102,7 @@ def _read_as(name: str) -> Iterator[None]:
 
     try:
         yield
-    except (SafetensorError, ValueError, LookupError, TypeError, OverflowError, RecursionError, struct.error) as error:
+    except (SafetensorError, ValueError, LookupError, TypeError, OverflowError, struct.error) as error:
         raise BadModelFile(f"{name} is not a model saved by corgipile: {error}") from None
 
 
@@ -108,10 +111,16 @@ def _parse(path: Path) -> tuple[Arrays, dict[str, Any]]:
     from safetensors import safe_open  # noqa: PLC0415 - as above
 
     with safe_open(path, "np") as file:
-        meta = json.loads((file.metadata() or {})[KEY], parse_constant=_refuse)
+        meta = _meta(file.metadata() or {})
         kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 - it is no mapping
         _check_kinds(set(kinds.values()) - {"F32", "F64"})
         return {name: file.get_tensor(name) for name in kinds}, meta
+
+
+def _meta(entries: dict[str, str]) -> dict[str, Any]:
+    """Return what a model says of itself."""
+    meta: dict[str, Any] = parse_json(entries[KEY], "its metadata", BadModelFile, _refuse)
+    return meta
 
 
 def _check_kinds(strange: set[str]) -> None:
@@ -131,6 +140,19 @@ def tensors_of(learnt: Learnt | None, width: int) -> dict[str, npt.NDArray[Any]]
     parts = scaling.center, scaling.scale, learnt.coef, learnt.intercept
     beside = {} if learnt.beside is None else {BESIDE: learnt.beside}
     return beside | dict(zip(LEARNT, parts, strict=True))
+
+
+def classes_of(values: Any, kind: Any) -> npt.NDArray[Any]:
+    """Return the classes of a model; memory is taken only for what they are.
+
+    Raises:
+        ValueError: They are of another type than classes have, or one has a very long name.
+    """
+    if not re.fullmatch(r"str|bool|u?int\d+|float\d+", kind):
+        raise ValueError(f"classes of type {kind!r}")
+    if kind == "str" and len(values) * max(map(len, values), default=0) > MOST_LETTERS:
+        raise ValueError(f"{len(values)} classes, of which one has {max(map(len, values))} letters")
+    return np.array(values, kind)
 
 
 def learnt_of(tensors: dict[str, npt.NDArray[Any]], of: npt.NDArray[Any]) -> Learnt | None:

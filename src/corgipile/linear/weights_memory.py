@@ -1,5 +1,6 @@
 """What the weights of hashed features take of the memory: there are as many as there are places, whatever the rows."""
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["left_for_rows"]
 
 MOST = 3 / 4  # of the budget
+WEIGHT_BYTES = 24  # of a weight, while it learns
 USUAL = step_of("auto")  # which keeps as much of each feature as any
 
 
@@ -32,6 +34,7 @@ def left_for_rows(task: "Task", memory: Size | None, models: int = 1) -> Size | 
     Raises:
         BudgetTooSmall: The models take more than three quarters; says what would do.
     """
+    _check_width(task.inputs.width)
     if memory is None or task.encoding is None or task.encoding.hashing is None:
         return memory
     limit = parse_bytes(memory, whole=len(task.source) * task.row_bytes)
@@ -45,6 +48,16 @@ def left_for_rows(task: "Task", memory: Size | None, models: int = 1) -> Size | 
             f"give memory={int(taken / MOST) + 1}, or fewer bits"
         )
     return limit - taken
+
+
+def _check_width(width: int) -> None:
+    """Raise BudgetTooSmall if the weights alone take more memory than the machine has: one index may state them."""
+    has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if width * WEIGHT_BYTES > has:
+        raise BudgetTooSmall(
+            f"{width} features must fit in memory as weights, {format_bytes(width * WEIGHT_BYTES)}, got "
+            f"{format_bytes(has)}: check the largest index, or hash features to fewer"
+        )
 
 
 def _bytes(task: "Task") -> int:

@@ -183,12 +183,13 @@ def check_dictionaries(table: Table, columns: Sequence[str], memory: Size | None
 
 
 def _check_dictionary(table: Table, units: Units | None, room: float | None) -> None:
-    """Raise BudgetTooSmall where the values of a column, which are in memory while rows are decoded, take more."""
-    taken = 0 if units is None else units.dictionary
+    """Raise BudgetTooSmall where a dictionary, or a chunk, takes more while rows are decoded."""
+    taken = 0 if units is None else units.least
     if room is not None and taken > room + DECODING:
+        enough = _text(taken)
         raise BudgetTooSmall(
-            f"the values of a column of {table!r}, of which rows have the numbers, take {format_bytes(taken)} while "
-            f"rows are decoded: give memory={_text(taken)!r}, or write the file anew by `corgipile convert`"
+            f"memory must be at least {enough} to decode {table!r}, where a dictionary or a chunk takes that: "
+            f"give memory={enough!r}, or rewrite it in smaller parts by `corgipile convert`"
         )
 
 

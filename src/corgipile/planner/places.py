@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from corgipile import scratch
+from corgipile.nesting import parse_json
 from corgipile.outputs import files_read
 from corgipile.planner.probe import Cell, Probe
 from corgipile.stores.urls import parts_of
@@ -71,10 +72,10 @@ def recall(place: str) -> Probe | None:
         path = _path(place)
         with path.open("rb") as file:
             data = file.read(LARGEST)
-        found = _read(json.loads(data), place)
+        found = _read(parse_json(data, str(path)), place)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         log.warning("%s is damaged (%s), and not used", path, error)
         return None
     except (OSError, RuntimeError) as error:

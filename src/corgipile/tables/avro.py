@@ -1,22 +1,21 @@
 """Avro container files: rows in blocks, each between two marks."""
 
-import bz2
+import contextlib
 import io
-import json
-import lzma
-import zlib
 from array import array
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadSchema, BadValue, CorruptFile, UnknownFormat
-from corgipile.tables.avro_types import column_type
+from corgipile.nesting import parse_json
+from corgipile.tables.avro_types import column_type, least_bytes, swelling
 from corgipile.tables.io.files import File, PathLike, decoding
-from corgipile.tables.io.pieces import check_names, pick
+from corgipile.tables.io.pieces import check_names, join, pick
 from corgipile.tables.io.spill import Spill, spill_folder
+from corgipile.tables.io.unpacking import Unpacking, opened
 from corgipile.tables.library import UnitTable, needs
 from corgipile.tables.table import IntArray
 
@@ -27,6 +26,9 @@ CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 MARK = 16  # bytes between blocks
 HEAD, MOST_HEAD = 1 << 16, 1 << 26
 LOOK = 20  # bytes that tell the rows and bytes of a block
+PART, PART_ROWS = 1 << 16, 1 << 13  # bytes, and rows, that are objects of Python at the same time
+MOST_EMPTY = 1 << 20  # rows of a block whose values take no bytes
+MOST_ROW, SWOLLEN = 8 << 20, 160  # bytes of objects that a row may become, and times its block's if that is more
 ADVICE = "a block is decoded whole before a row is read; `corgipile convert` writes a file that is read in place"
 
 
@@ -46,7 +48,7 @@ class AvroTable(UnitTable):
         if self._file.read(0, min(4, self._file.size)) != MAGIC:
             raise UnknownFormat(f"{self._file.path} is no Avro file: it does not begin with {MAGIC!r}")
         try:
-            import fastavro  # noqa: F401, PLC0415 - only for this format
+            import fastavro  # noqa: PLC0415 - only for this format
         except ImportError:
             raise needs("fastavro", "avro", "Avro") from None
         said, self._mark, begin = _head(self._file)
@@ -54,9 +56,13 @@ class AvroTable(UnitTable):
         if self._codec not in CODECS:
             raise UnknownFormat(f"{self._file.path} is compressed by {self._codec!r}; {', '.join(CODECS)} can be read")
         written = said.get("avro.schema", b"")
-        schema = _schema(written, self._file.path)
-        self._written = json.dumps(_without_logic(json.loads(written))).encode()
+        stated = parse_json(written, f"{self._file.path}: its schema")
+        schema = _schema(stated, self._file.path)
+        with self._decoding(), decoding(self._file.path):
+            self._written = fastavro.parse_schema(_without_logic(stated))
+        self._swelling = swelling(schema)
         counts, self._places, self._sizes = _blocks(self._file, begin, self._mark)
+        self._check_counts(counts, least_bytes(stated))
         file = self._file
         super().__init__(file.path, file.identity, schema, counts, spill_folder(spill), file.place)
 
@@ -68,37 +74,59 @@ class AvroTable(UnitTable):
         """Return the bytes of the file."""
         return self._file.size
 
+    def _check_counts(self, counts: IntArray, least: int) -> None:
+        """Raise CorruptFile if blocks state more rows than their bytes can hold."""
+        room = self._sizes // least if least and self._codec == "null" else np.full(len(counts), MOST_EMPTY)
+        if (least == 0 or self._codec == "null") and len(counts) and (counts > room).any():
+            at = int(np.argmax(counts > room))
+            where = f"{self._file.path}: a block of {self._sizes[at]} bytes"
+            raise CorruptFile(f"{where} must state at most {room[at]} rows, got {counts[at]}")
+
     def _together(self, columns: Any) -> list[list[str]]:
         return [list(dict.fromkeys(columns))]
 
     def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
-        with decoding(self.path):
-            rows = self._records(i)
-        return self._columns(rows, int(self._starts[i]), names)
+        return join(list(self._parts(i, names, PART_ROWS)))
 
     def _batches(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         for i in range(len(self._sizes)):
-            batch = self._decode(i, names)
-            for start in range(0, batch.num_rows, rows):
-                yield batch.slice(start, rows)
+            yield from self._parts(i, names, rows)
 
-    def _records(self, i: int) -> list[dict[str, Any]]:
-        """Decode a block, as a file of one block that is not compressed."""
-        import fastavro.schema  # noqa: PLC0415 - as above
+    def _parts(self, i: int, names: list[str], most: int) -> Iterator[pa.RecordBatch]:
+        """Decode a block little by little: its rows are objects until they are columns, which take many times more."""
+        done, stop = int(self._starts[i]), int(self._starts[i + 1])
+        while done < stop:
+            if done == self._starts[i]:
+                place, size = int(self._places[i]), int(self._sizes[i])
+                largest = max(size, max(MOST_ROW, SWOLLEN * size) // self._swelling)  # bytes of a row
+                with decoding(self.path):
+                    stream = opened(self._file, place, size, self._codec, largest)
+            with self._decoding(), decoding(self.path):
+                rows = self._some_rows(stream, largest, min(most, PART_ROWS, stop - done))
+                done += len(rows)
+                if done == stop and stream.read(1):
+                    raise CorruptFile(f"{self.path}: a block goes on after the {stop - self._starts[i]} rows it states")
+            yield self._columns(rows, done - len(rows), names)
 
-        data = _unpacked(self._file.read(int(self._places[i]), int(self._sizes[i])), self._codec)
-        count = int(self._starts[i + 1] - self._starts[i])
-        whole = b"".join((_plain_head(self._written), bytes(MARK), _long(count), _long(len(data)), data, bytes(MARK)))
+    def _some_rows(self, stream: io.BufferedReader, largest: int, most: int) -> list[dict[str, Any]]:
+        """Decode rows that follow: one at least, and no more than take about `PART` bytes before that."""
+        from fastavro import schemaless_reader  # noqa: PLC0415 - as above
+
+        rows: list[dict[str, Any]] = []
+        raw = cast("Unpacking", stream.raw)
+        begun = raw.done
+        while len(rows) < most and raw.done - begun <= PART:
+            raw.most = raw.done + largest
+            rows.append(schemaless_reader(stream, self._written, None))  # type: ignore[arg-type]
+        return rows
+
+    @contextlib.contextmanager
+    def _decoding(self) -> Iterator[None]:
+        """Turn what the library says of bad bytes into an error that `decoding` knows."""
         try:
-            found: list[dict[str, Any]] = list(fastavro.reader(io.BytesIO(whole)))  # type: ignore[arg-type]
-        except (
-            EOFError, StopIteration, AttributeError, RecursionError, ArithmeticError, AssertionError,
-            fastavro.schema.SchemaParseException,
-        ) as error:  # fmt: skip
+            yield
+        except (EOFError, StopIteration, AttributeError, ArithmeticError, AssertionError) as error:
             raise ValueError(str(error) or type(error).__name__) from None
-        if len(found) != count:
-            raise CorruptFile(f"{self.path}: a block decodes to {len(found)} rows; {count} are stated")
-        return found
 
     def _columns(self, rows: list[dict[str, Any]], first: int, names: list[str]) -> pa.RecordBatch:
         arrays = []
@@ -112,9 +140,7 @@ class AvroTable(UnitTable):
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
 
-def _schema(written: bytes, path: str) -> pa.Schema:
-    with decoding(path):
-        said = json.loads(written)
+def _schema(said: Any, path: str) -> pa.Schema:
     if not isinstance(said, dict) or said.get("type") != "record":
         raise BadSchema(f"{path}: its values are {said!r:.80}; records, whose fields are columns, are right")
     known: dict[str, Any] = {}
@@ -194,33 +220,6 @@ def _blocks(file: File, begin: int, mark: bytes) -> tuple[IntArray, IntArray, In
     return np.array(counts, np.int64), np.array(places, np.int64), np.array(sizes, np.int64)
 
 
-def _unpacked(data: bytes, codec: str) -> bytes:
-    try:
-        if codec == "deflate":
-            return zlib.decompress(data, -15)
-        if codec == "bzip2":
-            return bz2.decompress(data)
-        if codec == "xz":
-            return lzma.decompress(data)
-    except (zlib.error, lzma.LZMAError, EOFError) as error:
-        raise ValueError(str(error)) from None
-    if codec == "zstandard":
-        return bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read())
-    if codec == "snappy":
-        size, _ = _varint(data, 0)
-        raw = bytes(pa.Codec("snappy").decompress(data[:-4], min(size, 1 << 30), asbytes=True))
-        if zlib.crc32(raw) != int.from_bytes(data[-4:], "big"):
-            raise ValueError("the checksum of a block is wrong")
-        return raw
-    return data
-
-
-def _plain_head(written: bytes) -> bytes:
-    entries = (b"avro.schema", written), (b"avro.codec", b"null")
-    said = b"".join(_long(len(part)) + part for entry in entries for part in entry)
-    return MAGIC + _long(2) + said + _long(0)
-
-
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while shift < 70:
@@ -242,12 +241,3 @@ def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     if size < 0 or at + size > len(data):
         raise IndexError(at)
     return data[at : at + size], at + size
-
-
-def _long(value: int) -> bytes:
-    value = value << 1 ^ value >> 63
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])

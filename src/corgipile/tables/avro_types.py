@@ -5,8 +5,9 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile.errors import BadSchema
+from corgipile.nesting import check_types
 
-__all__ = ["column_type"]
+__all__ = ["column_type", "least_bytes", "swelling"]
 
 _PLAIN = {
     "null": pa.null(),
@@ -102,6 +103,7 @@ def _complex(said: dict[str, Any], where: str, known: dict[str, Any], space: str
 
 def _named(said: dict[str, Any], space: str | None, known: dict[str, Any], kind: pa.DataType) -> pa.DataType:
     name, own = str(said.get("name")), said.get("namespace", space)
+    check_types([pa.field(name, kind)], "its schema")  # a type may hold others that were named before
     known[name if "." in name or not own else f"{own}.{name}"] = kind
     return kind
 
@@ -116,3 +118,51 @@ def _logical(said: dict[str, Any], where: str) -> pa.DataType | None:
     if name == "uuid" and word == "string":
         return pa.string()
     return _LOGICAL.get((str(name), str(word)))
+
+
+_LEAST = {"null": 0, "float": 4, "double": 8}
+
+
+def least_bytes(said: Any, known: dict[str, int] | None = None) -> int:
+    """Return the bytes that a value of a schema takes at least; names of types count as one byte.
+
+    Raises:
+        BadSchema: There are arrays of values that take no bytes: a few bytes would state any number of them.
+
+    Example:
+        >>> least_bytes(["null", "double"]), least_bytes({"type": "array", "items": "long"})
+        (1, 1)
+    """
+    known = {} if known is None else known
+    if isinstance(said, list):
+        return 1 + min((least_bytes(one, known) for one in said), default=0)
+    if not isinstance(said, dict):
+        return _LEAST.get(said, known.get(str(said).rpartition(".")[2], 1))
+    word = said.get("type")
+    if word == "record":
+        size = sum(least_bytes(field["type"], known) for field in said["fields"])
+    elif word in ("array", "map"):
+        if not least_bytes(said.get("items", said.get("values")), known) and word == "array":
+            raise BadSchema(f"an array must hold values that take bytes, got {json_of(said.get('items'))}")
+        size = 1
+    else:
+        size = int(said.get("size", 0)) if word == "fixed" else 1 if word == "enum" else least_bytes(word, known)
+    known[str(said.get("name")).rpartition(".")[2]] = size
+    return size
+
+
+def swelling(schema: pa.Schema) -> int:
+    """Return how many times larger the values of a row may be as objects of Python than they are stored.
+
+    Example:
+        >>> swelling(pa.schema({"x": pa.string()})), swelling(pa.schema({"x": pa.list_(pa.float64())}))
+        (1, 4)
+    """
+    found, level = 1, [field.type for field in schema]
+    while level:
+        for kind in level:
+            if pa.types.is_map(kind) or pa.types.is_list(kind):
+                item = kind.item_type if pa.types.is_map(kind) else kind.value_type
+                found = max(found, 200 if pa.types.is_nested(item) else {"double": 4, "float": 8}.get(str(item), 20))
+        level = [kind.field(i).type for kind in level for i in range(kind.num_fields)]
+    return found

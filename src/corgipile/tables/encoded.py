@@ -14,6 +14,7 @@ import pyarrow as pa
 from corgipile import arrow_compute as pc
 from corgipile.arrow_memory import frugal
 from corgipile.errors import BadSchema, CorruptFile
+from corgipile.nesting import DEEPEST_IPC, check_types
 from corgipile.sizes import format_bytes
 from corgipile.tables.brought import brought, note
 from corgipile.tables.checked import Checked
@@ -59,7 +60,7 @@ class Units(NamedTuple):
         pieces: How many there are.
         each: Bytes of a row, on average.
         library: Bytes that a library takes in each process that decodes, whatever the units.
-        dictionary: Bytes that decoding takes at least, of the values of a column that rows are numbers of.
+        least: Bytes that decoding takes at least: of a dictionary, or of a chunk and what it is decompressed from.
     """
 
     rows: int
@@ -68,7 +69,7 @@ class Units(NamedTuple):
     pieces: int
     each: float
     library: int = 0
-    dictionary: int = 0
+    least: int = 0
 
 
 class Unpacking(Protocol):
@@ -115,7 +116,7 @@ def joined_units(parts: Iterable[Units | None]) -> Units | None:
         sum(part.pieces for part in found),
         total / max(1.0, sum(part.total / part.each for part in found if part.each)),
         max(part.library for part in found),
-        max(part.dictionary for part in found),
+        max(part.least for part in found),
     )
 
 
@@ -231,6 +232,7 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
     Raises:
         CorruptFile: They have not as many rows as they should.
     """
+    check_types(schema, "a spill file", DEEPEST_IPC)
     done, first = 0, dict[str, pa.Array]()
     plain = pa.schema([field.with_type(_plain_type(field.type)) for field in schema], metadata=schema.metadata)
     with out.section(), pa.ipc.new_file(out, plain) as file:

@@ -1,10 +1,10 @@
 """Hugging Face datasets as ``save_to_disk`` writes them: a folder of Arrow IPC streams and some JSON."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from corgipile.errors import BadArgument, CorruptFile, UnknownFormat
+from corgipile.nesting import parse_json
 from corgipile.tables.arrow.stream import ArrowStream
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.io.files import PathLike, readable
@@ -58,10 +58,7 @@ def open_saved(path: PathLike, spill: Spill = None) -> Table:
 def _json(path: Path) -> dict[str, Any]:
     with readable(str(path)):
         text = path.read_bytes()
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise CorruptFile(f"{path} is no JSON: {error}") from None
+    found = parse_json(text, str(path))
     if not isinstance(found, dict):
         raise CorruptFile(f"{path} has a {type(found).__name__} where an object is needed")
     return found

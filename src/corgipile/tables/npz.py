@@ -35,6 +35,7 @@ LOCAL = struct.Struct("<4s22xHH")  # of a member's header: magic, and the length
 SPARSE = {"format", "shape", "data"}  # what every archive of scipy.sparse.save_npz has
 FEATURES = ("features", "X", "x")
 READ = 1 << 18
+SMALL = 1 << 8  # bytes of a value that says what an archive is
 log = logging.getLogger("corgipile")
 
 
@@ -80,14 +81,14 @@ def npz_table(path: PathLike, columns: Chosen = None, spill: Spill = None) -> Ar
 
 def _sparse(archive: "_Archive", members: "Mapping[str, _Member]", origin: Origin, spill: Spill) -> ArraysTable:
     """Open a sparse matrix, as ``scipy.sparse.save_npz`` writes it."""
-    kind = archive.value(members["format"]).item()
+    kind = archive.value(members["format"], 1).item()
     kind = kind.decode() if isinstance(kind, bytes) else str(kind)
     if kind != "csr" or not {"indptr", "indices"} <= members.keys():
         raise BadSchema(
             f"{origin.path} is a sparse matrix stored as {kind!r}; rows lie together in 'csr': "
             "scipy.sparse.save_npz(path, scipy.sparse.load_npz(path).tocsr())"
         )
-    rows, width = map(int, archive.value(members["shape"]))
+    rows, width = map(int, archive.value(members["shape"], 2).ravel())
     parts = [members[name] for name in ("indptr", "indices", "data")]
     archive.choose(parts)
     made = sparse_columns("features", origin.path, [archive.stored(part) for part in parts], (rows, width))
@@ -162,8 +163,17 @@ class _Archive:
             )
         return found
 
-    def value(self, member: _Member) -> npt.NDArray[Any]:
-        """Return a small array."""
+    def value(self, member: _Member, size: int) -> npt.NDArray[Any]:
+        """Return an array of so many values.
+
+        Raises:
+            CorruptFile: It has another number of them, or they are large.
+        """
+        if int(np.prod(member.shape, dtype=object)) != size or int(member.dtype.itemsize) > SMALL:
+            raise CorruptFile(
+                f"{self.file.path}: array {member.name!r} must have {size} values of a sparse matrix, "
+                f"got shape {member.shape} of {member.dtype}"
+            )
         with self._opened() as archive, archive.open(member.info) as stream:
             return np.lib.format.read_array(stream, allow_pickle=False)
 

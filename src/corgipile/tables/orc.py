@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.errors import BadSchema, CorruptFile, UnknownFormat
+from corgipile.nesting import check_depth
 from corgipile.tables.io.files import File, PathLike, decoding
 from corgipile.tables.io.pieces import check_names, pick
 from corgipile.tables.io.spill import Spill, spill_folder
+from corgipile.tables.io.unpacking import snappy
 from corgipile.tables.library import UnitTable
 from corgipile.tables.table import IntArray
 
@@ -23,6 +25,7 @@ CODECS = {0: "none", 1: "zlib", 2: "snappy", 4: "lz4_raw", 5: "zstd"}
 TAIL = 1 << 14
 ZONE = re.compile(rb"(\w[\w+:-]*(/\w[\w+:-]*)*)?")
 Fields = dict[int, list[int | bytes]]  # of a message of protobuf
+MOST_CHUNK, MOST_FOOTER = 1 << 24, 1 << 24  # bytes, unpacked
 ADVICE = "a stripe is decoded whole before a row is read; `corgipile convert` writes a file that is read in place"
 
 
@@ -109,6 +112,7 @@ def _stripes(file: File) -> tuple[IntArray, int]:
     data = file.read(begin, length)
     with decoding(file.path):
         footer = _fields(data if codec == "none" else _unpacked(data, codec, _number(script, 3)), file)
+    _check_types(footer.get(4, []), file)
     found = [_fields(stripe, file) for stripe in footer.get(3, []) if isinstance(stripe, bytes)]
     counts = np.array([_number(stripe, 5) for stripe in found], np.int64)
     if (counts < 0).any() or (counts > 1 << 40).any():
@@ -131,10 +135,29 @@ def _check_zones(file: File, stripes: list[Fields], codec: str, block: int) -> N
                 raise CorruptFile(f"{file.path}: a stripe has the time zone {zone!r:.99}, which is no name of one")
 
 
+def _check_types(types: list[int | bytes], file: File) -> None:
+    """Raise BadSchema if types nest too deep for the library, which recurses; inner ones come after outer ones."""
+    depths = [0] * len(types)
+    for at, said in enumerate(types):
+        check_depth(depths[at] - 1, f"{file.path}: a column", BadSchema)
+        for inner in _fields(said, file).get(2, []) if isinstance(said, bytes) else []:
+            packed, place = (inner, 0) if isinstance(inner, bytes) else (b"", 0)
+            numbers = [] if isinstance(inner, bytes) else [inner]
+            while place < len(packed):
+                number, place = _varint(packed, place)
+                numbers.append(number)
+            for number in numbers:
+                if at < number < len(types):
+                    depths[number] = depths[at] + 1
+
+
 def _unpacked(data: bytes, codec: str, block: int) -> bytes:
     """Decompress a footer: chunks, each behind its length and whether it is stored as it is."""
-    parts, at = [], 0
+    parts, at = list[bytes](), 0
+    block = min(block, MOST_CHUNK)
     while at + 3 <= len(data):
+        if sum(map(len, parts)) > MOST_FOOTER:
+            raise ValueError(f"its footer unpacks to more than {MOST_FOOTER} bytes")
         head = int.from_bytes(data[at : at + 3], "little")
         chunk = data[at + 3 : at + 3 + (head >> 1)]
         at += 3 + (head >> 1)
@@ -142,7 +165,7 @@ def _unpacked(data: bytes, codec: str, block: int) -> bytes:
             parts.append(chunk)
         elif codec == "zlib":
             try:
-                parts.append(zlib.decompress(chunk, -15))
+                parts.append(zlib.decompressobj(-15).decompress(chunk, block))
             except zlib.error as error:
                 raise ValueError(str(error)) from None
         else:
@@ -153,13 +176,7 @@ def _unpacked(data: bytes, codec: str, block: int) -> bytes:
 def _decompressed(chunk: bytes, codec: str, block: int) -> bytes:
     if codec == "zstd":
         return bytes(pa.CompressedInputStream(pa.BufferReader(chunk), codec).read(block + 1))
-    room = min(block, 1 << 24) if codec == "lz4_raw" else _snappy_size(chunk)
-    return bytes(pa.Codec(codec).decompress(chunk, room, asbytes=True))
-
-
-def _snappy_size(chunk: bytes) -> int:
-    size, _ = _varint(chunk, 0)
-    return min(size, 1 << 24)
+    return snappy(chunk) if codec == "snappy" else bytes(pa.Codec(codec).decompress(chunk, block, asbytes=True))
 
 
 def _fields(data: bytes, file: File) -> Fields:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile, MissingFile, StateMismatch
+from corgipile.nesting import parse_json
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.files import File, decoding, digest
@@ -65,7 +66,7 @@ class Manifest(NamedTuple):
         """
         path = folder / name
         try:
-            said: dict[str, Any] = json.loads(path.read_text())
+            said: dict[str, Any] = parse_json(path.read_text(), str(path))
             if said["version"] != VERSION:
                 raise StateMismatch(f"{path} is of version {said['version']}; this corgipile reads {VERSION}")
             raw, units = within(folder, said["live"], path).read_bytes(), int(said["units"])

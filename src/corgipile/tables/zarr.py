@@ -11,7 +11,7 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile, ReadFailed, TableError, UnknownFormat
 from corgipile.tables import anndata
 from corgipile.tables.arrays.columns import Column, column_of, field_columns
-from corgipile.tables.arrays.stored import Chunked
+from corgipile.tables.arrays.stored import Chunked, check_item
 from corgipile.tables.arrays.table import ArraysTable, Origin
 from corgipile.tables.arrays.tree import Chosen, choose_arrays, group_at, is_group
 from corgipile.tables.io.files import PathLike, digest
@@ -125,7 +125,10 @@ def reading(path: str) -> Iterator[None]:
 class _Read(Chunked):
     """An array that the library decodes: what is asked for of whole chunks at once."""
 
+    copies = 3  # the library copies what it has decoded
+
     def __init__(self, array: Any, path: str) -> None:
+        check_item(array.dtype, f"{path}, array {array.name!r}")
         shape = tuple(map(int, array.shape))
         chunk = max(1, int(array.chunks[0]))
         super().__init__(np.dtype(array.dtype), shape, chunk, lambda i: self._run(i * chunk, (i + 1) * chunk))

@@ -1,18 +1,30 @@
 """Stored arrays whose first axis counts rows: in place, in memory, or in chunks that are decoded whole."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import CorruptFile
+from corgipile.errors import BadSchema, CorruptFile
 from corgipile.tables.io.files import File
 from corgipile.tables.io.pieces import Recent
 from corgipile.tables.table import IntArray
 
-__all__ = ["Chunked", "Field", "InPlace", "Kept", "Stored", "row_width"]
+__all__ = [
+    "Chunked",
+    "Field",
+    "InPlace",
+    "Kept",
+    "Stored",
+    "check_chunks",
+    "check_item",
+    "decoding_bytes",
+    "row_width",
+]
 
+MOST_CHUNKS, MOST_ITEM = 1 << 24, 16 << 20  # chunks of rows of an array; bytes of a value
+LARGE = 4 << 20  # bytes of a chunk that is kept alone
 RECENT = 2  # chunks kept decoded: of one that two threads read a part of each, and of the next
 
 Array = npt.NDArray[Any]
@@ -38,6 +50,27 @@ class Stored(Protocol):
 def row_width(stored: Stored) -> int:
     """Return the bytes of a row."""
     return int(stored.dtype.itemsize) * int(np.prod(stored.shape[1:], dtype=object))
+
+
+def decoding_bytes(stored: Stored) -> int:
+    """Return the bytes that decoding a chunk takes; 0 where rows are found without others."""
+    return stored.chunk * row_width(stored) * getattr(stored, "copies", 1)
+
+
+def check_item(dtype: np.dtype[Any], where: str) -> None:
+    """Raise BadSchema if one value is too large to be read."""
+    if int(dtype.itemsize) > MOST_ITEM:
+        raise BadSchema(f"{where} must hold values of at most {MOST_ITEM} bytes, got {dtype.itemsize}")
+
+
+def check_chunks(arrays: Iterable[Stored], where: str) -> None:
+    """Raise BadSchema if the number of rows stated is one of too many chunks to list."""
+    for one in arrays:
+        if one.chunk and one.shape[0] // one.chunk > MOST_CHUNKS:
+            stated = f"{one.shape[0]} rows in chunks of {one.chunk}"
+            raise BadSchema(
+                f"{where} must have at most {MOST_CHUNKS} chunks of rows, got {stated}; rewrite it in larger"
+            )
 
 
 class Kept:
@@ -110,6 +143,8 @@ class Chunked:
         array([0, 3, 4])
     """
 
+    copies = 2  # of a chunk while it is decoded: as it is unpacked, and as an array
+
     def __init__(
         self, dtype: np.dtype[Any], shape: tuple[int, ...], chunk: int, decode: Callable[[int], Array]
     ) -> None:
@@ -131,7 +166,13 @@ class Chunked:
         """Return rows of a chunk; one of which only a part is asked for is kept a while."""
         rows = min(self.chunk, self.shape[0] - i * self.chunk)
         whole = high - low == rows
-        return self._decode(i) if whole else self._recent.get(i, lambda: self._decode(i))[low:high]
+        return self._decode(i) if whole else self._recent.get(i, lambda: self._alone(i))[low:high]
+
+    def _alone(self, i: int) -> Array:
+        """Decode a chunk, a large one without another beside it."""
+        if self.chunk * row_width(self) > LARGE:
+            self._recent.clear()
+        return self._decode(i)
 
 
 class Field:

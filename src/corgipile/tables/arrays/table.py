@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile.arrow_memory import give_back
 from corgipile.sizes import format_bytes
 from corgipile.tables.arrays.columns import Categorical, Column, Fetch, Numbers
-from corgipile.tables.arrays.stored import row_width
+from corgipile.tables.arrays.stored import check_chunks, decoding_bytes, row_width
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.checked import Checked
 from corgipile.tables.concat import DIMS_KEY, FEATURES_KEY
@@ -78,6 +78,7 @@ class ArraysTable(Checked):
         metadata = {key: value.encode() for key, value in said.items() if value is not None}
         fields = [(name, column.kind) for name, column in columns.items()]
         self.schema: pa.Schema = pa.schema(fields, metadata=metadata or None)
+        check_chunks([one for column in columns.values() for one in column.stored], origin.path)
         check_names(self.schema, origin.path)
         self._unpacked: Recent[Table] = Recent(len(fields))
 
@@ -162,7 +163,9 @@ class ArraysTable(Checked):
         """Say what chunks of the widest column take; None where its rows are found without others."""
         found = {name: self._columns[name] for name in columns}
         edges = self._heavy(found).edges() if found and self._rows else None
-        return None if edges is None else units_of(np.diff(edges), np.diff(edges) * self._width(found))
+        if edges is None or (units := units_of(np.diff(edges), np.diff(edges) * self._width(found))) is None:
+            return None
+        return units._replace(least=max(sum(map(decoding_bytes, column.stored)) for column in found.values()))
 
     def shared_bytes(self, columns: Sequence[str]) -> int:
         """Return the bytes of the categories of these columns."""

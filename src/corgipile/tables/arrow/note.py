@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from corgipile.errors import CorruptFile, TableError
+from corgipile.nesting import parse_json
 from corgipile.tables.arrow.footer import Footer, read_footer
 from corgipile.tables.arrow.metadata import BatchMetadata
 from corgipile.tables.io.files import File, PathLike
@@ -66,10 +67,10 @@ def noted(file: File, footer: Footer) -> Footer:
 def _apply(text: bytes, footer: Footer, path: str) -> Footer:
     blocks = footer.blocks
     try:
-        said: dict[str, Any] = json.loads(text)
+        said: dict[str, Any] = parse_json(text, path)
         counts, rows = np.array(said["rows"], np.int64).reshape(-1, 2).T
         alike = bool(said["alike"])
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         return footer
     if (counts < 1).any() or (rows < 0).any():
         return footer

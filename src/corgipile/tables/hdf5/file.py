@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import CorgiPileError, CorruptFile, MissingExtra, MissingFile, ReadFailed, UnknownFormat
-from corgipile.tables.arrays.stored import Chunked, InPlace, Kept, Stored
+from corgipile.tables.arrays.stored import Chunked, InPlace, Kept, Stored, check_item
 from corgipile.tables.arrays.tree import is_group, lookup
 from corgipile.tables.hdf5.texts import REFERENCE, Texts
 from corgipile.tables.io.files import File, PathLike, Region
@@ -79,6 +79,7 @@ class H5:
         """Return what reads a dataset, which must have an axis."""
         import h5py  # noqa: PLC0415 - an extra
 
+        check_item(data.dtype, f"{self.file.path}: dataset {data.name!r}")
         plist, shape = data.id.get_create_plist(), tuple(map(int, data.shape))
         layout, kind = plist.get_layout(), data.id.get_type()
         if not shape or data.file.userblock_size or plist.get_external_count():

@@ -2,13 +2,14 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
+from corgipile.nesting import check_types
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.files import decoding
 from corgipile.tables.table import LIMIT, IntArray
@@ -196,22 +197,15 @@ def check_rows(rows: IntArray, count: int) -> IntArray:
 
 
 def check_names(schema: pa.Schema, path: str) -> None:
-    """Raise BadSchema if there are no columns or two share a name, CorruptFile if a name is no text."""
+    """Raise BadSchema if there are no columns, two share a name or nest too deep, CorruptFile if a name is no text."""
     with decoding(path):
-        _check_text(schema)
+        check_types(schema, path)
     names = schema.names
     if not names:
         raise BadSchema(f"{path} has no columns, so its rows hold nothing")
     if len({*names}) < len(names):
         name = next(name for name in names if names.count(name) > 1)
         raise BadSchema(f"{path}: {names.count(name)} columns are named {name!r}; names must differ")
-
-
-def _check_text(fields: Iterable[pa.Field]) -> None:
-    """Decode the names of all fields, inner ones too: pyarrow would do it only when rows are looked at."""
-    for field in fields:
-        str(field.name)
-        _check_text(field.type.field(i) for i in range(field.type.num_fields))
 
 
 class Recent(Generic[Value]):
@@ -249,6 +243,11 @@ class Recent(Generic[Value]):
                 self._values[key] = value
                 self._evict()
         return value
+
+    def clear(self) -> None:
+        """Keep no value any longer."""
+        with self._lock:
+            self._values.clear()
 
     def _evict(self) -> None:
         while len(self._values) > self._room:

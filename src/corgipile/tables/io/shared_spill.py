@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from corgipile import scratch
+from corgipile.nesting import parse_json
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.spill import SpillFile, check_room
 
@@ -116,9 +117,9 @@ def _lock(register: Path, *, wait: bool) -> int | None:
 
 def _users(handle: int) -> list[User]:
     try:
-        found = json.loads(os.pread(handle, 1 << 20, 0) or b"[]")
+        found = parse_json(os.pread(handle, 1 << 20, 0) or b"[]", "the list of users")
         return [(int(a), int(b), int(c), int(d)) for a, b, c, d in found]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError):  # CorruptFile is a ValueError
         return []
 
 

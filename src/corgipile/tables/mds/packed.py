@@ -17,6 +17,7 @@ from corgipile.tables.encoded import Units, units_of
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import Recent
 from corgipile.tables.io.spill import Section, Spill, SpillFile, SpillWriter, spill_folder
+from corgipile.tables.io.unpacking import snappy
 from corgipile.tables.mds.shard import Column, MdsShard
 from corgipile.tables.mds.stored import Encoding
 from corgipile.tables.table import IntArray, Table, even_cuts
@@ -108,10 +109,13 @@ class PackedShard(Checked):
         with out.section():
             done = 0
             for data in self._pieces():
-                out.write(data)
                 done += len(data)
+                if done > self._size:
+                    break
+                out.write(data)
         if done != self._size:
-            raise CorruptFile(f"{self._file.path} unpacks to {done} bytes; the index says {self._size}")
+            more = "or more " if done > self._size else ""
+            raise CorruptFile(f"{self._file.path} unpacks to {done} {more}bytes; the index says {self._size}")
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the table of the section that `write_plain` wrote."""
@@ -132,11 +136,11 @@ class PackedShard(Checked):
         with decoding(self._file.path):
             source = self._file.source()
             if self._codec == "snappy":
-                yield pa.Codec("snappy").decompress(source.read(), self._size, asbytes=True)
+                yield snappy(source.read())
                 return
             try:
                 with self._opened(source) as file:
-                    while data := file.read(PIECE):
+                    while data := file.read(min(PIECE, self._size + 1)):
                         yield data
             except (EOFError, zlib.error) as error:
                 raise CorruptFile(f"{self._file.path} does not decompress: {error}") from None

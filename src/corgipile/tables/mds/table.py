@@ -1,10 +1,10 @@
 """MDS datasets, as MosaicML Streaming writes them: a folder of shards and the ``index.json`` that lists them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from corgipile.errors import BadSchema, CorruptFile, MissingFile, UnknownFormat
+from corgipile.nesting import parse_json
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.io.files import PathLike, readable
 from corgipile.tables.io.spill import Spill
@@ -91,10 +91,7 @@ def _listed(path: Path) -> list[dict[str, Any]]:
     """Return what the index says of each shard."""
     with readable(str(path)):
         text = path.read_bytes()
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CorruptFile(f"{path} is no JSON: {error}") from None
+    found = parse_json(text, str(path))
     shards = found.get("shards") if isinstance(found, dict) else None
     if not isinstance(shards, list) or not all(isinstance(shard, dict) for shard in shards):
         raise CorruptFile(f"{path} does not list shards")

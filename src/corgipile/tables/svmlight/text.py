@@ -19,6 +19,7 @@ from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.concat import DIMS_KEY
 from corgipile.tables.io.files import File, PathLike, Region, decoding, readable
 from corgipile.tables.io.pieces import join
+from corgipile.tables.io.unpacking import check_line
 from corgipile.tables.table import IntArray
 
 ZeroBased = bool | Literal["auto"]
@@ -201,6 +202,7 @@ def pieces(file: str | File, chunk: int = CHUNK) -> Iterator[bytes]:
                 rest = data[cut:]
             else:
                 # A line longer than a chunk: reading ever more keeps the cost of joining linear.
+                check_line(len(rest) + len(data), path)
                 rest += data
                 chunk *= 2
     if rest:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile.errors import ParseError, UnknownFormat
+from corgipile.nesting import check_text
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.remote import file_of
 from corgipile.tables.text.lines import BOM, Lines
@@ -77,6 +78,7 @@ def parse_lines(text: "bytes | memoryview", schema: pa.Schema | None, *, whole: 
     """
     from pyarrow import json as arrow  # noqa: PLC0415 - keeps the import of corgipile light
 
+    check_text(text, "a row", ParseError)
     beyond = "infer" if schema is None else "error" if whole else "ignore"
     try:
         table = arrow.read_json(

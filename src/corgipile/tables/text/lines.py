@@ -12,6 +12,7 @@ from corgipile.errors import CorruptFile, ParseError, TableError
 from corgipile.tables.arrow.spans import array_of, flat
 from corgipile.tables.io.files import File
 from corgipile.tables.io.index_cache import open_index
+from corgipile.tables.io.unpacking import check_line
 from corgipile.tables.table import IntArray
 
 __all__ = ["Lines"]
@@ -166,6 +167,7 @@ def _scan(file: File, mark: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
             raise _error(file, found, at + found.at, mark)
         fields = found.fields
         if not found.consumed:  # a row longer than a chunk: reading ever more keeps the cost linear
+            check_line(size, f"{file.path}, line {_line_of(file, at)}")
             text = np.empty(2 * len(text), np.uint8)
         at += found.consumed
 

@@ -1,0 +1,83 @@
+"""How deep stored data may nest, checked before any code that recurses sees them."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from corgipile import _kernel
+from corgipile.errors import BadSchema, CorgiPileError, CorruptFile
+
+__all__ = ["DEEPEST", "DEEPEST_IPC", "DEEPEST_SQL", "check_depth", "check_text", "check_types", "parse_json"]
+
+DEEPEST = 128  # levels of lists and objects
+DEEPEST_SQL = 1000  # brackets that a statement may have open, as many as DuckDB's expressions
+MOST_FIELDS = 1 << 17  # of one column: types that hold others twice, each, double at every level
+DEEPEST_IPC = 62  # levels of a column's type that Arrow writes: its limit is 64 fields, the column's own included
+Error = type[CorgiPileError]
+
+
+def check_depth(depth: int, where: str, error: Error = CorruptFile, most: int = DEEPEST) -> None:
+    """Raise an error if data nest deeper than may be.
+
+    Example:
+        >>> check_depth(129, "x.json")
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.CorruptFile: x.json must nest at most 128 levels deep, got 129; flatten it
+    """
+    if depth > most:
+        raise error(f"{where} must nest at most {most} levels deep, got {depth}; flatten it")
+
+
+def check_text(text: bytes | memoryview, where: str, error: Error = CorruptFile) -> None:
+    """Raise an error if JSON nests deeper than `DEEPEST`."""
+    check_depth(_kernel.json_depth(text), where, error)
+
+
+def parse_json(
+    text: bytes | str, where: str, error: Error = CorruptFile, refuse: Callable[[str], Any] | None = None
+) -> Any:
+    """Parse JSON that somebody else may have written.
+
+    Args:
+        text: The JSON.
+        where: What messages call it.
+        error: What is raised.
+        refuse: Called for NaN and infinity; None to take them.
+
+    Raises:
+        CorgiPileError: It is no JSON, or nests deeper than `DEEPEST`.
+
+    Example:
+        >>> parse_json(b'{"rows": [1, 2]}', "x.json")
+        {'rows': [1, 2]}
+    """
+    check_text(text.encode("utf-8", "replace") if isinstance(text, str) else text, where, error)
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except ValueError as reason:
+        raise error(f"{where} is no JSON: {reason}") from None
+
+
+def check_types(fields: Iterable[pa.Field], where: str, most: int = DEEPEST) -> None:
+    """Raise an error if a column's type nests too deep, or the name of a field is no text.
+
+    Raises:
+        BadSchema: A type nests deeper than ``most``, or has too many fields.
+        UnicodeDecodeError: A name is no text; pyarrow would find that only when rows are read.
+    """
+    for field in fields:
+        level, depth, count = [field], 0, 0
+        while level:
+            count += len(level)
+            check_depth(depth, f"{where}: column {field.name!r}", BadSchema, most)
+            if count > MOST_FIELDS:
+                raise BadSchema(
+                    f"{where}: column {field.name!r} must have at most {MOST_FIELDS} inner fields; flatten it"
+                )
+            level = [
+                one.type.field(i) for one in level if str(one.name) is not None for i in range(one.type.num_fields)
+            ]
+            depth += 1

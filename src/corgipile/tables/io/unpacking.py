@@ -1,0 +1,130 @@
+"""Decompression in steps: a stream never unpacks more than may come of it."""
+
+import bz2
+import io
+import lzma
+import zlib
+from collections.abc import Callable
+from typing import IO, cast
+
+import pyarrow as pa
+
+from corgipile.errors import ParseError
+from corgipile.tables.io.files import File, Region
+
+__all__ = ["LONGEST_LINE", "Unpacking", "check_line", "inflated", "opened", "snappy"]
+
+LONGEST_LINE = 16 << 20  # bytes of a line of text, which is one row
+STEP = 1 << 16  # bytes unpacked at a time
+SNAPPY = 32  # times that Snappy makes data smaller at most, and a little more
+
+
+def check_line(size: int, where: str) -> None:
+    """Raise ParseError if the part of a line that was read is longer than a line may be."""
+    if size >= LONGEST_LINE:
+        raise ParseError(f"{where} must have lines below {LONGEST_LINE} bytes, got a longer one; put a row on each")
+
+
+class Unpacking(io.RawIOBase):
+    """A stream that is decompressed as it is read.
+
+    Args:
+        more: Returns the next bytes, at most so many; none at the end.
+        most: Bytes that it may unpack to.
+
+    Attributes:
+        done: Bytes that it has unpacked to so far.
+        most: Bytes that it may unpack to; may change while it is read.
+
+    Example:
+        >>> Unpacking(io.BytesIO(b"abcdef").read, 3).read(6)
+        Traceback (most recent call last):
+        ...
+        ValueError: a value must unpack to at most 3 bytes, got more
+    """
+
+    def __init__(self, more: Callable[[int], bytes], most: int) -> None:
+        super().__init__()
+        self._more, self.done, self.most = more, 0, most
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, into: memoryview) -> int:  # type: ignore[override]
+        """Read into memory and return the bytes read.
+
+        Raises:
+            ValueError: There are more bytes than may be, or they do not decompress.
+        """
+        try:
+            data = self._more(min(len(into), self.most - self.done + 1))
+        except (zlib.error, lzma.LZMAError, EOFError) as error:
+            raise ValueError(str(error)) from None
+        self.done += len(data)
+        if self.done > self.most:
+            raise ValueError(f"a value must unpack to at most {self.most} bytes, got more")
+        into[: len(data)] = data
+        return len(data)
+
+
+def opened(file: File, at: int, size: int, codec: str, most: int) -> io.BufferedReader:
+    """Open a part of a file that is compressed by one of Avro's codecs; its ``raw`` is an `Unpacking`."""
+    source = Region(file, at, size)
+    more: Callable[[int], bytes] = source.read
+    if codec == "deflate":
+        more = inflated(source.read)
+    elif codec == "bzip2":
+        more = bz2.BZ2File(source).read
+    elif codec == "xz":
+        more = lzma.LZMAFile(cast("IO[bytes]", source)).read  # noqa: SIM115 - it closes with its source
+    elif codec == "zstandard":
+        more = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), "zstd").read
+    elif codec == "snappy":
+        data = source.read()
+        raw = snappy(data[:-4])
+        if zlib.crc32(raw) != int.from_bytes(data[-4:], "big"):
+            raise ValueError("the checksum of a block is wrong")
+        more = io.BytesIO(raw).read
+    return io.BufferedReader(Unpacking(more, most), STEP)
+
+
+def inflated(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """Return what unpacks a raw DEFLATE stream, at most so many bytes a call.
+
+    Example:
+        >>> packer = zlib.compressobj(wbits=-15)
+        >>> packed = io.BytesIO(packer.compress(bytes(1000)) + packer.flush())
+        >>> len(inflated(packed.read)(300))
+        300
+    """
+    unpacker = zlib.decompressobj(-15)
+
+    def more(most: int) -> bytes:
+        while not unpacker.eof:
+            data = unpacker.unconsumed_tail or read(STEP)
+            found = unpacker.decompress(data, most)
+            if found:
+                return found
+            if not data:
+                raise EOFError("the stream ends before its end mark")
+        return b""
+
+    return more
+
+
+def snappy(data: bytes) -> bytes:
+    """Decompress raw Snappy, whose first bytes state how long it becomes.
+
+    Raises:
+        ValueError: It states more than such data can become.
+    """
+    size = shift = 0
+    for byte in data[:5]:
+        size |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            break
+    if size > SNAPPY * len(data):
+        raise ValueError(f"{len(data)} bytes of Snappy state that they become {size}")
+    return bytes(pa.Codec("snappy").decompress(data, size, asbytes=True))

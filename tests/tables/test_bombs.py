@@ -1,0 +1,295 @@
+"""Small files that state, or unpack to, much more than they are, or nest without end: refused, within little memory."""
+
+import bz2
+import gzip
+import json
+import struct
+import zipfile
+import zlib
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+
+import corgipile as cp
+from corgipile import sql
+from corgipile.description import about
+from corgipile.errors import BadArgument, BudgetTooSmall, CorgiPileError
+from corgipile.nesting import DEEPEST, check_types, parse_json
+from corgipile.resident import peaking
+
+MEMORY, BESIDE = 16 << 20, 24 << 20
+ZEROS = bytes(64 << 20)
+DEEP = "[" * 20_000 + "]" * 20_000
+ZERO = b"\0"
+
+
+def long(value):
+    value = value << 1 ^ value >> 63
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def deflated(data):
+    packer = zlib.compressobj(9, wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+def write(path, data):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def avro(fields, codec, count, data):
+    """Return the bytes of an Avro file of one block; `fields` are pairs of name and type, or all as JSON."""
+    pairs = json.dumps([{"name": name, "type": kind} for name, kind in fields]) if isinstance(fields, list) else fields
+    schema = f'{{"type": "record", "name": "r", "fields": {pairs}}}'.encode()
+    head = b"Obj\x01" + long(2)
+    for part in (b"avro.schema", schema, b"avro.codec", codec.encode()):
+        head += long(len(part)) + part
+    return head + long(0) + bytes(16) + long(count) + long(len(data)) + data + bytes(16)
+
+
+def avro_file(*words):
+    return lambda folder: write(folder / "a.avro", avro(*words))
+
+
+def nested(levels, around):
+    kind = '"int"'
+    for at in range(levels):
+        kind = around.replace("%d", str(at)).replace("%s", kind)
+    return f'[{{"name": "x", "type": {kind}}}]'
+
+
+NAMED = [("a0", {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int"}]})]
+TWICE = [
+    {"type": "record", "name": f"R{i}", "fields": [{"name": name, "type": f"R{i - 1}"} for name in "lr"]}
+    for i in range(1, 40)
+]
+CHAIN = [{"type": "record", "name": f"R{i}", "fields": [{"name": "l", "type": f"R{i - 1}"}]} for i in range(1, 2000)]
+ARRAY = '{"type": "array", "items": %s}'
+RECORD = '{"type": "record", "name": "r%d", "fields": [{"name": "f", "type": %s}]}'
+
+
+def mds(codec, pack):
+    def make(folder):
+        data = pack(ZEROS)
+        shard = {
+            "column_encodings": ["int"], "column_names": ["label"], "column_sizes": [8], "compression": codec,
+            "format": "mds", "samples": 10, "version": 2,
+            "raw_data": {"basename": "s.mds", "bytes": 1000}, "zip_data": {"basename": "s.packed", "bytes": len(data)},
+        }  # fmt: skip
+        write(folder / "mds" / "s.packed", data)
+        return write(folder / "mds" / "index.json", json.dumps({"version": 2, "shards": [shard]})).parent
+
+    return make
+
+
+def npz(name, dtype):
+    def make(folder):
+        members = {"indices": np.zeros(1, np.int32), "indptr": np.array([0, 1]), "data": np.ones(1)}
+        members |= {"format": np.array(b"csr"), "shape": np.array([1, 2])}
+        members[name] = np.frombuffer(ZEROS, dtype)
+        with zipfile.ZipFile(folder / "a.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for key, array in members.items():
+                with archive.open(f"{key}.npy", "w") as out:
+                    np.lib.format.write_array(out, array)
+        return folder / "a.npz"
+
+    return make
+
+
+def text(name, data, pack=bytes):
+    return lambda folder: write(folder / name, pack(data))
+
+
+def hdf5(**settings):
+    def make(folder):
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(folder / "a.h5", "w") as file:
+            file.create_dataset("x", **settings)
+        return folder / "a.h5"
+
+    return make
+
+
+def zarr_rows(folder):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(folder / "z.zarr", mode="w")
+    group.create_array("x", shape=(1 << 50,), chunks=(1 << 20,), dtype="f8")
+    return folder / "z.zarr"
+
+
+def orc_levels(folder):
+    kind = pa.int64()
+    for _ in range(DEEPEST + 72):
+        kind = pa.list_(kind)
+    orc.write_table(pa.table({"x": pa.nulls(2, kind)}), folder / "a.orc")
+    return folder / "a.orc"
+
+
+def saved(name, data):
+    return lambda folder: write(folder / "saved" / name, data).parent
+
+
+OBJECTS = '{"a":' * 10_000 + "1" + "}" * 10_000 + "\n"
+LISTS = '{"b": 1, "a":' + "[" * 10_000 + "1" + "]" * 10_000 + "}\n"
+BOMBS = {
+    "jsonl, objects": text("a.jsonl", OBJECTS.encode()),
+    "jsonl, lists": text("a.jsonl", LISTS.encode()),
+    "jsonl, over lines": text("a.jsonl", b'{"a":[\n' * 10_000),
+    "jsonl, one line": text("a.jsonl", b'{"a":"' + ZEROS),
+    "svmlight, one line": text("a.svm", b"1 1:1\n1 " + ZEROS.replace(ZERO, b" ")),
+    "avro, 150 arrays": avro_file(nested(150, ARRAY), "null", 1, ZERO),
+    "avro, 5,000 arrays": avro_file(nested(5000, ARRAY), "null", 1, ZERO),
+    "avro, 400 unions": avro_file(nested(400, f'["null", {ARRAY}]'), "null", 1, ZERO),
+    "avro, 400 records": avro_file(nested(400, RECORD), "null", 1, ZERO),
+    "avro, types twice in types": avro_file(NAMED + [(one["name"], one) for one in TWICE], "null", 1, ZERO),
+    "avro, types in types": avro_file(NAMED + [(one["name"], one) for one in CHAIN], "null", 1, ZERO),
+    "avro, a long array": avro_file(
+        [("x", {"type": "array", "items": "long"})], "deflate", 1, deflated(long(9 << 20) + bytes((9 << 20) + 1))
+    ),
+    "avro, long bytes": avro_file([("x", "bytes")], "bzip2", 1, bz2.compress(long(len(ZEROS)) + ZEROS)),
+    "avro, empty records": avro_file([("x", "null")], "null", 1 << 39, b""),
+    "avro, nulls in an array": avro_file([("x", {"type": "array", "items": "null"})], "null", 1, long(1 << 33)),
+    "avro, more rows than bytes": avro_file([("x", "double")], "null", 1 << 39, bytes(80)),
+    "avro, snappy": avro_file([("x", "long")], "snappy", 5, b"\xff\xff\xff\xff\x0fabcdefgh"),
+    "mds, gz": mds("gz", lambda data: gzip.compress(data, 1)),
+    "mds, zstd": mds("zstd", lambda data: pa.Codec("zstd").compress(data, asbytes=True)),
+    "mds, br": mds("br", lambda data: pa.Codec("brotli", 1).compress(data, asbytes=True)),
+    "mds, snappy": mds("snappy", lambda _: b"\xff\xff\xff\xff\x0fabcdefgh"),
+    "mds, index": lambda folder: write(folder / "m/index.json", f'{{"version": 2, "shards": {DEEP}}}').parent,
+    "npz, format": npz("format", "S1"),
+    "npz, shape": npz("shape", "i8"),
+    "hdf5, a value": hdf5(shape=(2,), dtype="S400000000", chunks=(1,), compression="gzip"),
+    "hdf5, rows": hdf5(shape=(1 << 50,), dtype="f8", chunks=(1024,)),
+    "zarr, rows": zarr_rows,
+    "orc, lists": orc_levels,
+    "hugging face, state": saved("state.json", f'{{"_data_files": [], "a": {DEEP}}}'),
+    "hugging face, splits": saved("dataset_dict.json", f'{{"splits": {DEEP}}}'),
+}
+
+
+def used(table):
+    """Use a table as commands do: a few rows, a description, training."""
+    table.read(0, 1)
+    about(table, columns=True)
+    cp.train(table, label=table.schema.names[0], epochs=1, memory=MEMORY)
+
+
+@pytest.mark.parametrize("host", ["open", "convert"])
+@pytest.mark.parametrize("name", BOMBS)
+def test_bombs_are_refused_within_the_budget(tmp_path, name, host):
+    path = BOMBS[name](tmp_path)
+    with peaking() as before:
+        pass
+    with peaking() as peak, pytest.raises(CorgiPileError):
+        cp.convert(path, tmp_path / "out.arrow") if host == "convert" else used(cp.open(path))
+    assert peak.nbytes - before.nbytes <= (64 << 20 if host == "convert" else MEMORY) + BESIDE
+
+
+def test_many_rows_of_a_small_file_are_decoded_in_parts(tmp_path):
+    pytest.importorskip("fastavro")
+    rows = 400_000
+    fields = [("x", "long"), ("y", "long")]
+    path = write(tmp_path / "a.avro", avro(fields, "deflate", rows, deflated(bytes(2 * rows))))
+    cp.open(write(tmp_path / "tiny.avro", avro(fields, "deflate", 1, deflated(bytes(2))))).take([0])  # imports
+    with peaking() as before:
+        pass
+    with peaking() as peak:
+        assert cp.open(path).take([rows - 1]).to_pylist() == [{"x": 0, "y": 0}]
+    assert peak.nbytes - before.nbytes <= (4 << 20) + BESIDE
+
+
+def test_what_follows_the_rows_of_a_block_is_damage(tmp_path):
+    pytest.importorskip("fastavro")
+    path = write(tmp_path / "a.avro", avro([("x", "long")], "null", 2, bytes(3)))
+    with pytest.raises(CorgiPileError, match="goes on"):
+        cp.open(path).read(0, 1)
+
+
+@pytest.mark.parametrize("kind", ["hdf5", "zarr"])
+def test_a_chunk_that_no_budget_holds_is_told_before_it_is_read(tmp_path, kind):
+    rows = 4 << 20
+    if kind == "hdf5":
+        path = hdf5(shape=(rows,), dtype="f8", chunks=(rows,), compression="gzip")(tmp_path)
+    else:
+        zarr = pytest.importorskip("zarr")
+        zarr.open_group(tmp_path / "z.zarr", mode="w").create_array("x", shape=(rows,), chunks=(rows,), dtype="f8")
+        path = tmp_path / "z.zarr"
+    with pytest.raises(BudgetTooSmall, match=r"give memory='(64|96)MB'") as refused:
+        cp.Loader(path, batch_size=64, memory="16MB")
+    with cp.Loader(path, batch_size=1 << 20, memory=str(refused.value).split("memory='")[1].split("'")[0]) as loader:
+        assert sum(len(batch["x"]) for batch in loader) == rows
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        "[" * 20_000,
+        json.dumps({"format": 1, "classes": [1], "class_type": "f8,(100000000)f8"}),
+        json.dumps({"format": 1, "classes": ["a" * 20_000, *map(str, range(2000))], "class_type": "str"}),
+    ],
+)
+def test_model_files_state_no_more_than_they_hold(tmp_path, meta):
+    full = {"kind": "linear", "params": {}, "history": []}
+    meta = json.dumps(full | json.loads(meta)) if meta.startswith("{") else meta
+    tensors = {name: {"dtype": "F64", "shape": shape, "data_offsets": at} for name, shape, at in (
+        ("coef", [1, 1], [0, 8]), ("intercept", [1], [8, 16])
+    )}  # fmt: skip
+    head = json.dumps({"__metadata__": {"corgipile.model": meta}, **tensors}).encode()
+    path = write(tmp_path / "m.safetensors", struct.pack("<Q", len(head)) + head + bytes(16))
+    with peaking() as before:
+        pass
+    with peaking() as peak, pytest.raises(CorgiPileError):
+        cp.load(path)
+    assert peak.nbytes - before.nbytes <= BESIDE
+
+
+def test_an_index_does_not_state_more_weights_than_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: 1 << 20 if name == "SC_PHYS_PAGES" else 4096)
+    path = write(tmp_path / "a.svm", "1 1:2 2147483646:1\n-1 1:1\n")
+    with pytest.raises(BudgetTooSmall, match="largest index"):
+        cp.train(path, label="label", memory=MEMORY)
+
+
+def test_brackets_of_a_statement_end():
+    pytest.importorskip("duckdb")
+    with sql.connect() as connection:
+        assert connection.execute("SELECT " + "(" * 200 + "1" + ")" * 200).fetchall() == [(1,)]
+        with pytest.raises(CorgiPileError, match="levels deep"):
+            connection.execute("SELECT " + "(" * 100_000 + "1" + ")" * 100_000)
+
+
+def test_what_nests_less_deep_is_read(tmp_path):
+    levels = DEEPEST - 1
+    row = '{"a":' + "[" * levels + "1" + "]" * levels + "}\n"
+    path = write(tmp_path / "a.jsonl", row + json.dumps({"a": None}) + "\n")
+    table = cp.open(path)
+    assert table.read(0, 1).num_rows == 1
+    with pytest.raises(CorgiPileError, match="62 levels deep"):  # as many as Arrow writes
+        cp.convert(path, tmp_path / "out.arrow")
+    text = write(tmp_path / "b.jsonl", json.dumps({"a": "[" * 1000 + '"\\' * 9}) + "\n")
+    assert len(cp.open(text)) == 1
+
+
+@pytest.mark.parametrize(("said", "fits"), [("[" * 128 + "]" * 128, True), ("[" * 129 + "]" * 129, False)])
+def test_the_depth_of_json(said, fits):
+    if fits:
+        assert parse_json(said, "it") is not None
+        return
+    with pytest.raises(BadArgument, match="it must nest at most 128 levels deep, got 129"):
+        parse_json(said, "it", BadArgument)
+
+
+def test_types_of_too_many_fields():
+    kind = pa.struct([("a", pa.int8())])
+    for _ in range(20):
+        kind = pa.struct([("l", kind), ("r", kind)])
+    with pytest.raises(CorgiPileError, match="inner fields"):
+        check_types([pa.field("x", kind)], "it")
