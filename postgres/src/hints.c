@@ -67,9 +67,11 @@ void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run)
     else if (seen->scales == CP_ROWS_ASIDE)
         ereport(NOTICE, errmsg("features lie to one side of 0 (their means are %.0f%% of their mean squares): %s",
                                100 * seen->aside, done));
+    else if (seen->scales == CP_FEATURES_SMALL)
+        ereport(NOTICE, errmsg("feature %s is small for SGD (mean square %.3g): %s",
+                               corgi_feature_name(&run->source, seen->smallest), seen->least, done));
     else
-        ereport(NOTICE, errmsg("rows are %s for SGD (mean squared length %.3g): %s",
-                               seen->scales == CP_ROWS_SHORT ? "short" : "long", seen->length, done));
+        ereport(NOTICE, errmsg("rows are long for SGD (mean squared length %.3g): %s", seen->length, done));
 }
 
 /* Add to an error of a training that diverged what to try. */

@@ -373,9 +373,9 @@ def _scaled(task: Task, standardize: bool | None, past: Model | None, table: Tab
         return task if kept is None else replace(task, scaling=kept, inputs=_exact(inputs, task.source))
     elif not standardize:
         if seen.unscaled:
-            task.note(f"{seen.told()}: standardize=True would help")
+            task.hint_scaling(seen.told())
         return task
-    return replace(task, inputs=_exact(inputs, task.source), standardize=True, scaling=kept)
+    return replace(task, inputs=_exact(inputs, task.source), standardize=True, keep_flags=standardize is None, scaling=kept)
 
 
 def _exact(inputs: Features, table: Table) -> Features:

@@ -35,7 +35,9 @@ from corgipile.tables.table import Table
 __all__ = ["Task", "Training"]
 
 ALL = Shard()
+FIRST = 2  # epochs that show whether anything is learnt
 MANY = 100  # classes that may be ids; times that a rate was divided by, of rows among which some are far too long
+SCALING_HELPS = "standardize=True would help"
 HOW = ("average", "step", "l1")  # settings that say what is known beside the weights
 Record = dict[str, Any]
 K = TypeVar("K", bound=SGD)
@@ -44,7 +46,10 @@ log = logging.getLogger("corgipile")
 
 @dataclass
 class Task:
-    """What is learnt, from what; ``weight`` is the column of what rows count for, ``weighs`` what classes are to."""
+    """What is learnt, from what; ``weight`` is the column of what rows count for, ``weighs`` what classes are to.
+
+    ``standardize`` asks for a scaling that is yet to be found, which leaves flags as they are with ``keep_flags``.
+    """
 
     source: Table
     inputs: Features
@@ -60,6 +65,7 @@ class Task:
     weighs: str | Mapping[str, float] | None = None
     class_weight: npt.NDArray[np.float64] | None = None
     standardize: bool = False
+    keep_flags: bool = False
     scaling: Scaling | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -105,7 +111,7 @@ class Task:
         if not self.standardize or self.scaling is not None:
             return found
         moments, centred = passes.moments(self.inputs, self.table(), feeder), not self.inputs.sparse and self.intercept
-        return replace(found, scaling=moments.scaling(centred=centred))
+        return replace(found, scaling=moments.scaling(centred=centred, keep_flags=self.keep_flags))
 
     def sgd(self, schedule: Schedule, *, scaled: bool = True, left_out: int = 0) -> SGD:
         """Return an SGD kernel that has learnt nothing yet, and scales rows itself if they are to be.
@@ -148,6 +154,11 @@ class Task:
             "notes": self.notes,
             "standardize": self.scaling is not None,
         }
+
+    def hint_scaling(self, why: str) -> None:
+        """Suggest standardised features once, where rows are learnt from as they are."""
+        if self.scaling is None and not any(SCALING_HELPS in note for note in self.notes):
+            self.note(f"{why}: {SCALING_HELPS}")
 
     def note(self, text: str) -> None:
         """Tell the user something, in the log and in the model."""
@@ -217,6 +228,7 @@ class Training:
             self.history.append(record)
             waited = self._waited(record)
             callback(record)
+            self._hint_scaling()
             stop = self.schedule.enough([float(past["loss"]) for past in self.history], epoch) or waited
             self._settle()
             if save is not None:
@@ -290,6 +302,8 @@ class Training:
 
     def _again(self, other: Schedule) -> None:
         self.task.note(other.begins_again(self.schedule))
+        if other.learning_rate < self.schedule.learning_rate:
+            self.task.hint_scaling("steps are too long for features as they are")
         self.schedule, self._baseline = other, None
         self._tell(-self._told)
         del self.sgd  # two at a time would be beyond the budget
@@ -347,6 +361,13 @@ class Training:
             coef, bias = scaling.fold(coef, bias)
         params = {**self._params, "learning_rate": self.schedule.learning_rate}
         return Model(self.task.kind, coef, bias, self.task.classes, params, self.history, learnt)
+
+    def _hint_scaling(self) -> None:
+        """Suggest standardised features where the first two epochs learnt nothing."""
+        loss, base = self.history[-1]["loss"], self._baseline
+        if len(self.history) == FIRST and base is not None and base.idle(loss):
+            why = f"the loss is {loss:.4g} after {FIRST} epochs, that of a constant prediction {base.constant():.4g}"
+            self.task.hint_scaling(f"{why}; if features differ in scale")
 
     def _judge(self) -> None:
         """Tell the user where the last epoch was worse than no model."""
