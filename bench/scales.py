@@ -1,7 +1,7 @@
 """Defaults against ``standardize=True`` on tables of all scales: as they are, and with other columns added."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +19,11 @@ EPOCHS, SOME = 5, 20_000  # rows of the larger sets
 
 @dataclass(frozen=True)
 class Rows:
-    """Features and labels; labels of float are numbers to predict."""
+    """Features and labels, of which the first rows of a permutation are learnt; labels of float are numbers."""
 
     x: np.ndarray
     y: np.ndarray
+    share: float = 0.8
 
     @property
     def model(self) -> str:
@@ -37,9 +38,9 @@ class Rows:
         return pa.table({**columns, "label": self.y[rows]})
 
     def score(self, **settings: object) -> float:
-        """Train on four fifths of the rows; return accuracy, or R2, on the others."""
-        order = np.random.default_rng(0).permutation(len(self.y))
-        test, train = self.table(order[::5]), self.table(np.delete(order, np.s_[::5]))
+        """Train on a share of the rows; return accuracy, or R2, on the others."""
+        order, learnt = np.random.default_rng(0).permutation(len(self.y)), round(self.share * len(self.y))
+        train, test = self.table(order[:learnt]), self.table(order[learnt:])
         try:
             record = cp.train(train, model=self.model, epochs=EPOCHS, **settings).measure(test)
         except cp.errors.Diverged:
@@ -48,7 +49,7 @@ class Rows:
 
     def beside(self, *columns: np.ndarray) -> "Rows":
         """Return the rows with columns added."""
-        return Rows(np.column_stack([self.x, *columns]), self.y)
+        return replace(self, x=np.column_stack([self.x, *columns]))
 
 
 def one_hot(rows: Rows, values: int = 20) -> Rows:
@@ -68,17 +69,17 @@ def counts(rows: Rows) -> Rows:
 
 def tiny(rows: Rows) -> Rows:
     """Multiply every third column by 1e-6."""
-    return Rows(rows.x * np.where(np.arange(rows.x.shape[1]) % 3, 1, 1e-6), rows.y)
+    return replace(rows, x=rows.x * np.where(np.arange(rows.x.shape[1]) % 3, 1, 1e-6))
 
 
 def large(rows: Rows) -> Rows:
     """Multiply every third column by 1e6."""
-    return Rows(rows.x * np.where(np.arange(rows.x.shape[1]) % 3, 1, 1e6), rows.y)
+    return replace(rows, x=rows.x * np.where(np.arange(rows.x.shape[1]) % 3, 1, 1e6))
 
 
 def scaled(rows: Rows, by: float) -> Rows:
     """Multiply all columns."""
-    return Rows(rows.x * by, rows.y)
+    return replace(rows, x=rows.x * by)
 
 
 VARIANTS: dict[str, Callable[[Rows], Rows]] = {
@@ -128,7 +129,7 @@ def pick(rows: Rows) -> Rows:
 
 
 def made(x: np.ndarray, kind: str, seed: int, noise: float = 0.3) -> Rows:
-    """Return rows whose labels are linear in their standardised features: numbers, two or more classes, or few of one."""
+    """Return rows with labels linear in their features: numbers, classes, or few of one class."""
     rng, spread = np.random.default_rng(seed), x.std(axis=0)
     z = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1)
     outputs = int(kind) if kind.isdigit() else 1
@@ -184,8 +185,10 @@ def synthetic(rows: int = 4000) -> Iterator[tuple[str, Rows]]:
     yield "tiny labels", made(normal, "small", 24)
     yield "far labels", made(normal * 50 + 100, "price", 25)
     yield "100 columns, numbers", made(rng.normal(size=(rows, 100)), "number", 26)
-    yield "few rows, numbers", made(rng.normal(5, 2, (200, 6)), "number", 27)
-    yield "few rows, 3 classes", made(rng.gamma(2, 2, (200, 6)), "3", 28)
+    few = {"share": 0.1}
+    yield "few rows, numbers", replace(made(rng.normal(5, 2, (rows, 6)), "number", 27), **few)
+    yield "few rows, 3 classes", replace(made(rng.gamma(2, 2, (rows, 6)), "3", 28), **few)
+    yield "few persons, numbers", replace(made(person, "number", 29), **few)
 
 
 def tables(data: Path | None) -> Iterator[tuple[str, Callable[[], Rows]]]:

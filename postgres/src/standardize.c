@@ -83,7 +83,7 @@ void corgi_choose_scaling(CorgiRun *run, Snapshot snapshot)
     else
         run->standardize = choice == CORGI_YES;
     if (seen.scales != CP_SCALES_FINE)
-        corgi_tell_scales(&seen, run);
+        corgi_tell_scales(&seen, run), run->hinted = !run->standardize;
     if (run->standardize)
         widen(&run->source);
 }
