@@ -88,7 +88,7 @@ def test_it_happens_where_it_does_in_python(server, train, name):
     columns, needed = TABLES[name]
     rows = make(server, columns)
     onehot = {"encode": "onehot"}
-    also = {"text": onehot, "states": onehot, "filled": {"missing": "mean"}}.get(name, {})
+    also = {"text": onehot, "states": onehot | {"learning_rate": 0.005}, "filled": {"missing": "mean"}}.get(name, {})
     also |= {} if needed else {"learning_rate": 1e-9}
     options = {"features": list(columns), **SETTINGS | also}
     for asked in ({}, {"standardize": True}, {"standardize": False})[: 2 if needed else 3]:
