@@ -1,12 +1,12 @@
 """Run the benchmarks: corgipile against its peers and its own targets, as ratios measured in one run.
 
-Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
-budget (peak memory of every format, order and host), accuracy (against Shuffle Once), learners (against grids and
-peers), steps (their cost beside plain SGD), text (hashed, against Vowpal Wabbit), quality (deff and prefix
-discrepancy), plan (what is told beforehand, order="auto"), tables (formats against their own readers), remote (tables
-in an object store), torch_* (the PyTorch dataset: loading, accuracy, concurrent fetching, page runs, TFRecord,
-feeding a GPU), exchange (of rows among ranks), postgres (training inside the server). Each is also a script of its
-own.
+Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import), budget
+(peak memory of every format, order and host), accuracy (against Shuffle Once), learners (against grids and peers),
+scales (default scaling of features), steps (their cost beside plain SGD), text (hashed, against Vowpal Wabbit),
+quality (deff and prefix discrepancy), plan (what is told beforehand, order="auto"), tables (formats against their own
+readers), remote (tables in an object store), torch_* (the PyTorch dataset: loading, accuracy, concurrent fetching,
+page runs, TFRecord, feeding a GPU), exchange (of rows among ranks), postgres (training inside the server). Each is
+also a script of its own.
 """
 
 import datetime as dt
@@ -39,6 +39,7 @@ THEMES = [
     "loader",
     "accuracy",
     "learners",
+    "scales",
     "steps",
     "learner_peers",
     "dual",

@@ -5,9 +5,12 @@
 
 #include <float.h>
 
+#include "sgd/look.h"
 #include "sgd/sums.h"
 
 enum { CP_MOMENTS_GROUP = 256, CP_MOMENTS_NOISE = 8 }; /* rows; roundings by which a constant feature may differ */
+
+#define CP_MOMENTS_FLAG 1e-8 /* share by which rounding may change the squared spread of a flag */
 
 /* Dense rows are added up in groups, as differences from the mean of the groups before; sparse ones by feature, as
  * differences from its first value. */
@@ -109,9 +112,13 @@ static inline void cp_moments_close_sparse(cp_moments *m)
     }
 }
 
-/* Write what is to be taken from features and what they are then to be divided by; a constant feature is divided by 1. Ends
- * the moments. Returns the first feature with a spread beyond what double holds, -1 if there is none. */
-static inline int64_t cp_moments_scaling(cp_moments *m, int sparse, int centred, int bytes, double *center, double *scale)
+/* Write what is to be taken from features and what they are then to be divided by; a constant feature is divided by 1.
+ * Where `flags` are left alone, features of 0 and 1 stay as they are; where rows times their squared spread are too few
+ * to learn them so, they are moved and divided by as much as that takes. Their spread is that of such a feature of their
+ * mean; another one that has it by chance has a mean square of 1 or less, and may be treated so, too. Ends the moments.
+ * Returns the first feature with a spread beyond what double holds, -1 if there is none. */
+static inline int64_t cp_moments_scaling(cp_moments *m, int sparse, int centred, int flags, int bytes, double *center,
+                                         double *scale)
 {
     double noise = CP_MOMENTS_NOISE * (bytes == 4 ? (double)FLT_EPSILON : DBL_EPSILON);
     double least = bytes == 4 ? (double)(FLT_MIN / FLT_EPSILON) : DBL_MIN / DBL_EPSILON;
@@ -122,10 +129,15 @@ static inline int64_t cp_moments_scaling(cp_moments *m, int sparse, int centred,
         cp_moments_close(m);
     for (int64_t j = 0; j < m->width; j++) {
         double spread = sqrt(p.squares[j] < 0 ? 0 : p.squares[j] / (double)(m->rows > 0 ? m->rows : 1));
+        double flag = p.mean[j] * (1 - p.mean[j]);
         if (!isfinite(spread))
             return j;
         center[j] = centred ? p.mean[j] : 0;
         scale[j] = spread <= noise * fabs(p.mean[j]) || spread <= least ? 1 : spread;
+        if (flags && flag > 0 && fabs(spread * spread - flag) <= CP_MOMENTS_FLAG * flag) {
+            scale[j] = fmin(1, spread * fmax(1, sqrt((double)m->rows / CP_LOOK_LEARNT)));
+            center[j] = scale[j] < 1 ? center[j] : 0;
+        }
     }
     return -1;
 }

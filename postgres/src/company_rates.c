@@ -30,7 +30,7 @@ char *corgi_name_models(const CorgiRun *run, const bool *which)
 }
 
 /* Say which models begin again, those together that do so at the same rate. */
-static void tell_rates(const CorgiCompany *c, const CorgiRun *run, const double *before)
+static void tell_rates(const CorgiCompany *c, CorgiRun *run, const double *before)
 {
     bool *which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE), *told = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     for (int64 first = 0; first < c->count; first++) {
@@ -44,7 +44,8 @@ static void tell_rates(const CorgiCompany *c, const CorgiRun *run, const double 
         }
         ereport(WARNING, errmsg("%s", corgi_why_rate(before[first], c->rate[first],
                                                      psprintf(" in " INT64_FORMAT " of " INT64_FORMAT " %s, %s", found, c->count,
-                                                              members(run), corgi_name_models(run, which)))));
+                                                              members(run), corgi_name_models(run, which)))),
+                c->rate[first] < before[first] ? corgi_hint_scaling(run) : 0);
     }
     pfree(told);
     pfree(which);
@@ -52,7 +53,7 @@ static void tell_rates(const CorgiCompany *c, const CorgiRun *run, const double 
 
 /* Change the rates of models where nobody chose them and they diverged or are small for the labels: these forget all and are the
  * only ones to run in the next pass. Returns whether there are any; else all run. */
-bool corgi_company_change(CorgiCompany *c, const CorgiRun *run)
+bool corgi_company_change(CorgiCompany *c, CorgiRun *run)
 {
     double *before = palloc_extended((Size) c->count * sizeof *before, MCXT_ALLOC_HUGE);
     int64 again = 0;

@@ -36,7 +36,7 @@ extern void corgi_company_learnt(const CorgiCompany *c, const CorgiRun *run, dou
 
 /* company_rates.c */
 extern char *corgi_name_models(const CorgiRun *run, const bool *which);
-extern bool corgi_company_change(CorgiCompany *c, const CorgiRun *run);
+extern bool corgi_company_change(CorgiCompany *c, CorgiRun *run);
 extern void corgi_company_settle(CorgiCompany *c, const CorgiRun *run);
 extern void corgi_company_tell(const CorgiCompany *c, const CorgiRun *run);
 extern void corgi_write_company(StringInfo json, const CorgiCompany *c, const CorgiRun *run);

@@ -67,9 +67,11 @@ void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run)
     else if (seen->scales == CP_ROWS_ASIDE)
         ereport(NOTICE, errmsg("features lie to one side of 0 (their means are %.0f%% of their mean squares): %s",
                                100 * seen->aside, done));
+    else if (seen->scales == CP_FEATURES_SMALL)
+        ereport(NOTICE, errmsg("feature %s is small for SGD (mean square %.3g): %s",
+                               corgi_feature_name(&run->source, seen->smallest), seen->least, done));
     else
-        ereport(NOTICE, errmsg("rows are %s for SGD (mean squared length %.3g): %s",
-                               seen->scales == CP_ROWS_SHORT ? "short" : "long", seen->length, done));
+        ereport(NOTICE, errmsg("rows are long for SGD (mean squared length %.3g): %s", seen->length, done));
 }
 
 /* Add to an error of a training that diverged what to try. */
@@ -81,18 +83,46 @@ int corgi_hint_rate(const CorgiRun *run)
                    run->scaling ? "" : ", or standardize => true");
 }
 
-/* Say so where the last epoch has been no better than a constant: on the rows held out, if there are any. R2 compares
- * with the mean, so of losses with another best constant it says nothing. */
-void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last)
+/* Suggest standardised features once, in a message of rows that are learnt from as they are. */
+int corgi_hint_scaling(CorgiRun *run)
+{
+    if (run->scaling || run->hinted)
+        return 0;
+    run->hinted = true;
+    return errhint("standardize => true would help if the scale of features is to blame.");
+}
+
+static const cp_figures *judged(const CorgiRun *run, const CorgiEpoch *epoch)
+{
+    return epoch->held.rows > 0 && !run->survey.class_weight ? &epoch->held : &epoch->learnt;
+}
+
+/* Whether an epoch has been no better than a constant: on the rows held out, if there are any. R2 compares with the mean, so
+ * of losses with another best constant it says nothing; nor is the constant known of rows that count for more or less. */
+static bool nothing_learnt(const CorgiRun *run, const CorgiEpoch *epoch)
 {
     const cp_loss_choice *of = &run->options.of;
-    bool held = last->held.rows > 0 && !run->survey.class_weight, numbers = corgi_predicts_numbers(of);
-    const cp_figures *f = held ? &last->held : &last->learnt;
+    const cp_figures *f = judged(run, epoch);
+    if (corgi_predicts_numbers(of))
+        return f->score <= 0 && cp_losses[of->loss].of_mean;
+    return run->options.weight == NULL && f->loss >= run->survey.chance;
+}
+
+/* Suggest standardised features where the first two epochs learnt nothing. */
+void corgi_tell_nothing_learnt(CorgiRun *run, const CorgiHistory *h, const CorgiEpoch *last)
+{
+    if (h->past + h->count == 2 && !run->company && !run->scaling && !run->hinted && nothing_learnt(run, last))
+        ereport(NOTICE, errmsg("two epochs were no better than a constant prediction"), corgi_hint_scaling(run));
+}
+
+/* Say so where the last epoch has been no better than a constant. */
+void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last)
+{
+    const cp_figures *f = judged(run, last);
+    bool held = f == &last->held, numbers = corgi_predicts_numbers(&run->options.of);
     double chance = run->survey.chance;
     const char *whose = run->options.classes == NULL ? "always the same answer" : "weights of zero";
-    if (!numbers && run->options.weight != NULL)
-        return; /* not known of rows that count for more or less */
-    if (numbers ? f->score > 0 || !cp_losses[of->loss].of_mean : f->loss < chance)
+    if (!nothing_learnt(run, last))
         return;
     ereport(WARNING,
             numbers ? errmsg("the model is no better than the mean of the labels: R2 is %.4f%s", f->score,

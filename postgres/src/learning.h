@@ -64,6 +64,10 @@ extern const char *corgi_why_rate(double before, double rate, const char *of);
 extern void corgi_change_rate(CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h, double rate);
 extern void corgi_settle_rate(CorgiRun *run, const CorgiLearner *learner, const CorgiHistory *h);
 
+/* hints.c */
+extern int corgi_hint_scaling(CorgiRun *run);
+extern void corgi_tell_nothing_learnt(CorgiRun *run, const CorgiHistory *h, const CorgiEpoch *last);
+
 /* weights.c */
 extern bool corgi_is_balanced(const CorgiOptions *o);
 extern void corgi_read_class_weight(CorgiOptions *o, Datum value, Oid type);

@@ -27,7 +27,8 @@ void corgi_change_rate(CorgiRun *run, CorgiLearner *learner, const CorgiHistory 
     CorgiOptions *o = &run->options;
     if (run->company != NULL)
         return; /* those of groups were changed where the pass ended */
-    ereport(WARNING, errmsg("%s", corgi_why_rate(o->learning_rate, rate, "")));
+    ereport(WARNING, errmsg("%s", corgi_why_rate(o->learning_rate, rate, "")),
+            rate < o->learning_rate ? corgi_hint_scaling(run) : 0);
     o->learning_rate = rate;
     corgi_learner_forget(learner, run);
     corgi_begin_rate(run, learner, h);

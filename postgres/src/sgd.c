@@ -240,6 +240,7 @@ static void advance(SgdState *s)
     if (s->run.fold == NULL)
         epoch.held = judge(s);
     s->finished = corgi_add_epoch(h, &s->run, &epoch);
+    corgi_tell_nothing_learnt(&s->run, h, &epoch);
     corgi_settle_rate(&s->run, s->learner, h);
     s->finished |= corgi_note_best(&s->run, s->learner, h->past + h->count - 1, &epoch.held);
     if (s->finished) {

@@ -49,7 +49,7 @@ static cp_looked look(const CorgiRun *run, Snapshot snapshot)
         runs[i][1] = stop;
     }
     corgi_read_runs(run, snapshot, runs, CP_LOOK_RUNS, take_row, &g);
-    found = cp_look_end(g.seen);
+    found = cp_look_end(g.seen, v->rows);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
     return found;
@@ -83,7 +83,7 @@ void corgi_choose_scaling(CorgiRun *run, Snapshot snapshot)
     else
         run->standardize = choice == CORGI_YES;
     if (seen.scales != CP_SCALES_FINE)
-        corgi_tell_scales(&seen, run);
+        corgi_tell_scales(&seen, run), run->hinted = !run->standardize;
     if (run->standardize)
         widen(&run->source);
 }
@@ -137,7 +137,8 @@ CorgiScaling *corgi_end_moments(struct cp_moments *m, const CorgiRun *run)
 {
     CorgiScaling *s = make(run);
     bool sparse = run->source.sparse;
-    int64 bad = cp_moments_scaling(m, sparse, !sparse && run->options.intercept, s->bytes, s->center, s->scale);
+    int64 bad = cp_moments_scaling(m, sparse, !sparse && run->options.intercept,
+                                   run->options.standardize == CORGI_AS_NEEDED, s->bytes, s->center, s->scale);
     if (bad >= 0)
         ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                 errmsg("feature %s has numbers so large that their spread is beyond what double precision holds",

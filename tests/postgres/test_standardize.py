@@ -21,13 +21,17 @@ TABLES = {
     "short": ({"a": ("float8", "random() / 100"), "b": ("float8", "random() / 100")}, True),
     "long": ({"a": ("real", "10 + random()"), "b": ("real", "random()")}, True),
     "aside": ({"a": ("real", "1 + random()"), "b": ("real", "2 + random()")}, True),
-    "denormal": ({"a": ("float8", "i % 3 * 1e-310"), "b": ("float8", "random() - 0.5")}, False),
+    "denormal": ({"a": ("float8", "i % 3 * 1e-310"), "b": ("float8", "random() * 3 - 1.5")}, False),
     "tiny": ({"a": ("float8", "random() * 1e-150"), "b": ("float8", "random()")}, True),
     "huge": ({"a": ("float8", "random() * 1e150"), "b": ("float8", "random()")}, True),
     "constant": ({"a": ("real", "0.1"), "b": ("real", "random() * 40")}, True),
     "equal": ({"a": ("float8", "7e15"), "b": ("float8", "0.1")}, True),
-    "fine": ({"a": ("real", "random()"), "b": ("bigint", "i % 2"), "c": ("bool", "i % 3 = 0")}, False),
-    "counts": ({"a": ("int", "i % 20 / 19 * 9000"), "b": ("int", "i % 30 / 29")}, False),
+    "fine": ({"a": ("real", "random() * 3 - 1.5"), "b": ("bigint", "i % 2"), "c": ("bool", "i % 3 = 0")}, False),
+    "counts": ({"a": ("int", "i % 20 / 19 * 9000"), "b": ("int", "i % 30 / 29")}, True),
+    "flags": ({"a": ("real", "random() * 90"), "b": ("int", "i % 3 / 2"), "c": ("int", "i % 80 / 79")}, True),
+    "zeros": ({"a": ("float8", "i % 5 / 4 * 1e-6"), "b": ("int", "i % 2"), "c": ("bool", "i % 7 < 3")}, True),
+    "small": ({"a": ("float8", "random() / 6 - 0.08"), "b": ("float8", "random() / 6 - 0.08")}, True),
+    "states": ({"a": ("real", "random() * 90"), "s": ("text", "'v' || i % 20"), "b": ("int", "1950 + i % 70")}, True),
     "text": ({"a": ("text", "'v' || i % 3"), "b": ("real", "i % 90"), "d": ("date", "date '2026-01-01' + i")}, True),
     "filled": ({"n": ("int", "i % 5"), "b": ("real", "random()"), "d": ("date", "date '2026-01-01' + i % 9")}, True),
 }  # fmt: skip
@@ -83,7 +87,8 @@ def check_same(model, python):
 def test_it_happens_where_it_does_in_python(server, train, name):
     columns, needed = TABLES[name]
     rows = make(server, columns)
-    also = {"text": {"encode": "onehot"}, "filled": {"missing": "mean"}}.get(name, {})
+    onehot = {"encode": "onehot"}
+    also = {"text": onehot, "states": onehot | {"learning_rate": 0.005}, "filled": {"missing": "mean"}}.get(name, {})
     also |= {} if needed else {"learning_rate": 1e-9}
     options = {"features": list(columns), **SETTINGS | also}
     for asked in ({}, {"standardize": True}, {"standardize": False})[: 2 if needed else 3]:
@@ -93,8 +98,29 @@ def test_it_happens_where_it_does_in_python(server, train, name):
         assert python.params["standardize"] is asked.get("standardize", needed)
         assert [row["loss"] for row in history] == [record["loss"] for record in python.history]
     said = server.said("SELECT * FROM corgipile.train('st', 'svm', '*', 'label', epochs => 1{})".format(
-        ", encode => 'onehot'" if name == "text" else ""))[1]  # fmt: skip
+        ", encode => 'onehot'" if "encode" in also else ""))[1]  # fmt: skip
     assert ("they are standardised; standardize => false learns from them as they are" in said) == needed
+
+
+def test_flags_are_left_alone(server, train):
+    make(server, TABLES["flags"][0])
+    train("st", name="st", features=["a", "b", "c"], **SETTINGS)
+    center, scale = stored(server)["learnt"][:2]
+    assert (center[1], scale[1]) == (0, 1)
+    assert center[2] == pytest.approx(11 / 900)
+    assert scale[2] == pytest.approx(3 * (11 / 900 * 889 / 900) ** 0.5)  # 900 rows, where 100 are enough at spread 1
+
+
+def test_standardised_features_are_suggested_once(server):
+    columns = {"k": ("int", "i % 3"), "a": ("real", "random() * 1e4")}
+    make(server, columns, label="(random() * 9)::float8")
+    server.sql("CREATE TABLE sparse AS SELECT ARRAY[k] AS k, ARRAY[a]::real[] AS v, label FROM st")
+    call = "SELECT * FROM corgipile.train('{}', 'linear', ARRAY[{}], 'label', epochs => 3{})"
+    for source, features, more in (("sparse", "'k', 'v'", ""), ("st", "'k', 'a'", ", standardize => false")):
+        said = server.said(call.format(source, features, more))[1]
+        assert "beginning again at" in said
+        assert said.count("standardize => true would help") == 1
+    server.sql("DROP TABLE sparse")
 
 
 @pytest.mark.parametrize("rows", [1, 2, 255, 257, 1030, 5000])

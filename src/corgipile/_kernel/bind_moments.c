@@ -107,20 +107,20 @@ static PyObject *moments_sparse(PyObject *self, PyObject *args)
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
-/* moments_scaling(moments, sparse, centred, number_bytes, center, scale) -> first feature too large, or -1 */
+/* moments_scaling(moments, sparse, centred, leave flags alone, number_bytes, center, scale) -> first feature too large, or -1 */
 static PyObject *moments_scaling(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *into[2], *result = NULL;
     Py_buffer center, scale;
-    int sparse, centred, bytes;
+    int sparse, centred, flags, bytes;
     cp_moments *m;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OppiOO", &capsule, &sparse, &centred, &bytes, &into[0], &into[1]) ||
+    if (!PyArg_ParseTuple(args, "OpppiOO", &capsule, &sparse, &centred, &flags, &bytes, &into[0], &into[1]) ||
         !(m = PyCapsule_GetPointer(capsule, MOMENTS)) || cp_buffer(into[0], &center, 8, 1, "center") < 0)
         return NULL;
     if (cp_buffer(into[1], &scale, 8, 1, "scale") == 0) {
         if (center.len / 8 == m->width && scale.len == center.len)
-            result = PyLong_FromLongLong(cp_moments_scaling(m, sparse, centred, bytes, center.buf, scale.buf));
+            result = PyLong_FromLongLong(cp_moments_scaling(m, sparse, centred, flags, bytes, center.buf, scale.buf));
         else
             PyErr_Format(PyExc_ValueError, "center and scale must be of %lld features", (long long)m->width);
         PyBuffer_Release(&scale);
@@ -232,25 +232,28 @@ static PyObject *look_add(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* look_end(look) -> scales, mean squared length, times apart, share of means, largest feature, smallest feature */
-static PyObject *look_end(PyObject *self, PyObject *capsule)
+/* look_end(look, rows of the table) -> scales, mean squared length, times apart, share of means, least mean square, largest
+ * feature, smallest feature */
+static PyObject *look_end(PyObject *self, PyObject *args)
 {
-    cp_look *k = PyCapsule_GetPointer(capsule, LOOK);
+    PyObject *capsule;
+    long long rows;
+    cp_look *k;
     (void)self;
-    if (!k)
+    if (!PyArg_ParseTuple(args, "OL", &capsule, &rows) || !(k = PyCapsule_GetPointer(capsule, LOOK)))
         return NULL;
-    cp_looked found = cp_look_end(k);
-    return Py_BuildValue("idddLL", (int)found.scales, found.length, found.apart, found.aside, (long long)found.largest,
-                         (long long)found.smallest);
+    cp_looked found = cp_look_end(k, rows);
+    return Py_BuildValue("iddddLL", (int)found.scales, found.length, found.apart, found.aside, found.least,
+                         (long long)found.largest, (long long)found.smallest);
 }
 
 const cp_constant cp_moments_constants[] = {{"SCALES_FINE", CP_SCALES_FINE}, {"SCALES_APART", CP_SCALES_APART},
-                                            {"ROWS_SHORT", CP_ROWS_SHORT}, {"ROWS_LONG", CP_ROWS_LONG},
+                                            {"FEATURES_SMALL", CP_FEATURES_SMALL}, {"ROWS_LONG", CP_ROWS_LONG},
                                             {"ROWS_ASIDE", CP_ROWS_ASIDE}, {NULL, 0}};
 
 PyMethodDef cp_moments_methods[] = {
     {"look_add", look_add, METH_VARARGS, "Look at rows."},
-    {"look_end", look_end, METH_O, "Return what rows say of how features are scaled."},
+    {"look_end", look_end, METH_VARARGS, "Return what rows say of how features are scaled."},
     {"look_new", look_new, METH_O, "Begin to look at rows."},
     {"look_runs", look_runs, METH_VARARGS, "Return which rows of a table to look at."},
     {"moments_dense", moments_dense, METH_VARARGS, "Add dense rows to moments."},

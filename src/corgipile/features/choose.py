@@ -1,6 +1,7 @@
 """Chooses the feature columns of a table, and says which columns were left out and why."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,7 +83,7 @@ def _named(features: Any) -> tuple[str, ...]:
         raise BadArgument(f"features must be a name or a list of names, got {wrong[0]!r}")
     if not names:
         raise BadArgument("features is an empty list; name at least one column")
-    twice = [name for name in names if names.count(name) > 1]
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise BadArgument(f"features names {twice[0]!r} twice, got {names}")
     return tuple(names)
@@ -112,7 +113,8 @@ def item_of(kind: Any) -> Any:
 
 def require(schema: pa.Schema, names: Sequence[str], whose: str = "the table") -> None:
     """Raise MissingColumn, naming all columns that are not there."""
-    missing = [name for name in names if name not in schema.names]
+    known = set(schema.names)
+    missing = [name for name in names if name not in known]
     if missing:
         noun = "column" if len(missing) == 1 else "columns"
         near = column_meant(missing[0], schema.names)

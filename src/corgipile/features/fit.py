@@ -188,7 +188,8 @@ def _every(schema: pa.Schema, label: str | None, taken: Callable[[pa.Field], boo
     names = tuple(one.name for one in others if taken(one))
     if not names:
         raise BadSchema(f"no column of numbers; the table has {listed(schema.names)}")
-    return Chosen(names, {one.name: str(one.type) for one in others if one.name not in names})
+    found = set(names)
+    return Chosen(names, {one.name: str(one.type) for one in others if one.name not in found})
 
 
 def is_text(kind: pa.DataType) -> bool:

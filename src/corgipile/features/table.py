@@ -61,13 +61,14 @@ class EncodedColumns(Wrapper):
         self.changed: dict[str, Encoder] = {}
         self.kept: Table | None = None
         self.codes: dict[str, npt.NDArray[Any]] = {}
-        self.schema = table.schema
+        fields = list(table.schema)
         for one in encoders:
             at = table.schema.get_field_index(one.column)
             kind = table.schema.field(at).type
             if one.type_of(kind) != kind or one.always:
                 self.changed[one.column] = one
-                self.schema = self.schema.set(at, pa.field(one.column, one.type_of(kind)))
+                fields[at] = pa.field(one.column, one.type_of(kind))
+        self.schema = pa.schema(fields, table.schema.metadata)
 
     def __reduce__(self) -> tuple[Any, ...]:
         again = EncodedColumns if self.kept is None else _encoded_again

@@ -131,7 +131,7 @@ class DualTraining:
 
     def _epoch(self, epoch: int) -> Record:
         start, read = time.perf_counter(), self._feeder.bytes_read
-        self.dual.still = math.sqrt(self._given.tolerance or 0.0) / 2**epoch
+        self.dual.still = math.ldexp(math.sqrt(self._given.tolerance or 0.0), -epoch)
         figures, (loss, bound) = self._pass(self._feeder, epoch, learn=True)
         gap = _gap(loss, bound)
         return {

@@ -69,12 +69,13 @@ def encoding_of(
         _check_unhashed(settings)
     label = settings.label
     names, hashed = _names(table, features, settings), bool(hashed_columns(settings))
-    kinds = [table.schema.field(name).type for name in names if name in table.schema.names]
+    there = set(table.schema.names)
+    kinds = [table.schema.field(name).type for name in names if name in there]
     plain = all(is_number(kind) or item_of(kind) is not None for kind in kinds)
-    known = label not in table.schema.names or is_number(table.schema.field(label).type)
+    known = label not in there or is_number(table.schema.field(label).type)
     if not hashed and plain and known and settings.encode is None and settings.missing == "error":
         return None, None
-    text = label in table.schema.names and is_text(table.schema.field(label).type)
+    text = label in there and is_text(table.schema.field(label).type)
     numbers, codes = loss_of(settings.model).numbers, None
     given = check_classes(classes, settings.model, label).tolist() if text and classes is not None else None
     if text and given is None and not numbers:

@@ -28,6 +28,7 @@ class Precheck:
         length: Mean squared length of a row.
         aside: The share that the square of its mean has of the mean square of a feature, on average.
         apart: How many times larger the largest feature is than the smallest; constant ones are not counted.
+        least: Mean square of the smallest feature.
         extremes: The names of the largest and the smallest feature, where they have names.
         numbered: Columns whose values ascend from row to row, all whole numbers: row numbers perhaps.
     """
@@ -36,6 +37,7 @@ class Precheck:
     length: float = 1.0
     apart: float = 1.0
     aside: float = 0.0
+    least: float = 1.0
     extremes: tuple[str, ...] = ()
     numbered: tuple[str, ...] = field(default=())
 
@@ -59,9 +61,11 @@ class Precheck:
         """Say in words how the features are scaled."""
         if self.scales == _kernel.ROWS_ASIDE:
             return f"features lie to one side of 0 (their means are {self.aside:.0%} of their mean squares)"
-        if self.scales != _kernel.SCALES_APART:
-            what = "short" if self.scales == _kernel.ROWS_SHORT else "long"
-            return f"rows are {what} for SGD (mean squared length {self.length:.3g})"
+        if self.scales == _kernel.FEATURES_SMALL:
+            which = f"feature {self.extremes[1]!r} is" if self.extremes else "features are"
+            return f"{which} small for SGD (mean square {self.least:.3g})"
+        if self.scales == _kernel.ROWS_LONG:
+            return f"rows are long for SGD (mean squared length {self.length:.3g})"
         of = f" ({self.extremes[0]!r} and {self.extremes[1]!r})" if self.extremes else ""
         return f"features differ in scale by {self.apart:.1g} times{of}"
 
@@ -84,14 +88,14 @@ def precheck(table: Table, inputs: Features, *, intercept: bool = True) -> Prech
     look, some = _kernel.look_new(inputs.width), max(1, WIDENED // inputs.width)
     for at in range(0, len(rows), some):
         _kernel.look_add(look, rows[at : at + some].astype(np.float64, order="C"))
-    scales, length, apart, aside, largest, smallest = _kernel.look_end(look)
+    scales, length, apart, aside, least, largest, smallest = _kernel.look_end(look, len(table))
     widths = [] if inputs.lists else inputs.widths
     names = tuple(name for name, width in zip(inputs.columns, widths, strict=bool(widths)) for _ in range(width))
     extremes = (names[largest], names[smallest]) if names and largest >= 0 else ()
     numbered = tuple(name for name, ascends in zip(names, _ascending(rows), strict=True) if ascends) if names else ()
     if scales == _kernel.ROWS_ASIDE and not intercept:  # which nothing can be moved into
         scales = _kernel.SCALES_FINE
-    return Precheck(scales, length, apart, aside, extremes, numbered)
+    return Precheck(scales, length, apart, aside, least, extremes, numbered)
 
 
 def _sample(table: Table, inputs: Features) -> npt.NDArray[Any]:

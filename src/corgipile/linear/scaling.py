@@ -109,10 +109,11 @@ class Moments:
         """Add the entries of sparse rows; what is not there is 0."""
         _kernel.moments_sparse(self._sums, indices, values, rows)
 
-    def scaling(self, *, centred: bool) -> Scaling:
+    def scaling(self, *, centred: bool, keep_flags: bool = False) -> Scaling:
         """Return the scaling that leaves mean 0 (where centred) and spread 1; constant features are left unscaled.
 
-        It is the end of the moments.
+        With ``keep_flags`` features of 0 and 1 stay as they are, where rows are enough to learn them so. It is the end
+        of the moments.
 
         Raises:
             BadValue: The spread of a feature is beyond what float64 can hold.
@@ -125,7 +126,8 @@ class Moments:
         """
         inputs = self._inputs
         center, scale = np.empty(inputs.width), np.empty(inputs.width)
-        bad = _kernel.moments_scaling(self._sums, inputs.sparse, centred, inputs.dtype.itemsize, center, scale)
+        how = inputs.sparse, centred, keep_flags, inputs.dtype.itemsize
+        bad = _kernel.moments_scaling(self._sums, *how, center, scale)
         if bad >= 0:
             raise BadValue(f"feature {bad} has numbers so large that their spread is beyond what float64 holds")
         return Scaling(center, scale)

@@ -1,8 +1,8 @@
 """How weights move where nobody said: the step, the learning rate of each epoch, and when training is over."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from corgipile.steps import STEPS, Step, step_of
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
 
-__all__ = ["Schedule", "averaged", "schedule_of", "step_asked"]
+__all__ = ["Schedule", "averaged", "judged", "schedule_of", "step_asked"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,16 @@ class Schedule:
         also = "" if standardized else ", or standardize=True"
         rate = STEPS["decay"].usual if step_of(self.step).fixed else self.learning_rate
         return f"try learning_rate={rate / 10:g}{also}"
+
+
+def judged(history: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the losses that decide whether training goes on: that of the first epoch and the latest three.
+
+    Example:
+        >>> judged([{"loss": 5 - epoch} for epoch in range(5)])
+        [5.0, 3.0, 2.0, 1.0]
+    """
+    return [float(record["loss"]) for record in (*history[: len(history) > 3], *history[-3:])]
 
 
 def averaged(given: Settings, kind: str, past: "Model | None" = None) -> bool:

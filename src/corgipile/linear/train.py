@@ -109,7 +109,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             ``warm_start`` does.
         standardize: Learn from features of mean 0 and spread 1 (sparse ones are scaled only), which takes one more pass
             over the table before the first epoch; the coefficients are for features as they are. None: where a look at
-            some rows says that SGD would suffer without; the log says so.
+            some rows says that SGD would suffer without, and the log says so. Columns of 0 and 1 then stay as they are
+            where rows are enough to learn them so.
         by: A column of text, whole numbers or booleans: a model for each of its values, null among them, all of the
             same features and classes, from one read of the table; a `corgipile.linear.groups.Groups`, which predicts
             each row by the model of its group (a row of another group is an error); ``of("north")`` is one model,
@@ -373,9 +374,11 @@ def _scaled(task: Task, standardize: bool | None, past: Model | None, table: Tab
         return task if kept is None else replace(task, scaling=kept, inputs=_exact(inputs, task.source))
     elif not standardize:
         if seen.unscaled:
-            task.note(f"{seen.told()}: standardize=True would help")
+            task.hint_scaling(seen.told())
         return task
-    return replace(task, inputs=_exact(inputs, task.source), standardize=True, scaling=kept)
+    return replace(
+        task, inputs=_exact(inputs, task.source), standardize=True, keep_flags=standardize is None, scaling=kept
+    )
 
 
 def _exact(inputs: Features, table: Table) -> Features:

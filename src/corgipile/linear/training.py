@@ -21,7 +21,7 @@ from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.ranks import Ranks, learn
 from corgipile.linear.scaling import Learnt, Scaling
-from corgipile.linear.schedule import Schedule
+from corgipile.linear.schedule import Schedule, judged
 from corgipile.linear.sgd import SGD
 from corgipile.linear.weights_memory import left_for_rows
 from corgipile.loader.feeder import Feeder
@@ -36,6 +36,7 @@ __all__ = ["Task", "Training"]
 
 ALL = Shard()
 MANY = 100  # classes that may be ids; times that a rate was divided by, of rows among which some are far too long
+SCALING_HELPS = "standardize=True would help"
 HOW = ("average", "step", "l1")  # settings that say what is known beside the weights
 Record = dict[str, Any]
 K = TypeVar("K", bound=SGD)
@@ -60,6 +61,7 @@ class Task:
     weighs: str | Mapping[str, float] | None = None
     class_weight: npt.NDArray[np.float64] | None = None
     standardize: bool = False
+    keep_flags: bool = False  # when features are standardised because they need it
     scaling: Scaling | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -105,7 +107,7 @@ class Task:
         if not self.standardize or self.scaling is not None:
             return found
         moments, centred = passes.moments(self.inputs, self.table(), feeder), not self.inputs.sparse and self.intercept
-        return replace(found, scaling=moments.scaling(centred=centred))
+        return replace(found, scaling=moments.scaling(centred=centred, keep_flags=self.keep_flags))
 
     def sgd(self, schedule: Schedule, *, scaled: bool = True, left_out: int = 0) -> SGD:
         """Return an SGD kernel that has learnt nothing yet, and scales rows itself if they are to be.
@@ -148,6 +150,17 @@ class Task:
             "notes": self.notes,
             "standardize": self.scaling is not None,
         }
+
+    def hint_scaling(self, why: str) -> None:
+        """Suggest standardised features once, where rows are learnt from as they are."""
+        if self.scaling is None and not any(SCALING_HELPS in note for note in self.notes):
+            self.note(f"{why}: {SCALING_HELPS}")
+
+    def note_again(self, before: Schedule, other: Schedule, of: str = "") -> None:
+        """Note that a training, or some ``of`` several, begins again at other rates."""
+        self.note(other.begins_again(before, of))
+        if other.learning_rate < before.learning_rate:
+            self.hint_scaling("if the scale of features is to blame")
 
     def note(self, text: str) -> None:
         """Tell the user something, in the log and in the model."""
@@ -217,7 +230,8 @@ class Training:
             self.history.append(record)
             waited = self._waited(record)
             callback(record)
-            stop = self.schedule.enough([float(past["loss"]) for past in self.history], epoch) or waited
+            self._hint_scaling()
+            stop = self.schedule.enough(judged(self.history), epoch) or waited
             self._settle()
             if save is not None:
                 save(self.model())
@@ -289,7 +303,7 @@ class Training:
             self._again(other)
 
     def _again(self, other: Schedule) -> None:
-        self.task.note(other.begins_again(self.schedule))
+        self.task.note_again(self.schedule, other)
         self.schedule, self._baseline = other, None
         self._tell(-self._told)
         del self.sgd  # two at a time would be beyond the budget
@@ -298,7 +312,7 @@ class Training:
     def _settle(self) -> None:
         """Take a lower learning rate where a regression stands still and its steps are to blame."""
         lower = self.schedule.lowered()
-        if self._adaptive and lower is not None and self.sgd.rests([float(record["loss"]) for record in self.history]):
+        if self._adaptive and lower is not None and self.sgd.rests(judged(self.history)):
             self.schedule = lower
             log.info("the loss stands still; going on with a fifth of the learning rate")
 
@@ -348,6 +362,12 @@ class Training:
         params = {**self._params, "learning_rate": self.schedule.learning_rate}
         return Model(self.task.kind, coef, bias, self.task.classes, params, self.history, learnt)
 
+    def _hint_scaling(self) -> None:
+        """Suggest standardised features where the first two epochs learnt nothing."""
+        base = self._baseline
+        if len(self.history) == 2 and base is not None and base.idle(self.history[-1]["loss"]):
+            self.task.hint_scaling("two epochs were no better than a constant prediction; if features differ in scale")
+
     def _judge(self) -> None:
         """Tell the user where the last epoch was worse than no model."""
         base = self._baseline
@@ -375,4 +395,5 @@ class Training:
             return (
                 "a few rows are far longer than all others, and steps short enough for them; step='normalized' may help"
             )
-        return f"more epochs or another {'step' if step.fixed else 'learning_rate'} may help"
+        also = "" if self.task.scaling is not None else ", or standardize=True,"
+        return f"more epochs or another {'step' if step.fixed else 'learning_rate'}{also} may help"

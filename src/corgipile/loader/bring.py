@@ -30,7 +30,8 @@ def bring(table: Table, columns: Sequence[str], memory: Size | None) -> None:
         columns: What is read more than once; those that it does not have are passed over.
         memory: The budget of what reads them.
     """
-    names = [name for name in dict.fromkeys(columns) if name in table.schema.names]
+    known = set(table.schema.names)
+    names = [name for name in dict.fromkeys(columns) if name in known]
     if not names or not is_remote(table) or not is_encoded(table, names) or table.spill is None:
         return
     limit = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)

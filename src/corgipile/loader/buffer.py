@@ -1,6 +1,7 @@
 """The buffer: rows in slots. Fixed-width columns lie in arrays, other columns in the Arrow batches they came in."""
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ class Field:
     ) -> None:
         self.name, self.sources, self.dtype, self.shape = name, tuple(sources), dtype, shape
         self.widths = tuple(widths or [self.items // len(self.sources)] * len(self.sources))
-        self.begins = tuple(sum(self.widths[:at]) for at in range(len(self.widths)))
+        self.begins = tuple(accumulate(self.widths[:-1], initial=0))
 
     @property
     def items(self) -> int:

@@ -66,7 +66,7 @@ def _checked(schema: pa.Schema, said: Mapping[str, int]) -> dict[str, int]:
 def _may_be_even(schema: pa.Schema, name: str) -> bool:
     kind = schema.field(name).type
     partner = name[:-2] + PAIR.get(name[-2:], "")
-    paired = name[-2:] in PAIR and partner in schema.names and is_list(schema.field(partner).type)
+    paired = name[-2:] in PAIR and schema.get_field_index(partner) >= 0 and is_list(schema.field(partner).type)
     return is_list(kind) and item_bytes(kind) > 0 and not paired
 
 

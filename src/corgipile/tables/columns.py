@@ -33,7 +33,7 @@ def column(table: Table, name: str) -> npt.NDArray[Any]:
 def by_column(table: Table, column: str) -> bool:
     """Say whether a table can read one column without the others."""
     inner = getattr(table, "table", None)  # of a wrapper, or a part of a table
-    if inner is not None and column in inner.schema.names:
+    if inner is not None and inner.schema.get_all_field_indices(column):
         return by_column(inner, column)
     if isinstance(table, ConcatTable | Mix):
         return all(by_column(part, column) for part in table.tables)

@@ -60,10 +60,12 @@ class MemoryTable(Checked):
 
     def replaced(self, columns: pa.Table) -> "MemoryTable":
         """Return the table with other columns in place of those of their names; nothing is copied."""
-        rows, columns = self._rows, columns.combine_chunks()
-        for name in columns.column_names:
-            rows = rows.set_column(rows.schema.get_field_index(name), columns.schema.field(name), columns[name])
-        return MemoryTable(rows)
+        schema, found = self._rows.schema, columns.combine_chunks()
+        fields, arrays = list(schema), self._rows.columns
+        for field, column in zip(found.schema, found.columns, strict=True):
+            at = schema.get_field_index(field.name)
+            fields[at], arrays[at] = field, column
+        return MemoryTable(pa.Table.from_arrays(arrays, schema=pa.schema(fields, schema.metadata)))
 
     @property
     def rows(self) -> pa.Table:
