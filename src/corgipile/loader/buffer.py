@@ -170,7 +170,7 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
     """
     source, rows, width = field.sources[index], len(column), field.widths[index]
     if (null := null_at(column)) is not None:
-        raise NullRow.of(source, int(numbered[null]))
+        raise NullRow.of(column, null, source, int(numbered[null]))
     if (fixed := fixed_field(column.type)) is not None and not fixed[1]:
         return flat(column).reshape(rows, -1)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):

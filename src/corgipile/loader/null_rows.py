@@ -14,13 +14,13 @@ __all__ = ["NullRow", "null_at"]
 class NullRow(BadValue):
     """A null that was met in a row, perhaps not the first one of its column."""
 
-    column, row = "", 0
+    column = ""
 
     @classmethod
-    def of(cls, column: str, row: int) -> "NullRow":
-        """Make the error for a row of a table."""
-        error = cls(f"row {row} of column {column!r} is null")
-        error.column, error.row = column, row
+    def of(cls, cells: pa.Array, at: int, column: str, row: int) -> "NullRow":
+        """Make the error for a row of a table, which is at a place in these cells of a column."""
+        error = cls(f"row {row} of column {column!r} {_what(cells[at])}")
+        error.column = column
         return error
 
     def first(self, table: Table, *, features: bool) -> BadValue:
@@ -30,19 +30,20 @@ class NullRow(BadValue):
             table: The table.
             features: Whether batches have features and a label instead of columns as they are stored.
         """
-        row, null = self.row, True
         for start, batch in scan(table, [self.column]):
-            column = batch.column(0)
-            if (at := null_at(column)) is not None:
-                row, null = start + at, column[at].as_py() is None
-                break
-        place = row_place(table, row)
-        there = f"row {row} of column {self.column!r} {'is null' if null else 'holds a null'}" + f" ({place})" * bool(
-            place
-        )
+            if (at := null_at(batch.column(0))) is not None:
+                return self._at(table, start + at, batch.column(0)[at], features=features)
+        return self
+
+    def _at(self, table: Table, row: int, cell: pa.Scalar, *, features: bool) -> BadValue:
+        there = f" ({place})" if (place := row_place(table, row)) else ""
         cure = "missing= fills such rows" if features else "features= with missing= fills such rows"
-        drop = f", table.filter(pyarrow.compute.field({self.column!r}).is_valid()) drops them"
-        return BadValue(f"{there}; {cure}{drop * null}")
+        drop = "" if cell.is_valid else f", table.filter(pyarrow.compute.field({self.column!r}).is_valid()) drops them"
+        return BadValue(f"row {row} of column {self.column!r} {_what(cell)}{there}; {cure}{drop}")
+
+
+def _what(cell: pa.Scalar) -> str:
+    return "holds a null" if cell.is_valid else "is null"
 
 
 def null_at(column: pa.Array) -> int | None:

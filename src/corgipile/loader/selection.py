@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, BadValue, CorgiPileError
 from corgipile.features import Encoding, fit_encoding
-from corgipile.features.choose import Chosen, choose, is_number, item_of, told
+from corgipile.features.choose import Chosen, choose, is_number, item_of, require, told
 from corgipile.features.fit import Encode, Features, Missing, chosen_columns
 from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.bring import bring
@@ -180,7 +180,9 @@ def _check_useless(encode: Encode, classes: Any, missing: Missing, dtype: str, *
 
 def _none_beside(schema: pa.Schema, features: Features, label: str | None) -> Features | Chosen:
     """Return the features asked for; where none were, and no column beside the label is a number, no columns."""
-    if features is None and label in schema.names and len(schema) > 1:
+    if label is not None:
+        require(schema, [label])
+    if features is None and label is not None and len(schema) > 1:
         try:
             choose(schema, None, label)
         except BadSchema:

@@ -210,11 +210,14 @@ def decode_image(data: bytes | Mapping[str, Any], mode: str = "RGB", *, name: st
         from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtra("decoding images needs Pillow: pip install 'corgipile[images]'") from None
-    content = data
-    if isinstance(data, Mapping):
-        name, content = name or str(data.get("path") or ""), data.get("bytes")
-    if not isinstance(content, bytes | bytearray | memoryview):
-        raise BadArgument(f"an image must be bytes, got {content!r:.40}{f' and the path {name!r}' * bool(name)}")
+    content = data.as_py() if isinstance(data, pa.Scalar) else data
+    if isinstance(content, Mapping):
+        name, content = name or str(content.get("path") or ""), content.get("bytes")
+    try:
+        content = bytes(memoryview(content))  # type: ignore[arg-type]
+    except TypeError:
+        path = f" and the path {name!r}" if name else ""
+        raise BadArgument(f"an image must be bytes, got {content!r:.40}{path}") from None
     try:
         with Image.open(io.BytesIO(content)) as image:
             return np.array(image.convert(mode))
