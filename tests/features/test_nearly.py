@@ -135,7 +135,7 @@ def test_encoded_columns(tmp_path, monkeypatch, name):
         found = nearly_numbers(some, ["x", "t"])
         assert list(found) == ["x"]
         assert found["x"].startswith("4,095 of its first 4,096 cells are numbers, but 'n/a' (row 3000 of ")
-        assert f"{name}') is none; pandas.to_" in found["x"]
+        assert f"{name}')) is none; pandas.to_" in found["x"]
     assert not decoded  # of Parquet no more is decoded than is looked at
     with pytest.warns(LeftOutWarning, match="column 'x' is left out as text, though 4,095"):
         cp.train(table.select(["x", "k", "a"]), label="a", epochs=1)
