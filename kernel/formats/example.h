@@ -94,9 +94,15 @@ static inline int cp_entry_next(cp_entries *e, cp_span *name, cp_span *feature)
     cp_span entry;
     cp_pb_field f;
     int more;
-    while ((more = cp_pb_bytes(&e->features, 1, &entry)) == 0)
-        if ((more = cp_pb_bytes(&e->example, 1, &e->features)) <= 0)
-            return more;
+    while ((more = cp_pb_bytes(&e->features, 1, &entry)) == 0) {
+        do {
+            if ((more = cp_pb_next(&e->example, &f)) <= 0)
+                return more;
+            if (f.number <= 2 && (f.wire != 2 || (f.number == 2 && f.value.p < f.value.end)))
+                return -1; /* 2: feature lists of a SequenceExample */
+        } while (f.number != 1);
+        e->features = f.value;
+    }
     if (more < 0)
         return -1;
     *name = *feature = (cp_span){entry.end, entry.end};

@@ -236,3 +236,51 @@ def test_what_is_left_out_is_said(people, caplog):
     caplog.clear()
     cp.Loader(people, features=loader.encoding)
     assert "are no features" not in caplog.text
+
+
+def test_a_label_beside_text_alone():
+    rows = pa.table({"text": list("abcd"), "other": list("efgh"), "cls": ["u", "v", "u", "v"]})
+    for form in ("numpy", "torch"):
+        loader = cp.Loader(rows, batch_size=4, label="cls", format=form, order="no_shuffle")
+        batch = next(iter(loader))
+        assert list(batch) == ["text", "other", "label"]
+        assert loader.classes.tolist() == ["u", "v"]
+        assert batch["label"].tolist() == [0, 1, 0, 1]
+    batch = next(iter(cp.Loader(rows, batch_size=4, label="cls", format="arrow", order="no_shuffle")))
+    assert batch.schema.names == ["text", "other", "label"]
+    texts, labels = next(iter(cp.Loader(rows, label="cls", columns=["text"], as_tuple=True, order="no_shuffle")))
+    assert (list(texts), labels.tolist()) == (list("abcd"), [0, 1, 0, 1])
+    with pytest.raises(BadArgument, match="pairs of one column and the label, got 'text', 'other'"):
+        cp.Loader(rows, label="cls", as_tuple=True)
+
+
+@pytest.mark.parametrize("form", ["numpy", "torch", "arrow"])
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_batches_have_columns_in_the_order_of_the_table(form, prefetch):
+    rows = pa.table({"t": ["a"] * 9, "x": [1.0] * 9, "l": [[1], [2, 3], []] * 3, "b": [True] * 9, "label": [1] * 9})
+    for columns in (None, ["label", "t", "x"], ["l", "b"]):
+        for batch in cp.Loader(rows, batch_size=4, columns=columns, format=form, prefetch=prefetch):
+            names = batch.schema.names if form == "arrow" else list(batch)
+            assert names == (columns or rows.schema.names)
+
+
+@pytest.mark.parametrize("order", ["full", "corgipile"])
+def test_the_first_null_and_its_file_are_named(tmp_path, order):
+    for number in range(3):
+        x = [1.0] * 90 + [None if number else 2.0] * 3
+        pq.write_table(pa.table({"x": x, "l": [[1]] * 92 + [[None if number else 1]]}), tmp_path / f"{number}.parquet")
+    for settings, what in (({"columns": ["x"]}, "features= with missing="), ({"features": ["x"]}, "missing=")):
+        match = rf"row 183 of column 'x' is null \(row 90 of .*1.parquet.*\); {what}"
+        with pytest.raises(BadValue, match=match):
+            list(cp.Loader(tmp_path, batch_size=8, order=order, seed=3, **settings))
+    with pytest.raises(BadValue, match=r"row 185 of column 'l' holds a null \(row 92 of .*1.parquet"):
+        list(cp.Loader(tmp_path, batch_size=8, order=order, seed=3, columns=["l"]))
+    with pytest.raises(BadArgument, match="missing=0 has no effect without features= or label=; features='numeric'"):
+        cp.Loader(tmp_path, missing=0)
+    assert sum(len(batch["features"]) for batch in cp.Loader(tmp_path, features=["x"], missing=0)) == 279
+
+
+def test_a_state_that_lacks_something():
+    loader = cp.Loader(pa.table({"x": [1.0, 2.0]}))
+    with pytest.raises(StateMismatch, match=r"a state must have 'version', 'table', 'seed', 'segments', got 'epoch'"):
+        loader.load_state_dict({"epoch": 1})

@@ -201,3 +201,24 @@ def test_duckdb_is_unpacked_by_one_process_where_its_library_would_fill_the_budg
     library = table._instance().sql("select sum(memory_usage_bytes) from duckdb_memory()").fetchall()[0][0]
     assert library <= 2 << 20
     assert unpacked.read(2_000_000, 2_000_001).to_pylist() == [{"i": 2_000_000, "x": 1e6}]
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_rows_that_a_damaged_table_lacks_are_an_error(tmp_path, gap):
+    path = tmp_path / "a.db"
+    with sqlite3.connect(path) as database:
+        database.execute("pragma page_size=512")
+        database.execute("create table t (i integer primary key, x real, pad text)")
+        ids = [k + 100 * (gap and k > 5) for k in range(60)]
+        database.executemany("insert into t values (?, ?, ?)", ((one, one / 2, "p" * 60) for one in ids))
+        database.execute("create index by_x on t (x)")  # by which rows are counted
+    database.close()
+    data = bytearray(path.read_bytes())
+    leaf = next(at for at in range(512, len(data), 512) if data[at] == 13 and data[at + 4] == 6)
+    data[leaf + 4] -= 3  # of the cells of this page
+    path.write_bytes(data)
+    with pytest.raises(CorruptFile, match="rows"):
+        open_table(path).take(np.arange(60))
+    if not gap:
+        with pytest.raises(CorruptFile, match="rows"):
+            open_table(path).read(0, 40)

@@ -136,10 +136,17 @@ def test_partitions_through_every_read_path(tmp_path, manners, laws):
     assert open_table(root).fingerprint != table.fingerprint
 
 
-def test_a_column_that_is_stored_stays_as_it_is(tmp_path):
-    parquet(tmp_path / "label=7" / "a.parquet")  # as Polars writes partitions with their keys
-    assert open_table(tmp_path).schema.names == ["x", "label"]
-    assert [row["label"] for row in rows_of(tmp_path)] == [0, 1] * 3
+def test_the_value_of_a_folder_replaces_a_column_of_its_files(tmp_path):
+    parquet(tmp_path / "label=7" / "a.parquet")
+    parquet(tmp_path / "label=8" / "a.parquet")
+    table = open_table(tmp_path)
+    assert table.schema.names == ["x", "label"]
+    assert table.schema.field("label").type == pa.int32()
+    assert [row["label"] for row in rows_of(tmp_path)] == [7] * 6 + [8] * 6
+    assert table.take([11, 0], ["label"]).to_pydict() == {"label": [8, 7]}
+    assert table.layout(["label"]) is None
+    with cp.Loader(table, batch_size=4, order="balanced", memory="1MB") as loader:
+        assert sorted(np.concatenate([batch["label"] for batch in loader]).tolist()) == [7] * 6 + [8] * 6
 
 
 def test_partitions_that_do_not_agree(tmp_path):

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import corgipile as cp
 from corgipile import Loader
-from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile, ReadFailed
+from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile, ReadFailed, UnknownFormat
 from corgipile.tables import ImageFolder, decode_image
 from corgipile.tables import open as open_table
 
@@ -147,3 +148,33 @@ def test_images_are_decoded(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(MissingExtra, match=r"pip install 'corgipile\[images\]'"):
         decode_image(file.getvalue())
+
+
+def test_a_loose_image_is_refused(tmp_path):
+    folder = write(tmp_path / "photos", numbered(4) | {"loose.jpg": b"", ".hidden.jpg": b"", "notes.txt": b""})
+    with pytest.raises(UnknownFormat, match=r"images must lie in a folder for each class, got 'loose.jpg' and 0 more"):
+        open_table(folder)
+    (tmp_path / "photos" / "loose.jpg").unlink()
+    assert len(open_table(folder)) == 4
+
+
+def test_a_loader_takes_the_class_for_the_label(tmp_path):
+    table = open_table(write(tmp_path, numbered(20)))
+    for said in ({}, {"label": "label"}):
+        loader = cp.Loader(table, batch_size=4, **said)
+        assert loader.order.title == "balanced by 'label'"
+        batch = next(iter(loader))
+        assert list(batch) == ["image", "label"]
+        assert batch["label"].dtype == np.int64
+    images, labels = next(iter(cp.Loader(table, batch_size=4, label="label", as_tuple=True)))
+    assert len(images) == len(labels) == 4
+
+
+def test_the_cell_of_a_dataset_is_decoded():
+    pytest.importorskip("PIL.Image")
+    data = b"P5 3 2 255 abcdef"
+    assert (decode_image({"bytes": data, "path": None}, "L") == decode_image(data, "L")).all()
+    with pytest.raises(CorruptFile, match=r"a\.jpg: 3 bytes"):
+        decode_image({"bytes": b"abc", "path": "a.jpg"})
+    with pytest.raises(BadArgument, match=r"an image must be bytes, got None and the path 'a\.jpg'"):
+        decode_image({"bytes": None, "path": "a.jpg"})

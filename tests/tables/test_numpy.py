@@ -127,3 +127,13 @@ def test_damaged_files_never_crash(folder, damage, survives, shape):
         survives(folder / "broken.npy", broken, "numpy")
 
     check()
+
+
+def test_one_axis_of_many_numbers_is_said(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("corgipile.tables.numpy.TOKENS", 10)
+    np.save(tmp_path / "few.npy", np.arange(9))
+    np.save(tmp_path / "many.npy", np.arange(10))
+    for name in ("few", "many"):
+        assert NumpyTable(tmp_path / f"{name}.npy").schema.names == ["features"]
+    NumpyTable(tmp_path / "many.npy", label=tmp_path / "many.npy")
+    assert [record.message.partition(":")[0] for record in caplog.records] == [f"{tmp_path}/many.npy has one axis"]

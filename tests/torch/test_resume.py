@@ -269,5 +269,5 @@ def test_states_of_others_are_refused(path):
     for broken in ({**state, "epoch": -1}, {**state, "segments": [{}]}, {**state, "segments": 3}):
         with pytest.raises(StateMismatch, match=r"no valid position|a segment must have|list of segments"):
             make(path).load_state_dict(broken)
-    with pytest.raises(StateMismatch, match="another version"):
+    with pytest.raises(StateMismatch, match="a state must have 'version'"):
         make(path).load_state_dict({})

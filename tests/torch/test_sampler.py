@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
-from corgipile.errors import BadArgument, StateMismatch
+from corgipile.errors import BadArgument, BadSize, StateMismatch
 from corgipile.torch import BatchSampler
 
 NAMES = ["no_shuffle", "block_only", "corgipile", "riffle", "sliding_window", "full"]
@@ -184,3 +184,10 @@ def test_states_and_positions_that_do_not_fit():
         BatchSampler(10, block=2, buffer=4, batch_size=2, seed=1).load_state_dict(
             BatchSampler(10, block=2, buffer=4, batch_size=2).state_dict()
         )
+
+
+def test_a_dataset_stands_for_its_rows():
+    for sampler in (BatchSampler(range(600), block=10, buffer=50, batch_size=8), BatchSampler(range(600))):
+        assert sorted(row for batch in sampler for row in batch) == list(range(600))
+    with pytest.raises(BadSize, match="buffer must hold a block of 100 rows, got 50"):
+        BatchSampler(600, block=100, buffer=50, batch_size=8)

@@ -4,7 +4,7 @@ import bz2
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, Literal, cast
 
@@ -18,8 +18,8 @@ from corgipile.tables.io.pieces import check_names
 from corgipile.tables.svmlight.text import pieces
 from corgipile.tables.text.csv import NULLS
 from corgipile.tables.text.guess import csv_columns, is_number
-from corgipile.tables.text.json import parse_lines
-from corgipile.tables.text.types import Types, chosen, known, wider
+from corgipile.tables.text.json import look_lines, parse_lines
+from corgipile.tables.text.types import Types, chosen, exact, known, wider
 
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 _BLOCK = 1 << 20
@@ -62,20 +62,40 @@ def csv_stream(
         "parse_options": csv.ParseOptions(delimiter=mark),
         "convert_options": csv.ConvertOptions(**NULLS),
     }
-    with decompressed(path) as file, _parsing(path):
-        schema = csv.open_csv(file, **settings).schema
-        check_names(schema, path)
+    schema, kinds = _surveyed(path, settings, types)
     if pack:
         target, cells = label_name(schema.names, label), _cells(second if header else first, mark)
         for at, field in enumerate(schema):
             # What begins with a number may go on with fractions; where it goes on with text, that is an error.
             text = pa.types.is_string(field.type) and len(cells) == len(schema) and is_number(cells[at])
-            if (text or pa.types.is_integer(field.type)) and field.name != target:
+            number = pa.types.is_integer(field.type) or pa.types.is_decimal(field.type)
+            if (text or number) and field.name != target:
                 schema = schema.set(at, field.with_type(pa.float64()))
     schema = _said(schema, types, path)
-    if pack or types:
+    if pack or types or kinds:
         settings["convert_options"] = csv.ConvertOptions(column_types=schema, **NULLS)
     return Stream(schema, _csv_batches(path, settings), paths=(path,), heeded=frozenset({"header"}))
+
+
+def _surveyed(path: str, settings: dict[str, Any], types: Types | None) -> tuple[pa.Schema, dict[str, pa.DataType]]:
+    """Return the schema that pyarrow infers, but columns whose values it would change, and the types of these."""
+    from pyarrow import csv  # noqa: PLC0415 - as above
+
+    def read(kinds: Mapping[str, pa.DataType]) -> tuple[pa.Schema, pa.RecordBatch]:
+        with decompressed(path) as file, _parsing(path):
+            told = {**settings, "convert_options": csv.ConvertOptions(column_types=kinds, **NULLS)}
+            reader = csv.open_csv(file, **told)
+            return reader.schema, next(reader, None)
+
+    schema, first = read({})
+    check_names(schema, path)
+    if first is None:
+        return schema, {}
+    try:
+        kinds = exact(first, lambda name, kind: read({name: kind})[1].select([name]), types or ())
+    except ParseError as error:
+        raise ParseError(f"{path}: {error}") from None
+    return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in schema]), kinds
 
 
 def _said(schema: pa.Schema, types: Types | None, path: str) -> pa.Schema:
@@ -97,7 +117,7 @@ def _parsing(path: str) -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         raise ParseError(f"{path}: the first line is not UTF-8: {error.reason} at byte {error.start}") from None
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ParseError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
@@ -117,7 +137,7 @@ def _json_batches(path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatc
     for text in pieces(path):
         try:
             if text.strip():
-                yield parse_lines(text, schema, whole=True)
+                yield look_lines(text) if schema is None else parse_lines(text, schema, "error")
         except ParseError as error:
             raise ParseError(f"{path}, in lines {lines + 1} to {lines + text.count(NEWLINE)}: {error}") from None
         lines += text.count(NEWLINE)

@@ -47,7 +47,7 @@ MOST_ONEHOT, MOST_VALUES = 1000, 1 << 20
 
 def fit_encoding(
     table: Table,
-    features: Features = None,
+    features: Features | Chosen = None,
     label: str | None = None,
     *,
     encode: Encode = None,
@@ -88,7 +88,7 @@ def fit_encoding(
     """
     if isinstance(features, Encoding):
         return _again(table, features, label, encode, missing, classes)
-    chosen = chosen_columns(table.schema, features, label, encode)
+    chosen = features if isinstance(features, Chosen) else chosen_columns(table.schema, features, label, encode)
     how: dict[str, Any] = {"encode": encode, "missing": missing, "classes": classes, "numbers": numbers}
     return fitted(table, chosen, label, **how, memory=memory)
 

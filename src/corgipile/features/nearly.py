@@ -13,6 +13,7 @@ from corgipile.tables.io.remote import is_remote
 from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.partitions import Partition
 from corgipile.tables.read_once import ReadOnce
+from corgipile.tables.row_place import row_place
 from corgipile.tables.table import Table, is_text
 from corgipile.tables.text.guess import is_number
 from corgipile.tables.text.table import TextTable
@@ -126,7 +127,7 @@ def nearly_numbers(table: Table, names: Sequence[str]) -> dict[str, str]:
 
 def _with_comma(table: Table, seen: _Seen) -> str:
     row, cell = seen.first["comma"]
-    such = f"such as {cell!r} ({_place(table, row)})"
+    such = f"such as {cell!r} ({row_place(table, row) or f'row {row}'})"
     if seen.thousands == seen.commas:
         how = "thousands=',' reads them, or decimal=',' where it is a decimal one"
         return f"its cells are numbers with a comma, {such}: of pandas.read_csv, {how}; corgipile.open takes the frame"
@@ -187,7 +188,7 @@ def _what(table: Table, seen: _Seen) -> str:
     if not seen.first:
         return f"its first {seen.cells:,} cells are numbers; one further on is none"
     row, cell = seen.first["other"]
-    where = f"{cell[:40]!r} ({_place(table, row)})"
+    where = f"{cell[:40]!r} ({row_place(table, row) or f'row {row}'})"
     return f"{seen.numbers:,} of its first {seen.cells:,} cells are numbers, but {where} is none"
 
 
@@ -208,17 +209,3 @@ def _texts(table: Any) -> Iterator[TextTable]:
     for inner in table.tables if isinstance(table, ConcatTable) else [getattr(table, "table", None)]:
         if inner is not None:
             yield from _texts(inner)
-
-
-def _place(table: Any, row: int) -> str:
-    """Say where a row is: in which line of which file, where that is known."""
-    inner, at = table, row
-    while isinstance(inner, ReadOnce | Partition | Columns | ConcatTable):
-        if not isinstance(inner, ConcatTable):
-            inner = inner.table
-            continue
-        for inner in inner.tables:  # noqa: B020 - the part that has it
-            if at < len(inner):
-                break
-            at -= len(inner)
-    return f"{inner.path}, line {inner.line(at)}" if isinstance(inner, TextTable) else f"row {row}"

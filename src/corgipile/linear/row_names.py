@@ -8,6 +8,7 @@ import pyarrow as pa
 from corgipile.features.hashed import HashedColumns
 from corgipile.features.table import EncodedColumns
 from corgipile.linear.nulls import NaNs
+from corgipile.tables.row_place import row_place
 from corgipile.tables.table import Table
 
 __all__ = ["RowName"]
@@ -36,7 +37,9 @@ class RowName(str):
 
     def __new__(cls, table: Table, row: int, also: str = "") -> Self:
         """Name a row, and read it to find out what is missing; ``also`` is said behind its name."""
-        name = super().__new__(cls, f"row {row} of {table!r}{also}")
+        place = row_place(table, row)
+        place = f" ({place})" if place and not place.endswith(f" {row} of {table!r}") else ""
+        name = super().__new__(cls, f"row {row} of {table!r}{place}{also}")
         read = table.table if isinstance(table, NaNs) else table
         name._table, name._row = read, row
         name.missing = _told(*read.missing(row)) if isinstance(read, HashedColumns) else ""

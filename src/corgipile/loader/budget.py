@@ -70,6 +70,12 @@ class Columns(NamedTuple):
     varlen: dict[str, pa.DataType]
     row_bytes: float
 
+    def in_order(self, made: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns of a batch in the order in which they were asked for, numbers and others mixed."""
+        place = {name: at for at, name in enumerate(self.sources)}
+        place |= {field.name: place[field.sources[0]] for field in self.fields}
+        return {name: made[name] for name in sorted(made, key=place.__getitem__)}
+
 
 class Fitted(NamedTuple):
     """An order with all sizes in rows, the blocks it runs over, and what `cut` was asked for to get them."""

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.errors import BadSchema, BadValue, BudgetTooSmall, RaggedRows
+from corgipile.errors import BadSchema, BudgetTooSmall, RaggedRows
+from corgipile.loader.null_rows import NullRow, null_at
 from corgipile.loader.varlen import Varlen
 from corgipile.sizes import format_bytes
 from corgipile.tables.arrow.spans import flat
@@ -174,9 +175,8 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
         BadSchema: Not a column of numbers.
     """
     source, rows, width = field.sources[index], len(column), field.widths[index]
-    if column.null_count:
-        row = numbered[int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])]
-        raise BadValue(f"row {row} of column {source!r} is null; fill or drop such rows first")
+    if (null := null_at(column)) is not None:
+        raise NullRow.of(column, null, source, int(numbered[null]))
     if (fixed := fixed_field(column.type)) is not None and not fixed[1]:
         return flat(column).reshape(rows, -1)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
@@ -191,9 +191,6 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
         column = column.flatten()
     while pa.types.is_fixed_size_list(column.type):
         column = column.flatten()
-    if column.null_count:
-        place = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]) * rows // len(column)
-        raise BadValue(f"row {numbered[place]} of column {source!r} holds a null; fill or drop such rows first")
     if not (pa.types.is_boolean(column.type) or fixed_field(column.type) or pa.types.is_decimal(column.type)):
         raise BadSchema(f"column {source!r} has type {column.type}; numbers are needed")
     return flat(column).reshape(rows, -1)

@@ -12,6 +12,7 @@ from corgipile.loader.remaining import MOST_WORLD, Segment, alike, dealt, next_w
 from corgipile.orders import Order, described, instead, seek
 from corgipile.orders.order import Seekable
 from corgipile.sizes import MOST_EPOCH, whole
+from corgipile.suggestions import listed
 from corgipile.tables.fingerprints import fingerprint_of, is_of
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import Table
@@ -232,6 +233,11 @@ def checked(
     """
     if not isinstance(state, Mapping):
         raise StateMismatch(f"a state is a dictionary, got {state!r}")
+    missing = [name for name in (*identity, "epoch", "segments") if name not in state and name != "encoding"]
+    if missing:
+        raise StateMismatch(
+            f"a state must have {listed(missing)}, got {listed(list(state))} alone; state_dict() makes one"
+        )
     check_features(state, identity.get("encoding"))
     for name, mine in identity.items():
         if not alike(state.get(name), mine) and name == "order":

@@ -109,7 +109,8 @@ class Gatherer:
             group = made.popleft()
             if self._aside:
                 self._aside.wait(group.asked)
-            yield group.made()
+            found = group.made()
+            yield found._replace(columns=self._feeder.columns.in_order(found.columns)) if group.varlen else found
             group.arrays.clear()
             group.varlen.clear()
             self._tidy.passed(group.nbytes)

@@ -15,6 +15,7 @@ from corgipile.loader.default_order import Reading, chosen, fixed
 from corgipile.loader.ending import closed_at_exit
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place, reached
+from corgipile.loader.null_rows import NullRow
 from corgipile.loader.prefetch import Overfull
 from corgipile.loader.remaining import Segment
 from corgipile.loader.rewind import Rewind, Rewindable
@@ -65,7 +66,7 @@ class Loader(Rewindable):
             they are called in the table: see `corgipile.features.fit_encoding`. With it, or ``label``, ``columns`` are
             what batches have besides.
         label: The column that batches have as "label": whole numbers as int64, fractions in the type of the features,
-            classes of text by their places in `classes`.
+            classes of text by their places in `classes`. Where no other column is a number, all are as they are stored.
         encode: What feature columns that are no numbers become: ``"onehot"``, ``"ordinal"``, ``"hash"``, or a
             dictionary of these by column.
         missing: What stands for null and NaN in features: ``"error"``, ``"mean"`` or a number.
@@ -249,6 +250,8 @@ class Loader(Rewindable):
                 raise StateMismatch(f"{self._batches} of {total} batches came: the state said too few")
         except RaggedRows as error:
             raise RaggedRows(f"{error}; to read lists of any length give widths={{}}") from None
+        except NullRow as error:
+            raise error.first(self.feeder.table, features=self.encoding is not None) from None
         except Overfull:
             if not found_alone(self.feeder.source, self.feeder.columns):
                 raise

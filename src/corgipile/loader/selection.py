@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, BadValue, CorgiPileError
 from corgipile.features import Encoding, fit_encoding
-from corgipile.features.choose import is_number, item_of, told
+from corgipile.features.choose import Chosen, choose, is_number, item_of, require, told
 from corgipile.features.fit import Encode, Features, Missing, chosen_columns
 from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.bring import bring
@@ -73,9 +73,9 @@ class Selection:
             return columns
         columns = self._with_rows(dict(columns), spare) if self.sparse else columns
         made = {self.names.get(name, name): values for name, values in columns.items()}
-        self._check(made[FEATURES])
+        self._check(made.get(FEATURES))
         if self.label is not None:
-            made[LABEL] = _learnable(made[LABEL], made[FEATURES])
+            made[LABEL] = _learnable(made[LABEL], made.get(FEATURES))
         return made
 
     def _with_rows(self, columns: dict[str, Any], spare: Spare | None) -> dict[str, Any]:
@@ -143,11 +143,7 @@ def select(
     if isinstance(features, Selection):  # found out by who made the table
         return Selected(table, features)
     if features is None and label is None:
-        given = {"encode": encode, "classes": classes, "missing": None if missing == "error" else missing}
-        given |= {"as_tuple": as_tuple or None, "dtype": None if dtype == "float32" else dtype}
-        for name, value in given.items():
-            if value is not None:
-                raise BadArgument(f"{name}={value!r} has no effect without features= or label=")
+        _check_useless(encode, classes, missing, dtype, as_tuple=as_tuple)
         known = widths_of(table, columns, {} if widths is None and arrow else widths, memory)
         return Selected(table, Selection(columns, known))
     if dtype not in DTYPES:
@@ -157,17 +153,42 @@ def select(
     if isinstance(features, Encoding) and label is None and features.label is not None:
         label = features.label.column
     bring(table, _surveyed(table, features, label, encode, missing), memory)
-    encoding = fit_encoding(table, features, label, encode=encode, missing=missing, classes=classes, memory=memory)
-    if as_tuple and (label is None or columns or arrow):
+    chosen = features if encode else _none_beside(table.schema, features, label)
+    encoding = fit_encoding(table, chosen, label, encode=encode, missing=missing, classes=classes, memory=memory)
+    if as_tuple and (label is None or (columns and encoding.columns) or arrow):
         raise BadArgument(
             "as_tuple=True makes pairs of features and label: name a label, no columns, no format='arrow'"
         )
-    log.info("features of %r: %s", table, listed(encoding.columns))
+    log.info("features of %r: %s", table, listed(encoding.columns) or "none, all columns are read as they are stored")
     if encoding.left_out and not isinstance(features, Encoding):
         log.warning("columns of %r that are no features: %s", table, told(encoding.left_out))
     encoded = encoding.table(table, once=True)
+    if not encoding.columns and label is not None:
+        return Selected(encoded, _as_stored(encoded, encoding, columns, widths, label, memory, as_tuple=as_tuple))
     found = _selection(encoded, encoding, columns, widths, label, dtype, memory, as_tuple=as_tuple, arrow=arrow)
     return Selected(encoded, found)
+
+
+def _check_useless(encode: Encode, classes: Any, missing: Missing, dtype: str, *, as_tuple: bool) -> None:
+    given = {"encode": encode, "classes": classes, "missing": None if missing == "error" else missing}
+    given |= {"as_tuple": as_tuple or None, "dtype": None if dtype == "float32" else dtype}
+    for name, value in given.items():
+        if value is not None:
+            raise BadArgument(
+                f"{name}={value!r} has no effect without features= or label=; features='numeric' takes all numbers"
+            )
+
+
+def _none_beside(schema: pa.Schema, features: Features, label: str | None) -> Features | Chosen:
+    """Return the features asked for; where none were, and no column beside the label is a number, no columns."""
+    if label is not None:
+        require(schema, [label])
+    if features is None and label is not None and len(schema) > 1:
+        try:
+            choose(schema, None, label)
+        except BadSchema:
+            return Chosen(())
+    return features
 
 
 def _surveyed(
@@ -186,6 +207,28 @@ def _surveyed(
         return names
     said = encode if isinstance(encode, Mapping) else {}
     return [name for name, kind in kinds.items() if name in said or not (is_number(kind) or item_of(kind) is not None)]
+
+
+def _as_stored(
+    table: Table,
+    encoding: Encoding,
+    columns: Sequence[str] | None,
+    widths: Mapping[str, int] | None,
+    label: str,
+    memory: Size | None,
+    *,
+    as_tuple: bool,
+) -> Selection:
+    """Select the label and columns that are no numbers, such as images or text."""
+    others = [name for name in columns or table.schema.names if name != label]
+    if LABEL in others or FEATURES in others:
+        raise BadArgument(f"batches have the label {label!r} under 'label': name other columns, got {listed(others)}")
+    if as_tuple and len(others) > 1:
+        raise BadArgument(f"as_tuple=True makes pairs of one column and the label, got {listed(others)}: say columns=")
+    names = {label: LABEL, **({others[0]: FEATURES} if as_tuple else {})}
+    read = [*others, label]
+    found = widths_of(table, read, widths, memory)
+    return Selection(read, found, names=names, as_tuple=as_tuple, label=label, encoding=encoding)
 
 
 def _selection(

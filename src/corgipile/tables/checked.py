@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from corgipile.errors import CorruptFile
 from corgipile.tables.brought import brought
 from corgipile.tables.io.pieces import check_rows, empty
 from corgipile.tables.methods import Views
@@ -47,7 +48,8 @@ class Checked(Views):
         if start == stop:
             return empty(self.schema, names)
         there = brought(self, names)
-        return self._read_run(start, stop, names) if there is None else there.read(start, stop, names)
+        batch = self._read_run(start, stop, names) if there is None else there.read(start, stop, names)
+        return self._counted(batch, stop - start)
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read scattered rows in the order asked for."""
@@ -56,12 +58,18 @@ class Checked(Views):
         if not len(rows):
             return empty(self.schema, names)
         there = brought(self, names)
-        return self._take_rows(rows, names) if there is None else there.take(rows, names)
+        batch = self._take_rows(rows, names) if there is None else there.take(rows, names)
+        return self._counted(batch, len(rows))
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return None: rows have no place of fixed width in files."""
         check_columns(self.schema, columns)
         return None
+
+    def _counted(self, batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+        if batch.num_columns and batch.num_rows != rows:
+            raise CorruptFile(f"{self!r}: {rows} rows are asked for; {batch.num_rows} were read")
+        return batch
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         """Read a run of rows, at least one."""

@@ -38,7 +38,13 @@ OURS = {
         b"", anndata.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "paths", "spill"}), agree=anndata.same_genes
     ),
     "arrow": Format(footer.MAGIC, arrow.SUFFIXES, elsewhere.open_file, frozenset({"spill"})),
-    "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream, frozenset({"spill"})),
+    "arrows": Format(
+        arrowstream.MAGIC,
+        arrowstream.SUFFIXES,
+        arrowstream.ArrowStream,
+        frozenset({"spill"}),
+        knows=arrowstream.is_early,
+    ),
     "avro": Format(avro.MAGIC, avro.SUFFIXES, avro.AvroTable, frozenset({"spill"})),
     "csv": Format(
         b"",

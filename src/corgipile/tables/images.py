@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile
+from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile, UnknownFormat
 from corgipile.tables.arrow.spans import array_of, places
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import PathLike, describe, digest, readable
@@ -39,7 +40,8 @@ class ImageFolder(Checked):
     number of the class, in the order of names, int64); the names of the classes are in the metadata of the schema,
     ``corgipile.classes``, as JSON. Rows are ordered by class, then by path. Folders inside a class belong to it. Hidden
     files and files that are not named like an image are no rows; a class without any image is an error, since it is
-    most likely a mistake. That a file is no image shows only when it is decoded.
+    most likely a mistake, and so is an image beside the folders of classes. That a file is no image shows only when it
+    is decoded.
 
     Args:
         path: The folder.
@@ -50,6 +52,7 @@ class ImageFolder(Checked):
 
     Raises:
         MissingFile: The folder or one of its classes has no image.
+        UnknownFormat: An image lies in no class.
 
     Example:
         >>> import tempfile
@@ -61,16 +64,27 @@ class ImageFolder(Checked):
         [{'image': b'dog', 'label': 1}]
     """
 
+    columnar = True  # labels and paths lie in memory
+
     def __init__(self, path: PathLike, *, paths: bool = False) -> None:
         place = str(Path(path).expanduser().absolute())
-        classes = sorted(entry.name for entry in _entries(place) if _is_class(entry))
-        self._set(place, {name: sorted(_images(place, name)) for name in classes}, paths=paths)
+        entries = _entries(place)
+        classes = sorted(entry.name for entry in entries if _is_class(entry))
+        loose = [entry.name for entry in entries if is_image(entry.name) and not _is_class(entry)]
+        self._set(place, {name: sorted(_images(place, name)) for name in classes}, loose, paths=paths)
 
-    def _set(self, path: str, classes: Mapping[str, Sequence[tuple[str, int]]], *, paths: bool) -> None:
-        """Take what the folder has: path, relative to it, and size of the images of each class."""
+    def _set(
+        self, path: str, classes: Mapping[str, Sequence[tuple[str, int]]], loose: Sequence[str], *, paths: bool
+    ) -> None:
+        """Take what the folder has: path, relative to it, and size of the images of each class; names of others."""
         self.path, self.classes, found = path, [*classes], [*classes.values()]
         if not self.classes:
             raise MissingFile(f"folder {path} has no folder of images for each class, as in cat/1.jpg, dog/1.jpg")
+        if loose:
+            raise UnknownFormat(
+                f"images must lie in a folder for each class, got {min(loose)!r} and {len(loose) - 1} more in {path} "
+                "itself; move them into one, or out of it"
+            )
         for name, images in classes.items():
             if not images:
                 raise MissingFile(f"{path.rstrip('/')}/{name} has no image: no file ends in {', '.join(IMAGES)}")
@@ -156,6 +170,16 @@ class ImageFolder(Checked):
         _in_turn(run, len(names))
 
 
+def is_image(name: str) -> bool:
+    """Say whether a file is named like an image, and is not hidden.
+
+    Example:
+        >>> is_image("1.JPG"), is_image("1.txt"), is_image(".1.jpg")
+        (True, False, False)
+    """
+    return name.lower().endswith(IMAGES) and not name.startswith(".")
+
+
 def holds_images(folder: Path, tables: Sequence[str]) -> bool:
     """Say whether a folder in which no file may be a table has folders with images; text may be about the images."""
     tables = [name for name in tables if not name.lower().endswith(TEXT)]
@@ -164,11 +188,11 @@ def holds_images(folder: Path, tables: Sequence[str]) -> bool:
     )
 
 
-def decode_image(data: bytes, mode: str = "RGB", *, name: str = "") -> npt.NDArray[np.uint8]:
+def decode_image(data: bytes | Mapping[str, Any], mode: str = "RGB", *, name: str = "") -> npt.NDArray[np.uint8]:
     """Decode the bytes of an image by Pillow, which works in several threads at a time.
 
     Args:
-        data: A file's bytes.
+        data: A file's bytes, or the cell of a Hugging Face dataset: a dictionary that has them under ``"bytes"``.
         mode: ``"RGB"``, ``"L"`` (grey), or another mode of Pillow.
         name: What an error calls the image: its path, where a column has it (``paths=True``).
 
@@ -177,6 +201,7 @@ def decode_image(data: bytes, mode: str = "RGB", *, name: str = "") -> npt.NDArr
 
     Raises:
         MissingExtra: Pillow is not installed.
+        BadArgument: The cell of a dataset has a path alone; files that data names are not opened.
         CorruptFile: The bytes are no image, not all of one, or of a kind that runs programs (EPS).
 
     Example:
@@ -187,14 +212,23 @@ def decode_image(data: bytes, mode: str = "RGB", *, name: str = "") -> npt.NDArr
         from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtra("decoding images needs Pillow: pip install 'corgipile[images]'") from None
+    content = data.as_py() if isinstance(data, pa.Scalar) else data
+    if isinstance(content, Mapping):
+        name, content = name or str(content.get("path") or ""), content.get("bytes")
+    try:
+        content = bytes(memoryview(content))  # type: ignore[arg-type]
+    except TypeError:
+        path = f" and the path {name!r}" if name else ""
+        raise BadArgument(f"an image must be bytes, got {content!r:.40}{path}") from None
     try:
         Image.init()
-        with Image.open(io.BytesIO(data), formats=[one for one in DECODED if one in Image.OPEN]) as image:
+        with Image.open(io.BytesIO(content), formats=[one for one in DECODED if one in Image.OPEN]) as image:
             return np.array(image.convert(mode))
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
         reason = "" if isinstance(error, UnidentifiedImageError) else f": {error}"
         at = f"{name}: " if name else ""
-        raise CorruptFile(f"{at}{len(data)} bytes that begin with {data[:8]!r} are no whole image{reason}") from None
+        begin = f"{len(content)} bytes that begin with {content[:8]!r}"
+        raise CorruptFile(f"{at}{begin} are no whole image{reason}") from None
 
 
 def _entries(folder: PathLike) -> "list[os.DirEntry[str]]":
@@ -213,7 +247,7 @@ def _images(root: str, inside: str) -> Iterator[tuple[str, int]]:
         name = f"{inside}/{entry.name}"
         if _is_class(entry):
             yield from _images(root, name)
-        elif entry.name.lower().endswith(IMAGES) and not entry.name.startswith("."):
+        elif is_image(entry.name):
             with readable(entry.path):
                 size = entry.stat().st_size
             yield name, size

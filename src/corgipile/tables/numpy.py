@@ -1,5 +1,6 @@
 """NumPy ``.npy`` files: one of features, and optionally one of labels."""
 
+import logging
 import tokenize
 import warnings
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from corgipile.tables.table import ColumnLayout, IntArray, Layout, check_columns
 
 MAGIC = b"\x93NUMPY"
 SUFFIXES = (".npy",)
+log = logging.getLogger("corgipile")
+TOKENS = 1 << 20  # rows of one number from which on they are rather tokens
 BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read in vain to save a request, and read at a time
 
 
@@ -48,6 +51,12 @@ class NumpyTable(Checked):
                     f"{labels.file.path} has {labels.shape[0]} labels; {self._arrays['features'].file.path} "
                     f"has {len(self)} rows"
                 )
+        elif len(self._arrays["features"].shape) == 1 and len(self) >= TOKENS:
+            log.warning(
+                "%s has one axis: each of its %s numbers is a row; for rows of 1,024 tokens save "
+                "numpy.load(PATH, mmap_mode='r')[: N // 1024 * 1024].reshape(-1, 1024)",
+                self._arrays["features"].file.path, f"{len(self):,}",
+            )  # fmt: skip
         self.schema: pa.Schema = pa.schema([(name, array.kind) for name, array in self._arrays.items()])
 
     def __reduce__(self) -> tuple[type["NumpyTable"], tuple[str, ...]]:

@@ -15,6 +15,7 @@ from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
 from corgipile.tables.format import formats
 from corgipile.tables.in_memory import is_pair, of_memory
+from corgipile.tables.in_memory.arrays import is_rows
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.remote import file_of, open_together
 from corgipile.tables.io.spill import Spill, spill_folder
@@ -61,9 +62,10 @@ def open(  # noqa: A001 - reads as corgipile.open
             above a file are columns of it, as Hive and Spark write partitions. Columns of many files are found by
             name; floats and integers have the widest type of all, and nulls without a type that of the others. Or what
             is in memory: a table of pyarrow, a data frame of pandas or Polars, an array (its rows become the column
-            ``features``) or sparse matrix, ``(X, y)`` with labels, a dictionary of arrays, a structured array, a
-            ``datasets.Dataset``, a ``pyarrow.dataset.Dataset``, an ``AnnData``, a dataset of h5py, an array of Zarr, a
-            relation of DuckDB, anything with ``__arrow_c_stream__``, an iterator of record batches.
+            ``features``) or sparse matrix, ``(X, y)`` with labels, a dictionary of arrays, a list of rows that are
+            dictionaries, a structured array, a ``datasets.Dataset``, a ``pyarrow.dataset.Dataset``, an ``AnnData``, a
+            dataset of h5py, an array of Zarr, a relation of DuckDB, anything with ``__arrow_c_stream__``, an iterator
+            of record batches.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
         format: ``"anndata"``, ``"arrow"``, ``"arrows"`` (stream), ``"avro"``, ``"csv"``, ``"delta"``, ``"duckdb"``,
             ``"hdf5"``, ``"huggingface"`` (saved dataset), ``"iceberg"``, ``"images"`` (folder), ``"jsonl"``,
@@ -185,7 +187,7 @@ def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
         return [found for found in remote_files_of(urls, format_name) if _place(found) not in beside]
     if isinstance(source, str | os.PathLike):
         return [found for found in files_of(source, format_name) if found.path not in beside]
-    if isinstance(source, Sequence) and not is_pair(source):
+    if isinstance(source, Sequence) and not is_pair(source) and not is_rows(source):
         parts = [part for inner in source for part in _parts(inner, format_name, beside)]
         if not parts:
             raise BadArgument("an empty list was given to open; at least one table is needed")
@@ -228,7 +230,8 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spil
 def _open_file(path: str | File, format_name: str | None, options: dict[str, Any]) -> Table:
     path = _unpacked(path, options.get("spill"))
     name = format_name or find_format(path)
-    return formats()[name].open(path, **_options_for(path, name, options))
+    options = _options_for(path, name, options)
+    return formats()[name].open(path, **options, **({"said": True} if format_name == "csv" else {}))
 
 
 def _unpacked(path: str | File, spill: Spill) -> str | File:

@@ -75,8 +75,8 @@ class Partition(Wrapper, Checked):
     """A table with columns that have one value in all its rows.
 
     Args:
-        table: The table; a column that it stores itself is left as it is.
-        values: The values by name.
+        table: The table.
+        values: The values by name; they replace a column of the table that has the name, as in Spark and DuckDB.
 
     Example:
         >>> from corgipile.tables import MemoryTable
@@ -87,10 +87,11 @@ class Partition(Wrapper, Checked):
 
     def __init__(self, table: Table, values: Mapping[str, pa.Scalar]) -> None:
         super().__init__(table)
-        self.values = {name: value for name, value in values.items() if name not in table.schema.names}
+        self.values = dict(values)
         self.schema: pa.Schema = table.schema
         for name, value in self.values.items():
-            self.schema = self.schema.append(pa.field(name, value.type))
+            field, at = pa.field(name, value.type), self.schema.get_field_index(name)
+            self.schema = self.schema.append(field) if at < 0 else self.schema.set(at, field)
 
     def __reduce__(self) -> tuple[type["Partition"], tuple[Table, dict[str, pa.Scalar]]]:
         return Partition, (self.table, self.values)

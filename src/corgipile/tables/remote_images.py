@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from corgipile.stores.opening import listed_ranges
 from corgipile.stores.urls import RemotePath, parts_of
-from corgipile.tables.images import IMAGES, ImageFolder
+from corgipile.tables.images import ImageFolder, is_image
 from corgipile.tables.io.files import PathLike, digest
 from corgipile.tables.table import IntArray, check_columns
 
@@ -34,27 +34,15 @@ class ImageObjects:
     def __init__(self, path: RemotePath, objects: "Sequence[Listed]") -> None:
         self.path, root = path, parts_of(path.full).key
         found = [(PurePosixPath(one.key.removeprefix(root)), one) for one in objects if one.key.startswith(root)]
-        self.objects = [
-            (str(below), one)
-            for below, one in sorted(found)
-            if len(below.parts) > 1 and not any(part.startswith(".") for part in below.parts)
-        ]
+        found = [(below, one) for below, one in sorted(found) if not any(part.startswith(".") for part in below.parts)]
+        self.objects = [(str(below), one) for below, one in found if len(below.parts) > 1]
+        self.loose = [str(below) for below, _ in found if len(below.parts) == 1 and is_image(str(below))]
 
     def __str__(self) -> str:
         return str(self.path)
 
     def __bool__(self) -> bool:
         return any(is_image(below) for below, _ in self.objects)
-
-
-def is_image(name: str) -> bool:
-    """Say whether an object is named like an image.
-
-    Example:
-        >>> is_image("cat/1.JPG"), is_image("cat/1.txt")
-        (True, False)
-    """
-    return name.lower().endswith(IMAGES)
 
 
 def open_folder(path: PathLike | ImageObjects, *, paths: bool = False) -> ImageFolder:
@@ -80,7 +68,7 @@ class RemoteImageFolder(ImageFolder):
         for below, one in folder.objects:
             if is_image(below):
                 images[below.partition("/")[0]].append((below, one.size))
-        self._set(str(folder.path), images, paths=paths)
+        self._set(str(folder.path), images, folder.loose, paths=paths)
         self._objects = [one for below, one in folder.objects if is_image(below)]
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -28,6 +28,7 @@ STEP = 64  # rows from one rowid that is kept to the next
 RUN = 4096  # rows fetched at a time
 SURVEY = 16, 256  # stretches, and rows of each, that types are told by
 WAIT = 30.0  # seconds for a lock
+MOST_ID = (1 << 63) - 1
 AT_ONCE = 500  # rows asked for by one statement
 ADVICE = "each value is a Python object on its way; `corgipile convert` writes a file that is read in place"
 
@@ -77,10 +78,10 @@ class SqliteTable(LibraryTable):
         return self._database.nbytes
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        first, skip = self._seek(start)
-        query = f"{self._select(names)} where {self._rowid} >= ? order by {self._rowid} limit ? offset ?"
+        (first, skip), last = self._seek(start), self._last(stop)
+        query = f"{self._select(names)} where {self._rowid} between ? and ? order by {self._rowid} limit ? offset ?"
         with self._answers():
-            cursor, parts, done = self._execute(query, (first, stop - start, skip)), [], start
+            cursor, parts, done = self._execute(query, (first, last, stop - start, skip)), [], start
             while rows := cursor.fetchmany(RUN):
                 parts.append(self._batch(rows, names, done))
                 done += len(rows)
@@ -108,12 +109,15 @@ class SqliteTable(LibraryTable):
             return [self._first + row for row in rows.tolist()]
         found: list[int] = []
         groups = np.split(rows, np.flatnonzero(np.diff(rows // STEP)) + 1)
-        query = f"select {self._rowid} from {quoted(self.table_name)} where {self._rowid} >= ? order by 1 limit ?"  # noqa: S608
+        query = f"select {self._rowid} from {quoted(self.table_name)} where {self._rowid} between ? and ? order by 1"  # noqa: S608
         with self._answers():
             for group in groups:
-                first = self._firsts[int(group[0]) // STEP]
-                ids = [one for (one,) in self._rows_of(query, (first, STEP))]
-                found += [ids[row] for row in (group % STEP).tolist() if row < len(ids)]
+                start = int(group[0]) // STEP * STEP
+                stop = min(start + STEP, self._survey_rows)
+                ids = [one for (one,) in self._rows_of(query, (self._firsts[start // STEP], self._last(stop)))]
+                if len(ids) != stop - start:
+                    raise CorruptFile(f"{self.path}: rows {start} to {stop} are asked for; there are {len(ids)}")
+                found += [ids[row] for row in (group % STEP).tolist()]
         return found
 
     def _seek(self, row: int) -> tuple[int, int]:
@@ -121,6 +125,13 @@ class SqliteTable(LibraryTable):
         if self._firsts is None:
             return self._first + row, 0
         return self._firsts[row // STEP], row % STEP
+
+    def _last(self, stop: int) -> int:
+        """Return the largest rowid that a row before this one may have."""
+        if self._firsts is None:
+            return self._first + stop - 1
+        after = -(-stop // STEP)
+        return self._firsts[after] - 1 if after < len(self._firsts) else MOST_ID
 
     def _select(self, names: Sequence[str]) -> str:
         columns = ", ".join(map(quoted, names)) if names else "null"
@@ -154,6 +165,8 @@ class SqliteTable(LibraryTable):
         while some := cursor.fetchmany(RUN):
             firsts.extend(one for (one,) in some[-count % STEP :: STEP])
             count += len(some)
+        if count != rows:
+            raise CorruptFile(f"{self.path}: table {self.table_name!r} has {rows} rows by an index, {count} by itself")
         return firsts, low, count
 
     def _find_schema(self) -> pa.Schema:

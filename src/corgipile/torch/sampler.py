@@ -1,6 +1,6 @@
 """Batches of row numbers for map-style datasets that stay what they are."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from corgipile.loader.default_order import fixed
 from corgipile.loader.remaining import Segment
 from corgipile.orders import Order, named, seek, visited_rows
 from corgipile.orders.riffle import CONTENT
-from corgipile.sizes import MOST_EPOCH, Size, whole
+from corgipile.sizes import MOST_EPOCH, Size, to_rows, whole
 from corgipile.tables import MemoryTable, Subset, Table
 from corgipile.tables.table import IntArray
 from corgipile.torch.rank import RankFinder
@@ -32,9 +32,9 @@ class BatchSampler(Sampler[list[int]]):
     are kept. The epoch advances with each iteration, as `CorgiPileDataset` does it.
 
     Args:
-        n: Rows of the dataset.
+        n: The dataset, or its number of rows.
         block: Neighbouring rows that belong together: rows, or a share such as ``"1%"``.
-        buffer: Rows to mix, in the same units.
+        buffer: Rows to mix, in the same units; at least one block.
         batch_size: Rows of a batch.
         seed: Seed of all epochs.
         rank: This process of ``world``.
@@ -54,11 +54,11 @@ class BatchSampler(Sampler[list[int]]):
 
     def __init__(
         self,
-        n: int,
+        n: int | Sized,
         *,
-        block: Size,
-        buffer: Size,
-        batch_size: int,
+        block: Size = "1%",
+        buffer: Size = "10%",
+        batch_size: int = 256,
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
@@ -69,7 +69,8 @@ class BatchSampler(Sampler[list[int]]):
     ) -> None:
         self.batch_size, self.drop_last = whole(batch_size, "batch_size", 1), drop_last
         self._seed, self._place = whole(seed, "seed"), RankFinder(rank, world).find()
-        for what, size in (("block", block), ("buffer", buffer)):
+        sizes = {"block": block, "buffer": buffer}
+        for what, size in sizes.items():
             if isinstance(size, str) and not size.rstrip().endswith("%"):
                 raise BadSize(f'{what} must be rows (100) or a share of them ("1%"), got {size!r}')
         sized = replace(named(order), block=block, buffer=buffer, ahead=0)  # type: ignore[type-var]
@@ -77,7 +78,11 @@ class BatchSampler(Sampler[list[int]]):
         if global_batches is not None:
             self._order = batches = fixed(global_batches, self._order, self.batch_size)
             self.batch_size = batches.batch_rows(self._place.world)
-        self._table = MemoryTable(pa.table({"label": _labels(whole(n, "n", 0), labels)}))
+        rows = len(n) if isinstance(n, Sized) and not isinstance(n, str) else whole(n, "n", 0)
+        block_rows, buffer_rows = (to_rows(size, rows, 1.0, what) for what, size in sizes.items())
+        if buffer_rows < min(block_rows, rows):
+            raise BadSize(f"buffer must hold a block of {block_rows} rows, got {buffer!r}; make block smaller")
+        self._table = MemoryTable(pa.table({"label": _labels(rows, labels)}))
         self._identity = identity_of(self._table, self._order, self._seed)
         self._whole = self._fit(self._table)
         self._planned: tuple[int, list[Segment]] = 0, []

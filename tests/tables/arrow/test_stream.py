@@ -174,3 +174,19 @@ def test_conversion_takes_little_memory(tmp_path):
         words = [sys.executable, "-c", GROWTH, str(source), str(tmp_path / "out.arrow"), str(tiny)]
         grown = int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
         assert grown < 50 << 20
+
+
+@pytest.mark.parametrize("count", [0, 1, 70])
+def test_streams_of_arrow_before_0_15(tmp_path, laws, rows_of, count):
+    rows = rows_of(count, 0, True)  # noqa: FBT003 - nulls
+    for version in (pa.ipc.MetadataVersion.V4, pa.ipc.MetadataVersion.V5):
+        options = pa.ipc.IpcWriteOptions(use_legacy_format=True, metadata_version=version)
+        path = tmp_path / f"{version}.arrows"
+        with pa.ipc.new_stream(path, rows.schema, options=options) as writer:
+            writer.write_table(rows, max_chunksize=20)
+        laws(open_table(path), rows, np.random.default_rng(0))
+    data = path.read_bytes()
+    for end in range(4, len(data), 61):
+        (tmp_path / "cut.arrows").write_bytes(data[:end])
+        with pytest.raises((CorruptFile, UnknownFormat)):
+            open_table(tmp_path / "cut.arrows").read(0, count)

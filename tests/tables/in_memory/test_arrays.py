@@ -195,3 +195,13 @@ def test_convert_takes_what_open_takes(tmp_path):
     assert rows_of(cp.open(tmp_path / "a.arrow"), "features") == x.tolist()
     with pytest.raises(BadArgument, match="cannot open int"):
         cp.convert(5, tmp_path / "b.arrow")
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_rows_that_are_dictionaries(kind):
+    rows = kind([{"x": 1.0, "label": 0}, {"label": 1, "tags": ["a"], "s": {"u": 2}}])
+    assert cp.open(rows).read(0, 2).to_pylist() == [
+        {"x": 1.0, "label": 0, "tags": None, "s": None},
+        {"x": None, "label": 1, "tags": ["a"], "s": {"u": 2}},
+    ]
+    assert len(cp.open([{"x": [1, 2]}, {"x": [3]}])) == 3  # tables

@@ -312,3 +312,10 @@ def test_processes_share_a_spilled_table_while_it_lives(spilled, rows_of):
     gone = subprocess.run(run, capture_output=True, text=True, check=False).stderr
     assert "which is gone; to use them later write them to a file" in gone
     assert os.getpid()
+
+
+def test_objects_of_polars_are_refused():
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"x": [1, 2], "o": pl.Series("o", [object(), {1}], dtype=pl.Object)})
+    with pytest.raises(BadSchema, match="column 'o' must be of an Arrow type, got Object"):
+        cp.open(frame)

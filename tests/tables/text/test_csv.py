@@ -1,6 +1,7 @@
 """CSV tables against Python's own csv module and pyarrow's reader."""
 
 import csv
+import gzip
 import io
 import os
 
@@ -238,3 +239,67 @@ def test_a_blank_after_commas_is_shown(tmp_path):
         MissingColumn, match=r"did you mean ' label', with the blank\? Text that has ', ' between fields"
     ):
         cp.train(path)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["12345678901234567890", "12345678901234567891", ""], pa.uint64()),
+        (["18446744073709551615", "0"], pa.uint64()),
+        (["12345678901234567890", "-1"], pa.decimal128(38, 0)),
+        (["-12345678901234567890", "5"], pa.decimal128(38, 0)),
+        (["1" * 50, "2"], pa.string()),
+        (["1e20", "5"], pa.float64()),
+        (["100000000000000000000", "5"], pa.float64()),
+        (["1e23", "1.5", "inf"], pa.float64()),
+    ],
+)
+def test_whole_numbers_beyond_int64_are_kept(tmp_path, laws, cells, kind):
+    text = "id,b\n" + "".join(f"{cell},7\n" for cell in cells)
+    (tmp_path / "a.csv").write_text(text)
+    table = open_table(tmp_path / "a.csv")
+    assert table.schema.field("id").type == kind
+    expected = pa.array([cell or None for cell in cells]).cast(kind)
+    laws(table, pa.table({"id": expected, "b": [7] * len(cells)}), np.random.default_rng(0))
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text.encode()))
+    cp.convert(tmp_path / "a.csv.gz", tmp_path / "a.arrow")
+    assert open_table(tmp_path / "a.arrow").read(0, 2).column(0) == expected[:2]
+
+
+def test_files_whose_whole_numbers_are_of_different_size(tmp_path):
+    for name, number in (("a", 1), ("b", 2**64 - 1)):
+        (tmp_path / f"{name}.csv").write_text(f"id,b\n{number},7\n")
+    assert [row["id"] for row in open_table(tmp_path).read(0, 2).to_pylist()] == [1, 2**64 - 1]
+    (tmp_path / "a.csv").write_text("id,b\n-1,7\n")
+    with pytest.raises(ParseError, match=r"line 2: column 'id': '-1' is no uint64"):
+        open_table(tmp_path).read(0, 2)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_other_text_than_utf8_is_refused(tmp_path, packed):
+    data = "a,b\n1,x\n2,ä\n".encode("latin1")
+    path = tmp_path / ("a.csv.gz" if packed else "a.csv")
+    path.write_bytes(gzip.compress(data) if packed else data)
+    with pytest.raises(ParseError, match=r"column 'b' holds b'\\xe4', which is not UTF-8; write the file as UTF-8"):
+        cp.convert(path, tmp_path / "out.arrow")
+    cp.convert(path, tmp_path / "out.arrow", types={"b": "binary"})
+    assert open_table(tmp_path / "out.arrow").read(0, 2)["b"].to_pylist() == [b"x", b"\xe4"]
+    if not packed:
+        with pytest.raises(ParseError, match=r"line 3: column 'b' holds"):
+            open_table(path)
+
+
+@pytest.mark.parametrize("mark", [*"\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"])
+def test_separators_within_cells_end_no_line(tmp_path, mark):
+    (tmp_path / "a.csv").write_text(f"a,b{mark}c\n1,x{mark}y\n2,z\n", newline="")
+    rows = open_table(tmp_path / "a.csv").read(0, 2).to_pylist()
+    assert rows == [{"a": 1, f"b{mark}c": f"x{mark}y"}, {"a": 2, f"b{mark}c": "z"}]
+
+
+def test_one_column_is_read_where_the_format_is_said(tmp_path):
+    (tmp_path / "a.csv").write_text("name\nAlice Smith\nBob\n")
+    with pytest.raises(UnknownFormat, match="one column"):
+        open_table(tmp_path / "a.csv")
+    assert open_table(tmp_path / "a.csv", format="csv").read(0, 2).to_pylist()[1] == {"name": "Bob"}
+    (tmp_path / "b.csv").write_text("full name\nAlice Smith\nBob\n")
+    assert open_table(tmp_path / "b.csv", format="csv").read(0, 1).to_pylist() == [{"full name": "Alice Smith"}]

@@ -35,6 +35,7 @@ NO_CSV = {
     "dates or names": ("2024-01-01,red\n2024-01-02,blue\n", "--header"),
     "truths or names": ("true,red\nfalse,blue\n", "--header"),
     "ragged": ("a,b\n1,2\n1,2,3\n", "Expected 2 columns, got 3 in row 3"),
+    "excel": ("sep=;\na;b\n1;2\n", "begins with 'sep=;', as Excel writes"),
     "yaml": ("name: x\nlist:\n  - 1\n", None),
     "code": ("def f(x, y):\n    return x\n", None),
 }

@@ -145,3 +145,37 @@ def test_damage_is_survived(folder, survives, damage, data):
     broken = data.draw(damage(path.read_bytes()))
     path.with_name("damaged.jsonl.corgipile-index.arrow").unlink(missing_ok=True)
     survives(path, broken, "jsonl")
+
+
+def test_whole_numbers_beyond_int64_are_kept(tmp_path):
+    big = 12345678901234567890
+    rows = [
+        {"id": big, "l": [big + 1, None], "s": [{"d": -big, "e": big, "f": 1e20}], "m": -1},
+        {"id": 1, "l": [], "s": [{"d": 1, "e": 1, "f": 0.5}], "m": big},
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "a.jsonl").write_text(text)
+    table = open_table(tmp_path / "a.jsonl")
+    inner = pa.struct([("d", pa.decimal128(38, 0)), ("e", pa.uint64()), ("f", pa.float64())])
+    kinds = [pa.uint64(), pa.list_(pa.uint64()), pa.list_(inner), pa.decimal128(38, 0)]
+    assert table.schema.types == kinds
+    assert table.read(0, 2).to_pylist() == rows
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    cp.convert(tmp_path / "a.jsonl.gz", tmp_path / "a.arrow")
+    assert open_table(tmp_path / "a.arrow").read(0, 2).to_pylist() == rows
+
+
+@pytest.mark.parametrize("key", ['"y": 2', '"y": null', '"z": {}'])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_key_within_a_column_that_no_survey_met(tmp_path, monkeypatch, key, mixed):
+    monkeypatch.setattr("corgipile.tables.text.types.BYTES", 1)
+    odd = ['{"s": {"x": 1}, "q": [1, "a"]}'] if mixed else []
+    rows = ['{"s": {"x": 1}, "p": 1}'] * 50 + ['{"s": {"x": 1, %s}, "p": 2}' % key, *odd]  # noqa: UP031 - braces
+    (tmp_path / "a.jsonl").write_text("\n".join([*rows, *['{"s": {"x": 1}, "p": 1}'] * 40]) + "\n")
+    table = open_table(tmp_path / "a.jsonl")
+    assert table.schema.names == ["s", "p"]
+    assert table.take([50], ["p"]).to_pylist() == [{"p": 2}]
+    assert table.take([49], ["s"]).to_pylist() == [{"s": {"x": 1}}]
+    for ask in (lambda: table.read(40, 60, ["s"]), lambda: table.take([50], ["s"])):
+        with pytest.raises(ParseError, match=r"line 51: a key that no row surveyed has"):
+            ask()

@@ -246,3 +246,16 @@ def test_damaged_messages_never_crash(folder, damage, survives):
 @given(data=st.binary(max_size=100))
 def test_crc_is_that_of_the_reference(data):
     assert _kernel.crc32c(data) == crc32c(data)
+
+
+def test_feature_lists_are_refused(tmp_path):
+    lists = field(2, field(1, field(1, b"s") + field(2, field(1, b""))))
+    context = [example({"a": (3, [k])}) for k in range(3)]
+    for number, records in enumerate(([one + lists for one in context], [lists])):
+        path = write(tmp_path / f"{number}.tfrecord", records)
+        with pytest.raises(BadSchema, match=r"record 0.*is a tensorflow.SequenceExample"):
+            open_table(path)
+        assert len(open_table(path, decode=False)) == len(records)
+    late = open_table(write(tmp_path / "b.tfrecord", [*context * 300, context[0] + lists, *context * 400]))
+    with pytest.raises(CorruptFile, match=r"record 900 .*no tensorflow.Example"):
+        late.read(0, len(late))

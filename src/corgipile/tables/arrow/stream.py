@@ -12,7 +12,7 @@ from corgipile.tables.arrow.flatbuffers import CONTINUATION, DICTIONARY, RECORD_
 from corgipile.tables.arrow.footer import BLOCK, Footer
 from corgipile.tables.io.files import File, decoding
 
-MAGIC = b"\xff\xff\xff\xff"
+MAGIC = b"\xff\xff\xff\xff"  # before each message; Arrow before 0.15 wrote none
 SUFFIXES = (".arrows",)
 GUESS = 1 << 10  # bytes of metadata
 
@@ -60,12 +60,14 @@ def walk(file: File) -> Footer:
         UnknownFormat: It is no stream, or has dictionary columns.
         CorruptFile: It is truncated, or no message lies where one must.
     """
-    if file.read(0, min(4, file.size)) != MAGIC:
+    head = file.read(0, min(16, file.size))
+    prefix = 4 if is_early(head) else 8
+    if prefix == 8 and head[:4] != MAGIC:
         raise UnknownFormat(f"{file.path} is no Arrow IPC stream: it does not begin with {MAGIC!r}")
     blocks, counts, native, at = [], [], True, 0
     while True:
         try:
-            message = _message(file, at)
+            message = _message(file, at, prefix)
         except CorruptFile as error:
             raise type(error)(f"{file.path}, message at byte {at}: {error}") from None
         if message is None:
@@ -82,6 +84,18 @@ def walk(file: File) -> Footer:
             counts.append(message.number)
         at += message.metadata + message.body
     return Footer(np.array(blocks, BLOCK), native, at, np.array(counts, np.int64))
+
+
+def is_early(head: bytes) -> bool:
+    r"""Say whether these are the first bytes of a stream of Arrow before 0.15: the length of a schema, and its tables.
+
+    Example:
+        >>> is_early(b"\xac\x00\x00\x00\x10\x00\x00\x00\x00\x00\n\x00\x0e\x00\x06\x00"), is_early(bytes(16))
+        (True, False)
+    """
+    length, root = struct.unpack("<II", head[:8].ljust(8, b"\0"))
+    table = head[8:12] == b"\0\0\n\0" or head[8:10] == b"\x0c\0"
+    return bool(0 < length < 1 << 24 and length % 8 == 4 and root == 16 and table)
 
 
 def _swallows(metadata: bytes) -> bool:
@@ -106,7 +120,7 @@ class _Message(NamedTuple):
     number: int
 
 
-def _message(file: File, at: int) -> _Message | None:
+def _message(file: File, at: int, prefix: int) -> _Message | None:
     """Read the head of a message; None at the end of the stream."""
     left = file.size - at
     head = file.read(at, min(GUESS, left))
@@ -115,26 +129,27 @@ def _message(file: File, at: int) -> _Message | None:
             "the stream ends without its mark: it is truncated, or still being written; `corgipile convert` takes "
             "what there is"
         )
-    mark, length = struct.unpack_from("<Ii", head) if left >= 8 else (0, 0)
-    if mark != CONTINUATION:
+    mark, length = struct.unpack_from("<Ii", head.ljust(8, b"\0")) if left >= prefix else (1, 0)
+    length = mark if prefix == 4 else length
+    if (prefix == 8 and mark != CONTINUATION) or left < prefix:
         raise CorruptFile(f"{head[:8]!r} is no beginning of a message")
     if length == 0:
-        if left > 8:
-            raise CorruptFile(f"the stream ends, and {left - 8} bytes follow")
+        if left > prefix:
+            raise CorruptFile(f"the stream ends, and {left - prefix} bytes follow")
         return None
-    if not 0 < length <= left - 8:
-        raise CorruptFile(f"it claims {length} bytes of metadata, {left - 8} are left: the stream is truncated")
-    if len(head) < 8 + length:
-        head = file.read(at, 8 + length)
-    if _swallows(head[8 : 8 + length]):
+    if not 0 < length <= left - prefix:
+        raise CorruptFile(f"it claims {length} bytes of metadata, {left - prefix} are left: the stream is truncated")
+    if len(head) < prefix + length:
+        head = file.read(at, prefix + length)
+    if prefix == 8 and _swallows(head[8 : 8 + length]):
         raise CorruptFile(f"it claims {length} bytes of metadata, among which another message begins")
-    return _parse(head[8 : 8 + length], at, left)
+    return _parse(head[prefix : prefix + length], at, left, prefix)
 
 
-def _parse(metadata: bytes, at: int, left: int) -> _Message:
+def _parse(metadata: bytes, at: int, left: int, prefix: int) -> _Message:
     message = FlatBuffer(metadata)
     kind, header, body = message.scalar(1, "<B"), message.table(2), message.scalar(3, "<q")
-    left -= 8 + len(metadata)
+    left -= prefix + len(metadata)
     if not 0 <= body <= left:
         raise CorruptFile(f"it claims a body of {body} bytes, {left} are left: the stream is truncated")
     if header is None or kind not in (SCHEMA, DICTIONARY, RECORD_BATCH) or (kind == SCHEMA) != (at == 0):
@@ -144,4 +159,4 @@ def _parse(metadata: bytes, at: int, left: int) -> _Message:
         raise CorruptFile(f"it claims {number} rows")
     if kind == RECORD_BATCH and header.vector(1, 16)[:8] != struct.pack("<q", number):
         raise CorruptFile(f"it claims {number} rows, and its first column another number")
-    return _Message(kind, 8 + len(metadata), body, number)
+    return _Message(kind, prefix + len(metadata), body, number)

@@ -79,6 +79,8 @@ def _rows(source: Any, library: str) -> pa.Table | None:
         return _frame(source, library)
     if isinstance(source, Mapping):
         return arrays.of_columns(source)
+    if arrays.is_rows(source):
+        return arrays.of_rows(source)
     found = arrays.of_matrix(arrays.as_array("features", source)) if _is_array(source) else source
     return found if isinstance(found, pa.Table) else None
 

@@ -9,7 +9,17 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 
-__all__ = ["as_array", "by_arrow", "column_of", "of_columns", "of_matrix", "of_pair", "of_structure"]
+__all__ = [
+    "as_array",
+    "by_arrow",
+    "column_of",
+    "is_rows",
+    "of_columns",
+    "of_matrix",
+    "of_pair",
+    "of_rows",
+    "of_structure",
+]
 
 FEATURES, LABEL = "features", "label"
 MISSING = ("NAType", "NaTType")  # of pandas, which need not be there
@@ -69,6 +79,33 @@ def of_columns(columns: Mapping[Any, Any]) -> pa.Table:
         said = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
         raise BadArgument(f"columns must have as many rows as each other: {said}")
     return pa.table(made)
+
+
+def is_rows(source: Any) -> bool:
+    """Say whether a list is rows, each a dictionary: some value is no column, which would have a length.
+
+    Example:
+        >>> is_rows([{"x": 1.5}, {"x": 2.5}]), is_rows([{"x": [1.5]}, {"x": [2.5]}]), is_rows([])
+        (True, False, False)
+    """
+    rows = isinstance(source, Sequence) and bool(source) and all(isinstance(row, Mapping) for row in source)
+    return rows and any(map(_is_cell, (value for row in source for value in row.values())))
+
+
+def _is_cell(value: Any) -> bool:
+    one = isinstance(value, str | bytes | Mapping) or not hasattr(value, "__len__")
+    return one or getattr(value, "ndim", 1) == 0
+
+
+def of_rows(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
+    """Make a table of rows that are dictionaries; what a row lacks is null.
+
+    Example:
+        >>> of_rows([{"x": 1.5}, {"x": 2.5, "y": "a"}]).to_pydict()
+        {'x': [1.5, 2.5], 'y': [None, 'a']}
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return of_columns({name: [row.get(name) for row in rows] for name in names})
 
 
 def of_pair(rows: pa.Table, labels: Any) -> pa.Table:

@@ -48,13 +48,16 @@ def of_polars(frame: Any) -> pa.Table:
     """Make a table of a frame of Polars.
 
     Raises:
-        BadSchema: A column is of a type that Arrow lacks.
+        BadSchema: A column is of a type that Arrow lacks, or of Python objects, whose addresses Polars would give.
 
     Example:
         >>> import polars as pl
         >>> of_polars(pl.DataFrame({"x": ["a", None]})).schema.types
         [DataType(large_string)]
     """
+    for name, kind in frame.schema.items():
+        if "Object" in str(kind):
+            raise BadSchema(f"column {name!r} must be of an Arrow type, got {kind}; cast it, or drop it")
     try:
         return frame.to_arrow()  # without views, which its C interface gives
     except (pa.ArrowException, TypeError, ValueError) as error:

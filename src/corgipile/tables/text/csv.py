@@ -20,7 +20,7 @@ from corgipile.tables.text.fields import Slots, number_code, parts_numbers, read
 from corgipile.tables.text.guess import csv_columns
 from corgipile.tables.text.lines import Lines
 from corgipile.tables.text.table import TextTable, index_of, one_batch
-from corgipile.tables.text.types import Types
+from corgipile.tables.text.types import Types, exact, not_utf8
 
 __all__ = ["NULLS", "SUFFIXES", "CsvTable", "index_file"]
 
@@ -45,6 +45,7 @@ class CsvTable(TextTable):
         header: Whether the first line has names; ``"auto"``: unless all its fields are numbers.
         delimiter: What parts fields; None: the first of tab, comma, semicolon and space that the first line has.
         types: Types of columns by name, Arrow's or their names (``"float32"``); a survey finds those not said.
+        said: Whether the caller says that it is CSV, which may have one column.
 
     Raises:
         UnknownFormat: It may be something else than CSV.
@@ -66,6 +67,7 @@ class CsvTable(TextTable):
         header: bool | Literal["auto"] = "auto",
         delimiter: str | None = None,
         types: Types | None = None,
+        said: bool = False,
     ) -> None:
         if delimiter is not None and (len(delimiter.encode()) != 1 or delimiter in '"\r\n\0'):
             raise BadArgument(f"delimiter must be one character, such as ',', and no quote or line end: {delimiter!r}")
@@ -75,7 +77,8 @@ class CsvTable(TextTable):
         head = file.read(0, min(HEAD, file.size))
         if b"\0" in head:
             raise UnknownFormat(f"{file.path} has bytes 0, which text in UTF-8 has not (UTF-16? write it as UTF-8)")
-        self._mark, self._header = csv_columns(file.path, head, header, whole=len(head) == file.size, mark=delimiter)
+        whole = len(head) == file.size
+        self._mark, self._header = csv_columns(file.path, head, header, whole=whole, mark=delimiter, said=said)
         lines = Lines(file, self._mark, int(self._header))
         self._names = _names(file, lines.top(), self._mark, header=self._header)
         check_names(pa.schema([(name, pa.null()) for name in self._names]), file.path)
@@ -120,7 +123,9 @@ class CsvTable(TextTable):
         return len(text) if nulls is not None and min(nulls) >= 0 else None
 
     def _look(self, text: memoryview, rows: int) -> pa.RecordBatch:
-        return self._read(text, {}, self._names)
+        batch = self._read(text, {}, self._names)
+        kinds = exact(batch, lambda name, kind: self._read(text, {name: kind}, [name]), self.said)
+        return self._read(text, kinds, self._names) if kinds else batch
 
     def _read(self, text: memoryview, types: Mapping[str, pa.DataType], names: Sequence[str]) -> pa.RecordBatch:
         from pyarrow import csv as arrow  # noqa: PLC0415 - keeps the import of corgipile light
@@ -132,12 +137,14 @@ class CsvTable(TextTable):
                 arrow.ParseOptions(delimiter=self._mark, newlines_in_values=True),
                 arrow.ConvertOptions(column_types=types, include_columns=list(names), **NULLS),
             )
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ParseError(self._reason(str(error))) from None
         return one_batch(table)
 
     def _reason(self, message: str) -> str:
         """Say what is wrong with a row in terms of the table."""
+        if bad := re.search(r"In CSV column #(\d+): .*invalid UTF8", message):
+            return not_utf8(self._names[int(bad[1])], "text")
         found = _COLUMN.search(message)
         if found is None:
             return message.splitlines()[0]

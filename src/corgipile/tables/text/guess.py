@@ -17,6 +17,7 @@ SAMPLE = 200  # lines looked at
 _SUFFIXES = (".csv", ".tsv")
 _PAIR = re.compile(r"(\d+|qid):[^\s,;]+")
 _VALUE = re.compile(r"\d.*|true|false|[-+.]\d.*", re.IGNORECASE)
+_LINE_END = re.compile(r"\r\n|\n|\r")  # str.splitlines would also split at U+2028, form feeds and others within cells
 _ELSE = "; rows are wanted one a line, with tabs, commas or semicolons between fields"
 _JSON = "pyarrow.json.read_json or pandas.read_json(lines=True) read it, and their to_parquet writes what is read here"
 
@@ -52,7 +53,7 @@ def text_kind(head: bytes) -> Literal["svmlight", "json", "markup", "columns"] |
         return "json"
     if start == b"<":
         return "markup"
-    for line in head.decode("utf-8", "replace").splitlines():
+    for line in _LINE_END.split(head.decode("utf-8", "replace")):
         tokens = line.split("#")[0].split()
         if len(tokens) > 1:
             labelled = all(map(is_number, tokens[0].split(",")))
@@ -61,7 +62,7 @@ def text_kind(head: bytes) -> Literal["svmlight", "json", "markup", "columns"] |
 
 
 def csv_columns(
-    path: str, head: bytes, header: bool | Literal["auto"], *, whole: bool, mark: str | None = None
+    path: str, head: bytes, header: bool | Literal["auto"], *, whole: bool, mark: str | None = None, said: bool = False
 ) -> Columns:
     """Find out how text is divided.
 
@@ -71,6 +72,7 @@ def csv_columns(
         header: Whether the first line has names, or ``"auto"``.
         whole: Whether ``head`` is all of the file.
         mark: What parts fields, where the caller knows; else the first of tab, comma, semicolon and space in line 1.
+        said: Whether the caller says that it is CSV, which may have one column.
 
     Raises:
         UnknownFormat: It may be something else.
@@ -78,14 +80,18 @@ def csv_columns(
     """
     _refuse_others(path, text_kind(head))
     text = head.decode("utf-8", "replace").removeprefix("\ufeff")
-    lines = [line for line in text.splitlines() if line.strip()][: None if whole else -1]
+    lines = [line for line in _LINE_END.split(text) if line.strip()][: None if whole else -1]
     cut = not whole or len(lines) > SAMPLE
     lines = lines[:SAMPLE]
     if not text.strip():
         raise UnknownFormat(f"{path} is empty: CSV text has a line of names, or of values")
     if not lines:
         raise UnknownFormat(f"{path}: its first line is longer than {len(head)} bytes{_ELSE}")
+    if re.fullmatch("sep=.", lines[0]):
+        raise UnknownFormat(f"{path} begins with {lines[0]!r}, as Excel writes; `tail -n +2` leaves this line out")
     told, mark = mark is not None, mark or next((mark for mark in MARKS if mark in lines[0].strip(" ")), "")
+    if said and mark == " " and not all(is_number(word) for line in lines[1:] for word in line.split()):
+        mark = ""  # words of one column
     if not told and "|" in lines[0] and mark in ("", " "):
         raise UnknownFormat(
             f"{path} has | in its first line, as Vowpal Wabbit text: such text is not read{_ELSE}, or SVMlight text"
@@ -95,9 +101,10 @@ def csv_columns(
         rows.pop()  # the sample may end within its quotes
     _check_fields(path, rows, mark)
     names = _has_names(path, rows) if header == "auto" else header
-    if not told and not _sure(rows[names:], mark, named=is_csv_name(path)):
+    if not (told or said) and not _sure(rows[names:], mark, named=is_csv_name(path)):
         raise UnknownFormat(
-            f"{path} is not surely CSV text: it begins with {lines[0][:40]!r}{_ELSE}, and a name that ends in .csv"
+            f"{path} is not surely CSV text: it begins with {lines[0][:40]!r}{_ELSE}, and a name that ends in .csv; "
+            "format='csv' opens it as one column"
         )
     return Columns(mark or ",", names)
 

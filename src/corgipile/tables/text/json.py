@@ -1,8 +1,10 @@
 """JSON lines: an object a line."""
 
+import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -12,13 +14,14 @@ from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.remote import file_of
 from corgipile.tables.text.lines import BOM, Lines
 from corgipile.tables.text.table import TextTable, index_of, one_batch
-from corgipile.tables.text.types import Types
+from corgipile.tables.text.types import Types, exact
 
-__all__ = ["ARRAY", "SUFFIXES", "JsonLinesTable", "index_file", "is_array", "is_lines", "parse_lines"]
+__all__ = ["ARRAY", "SUFFIXES", "JsonLinesTable", "index_file", "is_array", "is_lines", "look_lines", "parse_lines"]
 
 SUFFIXES = (".jsonl", ".ndjson")
 HEAD = 1 << 16
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+)")
+_UNKNOWN = "a key that no row surveyed has; types= names it and its type, or columns= the columns wanted"
 ARRAY = "JSON lines are wanted, an object a line; this is an array: pandas.read_json reads it, its to_json writes lines"
 
 
@@ -59,19 +62,57 @@ class JsonLinesTable(TextTable):
         # Keys that nobody asks for are passed over, but where all are asked for none may be.
         whole = len(set(names)) == len(self.schema)
         fields = pa.schema([self.schema.field(name) for name in dict.fromkeys(names)])
-        return parse_lines(text, fields, whole=whole).select(list(names))
+        if not whole and any("struct<" in str(kind) for kind in fields.types):
+            return _all_keys(text, fields).select(list(names))
+        return parse_lines(text, fields, "error" if whole else "ignore").select(list(names))
 
     def _look(self, text: memoryview, rows: int) -> pa.RecordBatch:
-        return parse_lines(text, None)
+        return look_lines(text)
 
 
-def parse_lines(text: "bytes | memoryview", schema: pa.Schema | None, *, whole: bool = False) -> pa.RecordBatch:
+def look_lines(text: "bytes | memoryview") -> pa.RecordBatch:
+    """Parse JSON lines whose columns and types are not known."""
+    batch = parse_lines(text, None)
+    kinds = exact(batch, lambda name, kind: parse_lines(text, pa.schema([(name, kind)]), "ignore"))
+    fields = [field.with_type(kinds.get(field.name, field.type)) for field in batch.schema]
+    return parse_lines(text, pa.schema(fields)) if kinds else batch
+
+
+def _all_keys(text: memoryview, fields: pa.Schema) -> pa.RecordBatch:
+    """Parse some columns, where a key within one that the survey did not see is an error and other columns are not."""
+    with suppress(ParseError):  # columns not asked for may hold values of several kinds
+        batch = parse_lines(text, fields, "infer")
+        if batch.schema.types[: len(fields)] == fields.types:
+            return batch
+    batch = parse_lines(text, fields, "ignore")
+    for line in filter(bytes.strip, bytes(text).split(b"\n")):
+        row = json.loads(line)
+        for field in fields:
+            _check_keys(row.get(field.name), field.type)
+    return batch
+
+
+def _check_keys(value: Any, kind: pa.DataType) -> None:
+    if isinstance(value, list):
+        for one in value:
+            _check_keys(one, kind.value_type)
+    elif isinstance(value, dict):
+        inner = {field.name: field.type for field in kind}
+        for key, one in value.items():
+            if key not in inner:
+                raise ParseError(f"{_UNKNOWN} (key {key!r})")
+            _check_keys(one, inner[key])
+
+
+def parse_lines(
+    text: "bytes | memoryview", schema: pa.Schema | None, others: Literal["error", "ignore", "infer"] = "infer"
+) -> pa.RecordBatch:
     """Parse JSON lines.
 
     Args:
         text: The lines.
         schema: Columns; None for those there are.
-        whole: Whether other keys are an error; else they are passed over.
+        others: What keys outside the schema are: an error, passed over, or columns and fields of inferred types.
 
     Raises:
         ParseError: Something is wrong with them; a single line's error says what.
@@ -79,12 +120,11 @@ def parse_lines(text: "bytes | memoryview", schema: pa.Schema | None, *, whole: 
     from pyarrow import json as arrow  # noqa: PLC0415 - keeps the import of corgipile light
 
     check_text(text, "a row", ParseError)
-    beyond = "infer" if schema is None else "error" if whole else "ignore"
     try:
         table = arrow.read_json(
             pa.BufferReader(text),
             arrow.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            arrow.ParseOptions(explicit_schema=schema, unexpected_field_behavior=beyond),
+            arrow.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
         )
         table.validate(full=True)  # pyarrow does not look whether text is UTF-8 when it parses
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -101,7 +141,7 @@ def _reason(message: str) -> str:
         name = found[1].replace("/", ".").replace(".[]", "")
         return f"column {name!r} holds a {found[3]}; a {found[2]} is what other rows hold"
     if "unexpected field" in message.lower():
-        return "a key that no row surveyed has; types= names it and its type, or columns= the columns wanted"
+        return _UNKNOWN
     return message.splitlines()[0].removeprefix("JSON parse error: ")
 
 

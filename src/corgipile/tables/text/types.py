@@ -1,17 +1,23 @@
 """The types of columns of text, found from stretches of it."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Container, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, MissingColumn
+from corgipile.errors import BadArgument, MissingColumn, ParseError
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.text.lines import Lines
 
-__all__ = ["Types", "chosen", "known", "stretches", "wider"]
+__all__ = ["Types", "chosen", "exact", "known", "not_utf8", "stretches", "wider"]
 
 STRETCHES, BYTES = 16, 1 << 18  # that are looked at, and of each; a text of fewer is looked at as a whole
-_PAIRS = (({pa.int64(), pa.float64()}, pa.float64()), ({pa.binary()}, pa.binary()))
+_LARGE = (pa.uint64(), pa.decimal128(38, 0), pa.decimal256(76, 0), pa.string())  # keep whole numbers beyond int64
+_NUMBERS = [pa.int64(), *_LARGE[:3], pa.float64()]  # a later one is wider
+_WHOLE = re.compile(r"\s*[-+]?\d+\s*")
 Types = Mapping[str, "str | pa.DataType"]
 
 
@@ -29,15 +35,15 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     """Return the type that values of both fit: text, unless there is a better one.
 
     Example:
-        >>> wider(pa.int64(), pa.float64()), wider(pa.int64(), pa.date32()), wider(pa.null(), pa.bool_())
-        (DataType(double), DataType(string), DataType(bool))
+        >>> wider(pa.int64(), pa.float64()), wider(pa.int64(), pa.date32()), wider(pa.uint64(), pa.int64())
+        (DataType(double), DataType(string), DataType(uint64))
     """
     if one.equals(other) or pa.types.is_null(one) or pa.types.is_null(other):
         return other if pa.types.is_null(one) else one
-    pair = {one, other}
-    plain = next((kind for known, kind in _PAIRS if pair & known == known), None)
-    if plain is not None:
-        return plain
+    if pa.binary() in (pair := {one, other}):
+        return pa.binary()
+    if one in _NUMBERS and other in _NUMBERS:
+        return max(one, other, key=_NUMBERS.index)
     if all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in pair):
         units = {kind.unit for kind in pair if pa.types.is_timestamp(kind)}
         return pa.timestamp("ns" if "ns" in units else "s")
@@ -62,6 +68,87 @@ def known(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, known(field.type)) for field in kind])
     return pa.list_(known(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def exact(
+    rows: pa.RecordBatch, read: Callable[[str, pa.DataType], pa.RecordBatch], said: Container[str] = ()
+) -> dict[str, pa.DataType]:
+    """Return the columns of whole numbers that pyarrow rounded to double, and types that keep them.
+
+    Args:
+        rows: Rows with the types that pyarrow infers: double for whole numbers beyond int64, binary for other text than
+            UTF-8.
+        read: Reads one column of the same rows as another type.
+        said: Columns whose types the caller says.
+
+    Raises:
+        ParseError: A column is not UTF-8.
+    """
+    found: dict[str, pa.DataType] = {}
+    for field in rows.schema:
+        if pa.types.is_binary(field.type) and field.name not in said:
+            texts = rows.column(field.name).drop_null().to_pylist()
+            cell = next(text for text in texts if "\ufffd" in text.decode("utf-8", "replace"))
+            raise ParseError(not_utf8(field.name, f"{cell[:40]!r}"))
+        for path, rounded in _doubles(field.type, rows.column(field.name)):
+            values = np.abs(rounded.to_numpy(zero_copy_only=False))
+            if not ((values >= 2.0**63) & (values < np.inf)).any():
+                continue
+            for kind in _LARGE:
+                wanted = _replaced(found.get(field.name, field.type), path, kind)
+                try:
+                    column = read(field.name, wanted).column(0)
+                except ParseError:
+                    continue
+                if pa.types.is_unsigned_integer(kind) or not _same(rounded, _at(column, path)):
+                    found[field.name] = wanted
+                break
+    return found
+
+
+def not_utf8(name: str, what: str) -> str:
+    """Return what is wrong with a column of other text than UTF-8, and what helps."""
+    return (
+        f"column {name!r} holds {what}, which is not UTF-8; write the file as UTF-8, for one by "
+        f"`iconv -f LATIN1 -t UTF-8`, or types={{{name!r}: 'binary'}} keeps the bytes"
+    )
+
+
+def _doubles(kind: pa.DataType, values: pa.Array) -> Iterator[tuple[tuple[int, ...], pa.Array]]:
+    """Yield each double within a type: the way to it and its values."""
+    if pa.types.is_float64(kind):
+        yield (), values
+    for number in range(kind.num_fields if pa.types.is_list(kind) or pa.types.is_struct(kind) else 0):
+        for path, inner in _doubles(kind.field(number).type, _at(values, (number,))):
+            yield (number, *path), inner
+
+
+def _at(values: pa.Array, path: tuple[int, ...]) -> pa.Array:
+    for number in path:
+        values = values.flatten() if pa.types.is_list(values.type) else values.flatten()[number]
+    return values
+
+
+def _replaced(kind: pa.DataType, path: tuple[int, ...], new: pa.DataType) -> pa.DataType:
+    if not path:
+        return new
+    if pa.types.is_list(kind):
+        return pa.list_(_replaced(kind.value_type, path[1:], new))
+    fields = list(kind)
+    fields[path[0]] = fields[path[0]].with_type(_replaced(fields[path[0]].type, path[1:], new))
+    return pa.struct(fields)
+
+
+def _same(rounded: pa.Array, exactly: pa.Array) -> bool:
+    """Say whether doubles lose nothing: they are printed as the same numbers, or some are no whole numbers."""
+
+    def equal(one: float, other: Any) -> bool:
+        return one is None or Decimal(repr(one)) == Decimal(other)
+
+    texts = exactly.to_pylist()
+    if pa.types.is_string(exactly.type) and not all(text is None or _WHOLE.fullmatch(text) for text in texts):
+        return True
+    return all(map(equal, rounded.to_pylist(), texts))
 
 
 def chosen(types: Types | None, names: list[str], path: str) -> dict[str, pa.DataType]:

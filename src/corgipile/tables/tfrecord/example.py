@@ -21,6 +21,7 @@ WORDS = {"byte": 1, "float": 2, "int": 3}
 VALUES = {1: pa.binary(), 2: pa.float32(), 3: pa.int64()}
 DTYPES = {1: np.uint8, 2: np.float32, 3: np.int64}
 NO_EXAMPLE = "is no tensorflow.Example message"
+SEQUENCE = "is a tensorflow.SequenceExample, whose feature lists are not read; decode=False gives the bytes of records"
 
 
 class Flaw(NamedTuple):
@@ -91,6 +92,8 @@ def infer(samples: Sequence[bytes], features: Features | None, *, lenient: bool 
     seen: list[dict[str, tuple[int, int]]] = []
     for row, record in enumerate(samples):
         entries = _kernel.example_features(record)
+        if entries is None and is_sequence(record):
+            return Flaw(row, BadSchema, SEQUENCE)
         if entries is None and not lenient:
             return Flaw(row, CorruptFile, NO_EXAMPLE)
         entries = entries or []
@@ -105,6 +108,33 @@ def infer(samples: Sequence[bytes], features: Features | None, *, lenient: bool 
             return kind
         fields.append((name, kind))
     return pa.schema(fields)
+
+
+def is_sequence(record: bytes) -> bool:
+    r"""Say whether a record is a SequenceExample that has feature lists.
+
+    Example:
+        >>> is_sequence(b"\n\x00\x12\x02\n\x00"), is_sequence(b"\n\x00"), is_sequence(b"\x12\x03abc")
+        (True, False, False)
+    """
+    top = _messages(record)
+    return any(number == 2 for number, _ in top) and all(_messages(value) for number, value in top if number == 2)
+
+
+def _messages(data: bytes) -> list[tuple[int, bytes]]:
+    """Return the fields of a message that are 1 or 2 and hold bytes; none of a message that has others."""
+    found, at = [], 0
+    while at < len(data):
+        tag, size, shift = data[at], 0, 0
+        while (at := at + 1) < len(data):
+            size, shift = size | (data[at] & 127) << shift, shift + 7
+            if data[at] < 128 or shift > 63:
+                break
+        if tag not in (0x0A, 0x12) or at + size >= len(data):
+            return []
+        found.append((tag >> 3, data[at + 1 : at + 1 + size]))
+        at += 1 + size
+    return found
 
 
 def kind_of(kind: pa.DataType) -> int:

@@ -14,7 +14,7 @@ from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import PathLike, describe, digest
 from corgipile.tables.io.pieces import check_rows, join, take_once
 from corgipile.tables.table import IntArray, Table, check_columns
-from corgipile.tables.tfrecord.example import Examples, Features, Flaw, infer, wider
+from corgipile.tables.tfrecord.example import Examples, Features, Flaw, infer, is_sequence, wider
 from corgipile.tables.tfrecord.index import SUFFIXES, index_file, is_head
 from corgipile.tables.tfrecord.records import RecordFile, Records
 
@@ -150,7 +150,8 @@ class TFRecordTable(Checked):
         numbers = np.array(sorted({row for first in firsts for row in range(first, min(first + SAMPLES, rows))}), int)
         samples = self._records.pick(numbers).array().to_pylist() if rows else []
         first = samples if lenient else samples[:1]
-        if decode == "auto" and features is None and not any(map(_kernel.example_features, first)):
+        sequences = any(map(is_sequence, first))
+        if decode == "auto" and features is None and not sequences and not any(map(_kernel.example_features, first)):
             return None
         schema = infer(samples, features, lenient=lenient)
         if isinstance(schema, Flaw):

@@ -1,0 +1,41 @@
+"""The file of a row, and the row or line there."""
+
+from typing import Any
+
+import numpy as np
+
+from corgipile.tables.chosen import Chosen
+from corgipile.tables.concat import ConcatTable
+from corgipile.tables.memory import MemoryTable
+from corgipile.tables.text.table import TextTable
+
+__all__ = ["row_place"]
+
+
+def row_place(table: Any, row: int) -> str:
+    """Return the line of a text file, or the row of another, that is this row of a table; nothing of rows in memory.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from corgipile.tables import open
+        >>> row_place(open(pa.table({"x": [1, 2]})), 1)
+        ''
+    """
+    inner = table
+    while inner is not None:
+        if isinstance(inner, ConcatTable):
+            for part in inner.tables:
+                if row < len(part):
+                    break
+                row -= len(part)
+            inner = part
+            continue
+        below = getattr(inner, "table", None)
+        if isinstance(inner, Chosen):
+            row = int(inner.places(np.array([row]))[0])
+        elif below is None or len(below) != len(inner):
+            break
+        inner = below
+    if isinstance(inner, TextTable):
+        return f"{inner.path}, line {inner.line(row)}"
+    return "" if isinstance(inner, MemoryTable) else f"row {row} of {inner!r}"
