@@ -65,7 +65,7 @@ class Manifest(NamedTuple):
         """
         path = folder / name
         try:
-            said: dict[str, Any] = parse_json(path.read_text(), str(path))
+            said: dict[str, Any] = parse_json(path.read_text(), str(path), ValueError)
             if said["version"] != VERSION:
                 raise StateMismatch(f"{path} is of version {said['version']}; this corgipile reads {VERSION}")
             raw, units = (folder / said["live"]).read_bytes(), int(said["units"])
