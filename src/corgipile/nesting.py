@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.errors import BadSchema, CorgiPileError, CorruptFile
+from corgipile.errors import BadSchema, CorruptFile
 
 __all__ = ["DEEPEST", "DEEPEST_IPC", "DEEPEST_SQL", "check_depth", "check_text", "check_types", "parse_json"]
 
@@ -15,7 +15,7 @@ DEEPEST = 128  # levels of lists and objects
 DEEPEST_SQL = 1000  # brackets that a statement may have open, as many as DuckDB's expressions
 MOST_FIELDS = 1 << 17  # of one column: types that hold others twice, each, double at every level
 DEEPEST_IPC = 62  # levels of a column's type that Arrow writes: its limit is 64 fields, the column's own included
-Error = type[CorgiPileError]
+Error = type[Exception]
 
 
 def check_depth(depth: int, where: str, error: Error = CorruptFile, most: int = DEEPEST) -> None:
@@ -48,7 +48,7 @@ def parse_json(
         refuse: Called for NaN and infinity; None to take them.
 
     Raises:
-        CorgiPileError: It is no JSON, or nests deeper than `DEEPEST`.
+        Exception: Of type ``error``: it is no JSON, or nests deeper than `DEEPEST`.
 
     Example:
         >>> parse_json(b'{"rows": [1, 2]}', "x.json")

@@ -94,4 +94,9 @@ def _state(path: str) -> Any:
 
     with readable(path):
         text = Path(path).read_bytes()
-    return parse_json(text, f"{path}, a state as json.dump(loader.state_dict()) writes it,", StateMismatch)
+    try:
+        return parse_json(text, path, ValueError)
+    except ValueError as error:
+        raise StateMismatch(
+            f"{path} holds no state as JSON, as json.dump(loader.state_dict()) writes it: {error}"
+        ) from None

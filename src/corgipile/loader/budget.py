@@ -190,12 +190,11 @@ def check_dictionaries(table: Table, columns: Sequence[str], memory: Size | None
 
 def _check_dictionary(table: Table, units: Units | None, room: float | None) -> None:
     """Raise BudgetTooSmall where a dictionary, or a chunk, takes more while rows are decoded."""
-    taken = 0 if units is None else units.least
+    taken = 0 if units is None else units.dictionary
     if room is not None and taken > room + DECODING:
-        enough = _text(taken)
         raise BudgetTooSmall(
-            f"memory must be at least {enough} to decode {table!r}, where a dictionary or a chunk takes that: "
-            f"give memory={enough!r}, or rewrite it in smaller parts by `corgipile convert`"
+            f"a dictionary or a chunk of {table!r} must fit in memory, but would take {format_bytes(taken)} while rows "
+            f"are decoded: give memory={_text(taken)!r}, or write the file anew by `corgipile convert`"
         )
 
 

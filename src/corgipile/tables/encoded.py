@@ -60,7 +60,7 @@ class Units(NamedTuple):
         pieces: How many there are.
         each: Bytes of a row, on average.
         library: Bytes that a library takes in each process that decodes, whatever the units.
-        least: Bytes that decoding takes at least: of a dictionary, or of a chunk and what it is decompressed from.
+        dictionary: Bytes that decoding takes at least: of a dictionary of values, or of a chunk and its copies.
     """
 
     rows: int
@@ -69,7 +69,7 @@ class Units(NamedTuple):
     pieces: int
     each: float
     library: int = 0
-    least: int = 0
+    dictionary: int = 0
 
 
 class Unpacking(Protocol):
@@ -116,7 +116,7 @@ def joined_units(parts: Iterable[Units | None]) -> Units | None:
         sum(part.pieces for part in found),
         total / max(1.0, sum(part.total / part.each for part in found if part.each)),
         max(part.library for part in found),
-        max(part.least for part in found),
+        max(part.dictionary for part in found),
     )
 
 

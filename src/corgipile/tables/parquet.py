@@ -153,7 +153,7 @@ class ParquetTable(Checked):
         """Say what row groups take, decoded; of columns of varying length by a sample and the metadata."""
         counts, names = np.diff(self._starts), list(dict.fromkeys(columns))
         found = units_of(counts, counts * sum(map(self._width, names)))
-        return found and found._replace(least=max((self._dictionary(name) for name in names), default=0))
+        return found and found._replace(dictionary=max((self._dictionary(name) for name in names), default=0))
 
     def part_rows(self) -> IntArray:
         """Return the rows of each row group."""

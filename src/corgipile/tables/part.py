@@ -66,7 +66,7 @@ class Manifest(NamedTuple):
         """
         path = folder / name
         try:
-            said: dict[str, Any] = parse_json(path.read_text(), str(path))
+            said: dict[str, Any] = parse_json(path.read_text(), str(path), ValueError)
             if said["version"] != VERSION:
                 raise StateMismatch(f"{path} is of version {said['version']}; this corgipile reads {VERSION}")
             raw, units = within(folder, said["live"], path).read_bytes(), int(said["units"])

@@ -165,7 +165,7 @@ class ArraysTable(Checked):
         edges = self._heavy(found).edges() if found and self._rows else None
         if edges is None or (units := units_of(np.diff(edges), np.diff(edges) * self._width(found))) is None:
             return None
-        return units._replace(least=max(sum(map(decoding_bytes, column.stored)) for column in found.values()))
+        return units._replace(dictionary=max(sum(map(decoding_bytes, column.stored)) for column in found.values()))
 
     def shared_bytes(self, columns: Sequence[str]) -> int:
         """Return the bytes of the categories of these columns."""
