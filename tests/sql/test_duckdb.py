@@ -421,3 +421,10 @@ def test_a_note_names_the_label_that_nobody_named():
         sql.execute("CREATE TABLE t AS SELECT i % 7 AS x, i % 2 AS y FROM range(60) r(i)")
         assert "the label is column 'y', the last one; LABEL names another" in sql.execute("FROM t TRAIN BY svm").notes
         assert not any("the label is" in note for note in sql.execute("FROM t TRAIN BY svm LABEL y").notes)
+
+
+def test_a_regression_on_whole_labels_predicts_fractions():
+    with connect() as sql:
+        sql.execute("CREATE TABLE t AS SELECT i % 7 AS x, 2 * (i % 7) AS y FROM range(60) r(i)")
+        sql.execute("SELECT x, y FROM t TRAIN BY linear INTO m")
+        assert sql.execute("SELECT x FROM t PREDICT BY m").arrow().schema.field("prediction").type == pa.float64()

@@ -82,7 +82,11 @@ def answered(stored: Stored, key: str, names: list[str]) -> str:
 def typed(stored: Stored, answer: str) -> str:
     """Return an expression of classes in the type of the labels: whole numbers and booleans are no fractions."""
     kind = {"i": "BIGINT", "u": "UBIGINT", "b": "BOOLEAN"}.get(stored.model.classes.dtype.kind)
-    return answer if kind is None or "labels" in stored.model.params else f"({answer})::{kind}"
+    return (
+        answer
+        if kind is None or stored.model.loss.numbers or "labels" in stored.model.params
+        else f"({answer})::{kind}"
+    )
 
 
 def key_of(engine: "DuckDB", stored: Stored, bound: Bound) -> str:
