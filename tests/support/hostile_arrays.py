@@ -89,6 +89,29 @@ def hdf5_virtual_of_a_link(trap, folder, way):
     return folder / "a.h5"
 
 
+@kind("file", "array", "numbers", needs=H5)
+def hdf5_virtual_of_a_pattern(trap, folder, way):
+    """Name rows by a pattern, beside harmless ones that are called as it is written."""
+    h5py = import_module("h5py")
+
+    name, array = {"file": ("b%%.h5", "y"), "array": ("c.h5", "y%%"), "numbers": ("c.h5", "z%b")}[way]
+    with _h5(folder / "a.h5") as file:
+        made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        rows = h5py.h5s.create_simple((ROWS,), (h5py.h5s.UNLIMITED,))
+        if way == "numbers":
+            rows.select_hyperslab((0,), (h5py.h5s.UNLIMITED,), (ROWS,), (ROWS,))
+        made.set_virtual(rows, name.encode(), array.encode(), h5py.h5s.create_simple((ROWS,)))
+        h5py.h5d.create(file.id, b"x", h5py.h5t.STD_I64LE, rows, made)
+    for name, arrays in {"b%%.h5": {"y": 0}, "b%.h5": {"y": 1}, "c.h5": {"y%%": 0, "y%": 1, "z%b": 0, "z0": 1}}.items():
+        with _h5(folder / name) as file:
+            for array, hostile in arrays.items():
+                if hostile:
+                    _external(file, array, trap.bytes)
+                else:
+                    file[array] = np.arange(ROWS)
+    return folder / "a.h5"
+
+
 @kind("link", "soft", "group", needs=H5)
 def hdf5_link(trap, folder, way):
     h5py = import_module("h5py")

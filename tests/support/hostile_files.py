@@ -55,17 +55,24 @@ def parquet_chunk_elsewhere(trap, folder, way):
     return folder / "a.parquet"
 
 
-@kind("relative", "absolute")
+@kind("relative", "absolute", "long_tag", "hidden")
 def orc_time_zone(trap, folder, way):
     """Name a file as the time zone of a stripe."""
     path = folder / "a.orc"
     times = pa.table({"x": pa.array(range(ROWS), pa.timestamp("ns")), "label": [0, 1] * (ROWS // 2)})
     orc.write_table(times, path, compression="uncompressed")
     zone = b"../../../etc/hostname" if way == "relative" else b"/etc/hostname"
-    data = path.read_bytes()
+    tag = b"\x9a\x80\x80\x80\x10" if way == "long_tag" else b"\x1a"  # of 33 bits, the first of which is dropped
+    data, said = path.read_bytes(), tag + bytes([len(zone)]) + zone
     at = re.search(rb"\x08.\x10.\x18.{1,2}\x20(.)\x28\x08", data, re.DOTALL).start(1)  # bytes of its footer
-    data = data[:at] + bytes([data[at] + len(zone) - 3]) + data[at + 1 :]
-    path.write_bytes(data.replace(b"\x1a\x03GMT", b"\x1a" + bytes([len(zone)]) + zone))
+    data = data[:at] + bytes([data[at] + len(said) - 5]) + data[at + 1 :]
+    if way == "hidden":  # the bytes of the stripe's footer once more, of a type that readers pass over
+        begin = at - len(re.search(rb"\x1a.\x08.\x10.\x18.{1,2}\x20$", data[:at], re.DOTALL)[0])
+        grown = bytes([data[begin + 1] + 2])
+        data = data[: begin + 1] + grown + data[begin + 2 : at + 3] + b"\x22\x00" + data[at + 3 :]
+        script = len(data) - 1 - data[-1]  # which begins with the bytes of the file's footer
+        data = data[: script + 1] + bytes([data[script + 1] + 2]) + data[script + 2 :]
+    path.write_bytes(data.replace(b"\x1a\x03GMT", said))
     return path
 
 

@@ -181,6 +181,12 @@ def test_within(name, inside, tmp_path):
         assert within(folder, "../a", "index") == folder / "../a"
 
 
+@pytest.mark.parametrize("way", ["relative", "absolute", "long_tag", "hidden"])
+def test_time_zones_are_checked_before_the_library_opens_them(way, made):
+    with pytest.raises(CorruptFile, match=r"no name of one|its footer is damaged"):
+        tables.open(made.make(f"orc_time_zone-{way}"))
+
+
 def test_programs_are_no_images(made):
     pytest.importorskip("PIL")
     with pytest.raises(CorruptFile, match="are no whole image"):

@@ -185,7 +185,7 @@ def _fields(data: bytes, file: File) -> Fields:
     at = 0
     try:
         while at < len(data):
-            tag, at = _varint(data, at)
+            tag, at = _varint(data, at, 32)
             kind, value = tag & 7, 0
             if kind == 0:
                 value, at = _varint(data, at)
@@ -201,12 +201,15 @@ def _fields(data: bytes, file: File) -> Fields:
     return found
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: bytes, at: int, bits: int = 64) -> tuple[int, int]:
+    """Read a number, and where it ends; the library drops further bits, and would read another number."""
     value = shift = 0
     while True:
         byte = data[at]
         value |= (byte & 127) << shift
         at, shift = at + 1, shift + 7
+        if value >> bits:
+            raise IndexError(at)
         if byte < 128:
             return value, at
         if shift > 63:
@@ -214,5 +217,4 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _number(fields: Fields, name: int) -> int:
-    value = fields.get(name, [0])[-1]
-    return value if isinstance(value, int) else 0
+    return next((value for value in reversed(fields.get(name, [])) if isinstance(value, int)), 0)

@@ -135,17 +135,18 @@ class H5:
         for name, *_ in data.external or ():
             within(folder, str(Path(name).absolute()), where)  # as the library finds it
         for one in data.virtual_sources() if data.is_virtual else ():
-            there = Path(self.file.path) if one.file_name == "." else within(folder, one.file_name, where)
+            file, array = _written_out(one.file_name, where), _written_out(one.dset_name, where)
+            there = Path(self.file.path) if file == "." else within(folder, file, where)
             if not there.exists():
                 raise MissingFile(f"{self.file.path}: dataset {data.name!r} has rows of {there}, which is not there")
-            if trusts_paths() or (str(there), one.dset_name) in seen:
+            if trusts_paths() or (str(there), array) in seen:
                 continue
-            seen.add((str(there), one.dset_name))
+            seen.add((str(there), array))
             other = H5(there)
             with other.opened() as root:
-                source = lookup(root, one.dset_name)
+                source = lookup(root, array)
                 if source is None or is_group(source):
-                    raise MissingFile(f"{where}: its rows are in {one.dset_name!r} of {there}, which has no such array")
+                    raise MissingFile(f"{where}: its rows are in {array!r} of {there}, which has no such array")
                 other._check_reach(source, seen)
 
     def read(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
@@ -161,6 +162,17 @@ class H5:
         with self._errors(), h5py.File(self.file.path, "r") as file:
             found: npt.NDArray[Any] = file[name][start:stop]
             return found
+
+
+def _written_out(name: str, where: str) -> str:
+    """Return the name of a file or dataset as the library reads it: a pattern, in which %% is a percent sign.
+
+    Raises:
+        UnknownFormat: The pattern stands for many names.
+    """
+    if "%" in name.replace("%%", ""):
+        raise UnknownFormat(f"{where}: its rows are in {name!r}, a pattern of many names; open those one by one")
+    return name.replace("%%", "%")
 
 
 Read = Callable[[str, int, int], npt.NDArray[Any]]
