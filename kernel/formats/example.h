@@ -26,7 +26,7 @@ typedef struct {
 static inline int cp_pb_varint(cp_span *m, uint64_t *out)
 {
     *out = 0;
-    for (int shift = 0; m->p < m->end; shift += 7) {
+    for (int64_t shift = 0; m->p < m->end; shift += 7) { /* a message of 300 MB can be one varint */
         uint8_t byte = *m->p++;
         *out |= shift < 64 ? (uint64_t)(byte & 127) << shift : 0;
         if (byte < 128)

@@ -146,7 +146,7 @@ static inline void cp_sketch_values(const cp_sketch *s, double *out)
         int64_t count = s->cuts[i + 1] - s->cuts[i], often = told->often;
         double rows = (double)(count ? count : 1), place = rank[told->dominant];
         if (s->means)
-            out[i] = told->sum / rows;
+            out[i] = told->sum == told->sum ? told->sum / rows : 0; /* NaN: beyond double on both sides */
         else if (s->classes > 2)
             out[i] = count ? place + (double)often / rows / 2 : 0;
         else

@@ -80,9 +80,10 @@ static inline void cp_moments_add(cp_moments *m, const void *row, int bytes)
 /* Add an entry of a sparse row; one that is not finite, or of no feature, is passed over. The rows are counted by hosts. */
 static inline void cp_moments_add_entry(cp_moments *m, int64_t feature, double value)
 {
-    double *first = m->at + feature, *count = first + m->width, *sum = count + m->width, *square = sum + m->width, d;
+    double *first, *count, *sum, *square, d;
     if (feature < 0 || feature >= m->width || !(value - value == 0))
         return;
+    first = m->at + feature, count = first + m->width, sum = count + m->width, square = sum + m->width;
     if (*count == 0)
         *first = value;
     d = value - *first;

@@ -72,6 +72,12 @@ def test_classes_many_late_and_tied(values):
         assert sketch(table, cuts, "label").tolist() == pytest.approx(told(values, cuts), rel=1e-12, abs=1e-12)
 
 
+def test_sums_beyond_double_of_either_sign_are_ranked():
+    labels = np.r_[[1e308, 1e308, -1e308, -1e308], [1e308] * 4, [-1e308] * 4, [0.5] * 4]
+    table = open_table(pa.table({"label": labels}))
+    assert sketch(table, table.cuts(4), "label").tolist() == [0.0, np.inf, -np.inf, 0.5]
+
+
 def test_memory_does_not_grow_with_classes():
     table = open_table(pa.table({"label": np.arange(200_000) % 1024}))
     found = sketch(table, np.arange(200_001), "label")  # 200,000 blocks: 1.6 GB as a table of shares
