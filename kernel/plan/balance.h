@@ -1,10 +1,10 @@
 /* Puts blocks in an order of which every stretch samples all kinds of blocks evenly.
  *
- * Blocks are ranked by one number each, ties in random order. The ranks are parted into a lower and an upper half, whose
- * blocks alternate; each half is parted likewise. Blocks that tie stay in one part where they can, and parts then take
- * turns by their sizes. So a stretch of the order has its share of every range of ranks, but for a few blocks. Where each
- * pair of parts begins to take turns is random, keyed by the epoch: which blocks of two parts are neighbours is left to
- * chance, so that neighbours recur no more than in random order, and no period along the ranks becomes a slow wave. */
+ * Blocks are ranked by one number each, ties in random order. The ranks are split into a lower and an upper half, whose
+ * blocks alternate; each half is split likewise. Tied blocks stay in one part if possible, and parts of different sizes
+ * alternate in proportion to size. Any stretch of the order thus holds every range of ranks in proportion, up to a few
+ * blocks. Where each pair of parts begins to alternate is random, keyed by the epoch. So neighbours recur no more often
+ * than in random order, and a period along the ranks does not become a slow wave. */
 #ifndef CP_BALANCE_H
 #define CP_BALANCE_H
 
@@ -26,12 +26,12 @@ static inline int cp_by_value(const void *a, const void *b)
 }
 
 typedef struct {
-    const int64_t *starts; /* the first rank that ties with each; or NULL */
+    const int64_t *starts; /* the first rank tied with each rank, or NULL */
     uint64_t key;
 } cp_ties;
 
-/* Return how many of `count` ranks from `from` on make the lower part: half of them, or as many as leave ties together if
- * both parts have an eighth. */
+/* Return the size of the lower part of `count` ranks from `from` on: half, or the size that keeps ties together if each
+ * part gets an eighth or more. */
 static inline int64_t cp_lower_part(const int64_t *starts, int64_t from, int64_t count)
 {
     int64_t half = count / 2, least = cp_max64(count / 8, 1);
@@ -41,7 +41,7 @@ static inline int64_t cp_lower_part(const int64_t *starts, int64_t from, int64_t
     return above > half ? above : half;
 }
 
-/* Write `count` ranks from `from` on in the order of their places. `spare` has as much room. */
+/* Write the `count` ranks from `from` on to `order`, by place. `spare` is scratch of the same size. */
 static inline void cp_take_turns(const cp_ties *t, int64_t from, int64_t count, int64_t *order, int64_t *spare)
 {
     int64_t lower = count > 1 ? cp_lower_part(t->starts, from, count) : count, low = 0, up = lower;
@@ -59,7 +59,7 @@ static inline void cp_take_turns(const cp_ties *t, int64_t from, int64_t count, 
     CP_CHECK(low == lower && up == count);
 }
 
-/* Write the rank at each place. Returns -1 without memory. */
+/* Write the rank at each place. Return -1 if out of memory. */
 static inline int cp_lay_out(int64_t count, const int64_t *starts, uint64_t key, int64_t *order)
 {
     cp_ties ties = {starts, cp_derive2(key, CP_KEY_PHASES)};

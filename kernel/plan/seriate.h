@@ -4,8 +4,8 @@
  * likewise, and the second is turned round where its other end is more like the last block of the first. What comes of
  * it, alike blocks side by side in every direction that matters, is laid out by halves (balance.h). Then, of the next
  * CP_WINDOW blocks, the one comes first that leaves the running sum of all vectors nearest to its share of the total; one
- * that has waited CP_LONGEST places comes at once, or greed would leave the odd ones to the end. A table of few blocks has
- * a shorter window: one that held most blocks would give the same order in all epochs. An order that deals many blocks at
+ * that has waited CP_LONGEST places comes at once, or greed would leave the odd ones to the end. A small table has a
+ * shorter window: a window of most blocks would give the same order in every epoch. An order that deals many blocks at
  * a time visits a mean of these sums over as many places, so a sum that keeps to one side weighs more than one that
  * swings: a part of all sums so far is added to it, as a second-order sigma-delta modulator does. What is left over at the
  * end is spread by going back and forth, CP_PASSES times in all.
@@ -24,7 +24,7 @@ enum {
     CP_SHARP = 1 << 12,  /* largest weight of a block in a step of it: sums over CP_BURST blocks fit likewise */
     CP_BURST = 8,
     CP_WINDOW = 24,
-    CP_BROAD = 4,       /* a window has one block in so many, at most */
+    CP_MIN_WINDOWS = 4,  /* a table has at least so many windows */
     CP_LONGEST = 48,
     CP_PASSES = 3,
     CP_PAST = 32,       /* of all sums so far, one part in so many counts */
@@ -230,7 +230,7 @@ static inline int cp_choose(const cp_balance_sheet *b, const int16_t *vectors, i
 static inline void cp_look_ahead(const int16_t *vectors, int64_t count, int32_t width, int64_t *order)
 {
     int64_t waiting[CP_WINDOW], since[CP_WINDOW], next = 0;
-    int held = 0, window = (int)cp_min64(CP_WINDOW, cp_max64(count / CP_BROAD, 1));
+    int held = 0, window = (int)cp_min64(CP_WINDOW, cp_max64(count / CP_MIN_WINDOWS, 1));
     cp_balance_sheet sheet;
     cp_open_sheet(&sheet, vectors, count, width);
     for (int64_t place = 0; place < count; place++) {

@@ -11,25 +11,25 @@ enum { CP_LOOK_RUNS = 4, CP_LOOK_RUN = 256, CP_LOOK_NUMBERS = 1 << 18 }; /* runs
 /* How features are scaled: as SGD wants them, or what its usual steps do not suit. */
 enum cp_scales { CP_SCALES_FINE, CP_SCALES_APART, CP_FEATURES_SMALL, CP_ROWS_LONG, CP_ROWS_ASIDE };
 
-/* Limits measured on tables of 160 to 20,000 rows, in 5 epochs: beyond them R2 is more than 0.01 below what standardised
- * features reach. A feature is learnt where rows times its mean square are CP_LOOK_LEARNT. */
-#define CP_LOOK_LEARNT 100.0
-#define CP_LOOK_FEW 200.0   /* rows: fewer count as so many, for features of spread 1 are fine in every table */
-#define CP_LOOK_APART 1000.0
-#define CP_LOOK_LONG 10.0   /* mean squared length, times features, of which fewer than 10 count as 10 */
-#define CP_LOOK_ASIDE 0.25
+/* Limits measured on tables of 160 to 20,000 rows, in 5 epochs: beyond them R2 is over 0.01 below that of standardised
+ * features. SGD learns a feature if rows times its mean square reach CP_LOOK_MIN_SQUARES. */
+#define CP_LOOK_MIN_SQUARES 100.0
+#define CP_LOOK_MIN_ROWS 200.0    /* smaller tables count as so many rows, since features of spread 1 are fine in all */
+#define CP_LOOK_MAX_RATIO 1000.0
+#define CP_LOOK_MAX_LENGTH 10.0   /* mean squared length per feature; fewer than 10 features count as 10 */
+#define CP_LOOK_MAX_MEAN 0.25
 
 typedef struct {
     int64_t width, rows;
-    double at[];                /* five a feature, one after another: sum of squares, least, most, sum, zeros */
+    double at[];                /* five arrays, a value per feature: sums of squares, minima, maxima, sums, zeros */
 } cp_look;
 
 typedef struct {
     enum cp_scales scales;
     double length, apart;       /* mean squared length of a row; ratio of the largest feature's size to the smallest's */
     double aside;               /* share of mean squares that squared means have, of a mean feature */
-    double least;               /* mean square of the smallest feature, where it is not 0 */
-    int64_t largest, smallest;  /* of the features that vary, without flags but where those are small; -1 */
+    double least;               /* mean square of the smallest feature's non-zero values */
+    int64_t largest, smallest;  /* features that vary; flags only if they are too small; -1: none */
 } cp_looked;
 
 /* Begin with zeros, but for the width. */
@@ -64,16 +64,16 @@ static inline void cp_look_add(cp_look *k, const double *row)
     k->rows++;
 }
 
-/* Say what the rows have shown of a table of so many rows: whether SGD would learn badly from its features as they are.
- * Sizes are compared by values other than 0, so that rare ones are not small; flags, of 0 and 1, are of the right size.
- * Rare features, flags and those that are mostly 0, are small together where few rows have them. Where features lie to
- * one side of 0, steps are long in the direction that they share with the intercept and short in those that tell rows
- * apart; flags are not moved, so that they do not count. */
+/* Return whether SGD would learn badly from the unscaled features of a table of `rows` rows, and why. Sizes are
+ * compared over non-zero values, so that rare features do not count as small. Flags, of 0 and 1, have the right size.
+ * Rare features (flags and those mostly 0) count as small together if few rows have them. If features lie to one side
+ * of 0, steps are long in the direction shared with the intercept and short in those that separate rows. Flags are not
+ * centred and do not count for this. */
 static inline cp_looked cp_look_end(const cp_look *k, int64_t rows)
 {
     const double *squares = k->at, *least = squares + k->width, *most = least + k->width, *sum = most + k->width;
     const double *zeros = sum + k->width, seen = (double)k->rows;
-    const double learnt = (double)rows > CP_LOOK_FEW ? (double)rows : CP_LOOK_FEW;
+    const double learnt = (double)rows > CP_LOOK_MIN_ROWS ? (double)rows : CP_LOOK_MIN_ROWS;
     cp_looked found = {CP_SCALES_FINE, 0, 1, 0, INFINITY, -1, -1};
     double numbers = 0, full = 0, shared = 0, rare = 0, met = 0, large = 0;
     int64_t rarest = -1;
@@ -95,22 +95,22 @@ static inline cp_looked cp_look_end(const cp_look *k, int64_t rows)
             rare++, met += square;
         } else
             full++, found.aside += aside;
-        if (!flag) /* less what chance makes of a mean of 0 */
+        if (!flag) /* minus the expected value for a true mean of 0 */
             shared += aside / (aside < 1 - 1e-12 ? 1 - aside : 1e-12) - 1 / seen;
     }
     found.aside /= full > 0 ? full : 1;
     if (found.smallest >= 0)
         found.apart = sqrt(large) / sqrt(found.least);
-    if (found.apart >= CP_LOOK_APART)
+    if (found.apart >= CP_LOOK_MAX_RATIO)
         found.scales = CP_SCALES_APART;
-    else if (found.least * learnt < CP_LOOK_LEARNT)
+    else if (found.least * learnt < CP_LOOK_MIN_SQUARES)
         found.scales = CP_FEATURES_SMALL;
-    else if (rare > 0 && met / rare * learnt < CP_LOOK_LEARNT) {
+    else if (rare > 0 && met / rare * learnt < CP_LOOK_MIN_SQUARES) {
         found.scales = CP_FEATURES_SMALL;
         found.smallest = rarest, found.least = squares[rarest] / seen;
-    } else if (found.length >= CP_LOOK_LONG * (numbers > 10 ? numbers : 10))
+    } else if (found.length >= CP_LOOK_MAX_LENGTH * (numbers > 10 ? numbers : 10))
         found.scales = CP_ROWS_LONG;
-    else if (found.aside >= CP_LOOK_ASIDE || learnt < CP_LOOK_LEARNT * (1 + shared))
+    else if (found.aside >= CP_LOOK_MAX_MEAN || learnt < CP_LOOK_MIN_SQUARES * (1 + shared))
         found.scales = CP_ROWS_ASIDE;
     return found;
 }

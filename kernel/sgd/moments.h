@@ -10,7 +10,7 @@
 
 enum { CP_MOMENTS_GROUP = 256, CP_MOMENTS_NOISE = 8 }; /* rows; roundings by which a constant feature may differ */
 
-#define CP_MOMENTS_FLAG 1e-8 /* share by which rounding may change the squared spread of a flag */
+#define CP_MOMENTS_TOLERANCE 1e-8 /* largest relative rounding error of a flag's variance */
 
 /* Dense rows are added up in groups, as differences from the mean of the groups before; sparse ones by feature, as
  * differences from its first value. */
@@ -113,11 +113,10 @@ static inline void cp_moments_close_sparse(cp_moments *m)
     }
 }
 
-/* Write what is to be taken from features and what they are then to be divided by; a constant feature is divided by 1.
- * Where `flags` are left alone, features of 0 and 1 stay as they are; where rows times their squared spread are too few
- * to learn them so, they are moved and divided by as much as that takes. Their spread is that of such a feature of their
- * mean; another one that has it by chance has a mean square of 1 or less, and may be treated so, too. Ends the moments.
- * Returns the first feature with a spread beyond what double holds, -1 if there is none. */
+/* Write the centre and the scale of each feature; a constant feature has scale 1. With `flags`, features of 0 and 1
+ * stay unscaled if rows times their variance suffice to learn them; else they are centred and scaled as far as needed.
+ * A flag is recognised by mean and variance. Another feature that matches by chance has a mean square of 1 or less, so
+ * the same treatment is safe. Ends the moments. Returns the first feature whose spread overflows double, else -1. */
 static inline int64_t cp_moments_scaling(cp_moments *m, int sparse, int centred, int flags, int bytes, double *center,
                                          double *scale)
 {
@@ -135,8 +134,8 @@ static inline int64_t cp_moments_scaling(cp_moments *m, int sparse, int centred,
             return j;
         center[j] = centred ? p.mean[j] : 0;
         scale[j] = spread <= noise * fabs(p.mean[j]) || spread <= least ? 1 : spread;
-        if (flags && flag > 0 && fabs(spread * spread - flag) <= CP_MOMENTS_FLAG * flag) {
-            scale[j] = fmin(1, spread * fmax(1, sqrt((double)m->rows / CP_LOOK_LEARNT)));
+        if (flags && flag > 0 && fabs(spread * spread - flag) <= CP_MOMENTS_TOLERANCE * flag) {
+            scale[j] = fmin(1, spread * fmax(1, sqrt((double)m->rows / CP_LOOK_MIN_SQUARES)));
             center[j] = scale[j] < 1 ? center[j] : 0;
         }
     }

@@ -13,7 +13,7 @@ enum { MOST = 64 };
 static const char *const version_query =
     "SELECT xmin, cmin, ctid, " CORGI_HOLDERS " FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
 
-/* Of 0.1, where everybody who reads the table uses all of its models. */
+/* For version 0.1, in which every reader of the table may use all models. */
 static const char *const old_query = "SELECT xmin, cmin, ctid FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
 
 /* Fetch the version of the row that the snapshot sees: the transaction that wrote it, the command of that transaction,

@@ -1,5 +1,5 @@
-/* Rows that come to a function as one record: ROW(a, b), whose fields stand in the model's order, or the row of a table,
- * subquery, function or type, whose columns are found by name. */
+/* Rows passed as one record: ROW(a, b), with fields in the model's order, or the row of a table, subquery, function or
+ * type, with columns matched by name. */
 #include "corgipile.h"
 
 #include "access/htup_details.h"
@@ -26,7 +26,7 @@ static int find(TupleDesc columns, const char *name, const char *model)
             continue;
         if (found >= 0)
             ereport(ERROR, errcode(ERRCODE_AMBIGUOUS_COLUMN), errmsg("the row has two columns \"%s\"", name),
-                    errhint("Give the columns that model \"%s\" was trained on as ROW(a, b), in their order.", model));
+                    errhint("Give the columns of model \"%s\" as ROW(a, b), in training order.", model));
         found = i;
     }
     if (found < 0)
@@ -34,18 +34,18 @@ static int find(TupleDesc columns, const char *name, const char *model)
                 errmsg("the row is %s, which has no column \"%s\"; model \"%s\" was trained with it",
                        format_type_be(columns->tdtypeid), name, model),
                 cast ? errhint("Write x::%s for x.", cast)
-                     : errhint("Name its columns so, or give them as ROW(a, b), in the order of training."));
+                     : errhint("Name its columns as in training, or give ROW(a, b) in training order."));
     return found;
 }
 
-/* Returns the number of a field that has the name that ROW gives it; 0 of another name. */
+/* Returns n for the name fn that ROW gives to field n, 0 for any other name. */
 static int number_of(const char *name)
 {
     int number = *name == 'f' ? atoi(name + 1) : 0;
     return strcmp(name, psprintf("f%d", number)) == 0 ? number : 0;
 }
 
-/* Returns whether the fields of a record have no names but those that ROW gives them: f1, f2 and so on. */
+/* Returns whether all fields of a record have the names that ROW gives them: f1, f2 and so on. */
 static bool is_nameless(TupleDesc columns)
 {
     for (int i = 0; i < columns->natts; i++)
@@ -54,8 +54,8 @@ static bool is_nameless(TupleDesc columns)
     return columns->tdtypeid == RECORDOID;
 }
 
-/* Lists the columns to take by name from a record; NIL where its fields stand in the model's order. A query may have called
- * its columns f1 and f2 as ROW does: that is refused where the two would not mean the same. */
+/* Lists the columns to take by name from a record; NIL if its fields are in the model's order. A query may name its
+ * own columns f1 and f2, as ROW does: it is refused if names and positions disagree. */
 static const List *names_in(TupleDesc columns, const char *model)
 {
     bool nameless = is_nameless(columns), here = true, same = true;
@@ -70,13 +70,13 @@ static const List *names_in(TupleDesc columns, const char *model)
     }
     if (names != NIL && here && !(same && list_length(names) == columns->natts))
         ereport(ERROR, errcode(ERRCODE_AMBIGUOUS_COLUMN),
-                errmsg("the row has columns f1 to f%d, as ROW calls them; model \"%s\" was trained on columns called so in "
-                       "another order", columns->natts, model),
-                errhint("Select the columns of training in their order: predict(m, r) FROM (SELECT b, a FROM t) r."));
+                errmsg("columns f1 to f%d of the row are ambiguous: ROW uses these names, and model \"%s\" was trained "
+                       "on them in another order", columns->natts, model),
+                errhint("Select the columns in training order: predict(m, r) FROM (SELECT b, a FROM t) r."));
     return NIL;
 }
 
-/* Makes what reads the features of a model from records like one; it stays as long as the context. */
+/* Makes a reader of a model's features from records like this one; it lives as long as the context. */
 CorgiRecord *corgi_open_record(Datum record, const char *model, MemoryContext context)
 {
     HeapTupleHeader row = DatumGetHeapTupleHeader(record);

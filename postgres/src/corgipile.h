@@ -122,7 +122,7 @@ typedef struct {
     CorgiSurvey survey;
     CorgiSizes sizes;
     CorgiBuffer buffer;
-    bool standardize, hinted;   /* features are to be standardised; it was said that this would help */
+    bool standardize, hinted;   /* features are to be standardised; a hint suggested it */
     CorgiScaling *scaling;  /* by this, once it is known; else NULL */
     int passes;             /* over the table, before the epochs */
     uint64 holdout_key, holdout_from, holdout_width; /* see corgi_held_out */

@@ -83,7 +83,7 @@ int corgi_hint_rate(const CorgiRun *run)
                    run->scaling ? "" : ", or standardize => true");
 }
 
-/* Suggest standardised features once, in a message of rows that are learnt from as they are. */
+/* Suggest standardised features once, as the hint of a message about unscaled features. */
 int corgi_hint_scaling(CorgiRun *run)
 {
     if (run->scaling || run->hinted)
@@ -97,8 +97,8 @@ static const cp_figures *judged(const CorgiRun *run, const CorgiEpoch *epoch)
     return epoch->held.rows > 0 && !run->survey.class_weight ? &epoch->held : &epoch->learnt;
 }
 
-/* Whether an epoch has been no better than a constant: on the rows held out, if there are any. R2 compares with the mean, so
- * of losses with another best constant it says nothing; nor is the constant known of rows that count for more or less. */
+/* Return whether an epoch was no better than a constant prediction, on validation rows if there are any. R2 compares
+ * with the mean, so it does not suit losses with another best constant. With row weights the constant is unknown. */
 static bool nothing_learnt(const CorgiRun *run, const CorgiEpoch *epoch)
 {
     const cp_loss_choice *of = &run->options.of;
@@ -108,14 +108,14 @@ static bool nothing_learnt(const CorgiRun *run, const CorgiEpoch *epoch)
     return run->options.weight == NULL && f->loss >= run->survey.chance;
 }
 
-/* Suggest standardised features where the first two epochs learnt nothing. */
+/* Suggest standardised features if the first two epochs learnt nothing. */
 void corgi_tell_nothing_learnt(CorgiRun *run, const CorgiHistory *h, const CorgiEpoch *last)
 {
     if (h->past + h->count == 2 && !run->company && !run->scaling && !run->hinted && nothing_learnt(run, last))
         ereport(NOTICE, errmsg("two epochs were no better than a constant prediction"), corgi_hint_scaling(run));
 }
 
-/* Say so where the last epoch has been no better than a constant. */
+/* Report a last epoch that was no better than a constant. */
 void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last)
 {
     const cp_figures *f = judged(run, last);

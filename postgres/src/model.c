@@ -250,7 +250,7 @@ CorgiModel *corgi_load_model(const char *name, bool past)
     return m;
 }
 
-/* Returns the columns that a model was trained on, and behind them that of groups, if any; NIL where its row names none. */
+/* Returns the columns that a model was trained on, then the group column, if any; NIL if its row names none. */
 List *corgi_model_columns(const char *name, bool needed)
 {
     MemoryContext context = CurrentMemoryContext;

@@ -278,7 +278,7 @@ void corgi_take_step(CorgiOptions *o, const char *how, double rate)
     check_schedule(o);
 }
 
-/* What the server allows. Fewer threads make the same model; less memory another, so no size that was given is lowered. */
+/* Apply the server's limits. Fewer threads make the same model; less memory makes another, so a given size stays. */
 static void keep_limits(CorgiOptions *o)
 {
     o->threads = Min(o->threads, corgi_max_threads);

@@ -28,7 +28,7 @@ typedef struct {
     double learning_rate, decay, l1, l2, max_norm, holdout; /* max_norm: 0 if there is none */
     double tolerance;       /* negative: train all epochs */
     int64 block_bytes, buffer_bytes, seed; /* block_bytes: 0 if not said */
-    CorgiVersion past;      /* of the model to go on from */
+    CorgiVersion past;      /* of the warm-start model */
     bool spare;             /* buffer_size was not said: riffle takes no more of it than does */
     bool intercept, balance, average;
     bool any_average;       /* nobody said whether the mean of the weights predicts */

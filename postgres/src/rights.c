@@ -34,11 +34,11 @@ static Oid named_table(const char *name)
     return table;
 }
 
-/* Refuses functions and tables that another version of the extension made. */
+/* Raises an error if another version of the extension made the functions and tables. */
 void corgi_refuse_version(void)
 {
     ereport(ERROR, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-            errmsg("corgipile's functions and tables in this database are not of the same version as its library"),
+            errmsg("corgipile's functions and tables in this database must have its library's version"),
             errhint("Run ALTER EXTENSION corgipile UPDATE in this database, and connect again."));
 }
 
@@ -71,8 +71,8 @@ static Oid owner_of(Oid table)
     return owner;
 }
 
-/* Resolves the names in the extension's own queries in pg_catalog, whatever objects the caller has made: all of those run
- * between this and corgi_leave_path. The caller's own texts must not. An error restores the caller's search path. */
+/* Sets the search path of the extension's own queries to pg_catalog, so that no object of the caller replaces a name.
+ * They run before corgi_leave_path, the caller's own SQL outside. An error restores the caller's search path. */
 int corgi_enter_path(void)
 {
     int level = NewGUCNestLevel();
@@ -82,7 +82,7 @@ int corgi_enter_path(void)
 
 void corgi_leave_path(int level) { AtEOXact_GUC(true, level); }
 
-/* Becomes the owner of the tables of models, with a search path of no other role's objects. An error restores the caller,
+/* Becomes the owner of the model tables, with a search path free of other roles' objects. An error restores the caller
  * and its path. */
 CorgiCaller corgi_become_owner(void)
 {

@@ -22,7 +22,7 @@ typedef struct {
 } CorgiHolders;
 #define CORGI_HOLDERS "owner, may_use, may_read, may_replace"
 
-/* What tells versions of a model's row apart. */
+/* Identifies a version of a model's row. */
 typedef struct {
     TransactionId writer;   /* invalid: there is no row */
     CommandId command;
@@ -31,7 +31,7 @@ typedef struct {
 
 typedef struct {
     Oid user;
-    int context, path;      /* security context; level of settings that the search path is restored to */
+    int context, path;      /* saved security context; nesting level of the settings to restore */
 } CorgiCaller;
 
 /* roles.c */

@@ -158,7 +158,7 @@ void corgi_lock_types(Oid role)
         LockDatabaseObject(TypeRelationId, lfirst_oid(cell), 0, AccessExclusiveLock);
 }
 
-/* Makes a type that stands for a role. No event trigger fires, which would run as the owner. */
+/* Makes a type that stands for a role. Fires no event trigger, which would run as the owner. */
 static void make_type_of(Oid role)
 {
     CorgiCaller caller = corgi_become_owner();

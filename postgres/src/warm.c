@@ -1,4 +1,4 @@
-/* Warm starts: loads the model that a training goes on from, and checks that the training fits it. */
+/* Warm starts: loads the earlier model and checks that the training is compatible with it. */
 #include "corgipile.h"
 
 #include "utils/snapmgr.h"
@@ -74,7 +74,7 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
     return past;
 }
 
-/* Refuses to replace the model gone on from where another session replaced it after it was read. */
+/* Refuses to replace the warm-start model if another session replaced it after it was read. */
 void corgi_check_past(const CorgiOptions *o)
 {
     CorgiVersion now;

@@ -11,7 +11,7 @@
     │   ├── MissingFile (FileNotFoundError)
     │   ├── UnknownFormat (ValueError)    wrong magic, or no reader for this kind of file
     │   ├── CorruptFile (ValueError)      truncated, or contradicts its own metadata
-    │   │   └── UntrustedPath             a file names another that lies outside of its folder
+    │   │   └── UntrustedPath             a file refers to a file outside its folder
     │   ├── ReadFailed (OSError)          the device or file system failed while reading
     │   ├── MissingColumn (KeyError)
     │   ├── BadSchema (TypeError)         a column has a type that does not serve
@@ -110,7 +110,7 @@ class CorruptFile(TableError, ValueError):
 
 
 class UntrustedPath(CorruptFile):
-    """A file names another that lies outside of its folder, and the caller did not say ``trust="paths"``."""
+    """A file refers to a file outside its folder, and the caller did not pass ``trust="paths"``."""
 
 
 class ReadFailed(TableError, OSError):
@@ -162,7 +162,7 @@ class PeerFailed(CorgiPileError, ConnectionError):
 
 
 class FetchFailed(CorgiPileError, RuntimeError):
-    """A dataset, or its transform, raised for a row; its own error is the cause."""
+    """A dataset or transform raised an error for a row; that error is the cause."""
 
 
 class BadModelFile(CorgiPileError, ValueError):

@@ -1,4 +1,4 @@
-"""How deep stored data may nest, checked before any code that recurses sees them."""
+"""Nesting limits of stored data, checked before recursive code reads them."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -9,17 +9,17 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadSchema, CorruptFile
 
-__all__ = ["DEEPEST", "DEEPEST_IPC", "DEEPEST_SQL", "check_depth", "check_text", "check_types", "parse_json"]
+__all__ = ["MAX_DEPTH", "MAX_IPC_DEPTH", "MAX_SQL_DEPTH", "check_depth", "check_text", "check_types", "parse_json"]
 
-DEEPEST = 128  # levels of lists and objects
-DEEPEST_SQL = 1000  # brackets that a statement may have open, as many as DuckDB's expressions
-MOST_FIELDS = 1 << 17  # of one column: types that hold others twice, each, double at every level
-DEEPEST_IPC = 62  # levels of a column's type that Arrow writes: its limit is 64 fields, the column's own included
+MAX_DEPTH = 128  # levels of lists and objects
+MAX_SQL_DEPTH = 1000  # open brackets of a statement, DuckDB's limit for expressions
+MAX_FIELDS = 1 << 17  # of one column, since types that contain others twice double at every level
+MAX_IPC_DEPTH = 62  # levels of a column's type that Arrow writes: its limit is 64 fields, the column's own included
 Error = type[Exception]
 
 
-def check_depth(depth: int, where: str, error: Error = CorruptFile, most: int = DEEPEST) -> None:
-    """Raise an error if data nest deeper than may be.
+def check_depth(depth: int, where: str, error: Error = CorruptFile, most: int = MAX_DEPTH) -> None:
+    """Raise an error if data nest too deep.
 
     Example:
         >>> check_depth(129, "x.json")
@@ -32,23 +32,23 @@ def check_depth(depth: int, where: str, error: Error = CorruptFile, most: int = 
 
 
 def check_text(text: bytes | memoryview, where: str, error: Error = CorruptFile) -> None:
-    """Raise an error if JSON nests deeper than `DEEPEST`."""
+    """Raise an error if JSON nests deeper than `MAX_DEPTH`."""
     check_depth(_kernel.json_depth(text), where, error)
 
 
 def parse_json(
     text: bytes | str, where: str, error: Error = CorruptFile, refuse: Callable[[str], Any] | None = None
 ) -> Any:
-    """Parse JSON that somebody else may have written.
+    """Parse untrusted JSON.
 
     Args:
         text: The JSON.
-        where: What messages call it.
-        error: What is raised.
-        refuse: Called for NaN and infinity; None to take them.
+        where: Its name in messages.
+        error: The class of the error to raise.
+        refuse: Called for NaN and infinity; None accepts them.
 
     Raises:
-        Exception: Of type ``error``: it is no JSON, or nests deeper than `DEEPEST`.
+        Exception: Of type ``error``: it is not JSON, or nests deeper than `MAX_DEPTH`.
 
     Example:
         >>> parse_json(b'{"rows": [1, 2]}', "x.json")
@@ -58,24 +58,24 @@ def parse_json(
     try:
         return json.loads(text, parse_constant=refuse)
     except ValueError as reason:
-        raise error(f"{where} is no JSON: {reason}") from None
+        raise error(f"{where} is not JSON: {reason}") from None
 
 
-def check_types(fields: Iterable[pa.Field], where: str, most: int = DEEPEST) -> None:
-    """Raise an error if a column's type nests too deep, or the name of a field is no text.
+def check_types(fields: Iterable[pa.Field], where: str, most: int = MAX_DEPTH) -> None:
+    """Raise an error if a column's type nests too deep, or the name of a field is not text.
 
     Raises:
         BadSchema: A type nests deeper than ``most``, or has too many fields.
-        UnicodeDecodeError: A name is no text; pyarrow would find that only when rows are read.
+        UnicodeDecodeError: A name is not text, which pyarrow reports only when rows are read.
     """
     for field in fields:
         level, depth, count = [field], 0, 0
         while level:
             count += len(level)
             check_depth(depth, f"{where}: column {field.name!r}", BadSchema, most)
-            if count > MOST_FIELDS:
+            if count > MAX_FIELDS:
                 raise BadSchema(
-                    f"{where}: column {field.name!r} must have at most {MOST_FIELDS} inner fields; flatten it"
+                    f"{where}: column {field.name!r} must have at most {MAX_FIELDS} inner fields; flatten it"
                 )
             level = [
                 one.type.field(i) for one in level if str(one.name) is not None for i in range(one.type.num_fields)

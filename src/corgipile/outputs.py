@@ -61,14 +61,14 @@ def replacing(
 ) -> Iterator[Path]:
     """Give a temporary name beside ``path``; on success flush the file and rename it, on failure remove it.
 
-    The new file keeps owner and mode of the one that it replaces. Others have the user's umask.
+    A file keeps the owner and mode of the one it replaces; a new file's mode follows the umask.
 
     Args:
         path: The file to write; where it is a link, the file that it leads to.
         kind: What it will be.
         inputs: What is read meanwhile: tables, paths, globs, folders, lists of these.
         overwrite: Replace a file of any kind, the inputs excepted.
-        of: The file that it describes, or a private folder: who may not read that may not read the new file.
+        of: The file that it describes, or a private folder; its permissions bound the new file's.
 
     Raises:
         WouldOverwrite: An input, or a file of another kind, lies there.
@@ -95,7 +95,7 @@ def replacing(
 
 
 def keep_rights(new: Path, old: PathLike, of: PathLike | None = None) -> None:
-    """Give a file, or folder, the owner and mode of the one that it replaces, or describes.
+    """Give a file or folder the owner and mode of the one that it replaces or describes.
 
     Args:
         new: The file.
@@ -118,8 +118,8 @@ def keep_rights(new: Path, old: PathLike, of: PathLike | None = None) -> None:
             os.chown(new, owner, like.st_gid)
             break
     else:
-        mode &= ~0o070 | (mode & 0o007) << 3  # its group is another one
-    with contextlib.suppress(PermissionError):  # of a file system without modes
+        mode &= ~0o070 | (mode & 0o007) << 3  # the file has another group
+    with contextlib.suppress(PermissionError):  # file systems without modes
         new.chmod(mode)
 
 

@@ -1,4 +1,4 @@
-"""When writing a table once in random order repays: one answer for `plan`, `inspect` and `compare`."""
+"""The epochs after which writing a table once in random order pays off, for `plan`, `inspect` and `compare`."""
 
 import math
 
@@ -6,7 +6,7 @@ __all__ = ["repaid_after", "repays"]
 
 
 def repaid_after(setup: float, shuffled: float, other: float) -> int | None:
-    """Return the epochs after which a table written once in random order has taken no longer; None: never.
+    """Return the epochs after which writing a table once in random order pays off; None: never.
 
     Args:
         setup: Seconds to write it.
@@ -21,13 +21,13 @@ def repaid_after(setup: float, shuffled: float, other: float) -> int | None:
 
 
 def repays(setup: float, shuffled: float, other: float) -> str:
-    """Describe the same in words.
+    """Describe in words after how many epochs it pays off.
 
     Example:
         >>> repays(12.0, 2.0, 10.0), repays(0.1, 2.0, 10.0)
-        ('which repays after 2 epochs', 'which repays after 1 epoch')
+        ('which pays off after 2 epochs', 'which pays off after 1 epoch')
     """
     epochs = repaid_after(setup, shuffled, other)
     if epochs is None:
-        return "which never repays, for its epochs are no faster"
-    return f"which repays after {epochs:,} epoch{'s' * (epochs > 1)}"
+        return "which never pays off: its epochs are no faster"
+    return f"which pays off after {epochs:,} epoch{'s' * (epochs > 1)}"

@@ -43,8 +43,8 @@ def temporary(goal: Path, mode: int = 0o666) -> Iterator[Path]:
     """Give an empty, locked file beside ``goal``; what is left of it goes when the block ends.
 
     Args:
-        goal: The file that it becomes, or serves.
-        mode: Its permissions, less those that the umask takes away.
+        goal: The final file, or the one that it helps to write.
+        mode: Its permissions before the umask.
 
     Example:
         >>> import tempfile

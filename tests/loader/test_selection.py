@@ -250,7 +250,7 @@ def test_a_label_beside_text_alone():
     assert batch.schema.names == ["text", "other", "label"]
     texts, labels = next(iter(cp.Loader(rows, label="cls", columns=["text"], as_tuple=True, order="no_shuffle")))
     assert (list(texts), labels.tolist()) == (list("abcd"), [0, 1, 0, 1])
-    with pytest.raises(BadArgument, match="pairs of one column and the label, got 'text', 'other'"):
+    with pytest.raises(BadArgument, match="needs one column and the label, got 'text', 'other'"):
         cp.Loader(rows, label="cls", as_tuple=True)
 
 
@@ -282,5 +282,5 @@ def test_the_first_null_and_its_file_are_named(tmp_path, order):
 
 def test_a_state_that_lacks_something():
     loader = cp.Loader(pa.table({"x": [1.0, 2.0]}))
-    with pytest.raises(StateMismatch, match=r"a state must have 'version', 'table', 'seed', 'segments', got 'epoch'"):
+    with pytest.raises(StateMismatch, match=r"'version', 'table', 'seed', 'segments', got only 'epoch'"):
         loader.load_state_dict({"epoch": 1})

@@ -14,7 +14,7 @@ from corgipile.comparison import Result
 from corgipile.errors import BadArgument, BudgetTooSmall, MissingColumn
 from corgipile.planner import Candidate, Cell, Probe, choice, choose
 from corgipile.planner.candidates import Setting, candidates
-from corgipile.planner.choice import SLOW
+from corgipile.planner.choice import MIN_SPEEDUP
 from corgipile.planner.trial import predicted, tried
 from corgipile.proof import Compared, comparison_page
 
@@ -38,7 +38,7 @@ def test_the_choice_is_one_of_the_best_and_works(stored):
     assert found.best.deff <= 1.1
     assert found.best.memory <= 200 << 10
     mixed = [one for one in found.others if one.flaw is None and one.deff <= 1.1]
-    assert all(found.best.seconds <= SLOW * one.seconds for one in mixed)
+    assert all(found.best.seconds <= MIN_SPEEDUP * one.seconds for one in mixed)
     seen = [batch["label"] for batch in cp.Loader(stored, batch_size=64, memory="200KB", order=found.best.order)]
     assert abs(cp.quality.deff(np.concatenate(seen), 64) - found.best.deff) < 1e-9
 
@@ -88,14 +88,14 @@ def test_what_cannot_be(stored, options, error, said):
         choose(stored, **{"seconds": 0, **options})
 
 
-def test_a_table_written_anew_repays():
+def test_rewriting_a_table_pays_off():
     slow = replace(told(0.9, 10.0), title="slow")
     plain = replace(told(256.0, 2.0), order=cp.orders.NoShuffle(), cold=3.0)
     found = choice._chosen([slow, plain], None, 1.1, 12.0)
     assert found.best is slow
     assert "in about 12 s" in found.advice
-    assert "repays after 2 epochs" in found.advice
-    assert "never repays" in choice._chosen([replace(slow, seconds=2.0), plain], None, 1.1, 12.0).advice
+    assert "pays off after 2 epochs" in found.advice
+    assert "never pays off" in choice._chosen([replace(slow, seconds=2.0), plain], None, 1.1, 12.0).advice
     assert choice._chosen([slow, plain], None, 1.1).advice is None  # nobody has tried to write it
 
 
@@ -129,7 +129,7 @@ def test_all_three_tell_the_same_cost(capsys):
     show(results, "title", held_out=False)
     headline = comparison_page(results, Compared("a", 10, 10, "logistic", 2, "1MB")).verdict
     said = [choice._chosen([slow, plain], None, 1.1, 43.0).advice, " ".join(capsys.readouterr().out.split()), headline]
-    assert all("which repays after 43 epochs" in one for one in said)
+    assert all("which pays off after 43 epochs" in one for one in said)
     assert "times as fast" not in headline
 
 

@@ -81,7 +81,7 @@ def test_rows_without_names_keep_the_order_of_training(server, two, fails):
 def test_columns_called_as_row_calls_them(server, two, fails, model, row):
     """Nothing tells ROW from a subquery whose columns are called f1 and f2."""
     call = f"SELECT corgipile.decision('{model}', {row}) {'r' if 'FROM' in row else ''}"
-    assert "as ROW calls them; model" in fails(call)
+    assert "of the row are ambiguous: ROW uses these names" in fails(call)
     for good in ("ROW(f1, f2)) FROM (SELECT 1 AS f1, 2 AS f2", "r) FROM (SELECT 2 AS f2, 1 AS f1"):
         named = "straight" if "ROW" in good else "fs"
         want = server.value(f"SELECT corgipile.decision('{named}', {'1, 2' if named == 'straight' else '2, 1'})")

@@ -16,7 +16,7 @@ import corgipile as cp
 from corgipile import sql
 from corgipile.description import about
 from corgipile.errors import BadArgument, BudgetTooSmall, CorgiPileError
-from corgipile.nesting import DEEPEST, check_types, parse_json
+from corgipile.nesting import MAX_DEPTH, check_types, parse_json
 from corgipile.resident import peaking
 
 MEMORY, BESIDE = 16 << 20, 24 << 20
@@ -127,7 +127,7 @@ def zarr_rows(folder):
 
 def orc_levels(folder):
     kind = pa.int64()
-    for _ in range(DEEPEST + 72):
+    for _ in range(MAX_DEPTH + 72):
         kind = pa.list_(kind)
     orc.write_table(pa.table({"x": pa.nulls(2, kind)}), folder / "a.orc")
     return folder / "a.orc"
@@ -267,7 +267,7 @@ def test_brackets_of_a_statement_end():
 
 
 def test_what_nests_less_deep_is_read(tmp_path):
-    levels = DEEPEST - 1
+    levels = MAX_DEPTH - 1
     row = '{"a":' + "[" * levels + "1" + "]" * levels + "}\n"
     path = write(tmp_path / "a.jsonl", row + json.dumps({"a": None}) + "\n")
     table = cp.open(path)

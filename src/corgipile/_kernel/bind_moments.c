@@ -232,7 +232,7 @@ static PyObject *look_add(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* look_end(look, rows of the table) -> scales, mean squared length, times apart, share of means, least mean square, largest
+/* look_end(look, rows of the table) -> scales, mean squared length, size ratio, share of means, least mean square, largest
  * feature, smallest feature */
 static PyObject *look_end(PyObject *self, PyObject *args)
 {
@@ -253,7 +253,7 @@ const cp_constant cp_moments_constants[] = {{"SCALES_FINE", CP_SCALES_FINE}, {"S
 
 PyMethodDef cp_moments_methods[] = {
     {"look_add", look_add, METH_VARARGS, "Look at rows."},
-    {"look_end", look_end, METH_VARARGS, "Return what rows say of how features are scaled."},
+    {"look_end", look_end, METH_VARARGS, "Return how features are scaled in the sampled rows."},
     {"look_new", look_new, METH_O, "Begin to look at rows."},
     {"look_runs", look_runs, METH_VARARGS, "Return which rows of a table to look at."},
     {"moments_dense", moments_dense, METH_VARARGS, "Add dense rows to moments."},

@@ -113,7 +113,7 @@ static PyObject *json_depth(PyObject *self, PyObject *source)
 }
 
 PyMethodDef cp_text_methods[] = {
-    {"json_depth", json_depth, METH_O, "Returns how deep brackets nest."},
+    {"json_depth", json_depth, METH_O, "Returns the nesting depth of brackets."},
     {"lines_scan", lines_scan, METH_VARARGS, "Finds where rows of text begin."},
     {"svmlight_parse", CP_BY_NAME(svmlight_parse), "Parses SVMlight text into arrays."},
     {NULL, NULL, 0, NULL},

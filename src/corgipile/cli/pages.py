@@ -13,8 +13,8 @@ from corgipile.stores.urls import is_url, redacted, redacted_in, secret
 __all__ = ["Html", "check_page", "shown", "typed"]
 
 Html = Annotated[str | None, typer.Option("--html", help="Write a page of it, too, to show to others.")]
-_BETWEEN = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]+://)")  # two URLs
-_ADDRESS = re.compile(r"\bpassword\s*=", re.IGNORECASE)  # of a server
+_URL_SEPARATOR = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]+://)")  # between two URLs
+_PASSWORD = re.compile(r"\bpassword\s*=", re.IGNORECASE)  # a connection string
 
 
 def check_page(path: str, inputs: Iterable[Any], *, overwrite: bool) -> None:
@@ -38,8 +38,8 @@ def typed(words: Iterable[str] | None = None) -> str:
 
 def shown(word: str) -> str:
     """Return a word of a command, less passwords and the like."""
-    parts = _BETWEEN.split(word)
-    if _ADDRESS.search(word) and not is_url(word):
+    parts = _URL_SEPARATOR.split(word)
+    if _PASSWORD.search(word) and not is_url(word):
         return redacted(word)
     if all(map(is_url, parts)):
         return ",".join(map(redacted, parts))

@@ -30,7 +30,7 @@ def command(
     db: Annotated[str | None, typer.Option(help="File of DuckDB; in memory by default.")] = None,
     dsn: Annotated[str | None, typer.Option(help="PostgreSQL server: postgresql://user@host/database.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory for training, and for DuckDB: 64MB, 1G.")] = None,
-    trust: Annotated[str | None, typer.Option(help="'paths': files may name others outside their folder.")] = None,
+    trust: Annotated[str | None, typer.Option(help="'paths': files may refer to others outside their folder.")] = None,
     rows: Annotated[int, typer.Option(help="Rows of an answer that are shown; 0: all.", min=0)] = _SHOWN,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, all rows.")] = False,
     quiet: Quiet = False,

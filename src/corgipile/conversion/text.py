@@ -78,7 +78,7 @@ def csv_stream(
 
 
 def _surveyed(path: str, settings: dict[str, Any], types: Types | None) -> tuple[pa.Schema, dict[str, pa.DataType]]:
-    """Return the schema that pyarrow infers, but columns whose values it would change, and the types of these."""
+    """Return the schema that pyarrow infers, corrected where it would change values, and the corrected types."""
     from pyarrow import csv  # noqa: PLC0415 - as above
 
     def read(kinds: Mapping[str, pa.DataType]) -> tuple[pa.Schema, pa.RecordBatch]:

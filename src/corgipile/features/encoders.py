@@ -86,7 +86,7 @@ class Encoder:
 
     @property
     def quoted(self) -> list[str]:
-        """Return the same names, columns and categories in quotes where there are both."""
+        """Return the same names, quoted if they join a column and a category."""
         return self.names
 
     @property
@@ -239,7 +239,7 @@ class Categories(Encoder):
 
     @property
     def quoted(self) -> list[str]:
-        """Return the same names, columns and categories in quotes."""
+        """Return the same names, with columns and categories quoted."""
         if self.way != "onehot":
             return self.names
         return [f"{self.column!r} missing" if one is None else f"{self.column!r}={one!r}" for one in self.values]

@@ -133,7 +133,7 @@ class Encoding:
 
 
 def feature_names(encoders: Iterable[Encoder]) -> list[str]:
-    """Return the name of each number of a row, no two alike; quotes tell apart what else would be.
+    """Return a unique name for each number of a row; names that would collide are quoted.
 
     Example:
         >>> from corgipile.features.encoders import Categories

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PAIR", "HashedColumns"]
 
-PAIR = ("\x1fhashed_k", "\x1fhashed_v")  # beside stored columns, in a namespace of their own
+PAIR = ("\x1fhashed_k", "\x1fhashed_v")  # the prefix avoids clashes with stored columns
 SAMPLED = 64  # rows, at each of three places
 Taken = Callable[[Sequence[str]], pa.RecordBatch]
 

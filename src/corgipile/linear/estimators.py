@@ -36,7 +36,7 @@ except ImportError:
 
 __all__ = ["CorgiClassifier", "CorgiRegressor"]
 
-WEIGHT = "\x1fsample_weight"  # the column of weights given beside the rows
+WEIGHT = "\x1fsample_weight"  # the column of weights passed with the rows
 
 
 def _is_rows(x: Any) -> bool:

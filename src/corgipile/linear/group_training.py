@@ -18,7 +18,7 @@ from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Codes, Value, Values, find_groups
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
-from corgipile.linear.schedule import Schedule, judged, schedule_of
+from corgipile.linear.schedule import Schedule, recent_losses, schedule_of
 from corgipile.linear.several import HELD_OUT, folded, rates_of
 from corgipile.linear.sgd import Figures, rows_in
 from corgipile.linear.train import begun, order_of, prepare
@@ -146,7 +146,7 @@ class GroupTraining:
             self._settle()
             models = self._models(task, params, self.sgd.each)
             save(models)
-            if self.schedule.enough(judged(self.history), epoch):
+            if self.schedule.enough(recent_losses(self.history), epoch):
                 break
         self._tell(task)
         save(models)
@@ -208,7 +208,7 @@ class GroupTraining:
                 sgd.forget(at)
         for (before, other), groups in told.items():
             which = _some([self.groups[at] for at in groups])
-            task.note_again(before, other, f" in {len(groups)} of {len(self.groups)} groups of {self._by!r}, {which}")
+            task.note_restart(before, other, f" in {len(groups)} of {len(self.groups)} groups of {self._by!r}, {which}")
         return again
 
     def _settle(self) -> None:

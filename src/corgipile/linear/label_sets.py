@@ -28,7 +28,7 @@ PIECE = 4 << 20  # labels of rows at a time
 AT_ONCE = 4096  # labels that are looked up among those found
 ENTRY = 64  # bytes of a label in a set while it grows, beside its own
 FEW = 2  # bytes of a set of labels of which all values are tried
-NAME = "\x1flabels"  # of the column that says which set of labels a row has, where labels are in several
+NAME = "\x1flabels"  # the column with a row's set of labels, if several columns hold labels
 
 
 @dataclass

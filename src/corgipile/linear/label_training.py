@@ -247,7 +247,7 @@ class LabelTraining:
         if again := self._learning:
             labels = short([self._found.labels[at] for at in again])
             of = f" in {len(again)} of {len(self._each)} labels, {labels}"
-            self._task.note_again(before, self._schedules[again[0]], of)
+            self._task.note_restart(before, self._schedules[again[0]], of)
         return bool(self._learning)
 
     def _step(self, visit: SlotArray, locate: Locate, pool: ThreadPoolExecutor) -> None:

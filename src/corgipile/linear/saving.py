@@ -21,7 +21,7 @@ __all__ = ["MODEL", "classes_of", "learnt_of", "packed", "read_tensors", "tensor
 
 KEY = "corgipile.model"
 MOST_HEADER = 100 << 20
-MOST_LETTERS = 1 << 24  # of the names of classes, each counted as the longest
+MAX_CLASS_LETTERS = 1 << 24  # of all class names, each counted as the longest
 LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors of what going on needs, if that is more
 BESIDE = "beside"
 Arrays = dict[str, npt.NDArray[Any]]
@@ -118,7 +118,7 @@ def _parse(path: Path) -> tuple[Arrays, dict[str, Any]]:
 
 
 def _meta(entries: dict[str, str]) -> dict[str, Any]:
-    """Return what a model says of itself."""
+    """Return the metadata of a model."""
     meta: dict[str, Any] = parse_json(entries[KEY], "its metadata", BadModelFile, _refuse)
     return meta
 
@@ -143,15 +143,15 @@ def tensors_of(learnt: Learnt | None, width: int) -> dict[str, npt.NDArray[Any]]
 
 
 def classes_of(values: Any, kind: Any) -> npt.NDArray[Any]:
-    """Return the classes of a model; memory is taken only for what they are.
+    """Return the classes of a model, within a memory limit.
 
     Raises:
-        ValueError: They are of another type than classes have, or one has a very long name.
+        ValueError: They have a type that classes cannot have, or their names are too long.
     """
     if not re.fullmatch(r"str|bool|u?int\d+|float\d+", kind):
-        raise ValueError(f"classes of type {kind!r}")
-    if kind == "str" and len(values) * max(map(len, values), default=0) > MOST_LETTERS:
-        raise ValueError(f"{len(values)} classes, of which one has {max(map(len, values))} letters")
+        raise ValueError(f"classes must be text, booleans or numbers, got type {kind!r}")
+    if kind == "str" and len(values) * max(map(len, values), default=0) > MAX_CLASS_LETTERS:
+        raise ValueError(f"{len(values)} classes must have shorter names, got one of {max(map(len, values))} letters")
     return np.array(values, kind)
 
 

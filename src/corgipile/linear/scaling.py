@@ -112,8 +112,8 @@ class Moments:
     def scaling(self, *, centred: bool, keep_flags: bool = False) -> Scaling:
         """Return the scaling that leaves mean 0 (where centred) and spread 1; constant features are left unscaled.
 
-        With ``keep_flags`` features of 0 and 1 stay as they are, where rows are enough to learn them so. It is the end
-        of the moments.
+        With ``keep_flags`` features of 0 and 1 stay unscaled if there are enough rows to learn them. Ends the
+        moments.
 
         Raises:
             BadValue: The spread of a feature is beyond what float64 can hold.

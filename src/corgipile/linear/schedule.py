@@ -16,7 +16,7 @@ from corgipile.steps import STEPS, Step, step_of
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
 
-__all__ = ["Schedule", "averaged", "judged", "schedule_of", "step_asked"]
+__all__ = ["Schedule", "averaged", "recent_losses", "schedule_of", "step_asked"]
 
 
 @dataclass(frozen=True)
@@ -105,11 +105,11 @@ class Schedule:
         return f"try learning_rate={rate / 10:g}{also}"
 
 
-def judged(history: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the losses that decide whether training goes on: that of the first epoch and the latest three.
+def recent_losses(history: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the losses that decide whether training continues: the first epoch's and the last three.
 
     Example:
-        >>> judged([{"loss": 5 - epoch} for epoch in range(5)])
+        >>> recent_losses([{"loss": 5 - epoch} for epoch in range(5)])
         [5.0, 3.0, 2.0, 1.0]
     """
     return [float(record["loss"]) for record in (*history[: len(history) > 3], *history[-3:])]

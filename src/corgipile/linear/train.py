@@ -108,9 +108,9 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             is still that of the weights that learn. None: where neither a step nor a rate is named, or as
             ``warm_start`` does.
         standardize: Learn from features of mean 0 and spread 1 (sparse ones are scaled only), which takes one more pass
-            over the table before the first epoch; the coefficients are for features as they are. None: where a look at
-            some rows says that SGD would suffer without, and the log says so. Columns of 0 and 1 then stay as they are
-            where rows are enough to learn them so.
+            over the table before the first epoch; the coefficients are for features as they are. None: if a sample of
+            rows shows that SGD would suffer without, which is logged. Columns of 0 and 1 then stay unscaled if there
+            are enough rows to learn them.
         by: A column of text, whole numbers or booleans: a model for each of its values, null among them, all of the
             same features and classes, from one read of the table; a `corgipile.linear.groups.Groups`, which predicts
             each row by the model of its group (a row of another group is an error); ``of("north")`` is one model,

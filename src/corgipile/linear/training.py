@@ -21,7 +21,7 @@ from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.ranks import Ranks, learn
 from corgipile.linear.scaling import Learnt, Scaling
-from corgipile.linear.schedule import Schedule, judged
+from corgipile.linear.schedule import Schedule, recent_losses
 from corgipile.linear.sgd import SGD
 from corgipile.linear.weights_memory import left_for_rows
 from corgipile.loader.feeder import Feeder
@@ -61,7 +61,7 @@ class Task:
     weighs: str | Mapping[str, float] | None = None
     class_weight: npt.NDArray[np.float64] | None = None
     standardize: bool = False
-    keep_flags: bool = False  # when features are standardised because they need it
+    keep_flags: bool = False  # leave features of 0 and 1 unscaled, if standardize was not given
     scaling: Scaling | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -152,12 +152,12 @@ class Task:
         }
 
     def hint_scaling(self, why: str) -> None:
-        """Suggest standardised features once, where rows are learnt from as they are."""
+        """Suggest standardised features once, if features are unscaled."""
         if self.scaling is None and not any(SCALING_HELPS in note for note in self.notes):
             self.note(f"{why}: {SCALING_HELPS}")
 
-    def note_again(self, before: Schedule, other: Schedule, of: str = "") -> None:
-        """Note that a training, or some ``of`` several, begins again at other rates."""
+    def note_restart(self, before: Schedule, other: Schedule, of: str = "") -> None:
+        """Log that training restarts at another rate; ``of`` names the affected models."""
         self.note(other.begins_again(before, of))
         if other.learning_rate < before.learning_rate:
             self.hint_scaling("if the scale of features is to blame")
@@ -231,7 +231,7 @@ class Training:
             waited = self._waited(record)
             callback(record)
             self._hint_scaling()
-            stop = self.schedule.enough(judged(self.history), epoch) or waited
+            stop = self.schedule.enough(recent_losses(self.history), epoch) or waited
             self._settle()
             if save is not None:
                 save(self.model())
@@ -303,7 +303,7 @@ class Training:
             self._again(other)
 
     def _again(self, other: Schedule) -> None:
-        self.task.note_again(self.schedule, other)
+        self.task.note_restart(self.schedule, other)
         self.schedule, self._baseline = other, None
         self._tell(-self._told)
         del self.sgd  # two at a time would be beyond the budget
@@ -312,7 +312,7 @@ class Training:
     def _settle(self) -> None:
         """Take a lower learning rate where a regression stands still and its steps are to blame."""
         lower = self.schedule.lowered()
-        if self._adaptive and lower is not None and self.sgd.rests(judged(self.history)):
+        if self._adaptive and lower is not None and self.sgd.rests(recent_losses(self.history)):
             self.schedule = lower
             log.info("the loss stands still; going on with a fifth of the learning rate")
 
@@ -363,7 +363,7 @@ class Training:
         return Model(self.task.kind, coef, bias, self.task.classes, params, self.history, learnt)
 
     def _hint_scaling(self) -> None:
-        """Suggest standardised features where the first two epochs learnt nothing."""
+        """Suggest standardised features if the first two epochs learnt nothing."""
         base = self._baseline
         if len(self.history) == 2 and base is not None and base.idle(self.history[-1]["loss"]):
             self.task.hint_scaling("two epochs were no better than a constant prediction; if features differ in scale")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["left_for_rows"]
 
 MOST = 3 / 4  # of the budget
-WEIGHT_BYTES = 24  # of a weight, while it learns
+WEIGHT_BYTES = 24  # per weight, during training
 USUAL = step_of("auto")  # which keeps as much of each feature as any
 
 
@@ -51,7 +51,7 @@ def left_for_rows(task: "Task", memory: Size | None, models: int = 1) -> Size | 
 
 
 def _check_width(width: int) -> None:
-    """Raise BudgetTooSmall if the weights alone take more memory than the machine has: one index may state them."""
+    """Raise BudgetTooSmall if the weights alone exceed the machine's memory, as one wrong index can cause."""
     has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if width * WEIGHT_BYTES > has:
         raise BudgetTooSmall(

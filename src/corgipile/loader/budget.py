@@ -71,7 +71,7 @@ class Columns(NamedTuple):
     row_bytes: float
 
     def in_order(self, made: dict[str, Any]) -> dict[str, Any]:
-        """Return the columns of a batch in the order in which they were asked for, numbers and others mixed."""
+        """Return a batch's columns in the requested order, numeric and other columns mixed."""
         place = {name: at for at, name in enumerate(self.sources)}
         place |= {field.name: place[field.sources[0]] for field in self.fields}
         return {name: made[name] for name in sorted(made, key=place.__getitem__)}
@@ -189,12 +189,12 @@ def check_dictionaries(table: Table, columns: Sequence[str], memory: Size | None
 
 
 def _check_dictionary(table: Table, units: Units | None, room: float | None) -> None:
-    """Raise BudgetTooSmall where a dictionary, or a chunk, takes more while rows are decoded."""
+    """Raise BudgetTooSmall if a dictionary or a chunk exceeds the memory while rows are decoded."""
     taken = 0 if units is None else units.dictionary
     if room is not None and taken > room + DECODING:
         raise BudgetTooSmall(
             f"a dictionary or a chunk of {table!r} must fit in memory, but would take {format_bytes(taken)} while rows "
-            f"are decoded: give memory={_text(taken)!r}, or write the file anew by `corgipile convert`"
+            f"are decoded: give memory={_text(taken)!r}, or rewrite the file with `corgipile convert`"
         )
 
 

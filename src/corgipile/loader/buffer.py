@@ -30,7 +30,7 @@ Numbered = range | npt.NDArray[np.int64]  # the row numbers of a batch
 
 
 def inner(name: str) -> str:
-    """Return a name for an array of the buffer that no stored column can have: Arrow's names are UTF-8."""
+    """Return a buffer array's name that no stored column can have, since Arrow's names are UTF-8."""
     return f"\udc00{name}"
 
 

@@ -236,7 +236,7 @@ def checked(
     missing = [name for name in (*identity, "epoch", "segments") if name not in state and name != "encoding"]
     if missing:
         raise StateMismatch(
-            f"a state must have {listed(missing)}, got {listed(list(state))} alone; state_dict() makes one"
+            f"a state must have {listed(missing)}, got only {listed(list(state))}; use the result of state_dict()"
         )
     check_features(state, identity.get("encoding"))
     for name, mine in identity.items():
@@ -251,9 +251,9 @@ def checked(
 
 
 def checked_place(feeder: Feeder, epoch: int, batches: int, batch_size: int, place: Standing) -> tuple[int, int]:
-    """Return step and offset that a state says; where batches end, the order decides."""
+    """Return a state's step and offset, which must match the end of a batch."""
     where, visits = (place.step, place.offset), feeder.visits(epoch)
-    if isinstance(feeder.order, Seekable):  # whose states may be older than the size of its steps
+    if isinstance(feeder.order, Seekable):  # whose states may predate the current step size
         return found_place(feeder, epoch, batches, batch_size)
     visited = min(batches * batch_size, visits)
     if max(where) > visits or not stands(feeder.order, feeder.blocks, feeder.key(epoch), visited, where):

@@ -264,7 +264,7 @@ class Feeder:
         del self.buffer
 
     def stop(self) -> None:
-        """End reading threads."""
+        """Stop the reading threads."""
         if self._run is not None:
             self._run.stop()
 

@@ -65,8 +65,8 @@ class Loader(Rewindable):
         features: Columns that are one array of (rows, features) under the name "features" in every batch, whatever
             they are called in the table: see `corgipile.features.fit_encoding`. With it, or ``label``, ``columns`` are
             what batches have besides.
-        label: The column that batches have as "label": whole numbers as int64, fractions in the type of the features,
-            classes of text by their places in `classes`. Where no other column is a number, all are as they are stored.
+        label: The column that batches have as "label": integers as int64, fractions in the type of the features, text
+            classes as indices into `classes`. If no other column is numeric, all columns are as stored.
         encode: What feature columns that are no numbers become: ``"onehot"``, ``"ordinal"``, ``"hash"``, or a
             dictionary of these by column.
         missing: What stands for null and NaN in features: ``"error"``, ``"mean"`` or a number.
@@ -209,7 +209,7 @@ class Loader(Rewindable):
         return 0 if self.drop_last else -(-rows // world) * world - rows
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration run this epoch from its beginning; one that is under way ends."""
+        """Make the next iteration start this epoch at its beginning; ends a running iteration."""
         self._turns.end()
         self._begin(epoch)
 
@@ -303,7 +303,7 @@ class Loader(Rewindable):
         return self._batches
 
     def rows_by(self, unseen: Unseen | None) -> None:
-        """Pack rows of varying length, as tensors, for another process; None: make a list of them again."""
+        """Pack rows of varying length as tensors for another process; None: return them as lists again."""
         changed, self._unseen = self._unseen != (unseen is not None), unseen is not None
         self._cut = cutter("torch", unseen)
         if changed and not self.feeder.apart:
@@ -379,7 +379,7 @@ class Loader(Rewindable):
     def close(self) -> None:
         """Close files and threads; iterating again is then an error."""
         self._source.close()
-        self.feeder.stop()  # a thread that waits for rows learns of it
+        self.feeder.stop()  # ends a thread that waits for rows
         with self._turns:
             self.feeder.close()
 

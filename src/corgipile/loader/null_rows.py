@@ -12,19 +12,19 @@ __all__ = ["NullRow", "null_at"]
 
 
 class NullRow(BadValue):
-    """A null that was met in a row, perhaps not the first one of its column."""
+    """A null in a row, perhaps not the first of its column."""
 
     column = ""
 
     @classmethod
     def of(cls, cells: pa.Array, at: int, column: str, row: int) -> "NullRow":
-        """Make the error for a row of a table, which is at a place in these cells of a column."""
+        """Make the error for a row of a table; ``at`` is its index in these cells of a column."""
         error = cls(f"row {row} of column {column!r} {_what(cells[at])}")
         error.column = column
         return error
 
     def first(self, table: Table, *, features: bool) -> BadValue:
-        """Return the error that names the first such row, its file and a cure.
+        """Return the error that names the first such row, its file and a remedy.
 
         Args:
             table: The table.
@@ -47,7 +47,7 @@ def _what(cell: pa.Scalar) -> str:
 
 
 def null_at(column: pa.Array) -> int | None:
-    """Return the first row that is null or a list that holds one; None where there is none.
+    """Return the first row that is null or a list with a null; None if there is none.
 
     Example:
         >>> null_at(pa.array([[1], [2, None]])), null_at(pa.array([1, None])), null_at(pa.array([1]))

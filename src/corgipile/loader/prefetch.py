@@ -262,7 +262,7 @@ class StepPrefetch:
         try:
             while (item := self._timed()) is not None:
                 if isinstance(item, list):
-                    raise item.pop()  # a name for it would be a cycle, by its traceback, with all frames above
+                    raise item.pop()  # a name would create a cycle through its traceback and all frames above
                 yield item
                 self._over += 1
                 self._left.set()

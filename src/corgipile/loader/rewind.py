@@ -23,7 +23,7 @@ from corgipile.tables.table import IntArray, Table
 
 __all__ = ["Rewind", "Rewindable", "Visit"]
 
-NAMED, FILES = 64, 8  # rows of a batch that messages name, and files
+MAX_NAMED_ROWS, MAX_NAMED_FILES = 64, 8  # of a batch, in messages
 
 
 class Visit(NamedTuple):
@@ -185,13 +185,13 @@ class Rewind:
         return one.numbers(rows, self._table)
 
     def named(self, worker: int, batch: int) -> str:
-        """Return what messages call a batch of a worker: its step, its rows and their files."""
+        """Return a worker's batch in words, for messages: its step, rows and files."""
         step = int(self._stretches(None)[-1].step(worker, np.array([batch]))[0])
         rows = self.rows_of(step).tolist()
-        found = [place_of(self._table, row) for row in rows[:NAMED]]
+        found = [place_of(self._table, row) for row in rows[:MAX_NAMED_ROWS]]
         files = list(dict.fromkeys(path for _, path in found if path))
-        some = ", ".join(map(str, rows[:NAMED])) + ", ..." * (len(rows) > NAMED)
-        where = f" of {', '.join(files[:FILES])}{', ...' * (len(files) > FILES)}" if files else ""
+        some = ", ".join(map(str, rows[:MAX_NAMED_ROWS])) + ", ..." * (len(rows) > MAX_NAMED_ROWS)
+        where = f" of {', '.join(files[:MAX_NAMED_FILES])}{', ...' * (len(files) > MAX_NAMED_FILES)}" if files else ""
         if len(rows) == 1 and files:
             some, where = f"{rows[0]}", f" (row {found[0][0]}{where})"
         return f"batch {step} of epoch {self.epoch}, row{'s' * (len(rows) > 1)} {some}{where}"
@@ -321,7 +321,7 @@ class Rewindable:
 
 
 def place_of(table: Any, row: int) -> tuple[int, str]:
-    """Return which row of which file a row of a table is; of a table in memory, that row and no file.
+    """Return a table row's number within its file, and the file; for a table in memory, the row and ''.
 
     Example:
         >>> from corgipile.tables import open

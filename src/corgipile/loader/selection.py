@@ -159,7 +159,7 @@ def select(
         raise BadArgument(
             "as_tuple=True makes pairs of features and label: name a label, no columns, no format='arrow'"
         )
-    log.info("features of %r: %s", table, listed(encoding.columns) or "none, all columns are read as they are stored")
+    log.info("features of %r: %s", table, listed(encoding.columns) or "none; all columns are read as stored")
     if encoding.left_out and not isinstance(features, Encoding):
         log.warning("columns of %r that are no features: %s", table, told(encoding.left_out))
     encoded = encoding.table(table, once=True)
@@ -180,7 +180,7 @@ def _check_useless(encode: Encode, classes: Any, missing: Missing, dtype: str, *
 
 
 def _none_beside(schema: pa.Schema, features: Features, label: str | None) -> Features | Chosen:
-    """Return the features asked for; where none were, and no column beside the label is a number, no columns."""
+    """Return the requested features; no columns if none were requested and no column but the label is numeric."""
     if label is not None:
         require(schema, [label])
     if features is None and label is not None and len(schema) > 1:
@@ -219,12 +219,12 @@ def _as_stored(
     *,
     as_tuple: bool,
 ) -> Selection:
-    """Select the label and columns that are no numbers, such as images or text."""
+    """Select the label and non-numeric columns, such as images or text."""
     others = [name for name in columns or table.schema.names if name != label]
     if LABEL in others or FEATURES in others:
-        raise BadArgument(f"batches have the label {label!r} under 'label': name other columns, got {listed(others)}")
+        raise BadArgument(f"columns must not collide with the label {label!r} under 'label', got {listed(others)}")
     if as_tuple and len(others) > 1:
-        raise BadArgument(f"as_tuple=True makes pairs of one column and the label, got {listed(others)}: say columns=")
+        raise BadArgument(f"as_tuple=True needs one column and the label, got {listed(others)}: give columns=")
     names = {label: LABEL, **({others[0]: FEATURES} if as_tuple else {})}
     read = [*others, label]
     found = widths_of(table, read, widths, memory)

@@ -1,4 +1,4 @@
-"""Iterations from several threads: one advances at a time, and a new one ends the one before it."""
+"""A lock for iterations in several threads: one advances at a time, and a new one ends the previous one."""
 
 import os
 import threading
@@ -22,7 +22,7 @@ class Turns:
         self._latest: Generator[Any, None, None] | None = None
 
     def __enter__(self) -> None:
-        if self._process != os.getpid():  # a thread that the fork does not have may hold the lock
+        if self._process != os.getpid():  # the lock's holder may be a thread that a fork lacks
             self._lock, self._process = threading.RLock(), os.getpid()
         self._lock.acquire()
 
@@ -30,10 +30,10 @@ class Turns:
         self._lock.release()
 
     def take(self, steps: Generator[Item, None, None]) -> Iterator[Item]:
-        """Yield what a generator yields, until another one is taken.
+        """Yield a generator's items until another generator starts.
 
         Raises:
-            BadArgument: Another one was taken.
+            BadArgument: Another generator started.
         """
         try:
             with self:
@@ -51,14 +51,14 @@ class Turns:
             self._leave(steps)
 
     def end(self) -> None:
-        """End the iteration under way, if there is one."""
+        """End the running iteration, if any."""
         with self:
             previous, self._latest = self._latest, None
             if previous is not None:
                 previous.close()
 
     def _leave(self, steps: Generator[Any, None, None]) -> None:
-        """Close a generator, unless whoever holds the lock is about to do so.
+        """Close a generator, unless the lock's holder is about to close it.
 
         It never waits: the garbage collector may call it in a thread that the holder of the lock waits for.
         """

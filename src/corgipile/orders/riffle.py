@@ -80,7 +80,7 @@ class Riffle(Planned):
 
     @property
     def version(self) -> int | None:
-        """Return the version of the balanced order of blocks: before 2 it was one fixed cycle in all epochs."""
+        """Return the version of the balanced block order; version 1 was one fixed cycle in all epochs."""
         return None if self.balance is None else 2
 
     def shape(self) -> tuple[int, int, bool]:

@@ -29,7 +29,7 @@ BLOCKS = ("16KB", "64KB", "256KB", "1MB")
 BLOCK, FEWEST = 64 << 10, 1024  # bytes of the blocks of which it is told what they have in common; rows, for that
 SOME = 16  # blocks at least, for that
 NEAR = 1.1  # times as long is about as fast
-SLOW = 1.5  # times as long as another order takes the default, so that the other is worth choosing
+MIN_SPEEDUP = 1.5  # speedup over the default for which another order is chosen
 log = logging.getLogger("corgipile")
 
 
@@ -42,8 +42,8 @@ class Choice:
         others: The other ones, those that mix well enough first, then by their time.
         reason: Why it is.
         labels: The column by which deff was told; None: by no column, it is the worst there can be.
-        advice: What to do instead: write the table once in random order, at what cost, and after how many epochs that
-            repays; where no candidate mixes well enough, what would help. None: nothing is known of it.
+        advice: The alternative: writing the table once in random order, its cost and when it pays off; if no
+            candidate mixes well enough, a remedy. None: unknown.
         probe: What is known of the device or the bucket; None: nothing.
         cached: Whether a table like this one stays in the page cache, so that epochs after the first are warm.
     """
@@ -76,10 +76,9 @@ def choose(
     its speed with the table in the page cache, and of a table that is not cached the one without; how fast the device
     or the bucket is, is measured once in a few seconds and remembered. Where the table does not stay in the page cache
     the slower of both counts. What other columns have in common within blocks is told from a few rows of 300 of them.
-    Of those whose deff, by label and by these, is at most ``1 + tolerance`` the default order is chosen, ``"auto"``,
-    unless another takes less than two thirds of its time: then the fastest, and of those about as fast the one that
-    mixes best. ``memory`` is that of the loaders; choosing one takes about 150 MB, however many
-    rows there are.
+    Among candidates whose deff, by label and by these, is at most ``1 + tolerance`` the default order ``"auto"`` is
+    chosen, unless another takes less than two thirds of its time. Then the fastest is chosen, and among about equally
+    fast ones the one that mixes best. ``memory`` is that of the loaders; choosing takes about 150 MB for any table.
 
     Args:
         table: Table, or what `corgipile.open` takes.
@@ -162,7 +161,7 @@ def _alike(table: Table, label: str) -> float | None:
 
 
 def _orders(label: str | None, batch: int) -> Iterator[Order]:
-    """Yield what is considered beside the default."""
+    """Yield the alternatives to the default."""
     for balance in (label, None) if label is not None else (None,):
         yield from (Riffle(balance=balance, block=block, batch=batch) for block in (None, *BLOCKS))
     yield CorgiPile()
@@ -177,11 +176,11 @@ def _check_room(found: list[Candidate]) -> None:
 
 
 def _chosen(found: list[Candidate], label: str | None, most: float, setup: float | None = None) -> Choice:
-    """Choose; the first is the default. ``setup``: seconds to write the table once in random order."""
+    """Choose a candidate; the first is the default. ``setup``: seconds to write the table once in random order."""
     fitting, default = [one for one in found if one.flaw is None], found[0]
     mixed = sorted((one for one in fitting if one.most <= most), key=_time)
-    if default in mixed and (default.seconds is None or default.seconds <= SLOW * _time(mixed[0])):
-        faster = "none was tried" if default.seconds is None else f"none is {SLOW:g} times as fast"
+    if default in mixed and (default.seconds is None or default.seconds <= MIN_SPEEDUP * _time(mixed[0])):
+        faster = "none was tried" if default.seconds is None else f"none is {MIN_SPEEDUP:g} times as fast"
         best, how = default, f"the default order: of {len(mixed)} that mix so well {faster}"
     elif not mixed:
         best, how = min(fitting, key=lambda one: one.most), "no order mixes so well in this memory"
@@ -204,7 +203,7 @@ def _time(one: Candidate) -> float:
 
 
 def _advice(fitting: list[Candidate], best: Candidate | None, setup: float | None) -> str | None:
-    """Say what a table written once in random order would cost, and when that repays; None where it is not known."""
+    """Return the cost of writing the table once in random order, and when it pays off; None if unknown."""
     plain = min((one for one in fitting if one.order.sequential), key=_time, default=None)
     cost = "" if setup is None else f" in about {setup:.3g} s"
     anew = f"once `corgipile reshuffle`: it writes the table in random order{cost}, and as large again on disk"

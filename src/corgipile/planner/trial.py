@@ -26,7 +26,7 @@ from corgipile.tables.table import Table
 
 __all__ = ["predicted", "shuffling", "stays_cached", "tried"]
 
-STRETCH, LEAST_ROOM = 16 << 20, 1 << 20  # bytes that are written for a trial; memory for that
+TRIAL_BYTES, MIN_MEMORY = 16 << 20, 1 << 20  # bytes written for a trial; memory to write them
 UNPACKED = 256 << 20  # bytes that are not unpacked for a trial
 ROUNDS, MOST = 3, 3  # of trials; times as long as it should take a trial may take, to see a few buffers, or a device
 FILLED, LEAST_MARKS = 2, 5  # marks until the buffer was full once; in a trial
@@ -64,14 +64,14 @@ def tried(found: list[Candidate], setting: Setting) -> list[Candidate]:
 
 
 def shuffling(setting: Setting) -> float | None:
-    """Return the seconds in which the table is written once in random order, as fast as a stretch of it is.
+    """Estimate the seconds to write the table once in random order, from a stretch of it.
 
-    None where nothing is tried, or it cannot be written here.
+    None if nothing is tried, or the table cannot be written here.
     """
-    table, share = setting.table, min(1.0, STRETCH / max(1, setting.table.nbytes))
+    table, share = setting.table, min(1.0, TRIAL_BYTES / max(1, setting.table.nbytes))
     rows = max(1, int(share * len(table)))
     some = table if rows == len(table) else Subset.of(table, [[0, rows]])
-    room = max(LEAST_ROOM, int(share * parse_bytes(setting.memory, whole=table.nbytes)))
+    room = max(MIN_MEMORY, int(share * parse_bytes(setting.memory, whole=table.nbytes)))
     with contextlib.suppress(CorgiPileError, OSError):
         if setting.seconds and not is_remote(table):
             with shuffled_once(some, room, setting.seed) as (_, seconds):

@@ -128,7 +128,7 @@ def _verdict(results: "Sequence[Result]", ordered: "Sequence[Result]") -> str:
 
 
 def repaid(one: "Result", results: "Sequence[Result]") -> str:
-    """Say when an order that writes the table once repays, against the best of those that read it as it lies."""
+    """Return when an order that writes the table once pays off, against the best of the orders that do not."""
     ran = [other for other in results if not other.failure and other.scores and not other.setup_seconds]
     best = next(iter(_winner_first(ran)), None)
     return f"{repays(one.setup_seconds, one.seconds, best.seconds)} against {best.order}" if best else "the only order"

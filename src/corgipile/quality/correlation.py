@@ -10,8 +10,8 @@ from corgipile.quality.keys import Floats
 from corgipile.quality.visits import Sample
 
 GROUPINGS = (8, 16, 32, 64)
-MOST_PAIRS = 1 << 20  # of rows that share a batch, which are looked at one by one
-DISTANCES = 256  # classes of them, two for each doubling
+MAX_PAIRS = 1 << 20  # of rows that share a batch, compared one by one
+DISTANCES = 256  # classes of distances, two for each doubling
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ def common(one: Sample, other: Sample) -> tuple[Sample, Sample]:
 
 
 def batches_again(one: Sample, other: Sample) -> tuple[int, float, float]:
-    """Return the pairs of rows that shared a batch, the share of them that share one again, and what chance gives.
+    """Return the number of row pairs that shared a batch, the share that do so again, and the share by chance.
 
-    Chance is that of pairs as far apart in storage: rows of a block come together in any order of blocks.
+    Chance is taken from pairs stored as far apart, since rows of a block stay together in any order of blocks.
 
     Example:
         >>> rows, mixed = np.arange(4000), np.random.default_rng(0).permutation(4000)
@@ -92,7 +92,7 @@ def batches_again(one: Sample, other: Sample) -> tuple[int, float, float]:
         True
     """
     sizes = [_pairs(np.unique(some.batches, return_counts=True)[1]) for some in (one, other)]
-    if max(sizes) > MOST_PAIRS:
+    if max(sizes) > MAX_PAIRS:
         fewer = one.hashes <= np.median(one.hashes)
         return batches_again(one.chosen(np.flatnonzero(fewer)), other.chosen(np.flatnonzero(fewer)))
     both = np.unique(np.column_stack([one.batches, other.batches]), axis=0, return_counts=True)[1]

@@ -18,7 +18,7 @@ NAMES = (
 LEAST_ERRORS = 6  # standard errors of a correlation of independent places that are no accident
 SORTED = 0.97  # correlation with storage of a tenth of an epoch that a few shuffled blocks in a row do not have
 LEAST_RUN = 32  # rows in storage order, or pairs of rows in one batch again, that are no accident
-MOST_AGAIN = 3  # times as many pairs of rows as chance gives share a batch again
+MAX_REPEATS = 3  # times as many row pairs as by chance share a batch again
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def of_workers(spreads: Sequence[Spread], batches: int, epoch: int) -> Iterator[
 
 
 def of_two(one: Sample, other: Sample, epoch: int, what: str, *, named: bool = False) -> Iterator[Fault]:
-    """Name what two epochs have in common; ``what``: "epochs" of one run, or "seeds"; ``named``: rows by no number."""
+    """Yield faults that two epochs share; ``what``: "epochs" of one run, or "seeds"; ``named``: rows lack numbers."""
     a, b = common(one, other)
     if len(a.ids) < 2:
         return
@@ -151,7 +151,7 @@ def of_two(one: Sample, other: Sample, epoch: int, what: str, *, named: bool = F
     if found.sure and abs(found.value) > 0.5 and np.arctanh(min(abs(found.value), 0.9999)) * free**0.5 > LEAST_ERRORS:
         yield Fault(f"correlated {what}", f"the places of rows correlate by {found.value:.2f}", epoch)
     pairs, share, chance = batches_again(a, b)
-    most = (1 + chance) / 2 if named else min(MOST_AGAIN * chance, (1 + chance) / 2)
+    most = (1 + chance) / 2 if named else min(MAX_REPEATS * chance, (1 + chance) / 2)
     if pairs * share >= LEAST_RUN and share > most:
         detail = f"{share:.1%} of the rows that shared a batch share one again, by chance {chance:.2%}"
         yield Fault("same batches", detail, epoch)

@@ -1,4 +1,4 @@
-"""A table written once in random order, for as long as somebody measures it."""
+"""A temporary copy of a table in random order, for measurements."""
 
 import tempfile
 import time
@@ -19,7 +19,7 @@ __all__ = ["shuffled_once"]
 def shuffled_once(
     table: Table, memory: int | str, seed: int, folder: PathLike | None = None
 ) -> Iterator[tuple[Table, float]]:
-    """Write the rows in random order to a file that goes when the block ends; yield it, and the seconds this took."""
+    """Write the rows in random order to a temporary file; yield its table and the seconds taken."""
     place = Path(tempfile.gettempdir() if folder is None else folder)
     with writing(place), scratch.folder(place, "compare") as room:
         path = room / "shuffled.arrow"

@@ -42,7 +42,7 @@ def connect(
         progress: Who is told how trainings go on.
         autocommit: Whether each statement is kept at once, unless a transaction was begun; False begins one before
             the first statement, for `Connection.commit` to keep.
-        trust: ``"paths"`` lets files that FROM names name others anywhere, as of `corgipile.open`; None for PostgreSQL.
+        trust: ``"paths"`` lets files refer to files outside their folder, as in `corgipile.open`; None for PostgreSQL.
         **options: For DuckDB ``read_only`` and its settings, such as ``memory_limit="1GB"``; for PostgreSQL those of
             the driver.
 
@@ -59,7 +59,7 @@ def connect(
         database = os.fspath(database)
     if isinstance(database, str) and database.startswith(POSTGRES):
         if trust is not None:
-            raise BadArgument(f"trust must be None for a server, which is lent no files; got {trust!r}")
+            raise BadArgument(f"trust must be None for a server, which reads no files, got {trust!r}")
         from corgipile.sql.engines import postgres  # noqa: PLC0415 - each engine needs a library of its own
 
         return Connection(postgres.connected(database, **options), progress=progress, autocommit=autocommit)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from corgipile.errors import BadStatement
-from corgipile.nesting import DEEPEST_SQL
+from corgipile.nesting import MAX_SQL_DEPTH
 
 __all__ = ["RESERVED", "Token", "complete", "statements", "tokenize", "wrong"]
 
@@ -204,8 +204,8 @@ def statements(script: str) -> list[list[Token]]:
     for token in tokenize(script):
         if token.kind == "sign" and token.text in CLOSING:
             brackets.append(token)
-            if len(brackets) > DEEPEST_SQL:
-                raise wrong(script, token.start, f"brackets must nest at most {DEEPEST_SQL} levels deep")
+            if len(brackets) > MAX_SQL_DEPTH:
+                raise wrong(script, token.start, f"brackets must nest at most {MAX_SQL_DEPTH} levels deep")
         elif token.kind == "sign" and token.text in ")]}":
             if not brackets or CLOSING[brackets[-1].text] != token.text:
                 raise wrong(script, token.start, _closes(token, brackets))

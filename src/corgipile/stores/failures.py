@@ -103,5 +103,5 @@ def refused(url: str, reason: str) -> ReadFailed:
 def unanswered(url: str, reason: str, seconds: float) -> ReadFailed:
     """Make the error of a store that did not answer for long."""
     where = os.environ.get("AWS_ENDPOINT_URL") if url.startswith("s3:") else None
-    at = f" (AWS_ENDPOINT_URL is {redacted(where) if is_url(where) else 'no URL'})" if where else ""
+    at = f" (AWS_ENDPOINT_URL is {redacted(where) if is_url(where) else 'not a URL'})" if where else ""
     return ReadFailed(errno.ETIMEDOUT, f"{url}: {reason}, tried again for {seconds:.0f} seconds{at}")

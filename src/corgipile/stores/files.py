@@ -157,7 +157,7 @@ def _local_failure(error: Exception, path: RemotePath) -> BaseException:
     if (isinstance(error, OSError) and error.errno in _PERMANENT) or isinstance(
         error, NotImplementedError | ValueError
     ):
-        said = type(error).__name__ if re.search("[?@]", str(error)) else str(error)[:200]  # there may be a signed URL
+        said = type(error).__name__ if re.search("[?@]", str(error)) else str(error)[:200]  # may have a signed URL
         return ReadFailed(getattr(error, "errno", None) or errno.EINVAL, f"{path}: {said}")
     return Transient(type(error).__name__)
 

@@ -95,8 +95,8 @@ def _located(source: Any, filesystem: Any, cache: tuple[str, Size | None] | None
         return _on(filesystem, os.fspath(source), cache)
     if isinstance(source, str | PurePath) and _ONE_SLASH.match(str(source)):
         raise BadArgument(
-            f"{redacted(str(source).replace(':/', '://', 1))!r} was made a Path, which has one slash for two; give the "
-            "URL as text"
+            f"{redacted(str(source).replace(':/', '://', 1))!r} must be text, got a Path, which merges its slashes; "
+            "give the URL as a string"
         )
     return RemotePath(str(source), cache=cache) if is_url(source) else source
 

@@ -21,7 +21,7 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _HARMLESS = {"versionid", "version", "generation", "snapshot", "revision"}  # parameters of a query
-_PLAIN = {  # texts that a store is made with
+_PLAIN = {  # settings of a store, as text
     "account_name", "anon", "bucket", "cache_type", "container_name", "endpoint", "endpoint_url", "host", "location",
     "project", "protocol", "region", "repo_id", "repo_type", "revision", "skip_signature", "target_protocol", "url",
 }  # fmt: skip
@@ -91,7 +91,7 @@ def parts_of(url: str) -> Parts:
 
 
 def redacted(url: str) -> str:
-    """Return a URL that may be shown: without user, password, and all of a query but versions and the like.
+    """Return a URL without user, password, and query parameters other than versions.
 
     Of a connection string of PostgreSQL, only host, port, database and user are shown.
 
@@ -116,7 +116,7 @@ def redacted(url: str) -> str:
 
 
 def redacted_in(text: str) -> str:
-    """Return a text whose URLs may be shown.
+    """Return a text with its URLs redacted.
 
     Example:
         >>> redacted_in("no answer of 'https://host/a?jwt=x'")
@@ -126,7 +126,7 @@ def redacted_in(text: str) -> str:
 
 
 def scrubbed(text: str, url: str) -> str:
-    """Return what a library says of a URL, without what it quotes of the parts that `redacted` leaves out.
+    """Return a library's message about a URL, without the parts that `redacted` removes.
 
     Example:
         >>> scrubbed('bad token: "pw%"', "postgresql://me:pw%@host/db")
@@ -164,7 +164,7 @@ def has_secret(url: str) -> bool:
 
 
 def _identity(shown: str, url: str) -> str:
-    """Return what tells an object from others: parameters count, but for those that are signed anew each time."""
+    """Return an object's identity, which includes query parameters except renewed signatures."""
     told = [pair for pair in _query(url) if pair[0].lower() not in _HARMLESS and not secret(pair[0])]
     return f"{shown} {hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()}" if told else shown
 
@@ -198,7 +198,7 @@ class RemotePath(str):
         cache: Folder of the cache on disk, and its bytes; None: there is none.
 
     Attributes:
-        identity: Tells the object from those whose URLs are shown alike; for digests, not to be shown.
+        identity: Distinguishes objects whose redacted URLs are equal; for digests, never shown.
 
     Example:
         >>> path = RemotePath("https://host/a.csv?sig=x")
@@ -231,8 +231,8 @@ class RemotePath(str):
         """
         if self._locked:
             raise BadArgument(
-                f"{self} was opened in another process by a URL with a query or a password, which are not carried "
-                "along: open the table in this process, or give credentials by the environment"
+                f"{self} was opened in another process by a URL with a query or a password, which stay there: "
+                "open the table in this process, or give credentials in the environment"
             )
         return self._url
 
@@ -258,7 +258,7 @@ def _has_secrets(system: Any) -> bool:
 
 
 def _is_plain(name: str, value: Any) -> bool:
-    """Return whether a setting of a store surely holds no secret."""
+    """Return whether a store's setting is known to hold no secret."""
     if isinstance(value, bool | int | float | type(None)) or value in ("", "true", "false", (), [], {}):
         return True
     known = name.removeprefix("aws_").removeprefix("azure_storage_").removeprefix("google_") in _PLAIN

@@ -175,7 +175,7 @@ class _Reader:
         return sparse_columns(name, where, [self._stored(part) for part in parts], (rows, width)), width
 
     def _values(self, node: Any) -> Any:
-        """Return all values of an array, which is first checked as its reader does."""
+        """Return all values of an array, after the checks of its reader."""
         self._stored(node)
         return node[()]
 
@@ -218,7 +218,7 @@ class _Reader:
     def _referred(self, node: Any, categories: Any, where: str) -> Column:
         """Return categories as version 0.1.0 has them: beside the columns, and referred to."""
         known = lookup(self._cells, "__categories/" + node.name.rpartition("/")[2])
-        named = isinstance(categories, str | bytes)  # which is no reference, and may lead through a link
+        named = isinstance(categories, str | bytes)  # not a reference; it may pass through a link
         found = known if known is not None else None if named else self._root[categories]
         if found is None or is_group(found):
             raise CorruptFile(f"{where} refers to categories that are not there")

@@ -26,9 +26,9 @@ CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 MARK = 16  # bytes between blocks
 HEAD, MOST_HEAD = 1 << 16, 1 << 26
 LOOK = 20  # bytes that tell the rows and bytes of a block
-PART, PART_ROWS = 1 << 16, 1 << 13  # bytes, and rows, that are objects of Python at the same time
-MOST_EMPTY = 1 << 20  # rows of a block whose values take no bytes
-MOST_ROW, SWOLLEN = 8 << 20, 160  # bytes of objects that a row may become, and times its block's if that is more
+PART, PART_ROWS = 1 << 16, 1 << 13  # bytes, and rows, decoded to Python objects at once
+MAX_EMPTY_ROWS = 1 << 20  # rows of a block whose values take no bytes
+MAX_ROW_BYTES, MAX_SWELLING = 8 << 20, 160  # bytes of a row's objects, or times its block's bytes if more
 ADVICE = "a block is decoded whole before a row is read; `corgipile convert` writes a file that is read in place"
 
 
@@ -76,7 +76,7 @@ class AvroTable(UnitTable):
 
     def _check_counts(self, counts: IntArray, least: int) -> None:
         """Raise CorruptFile if blocks state more rows than their bytes can hold."""
-        room = self._sizes // least if least and self._codec == "null" else np.full(len(counts), MOST_EMPTY)
+        room = self._sizes // least if least and self._codec == "null" else np.full(len(counts), MAX_EMPTY_ROWS)
         if (least == 0 or self._codec == "null") and len(counts) and (counts > room).any():
             at = int(np.argmax(counts > room))
             where = f"{self._file.path}: a block of {self._sizes[at]} bytes"
@@ -93,12 +93,12 @@ class AvroTable(UnitTable):
             yield from self._parts(i, names, rows)
 
     def _parts(self, i: int, names: list[str], most: int) -> Iterator[pa.RecordBatch]:
-        """Decode a block little by little: its rows are objects until they are columns, which take many times more."""
+        """Decode a block in parts, since rows as Python objects take many times more than columns."""
         done, stop = int(self._starts[i]), int(self._starts[i + 1])
         while done < stop:
             if done == self._starts[i]:
                 place, size = int(self._places[i]), int(self._sizes[i])
-                largest = max(size, max(MOST_ROW, SWOLLEN * size) // self._swelling)  # bytes of a row
+                largest = max(size, max(MAX_ROW_BYTES, MAX_SWELLING * size) // self._swelling)  # bytes of a row
                 with decoding(self.path):
                     stream = opened(self._file, place, size, self._codec, largest)
             with self._decoding(), decoding(self.path):
@@ -109,7 +109,7 @@ class AvroTable(UnitTable):
             yield self._columns(rows, done - len(rows), names)
 
     def _some_rows(self, stream: io.BufferedReader, largest: int, most: int) -> list[dict[str, Any]]:
-        """Decode rows that follow: one at least, and no more than take about `PART` bytes before that."""
+        """Decode the next rows: at least one, and at most about `PART` stored bytes."""
         from fastavro import schemaless_reader  # noqa: PLC0415 - as above
 
         rows: list[dict[str, Any]] = []
@@ -122,7 +122,7 @@ class AvroTable(UnitTable):
 
     @contextlib.contextmanager
     def _decoding(self) -> Iterator[None]:
-        """Turn what the library says of bad bytes into an error that `decoding` knows."""
+        """Convert the library's error for bad bytes to one that `decoding` handles."""
         try:
             yield
         except (EOFError, StopIteration, AttributeError, ArithmeticError, AssertionError) as error:

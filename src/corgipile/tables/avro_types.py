@@ -103,7 +103,7 @@ def _complex(said: dict[str, Any], where: str, known: dict[str, Any], space: str
 
 def _named(said: dict[str, Any], space: str | None, known: dict[str, Any], kind: pa.DataType) -> pa.DataType:
     name, own = str(said.get("name")), said.get("namespace", space)
-    check_types([pa.field(name, kind)], "its schema")  # a type may hold others that were named before
+    check_types([pa.field(name, kind)], "its schema")  # a type may contain types named earlier
     known[name if "." in name or not own else f"{own}.{name}"] = kind
     return kind
 
@@ -124,10 +124,10 @@ _LEAST = {"null": 0, "float": 4, "double": 8}
 
 
 def least_bytes(said: Any, known: dict[str, int] | None = None) -> int:
-    """Return the bytes that a value of a schema takes at least; names of types count as one byte.
+    """Return the minimum bytes of a value of a schema; names of types count as one byte.
 
     Raises:
-        BadSchema: There are arrays of values that take no bytes: a few bytes would state any number of them.
+        BadSchema: Arrays hold zero-byte values: a few bytes could state any number of them.
 
     Example:
         >>> least_bytes(["null", "double"]), least_bytes({"type": "array", "items": "long"})
@@ -152,7 +152,7 @@ def least_bytes(said: Any, known: dict[str, int] | None = None) -> int:
 
 
 def swelling(schema: pa.Schema) -> int:
-    """Return how many times larger the values of a row may be as objects of Python than they are stored.
+    """Return the largest ratio of a row's size as Python objects to its stored size.
 
     Example:
         >>> swelling(pa.schema({"x": pa.string()})), swelling(pa.schema({"x": pa.list_(pa.float64())}))

@@ -1,4 +1,4 @@
-"""Files that the log of a Delta table names: data files, sidecars of checkpoints, vectors of deleted rows."""
+"""Files that a Delta log refers to: data files, sidecars of checkpoints, deletion vectors."""
 
 import json
 import re
@@ -16,24 +16,24 @@ __all__ = ["LOG", "check_sidecars", "check_vectors", "place"]
 
 LOG, SIDECARS = "_delta_log", "_sidecars"
 VECTOR = ("add.deletionVector.storageType", "add.deletionVector.pathOrInlineDv")
-UUID = 20  # characters that the name of a vector ends in
+UUID = 20  # characters at the end of a vector's name
 NAME = re.compile(r"[\w.%+=-]+", re.ASCII)
 SPACE = re.compile(r"\s*")
-Pairs = list[tuple[str, Any]]  # an object of JSON, in which a key may be there twice
+Pairs = list[tuple[str, Any]]  # a JSON object, whose keys may repeat
 
 
 def place(folder: Path, path: str) -> Path:
-    """Return where a data file lies, of which the log has the address as in a URL."""
+    """Return the path of a data file, which the log has in URL encoding."""
     if "://" in path and not path.startswith("file://"):
         raise UnknownFormat(f"{folder} has a file elsewhere, {path}; only local files can be read")
     return within(folder, unquote(path.removeprefix("file://")), folder / LOG)
 
 
 def check_sidecars(folder: Path) -> None:
-    """Check that checkpoints name sidecars by their names alone: the library would read any file.
+    """Check that checkpoints give sidecars as plain file names, since the library would read any file.
 
     Raises:
-        UntrustedPath: One is an address.
+        UntrustedPath: One is a path or a URL.
     """
     for path in () if trusts_paths() else sorted((folder / LOG).glob("*.checkpoint.*")):
         for action in _actions(path, ["sidecar.path"]):
@@ -43,7 +43,7 @@ def check_sidecars(folder: Path) -> None:
 
 
 def check_vectors(folder: Path) -> None:
-    """Check that vectors of deleted rows lie in the folder of the table: the library would read any file.
+    """Check that deletion vectors lie in the table's folder, since the library would read any file.
 
     Raises:
         UntrustedPath: One lies elsewhere.
@@ -68,13 +68,13 @@ def _check_vector(folder: Path, source: Path, vector: Any) -> None:
 
 
 def _all(found: Any, key: str) -> Iterator[Any]:
-    """Yield the values of a key of an object, None left out."""
+    """Yield the values of a key of an object, except None."""
     if isinstance(found, list):
         yield from (one[1] for one in found if isinstance(one, tuple) and one[0] == key and one[1] is not None)
 
 
 def _actions(path: Path, columns: Iterable[str]) -> Iterator[Pairs]:
-    """Yield the actions of a file of the log; of a Parquet file these columns of them."""
+    """Yield the actions of a log file; from a Parquet file only these columns."""
     if path.suffix == ".parquet":
         file = pq.ParquetFile(path)
         there = [name for name in columns if name.partition(".")[0] in file.schema_arrow.names]

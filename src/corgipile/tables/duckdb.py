@@ -308,7 +308,7 @@ def _connected(path: str) -> Any:
     connection = _library().connect(":memory:", config={"threads": 1, "python_enable_replacements": False, **alone})
     connection.execute("set preserve_insertion_order = true")
     connection.execute(f"attach '{path.replace(chr(39), chr(39) * 2)}' as db (read_only, type duckdb)")
-    connection.execute("set enable_external_access = false")  # no other file, whatever the database holds
+    connection.execute("set enable_external_access = false")  # so that nothing in the database reads other files
     return connection
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from corgipile import arrow_compute as pc
 from corgipile.arrow_memory import frugal
 from corgipile.errors import BadSchema, CorruptFile
-from corgipile.nesting import DEEPEST_IPC, check_types
+from corgipile.nesting import MAX_IPC_DEPTH, check_types
 from corgipile.sizes import format_bytes
 from corgipile.tables.brought import brought, note
 from corgipile.tables.checked import Checked
@@ -60,7 +60,7 @@ class Units(NamedTuple):
         pieces: How many there are.
         each: Bytes of a row, on average.
         library: Bytes that a library takes in each process that decodes, whatever the units.
-        dictionary: Bytes that decoding takes at least: of a dictionary of values, or of a chunk and its copies.
+        dictionary: Minimum bytes of decoding: a dictionary of values, or a chunk and its copies.
     """
 
     rows: int
@@ -232,7 +232,7 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
     Raises:
         CorruptFile: They have not as many rows as they should.
     """
-    check_types(schema, "a spill file", DEEPEST_IPC)
+    check_types(schema, "a spill file", MAX_IPC_DEPTH)
     done, first = 0, dict[str, pa.Array]()
     plain = pa.schema([field.with_type(_plain_type(field.type)) for field in schema], metadata=schema.metadata)
     with out.section(), pa.ipc.new_file(out, plain) as file:

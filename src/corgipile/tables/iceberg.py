@@ -105,11 +105,11 @@ def _scan(folder: Path, version: int | None) -> Any:
 
 
 def _files(folder: Path) -> Any:
-    """Return what the library reads metadata by: local files that `within` accepts, whatever the data say."""
+    """Return a reader of metadata that opens only local files that `within` accepts."""
     from pyiceberg.io import FileIO  # noqa: PLC0415 - as above
     from pyiceberg.io.pyarrow import PyArrowFile  # noqa: PLC0415
 
-    trust: Trust = "paths" if trusts_paths() else None  # threads of the library have no context of ours
+    trust: Trust = "paths" if trusts_paths() else None  # the library's threads lack our context
 
     class Files(FileIO):
         def new_input(self, location: str) -> PyArrowFile:

@@ -78,7 +78,7 @@ class Mix(Checked):
                 yield number, places, self._of(number, turn[places])
 
     def parts_of(self, rows: IntArray) -> Iterator[tuple[Table, IntArray, IntArray]]:
-        """Yield each table that some rows are of, their places among them, and their numbers in it."""
+        """Yield each source of some rows, their positions among the rows, and their numbers in it."""
         for number, places, found in self.shares(np.stack([rows, rows + 1], axis=1)):
             yield self.tables[number], places, found
 
@@ -181,8 +181,8 @@ def mix(sources: Sequence[tuple[Any, float]], rows: int | None = None, *, part: 
     ``part=epoch``: where a source has k times the rows it gives, k parts (rounded up) give all of them; of repeated
     sources each part goes on where the last one ended.
 
-    That holds while weights and ``rows`` stay the same: which rows other ones took is not recorded. A part is refused
-    where this process made the part before it with others. A process that did not make that part cannot refuse.
+    This holds while weights and ``rows`` stay the same; the rows of earlier parts are not recorded. A part is refused
+    if this process made the part before it with other ones. Another process cannot check this.
 
     Args:
         sources: Tables, or what `corgipile.open` takes, each with its weight, of which only the ratios count. Columns
@@ -215,14 +215,14 @@ def mix(sources: Sequence[tuple[Any, float]], rows: int | None = None, *, part: 
 
 
 def _check_part(mixed: Mix) -> None:
-    """Raise BadArgument if the part before one was made with other counts, not with these, and rows are unseen."""
+    """Raise BadArgument if the previous part was made with other counts and left rows unseen."""
     known = _begun.setdefault(digest(*(table.fingerprint for table in mixed.tables)), set())
     before, counts = {counts for part, counts in known if part == mixed.part - 1}, tuple(mixed.counts)
     pairs = [pair for found in before for pair in zip(found, mixed.tables, strict=True)]
     if counts not in before and any(count * mixed.part < len(table) for count, table in pairs):
         raise BadArgument(
             f"part={mixed.part} must have the weights and rows of the part before it, which took {min(before)} rows, "
-            f"got {counts}: some would come again while others are unseen; for another training begin with its part=0"
+            f"got {counts}: some would repeat while others are unseen; begin another training with part=0"
         )
     known.add((mixed.part, counts))
 

@@ -35,7 +35,7 @@ LOCAL = struct.Struct("<4s22xHH")  # of a member's header: magic, and the length
 SPARSE = {"format", "shape", "data"}  # what every archive of scipy.sparse.save_npz has
 FEATURES = ("features", "X", "x")
 READ = 1 << 18
-SMALL = 1 << 8  # bytes of a value that says what an archive is
+SMALL = 1 << 8  # bytes of a value that describes the archive
 log = logging.getLogger("corgipile")
 
 
@@ -164,10 +164,10 @@ class _Archive:
         return found
 
     def value(self, member: _Member, size: int) -> npt.NDArray[Any]:
-        """Return an array of so many values.
+        """Return an array, after a check that it has so many values.
 
         Raises:
-            CorruptFile: It has another number of them, or they are large.
+            CorruptFile: It has another number of values, or they are too large.
         """
         if int(np.prod(member.shape, dtype=object)) != size or int(member.dtype.itemsize) > SMALL:
             raise CorruptFile(

@@ -21,7 +21,7 @@ from corgipile.tables.table import ColumnLayout, IntArray, Layout, check_columns
 MAGIC = b"\x93NUMPY"
 SUFFIXES = (".npy",)
 log = logging.getLogger("corgipile")
-TOKENS = 1 << 20  # rows of one number from which on they are rather tokens
+MIN_TOKENS = 1 << 20  # rows of one number; so many are likely tokens
 BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read in vain to save a request, and read at a time
 
 
@@ -51,7 +51,7 @@ class NumpyTable(Checked):
                     f"{labels.file.path} has {labels.shape[0]} labels; {self._arrays['features'].file.path} "
                     f"has {len(self)} rows"
                 )
-        elif len(self._arrays["features"].shape) == 1 and len(self) >= TOKENS:
+        elif len(self._arrays["features"].shape) == 1 and len(self) >= MIN_TOKENS:
             log.warning(
                 "%s has one axis: each of its %s numbers is a row; for rows of 1,024 tokens save "
                 "numpy.load(PATH, mmap_mode='r')[: N // 1024 * 1024].reshape(-1, 1024)",

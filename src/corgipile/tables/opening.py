@@ -90,7 +90,7 @@ def open(  # noqa: A001 - reads as corgipile.open
             read them is told by the environment and the files that these services use.
         cache: Folder on a local disk that keeps what was read of objects, for all processes.
         cache_size: Bytes of the cache, such as ``"200GB"``; None: half of what is free there.
-        trust: ``"paths"`` lets the data name files outside of their own folder, which is an error by default.
+        trust: ``"paths"`` lets the data refer to files outside their own folder, an error by default.
         **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines,
             ``group`` of HDF5 and Zarr, ``columns`` of these, AnnData and ``.npz`` (a list of paths of arrays, or a
             dictionary from names to paths), ``table`` of SQLite and DuckDB, ``version`` of Delta Lake, Iceberg and
@@ -101,7 +101,7 @@ def open(  # noqa: A001 - reads as corgipile.open
         MissingFile: No file lies there.
         UnknownFormat: It is no kind of file that can be opened, a folder of several kinds, or part of a table whose
             log says which files count.
-        UntrustedPath: The data name a file outside of their folder.
+        UntrustedPath: The data refer to a file outside their folder.
 
     Example:
         >>> import pyarrow as pa
@@ -235,7 +235,7 @@ def _open_file(path: str | File, format_name: str | None, options: dict[str, Any
 
 
 def _unpacked(path: str | File, spill: Spill) -> str | File:
-    """Return the text of a file that is compressed and named as text of which any row is found, else the file."""
+    """Return the unpacked text of a file that is compressed and named as CSV or JSON lines, else the file."""
     stem, _, end = str(getattr(path, "path", path)).rpartition(".")
     if end.lower() not in PACKED or not stem.lower().endswith(TEXTS) or isinstance(path, ImageObjects):
         return path

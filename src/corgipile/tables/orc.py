@@ -25,7 +25,7 @@ CODECS = {0: "none", 1: "zlib", 2: "snappy", 4: "lz4_raw", 5: "zstd"}
 TAIL = 1 << 14
 ZONE = re.compile(rb"(\w[\w+:-]*(/\w[\w+:-]*)*)?")
 Fields = dict[int, list[int | bytes]]  # of a message of protobuf
-MOST_CHUNK, MOST_FOOTER = 1 << 24, 1 << 24  # bytes, unpacked
+MAX_CHUNK, MAX_FOOTER = 1 << 24, 1 << 24  # bytes, unpacked
 ADVICE = "a stripe is decoded whole before a row is read; `corgipile convert` writes a file that is read in place"
 
 
@@ -122,7 +122,7 @@ def _stripes(file: File) -> tuple[IntArray, int]:
 
 
 def _check_zones(file: File, stripes: list[Fields], codec: str, block: int) -> None:
-    """Check that stripes name time zones: the library opens what lies at the name, wherever that leads."""
+    """Check the time zones of stripes, since the library opens any file by that name."""
     begins = [sum(_number(stripe, part) for part in (1, 2, 3)) for stripe in stripes]
     sizes = [_number(stripe, 4) for stripe in stripes]
     if any(begin + size > file.size for begin, size in zip(begins, sizes, strict=True)):
@@ -154,10 +154,10 @@ def _check_types(types: list[int | bytes], file: File) -> None:
 def _unpacked(data: bytes, codec: str, block: int) -> bytes:
     """Decompress a footer: chunks, each behind its length and whether it is stored as it is."""
     parts, at = list[bytes](), 0
-    block = min(block, MOST_CHUNK)
+    block = min(block, MAX_CHUNK)
     while at + 3 <= len(data):
-        if sum(map(len, parts)) > MOST_FOOTER:
-            raise ValueError(f"its footer unpacks to more than {MOST_FOOTER} bytes")
+        if sum(map(len, parts)) > MAX_FOOTER:
+            raise ValueError(f"its footer unpacks to more than {MAX_FOOTER} bytes")
         head = int.from_bytes(data[at : at + 3], "little")
         chunk = data[at + 3 : at + 3 + (head >> 1)]
         at += 3 + (head >> 1)

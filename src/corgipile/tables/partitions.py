@@ -76,7 +76,7 @@ class Partition(Wrapper, Checked):
 
     Args:
         table: The table.
-        values: The values by name; they replace a column of the table that has the name, as in Spark and DuckDB.
+        values: The values by name; they replace the table's columns of the same names, as in Spark and DuckDB.
 
     Example:
         >>> from corgipile.tables import MemoryTable

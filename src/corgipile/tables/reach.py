@@ -1,4 +1,4 @@
-"""The rule for files that data name: they lie in the table's own folder, unless the caller trusts the paths."""
+"""Checks that files named in data lie in the table's own folder, unless the caller trusts the paths."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ def trusting(trust: Trust) -> Iterator[None]:
         trust: ``"paths"``, or None to leave the rule as it is.
 
     Raises:
-        BadArgument: It is something else.
+        BadArgument: It has another value.
     """
     if trust not in ("paths", None):
         raise BadArgument(f"trust must be 'paths' or None, got {trust!r}")
@@ -41,10 +41,10 @@ def trusts_paths() -> bool:
 
 
 def within(folder: Path, name: object, source: object) -> Path:
-    """Return the path of a file that data name.
+    """Return the path of a file that data refer to.
 
-    Links of the file system are the user's own: the file may be a link to anywhere. The data cannot leave the folder
-    through a link to another folder.
+    The file may be a link to anywhere, since the user created it. The data cannot leave the folder through a link to
+    another folder.
 
     Args:
         folder: The folder of the table.
@@ -60,7 +60,7 @@ def within(folder: Path, name: object, source: object) -> Path:
         >>> within(Path("/data"), "../b.bin", "index.json")
         Traceback (most recent call last):
         ...
-        corgipile.errors.UntrustedPath: index.json: a file is called '../b.bin', but it must lie in the folder...
+        corgipile.errors.UntrustedPath: index.json: a file must lie in the folder of the table, got '../b.bin'; ...
     """
     path = folder / name if isinstance(name, str) and name and "\0" not in name else None
     if path is not None and (_trusted.get() or _lies_in(folder, path)):
@@ -69,7 +69,7 @@ def within(folder: Path, name: object, source: object) -> Path:
 
 
 def local(folder: Path, address: str, source: object) -> Path:
-    """Return the path of a file that data name by its path or ``file:`` URL; see `within`.
+    """Return the path of a file that data refer to by path or ``file:`` URL; see `within`.
 
     Raises:
         UnknownFormat: It is a URL of another kind.
@@ -82,15 +82,15 @@ def local(folder: Path, address: str, source: object) -> Path:
 
 
 def outside(name: object, source: object) -> UntrustedPath:
-    """Return the error of a file that leads out of the folder of a table."""
+    """Return the error for a file name that leads out of a table's folder."""
     return UntrustedPath(
-        f"{source}: a file is called {name!r}, but it must lie in the folder of the table; "
-        'trust="paths" (--open trust=paths) lets the data name any file'
+        f"{source}: a file must lie in the folder of the table, got {name!r}; "
+        'pass trust="paths" (--open trust=paths) to allow any file'
     )
 
 
 def leads_up(path: str) -> bool:
-    """Return whether a path is a link to a folder that it lies in: who follows it never ends."""
+    """Return whether a path is a link to a folder that contains it, which would never end."""
     goal = os.path.realpath(path) if os.path.islink(path) else None  # noqa: PTH114 - much faster than Path
     return goal is not None and any(os.path.realpath(above) == goal for above in Path(path).parents)
 

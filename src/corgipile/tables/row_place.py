@@ -1,4 +1,4 @@
-"""The file of a row, and the row or line there."""
+"""Locates a row of a table in its file."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ __all__ = ["row_place"]
 
 
 def row_place(table: Any, row: int) -> str:
-    """Return the line of a text file, or the row of another, that is this row of a table; nothing of rows in memory.
+    """Return the file of a table's row, and the line or row there; empty for rows in memory.
 
     Example:
         >>> import pyarrow as pa

@@ -28,7 +28,7 @@ STEP = 64  # rows from one rowid that is kept to the next
 RUN = 4096  # rows fetched at a time
 SURVEY = 16, 256  # stretches, and rows of each, that types are told by
 WAIT = 30.0  # seconds for a lock
-MOST_ID = (1 << 63) - 1
+MAX_ROWID = (1 << 63) - 1
 AT_ONCE = 500  # rows asked for by one statement
 ADVICE = "each value is a Python object on its way; `corgipile convert` writes a file that is read in place"
 
@@ -131,7 +131,7 @@ class SqliteTable(LibraryTable):
         if self._firsts is None:
             return self._first + stop - 1
         after = -(-stop // STEP)
-        return self._firsts[after] - 1 if after < len(self._firsts) else MOST_ID
+        return self._firsts[after] - 1 if after < len(self._firsts) else MAX_ROWID
 
     def _select(self, names: Sequence[str]) -> str:
         columns = ", ".join(map(quoted, names)) if names else "null"

@@ -8,7 +8,7 @@ import numpy as np
 from corgipile.orders import Blocks, Key, Order, visited_rows
 from corgipile.orders.order import IntArray
 from corgipile.quality.correlation import batches_again
-from corgipile.quality.faults import LEAST_RUN, MOST_AGAIN
+from corgipile.quality.faults import LEAST_RUN, MAX_REPEATS
 from corgipile.quality.visits import Sample, mixed
 from corgipile.testing.laws import holds
 
@@ -143,20 +143,20 @@ def check_seeds(order: Order, blocks: Blocks) -> None:
 
 
 def check_batches(order: Order, blocks: Blocks, batch: int) -> None:
-    """Check that rows that share a batch share one again, in other epochs and with other seeds, by chance only.
+    """Check that rows share a batch again, in other epochs and with other seeds, only by chance.
 
-    Of four other passes at most three times as many pairs may as chance gives to rows that are stored as far apart. No
-    false alarm came in 1,040 runs of corgipile's orders over 600 rows: the largest ratio was 1.9, the spread 0.1.
+    In four other passes at most three times as many pairs may repeat as chance predicts for rows stored as far apart.
+    1,040 runs of corgipile's orders over 600 rows gave no false alarm: the largest ratio was 1.9, the spread 0.1.
 
     Raises:
-        LawBroken: More do.
+        LawBroken: More pairs repeat.
     """
     one = _batches(order, blocks, Key(7, 1), batch)
     others = [_batches(order, blocks, key, batch) for key in (Key(7, 0), Key(7, 2), Key(8, 1), Key(8, 0))]
     found = [batches_again(one, other) for other in others]
     again, expected = (sum(one[0] * one[at] for one in found) for at in (1, 2))
     holds(
-        again < LEAST_RUN or again <= MOST_AGAIN * expected,
+        again < LEAST_RUN or again <= MAX_REPEATS * expected,
         otherwise=f"{order!r}: {again:.0f} pairs of rows share a batch again, by chance {expected:.0f}, {blocks!r}",
     )
 

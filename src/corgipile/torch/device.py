@@ -93,13 +93,13 @@ class DeviceLoader:
             while coming or more:
                 try:
                     while more and len(coming) < 2:
-                        batch = next(came, OVER)  # a StopIteration, caught, keeps frames alive, with their batches
+                        batch = next(came, OVER)  # catching a StopIteration would keep frames and their batches alive
                         if more := batch is not OVER:
                             coming.append(moves.begin(batch))
                         del batch
                         if not yielded:
                             self._run_ahead(moves)  # again, for batches whose iteration begins with the first of them
-                except Exception as error:  # noqa: BLE001 - its turn is when the batches before it are had
+                except Exception as error:  # noqa: BLE001 - raised after the batches before it
                     clear_frames(error.__traceback__)  # those of a DataLoader hold the error, and this frame by it
                     failures.append(error)
                     more = False
@@ -111,7 +111,7 @@ class DeviceLoader:
             if failures:
                 raise failures.pop()
         finally:
-            failures.clear()  # kept, one would be a cycle: its traceback has this frame and those above, with batches
+            failures.clear()  # keeping one would create a cycle: its traceback has this frame and those above
             coming.clear()
             moves.rest()
 
@@ -155,7 +155,7 @@ class Moves(Protocol):
         """Return a batch for the work that comes."""
 
     def rest(self) -> None:
-        """Let go of what copies are made of."""
+        """Release the sources of copies."""
 
 
 class Plain:
@@ -177,7 +177,7 @@ class Plain:
         return begun
 
     def rest(self) -> None:
-        """Do nothing: there is nothing."""
+        """Do nothing."""
 
     def _to(self, one: Any) -> Any:
         return one.to(self._device)
@@ -223,7 +223,7 @@ class Streamed:
         return _mapped(moved, kept, lambda one: one.to(self._device, non_blocking=True))
 
     def rest(self) -> None:
-        """Wait for the copies, and let go of their memory."""
+        """Wait for the copies and release their memory."""
         while self._copying:
             self._copying.popleft()[0].synchronize()
 

@@ -187,7 +187,7 @@ class PartialExchange:
         self._thread.join()
         self._thread = None
         if self._failed:
-            raise self._failed.pop()  # kept, it would be a cycle, by its traceback
+            raise self._failed.pop()  # keeping it would create a cycle through its traceback
         self._part.commit()
 
     def state_dict(self) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class BatchInFlight:
             for _ in self._runs:
                 run, rows = self._done.get()
                 if run is None:
-                    raise rows.pop()  # a name for it would be a cycle, by its traceback, with all frames above
+                    raise rows.pop()  # a name would create a cycle through its traceback and all frames above
                 came += rows
                 places += run
         finally:
@@ -155,7 +155,7 @@ def fetch(source: Any, rows: list[Any]) -> list[Any]:
         try:
             came.append(source[row])
         except Exception as error:
-            failures.clear()  # by their tracebacks a cycle
+            failures.clear()  # their tracebacks would form a cycle
             raise FetchFailed(f"row {row!r} failed: {type(error).__name__}: {error}") from error
     if failures:
         said = f"{type(failures[0]).__name__}: {failures[0]}"

@@ -164,7 +164,7 @@ class WorkerIteration:
     def __next__(self) -> Any:
         with self._kept.turns:
             if self._batches is None:
-                packed = _is_sent(sys._getframe(1))  # noqa: SLF001 - who asks decides
+                packed = _is_sent(sys._getframe(1))  # noqa: SLF001 - depends on the caller
                 self._batches = copy(self)._run(packed=packed)  # noqa: SLF001 - its own would hold it: a cycle
             return next(self._batches)
 
@@ -182,7 +182,7 @@ class WorkerIteration:
         for batch in loader:
             made = _row(batch) if rows else batch
             made = made if transform is None else self._transformed(made, loader.batches_done - 1)
-            done[worker] = loader.batches_done  # a batch whose transform fails is still to come
+            done[worker] = loader.batches_done  # excludes a batch whose transform fails
             made = _sent(made) if packed else made
             del batch  # it must not stay until the next one is made
             if (now := time.monotonic()) > said + TELL:
@@ -197,11 +197,11 @@ class WorkerIteration:
         """Transform a batch of this worker, or a row.
 
         Raises:
-            FetchFailed: The transform raises, or returns None; says for which rows.
+            FetchFailed: The transform raises or returns None; the message names the rows.
         """
         try:
             if (found := cast("Any", self._settings.transform)(made)) is None:
-                raise ValueError("it returned None; return what is to be yielded")  # noqa: TRY301 - as what it raises
+                raise ValueError("it returned None; return the batch to yield")  # noqa: TRY301 - as what it raises
         except Exception as error:
             named = self._settings.rewind(self._part, self._rank).named(self._worker, number)
             raise FetchFailed(f"transform failed on {named}: {type(error).__name__}: {error}") from error
@@ -261,9 +261,9 @@ def _sent(made: Any) -> Any:
 
 
 def _is_sent(caller: FrameType) -> bool:
-    """Return whether a worker sends what the caller gets as it is.
+    """Return whether a worker sends its result unchanged to the user.
 
-    Code of the user may ask instead: another dataset, a subclass, a collate function. It gets lists and tensors.
+    The user's code may be the caller (another dataset, a subclass, a collate function); it gets lists and tensors.
     """
     fetcher = caller.f_locals.get("self") if get_worker_info() else None
     return isinstance(fetcher, _BaseDatasetFetcher) and fetcher.collate_fn is default_convert

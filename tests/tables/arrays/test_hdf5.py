@@ -187,7 +187,7 @@ def test_the_user_block_and_views_of_other_files(tmp_path):
         file.create_virtual_dataset("x", virtual)
     assert open_table(tmp_path / "v.h5").take([7]).to_pydict() == {"x": [7]}
     (tmp_path / "b.h5").unlink()
-    with pytest.raises(MissingFile, match=r"dataset '/x' has rows of .*b\.h5, which is not there"):
+    with pytest.raises(MissingFile, match=r"dataset '/x' has rows in .*b\.h5, which does not exist"):
         open_table(tmp_path / "v.h5")
 
 

@@ -142,7 +142,7 @@ def test_splits_and_broken_folders(tmp_path):
     assert len(open_table(tmp_path / "sets" / "train")) == 10
     state = tmp_path / "sets" / "test" / "state.json"
     for text, error, message in [
-        ("{", CorruptFile, "is no JSON"),
+        ("{", CorruptFile, "is not JSON"),
         ("[]", CorruptFile, "has a list where an object is needed"),
         ("{}", CorruptFile, "does not list _data_files"),
         ('{"_data_files": []}', CorruptFile, "lists no data files"),

@@ -134,7 +134,7 @@ def changed(folder, **facts):
         ({"version": 3}, UnknownFormat, "version 3"),
         ({"samples": 99}, CorruptFile, "the index says 99"),
         ({"samples": -1}, CorruptFile, "samples of a shard is -1"),
-        ({"raw_data": None}, CorruptFile, "a file is called None"),
+        ({"raw_data": None}, CorruptFile, "got None"),
         ({"raw_data": {"basename": "../x", "bytes": 1}}, CorruptFile, "'../x'"),
         ({"raw_data": {"basename": "gone.mds", "bytes": 1}}, MissingFile, "gone.mds"),
         ({"raw_data": {"basename": "shard.00000.mds", "bytes": 1}}, CorruptFile, "says 1"),

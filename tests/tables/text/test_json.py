@@ -104,7 +104,7 @@ def survey_little(monkeypatch):
     ("line", "message"),
     [
         ('{"x": "a", "y": 1}', "column 'x' holds a string; a number is what other rows hold"),
-        ('{"x": 1, "y": 1, "new": 2}', "a key that no row surveyed has; types= names it"),
+        ('{"x": 1, "y": 1, "new": 2}', "a key that no surveyed row has; give its type with types="),
         ('{"x": 1.5, "y": 1}', "column 'x'|1.5"),
         ('{"x": 1', ""),
     ],
@@ -177,5 +177,5 @@ def test_a_key_within_a_column_that_no_survey_met(tmp_path, monkeypatch, key, mi
     assert table.take([50], ["p"]).to_pylist() == [{"p": 2}]
     assert table.take([49], ["s"]).to_pylist() == [{"s": {"x": 1}}]
     for ask in (lambda: table.read(40, 60, ["s"]), lambda: table.take([50], ["s"])):
-        with pytest.raises(ParseError, match=r"line 51: a key that no row surveyed has"):
+        with pytest.raises(ParseError, match=r"line 51: a key that no surveyed row has"):
             ask()

@@ -112,7 +112,7 @@ class Numbered(Goal):
         flush(self._folder)
 
     def _keep_rights(self, made: Path, old: list[Path]) -> None:
-        """Give new files the owner and mode of those that they replace, those without one those of the first."""
+        """Give new files the owner and mode of the files they replace, else those of the first old file."""
         for path in made.iterdir() if old else ():
             there = self._folder / path.name
             keep_rights(path, there if there in old else old[0])

@@ -22,15 +22,15 @@ def check_added(names: Sequence[str], there: Sequence[str], *, hint: str, folded
     """Raise BadArgument if rows have a column that a prediction would add.
 
     Args:
-        names: The columns that are added.
-        there: Those of the rows.
+        names: The added columns.
+        there: The columns of the rows.
         hint: What to do instead.
-        folded: Whether names differ by more than their case.
+        folded: Whether to ignore case.
     """
     alike = str.lower if folded else str
     known = {alike(name) for name in there}
     if twice := [name for name in names if alike(name) in known]:
-        raise BadArgument(f"the rows have a column {twice[0]!r} already, as the prediction would be called; {hint}")
+        raise BadArgument(f"the rows already have a column {twice[0]!r}, the name of the prediction; {hint}")
 
 
 class Session(Protocol):

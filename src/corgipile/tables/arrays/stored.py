@@ -23,8 +23,8 @@ __all__ = [
     "row_width",
 ]
 
-MOST_CHUNKS, MOST_ITEM = 1 << 24, 16 << 20  # chunks of rows of an array; bytes of a value
-LARGE = 4 << 20  # bytes of a chunk that is kept alone
+MAX_CHUNKS, MAX_ITEM_BYTES = 1 << 24, 16 << 20  # chunks of rows of an array; bytes of a value
+LARGE_CHUNK = 4 << 20  # bytes of a chunk that is decoded and kept alone
 RECENT = 2  # chunks kept decoded: of one that two threads read a part of each, and of the next
 
 Array = npt.NDArray[Any]
@@ -53,23 +53,23 @@ def row_width(stored: Stored) -> int:
 
 
 def decoding_bytes(stored: Stored) -> int:
-    """Return the bytes that decoding a chunk takes; 0 where rows are found without others."""
+    """Return the bytes that decoding a chunk takes; 0 if single rows can be read."""
     return stored.chunk * row_width(stored) * getattr(stored, "copies", 1)
 
 
 def check_item(dtype: np.dtype[Any], where: str) -> None:
     """Raise BadSchema if one value is too large to be read."""
-    if int(dtype.itemsize) > MOST_ITEM:
-        raise BadSchema(f"{where} must hold values of at most {MOST_ITEM} bytes, got {dtype.itemsize}")
+    if int(dtype.itemsize) > MAX_ITEM_BYTES:
+        raise BadSchema(f"{where} must hold values of at most {MAX_ITEM_BYTES} bytes, got {dtype.itemsize}")
 
 
 def check_chunks(arrays: Iterable[Stored], where: str) -> None:
-    """Raise BadSchema if the number of rows stated is one of too many chunks to list."""
+    """Raise BadSchema if the stated rows have too many chunks to list."""
     for one in arrays:
-        if one.chunk and one.shape[0] // one.chunk > MOST_CHUNKS:
+        if one.chunk and one.shape[0] // one.chunk > MAX_CHUNKS:
             stated = f"{one.shape[0]} rows in chunks of {one.chunk}"
             raise BadSchema(
-                f"{where} must have at most {MOST_CHUNKS} chunks of rows, got {stated}; rewrite it in larger"
+                f"{where} must have at most {MAX_CHUNKS} chunks of rows, got {stated}; rewrite it in larger chunks"
             )
 
 
@@ -169,8 +169,8 @@ class Chunked:
         return self._decode(i) if whole else self._recent.get(i, lambda: self._alone(i))[low:high]
 
     def _alone(self, i: int) -> Array:
-        """Decode a chunk, a large one without another beside it."""
-        if self.chunk * row_width(self) > LARGE:
+        """Decode a chunk; large chunks are decoded one at a time."""
+        if self.chunk * row_width(self) > LARGE_CHUNK:
             self._recent.clear()
         return self._decode(i)
 

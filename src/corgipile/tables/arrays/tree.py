@@ -11,7 +11,7 @@ __all__ = ["Chosen", "arrays_below", "by_name", "choose_arrays", "group_at"]
 
 Chosen = Sequence[str] | Mapping[str, str] | None  # columns= of open: paths, or names and their paths
 MOST_LISTED = 6
-MOST_LINKS = 16  # that lead to one another, as of the library
+MAX_LINKS = 16  # in a chain, as in the library
 
 
 def is_group(node: Any) -> bool:
@@ -41,7 +41,7 @@ def lookup(group: Any, name: str, links: int = 0) -> Any:
     Args:
         group: The group.
         name: The path.
-        links: How many links led here.
+        links: The number of links followed so far.
 
     Raises:
         BadSchema: There is a link to another file.
@@ -57,14 +57,14 @@ def lookup(group: Any, name: str, links: int = 0) -> Any:
 
 
 def _step(group: Any, name: str, links: int) -> Any:
-    """Return what a group of h5py has under a name; links are followed here, as the library would follow any."""
+    """Return a member of an h5py group; checks links before following them, which the library does not."""
     link = group.get(name, getlink=True)
     if hasattr(link, "filename"):
         raise BadSchema(f"{name!r} is a link to {link.path!r} in another file, {link.filename!r}; open that one")
     if not hasattr(link, "path"):
         return group[name]
     start = group.file if link.path.startswith("/") else group
-    return lookup(start, link.path, links + 1) if links < MOST_LINKS else None
+    return lookup(start, link.path, links + 1) if links < MAX_LINKS else None
 
 
 def arrays_below(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

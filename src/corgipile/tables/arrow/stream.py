@@ -87,7 +87,7 @@ def walk(file: File) -> Footer:
 
 
 def is_early(head: bytes) -> bool:
-    r"""Say whether these are the first bytes of a stream of Arrow before 0.15: the length of a schema, and its tables.
+    r"""Return whether a stream begins as Arrow wrote it before 0.15: with the length of a schema, and its tables.
 
     Example:
         >>> is_early(b"\xac\x00\x00\x00\x10\x00\x00\x00\x00\x00\n\x00\x0e\x00\x06\x00"), is_early(bytes(16))

@@ -9,7 +9,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.nesting import DEEPEST_IPC, check_types
+from corgipile.nesting import MAX_IPC_DEPTH, check_types
 from corgipile.outputs import Kind, refuse_url, replacing
 from corgipile.tables.arrow.grouping import Groups
 from corgipile.tables.arrow.note import is_noted, write_note
@@ -80,7 +80,7 @@ class Writer:
             raise BadArgument(f"compression is {compression!r}; None, 'lz4' or 'zstd' is right")
         if Path(out).suffix.lower() in OTHERS:
             raise BadArgument(f"{out} would be an Arrow IPC file in spite of its name; name it .arrow")
-        check_types(schema, str(out), DEEPEST_IPC)
+        check_types(schema, str(out), MAX_IPC_DEPTH)
         self.schema = plain(schema)
         self.rows = 0
         self._replacing = replacing(out, kind, inputs=inputs, overwrite=overwrite)

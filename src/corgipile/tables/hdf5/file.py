@@ -125,20 +125,20 @@ class H5:
         return _ByLibrary(read, name, dtype, shape, 0 if dtype.hasobject else chunk)
 
     def _check_reach(self, data: Any, seen: set[tuple[str, str]]) -> None:
-        """Check that rows of a dataset lie in files that it may name, the rows of virtual datasets by way of others.
+        """Check that a dataset's rows lie in permitted files, also those of virtual datasets.
 
         Raises:
             UntrustedPath: They lie elsewhere.
-            MissingFile: They lie in a file that is not there: the library would make them up.
+            MissingFile: Their file is missing; the library would return fill values.
         """
         where, folder = f"{self.file.path}, dataset {data.name!r}", Path(self.file.path).parent
         for name, *_ in data.external or ():
-            within(folder, str(Path(name).absolute()), where)  # as the library finds it
+            within(folder, str(Path(name).absolute()), where)  # as the library resolves it
         for one in data.virtual_sources() if data.is_virtual else ():
             file, array = _written_out(one.file_name, where), _written_out(one.dset_name, where)
             there = Path(self.file.path) if file == "." else within(folder, file, where)
             if not there.exists():
-                raise MissingFile(f"{self.file.path}: dataset {data.name!r} has rows of {there}, which is not there")
+                raise MissingFile(f"{self.file.path}: dataset {data.name!r} has rows in {there}, which does not exist")
             if trusts_paths() or (str(there), array) in seen:
                 continue
             seen.add((str(there), array))
@@ -146,7 +146,7 @@ class H5:
             with other.opened() as root:
                 source = lookup(root, array)
                 if source is None or is_group(source):
-                    raise MissingFile(f"{where}: its rows are in {array!r} of {there}, which has no such array")
+                    raise MissingFile(f"{where}: its rows are in {array!r} of {there}, which does not have it")
                 other._check_reach(source, seen)
 
     def read(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:

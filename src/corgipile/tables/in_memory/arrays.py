@@ -82,7 +82,7 @@ def of_columns(columns: Mapping[Any, Any]) -> pa.Table:
 
 
 def is_rows(source: Any) -> bool:
-    """Say whether a list is rows, each a dictionary: some value is no column, which would have a length.
+    """Return whether dictionaries are rows: some value has no length, so it is not a column.
 
     Example:
         >>> is_rows([{"x": 1.5}, {"x": 2.5}]), is_rows([{"x": [1.5]}, {"x": [2.5]}]), is_rows([])
@@ -98,7 +98,7 @@ def _is_cell(value: Any) -> bool:
 
 
 def of_rows(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
-    """Make a table of rows that are dictionaries; what a row lacks is null.
+    """Make a table from dictionaries, one per row; missing keys are null.
 
     Example:
         >>> of_rows([{"x": 1.5}, {"x": 2.5, "y": "a"}]).to_pydict()

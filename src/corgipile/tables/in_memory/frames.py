@@ -48,7 +48,7 @@ def of_polars(frame: Any) -> pa.Table:
     """Make a table of a frame of Polars.
 
     Raises:
-        BadSchema: A column is of a type that Arrow lacks, or of Python objects, whose addresses Polars would give.
+        BadSchema: A column has a type that Arrow lacks, or Python objects, which Polars exports as addresses.
 
     Example:
         >>> import polars as pl

@@ -69,7 +69,7 @@ def kept_index(
 
 
 def _described(path: str) -> Path:
-    """Return the file that an index lies beside, or the folder for indexes of others: who may read it may read both."""
+    """Return the file or folder whose permissions bound an index's: the file indexed, or the cache folder."""
     name = Path(path.removesuffix(INDEX_SUFFIX))
     return next((file for file in (name, name.with_suffix("")) if file.is_file()), name.parent)
 

@@ -197,7 +197,7 @@ def check_rows(rows: IntArray, count: int) -> IntArray:
 
 
 def check_names(schema: pa.Schema, path: str) -> None:
-    """Raise BadSchema if there are no columns, two share a name or nest too deep, CorruptFile if a name is no text."""
+    """Raise BadSchema for no columns, equal names or deep nesting, CorruptFile for a name that is not text."""
     with decoding(path):
         check_types(schema, path)
     names = schema.names
@@ -245,7 +245,7 @@ class Recent(Generic[Value]):
         return value
 
     def clear(self) -> None:
-        """Keep no value any longer."""
+        """Release all values."""
         with self._lock:
             self._values.clear()
 

@@ -64,7 +64,7 @@ class _Run(Generic[Item]):
                 self._changed.wait_for(lambda: self._ready or self._over)
                 if not self._ready:
                     if self._errors:
-                        raise self._errors.pop()  # kept, it would be a cycle, by its traceback
+                        raise self._errors.pop()  # keeping it would create a cycle through its traceback
                     return
                 item = self._ready.popleft()
                 self._bytes -= self._size(item)

@@ -1,4 +1,4 @@
-"""Decompression in steps: a stream never unpacks more than may come of it."""
+"""Decompression in steps, limited to a stated size."""
 
 import bz2
 import io
@@ -12,17 +12,17 @@ import pyarrow as pa
 from corgipile.errors import ParseError
 from corgipile.tables.io.files import File, Region
 
-__all__ = ["LONGEST_LINE", "Unpacking", "check_line", "inflated", "opened", "snappy"]
+__all__ = ["MAX_LINE_BYTES", "Unpacking", "check_line", "inflated", "opened", "snappy"]
 
-LONGEST_LINE = 16 << 20  # bytes of a line of text, which is one row
+MAX_LINE_BYTES = 16 << 20  # bytes of a line of text, which is one row
 STEP = 1 << 16  # bytes unpacked at a time
-SNAPPY = 32  # times that Snappy makes data smaller at most, and a little more
+MAX_SNAPPY_RATIO = 32  # an upper bound of Snappy's compression ratio
 
 
 def check_line(size: int, where: str) -> None:
-    """Raise ParseError if the part of a line that was read is longer than a line may be."""
-    if size >= LONGEST_LINE:
-        raise ParseError(f"{where} must have lines below {LONGEST_LINE} bytes, got a longer one; put a row on each")
+    """Raise ParseError if a line, read in part, is too long."""
+    if size >= MAX_LINE_BYTES:
+        raise ParseError(f"{where} must have lines below {MAX_LINE_BYTES} bytes, got a longer one; put a row on each")
 
 
 class Unpacking(io.RawIOBase):
@@ -33,7 +33,7 @@ class Unpacking(io.RawIOBase):
         most: Bytes that it may unpack to.
 
     Attributes:
-        done: Bytes that it has unpacked to so far.
+        done: Bytes unpacked so far.
         most: Bytes that it may unpack to; may change while it is read.
 
     Example:
@@ -55,7 +55,7 @@ class Unpacking(io.RawIOBase):
         """Read into memory and return the bytes read.
 
         Raises:
-            ValueError: There are more bytes than may be, or they do not decompress.
+            ValueError: There are too many bytes, or they do not decompress.
         """
         try:
             data = self._more(min(len(into), self.most - self.done + 1))
@@ -90,7 +90,7 @@ def opened(file: File, at: int, size: int, codec: str, most: int) -> io.Buffered
 
 
 def inflated(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Return what unpacks a raw DEFLATE stream, at most so many bytes a call.
+    """Return a reader of a raw DEFLATE stream, which unpacks at most so many bytes a call.
 
     Example:
         >>> packer = zlib.compressobj(wbits=-15)
@@ -114,10 +114,10 @@ def inflated(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
 
 
 def snappy(data: bytes) -> bytes:
-    """Decompress raw Snappy, whose first bytes state how long it becomes.
+    """Decompress raw Snappy, whose first bytes state its unpacked size.
 
     Raises:
-        ValueError: It states more than such data can become.
+        ValueError: It states more than such data can unpack to.
     """
     size = shift = 0
     for byte in data[:5]:
@@ -125,6 +125,6 @@ def snappy(data: bytes) -> bytes:
         shift += 7
         if byte < 128:
             break
-    if size > SNAPPY * len(data):
-        raise ValueError(f"{len(data)} bytes of Snappy state that they become {size}")
+    if size > MAX_SNAPPY_RATIO * len(data):
+        raise ValueError(f"{len(data)} bytes of Snappy state an impossible size, {size}")
     return bytes(pa.Codec("snappy").decompress(data, size, asbytes=True))

@@ -131,5 +131,5 @@ def _number(said: Any, what: str, folder: Path) -> int:
 
 
 def _file(said: Any, folder: Path) -> Path:
-    """Return the path of a file that the index names."""
+    """Return the path of a file that the index lists."""
     return within(folder, said.get("basename") if isinstance(said, dict) else None, folder / INDEX)

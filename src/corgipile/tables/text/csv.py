@@ -45,7 +45,7 @@ class CsvTable(TextTable):
         header: Whether the first line has names; ``"auto"``: unless all its fields are numbers.
         delimiter: What parts fields; None: the first of tab, comma, semicolon and space that the first line has.
         types: Types of columns by name, Arrow's or their names (``"float32"``); a survey finds those not said.
-        said: Whether the caller says that it is CSV, which may have one column.
+        said: Whether the caller asked for CSV, which then may have one column.
 
     Raises:
         UnknownFormat: It may be something else than CSV.

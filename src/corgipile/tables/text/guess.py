@@ -72,7 +72,7 @@ def csv_columns(
         header: Whether the first line has names, or ``"auto"``.
         whole: Whether ``head`` is all of the file.
         mark: What parts fields, where the caller knows; else the first of tab, comma, semicolon and space in line 1.
-        said: Whether the caller says that it is CSV, which may have one column.
+        said: Whether the caller asked for CSV, which then may have one column.
 
     Raises:
         UnknownFormat: It may be something else.
@@ -88,7 +88,7 @@ def csv_columns(
     if not lines:
         raise UnknownFormat(f"{path}: its first line is longer than {len(head)} bytes{_ELSE}")
     if re.fullmatch("sep=.", lines[0]):
-        raise UnknownFormat(f"{path} begins with {lines[0]!r}, as Excel writes; `tail -n +2` leaves this line out")
+        raise UnknownFormat(f"{path} begins with {lines[0]!r}, as Excel writes; remove this line with `tail -n +2`")
     told, mark = mark is not None, mark or next((mark for mark in MARKS if mark in lines[0].strip(" ")), "")
     if said and mark == " " and not all(is_number(word) for line in lines[1:] for word in line.split()):
         mark = ""  # words of one column
@@ -104,7 +104,7 @@ def csv_columns(
     if not (told or said) and not _sure(rows[names:], mark, named=is_csv_name(path)):
         raise UnknownFormat(
             f"{path} is not surely CSV text: it begins with {lines[0][:40]!r}{_ELSE}, and a name that ends in .csv; "
-            "format='csv' opens it as one column"
+            "pass format='csv' to open it as one column"
         )
     return Columns(mark or ",", names)
 

@@ -21,7 +21,7 @@ __all__ = ["ARRAY", "SUFFIXES", "JsonLinesTable", "index_file", "is_array", "is_
 SUFFIXES = (".jsonl", ".ndjson")
 HEAD = 1 << 16
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+)")
-_UNKNOWN = "a key that no row surveyed has; types= names it and its type, or columns= the columns wanted"
+_UNKNOWN = "a key that no surveyed row has; give its type with types=, or choose columns with columns="
 ARRAY = "JSON lines are wanted, an object a line; this is an array: pandas.read_json reads it, its to_json writes lines"
 
 
@@ -79,7 +79,7 @@ def look_lines(text: "bytes | memoryview") -> pa.RecordBatch:
 
 
 def _all_keys(text: memoryview, fields: pa.Schema) -> pa.RecordBatch:
-    """Parse some columns, where a key within one that the survey did not see is an error and other columns are not."""
+    """Parse some columns; raises for unknown keys within them, but ignores other columns."""
     with suppress(ParseError):  # columns not asked for may hold values of several kinds
         batch = parse_lines(text, fields, "infer")
         if batch.schema.types[: len(fields)] == fields.types:
@@ -112,7 +112,7 @@ def parse_lines(
     Args:
         text: The lines.
         schema: Columns; None for those there are.
-        others: What keys outside the schema are: an error, passed over, or columns and fields of inferred types.
+        others: Handling of keys outside the schema: raise, ignore, or infer their types.
 
     Raises:
         ParseError: Something is wrong with them; a single line's error says what.

@@ -73,13 +73,13 @@ def known(kind: pa.DataType) -> pa.DataType:
 def exact(
     rows: pa.RecordBatch, read: Callable[[str, pa.DataType], pa.RecordBatch], said: Container[str] = ()
 ) -> dict[str, pa.DataType]:
-    """Return the columns of whole numbers that pyarrow rounded to double, and types that keep them.
+    """Return the integer columns that pyarrow rounded to double, with types that keep them.
 
     Args:
-        rows: Rows with the types that pyarrow infers: double for whole numbers beyond int64, binary for other text than
+        rows: Rows with the types that pyarrow infers: double for integers beyond int64, binary for text that is not
             UTF-8.
         read: Reads one column of the same rows as another type.
-        said: Columns whose types the caller says.
+        said: Columns whose types the caller gives.
 
     Raises:
         ParseError: A column is not UTF-8.
@@ -107,15 +107,15 @@ def exact(
 
 
 def not_utf8(name: str, what: str) -> str:
-    """Return what is wrong with a column of other text than UTF-8, and what helps."""
+    """Return the error message for a column that is not UTF-8, with a hint."""
     return (
-        f"column {name!r} holds {what}, which is not UTF-8; write the file as UTF-8, for one by "
-        f"`iconv -f LATIN1 -t UTF-8`, or types={{{name!r}: 'binary'}} keeps the bytes"
+        f"column {name!r} holds {what}, which is not UTF-8; convert the file, for example by "
+        f"`iconv -f LATIN1 -t UTF-8`, or keep the bytes with types={{{name!r}: 'binary'}}"
     )
 
 
 def _doubles(kind: pa.DataType, values: pa.Array) -> Iterator[tuple[tuple[int, ...], pa.Array]]:
-    """Yield each double within a type: the way to it and its values."""
+    """Yield each double within a type: its path and its values."""
     if pa.types.is_float64(kind):
         yield (), values
     for number in range(kind.num_fields if pa.types.is_list(kind) or pa.types.is_struct(kind) else 0):
@@ -140,7 +140,7 @@ def _replaced(kind: pa.DataType, path: tuple[int, ...], new: pa.DataType) -> pa.
 
 
 def _same(rounded: pa.Array, exactly: pa.Array) -> bool:
-    """Say whether doubles lose nothing: they are printed as the same numbers, or some are no whole numbers."""
+    """Return whether doubles are exact: they print as the same numbers, or some are fractions."""
 
     def equal(one: float, other: Any) -> bool:
         return one is None or Decimal(repr(one)) == Decimal(other)

@@ -21,7 +21,7 @@ WORDS = {"byte": 1, "float": 2, "int": 3}
 VALUES = {1: pa.binary(), 2: pa.float32(), 3: pa.int64()}
 DTYPES = {1: np.uint8, 2: np.float32, 3: np.int64}
 NO_EXAMPLE = "is no tensorflow.Example message"
-SEQUENCE = "is a tensorflow.SequenceExample, whose feature lists are not read; decode=False gives the bytes of records"
+SEQUENCE = "is a tensorflow.SequenceExample, whose feature lists are not read; pass decode=False for its bytes"
 
 
 class Flaw(NamedTuple):
@@ -111,7 +111,7 @@ def infer(samples: Sequence[bytes], features: Features | None, *, lenient: bool 
 
 
 def is_sequence(record: bytes) -> bool:
-    r"""Say whether a record is a SequenceExample that has feature lists.
+    r"""Return whether a record is a SequenceExample with feature lists.
 
     Example:
         >>> is_sequence(b"\n\x00\x12\x02\n\x00"), is_sequence(b"\n\x00"), is_sequence(b"\x12\x03abc")
@@ -122,7 +122,7 @@ def is_sequence(record: bytes) -> bool:
 
 
 def _messages(data: bytes) -> list[tuple[int, bytes]]:
-    """Return the fields of a message that are 1 or 2 and hold bytes; none of a message that has others."""
+    """Return the fields of a message if they all are 1 or 2 and hold bytes, else nothing."""
     found, at = [], 0
     while at < len(data):
         tag, size, shift = data[at], 0, 0

@@ -1,4 +1,4 @@
-"""Files that statements name: DuckDB gets the rows of our readers, whatever the statement."""
+"""Files in SQL statements: DuckDB gets their rows from corgipile's readers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ from corgipile.tables.values import as_type
 __all__ = ["Text", "lendable", "stands_alone", "text_of", "with_files"]
 
 PACKED = (".gz", ".zst")
-READABLE = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")  # by DuckDB alone, as views need
+READABLE = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")  # by DuckDB without corgipile, as views need
 COMPUTED = {
     "name": "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal "
     "UNION ALL SELECT name, statement FROM duckdb_prepared_statements()",
@@ -89,21 +89,21 @@ def _write(table: Table, sink: Any) -> None:
 
 
 def _schema(table: Table) -> pa.Schema:
-    """Return the columns as they are laid out: DuckDB has no numbers of 16 bits."""
+    """Return the columns as stored for DuckDB, which has no 16-bit floats."""
     halves = {pa.float16(): pa.float32()}
     return pa.schema([one.with_type(halves.get(one.type, one.type)) for one in plain(table.schema)])
 
 
 def text_of(session: Session, source: Source, bound: Bound) -> Text:
-    """Write a SELECT, and lend the files that it names."""
+    """Write a SELECT and lend DuckDB the files that it reads."""
     return Text(*(with_files(session, bound.text(one)) for one in (source.sql, source.items, source.rest)))
 
 
 def with_files(session: Session, sql: str) -> str:
-    """Lend each file that SQL names, itself or by a view or macro, under its name; return the SQL.
+    """Lend DuckDB each file that SQL reads, directly or by a view or macro, under its name; return the SQL.
 
-    DuckDB looks for such a name among its tables first, and reads files by itself only where there is none. A path
-    that is written without quotes, as in ``FROM rows.csv``, gets them.
+    DuckDB looks up such a name among its tables first, and reads a file itself only if there is none. An unquoted
+    path, as in ``FROM rows.csv``, is quoted.
     """
     made = sql
     for one in reversed(_files(session, sql, set())):
@@ -113,7 +113,7 @@ def with_files(session: Session, sql: str) -> str:
 
 
 def _files(session: Session, sql: str, seen: set[str]) -> list[Named]:
-    """Lend the files that SQL names, and return where."""
+    """Lend DuckDB the files that SQL reads, and return their positions."""
     found, inner = list[Named](), dict[str, list[str]]()
     for one in named(tokenize(sql)):
         if one.kind != "call" and _is_lent(session, one.text, sure=one.kind == "string"):
@@ -130,16 +130,16 @@ def _files(session: Session, sql: str, seen: set[str]) -> list[Named]:
 
 
 def _is_lent(session: Session, name: str, *, sure: bool) -> bool:
-    """Lend the rows of a file, if a name is a file's, and none of a table.
+    """Lend DuckDB the rows of a file, if a name denotes a file and no table.
 
     Args:
         session: The connection.
-        name: What stands where a table does.
-        sure: Whether nothing but a file is called so, as it is a string.
+        name: The text in the position of a table.
+        sure: Whether it can only be a file, since it is a string.
 
     Raises:
-        BadArgument: The statement names another file that differs in its case.
-        CorgiPileError: It is a file that cannot be read.
+        BadArgument: The statement reads another file whose name differs only in case.
+        CorgiPileError: The file cannot be read.
     """
     if name in session.lent:
         return True
@@ -166,7 +166,7 @@ def _is_lent(session: Session, name: str, *, sure: bool) -> bool:
 
 
 def _alike(session: Session, file: str, table: Table) -> bool:
-    """Say whether DuckDB reads a file as we do: types are written in Parquet, and read faster by its own threads."""
+    """Return whether DuckDB reads a Parquet file with the same types; its own threads read faster."""
     if not (file.lower().endswith(".parquet") and Path(file).is_file()):
         return False
     empty = session.lend(_schema(table).empty_table())
@@ -179,7 +179,7 @@ def _alike(session: Session, file: str, table: Table) -> bool:
 
 
 def stands_alone(name: str) -> bool:
-    """Say whether a later session finds rows of this name without us."""
+    """Return whether a later session can read this file without corgipile."""
     path = name.lower().partition("?")[0]
     for packed in PACKED:
         path = path.removesuffix(packed)

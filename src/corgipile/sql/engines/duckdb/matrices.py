@@ -83,7 +83,7 @@ class Scorer:
         return whole, valid
 
     def _fitted(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-        """Return a column in a type that the model knows: literals of SQL are decimals, and NULL has no type."""
+        """Cast a column to a type that the model accepts: SQL literals are decimals, and NULL has no type."""
         grouped = name not in self._model.features
         if pa.types.is_null(column.type):
             encoders = self._model.encoding.features if self._model.encoding else ()
@@ -126,10 +126,10 @@ def matrix(
 
 
 def spans(column: Any) -> Any:
-    """Return an array of intervals, as DuckDB has durations, as durations again; any other as it is.
+    """Convert DuckDB's intervals back to durations; return any other array unchanged.
 
     Raises:
-        BadValue: One has months, which are of no fixed length.
+        BadValue: One has months, whose length varies.
     """
     if column.type != pa.month_day_nano_interval():
         return column
@@ -139,7 +139,7 @@ def spans(column: Any) -> Any:
     found = np.frombuffer(column.buffers()[1] or b"", parts)[column.offset : column.offset + len(column)]
     missing = ~np.asarray(column.is_valid())
     if found["months"][~missing].any():
-        raise BadValue("an interval of months is of no fixed length; give days or seconds")
+        raise BadValue("an interval must have a fixed length, got months; give days or seconds")
     return pa.array(
         found["days"].astype(np.int64) * 86_400_000_000 + found["nanoseconds"] // 1000, pa.duration("us"), mask=missing
     )

@@ -7,7 +7,7 @@ from corgipile.sql.tokens import Token
 
 __all__ = ["Named", "named"]
 
-OPENING = ("JOIN", "USING", "DESCRIBE", "SUMMARIZE", "PIVOT", "UNPIVOT", "EXECUTE")  # as FROM and TABLE do
+OPENING = ("JOIN", "USING", "DESCRIBE", "SUMMARIZE", "PIVOT", "UNPIVOT", "EXECUTE")  # precede tables, like FROM
 GOES_ON = ("LATERAL", "ONLY")
 ENDING = tuple("SELECT WHERE GROUP ORDER HAVING LIMIT SET VALUES QUALIFY WINDOW UNION EXCEPT INTERSECT".split())  # noqa: SIM905
 MADE = ("CREATE", "ALTER", "DROP", "REPLACE", "TEMP", "TEMPORARY", "TRUNCATE")
@@ -15,13 +15,13 @@ LOADING = ("COPY", "INSTALL", "IMPORT", "ATTACH", "LOAD")  # whose FROM reads no
 
 
 class Named(NamedTuple):
-    """What stands where a table does.
+    """A string, call or name in the position of a table.
 
     Attributes:
         kind: ``string``, ``call`` or ``name``.
-        text: A string's text, or names with their points.
-        start: Characters before it.
-        stop: Characters up to its end.
+        text: A string's text, or names with their dots.
+        start: Offset of its first character.
+        stop: Offset of its end.
     """
 
     kind: str
@@ -31,7 +31,7 @@ class Named(NamedTuple):
 
 
 def named(tokens: Sequence[Token]) -> Iterator[Named]:
-    """Yield what stands where tables do, in brackets too.
+    """Yield the strings, calls and names in the positions of tables, also in brackets.
 
     Example:
         >>> from corgipile.sql.tokens import tokenize
@@ -55,7 +55,7 @@ def named(tokens: Sequence[Token]) -> Iterator[Named]:
 
 
 def _stop(tokens: Sequence[Token], at: int) -> int:
-    """Return where a name ends whose parts are joined by points."""
+    """Return the end of a name whose parts are joined by dots."""
     stop = at + 1
     while tokens[at].kind != "string" and stop + 1 < len(tokens) and tokens[stop].text == ".":
         stop += 2
@@ -63,7 +63,7 @@ def _stop(tokens: Sequence[Token], at: int) -> int:
 
 
 def _opens(tokens: Sequence[Token], at: int, before: Token | None, opened: bool, levels: list[bool | None]) -> bool:
-    """Return whether a table follows a token, and note what commas of its brackets mean."""
+    """Return whether a table follows a token, and record the meaning of commas in its brackets."""
     token = tokens[at]
     if token.kind == "sign" and token.text in "([{":
         function = before is not None and before.kind in ("word", "name") and not opened

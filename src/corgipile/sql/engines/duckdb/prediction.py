@@ -75,12 +75,12 @@ def asked(function: str, key: str, names: list[str]) -> str:
 
 
 def answered(stored: Stored, key: str, names: list[str]) -> str:
-    """Return what a model predicts, in the type of its labels."""
+    """Return a model's predictions in the type of its labels."""
     return typed(stored, asked(says_class(stored), key, names))
 
 
 def typed(stored: Stored, answer: str) -> str:
-    """Return an expression of classes in the type of the labels: whole numbers and booleans are no fractions."""
+    """Return an expression that casts classes to the type of the labels, such as integers or booleans."""
     kind = {"i": "BIGINT", "u": "UBIGINT", "b": "BOOLEAN"}.get(stored.model.classes.dtype.kind)
     return (
         answer

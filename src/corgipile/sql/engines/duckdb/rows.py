@@ -82,7 +82,7 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
 
 
 def opened(source: Source) -> Table | None:
-    """Return the file that a source is; None where DuckDB computes it, or alone knows its format."""
+    """Return the file of a source; None if DuckDB computes it, or only DuckDB reads its format."""
     if source.file is None or not source.plain:
         return None
     try:

@@ -36,7 +36,7 @@ class Session:
         database: The name of the database that it uses, as far as is known.
         pinned: The models that functions keep for the statement under way.
         lent: Rows that SQL reads until the next statement, by name.
-        before: Those of the last statement that named files, which the next one may read again.
+        before: Those of the last statement that read files, which the next one may read again.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -120,7 +120,7 @@ class Session:
         return name
 
     def take_back(self, name: str) -> None:
-        """Let SQL read rows no longer that were lent."""
+        """Take back the rows lent to SQL."""
         del self.lent[name]
         with contextlib.suppress(DatabaseError), translated():
             self.connection.unregister(name)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["described", "predicting", "table_of"]
 
-KINDS = {"int64": "bigint", "double": FLOAT, "bool": "boolean"}  # of Arrow, in the server; else TEXT
+KINDS = {"int64": "bigint", "double": FLOAT, "bool": "boolean"}  # Arrow's types as the server's; others are TEXT
 TEXT = "pg_catalog.text"
 JUDGES = {
     "evaluate": evaluated,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["asked", "calibration", "confusion", "errors", "evaluated", "roc", "says_class"]
 
-FLOAT = "double precision"  # a keyword: no type of the search path takes its place
+FLOAT = "double precision"  # a keyword, which no type in the search path can shadow
 MASS = (
     "pg_catalog.sum(weight), pg_catalog.count(*) FILTER (WHERE (weight OPERATOR(pg_catalog.>=) 0 "
     f"AND weight OPERATOR(pg_catalog.<) 'Infinity'::{FLOAT}) IS NOT TRUE)"

@@ -13,7 +13,7 @@ from corgipile.suggestions import did_you_mean, listed
 
 __all__ = ["Known", "Models", "Stored"]
 
-NAMED = "name OPERATOR(pg_catalog.=) %s"  # whatever operators the search path has
+NAMED = "name OPERATOR(pg_catalog.=) %s"  # qualified, since the search path may have other operators
 BUILD = "on the server: corgipile pg install, which builds it"
 HOW = f"{BUILD}; then, in this database: CREATE EXTENSION corgipile"
 
