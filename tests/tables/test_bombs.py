@@ -328,3 +328,19 @@ def test_images_of_too_many_pixels(monkeypatch):
     assert decode_image(b"P5 3 2 255 abcdef", "L").shape == (2, 3)
     with pytest.raises(CorgiPileError, match="60000 x 60000 pixels in 2 bytes"):
         images._image(struct.pack("<III", 60000, 60000, 1) + b"Lxy", lambda row: f"row {row}", 0)
+
+
+def test_few_long_rows_are_looked_at_to_describe_a_table(tmp_path):
+    rows = pa.record_batch({"x": ["a" * (1 << 19)] * 200})
+    with pa.ipc.new_file(tmp_path / "a.arrow", rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as file:
+        file.write_batch(rows)
+    assert about(cp.open(tmp_path / "a.arrow"), columns=True).sampled < 80
+
+
+def test_a_dictionary_that_no_budget_holds_is_told(tmp_path):
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int8()), pa.array(["a" * (40 << 20)]))
+    rows = pa.record_batch({"x": values})
+    with pa.ipc.new_file(tmp_path / "a.arrow", rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as file:
+        file.write_batch(rows)
+    with pytest.raises(BudgetTooSmall, match="would take 40 MB while"):
+        cp.Loader(tmp_path / "a.arrow", batch_size=1, memory="16MB")
