@@ -20,9 +20,11 @@ from corgipile.sizes import Size, format_bytes, to_rows
 from corgipile.tables import Table
 from corgipile.tables.ascending import ascending
 from corgipile.tables.encoded import is_encoded
+from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import check_columns, even_cuts, is_list, row_sizes
 
 RUNS, RUN = 300, 4  # of rows that are looked at for what is missing
+SAMPLED = 32 << 20  # bytes of rows that are looked at, of long ones fewer
 SOME = 16  # blocks at least by which columns are told to be clustered
 
 
@@ -96,9 +98,10 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
         advice=getattr(table, "advice", None),
     )
     if columns:
-        sampled, missing = _missing(table)
+        runs = int(np.clip(SAMPLED / (RUN * max(1.0, row_bytes(table))), 2, RUNS))
+        sampled, missing = _missing(table, runs)
         facts = replace(facts, layout=_layout(table), sorted_by=ascending(table), sampled=sampled, missing=missing)
-        by_column, by_rows = _by_column(table, wanted)
+        by_column, by_rows = _by_column(table, wanted, runs)
         facts = replace(facts, by_column=by_column, by_rows=by_rows)
     if label != "label":
         check_columns(table.schema, [label])
@@ -118,11 +121,11 @@ def _first(counted: tuple[Any, int]) -> tuple[int, bool, Any]:
     return -count, isinstance(value, str), value
 
 
-def _by_column(table: Table, block: int) -> tuple[dict[str, tuple[float, float]], int]:
+def _by_column(table: Table, block: int, runs: int) -> tuple[dict[str, tuple[float, float]], int]:
     """Estimate h_D of all columns that can be measured, and say of which blocks; none of a table of a few rows."""
     block = max(2, min(block, len(table) // SOME))
     try:
-        found = h_d_of_columns(table, block)
+        found = h_d_of_columns(table, block, blocks=runs, rows=RUN)
     except BadArgument:
         return {}, 0
     order = sorted(found, key=lambda name: -found[name].value)
@@ -144,9 +147,9 @@ def _layout(table: Table) -> str:
     return "rows of varying length, each found alone" if alone else "rows are asked for from the table"
 
 
-def _missing(table: Table) -> tuple[int, dict[str, int]]:
+def _missing(table: Table, runs: int) -> tuple[int, dict[str, int]]:
     """Count what has null, NaN or infinity, by column, in some runs of neighbours all over a table."""
-    starts = np.unique(np.linspace(0, max(0, len(table) - RUN), RUNS).astype(np.int64))
+    starts = np.unique(np.linspace(0, max(0, len(table) - RUN), runs).astype(np.int64))
     rows = np.unique((starts[:, None] + np.arange(RUN)).clip(0, max(0, len(table) - 1)))
     if not len(table):
         return 0, {}

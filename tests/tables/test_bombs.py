@@ -3,7 +3,9 @@
 import bz2
 import gzip
 import json
+import os
 import struct
+import types
 import zipfile
 import zlib
 
@@ -15,9 +17,11 @@ from pyarrow import orc
 import corgipile as cp
 from corgipile import sql
 from corgipile.description import about
-from corgipile.errors import BadArgument, BudgetTooSmall, CorgiPileError
+from corgipile.errors import BadArgument, BudgetTooSmall, CorgiPileError, UnknownFormat, WriteFailed
 from corgipile.nesting import MAX_DEPTH, check_types, parse_json
 from corgipile.resident import peaking
+from corgipile.tables import decode_image
+from corgipile.tables.mds import images
 
 MEMORY, BESIDE = 16 << 20, 24 << 20
 ZEROS = bytes(64 << 20)
@@ -293,3 +297,50 @@ def test_types_of_too_many_fields():
         kind = pa.struct([("l", kind), ("r", kind)])
     with pytest.raises(CorgiPileError, match="inner fields"):
         check_types([pa.field("x", kind)], "it")
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.csv", "a.parquet", "a.csv.gz", "a", "folder/class/1.png"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    path = write(tmp_path / name, b"")
+    path.unlink()
+    os.mkfifo(path)
+    held = os.open(path, os.O_RDWR)  # else whoever opens it waits
+    try:
+        with pytest.raises(UnknownFormat, match="must be a regular file"):
+            cp.open(tmp_path / "folder" if "/" in name else path)
+    finally:
+        os.close(held)
+
+
+def test_text_unpacks_to_no_more_than_the_disk_has(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * (4 << 20), 1))
+    monkeypatch.setattr("os.statvfs", lambda _: types.SimpleNamespace(f_bavail=20 << 20, f_frsize=1))
+    with pytest.raises(WriteFailed, match="16 MB to spare; 20 MB are free"):
+        cp.open(path)
+
+
+def test_images_of_too_many_pixels(monkeypatch):
+    image = pytest.importorskip("PIL.Image")
+    monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", 4)
+    with pytest.raises(CorgiPileError, match=r"may have 4 pixels, got 6|limit of 4 pixels"):
+        decode_image(b"P5 3 2 255 abcdef", "L")
+    monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", None)
+    assert decode_image(b"P5 3 2 255 abcdef", "L").shape == (2, 3)
+    with pytest.raises(CorgiPileError, match="60000 x 60000 pixels in 2 bytes"):
+        images._image(struct.pack("<III", 60000, 60000, 1) + b"Lxy", lambda row: f"row {row}", 0)
+
+
+def test_few_long_rows_are_looked_at_to_describe_a_table(tmp_path):
+    rows = pa.record_batch({"x": ["a" * (1 << 19)] * 200})
+    with pa.ipc.new_file(tmp_path / "a.arrow", rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as file:
+        file.write_batch(rows)
+    assert about(cp.open(tmp_path / "a.arrow"), columns=True).sampled < 80
+
+
+def test_a_dictionary_that_no_budget_holds_is_told(tmp_path):
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int8()), pa.array(["a" * (40 << 20)]))
+    rows = pa.record_batch({"x": values})
+    with pa.ipc.new_file(tmp_path / "a.arrow", rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as file:
+        file.write_batch(rows)
+    with pytest.raises(BudgetTooSmall, match="would take 40 MB while"):
+        cp.Loader(tmp_path / "a.arrow", batch_size=1, memory="16MB")

@@ -142,7 +142,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
     way = _way(table, order, columns.sources, share)
-    _check_dictionary(table, way.units, None if limit is None else limit - shared)
+    _check_dictionary(table, way.units, limit, shared)
 
     def attempt(limit: int | None) -> Fitted:
         budget = None if limit is None else int(way.left(limit / workers - shared) / columns.row_bytes)
@@ -188,9 +188,9 @@ def check_dictionaries(table: Table, columns: Sequence[str], memory: Size | None
     _check_dictionary(table, table.units(columns) if is_encoded(table, columns) else None, limit)
 
 
-def _check_dictionary(table: Table, units: Units | None, room: float | None) -> None:
+def _check_dictionary(table: Table, units: Units | None, room: float | None, shared: int = 0) -> None:
     """Raise BudgetTooSmall if a dictionary or a chunk exceeds the memory while rows are decoded."""
-    taken = 0 if units is None else units.dictionary
+    taken = shared + (0 if units is None else units.dictionary)
     if room is not None and taken > room + DECODING:
         raise BudgetTooSmall(
             f"a dictionary or a chunk of {table!r} must fit in memory, but would take {format_bytes(taken)} while rows "

@@ -18,7 +18,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile, UnknownFormat
 from corgipile.tables.arrow.spans import array_of, places
 from corgipile.tables.checked import Checked
-from corgipile.tables.io.files import PathLike, describe, digest, readable
+from corgipile.tables.io.files import PathLike, check_regular, describe, digest, readable
 from corgipile.tables.io.pieces import pick, take_once
 from corgipile.tables.reach import leads_up
 from corgipile.tables.table import LIMIT, IntArray, check_columns
@@ -26,6 +26,7 @@ from corgipile.tables.tfrecord.records import binary_array
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 DECODED = ("AVIF", "BMP", "DIB", "GIF", "HEIF", "ICO", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
+UNDECODED = (OSError, SyntaxError, ValueError, EOFError, struct.error, LookupError, TypeError, ArithmeticError)
 TEXT = (".csv", ".jsonl", ".ndjson", ".tsv")
 CLASSES_KEY = b"corgipile.classes"
 THREADS = 16
@@ -202,7 +203,8 @@ def decode_image(data: bytes | Mapping[str, Any], mode: str = "RGB", *, name: st
     Raises:
         MissingExtra: Pillow is not installed.
         BadArgument: The cell of a dataset has a path alone; files that data names are not opened.
-        CorruptFile: The bytes are no image, not all of one, or of a kind that runs programs (EPS).
+        CorruptFile: The bytes are no image, not all of one, of a kind that runs programs (EPS), or an image of more
+            pixels than ``PIL.Image.MAX_IMAGE_PIXELS``.
 
     Example:
         >>> decode_image(b"P5 3 2 255 abcdef", "L").tolist()
@@ -223,8 +225,11 @@ def decode_image(data: bytes | Mapping[str, Any], mode: str = "RGB", *, name: st
     try:
         Image.init()
         with Image.open(io.BytesIO(content), formats=[one for one in DECODED if one in Image.OPEN]) as image:
+            most, pixels = Image.MAX_IMAGE_PIXELS, image.width * image.height
+            if most is not None and pixels > most:
+                raise ValueError(f"it may have {most} pixels, got {pixels}; PIL.Image.MAX_IMAGE_PIXELS sets the limit")
             return np.array(image.convert(mode))
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
+    except (*UNDECODED, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         reason = "" if isinstance(error, UnidentifiedImageError) else f": {error}"
         at = f"{name}: " if name else ""
         begin = f"{len(content)} bytes that begin with {content[:8]!r}"
@@ -249,8 +254,9 @@ def _images(root: str, inside: str) -> Iterator[tuple[str, int]]:
             yield from _images(root, name)
         elif is_image(entry.name):
             with readable(entry.path):
-                size = entry.stat().st_size
-            yield name, size
+                status = entry.stat()
+            check_regular(status, entry.path)
+            yield name, status.st_size
 
 
 def _in_turn(run: Callable[[int], None], count: int) -> None:

@@ -86,7 +86,7 @@ class Pool:
 
     def _open(self, path: str) -> int:
         self._close_some(self.room - 1)
-        flags = os.O_RDONLY | os.O_CLOEXEC
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would be waited for
         try:
             return os.open(path, flags)
         except OSError as error:

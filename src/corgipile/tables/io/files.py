@@ -78,6 +78,7 @@ class File:
                 status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
             raise UnknownFormat(f"{self.path} is a directory; a file is needed here")
+        check_regular(status, self.path)
         self.which = identity_of(status)
         self.size = status.st_size
         self.mtime_ns = status.st_mtime_ns
@@ -316,6 +317,16 @@ class Region(io.RawIOBase):
         data = self.read(len(view))
         view[: len(data)] = data
         return len(data)
+
+
+def check_regular(status: os.stat_result, path: str) -> None:
+    """Raise an error if a path leads to a pipe, a socket or a device, of which no byte has a place.
+
+    Raises:
+        UnknownFormat: It is no regular file.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        raise UnknownFormat(f"{path} must be a regular file, got a pipe, a socket or a device; copy it into a file")
 
 
 @contextlib.contextmanager

@@ -40,6 +40,7 @@ ALIGN = 64  # bytes, of every section
 TAIL = struct.Struct("<Q")
 IN_MEMORY = 64 << 20  # bytes of a stream, beyond which its rows are spilled
 SPARE = 16 << 20  # bytes left free on the disk
+WATCHED = SPARE >> 1  # bytes written, after which what is free is looked at anew
 
 
 def spill_folder(spill: Spill) -> Path | None:
@@ -83,6 +84,11 @@ def check_room(folder: Path, needed: int) -> None:
     """
     with writing(folder):
         os.close(nameless(folder))
+    _check_free(folder, needed)
+
+
+def _check_free(folder: Path, needed: int) -> None:
+    with writing(folder):
         status = os.statvfs(folder)
     free = status.f_bavail * status.f_frsize
     if free < needed + SPARE:
@@ -175,6 +181,7 @@ class SpillWriter(io.RawIOBase):
             self._file = file or SpillFile(nameless(folder))
         self._places: list[tuple[int, int]] = []
         self._base = self._at = 0
+        self._unwatched = 0
 
     @contextlib.contextmanager
     def section(self) -> Iterator[None]:
@@ -195,7 +202,7 @@ class SpillWriter(io.RawIOBase):
         """Append bytes.
 
         Raises:
-            WriteFailed: The disk is full, or broken.
+            WriteFailed: The disk is almost full, or broken.
         """
         done = self.put(self.tell(), data)
         self._at += done
@@ -205,9 +212,13 @@ class SpillWriter(io.RawIOBase):
         """Write bytes from a position of this section on, and go nowhere; from any thread. Return how many they are.
 
         Raises:
-            WriteFailed: The disk is full, or broken.
+            WriteFailed: The disk is almost full, or broken.
         """
         view = memoryview(data).cast("B")
+        self._unwatched += len(view)
+        if self._unwatched >= WATCHED:
+            _check_free(self._folder, self._unwatched)
+            self._unwatched = 0
         with writing(self._folder):
             done = 0
             while done < len(view):

@@ -42,6 +42,8 @@ def _image(data: bytes, place: Callable[[int], str], row: int) -> bytes:
     number = {"L": 5, "RGB": 6}.get(mode)
     if number is not None and len(pixels) == width * height * (3 if number == 6 else 1):
         return b"P%d %d %d 255\n" % (number, width, height) + pixels
+    if width * height > 8 * len(pixels):  # no mode takes less than a bit
+        raise BadValue(f"{place(row)} is no image: {width} x {height} pixels in {len(pixels)} bytes")
     try:
         from PIL import Image  # noqa: PLC0415 - no need of it for most
     except ImportError:
