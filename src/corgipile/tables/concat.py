@@ -248,18 +248,22 @@ def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _check_equal(first: Table, other: Table) -> None:
     here, there = other.schema, first.schema
-    for name in there.names:
-        if name not in here.names:
+    if here.equals(there):
+        return
+    ours, names = here.names, there.names
+    known, wanted = set(ours), set(names)
+    for name in names:
+        if name not in known:
             raise BadSchema(f"{other!r} has no column {name!r}, which {first!r} has")
         mine, theirs = here.field(name).type, there.field(name).type
         if not same_kind(mine, theirs):
             raise BadSchema(
                 f"{other!r}: column {name!r} is {mine}; in {first!r} it is {theirs}: " + _cure(name, mine, theirs)
             )
-    for name in here.names:
-        if name not in there.names:
+    for name in ours:
+        if name not in wanted:
             raise BadSchema(f"{other!r} has a column {name!r}, which {first!r} lacks")
-    for one, another in zip(here.names, there.names, strict=True):
+    for one, another in zip(ours, names, strict=True):
         if one != another:
             raise BadSchema(f"{other!r} has column {one!r} where {first!r} has {another!r}")
 
