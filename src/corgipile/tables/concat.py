@@ -12,7 +12,7 @@ from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_spill, joined_units
 from corgipile.tables.even_lists import list_width
 from corgipile.tables.io.files import among, digest
-from corgipile.tables.io.pieces import pick, read_pieces, take_pieces
+from corgipile.tables.io.pieces import pick, places_of, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.placed import Placed, placed, varlen_placed
@@ -126,8 +126,7 @@ class ConcatTable(Checked):
     def parts_of(self, rows: IntArray) -> Iterator[tuple[Table, IntArray, IntArray]]:
         """Yield each table that holds some of the rows, their places among them, and their numbers in it."""
         owners = np.searchsorted(self._starts, rows, side="right") - 1
-        for owner in np.unique(owners).tolist():
-            places = np.flatnonzero(owners == owner)
+        for owner, places in places_of(owners):
             yield self._tables[owner], places, rows[places] - self._starts[owner]
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
