@@ -1,5 +1,8 @@
 """Work on many columns grows with their number, not with its square: counted, since times depend on the machine."""
 
+import types
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -8,7 +11,12 @@ from corgipile.errors import MissingColumn
 from corgipile.features.choose import require
 from corgipile.features.fit import chosen_columns
 from corgipile.loader.buffer import Field
+from corgipile.loader.wide_rows import _in_place
 from corgipile.tables.columns import by_column
+from corgipile.tables.concat import _check_equal
+from corgipile.tables.in_memory.frames import plain
+from corgipile.tables.io.pieces import places_of
+from corgipile.tables.table import check_columns
 
 COLUMNS = 500
 
@@ -61,3 +69,48 @@ def test_no_names_are_listed_for_a_column_of_a_wrapped_table(rows):
 def test_places_of_columns_in_a_row_are_added_up():
     field = Field("x", ("a", "b", "c"), "f4", (6,), (1, 2, 3))
     assert field.begins == (0, 1, 3)
+
+
+def test_names_are_not_listed_to_find_one_column(rows):
+    schema = Counted(rows.schema)
+    assert [check_columns(schema, [name]) for name in rows.column_names] == [[name] for name in rows.column_names]
+    assert schema.listed == 0
+    for wrong in ("y", "\udcff"):
+        with pytest.raises(MissingColumn):
+            check_columns(schema, [wrong])
+
+
+def test_names_are_listed_once_to_compare_joined_tables(rows):
+    tables = [cp.open(rows), cp.open(rows.set_column(0, "x0", [[None, None]]).cast(rows.schema))]
+    one, other = (types.SimpleNamespace(schema=Counted(table.schema)) for table in tables)
+    one.schema.equals = other.schema.equals = lambda _: False
+    _check_equal(one, other)
+    assert one.schema.listed == other.schema.listed == 1
+
+
+def test_wide_rows_ask_for_the_places_of_all_columns_at_once(tmp_path, monkeypatch):
+    wide = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(4 * 100, dtype=np.float32)), 100)
+    columns = {f"x{at}": wide for at in range(60)} | {"n": pa.array([1, None, 3, 4])}
+    for name, most in (("n", 20), (None, 2)):
+        table = pa.table(columns if name else {key: columns[key] for key in columns if key != "n"})
+        with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
+            writer.write_table(table)
+        opened, asked = cp.open(tmp_path / "a.arrow"), []
+        kept = opened.layout
+        opened.layout = lambda names, kept=kept, asked=asked: asked.append(names) or kept(names)
+        fields = [Field(key, (key,), "f4", (100,)) for key in table.column_names]
+        assert set(_in_place(opened, fields)) == set(table.column_names) - {"n"}
+        assert len(asked) <= most
+
+
+def test_places_of_many_files_are_found_in_one_pass():
+    numbers = np.array([3, 0, 3, 1, 0])
+    assert [(at, places.tolist()) for at, places in places_of(numbers)] == [(0, [1, 4]), (1, [3]), (3, [0, 2])]
+    assert list(places_of(numbers[:0])) == []
+
+
+def test_text_views_are_replaced_in_all_columns():
+    rows = pa.table({"a": pa.array(["x"], pa.string_view()), "n": [1], "b": pa.array(["y"], pa.string_view())})
+    found = plain(rows.replace_schema_metadata({"k": "v"}))
+    assert found.to_pydict() == rows.to_pydict()
+    assert (found.schema.metadata, set(found.schema.types)) == ({b"k": b"v"}, {pa.large_string(), pa.int64()})

@@ -56,10 +56,6 @@ class Features:
         """Return the name under which dense features lie in the buffer."""
         return self.columns[0] if self.lists else PACKED
 
-    def width_of(self, column: str) -> int:
-        """Return the numbers that a dense column has in a row."""
-        return self.width if self.lists else self.widths[self.columns.index(column)]
-
     def feeder(
         self,
         table: Table,

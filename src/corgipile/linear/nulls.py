@@ -38,6 +38,7 @@ class NaNs(Wrapper):
     def __init__(self, table: Table, inputs: Features, *labels: str | None, skip: bool = False) -> None:
         super().__init__(table)
         self._inputs, self._features = inputs, frozenset(inputs.columns)
+        self._widths = dict(zip(inputs.columns, inputs.widths, strict=False))  # none where it is one list column
         self.schema = table.schema
         self._filled_too = {name for name in labels if skip and name is not None}
         self._widened = {name for name in self._filled_too if not _is_float(table.schema.field(name))}
@@ -79,7 +80,7 @@ class NaNs(Wrapper):
         if item_of(array.type) is None:
             return _numbers(array)
         missing = NULL if self._inputs.sparse and name == self._inputs.columns[0] else math.nan
-        return _lists(array, missing, 1 if self._inputs.sparse else self._inputs.width_of(name))
+        return _lists(array, missing, 1 if self._inputs.sparse else self._widths.get(name, self._inputs.width))
 
 
 def _is_float(column: pa.Field) -> bool:

@@ -19,6 +19,7 @@ from corgipile.orders.order import Step, rows_of
 from corgipile.stores.plan import LEAST_GAP
 from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.arriving import few_requests
+from corgipile.tables.io.pieces import places_of
 from corgipile.tables.io.remote import files_of_layout
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, type_code
 from corgipile.tables.values import values
@@ -167,7 +168,7 @@ class RemoteLayoutReader(_Reader):
         files, offsets, lengths, to = (np.concatenate(parts) for parts in zip(*places, strict=True))
         data = np.empty(at, np.uint8)
         self.bytes_read += int(lengths.sum())
-        fetches = [self._fetch(file, files == file, offsets, lengths, data, to) for file in np.unique(files).tolist()]
+        fetches = [self._fetch(file, mine, offsets, lengths, data, to) for file, mine in places_of(files)]
 
         def finish() -> None:
             for fetch in fetches:
@@ -178,7 +179,7 @@ class RemoteLayoutReader(_Reader):
         return finish
 
     def _fetch(
-        self, file: int, mine: npt.NDArray[np.bool_], offsets: IntArray, lengths: IntArray,
+        self, file: int, mine: IntArray, offsets: IntArray, lengths: IntArray,
         data: npt.NDArray[np.uint8], to: IntArray,
     ) -> Future[npt.NDArray[np.uint8]]:  # fmt: skip
         wanted = offsets[mine], lengths[mine], data, to[mine]

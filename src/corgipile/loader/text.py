@@ -10,6 +10,7 @@ from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.readers import TableReader
 from corgipile.orders.order import Step
 from corgipile.tables.concat import ConcatTable
+from corgipile.tables.io.pieces import places_of
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.text.csv import CsvTable
 from corgipile.tables.text.fields import Slots, slots_for
@@ -121,8 +122,9 @@ class _Files:
         low = np.maximum(self._starts[file], runs[run, 0]) - self._starts[file]
         high = np.minimum(self._starts[file + 1], runs[run, 1]) - self._starts[file]
         parts, owner, total = np.stack([low, high], axis=1), np.repeat(file, high - low), 0
-        for one in np.unique(owner).tolist():
-            done = self._files[one].put(parts[file == one], into[owner == one], slots)
+        mine = dict(places_of(file))
+        for one, places in places_of(owner):
+            done = self._files[one].put(parts[mine[one]], into[places], slots)
             if done is None:
                 return None
             total += done

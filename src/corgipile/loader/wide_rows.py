@@ -27,6 +27,7 @@ from corgipile.loader.stats import Progress
 from corgipile.tables.arrow.spans import objects
 from corgipile.tables.columns import by_column
 from corgipile.tables.io.column import PlacedColumn
+from corgipile.tables.io.remote import files_of_layout
 from corgipile.tables.table import IntArray, Single, Table, row_sizes
 
 __all__ = ["WideRows"]
@@ -53,7 +54,8 @@ class WideRows:
         columns = feeder.columns
         self._batch_size, self._ahead = batch_size, min((feeder.limit or 2 * AHEAD_BYTES) // 2, AHEAD_BYTES)
         self._fixed_bytes = sum(field.row_bytes for field in columns.fields)
-        self._in_place = {field.name: _in_place(self._table, field) for field in columns.fields}
+        self._fields = {field.name: field for field in columns.fields}
+        self._in_place = _in_place(self._table, columns.fields)
         self._varlen = list(columns.varlen)
         self._apart = {name for name in self._varlen if by_column(self._table, name)}
         self._tidy = Tidy(every=TIDY_BYTES)
@@ -137,15 +139,20 @@ class WideRows:
         return {name: made[name] for name in self._columns.sources}
 
     def _loose(self, name: str, column: pa.Array, rows: IntArray) -> Sequence[Any] | npt.NDArray[Any] | pa.Array:
-        field = next((field for field in self._columns.fields if field.name == name), None)
+        field = self._fields.get(name)
         if field is None:
             return column if self._arrow else objects(column)
         return numbers(column, field, 0, rows).reshape(len(rows), *field.shape).astype(field.dtype)
 
 
-def _in_place(table: Table, field: Field) -> PlacedColumn | None:
-    layout = table.layout(list(field.sources))
-    return None if layout is None else PlacedColumn(layout, field.sources[0])
+def _in_place(table: Table, fields: Sequence[Field]) -> dict[str, PlacedColumn]:
+    """Find the fields that lie in place: all by one layout, or else by halves, down to those without one."""
+    layout = table.layout([source for field in fields for source in field.sources]) if fields else None
+    if layout is not None:
+        files = files_of_layout(layout)
+        return {field.name: PlacedColumn(layout, field.sources[0], files) for field in fields}
+    half = len(fields) // 2
+    return _in_place(table, fields[:half]) | _in_place(table, fields[half:]) if half else {}
 
 
 def _some(visits: Iterator[tuple[Place, IntArray]], wanted: int) -> list[tuple[Place, IntArray]]:

@@ -12,7 +12,7 @@ from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_spill, joined_units
 from corgipile.tables.even_lists import list_width
 from corgipile.tables.io.files import among, digest
-from corgipile.tables.io.pieces import pick, read_pieces, take_pieces
+from corgipile.tables.io.pieces import pick, places_of, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.placed import Placed, placed, varlen_placed
@@ -126,8 +126,7 @@ class ConcatTable(Checked):
     def parts_of(self, rows: IntArray) -> Iterator[tuple[Table, IntArray, IntArray]]:
         """Yield each table that holds some of the rows, their places among them, and their numbers in it."""
         owners = np.searchsorted(self._starts, rows, side="right") - 1
-        for owner in np.unique(owners).tolist():
-            places = np.flatnonzero(owners == owner)
+        for owner, places in places_of(owners):
             yield self._tables[owner], places, rows[places] - self._starts[owner]
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
@@ -248,18 +247,22 @@ def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _check_equal(first: Table, other: Table) -> None:
     here, there = other.schema, first.schema
-    for name in there.names:
-        if name not in here.names:
+    if here.equals(there):
+        return
+    ours, names = here.names, there.names
+    known, wanted = set(ours), set(names)
+    for name in names:
+        if name not in known:
             raise BadSchema(f"{other!r} has no column {name!r}, which {first!r} has")
         mine, theirs = here.field(name).type, there.field(name).type
         if not same_kind(mine, theirs):
             raise BadSchema(
                 f"{other!r}: column {name!r} is {mine}; in {first!r} it is {theirs}: " + _cure(name, mine, theirs)
             )
-    for name in here.names:
-        if name not in there.names:
+    for name in ours:
+        if name not in wanted:
             raise BadSchema(f"{other!r} has a column {name!r}, which {first!r} lacks")
-    for one, another in zip(here.names, there.names, strict=True):
+    for one, another in zip(ours, names, strict=True):
         if one != another:
             raise BadSchema(f"{other!r} has column {one!r} where {first!r} has {another!r}")
 

@@ -303,13 +303,17 @@ class Plain(Checked):
 
     def _joined(self, names: list[str], read: Any) -> pa.RecordBatch:
         found: dict[str, pa.Array] = {}
-        for number, part in enumerate(self._parts):
-            some = [name for name in dict.fromkeys(names) if self._of[name] == number]
-            if some:
-                found |= zip(some, read(part, some).columns, strict=True)
+        for part, some in self._by_part(names):
+            found |= zip(some, read(part, some).columns, strict=True)
         schema = pick(self.schema, names)
         arrays = [typed(found[field.name], field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _by_part(self, names: list[str]) -> list[tuple[Table, list[str]]]:
+        found: dict[int, list[str]] = {}
+        for name in dict.fromkeys(names):
+            found.setdefault(self._of[name], []).append(name)
+        return [(self._parts[number], some) for number, some in sorted(found.items())]
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows, of which only the offsets are read; None where they must be read for it."""
@@ -324,13 +328,14 @@ class Plain(Checked):
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie."""
         names = check_columns(self.schema, columns)
-        found = {}
-        for name in names:
-            part = self._parts[self._of[name]].layout([name])
-            if part is None or self.schema.field(name).type != self._parts[self._of[name]].schema.field(name).type:
+        found = dict[str, ColumnLayout]()
+        for part, some in self._by_part(names):
+            one = part.layout(some)
+            if one is None or any(self.schema.field(name).type != part.schema.field(name).type for name in some):
                 return None
-            path, found[name] = part.paths, part.columns[name]
-        return Layout(path, found) if names else None
+            path = one.paths
+            found |= one.columns
+        return Layout(path, {name: found[name] for name in names}) if names else None
 
     def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
         """Say where columns lie, of which some are of varying length."""

@@ -13,6 +13,7 @@ from corgipile.suggestions import column_meant, listed
 from corgipile.tables.io.descriptors import Identity
 
 IntArray = npt.NDArray[np.int64]
+FEW = 64  # columns that are looked for one by one: a set of all names takes as long as there are columns
 LIMIT = 1 << 31  # items that 32-bit offsets can tell apart
 # By the numbers of types, which are known at once: it is asked often.
 _WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
@@ -247,6 +248,10 @@ def item_bytes(kind: pa.DataType) -> int:
     return int(fixed[0].itemsize) if fixed and not fixed[1] else 0
 
 
+def _has(schema: pa.Schema, name: str) -> bool:
+    return bool(schema.get_all_field_indices(name.encode(errors="surrogatepass")))
+
+
 def check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]:
     """Return the columns asked for, all of them for None.
 
@@ -255,9 +260,9 @@ def check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]
     """
     if columns is None:
         return list(schema.names)
-    known = set(schema.names)
+    known = None if len(columns) <= FEW else set(schema.names)
     for name in columns:
-        if name not in known:
+        if not (_has(schema, name) if known is None else name in known):
             near = column_meant(name, schema.names)
             raise MissingColumn(f"no column {name!r}; the table has {listed(schema.names)}{near}")
     return list(columns)

@@ -148,12 +148,14 @@ class ArraysTable(Checked):
         found = {name: self._columns[name] for name in check_columns(self.schema, columns)}
         places: dict[str, ColumnLayout] = {}
         files: dict[str, Any] = {}
+        numbers: dict[str, int] = {}
         for name, column in found.items():
             one = column.in_place() if isinstance(column, Numbers) else None
             if one is None:
                 return None
             files.setdefault(one.file.path, one.file)
-            which = np.full(len(one.offsets), list(files).index(one.file.path), np.int32)
+            number = numbers.setdefault(one.file.path, len(numbers))
+            which = np.full(len(one.offsets), number, np.int32)
             places[name] = ColumnLayout(
                 one.dtype, tuple(one.shape[1:]), one.starts, which, one.offsets + getattr(one.file, "base", 0)
             )
@@ -218,7 +220,8 @@ class ArraysTable(Checked):
     def _batch(self, starts: IntArray, stops: IntArray, names: list[str]) -> pa.RecordBatch:
         if not (apart := self._apart(list(dict.fromkeys(names)))):
             return self._decoded(starts, stops, names)
-        rest = [name for name in names if name not in apart]
+        aside = set(apart)
+        rest = [name for name in names if name not in aside]
         found = dict(zip(rest, self._decoded(starts, stops, rest).columns, strict=True))
         rows = np.concatenate([np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)])
         for name in apart:

@@ -147,4 +147,5 @@ def _fragments(dataset: Any, open_file: Callable[[str], Table]) -> list[Table] |
 
 
 def _has(mine: pa.Schema, wanted: pa.Schema) -> bool:
-    return all(field.name in mine.names and mine.field(field.name).type == field.type for field in wanted)
+    there = set(mine.names)
+    return all(field.name in there and mine.field(field.name).type == field.type for field in wanted)

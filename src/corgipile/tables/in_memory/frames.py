@@ -77,9 +77,10 @@ def plain(rows: pa.Table) -> pa.Table:
         >>> plain(pa.table({"x": pa.array(["a"], pa.string_view())})).schema.field("x").type
         DataType(large_string)
     """
+    fields, columns = list(rows.schema), rows.columns
     for place, field in enumerate(rows.schema):
         kind = _LARGE.get(field.type) or viewless(field.type)
         if kind != field.type:
-            parts = [as_type(part, kind) for part in rows.column(place).chunks]
-            rows = rows.set_column(place, field.with_type(kind), pa.chunked_array(parts, kind))
-    return rows
+            parts = [as_type(part, kind) for part in columns[place].chunks]
+            fields[place], columns[place] = field.with_type(kind), pa.chunked_array(parts, kind)
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, rows.schema.metadata)) if columns else rows

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from corgipile.tables.io.files import File
 from corgipile.tables.io.kept import Kept
+from corgipile.tables.io.pieces import places_of
 from corgipile.tables.io.remote import files_of_layout
 from corgipile.tables.table import IntArray, Layout
 
@@ -21,6 +22,7 @@ class PlacedColumn:
     Args:
         layout: Where columns lie.
         name: The column.
+        files: Those of the layout where they are open already, as for another of its columns.
 
     Example:
         >>> import tempfile, pyarrow as pa
@@ -34,9 +36,9 @@ class PlacedColumn:
         array([0, 1])
     """
 
-    def __init__(self, layout: Layout, name: str) -> None:
+    def __init__(self, layout: Layout, name: str, files: list[File] | None = None) -> None:
         self._column = column = layout.columns[name]
-        self._files = files_of_layout(layout)
+        self._files = files_of_layout(layout) if files is None else files
         self._kept = Kept(int(column.starts[-1]), column.shape, column.dtype)
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
@@ -66,8 +68,7 @@ class PlacedColumn:
         data = np.empty(len(rows) * width, np.uint8)
         pieces = np.searchsorted(column.starts, rows, side="right") - 1
         files, offsets = column.files[pieces], column.offsets[pieces] + (rows - column.starts[pieces]) * width
-        for file in np.unique(files).tolist() if len(self._files) > 1 else [0]:
-            at = np.flatnonzero(files == file) if len(self._files) > 1 else np.arange(len(rows))
+        for file, at in places_of(files) if len(self._files) > 1 else [(0, np.arange(len(rows)))]:
             self._files[file].gather(offsets[at], np.full(len(at), width), data, at * width)
         return data.view(column.dtype).reshape(len(rows), *column.shape)
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -52,6 +52,18 @@ def take_pieces(starts: IntArray, rows: IntArray, take: TakePiece) -> pa.RecordB
     back = np.empty(len(rows), np.int64)
     back[order] = np.arange(len(rows))
     return pick_rows(batch, back)
+
+
+def places_of(numbers: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """Yield each number that occurs, in ascending order, and the places where it stands.
+
+    Example:
+        >>> [(number, places.tolist()) for number, places in places_of(np.array([7, 2, 7]))]
+        [(2, [1]), (7, [0, 2])]
+    """
+    order = np.argsort(numbers, kind="stable")
+    found, firsts = np.unique(numbers[order], return_index=True)
+    yield from zip(found.tolist(), np.split(order, firsts)[1:], strict=True)
 
 
 def merge_cuts(starts: IntArray, rows: int) -> IntArray:

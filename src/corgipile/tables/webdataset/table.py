@@ -126,7 +126,7 @@ class WebDatasetTable(Checked):
         """Return the bytes of rows; None where samples lack such a member."""
         names = check_columns(self.schema, columns)
         numbers = [name for name in names if self._is_number(name)]
-        sized = [SIZE + name for name in names if name not in numbers and name != KEY]
+        sized = [SIZE + name for name in names if name != KEY and not self._is_number(name)]
         if not self._there.issuperset(sized) or KEY in names:
             return None
         sizes = np.full(len(rows), 8 * len(numbers), np.int64)

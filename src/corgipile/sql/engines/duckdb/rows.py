@@ -1,6 +1,7 @@
 """The rows that a training reads: a file as it lies, or what a query gives, read from the database once."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -111,7 +112,7 @@ def chosen(names: list[str], source: Source) -> tuple[list[str], list[str]]:
         names = [name for name in names if name not in index]
     elif source.file is not None and source.plain:
         names = [column_named(name, names) for name in source.columns]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         raise BadArgument(f"the query gives {listed(twice)} more than once; AS gives each column a name of its own")
     return names, notes
 
