@@ -1,5 +1,6 @@
 """Tables in stores: every format that is read by ranges gives the rows that the same file gives on this machine."""
 
+import gzip
 import io
 import json
 import pickle
@@ -113,7 +114,7 @@ def test_more_categories_than_the_memory_holds_are_refused_before_they_are_read(
     texts = pa.array([f"a category that takes some bytes, number {number:08}" for number in range(300_000)])
     column = pa.DictionaryArray.from_arrays(pa.array(np.arange(400_000) % 300_000, pa.int32()), texts)
     pq.write_table(pa.table({"t": column}), bucket / "many.parquet")
-    with pytest.raises(BudgetTooSmall, match="the values of a column"):
+    with pytest.raises(BudgetTooSmall, match="a dictionary or a chunk"):
         cp.Loader("s3://bucket/many.parquet", memory="1MB")
     assert sum(request.sent for request in objects.log()) < (bucket / "many.parquet").stat().st_size / 10
 
@@ -264,10 +265,15 @@ def test_an_object_that_changes_is_an_error_and_never_mixed_rows(bucket):
             table.read(0, ROWS)
 
 
-def test_what_is_compressed_as_a_whole_says_so(bucket):
-    (bucket / "a.csv.gz").write_bytes(b"\x1f\x8b" + bytes(20))
+def test_compressed_text_opens_and_damage_is_an_error(bucket):
+    (bucket / "a.csv.gz").write_bytes(gzip.compress(b"x,label\n0.5,1\n1.5,0\n"))
+    assert cp.open("s3://bucket/a.csv.gz").read(0, 2).to_pylist() == [{"x": 0.5, "label": 1}, {"x": 1.5, "label": 0}]
+    (bucket / "b.csv.gz").write_bytes(b"\x1f\x8b" + bytes(20))
+    with pytest.raises(CorruptFile, match=r"b\.csv\.gz"):
+        cp.open("s3://bucket/b.csv.gz")
+    (bucket / "a.npy.gz").write_bytes(b"\x1f\x8b" + bytes(20))
     with pytest.raises(UnknownFormat, match="compressed"):
-        cp.open("s3://bucket/a.csv.gz")
+        cp.open("s3://bucket/a.npy.gz")
 
 
 def test_commands_convert_and_outputs(bucket, tmp_path):

@@ -10,14 +10,14 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, validate_data
 
 from corgipile.errors import BadArgument
-from corgipile.linear.estimators import CorgiClassifier, _is_rows, _weighted
+from corgipile.linear.estimators import WEIGHT, CorgiClassifier, _is_rows, _weighted
 from corgipile.linear.train import train
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
 
 __all__ = ["CorgiLabelClassifier"]
 
-LABELS, WEIGHT = "label_sets", "sample_weight"  # columns beside the features
+LABELS = "label_sets"  # the column of labels beside the features
 
 
 class CorgiLabelClassifier(CorgiClassifier):
