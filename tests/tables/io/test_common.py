@@ -79,3 +79,17 @@ def test_many_files_keep_as_much_as_one(tmp_path, monkeypatch, kind):
     if kind == "parquet":
         assert len(parquet._footers) == 2
     assert len(arrow._readers) <= 16
+
+
+def test_each_value_takes_as_long_to_keep_however_many_are_kept():
+    looked = []
+    kept = Common(1 << 20, lambda value: looked.append(value) or 1)
+    owners = [Owner() for _ in range(300)]
+    values, walked = kept._values, []
+    kept._values = type("Walked", (type(values),), {"__iter__": lambda self: walked.append(1) or iter(())})()
+    for owner in owners:
+        kept.of(owner, "a", lambda: "x")
+    assert (len(kept), len(looked), len(walked)) == (300, 300, 0)
+    del owners, owner
+    kept.of(last := Owner(), "a", lambda: "x")
+    assert (len(kept), kept._total) == (1, 1), last

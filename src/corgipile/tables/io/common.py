@@ -38,7 +38,8 @@ class Common(Recent[Value]):
 
     def _begin(self, room: int) -> None:
         super().__init__(room)
-        self._sizes: dict[Hashable, int] = {}
+        self._sizes: dict[Hashable, tuple[int, weakref.ref[Any]]] = {}
+        self._total, self._gone = 0, list[Hashable]()  # bytes, and the values whose owners went
 
     def __len__(self) -> int:
         return len(self._values)
@@ -48,10 +49,16 @@ class Common(Recent[Value]):
         return self.get((weakref.ref(owner), key), make)
 
     def _evict(self) -> None:
-        last = next(reversed(self._values))
-        self._sizes[last] = self._size(self._values[last])
-        for key in [key for key in self._values if key[0]() is None]:  # type: ignore[index]
-            del self._values[key], self._sizes[key]
-        total = sum(self._sizes.values())
-        while len(self._values) > FEWEST and total > self._room:
-            total -= self._sizes.pop(self._values.popitem(last=False)[0])
+        last, gone = next(reversed(self._values)), self._gone
+        watch = weakref.ref(last[0](), lambda _: gone.append(last))  # type: ignore[index]
+        self._sizes[last] = self._size(self._values[last]), watch
+        self._total += self._sizes[last][0]
+        while gone:
+            self._drop(gone.pop())
+        while len(self._values) > FEWEST and self._total > self._room:
+            self._drop(next(iter(self._values)))
+
+    def _drop(self, key: Hashable) -> None:
+        if key in self._sizes:
+            del self._values[key]
+            self._total -= self._sizes.pop(key)[0]
