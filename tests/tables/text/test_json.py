@@ -74,8 +74,7 @@ def test_they_are_converted(tmp_path, packed):
     if packed:
         path = tmp_path / "a.jsonl.gz"
         path.write_bytes(gzip.compress((tmp_path / "a.jsonl").read_bytes()))
-        with pytest.raises(UnknownFormat, match=r"compressed \(gzip\).*`corgipile convert`"):
-            open_table(path)
+        assert open_table(path).read(0, 3).num_rows == 3
     assert cp.convert(path, tmp_path / "o.arrow") == 3
     assert open_table(tmp_path / "o.arrow").read(0, 3).to_pylist() == [
         {"x": 1.0, "y": None, "z": None},
