@@ -67,7 +67,7 @@ def test_more_categories_than_the_memory_holds_are_refused_before_a_row_is_read(
     monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", None)
     monkeypatch.setattr("pyarrow.parquet.ParquetFile.read_row_group", None)
     assert cli.main([*command, str(tmp_path / "a.parquet"), "--memory", "1MB"]) == 2
-    assert "the values of a column of ParquetTable" in capsys.readouterr().err.replace("\n", " ")
+    assert "a dictionary or a chunk of ParquetTable" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_inspect_says_what_a_file_is_sorted_by(tmp_path, capsys):

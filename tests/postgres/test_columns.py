@@ -108,7 +108,7 @@ def in_python(server, model, **also):
         balance=params["label"] if params["balance"] else None,
     )
     settings = ("epochs", "batch_size", "learning_rate", "decay", "l2", "intercept", "seed")
-    chosen = {name: params[name] for name in settings} | {"standardize": params["standardize"]} | also
+    chosen = {name: params[name] for name in settings} | {"standardize": None} | also
     test = [row for row, out in zip(rows, held, strict=True) if out]
     return cp.train(
         CutTable(arrow(kept, names), cuts), model=model["kind"], features=params["features"], label=params["label"],

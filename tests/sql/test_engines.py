@@ -184,7 +184,7 @@ class Statements:
         assert self.value(sql, "SELECT count(*) FROM ML.WEIGHTS(MODEL m) w, ML.TRAINING_INFO(MODEL m) i") == 15
         nested = self.rows(
             sql,
-            "SELECT * FROM ML.PREDICT(MODEL m, (SELECT * FROM ML.PREDICT(MODEL m, TABLE t) q WHERE predicted_label = 1))  x LIMIT 2",
+            "SELECT * FROM ML.PREDICT(MODEL m, (SELECT a, b FROM ML.PREDICT(MODEL m, TABLE t) q WHERE predicted_label = 1))  x LIMIT 2",
         )
         assert len(nested) == 2
         self.fails(sql, "SELECT * FROM ML.PREDICT(MODEL m, TABLE t, STRUCT(2 AS threshold))", "threshold")

@@ -8,6 +8,7 @@ from cut_table import CutTable
 
 import corgipile as cp
 from corgipile import random
+from corgipile.linear import label_sets
 
 ROWS, WIDTH = 4000, 9
 HOLDOUT = 7  # what the key is for
@@ -57,7 +58,7 @@ def in_python(server, model, kind, label=None, *, rated=True):
     assert params["blocks"] == len(cuts) - 1
     sizes = {"block": widest, "buffer": params["buffer_blocks"] * widest}
     if params["order"] == "riffle":
-        named = (params["label"] or "labels") if labels else "label"
+        named = (params["label"] or label_sets.NAME) if labels else "label"
         balance = params["balance"] if params["balance"] == "content" else named if params["balance"] else None
         order = cp.orders.Riffle(**sizes, group=params["group"], whole=params["whole"], balance=balance)
     else:

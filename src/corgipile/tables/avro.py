@@ -123,9 +123,18 @@ class AvroTable(UnitTable):
     @contextlib.contextmanager
     def _decoding(self) -> Iterator[None]:
         """Convert the library's error for bad bytes to one that `decoding` handles."""
+        from fastavro.schema import SchemaParseException  # noqa: PLC0415 - as above
+
         try:
             yield
-        except (EOFError, StopIteration, AttributeError, ArithmeticError, AssertionError) as error:
+        except (
+            EOFError,
+            StopIteration,
+            AttributeError,
+            ArithmeticError,
+            AssertionError,
+            SchemaParseException,
+        ) as error:
             raise ValueError(str(error) or type(error).__name__) from None
 
     def _columns(self, rows: list[dict[str, Any]], first: int, names: list[str]) -> pa.RecordBatch:

@@ -112,7 +112,8 @@ def _stripes(file: File) -> tuple[IntArray, int]:
     data = file.read(begin, length)
     with decoding(file.path):
         footer = _fields(data if codec == "none" else _unpacked(data, codec, _number(script, 3)), file)
-    _check_types(footer.get(4, []), file)
+    with decoding(file.path):
+        _check_types(footer.get(4, []), file)
     found = [_fields(stripe, file) for stripe in footer.get(3, []) if isinstance(stripe, bytes)]
     counts = np.array([_number(stripe, 5) for stripe in found], np.int64)
     if (counts < 0).any() or (counts > 1 << 40).any():

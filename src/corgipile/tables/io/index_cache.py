@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, TableError
 from corgipile.outputs import Kind, replacing
+from corgipile.stores.urls import RemotePath
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.io.files import File, decoding, describe, digest
-from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.table import Table, even_cuts
 
@@ -76,7 +76,7 @@ def _described(path: str) -> Path:
 
 def index_path(file: File, what: str = "") -> str:
     """Return where the index of a file is kept: beside it, or on this machine if it lies elsewhere."""
-    if not isinstance(file, RemoteFile):
+    if not isinstance(file.path, RemotePath):
         return file.path + what + INDEX_SUFFIX
     return str(cache_folder("indexes") / f"{digest(file.path.identity, file.content)}{what}{INDEX_SUFFIX}")
 
@@ -192,7 +192,7 @@ def _build(sink: "IO[bytes] | pa.NativeFile", facts: Facts, schema: pa.Schema | 
 
 def facts_of(file: File) -> Facts:
     """Return what tells the state of a file from others of it."""
-    if isinstance(file, RemoteFile):
+    if isinstance(file.path, RemotePath):
         return {"version": VERSION, "content": file.content}
     starts = np.linspace(0, max(file.size - SAMPLE, 0), SAMPLES, dtype=np.int64)
     lengths = np.minimum(SAMPLE, file.size - starts)

@@ -29,6 +29,11 @@ class _Unpacked(Section):
         self._packed, self._codec = file, codec
         self.path, self.mtime_ns = file.path, file.mtime_ns
 
+    @property
+    def content(self) -> str:
+        """Return what identifies the content: that of the compressed file."""
+        return self._packed.content
+
     def __reduce__(self) -> tuple[Any, ...]:
         return unpacked, (self._packed, self._codec)
 
