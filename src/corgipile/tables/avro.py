@@ -58,7 +58,7 @@ class AvroTable(UnitTable):
         written = said.get("avro.schema", b"")
         stated = parse_json(written, f"{self._file.path}: its schema")
         schema = _schema(stated, self._file.path)
-        with self._decoding(), decoding(self._file.path):
+        with decoding(self._file.path), self._decoding():
             self._written = fastavro.parse_schema(_without_logic(stated))
         self._swelling = swelling(schema)
         counts, self._places, self._sizes = _blocks(self._file, begin, self._mark)
@@ -101,7 +101,7 @@ class AvroTable(UnitTable):
                 largest = max(size, max(MAX_ROW_BYTES, MAX_SWELLING * size) // self._swelling)  # bytes of a row
                 with decoding(self.path):
                     stream = opened(self._file, place, size, self._codec, largest)
-            with self._decoding(), decoding(self.path):
+            with decoding(self.path), self._decoding():
                 rows = self._some_rows(stream, largest, min(most, PART_ROWS, stop - done))
                 done += len(rows)
                 if done == stop and stream.read(1):

@@ -280,7 +280,7 @@ def test_other_text_than_utf8_is_refused(tmp_path, packed):
     data = "a,b\n1,x\n2,ä\n".encode("latin1")
     path = tmp_path / ("a.csv.gz" if packed else "a.csv")
     path.write_bytes(gzip.compress(data) if packed else data)
-    with pytest.raises(ParseError, match=r"column 'b' holds b'\\xe4', which is not UTF-8; write the file as UTF-8"):
+    with pytest.raises(ParseError, match=r"column 'b' holds b'\\xe4', which is not UTF-8; convert the file"):
         cp.convert(path, tmp_path / "out.arrow")
     cp.convert(path, tmp_path / "out.arrow", types={"b": "binary"})
     assert open_table(tmp_path / "out.arrow").read(0, 2)["b"].to_pylist() == [b"x", b"\xe4"]
