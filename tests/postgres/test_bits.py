@@ -65,7 +65,7 @@ CASES = [
     ("real", "svm of three", {"step": "normalized", "features": ["k", "v"], "average": True}),
     ("real", "squared_hinge", {"step": "adagrad", "features": ["k", "v"], "l1": 0.001, "l2": 0.01}),
     ("integer", "linear", {"step": "normalized", "standardize": True}),
-    ("real", "quantile:0.9", {"step": "inverse", "l1": 0.01}),
+    ("real", "quantile:0.9", {"step": "inverse", "l1": 0.01, "learning_rate": 0.05}),
     ("double precision", "huber", {"step": "constant", "batch_size": 16, "average": True}),
     ("double precision", "poisson", {"step": "normalized", "features": ["k", "v"], "batch_size": 8}),
     ("real", "softmax", {"step": "auto", "holdout": 0.2}),
