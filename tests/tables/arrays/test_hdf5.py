@@ -204,6 +204,26 @@ def test_links(tmp_path):
     assert open_table(tmp_path / "a.h5", columns=["y"]).schema.names == ["y"]
 
 
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_link_to_a_group_above_is_refused(tmp_path, soft):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["y"], file["g/z"] = np.arange(3), np.arange(3)
+        file["g/h/up"] = h5py.SoftLink("/g") if soft else file["g"]
+    with pytest.raises(BadSchema, match="'g/h/up' is a link to a group that contains it"):
+        open_table(tmp_path / "a.h5")
+    assert open_table(tmp_path / "a.h5", columns=["y", "g/z"]).schema.names == ["y", "g/z"]
+
+
+def test_links_that_double_the_groups_at_each_level_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("corgipile.tables.arrays.tree.MAX_GROUPS", 500)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["0/x"] = np.arange(3)
+        for level in range(1, 12):
+            file[f"{level}/a"] = file[f"{level}/b"] = file[f"{level - 1}"]
+    with pytest.raises(BadSchema, match="at most 500 groups"):
+        open_table(tmp_path / "a.h5", group="11")
+
+
 def test_compression_is_said(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", data=np.zeros((1000, 4)), chunks=(100, 4), compression="gzip")

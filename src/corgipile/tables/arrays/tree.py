@@ -2,15 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
+from corgipile.nesting import check_depth
 from corgipile.suggestions import did_you_mean, listed
 
 __all__ = ["Chosen", "arrays_below", "by_name", "choose_arrays", "group_at"]
 
 Chosen = Sequence[str] | Mapping[str, str] | None  # columns= of open: paths, or names and their paths
 MOST_LISTED = 6
+MAX_GROUPS = 1 << 17
 MAX_LINKS = 16  # in a chain, as in the library
 
 
@@ -67,15 +70,33 @@ def _step(group: Any, name: str, links: int) -> Any:
     return lookup(start, link.path, links + 1) if links < MAX_LINKS else None
 
 
-def arrays_below(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the arrays with rows in a group and in the groups inside of it, by their paths."""
+def arrays_below(
+    group: Any, prefix: str = "", above: tuple[Any, ...] = (), visits: Iterator[int] | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays with rows in a group and in the groups inside of it, by their paths.
+
+    Args:
+        group: The group.
+        prefix: Its path.
+        above: The groups that it lies in.
+        visits: Numbers the groups visited.
+
+    Raises:
+        BadSchema: A group links to one above it, or groups are too deep or too many.
+    """
+    above, visits = (*above, group), visits or count()
+    check_depth(len(above), f"group {prefix!r}", BadSchema)
+    if next(visits) > MAX_GROUPS:
+        raise BadSchema(f"a file must have at most {MAX_GROUPS} groups, links counted; name arrays by columns=")
     names = list(group.keys())
     for name in names if isinstance(group, Mapping) else sorted(names):  # Zarr lists a folder
         node = lookup(group, name)
         if node is None:  # a link to nowhere
             continue
         if is_group(node):
-            yield from arrays_below(node, f"{prefix}{name}/")
+            if node in above:
+                raise BadSchema(f"{prefix + name!r} is a link to a group that contains it; name arrays by columns=")
+            yield from arrays_below(node, f"{prefix}{name}/", above, visits)
         elif getattr(node, "shape", None):
             yield f"{prefix}{name}", node
 
