@@ -279,7 +279,7 @@ def test_large_and_odd_headers(tmp_path):
 def test_folders_that_cannot_be_written_need_no_index(tmp_path, monkeypatch):
     path = write(tmp_path / "a.tar", numbered(5))
     monkeypatch.setattr(
-        "corgipile.tables.io.index_cache.replacing", lambda *_: (_ for _ in ()).throw(PermissionError(13, "no"))
+        "corgipile.tables.io.index_cache.replacing", lambda *_, **__: (_ for _ in ()).throw(PermissionError(13, "no"))
     )
     assert len(open_table(path)) == 5
     with pytest.raises(BadArgument, match="a folder that can be written is needed"):

@@ -9,6 +9,7 @@ __all__ = ["Named", "named"]
 
 OPENING = ("JOIN", "USING", "DESCRIBE", "SUMMARIZE", "PIVOT", "UNPIVOT", "EXECUTE")  # precede tables, like FROM
 GOES_ON = ("LATERAL", "ONLY")
+QUERY = ("SELECT", "FROM", "WITH", "VALUES", "TABLE")
 ENDING = tuple("SELECT WHERE GROUP ORDER HAVING LIMIT SET VALUES QUALIFY WINDOW UNION EXCEPT INTERSECT".split())  # noqa: SIM905
 MADE = ("CREATE", "ALTER", "DROP", "REPLACE", "TEMP", "TEMPORARY", "TRUNCATE")
 LOADING = ("COPY", "INSTALL", "IMPORT", "ATTACH", "LOAD")  # whose FROM reads no rows for SQL
@@ -84,4 +85,10 @@ def _opens(tokens: Sequence[Token], at: int, before: Token | None, opened: bool,
         return not (before is not None and before.says(*MADE))
     if token.says(*ENDING):
         levels[-1] = False
-    return token.says(*OPENING) or (opened and token.says(*GOES_ON))
+    columns = token.says("USING") and _lists_columns(tokens[at + 1 : at + 3])
+    return (token.says(*OPENING) and not columns) or (opened and token.says(*GOES_ON))
+
+
+def _lists_columns(after: Sequence[Token]) -> bool:
+    """Return whether brackets after USING hold the columns of a join, not a query or a table."""
+    return len(after) == 2 and after[0].says("(") and after[1].kind in ("name", "word") and not after[1].says(*QUERY)
