@@ -203,7 +203,7 @@ def test_ctrl_c_stops_a_training_or_clears_a_line_and_the_shell_lives(folder, tm
         terminal.wait(READY)
         for _ in range(2):
             terminal.type(TRAIN.format(100000) + "\r")
-            shown = terminal.wait(r"rows/s \d+ of 100000 epochs: loss [\d.]+ +\d+:\d\d:\d\d")
+            shown = terminal.wait(r"rows/s \d+ of 100000 epochs: loss [\d.]+")
             terminal.type("\x03")
             assert "stopped" in terminal.wait(READY)
         bars = [line for line in re.split(r"[\r\n]+", shown) if line.startswith("tra")]
