@@ -64,7 +64,9 @@ def test_a_loader_that_is_told(table, capsys):
 
 
 def test_bad_words(table, tmp_path, capsys):
-    for name, text in (("list.json", "[]"), ("no.json", "{"), ("other.json", '{"version": 1, "table": "x"}')):
+    other = '{"version": 1, "table": "x", "epoch": 0, "segments": []}'
+    less = '{"version": 1, "table": "x"}'
+    for name, text in (("list.json", "[]"), ("no.json", "{"), ("less.json", less), ("other.json", other)):
         (tmp_path / name).write_text(text)
     cases = [
         ((), "one of --step and --row"),
@@ -75,6 +77,7 @@ def test_bad_words(table, tmp_path, capsys):
         (("--step", "0", "--state", str(tmp_path / "missing.json")), "missing.json"),
         (("--step", "0", "--state", str(tmp_path / "list.json")), "a state is a dictionary"),
         (("--step", "0", "--state", str(tmp_path / "no.json")), "no state as JSON"),
+        (("--step", "0", "--state", str(tmp_path / "less.json")), "a state must have 'epoch', 'segments'"),
         (("--step", "0", "--state", str(tmp_path / "other.json")), "another table"),
         (("--step", "0", "--state", str(tmp_path / "other.json"), "--seed", "3"), "--seed is said by the state"),
     ]

@@ -375,7 +375,7 @@ def test_a_prediction_never_has_the_name_of_a_column_of_the_rows():
         sql.execute("CREATE TABLE t AS SELECT i % 7 AS x, 9 AS prediction, i % 2 AS y FROM range(60) r(i)")
         sql.execute("SELECT x, y FROM t TRAIN BY logistic INTO m")
         for rows in ("SELECT * FROM t", "SELECT x, 1 AS Prediction FROM t", "WITH c AS (FROM t) SELECT * FROM c"):
-            with pytest.raises(BadArgument, match=r"column '\w+' already.*AS name gives another"):
+            with pytest.raises(BadArgument, match=r"already have a column '\w+'.*AS name gives another"):
                 sql.execute(f"{rows} PREDICT BY m")
             assert sql.execute(f"{rows} PREDICT BY m AS answer").arrow().num_rows == 60
         assert sql.execute("SELECT x FROM t PREDICT BY m").arrow().column_names == ["x", "prediction"]

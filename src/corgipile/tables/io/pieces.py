@@ -3,9 +3,10 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
@@ -54,7 +55,7 @@ def take_pieces(starts: IntArray, rows: IntArray, take: TakePiece) -> pa.RecordB
     return pick_rows(batch, back)
 
 
-def places_of(numbers: IntArray) -> Iterator[tuple[int, IntArray]]:
+def places_of(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, IntArray]]:
     """Yield each number that occurs, in ascending order, and the places where it stands.
 
     Example:
