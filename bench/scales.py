@@ -19,7 +19,7 @@ EPOCHS, SOME = 5, 20_000  # rows of the larger sets
 
 @dataclass(frozen=True)
 class Rows:
-    """Features and labels, of which the first rows of a permutation are learnt; labels of float are numbers."""
+    """Features and labels; the first rows of a permutation are for training; labels of float are numbers."""
 
     x: np.ndarray
     y: np.ndarray
@@ -61,7 +61,7 @@ def one_hot(rows: Rows, values: int = 20) -> Rows:
 
 
 def counts(rows: Rows) -> Rows:
-    """Add counts that are mostly 0, of which one is in thousands, and a constant."""
+    """Add counts that are mostly 0, one of them in thousands, and a constant."""
     rng = np.random.default_rng(2)
     made = rng.poisson([0.05, 0.3, 2, 0.1], (len(rows.y), 4)) * [1, 1, 1, 1000]
     return rows.beside(made, np.full(len(rows.y), 3.0))
