@@ -16,7 +16,7 @@ from real import READERS, Split, dense, held_out
 
 import corgipile as cp
 from corgipile.linear import train
-from corgipile.loader.spots import KEPT
+from corgipile.loader.sampled_runs import KEPT
 from corgipile.orders import FullShuffle, Order, Riffle
 from corgipile.quality import coverage, deff, prefix_discrepancy
 from corgipile.tables.io.index_cache import INDEX_SUFFIX

@@ -14,7 +14,7 @@ from content import MODELS, TABLES, arrays, stored
 from real import Split, dense
 
 from corgipile.linear import train
-from corgipile.loader.spots import KEPT
+from corgipile.loader.sampled_runs import KEPT
 from corgipile.orders import FullShuffle, Riffle
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 

@@ -12,7 +12,7 @@ from pagecache import drop, read_plainly
 
 import corgipile as cp
 from corgipile.linear import train
-from corgipile.loader import Feeder
+from corgipile.loader import BufferedReader
 from corgipile.loader.buffer import SlotArray
 
 STEP = 0.01
@@ -113,9 +113,9 @@ def cold_part(bench: Bench, features: int) -> None:
 @contextmanager
 def loading_only_first(count: int) -> Iterator[None]:
     """Let the first of some epochs load rows, and make what the others visit: they then take computing alone."""
-    run = Feeder.epoch
+    run = BufferedReader.epoch
 
-    def epoch(self: Feeder, epoch: int, start: int = 0) -> Iterator[SlotArray]:
+    def epoch(self: BufferedReader, epoch: int, start: int = 0) -> Iterator[SlotArray]:
         if epoch:
             yield from made.pop(epoch)
             return
@@ -124,11 +124,11 @@ def loading_only_first(count: int) -> Iterator[None]:
         yield from run(self, epoch, start)
 
     made: dict[int, list[SlotArray]] = {}
-    Feeder.epoch = epoch  # type: ignore[method-assign]
+    BufferedReader.epoch = epoch  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Feeder.epoch = run  # type: ignore[method-assign]
+        BufferedReader.epoch = run  # type: ignore[method-assign]
 
 
 def compute_alone(path: Path, order: str, rows: int) -> float:
@@ -139,7 +139,7 @@ def compute_alone(path: Path, order: str, rows: int) -> float:
 
 def load_alone(path: Path, order: str, rows: int, epoch: int = 1) -> float:
     """Return the seconds of an epoch that loads all rows and visits none."""
-    with Feeder(cp.open(path), order=order, memory="64MB", columns=["features", "label"]) as feeder:
+    with BufferedReader(cp.open(path), order=order, memory="64MB", columns=["features", "label"]) as feeder:
         for _ in feeder.epoch(0):
             pass
         start, seen = time.perf_counter(), 0

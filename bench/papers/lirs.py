@@ -25,7 +25,7 @@ from corgipile.linear import passes
 from corgipile.linear.dual import Dual
 from corgipile.linear.features import find_inputs
 from corgipile.linear.sgd import rows_in
-from corgipile.loader.feeder import Feeder
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.orders import CorgiPile, FullShuffle, Riffle, SlidingWindow
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -87,7 +87,7 @@ def tables(data: Path | None, scale: int, only: str | None = None) -> Iterator[t
 
 
 @contextmanager
-def opened(path: Path, order: Any, label: str = "label") -> Iterator[tuple[Feeder, Any]]:
+def opened(path: Path, order: Any, label: str = "label") -> Iterator[tuple[BufferedReader, Any]]:
     """Open a table by an order, whose own buffer says what is in memory."""
     table = cp.open(path)
     inputs = find_inputs(table, None, label)
@@ -95,7 +95,7 @@ def opened(path: Path, order: Any, label: str = "label") -> Iterator[tuple[Feede
         yield feeder, inputs
 
 
-def visit(dual: Dual, feeder: Feeder, epoch: int, *, learn: bool) -> None:
+def visit(dual: Dual, feeder: BufferedReader, epoch: int, *, learn: bool) -> None:
     """Run one pass."""
     dual.begin()
     for step, (slots, numbers) in enumerate(zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True)):

@@ -3,7 +3,7 @@
 #ifndef CP_PREAD_H
 #define CP_PREAD_H
 
-#include "io/beside.h"
+#include "io/interleaved_read.h"
 #include "io/lists.h"
 
 /* Split one run of rows into parts of at most a stage, none crossing a piece. */

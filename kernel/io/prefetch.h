@@ -149,12 +149,12 @@ static inline int cp_run_plan(cp_run *run)
 
 /* Read the first of the coming steps and hand it over; a step that could not be read stays. Other threads are woken for
  * what is cached if the step is large or the consumer sleeps; else it lends a hand as soon as it waits. */
-static inline int cp_run_load(cp_run *run, int hurry)
+static inline int cp_run_load(cp_run *run, int urgent)
 {
     cp_step *step = run->coming.first;
-    hurry = hurry && (!run->threaded || step->reads > run->far || atomic_load(&run->asleep));
+    urgent = urgent && (!run->threaded || step->reads > run->far || atomic_load(&run->asleep));
     run->reader->read.soon = run->far && !step->announced;
-    int status = cp_reader_read(run->reader, step->extents, step->extent_count, step->into, step->sweep, hurry);
+    int status = cp_reader_read(run->reader, step->extents, step->extent_count, step->into, step->sweep, urgent);
     run->cold = run->reader->read.waited ? CP_COLD * run->far : run->cold - step->reads;
     if (atomic_load(&run->reader->read.quit))
         return CP_RUN_STOPPED;
@@ -182,10 +182,10 @@ static inline int64_t cp_run_clock(void)
 /* Wait until the slots of the next step may be used again; returns whether there was no need to wait, or -1 to stop. */
 static inline int cp_run_admit(cp_run *run)
 {
-    int hurry, stopped;
+    int urgent, stopped;
     pthread_mutex_lock(&run->lock);
-    hurry = atomic_load(&run->loads) - run->visits <= run->ahead;
-    if (!hurry) {
+    urgent = atomic_load(&run->loads) - run->visits <= run->ahead;
+    if (!urgent) {
         int64_t since = cp_run_clock();
         while (!run->stopped && atomic_load(&run->loads) - run->visits > run->ahead)
             pthread_cond_wait(&run->left, &run->lock);
@@ -193,19 +193,19 @@ static inline int cp_run_admit(cp_run *run)
     }
     stopped = run->stopped;
     pthread_mutex_unlock(&run->lock);
-    return stopped ? -1 : hurry;
+    return stopped ? -1 : urgent;
 }
 
 static inline void *cp_run_thread(void *argument)
 {
     cp_run *run = argument;
-    int status, hurry;
+    int status, urgent;
 #ifdef __linux__
     pthread_setname_np(pthread_self(), "corgipile-read");
 #endif
     while ((status = cp_run_plan(run)) == CP_RUN_STEP) {
-        hurry = cp_run_admit(run);
-        status = hurry < 0 ? CP_RUN_STOPPED : cp_run_load(run, hurry);
+        urgent = cp_run_admit(run);
+        status = urgent < 0 ? CP_RUN_STOPPED : cp_run_load(run, urgent);
         if (status != CP_RUN_STEP)
             break;
         pthread_cond_signal(&run->loaded);

@@ -64,12 +64,12 @@ static inline void cp_reader_pick(cp_reader *r, cp_bits bits)
     r->read.stage_bytes = r->read.stage_bytes > 2 * CP_STAGE ? r->read.stage_bytes : 2 * CP_STAGE;
 }
 
-/* The same as cp_read_rows. If the consumer waits (`hurry`) all cores copy what is cached, else those that neither the
+/* The same as cp_read_rows. If the consumer waits (`urgent`) all cores copy what is cached, else those that neither the
  * consumer nor the caller needs; but to wake a thread pays for a stage full of bytes, not for less. */
 static inline int cp_reader_read(cp_reader *r, const int64_t *extents, int64_t extent_count, const int32_t *into,
-                                 const int32_t *sweep, int hurry)
+                                 const int32_t *sweep, int urgent)
 {
-    int64_t rows = 0, bytes = 0, listed = 0, helpers = r->cores - (hurry ? 1 : 2), worth;
+    int64_t rows = 0, bytes = 0, listed = 0, helpers = r->cores - (urgent ? 1 : 2), worth;
     for (int64_t e = 0; e < extent_count; e++)
         rows += extents[2 * e + 1] - extents[2 * e];
     for (int64_t c = 0; c < r->column_count; c++) {
@@ -89,7 +89,7 @@ static inline int cp_reader_read(cp_reader *r, const int64_t *extents, int64_t e
 }
 
 /* Read the items of rows of varying length of the same runs, once their offsets were read. Returns as that does. */
-static inline int cp_reader_items(cp_reader *r, cp_runs runs, int32_t *owner, cp_bundles *bundles, int hurry)
+static inline int cp_reader_items(cp_reader *r, cp_runs runs, int32_t *owner, cp_bundles *bundles, int urgent)
 {
     cp_picks *p = &r->picks;
     if (p->bits.words) {
@@ -98,7 +98,7 @@ static inline int cp_reader_items(cp_reader *r, cp_runs runs, int32_t *owner, cp
         runs = (cp_runs){p->extents, p->count, p->into, NULL, NULL};
     }
     cp_items t = {.read = &r->read, .pool = &r->pool, .columns = r->columns, .column_count = r->column_count,
-                  .helpers = r->cores - (hurry ? 1 : 2), .runs = runs, .owner = owner, .bundles = bundles};
+                  .helpers = r->cores - (urgent ? 1 : 2), .runs = runs, .owner = owner, .bundles = bundles};
     return cp_items_read(&t);
 }
 

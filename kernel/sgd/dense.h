@@ -59,7 +59,7 @@ CP_INLINE real CP(dot)(const real *v, const real *x, int64_t packs, const CP(bit
     return CP(sum)(CP(add)(a0, a1))[0];
 }
 
-#include "sgd/bound.h"
+#include "sgd/max_norm.h"
 
 typedef struct { quad g, bias; real h, scale, inverse; } CP(pending_type);
 #define pending CP(pending_type)

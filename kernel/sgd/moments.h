@@ -5,7 +5,7 @@
 
 #include <float.h>
 
-#include "sgd/look.h"
+#include "sgd/scale_sample.h"
 #include "sgd/sums.h"
 
 enum { CP_MOMENTS_GROUP = 256, CP_MOMENTS_NOISE = 8 }; /* rows; roundings by which a constant feature may differ */

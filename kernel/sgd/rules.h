@@ -1,5 +1,5 @@
 /* Template: how gradients move weights where that takes more than one rate for all: the rules of sgd/steps.h, and L1; Adam is in
- * sgd/adam.h, the bound of weights in sgd/bound.h.
+ * sgd/adam.h, the bound of weights in sgd/max_norm.h.
  *
  *     ADAPTIVE     G += g^2;  w -= rate g / sqrt(G)                           (Duchi, Hazan and Singer 2011)
  *     NORMALIZED   where |x| > s: w *= s / |x|, s = |x|;  N += sum (x / s)^2;
@@ -8,7 +8,7 @@
  *
  * with r the rate; of rates for each weight that of a weight whose feature is 1 in all rows, rate / sqrt(sum slope^2), so that
  * the penalty fades as the steps do. One rate for all has w *= 1 - rate l2, as in sgd/sgd.h.
- * G is kept for each weight and intercept (its root may be a little old, see sgd/rooted.h), 1 / s for each feature, t counts
+ * G is kept for each weight and intercept (its root may be a little old, see sgd/cached_rsqrt.h), 1 / s for each feature, t counts
  * rows. Sparse rows touch what they hold: features that are not there have no gradient, and owe the penalty until they come or
  * it is settled for all. The weights are those of sgd/state.h, w = scale * v, so what is taken from v is divided by the scale. */
 
@@ -62,7 +62,7 @@ static CP_NOINLINE void CP(enlarge)(cp_sgd *s, const int32_t *index, const real 
     }
 }
 
-#include "sgd/records.h"
+#include "sgd/packed_state.h"
 
 /* Return sum (x / s)^2 of a dense row; `larger` says whether one of its features is larger than all before. */
 CP_INLINE real CP(norm_dense)(const cp_sgd *s, const real *x, int *larger)

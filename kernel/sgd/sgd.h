@@ -16,7 +16,7 @@
 #define CP_SGD_H
 
 #include "sgd/isa.h"
-#include "sgd/keep.h"
+#include "sgd/optimizer_state.h"
 
 static inline void cp_sgd_init(cp_sgd *s, const cp_sgd_shape *shape)
 {

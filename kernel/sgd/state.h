@@ -66,7 +66,7 @@ typedef struct {
 typedef struct {
     enum cp_loss loss;
     int32_t bytes, sparse, intercept, isa, batched, averaged, weighs; /* weighs: classes do */
-    int32_t ruled, rooted;         /* updates are those of sgd/rules.h; held back, of sgd/rooted.h or sgd/moving.h */
+    int32_t ruled, rooted;         /* updates are those of sgd/rules.h; held back, of sgd/cached_rsqrt.h or sgd/moving.h */
     int32_t bounded;               /* one rate for all and no L1: the bound of weights is kept beside the plain learner */
     enum cp_rule rule;
     int64_t features, outputs, padded, batch;  /* padded: features (dense) or outputs (sparse) in whole packs */

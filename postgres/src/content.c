@@ -1,7 +1,7 @@
 /* What is in the blocks of a table, as vectors: what riffle balances them by if it is asked to balance by content.
  *
  * After the survey some spots of the table are looked at (kernel/plan/spots.h): their rows, the numbers made of them and so
- * the vectors are those of corgipile.loader.spots in Python. */
+ * the vectors are those of corgipile.loader.sampled_runs in Python. */
 #include "corgipile.h"
 
 #include <math.h>

@@ -13,7 +13,7 @@
 #include "encoders.h"
 #include "hashing.h"
 #include "sgd/epochs.h"
-#include "sgd/look.h"
+#include "sgd/scale_sample.h"
 #include "executor/executor.h"
 #include "nodes/extensible.h"
 #include "plan/permute.h"
@@ -180,7 +180,7 @@ typedef struct CorgiModel {
     double *class_values, *coefficients, *intercepts;
     double *learnt;         /* [outputs + 2 + beside][width + 1], see corgi_get_learnt; NULL: the weights say it all */
     int64 beside;           /* lines of what was known beside the weights */
-    int64 groups; struct CorgiKnown *known; /* models of as many groups, each of `outputs`, see several.c; 0: one model */
+    int64 groups; struct CorgiKnown *known; /* models of as many groups, each of `outputs`, see multi_model.c; 0: one model */
     CorgiNames *labels; bool whole; /* of models of labels, of an output each; whole: labels are numbers */
     bool standardized;      /* features were standardised */
     char *how;              /* names in what way it was learnt, as corgi_how does */
@@ -231,7 +231,7 @@ extern char *corgi_how(const CorgiOptions *o);
 extern void corgi_take_step(CorgiOptions *o, const char *how, double rate);
 extern void corgi_check_rows(bool no_source, const char *query, const char *where);
 
-/* wishes.c */
+/* encode_options.c */
 extern char *corgi_argument_text(Datum value, Oid type);
 extern List *corgi_read_wishes(Datum value, Oid type);
 extern List *corgi_read_names(Datum value, Oid type, const char *what);

@@ -17,7 +17,7 @@ extern void corgi_write_groups(StringInfo json, const CorgiGroups *g);
 extern char *corgi_group_name(const CorgiGroups *g, int64 at);
 extern void corgi_tell_groups(const CorgiRun *run, const cp_figures *each);
 
-/* company.c */
+/* model_stack.c */
 typedef struct CorgiCompany CorgiCompany;
 extern int64 corgi_model_count(const CorgiRun *run);
 extern int64 corgi_several_bytes(const CorgiRun *run);
@@ -34,7 +34,7 @@ extern cp_figures corgi_company_end(CorgiCompany *c, int64 *skipped);
 extern void corgi_company_get(const CorgiCompany *c, const CorgiRun *run, double *coefficients, double *intercepts);
 extern void corgi_company_learnt(const CorgiCompany *c, const CorgiRun *run, double *to);
 
-/* company_rates.c */
+/* model_stack_rates.c */
 extern char *corgi_name_models(const CorgiRun *run, const bool *which);
 extern bool corgi_company_change(CorgiCompany *c, CorgiRun *run);
 extern void corgi_company_settle(CorgiCompany *c, const CorgiRun *run);

@@ -5,7 +5,7 @@
 #include "utils/memutils.h"
 
 enum { MOST_LABELS = 1 << 20, ENTRY = 3 * sizeof(int32) + 16 }; /* entry: bytes of a set beside its name */
-enum { SEAT = sizeof(void *) + sizeof(int64) + sizeof(int) };          /* what the kernel takes of a model, see company.h */
+enum { SEAT = sizeof(void *) + sizeof(int64) + sizeof(int) };          /* what the kernel takes of a model, see model_stack.h */
 
 struct CorgiLabels {
     const char *column;     /* of arrays; NULL where each label has its own */

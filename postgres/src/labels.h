@@ -2,7 +2,7 @@
 #ifndef CORGI_LABELS_H
 #define CORGI_LABELS_H
 
-/* tags.c */
+/* label_reader.c */
 typedef struct {
     int32 *at;              /* [count] numbers of labels, ascending */
     int64 count, room;

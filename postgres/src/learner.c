@@ -3,9 +3,9 @@
 
 #include "utils/memutils.h"
 
-#include "sgd/company.h"
-#include "sgd/constant.h"
-#include "sgd/judge.h"
+#include "sgd/multi_model.h"
+#include "sgd/baseline.h"
+#include "sgd/evaluate.h"
 
 enum { PIECE = 1 << 22 }; /* numbers read between two checks for a cancel request */
 

@@ -76,7 +76,7 @@ extern void corgi_weights_of(const struct CorgiModel *m, const char *class_weigh
 extern double corgi_read_weight(const CorgiColumn *weight, TupleTableSlot *row);
 extern void corgi_check_weight(const cp_figures *figures, const char *whose);
 
-/* best.c */
+/* early_stopping.c */
 extern void corgi_begin_best(CorgiRun *run);
 extern bool corgi_note_best(CorgiRun *run, CorgiLearner *learner, int64 epoch, const cp_figures *held);
 extern int64 corgi_best_epoch(const CorgiRun *run);

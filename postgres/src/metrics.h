@@ -16,7 +16,7 @@ extern CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name);
 extern void corgi_need_classes(const CorgiModel *m, const char *name, const char *what);
 extern cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch);
 
-/* truth.c */
+/* multilabel_metrics.c */
 typedef struct CorgiTruth CorgiTruth;
 extern CorgiTruth *corgi_make_truth(const CorgiModel *m, const char *name, const CorgiSource *source);
 extern int64 corgi_truth_rows(const CorgiTruth *t);

@@ -12,7 +12,7 @@ extern CorgiModel *corgi_load_past(CorgiOptions *o);
 extern void corgi_check_past(const CorgiOptions *o);
 extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
 
-/* several.c */
+/* multi_model.c */
 extern void corgi_load_several(CorgiModel *m, const char *name, MemoryContext context);
 extern const char *corgi_group_column(const CorgiModel *m);
 extern CorgiModel *corgi_model_of_group(const CorgiModel *m, int64 k);

@@ -7,7 +7,7 @@
 #include "encoders.h"
 #include "nodes/pg_list.h"
 #include "rights.h"
-#include "sgd/look.h"
+#include "sgd/scale_sample.h"
 
 typedef enum { CORGI_NO, CORGI_YES, CORGI_AS_NEEDED } CorgiChoice;
 

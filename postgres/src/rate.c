@@ -1,6 +1,6 @@
 /* The learning rate that nobody chose: lowered where an epoch diverges, or where a regression stands still for it, raised where
  * labels are far from 0. By what
- * rule, kernel/sgd/epochs.h says. Groups have a rate each, see company.c. */
+ * rule, kernel/sgd/epochs.h says. Groups have a rate each, see model_stack.c. */
 #include "corgipile.h"
 
 /* Let a learner begin, and see whether the rate diverges, while a lower one is left to try. */

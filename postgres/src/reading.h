@@ -39,7 +39,7 @@ extern TupleTableSlot *corgi_scan_row(CorgiScan *s, int i);
 extern bool corgi_scan_put(CorgiScan *s, const int16 *which, int count, int64 width, CorgiBuffer *b, const int32 *into);
 extern void corgi_scan_end(CorgiScan *s);
 
-/* ahead.c */
+/* prefetch.c */
 typedef struct CorgiAsker CorgiAsker;
 extern CorgiAsker *corgi_make_asker(void);
 extern bool corgi_is_useful(CorgiAsker *a);

@@ -1,6 +1,6 @@
 /* Standardised features: whether they are to be, by what, and weights of such rows as weights of the rows as they are.
  *
- * All that becomes a number of the model is of the kernel, so it is the same in Python: kernel/sgd/look.h says whether
+ * All that becomes a number of the model is of the kernel, so it is the same in Python: kernel/sgd/scale_sample.h says whether
  * features need it, kernel/sgd/moments.h by what. Rows are standardised in their slots; nothing else sees them so. */
 #include "corgipile.h"
 

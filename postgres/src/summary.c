@@ -1,4 +1,4 @@
-/* corgipile.summary: what coefficients may be off by, from one pass over the rows: as corgipile.linear.inference.
+/* corgipile.summary: what coefficients may be off by, from one pass over the rows: as corgipile.linear.standard_errors.
  *
  * Standard errors are those of the sandwich: of the inverse of H, second derivatives of the loss, and G, products of the
  * rows' gradients. Sums are kept for each class by itself, so that what a class counts for may be known afterwards. */

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from corgipile.linear.schedule import Schedule
     from corgipile.linear.training import Task
     from corgipile.loader import Loader
-    from corgipile.loader.feeder import Feeder
+    from corgipile.loader.buffered_reader import BufferedReader
 
 __all__ = ["ORDERS", "CompareArguments", "Result", "compare", "measure_order"]
 
@@ -235,7 +235,7 @@ def measure_order(
         return _measured(feeder, labels, epoch, batch)
 
 
-def _measured(feeder: "Feeder", labels: npt.ArrayLike, epoch: int, batch: int) -> Report:
+def _measured(feeder: "BufferedReader", labels: npt.ArrayLike, epoch: int, batch: int) -> Report:
     visits = visited_rows(feeder.order, feeder.blocks, feeder.key(epoch))
     return measure(visits, labels, min(batch, len(feeder.table)))
 
@@ -297,8 +297,8 @@ def _mean(runs: Sequence[Result]) -> Result:
 
 
 def _run(order: Order, plan: _Plan) -> Result:
-    from corgipile.linear.held_out import measuring  # noqa: PLC0415
     from corgipile.linear.training import Training  # noqa: PLC0415 - as in compare
+    from corgipile.linear.validation import measuring  # noqa: PLC0415
 
     task, given = plan.task, plan.given
     with task.feeder(order, given.memory, plan.seed) as feeder:

@@ -10,8 +10,8 @@ from corgipile.errors import BudgetTooSmall
 from corgipile.features import fit_encoding
 from corgipile.features.table import EncodedColumns
 from corgipile.linear import train
-from corgipile.loader.feeder import Feeder
-from corgipile.tables.placed import placed
+from corgipile.loader.buffered_reader import BufferedReader
+from corgipile.tables.location import location
 from corgipile.tables.splitting import train_test_split
 
 ROWS = 6000
@@ -45,10 +45,10 @@ def test_both_parts_of_a_table_are_read_in_place_once_encoded(source, share):
     parts = train_test_split(cp.open(source), share, seed=1)
     encoding = fit_encoding(parts[0], names, "label", encode={"colour": "ordinal"})
     for part in parts:
-        with Feeder(
+        with BufferedReader(
             encoding.table(part, once=True), order="riffle", columns=[*names, "label"], memory="60KB", seed=2
         ) as feeder:
-            assert (placed(feeder.source, [*names, "label"]) is not None) == (len(part) * 32 >= ROWS)
+            assert (location(feeder.source, [*names, "label"]) is not None) == (len(part) * 32 >= ROWS)
             visits = [
                 {name: feeder.buffer.dense(name)[visit] for name in feeder.columns.sources} for visit in feeder.epoch(0)
             ]
@@ -71,7 +71,7 @@ def test_validation_gives_the_same_model_wherever_rows_are_picked(source, monkey
         "seed": 5,
     }
     fast = train(source, **settings)
-    monkeypatch.setattr(EncodedColumns, "placed", lambda *_: None)
+    monkeypatch.setattr(EncodedColumns, "location", lambda *_: None)
     slow = train(source, **settings)
     assert (np.asarray(fast.coef) == np.asarray(slow.coef)).all()
     assert [one["test_loss"] for one in fast.history] == [one["test_loss"] for one in slow.history]

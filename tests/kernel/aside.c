@@ -11,7 +11,7 @@ static inline int refusing_create(pthread_t *thread, const pthread_attr_t *attr,
 }
 
 #define pthread_create refusing_create
-#include "io/aside.h"
+#include "io/async_gather.h"
 
 enum { SLOTS = 500, BYTES = 28, BURSTS = 60, MOST = 9, ROWS = 40 };
 

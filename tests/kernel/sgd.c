@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "made.h"
-#include "sgd/judge.h"
-#include "sgd/parts.h"
+#include "sgd/evaluate.h"
+#include "sgd/folds.h"
 
 enum { ROWS = 700, MOST = 150 };
 

@@ -8,7 +8,7 @@ from sgd_rows import KINDS, NUMBERS, made, sgd, sparse_rows, where
 
 from corgipile import _kernel
 from corgipile.errors import BadValue, Diverged
-from corgipile.linear.company import learn_labels, learn_parts, teams
+from corgipile.linear.model_stack import learn_labels, learn_parts, teams
 from corgipile.steps import STEPS
 from corgipile.tables.table import type_code
 

@@ -90,7 +90,7 @@ def test_figures_are_means_by_weight(kind):
     doubled = np.repeat(np.arange(300), weights)
     model, plain = (sgd(kind, 5, np.float64) for _ in range(2))
     for one in (model, plain):
-        one.judge_only()
+        one.eval_mode()
     weighted = fit(model, x, y, rate=0.0, epochs=1, weights=weights)[2]
     repeated = fit(plain, x[doubled], y[doubled], rate=0.0, epochs=1)[2]
     assert weighted.weight == repeated.rows == weights.sum()

@@ -15,7 +15,7 @@ PROGRAM = r"""
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "sgd/constant.h"
+#include "sgd/baseline.h"
 #include "sgd/epochs.h"
 
 /* Say of all lengths of a history, and of what does not rest by it, whether it stands still. */

@@ -15,7 +15,7 @@ from corgipile.errors import BadArgument, BadSchema, BadValue, MissingColumn
 from corgipile.linear import load, train
 from corgipile.linear.labelled import Labelled
 from corgipile.loader import Loader
-from corgipile.tables.placed import IN_MEMORY, placed
+from corgipile.tables.location import IN_MEMORY, placed
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))

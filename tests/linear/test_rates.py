@@ -6,7 +6,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import Diverged
-from corgipile.linear.several import check_rates
+from corgipile.linear.multi_model import check_rates
 from corgipile.tables.splitting import folds_of
 
 WIDTH, ROWS = 40, 900

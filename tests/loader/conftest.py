@@ -36,7 +36,7 @@ def rows_table():
     return columns()
 
 
-@pytest.fixture(scope="session", params=["placed", "compressed", "memory"])
+@pytest.fixture(scope="session", params=["location", "compressed", "memory"])
 def table(request, rows_table, tmp_path_factory):
     """Fixed-width columns only: read in place, decoded, or in memory."""
     fixed = rows_table.select(["features", "label", "row"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BudgetTooSmall
-from corgipile.loader.feeder import Feeder
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Reservoir, Riffle, SlidingWindow
 
 TEXT = pa.table({"id": np.arange(200), "text": [f"{i}" * 400 for i in range(200)]})
@@ -121,7 +121,7 @@ def test_blocks_wider_than_a_stage_beside_narrow_ones(tmp_path, seed):
 
 def test_half_floats_are_cast_by_value():
     table = cp.open(pa.table({"x": pa.array(np.arange(50, dtype=np.float16))}))
-    with Feeder(table, order="no_shuffle", casts={"x": np.float32}) as feeder:
+    with BufferedReader(table, order="no_shuffle", casts={"x": np.float32}) as feeder:
         seen = np.concatenate([feeder.buffer.dense("x")[visit] for visit in feeder.epoch(0)])
     assert np.array_equal(seen, np.arange(50))
 

@@ -11,7 +11,7 @@ import corgipile as cp
 from corgipile import _kernel
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.linear import train
-from corgipile.loader.spots import Spots
+from corgipile.loader.sampled_runs import SampledRuns
 from corgipile.orders import Auto, Riffle, restored
 from corgipile.quality import deff
 from corgipile.testing import Counting
@@ -90,13 +90,13 @@ def test_numbers_of_rows_do_not_count_and_text_alone_tells_nothing():
 @pytest.fixture
 def looks(monkeypatch):
     """Return the looks at what rows have in common."""
-    found, alike = [], Spots.alike
+    found, alike = [], SampledRuns.alike
 
     def counted(self, *given, **more):
         found.append(self)
         return alike(self, *given, **more)
 
-    monkeypatch.setattr(Spots, "alike", counted)
+    monkeypatch.setattr(SampledRuns, "alike", counted)
     return found
 
 

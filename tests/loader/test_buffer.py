@@ -7,7 +7,7 @@ import pytest
 import corgipile as cp
 from corgipile.errors import BadSchema, BadValue, BudgetTooSmall, RaggedRows
 from corgipile.loader.buffer import Field, numbers
-from corgipile.loader.feeder import Feeder
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.orders import CorgiPile, FullShuffle, Reservoir, Riffle, SlidingWindow
 
 ROWS = 6000
@@ -17,7 +17,7 @@ TEXT = pa.table({"row": np.arange(ROWS), "text": [f"{i:06d}" * 20 for i in range
 @pytest.mark.parametrize("order", [SlidingWindow(), Reservoir(), CorgiPile(), Riffle(), FullShuffle()])
 def test_rows_of_varying_length_stay_within_the_budget(order):
     """Of what is resident: arrays and batches, retired ones included; a fifth more for offsets and rounding."""
-    with Feeder(cp.open(TEXT), order=order, memory="100KB") as feeder:
+    with BufferedReader(cp.open(TEXT), order=order, memory="100KB") as feeder:
         most = 0
         for visit in feeder.epoch(0):
             most = max(most, feeder.buffer.nbytes)
@@ -30,7 +30,7 @@ def test_rows_of_varying_length_stay_within_the_budget(order):
 def test_ragged_rows_are_seen_where_they_lie():
     lists = [list(range(i, i + i % 4)) for i in range(500)]
     table = cp.open(pa.table({"row": np.arange(500), "k": pa.array(lists, pa.list_(pa.int32()))}))
-    with Feeder(table, order=SlidingWindow(block=20, buffer=40)) as feeder:
+    with BufferedReader(table, order=SlidingWindow(block=20, buffer=40)) as feeder:
         for visit in feeder.epoch(0):
             rows = feeder.buffer.dense("row")[visit]
             assert feeder.buffer.ragged("k")[1][visit].tolist() == [i % 4 for i in rows]
@@ -41,7 +41,7 @@ def test_ragged_rows_are_seen_where_they_lie():
 @pytest.mark.parametrize("order", ["no_shuffle", "full"])
 def test_bad_rows_are_named(order):
     def read(column, **how):
-        with Feeder(cp.open(pa.table({"x": column})), order=order, **how) as feeder:
+        with BufferedReader(cp.open(pa.table({"x": column})), order=order, **how) as feeder:
             list(feeder.epoch(0))
 
     with pytest.raises(BadValue, match="row 5 of column 'x' is null"):
@@ -120,7 +120,7 @@ def test_unions_are_objects():
 @pytest.mark.parametrize("order", ["riffle", "sliding_window", "full"])
 def test_what_is_noted_of_slots_counts_against_the_memory(order):
     table = cp.open(pa.table({"word": ["a", "bc"] * 100_000}))
-    with Feeder(table, order=order, memory="1MB") as feeder:
+    with BufferedReader(table, order=order, memory="1MB") as feeder:
         assert max(feeder.buffer.nbytes for _ in feeder.epoch(0)) <= 1.2 * (1 << 20)
 
 
@@ -136,7 +136,7 @@ def test_streams_of_rows_that_are_mostly_short_stay_within_the_budget(order, tmp
     with pa.ipc.new_file(str(tmp_path / "t.arrow"), batches[0].schema) as file:
         for batch in batches:
             file.write_batch(batch)
-    with Feeder(cp.open(tmp_path / "t.arrow"), order=order, memory="10MB") as feeder:
+    with BufferedReader(cp.open(tmp_path / "t.arrow"), order=order, memory="10MB") as feeder:
         most = seen = 0
         for visit in feeder.epoch(0):
             most, seen = max(most, feeder.buffer.nbytes), seen + len(visit)

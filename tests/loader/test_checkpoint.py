@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from corgipile.loader import Loader
 from corgipile.loader.budget import columns_of, fit
 from corgipile.loader.checkpoint import go_on, segments_of
-from corgipile.loader.remaining import Segment, dealt, next_worker
+from corgipile.loader.segments import EpochSegment, dealt, next_worker
 from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Reservoir, Riffle, SlidingWindow
 from corgipile.tables import MemoryTable
 
@@ -38,7 +38,7 @@ class Ranks:
     def __init__(self, table, order, batch_size, world, workers, drop_last=False, epoch=3, segments=()):
         def begin(some):
             fitted = fit(some, order, None, columns_of(some), workers)
-            return Segment.begin(fitted, batch_size, world, workers, drop_last=drop_last), fitted
+            return EpochSegment.begin(fitted, batch_size, world, workers, drop_last=drop_last), fitted
 
         self.part = go_on(table, 9, epoch, segments, begin)
         settings = {"batch_size": batch_size, "order": order, "seed": 9, "drop_last": drop_last}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BadSchema, StateMismatch
-from corgipile.loader import spots
+from corgipile.loader import sampled_runs
 from corgipile.loader.content import Content
 from corgipile.orders import Riffle
 from corgipile.quality import deff, prefix_discrepancy
@@ -219,8 +219,8 @@ def test_states_of_other_vectors_are_refused(earlier, monkeypatch):
         again.load_state_dict(state)
         assert all(map(np.array_equal, [batch["x"] for batch in again], batches[7:]))
     if earlier == "narrower":  # as vectors were before products were among them
-        told = spots.Spots.described
-        monkeypatch.setattr(spots.Spots, "described", lambda *given: told(*given)[:, :2])
+        told = sampled_runs.SampledRuns.described
+        monkeypatch.setattr(sampled_runs.SampledRuns, "described", lambda *given: told(*given)[:, :2])
         with begun() as loader:
             assert loader.feeder.blocks.sketch.shape == (60, 2)
             state = loader.state_dict()

@@ -12,8 +12,8 @@ import corgipile as cp
 from corgipile.errors import BadValue, StateMismatch
 from corgipile.linear import train
 from corgipile.linear.estimators import CorgiClassifier
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.default_order import chosen
-from corgipile.loader.feeder import Feeder
 from corgipile.orders import Auto, CorgiPile, Riffle, restored
 from corgipile.quality import audit
 from corgipile.sizes import parse_bytes
@@ -109,7 +109,7 @@ def test_all_who_read_tables_choose_alike(path, caplog):
         loader = cp.Loader(path, batch_size=64)
     assert [record.getMessage().endswith(": balanced by 'label'") for record in caplog.records] == [True]
     assert "order=balanced by 'label'" in repr(loader)
-    assert loader.order.balance == "label" == Feeder(path).order.balance
+    assert loader.order.balance == "label" == BufferedReader(path).order.balance
     assert "order=riffle" in repr(cp.Loader(rows(name="y"), batch_size=64))
     assert "order=corgipile" in repr(cp.Loader(path, order="corgipile"))
     same = {"model": "logistic", "epochs": 1, "seed": 3}
@@ -130,7 +130,7 @@ def test_parts_of_an_epoch_are_those_of_the_balanced_order(path, parts):
 def test_nulls_and_nan_among_labels_are_no_hindrance_to_reading_on(kind):
     labels = pa.array([0, 1, None, 1] * (ROWS // 4)).cast(kind)
     table = rows(labels)
-    with Feeder(table, columns=["x"]) as feeder:
+    with BufferedReader(table, columns=["x"]) as feeder:
         assert feeder.order.balance == "label"
         assert sum(map(len, feeder.epoch(0))) == ROWS
     holes = rows(np.where(np.arange(ROWS) % 4 == 2, np.nan, np.arange(ROWS) % 2))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile.errors import BadArgument, BadSchema, StateMismatch
 from corgipile.linear import train
-from corgipile.loader import passing, spots
+from corgipile.loader import row_tap, sampled_runs
 from corgipile.loader.rewind import Rewind
 from corgipile.orders import Partial, Riffle, described, restored
 from corgipile.quality import deff
@@ -59,7 +59,7 @@ def visits(path, order, epochs=3, **more):
 @pytest.fixture
 def picked(monkeypatch):
     """Return how many rows each description of blocks found kept, and how many it read."""
-    found, pick, whole = [], passing.Passing.picked, spots._picked
+    found, pick, whole = [], row_tap.RowTap.picked, sampled_runs._picked
 
     def counted(self, table):
         found.append((len(self._rows) - len(self.missing), len(self.missing)))
@@ -69,8 +69,8 @@ def picked(monkeypatch):
         found.append((0, len(numbers)))
         return whole(table, names, numbers)
 
-    monkeypatch.setattr(passing.Passing, "picked", counted)
-    monkeypatch.setattr(spots, "_picked", read)
+    monkeypatch.setattr(row_tap.RowTap, "picked", counted)
+    monkeypatch.setattr(sampled_runs, "_picked", read)
     return found
 
 
@@ -287,7 +287,7 @@ def test_the_budget_has_room_for_rows_that_are_kept(tmp_path):
         with cp.Loader(opened(path), order=order, memory="4MB", columns=["x", "label"]) as loader:
             beside[order.first_epoch] = loader.feeder.fitted.way.beside
     assert beside["label"] - beside[None] == 3 * ROWS * (5 * 4 + 8)
-    assert spots.ROOM > ROWS * (5 * 4 + 8)
+    assert sampled_runs.ROOM > ROWS * (5 * 4 + 8)
 
 
 def test_global_batches_have_it_too(tmp_path):

@@ -31,9 +31,9 @@ def test_each_run_is_read_once_and_visited_together(table, prefetch):
     runs = [seen[at : at + 81] for at in range(0, ROWS, 81)]
     assert sorted(seen) == list(range(ROWS)) != seen
     assert any(run == list(range(run[0], run[0] + 81)) for run in runs)
-    with cp.Loader(table, batch_size=64, order=order, seed=3, prefetch=prefetch) as placed:
-        assert rows_of(placed) == seen
-        assert placed.feeder.bytes_read == table.nbytes
+    with cp.Loader(table, batch_size=64, order=order, seed=3, prefetch=prefetch) as location:
+        assert rows_of(location) == seen
+        assert location.feeder.bytes_read == table.nbytes
 
 
 def test_ranks_share_runs_exactly_and_any_batch_can_be_the_last(table):

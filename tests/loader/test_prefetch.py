@@ -22,7 +22,7 @@ from patience import PATIENCE
 import corgipile as cp
 from corgipile.errors import BadArgument, CorruptFile, ReadFailed
 from corgipile.loader import prefetch
-from corgipile.loader.feeder import Feeder
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.prefetch import KernelPrefetch, StepPrefetch
 from corgipile.loader.readers import TAKEN_BYTES
 from corgipile.orders import BlockOnly, Blocks, CorgiPile, FullShuffle, Key, NoShuffle, Riffle, Shard
@@ -85,7 +85,7 @@ def test_the_kernel_runs_what_python_runs(paths, monkeypatch, data):
     start, epoch = draw(st.integers(0, 5)), draw(st.integers(0, 3))
     results = []
     for general in (False, True):
-        with monkeypatch.context() as patch, Feeder(path, order=order, **chosen) as feeder:
+        with monkeypatch.context() as patch, BufferedReader(path, order=order, **chosen) as feeder:
             if general:
                 patch.setattr(prefetch, "KernelPrefetch", python_run)
             steps = [seen(feeder, e, s) for e, s in ((epoch, start), (epoch + 1, 0))]
@@ -102,10 +102,10 @@ def test_narrow_rows_that_are_announced_count_with_their_steps():
     class Reader:
         announced = 0
 
-        def soon(self, step):
+        def hint(self, step):
             self.announced += len(step.into)
 
-        def rest(self):
+        def idle(self):
             pass
 
     def announced(row_bytes):
@@ -125,7 +125,7 @@ def test_an_order_with_steps_of_its_own_keeps_them(paths):
             for step in super().steps(blocks, key, start):
                 yield step._replace(visit=step.visit[::-1].copy())
 
-    with Feeder(paths[50], order=Backwards(block=50, buffer=50)) as feeder:
+    with BufferedReader(paths[50], order=Backwards(block=50, buffer=50)) as feeder:
         assert seen(feeder, 0) == [list(range(49, -1, -1))]
 
 
@@ -149,7 +149,7 @@ def readers():
 @pytest.mark.skipif(not TASKS.exists(), reason="threads are listed on Linux only")
 def test_threads_get_no_signals_but_their_own_faults(paths, readers):
     """A fault in a thread that blocks it ends Python without a word; with faulthandler it says where it was."""
-    visits = Feeder(paths[3001], order=Riffle(block=20, buffer=200), prefetch=1).epoch(0)
+    visits = BufferedReader(paths[3001], order=Riffle(block=20, buffer=200), prefetch=1).epoch(0)
     next(visits)
     (reader,) = readers()
     (line,) = [line for line in (TASKS / reader / "status").read_text().splitlines() if line.startswith("SigBlk")]
@@ -166,7 +166,7 @@ def test_threads_get_no_signals_but_their_own_faults(paths, readers):
 def test_no_thread_outlives_its_iterator(paths, prefetch, readers):
     others = threads()
     for steps in (0, 1, 2, 5, None):
-        feeder = Feeder(paths[3001], order=Riffle(block=20, buffer=200), prefetch=prefetch)
+        feeder = BufferedReader(paths[3001], order=Riffle(block=20, buffer=200), prefetch=prefetch)
         visits = feeder.epoch(0)
         for done, _ in enumerate(visits):
             assert done > 5 or len(readers()) == (prefetch > 0)
@@ -175,12 +175,12 @@ def test_no_thread_outlives_its_iterator(paths, prefetch, readers):
         visits.close()
         assert not readers()
         assert threads() <= others
-    visits = Feeder(paths[3001], order=Riffle(block=20, buffer=200)).epoch(0)
+    visits = BufferedReader(paths[3001], order=Riffle(block=20, buffer=200)).epoch(0)
     next(visits)
     assert readers()
     del visits
     assert not readers()
-    feeder = Feeder(paths[3001], order=Riffle(block=20, buffer=200))
+    feeder = BufferedReader(paths[3001], order=Riffle(block=20, buffer=200))
     visits = feeder.epoch(0)
     next(visits)
     feeder.close()
@@ -190,14 +190,14 @@ def test_no_thread_outlives_its_iterator(paths, prefetch, readers):
 
 
 def test_visits_kept_by_the_consumer_stay_as_they_were(paths):
-    with Feeder(paths[3001], order=Riffle(block=20, buffer=200)) as feeder:
+    with BufferedReader(paths[3001], order=Riffle(block=20, buffer=200)) as feeder:
         kept = list(feeder.epoch(0))
         again = [visit.copy() for visit in feeder.epoch(0)]
     assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True))
 
 
 def test_a_new_epoch_ends_the_one_under_way(paths):
-    with Feeder(paths[1000], order=CorgiPile(block=20, buffer=100)) as feeder:
+    with BufferedReader(paths[1000], order=CorgiPile(block=20, buffer=100)) as feeder:
         first = feeder.epoch(0)
         next(first)
         assert sorted(flat(seen(feeder, 1))) == list(range(1000))
@@ -221,7 +221,7 @@ def test_whoever_waits_in_another_thread_learns_of_the_end(paths):
 
     for waits in (True, *[False] * 20):
         begun, closed = threading.Event(), threading.Event()
-        with Feeder(paths[3001], order=NoShuffle(block=1, buffer=1)) as feeder:
+        with BufferedReader(paths[3001], order=NoShuffle(block=1, buffer=1)) as feeder:
             other = threading.Thread(target=consume, args=(feeder.epoch(0), begun, closed))
             if not waits:
                 closed.set()
@@ -237,7 +237,7 @@ def test_whoever_waits_in_another_thread_learns_of_the_end(paths):
 @pytest.mark.parametrize("prefetch", [0, 1, 2])
 def test_a_file_cut_short_during_a_pass_is_named(tmp_path, prefetch, readers):
     path = write(tmp_path / "t.arrow", 3000)
-    with Feeder(path, order=NoShuffle(block=10, buffer=10), prefetch=prefetch) as feeder:
+    with BufferedReader(path, order=NoShuffle(block=10, buffer=10), prefetch=prefetch) as feeder:
         visits = feeder.epoch(0)
         done = sum(len(next(visits)) for _ in range(20))
         os.truncate(path, Path(path).stat().st_size // 2)
@@ -251,7 +251,7 @@ def test_a_file_cut_short_during_a_pass_is_named(tmp_path, prefetch, readers):
 
 def test_an_error_of_reading_is_named_and_the_next_epoch_can_do_better(tmp_path, readers):
     path = write(tmp_path / "t.arrow", 3000)
-    with Feeder(path, order=Riffle(block=10, buffer=100)) as feeder:
+    with BufferedReader(path, order=Riffle(block=10, buffer=100)) as feeder:
         assert len(seen(feeder, 0)) > 10
         visits = feeder.epoch(1)
         next(visits)
@@ -269,7 +269,7 @@ def test_an_error_of_reading_is_named_and_the_next_epoch_can_do_better(tmp_path,
 
 
 def test_many_epochs_each_every_row_once(paths):
-    with Feeder(paths[1000], order=Riffle(block=10, buffer=60)) as feeder:
+    with BufferedReader(paths[1000], order=Riffle(block=10, buffer=60)) as feeder:
         orders = [tuple(flat(seen(feeder, epoch))) for epoch in range(200)]
     assert all(sorted(order) == list(range(1000)) for order in orders)
     assert len(set(orders)) == 200
@@ -279,8 +279,8 @@ def test_many_epochs_each_every_row_once(paths):
 def test_a_child_begins_its_own_pass(paths):
     script = (
         "import os, sys, corgipile as cp\n"
-        "from corgipile.loader import Feeder\n"
-        "feeder = Feeder(sys.argv[1], order=cp.orders.Riffle(block=10, buffer=60))\n"
+        "from corgipile.loader import BufferedReader\n"
+        "feeder = BufferedReader(sys.argv[1], order=cp.orders.Riffle(block=10, buffer=60))\n"
         "visits = feeder.epoch(0)\n"
         "next(visits)\n"
         "if os.fork():\n"
@@ -306,7 +306,7 @@ def test_ctrl_c_ends_a_pass(paths, readers):
         while True:
             yield from feeder.epoch(0)
 
-    with Feeder(paths[3001], order=NoShuffle(block=10, buffer=10)) as feeder:
+    with BufferedReader(paths[3001], order=NoShuffle(block=10, buffer=10)) as feeder:
         with pytest.raises(KeyboardInterrupt):
             deque(endless(), maxlen=0)
         timer.join()
@@ -336,7 +336,7 @@ def test_scattered_rows_are_asked_for_a_few_at_a_time():
 
     rows = 12_000
     table = Noting(pa.table({"data": [b"%06d" % row * 200 for row in range(rows)], "row": range(rows)}))
-    with Feeder(table, order=FullShuffle(), memory="12MB") as feeder:
+    with BufferedReader(table, order=FullShuffle(), memory="12MB") as feeder:
         found = flat(feeder.buffer.dense("row")[visit].tolist() for visit in feeder.epoch(0))
         assert sorted(found) == list(range(rows))
         assert max(asked) <= 1.1 * TAKEN_BYTES < feeder.slots * feeder.row_bytes / 3

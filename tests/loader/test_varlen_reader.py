@@ -8,13 +8,13 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BadSparseRow, CorruptFile
-from corgipile.loader import Feeder
+from corgipile.loader import BufferedReader
 from corgipile.loader.in_place import LayoutReader
 from corgipile.loader.varlen import Varlen
 from corgipile.loader.varlen_reader import VarlenReader
-from corgipile.tables.chosen import Masked
-from corgipile.tables.picks import Bits
-from corgipile.tables.placed import varlen_placed
+from corgipile.tables.location import varlen_location
+from corgipile.tables.row_mask import RowMask
+from corgipile.tables.selection import MaskTable
 from corgipile.tables.table import VarlenLayout
 
 ROWS, BATCH = 1200, 170
@@ -61,7 +61,7 @@ def stored(tmp_path_factory):
     return {
         "file": file,
         "files": cp.open(folder / "parts"),
-        "picked": Masked(file, Bits.of(picked)),
+        "picked": MaskTable(file, RowMask.of(picked)),
         "slice": cp.tables.slice(file, 33, -200),
         "columns": cp.tables.select(file, ["text", "label", "row"]),
     }
@@ -95,7 +95,7 @@ def test_files_that_cannot_all_be_open_are_opened_in_turn(stored, monkeypatch):
 
 def test_what_a_table_says_of_places(stored):
     names = ["narrow", "wide", "text", "large", "bytes", "row"]
-    found = varlen_placed(stored["files"], names).layout
+    found = varlen_location(stored["files"], names).layout
     assert [Path(path).name for path in found.paths] == ["0.arrow", "1.arrow", "2.arrow"]
     assert {name: isinstance(column, VarlenLayout) for name, column in found.columns.items()} == {
         **dict.fromkeys(names, True),
@@ -105,13 +105,13 @@ def test_what_a_table_says_of_places(stored):
     assert [found.columns[name].text for name in names[:5]] == [False, False, True, True, False]
     assert [found.columns[name].dtype.itemsize for name in names[:5]] == [4, 8, 4, 8, 4]
     assert stored["files"].layout(["narrow"]) is None
-    assert varlen_placed(cp.open(rows()), names) is None
+    assert varlen_location(cp.open(rows()), names) is None
 
 
 @pytest.mark.parametrize("column", [pa.array(["a", None] * 50), pa.array([[1, None]] * 100), pa.array([["a"]] * 100)])
 def test_other_rows_go_through_record_batches(tmp_path, column):
     table = cp.open(write(tmp_path / "a.arrow", pa.table({"x": column})))
-    assert varlen_placed(table, ["x"]) is None
+    assert varlen_location(table, ["x"]) is None
     made, reader = batches(table, "riffle")
     assert type(reader) is not VarlenReader
     assert sorted(str(row["x"]) for batch in made[: len(made) // 2] for row in batch) == sorted(
@@ -135,7 +135,7 @@ def test_a_mix_takes_nulls_of_one_file_and_none_of_another(tmp_path, stored):
 @pytest.mark.parametrize("order", ORDERS)
 def test_rows_stay_within_the_budget_and_are_let_go(stored, order):
     table = cp.tables.select(stored["file"], ["row", "label", "text"])
-    with Feeder(table, order=order, memory="80KB") as feeder:
+    with BufferedReader(table, order=order, memory="80KB") as feeder:
         least, most = feeder.buffer.nbytes, 0
         for visit in feeder.epoch(0):
             most = max(most, feeder.buffer.nbytes)
@@ -160,7 +160,7 @@ def broken(path, name, change):
     """Write rows of which the bytes of a column's offsets, or items, are changed."""
     table = pa.table({name: rows()[name], "label": rows()["label"]})
     write(path, table)
-    column = varlen_placed(cp.open(path), [name]).layout.columns[name]
+    column = varlen_location(cp.open(path), [name]).layout.columns[name]
     data = bytearray(path.read_bytes())
     change(data, column)
     path.write_bytes(data)

@@ -10,7 +10,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BudgetTooSmall, CorruptFile
-from corgipile.loader import feeder, wide_rows
+from corgipile.loader import buffered_reader, wide_rows
 from corgipile.loader.wide_rows import GROUP_BYTES
 from corgipile.orders import FullShuffle, Reservoir
 from corgipile.testing import Counting
@@ -79,7 +79,7 @@ def test_wide_rows_come_as_they_do_from_a_buffer(blobs, order, prefetch, cached,
         found = list(apart)
         for batch in found:
             check(batch)
-    monkeypatch.setattr(feeder, "WIDE", 1 << 40)
+    monkeypatch.setattr(buffered_reader, "WIDE", 1 << 40)
     with loader() as held:
         assert not held.feeder.apart
         assert plain(held) == plain(found)
@@ -96,7 +96,7 @@ def test_rows_of_a_fixed_width_too(fixed, order, monkeypatch):
         assert batch["x"].shape[1:] == (9000,)
         assert batch["x"].flags.writeable
         assert (batch["x"] == batch["row"][:, None]).all()
-    monkeypatch.setattr(feeder, "WIDE", 1 << 40)
+    monkeypatch.setattr(buffered_reader, "WIDE", 1 << 40)
     with cp.Loader(fixed, batch_size=8, order=order, memory="2MB", seed=3) as held:
         assert [batch["row"].tolist() for batch in held] == [batch["row"].tolist() for batch in found]
 
@@ -161,7 +161,7 @@ def test_shards_that_are_decoded(tmp_path, kind, monkeypatch):
         again = cp.Loader(table, batch_size=8, memory="1MB", seed=3, order="riffle")
         again.load_state_dict(json.loads(json.dumps(states[done - 1])))
         assert [batch["row"].tolist() for batch in again] == batches[done:]
-    monkeypatch.setattr(feeder, "WIDE", 1 << 40)
+    monkeypatch.setattr(buffered_reader, "WIDE", 1 << 40)
     held = cp.Loader(table, batch_size=8, memory="1MB", seed=3, order="riffle")
     assert [batch["row"].tolist() for batch in held] == batches
     assert not held.feeder.apart
@@ -197,7 +197,7 @@ def test_the_first_batch_waits_for_no_other(blobs):
 @pytest.mark.parametrize("order", ["riffle", "corgipile", "full", "sliding_window"])
 def test_held_rows_are_gathered_by_their_bytes(tmp_path, order, monkeypatch):
     """Also where rows are held: 8,192 of them together took gigabytes."""
-    monkeypatch.setattr(feeder, "WIDE", 1 << 40)
+    monkeypatch.setattr(buffered_reader, "WIDE", 1 << 40)
     table = written(tmp_path / "t.arrow", [20_000] * 400, batch=50)
     with cp.Loader(table, batch_size=4, order=order, memory="2MB") as loader:
         sizes = [len(group.columns["image"]) for group in loader._source.groups(0, 0, 0, 400)]
@@ -277,7 +277,7 @@ def test_states_of_larger_steps_still_load():
 
 
 def test_reservoirs_keep_rows_they_visit_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(feeder, "WIDE", 1 << 40)
+    monkeypatch.setattr(buffered_reader, "WIDE", 1 << 40)
     table = written(tmp_path / "t.arrow", [1000] * 400, batch=20)
     with cp.Loader(table, batch_size=10, order=Reservoir(block=20, buffer=60)) as loader:
         for batch in loader:

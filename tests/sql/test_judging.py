@@ -10,8 +10,8 @@ import pytest
 from sqlengines import ROWS, OnDuckDB, OnPostgreSQL
 
 from corgipile.errors import BadStatement, CorgiPileError
-from corgipile.sql.engines.duckdb import judging, rows
-from corgipile.sql.engines.judging import CLASSES, NUMBERS
+from corgipile.sql.engines.duckdb import evaluation, rows
+from corgipile.sql.engines.evaluation import CLASSES, NUMBERS
 
 TRAIN = "TRAIN BY logistic WITH learning_rate = 0.3, epochs = 3"
 NOISY = "SELECT a, b, (a + (i % 7) * 0.1 > 0.8)::int AS label FROM t"
@@ -302,8 +302,8 @@ class TestDuckDB(OnDuckDB, Judging):
         query = "SELECT * FROM ML.EVALUATE(MODEL m, (SELECT a, b, label FROM noisy WHERE a > 0.1))"
         few = self.rows(sql, query)
         monkeypatch.setattr(rows, "DEFAULT", 4096)
-        lent, before = list[object](), judging.lendable
-        monkeypatch.setattr(judging, "lendable", lambda table: lent.append(table) or before(table))
+        lent, before = list[object](), evaluation.lendable
+        monkeypatch.setattr(evaluation, "lendable", lambda table: lent.append(table) or before(table))
         assert self.rows(sql, query) == few
         assert "SpilledTable" in repr(lent)
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import corgipile as cp
-from corgipile.loader import passing, spots
+from corgipile.loader import row_tap, sampled_runs
 from corgipile.loader.content import Content
 from corgipile.orders import Riffle
 from corgipile.tables.io import index_cache
@@ -29,8 +29,8 @@ def vectors(source):
 
 def test_tables_in_a_store_are_kept_on_this_machine(objects, tmp_path, monkeypatch):
     monkeypatch.setenv(index_cache.VARIABLE, str(tmp_path / "cache"))
-    made, whole = [], spots.Spots.described
-    monkeypatch.setattr(spots.Spots, "described", lambda *given: made.append(given) or whole(*given))
+    made, whole = [], sampled_runs.SampledRuns.described
+    monkeypatch.setattr(sampled_runs.SampledRuns, "described", lambda *given: made.append(given) or whole(*given))
     bucket = objects.root / "bucket"
     tables = [write(bucket / name) for name in ("rows.arrow", "parts/0.arrow", "parts/1.arrow")]
     for url, count in (("s3://bucket/rows.arrow", 1), ("s3://bucket/parts/*.arrow", 2)):
@@ -46,8 +46,8 @@ def test_tables_in_a_store_are_kept_on_this_machine(objects, tmp_path, monkeypat
 
 def test_rows_of_a_store_that_pass_tell_blocks_apart(objects, tmp_path, monkeypatch):
     monkeypatch.setenv(index_cache.VARIABLE, str(tmp_path / "cache"))
-    left, picked = [], passing.Passing.picked
-    monkeypatch.setattr(passing.Passing, "picked", lambda self, of: left.append(len(self.missing)) or picked(self, of))
+    left, picked = [], row_tap.RowTap.picked
+    monkeypatch.setattr(row_tap.RowTap, "picked", lambda self, of: left.append(len(self.missing)) or picked(self, of))
     rows = write(objects.root / "bucket" / "rows.arrow")
     pq.write_table(rows, objects.root / "bucket" / "rows.parquet", row_group_size=50)
     order = Riffle(balance="content", first_epoch="label", block=50, buffer=500, group=1)

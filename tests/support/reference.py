@@ -77,7 +77,7 @@ def slopes_of(loss, z, label):
 
 
 def keeps_roots(x, outputs, *, sparse, batch, penalties):
-    """Say whether kernel/sgd/rooted.h learns from such rows: their weights stay in registers."""
+    """Say whether kernel/sgd/cached_rsqrt.h learns from such rows: their weights stay in registers."""
     return not sparse and batch == 1 and outputs == 1 and not penalties and x[0].nbytes <= 4 * 64
 
 

@@ -60,8 +60,8 @@ def test_a_class_that_reads_other_rows_is_asked_for_them():
             return pa.RecordBatch.from_arrays([pc.multiply(column, 2) for column in batch.columns], batch.schema.names)
 
     rows = pa.table({"x": np.arange(10.0)})
-    assert MemoryTable(rows).placed(["x"]) is not None
-    assert Doubled(rows).placed(["x"]) is None
+    assert MemoryTable(rows).location(["x"]) is not None
+    assert Doubled(rows).location(["x"]) is None
     assert sum(batch["x"].sum() for batch in cp.Loader(Doubled(rows), order="no_shuffle")) == 90
 
 

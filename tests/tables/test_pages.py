@@ -34,7 +34,7 @@ def columns(draw):
     return ColumnLayout(np.dtype("u1"), shape, np.array(starts), np.array(files, np.int32), np.array(offsets))
 
 
-class Placed:
+class Location:
     """A table of which only the layout matters."""
 
     schema, nbytes = None, 1
@@ -55,7 +55,7 @@ def test_fixed_rows_belong_to_the_run_of_their_first_byte(column, run_bytes):
     row = np.arange(column.starts[-1])
     first = column.offsets[piece] + (row - column.starts[piece]) * column.width
     runs = column.files[piece] * 10**6 + first // run_bytes
-    assert run_cuts(Placed(column), ["x"], run_bytes).tolist() == by_definition(runs)
+    assert run_cuts(Location(column), ["x"], run_bytes).tolist() == by_definition(runs)
 
 
 @given(st.lists(st.integers(1, 90), max_size=200), st.integers(1, 300), st.integers(1, 40))

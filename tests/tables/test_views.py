@@ -17,10 +17,10 @@ import corgipile as cp
 from corgipile import tables
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.tables import Subset
-from corgipile.tables.chosen import Masked, Taken
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.methods import Views
-from corgipile.tables.picks import Bits
+from corgipile.tables.row_mask import RowMask
+from corgipile.tables.selection import MaskTable, TakeTable
 from corgipile.tables.views import chosen
 from corgipile.testing import Counting, check_table
 
@@ -62,7 +62,7 @@ def test_any_view_of_a_view_has_the_rows_it_should(opened, seed):
             table, rows = table.filter(wanted), rows.filter(wanted)
         else:
             mask = rng.random(rows.num_rows) < rng.random()
-            table, rows = chosen(table, Bits.of(mask)), rows.filter(pa.array(mask))
+            table, rows = chosen(table, RowMask.of(mask)), rows.filter(pa.array(mask))
     check_table(table, rows, seed)
 
 
@@ -72,7 +72,7 @@ def test_bits(seed, rows):
     rng = np.random.default_rng(seed)
     mask = rng.random(rows) < rng.random() ** 2
     at = sorted(rng.integers(0, rows + 1, 3).tolist())
-    bits = Bits.joined(np.split(mask, at))
+    bits = RowMask.joined(np.split(mask, at))
     numbers = np.flatnonzero(mask)
     assert len(bits) == len(numbers)
     assert bits.runs == np.count_nonzero(np.diff(mask.astype(int), prepend=0) == 1)
@@ -88,7 +88,7 @@ def test_bits(seed, rows):
 
 
 def test_bits_refuse_what_is_not_there():
-    bits = Bits.of([True, False, True])
+    bits = RowMask.of([True, False, True])
     for ask in (bits.rows, bits.before):
         with pytest.raises(ValueError, match="outside the bits"):
             ask(np.array([-1]))
@@ -98,8 +98,8 @@ def test_bits_refuse_what_is_not_there():
 
 def test_a_random_part_takes_bits_and_a_stretch_takes_runs():
     table = cp.open(pa.table({"row": np.arange(100_000)}))
-    part = chosen(table, Bits.of(np.arange(100_000) % 10 == 0))
-    assert isinstance(part, Masked)
+    part = chosen(table, RowMask.of(np.arange(100_000) % 10 == 0))
+    assert isinstance(part, MaskTable)
     assert part.bits.nbytes < 1.2 * 100_000 / 8
     stretch = table.filter((pc.field("row") > 9) & (pc.field("row") < 90_000))
     assert isinstance(stretch, Subset)
@@ -177,7 +177,7 @@ def test_concat_finds_columns_by_name():
 def test_rows_by_number(opened):
     rows, table = opened
     numbers = np.random.default_rng(1).integers(0, ROWS, 40)
-    check_table(Taken(table, numbers), rows.take(pa.array(numbers)))
+    check_table(TakeTable(table, numbers), rows.take(pa.array(numbers)))
 
 
 @pytest.mark.parametrize("share", [0.9, 0.1, 0.003])
@@ -195,7 +195,7 @@ def test_a_loader_reads_a_random_part_in_place(tmp_path, share, kind, order):
     else:
         table = cp.open(pa.concat_tables([rows.slice(0, 7000), rows.slice(7000)]))
     kept = np.flatnonzero(rng.random(20_000) < share)
-    part = chosen(table, Bits.of(np.isin(np.arange(20_000), kept)))
+    part = chosen(table, RowMask.of(np.isin(np.arange(20_000), kept)))
     seen = []
     with cp.Loader(part, batch_size=64, order=order, memory="400KB", seed=5) as loader:
         for batch in loader:
@@ -208,7 +208,7 @@ def test_a_loader_reads_a_random_part_in_place(tmp_path, share, kind, order):
 def test_the_kernel_refuses_bits_that_do_not_fit():
     from corgipile import _kernel  # noqa: PLC0415
 
-    bits = Bits.of([True] * 10)
+    bits = RowMask.of([True] * 10)
     for rows, words, ranks in (
         (9, bits.words, bits.ranks),
         (10, bits.words, bits.ranks * 0),
@@ -223,7 +223,9 @@ def test_the_kernel_refuses_bits_that_do_not_fit():
     offsets, files = np.array([rows.ctypes.data]), np.array([-2], np.int32)
     _kernel.reader_column(reader, starts, offsets, files, target, at=0, stride=8, items=1, from_type=6, to_type=6)
     with pytest.raises(ValueError, match="must pick 10 rows of the columns"):
-        _kernel.reader_pick(reader, Bits.of([False] * 5 + [True] * 10).words, Bits.of([False] * 5 + [True] * 10).ranks)
+        _kernel.reader_pick(
+            reader, RowMask.of([False] * 5 + [True] * 10).words, RowMask.of([False] * 5 + [True] * 10).ranks
+        )
 
 
 def test_every_table_of_ours_has_views_as_methods():

@@ -147,20 +147,20 @@ def test_a_thread_gets_neighbours_in_ascending_order():
 
 
 def test_the_dataset_says_where_rows_lie_and_gives_several_at_once():
-    class Placed(list):
+    class Location(list):
         asked, told = [], []
 
         def offsets(self, rows):
             return -rows
 
-        def soon(self, rows):
+        def hint(self, rows):
             self.told.append(rows.tolist())
 
         def __getitems__(self, rows):
             self.asked.append(rows)
             return [self[row] for row in rows]
 
-    placed = Placed(range(16))
+    placed = Location(range(16))
     with Concurrent(placed, threads=2) as rows:
         assert sorted(rows.__getitems__(list(range(16)))) == list(range(16))
     assert sorted(placed.asked) == [list(range(7, -1, -1)), list(range(15, 7, -1))]

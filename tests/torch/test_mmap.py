@@ -112,7 +112,7 @@ def test_the_files_mapping_is_found_and_advised(stored):
     rows = mapped.Mapped(table.to_batches(), list(COLUMNS), [str(path)])
     try:
         assert "rr" in flags(start)
-        rows.soon(np.array([29, 0, 12]))
+        rows.hint(np.array([29, 0, 12]))
         rows.now(np.array([29, 0, 12]))
     finally:
         rows.close()

@@ -17,7 +17,7 @@ extern PyMethodDef cp_expand_methods[]; /* bind_expand.c: sparse rows written ou
 extern PyMethodDef cp_picks_methods[];   /* bind_picks.c: rows picked by bits */
 extern PyMethodDef cp_records_methods[]; /* bind_records.c: TFRecord, Example, byte ranges */
 extern PyMethodDef cp_run_methods[];    /* bind_prefetch.c: plans run ahead */
-extern PyMethodDef cp_aside_methods[];  /* bind_aside.c: rows gathered by a thread */
+extern PyMethodDef cp_aside_methods[];  /* bind_async_gather.c: rows gathered by a thread */
 extern PyMethodDef cp_sgd_methods[];    /* bind_sgd.c: SGD steps */
 extern PyMethodDef cp_groups_methods[]; /* bind_groups.c: models side by side */
 extern PyMethodDef cp_dual_methods[];   /* bind_dual.c: dual coordinate descent */

@@ -1,6 +1,6 @@
 /* Linear models that learn side by side, each from rows of its own or all from the same. */
 #include "bind.h"
-#include "sgd/parts.h"
+#include "sgd/folds.h"
 #include "sgd/epochs.h"
 #include "sgd_model.h"
 #include "sgd_rows.h"

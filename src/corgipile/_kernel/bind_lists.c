@@ -187,7 +187,7 @@ static PyObject *reader_listed(PyObject *self, PyObject *capsule)
     return r ? PyLong_FromLongLong(atomic_load(&r->reader.read.listed)) : NULL;
 }
 
-/* reader_items(reader, extents, into, owner, bundles, hurry): read the items of rows whose offsets were read -> None, or
+/* reader_items(reader, extents, into, owner, bundles, urgent): read the items of rows whose offsets were read -> None, or
  * (errno, fd, row) of what failed first. */
 static PyObject *reader_items(PyObject *self, PyObject *args)
 {
@@ -197,9 +197,9 @@ static PyObject *reader_items(PyObject *self, PyObject *args)
     static const Py_ssize_t sizes[3] = {8, 4, 4};
     reader_object *r;
     cp_bundles *b;
-    int status = -2, hurry, got = 0;
+    int status = -2, urgent, got = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOOp", &capsule, &arrays[0], &arrays[1], &arrays[2], &bundles_capsule, &hurry) ||
+    if (!PyArg_ParseTuple(args, "OOOOOp", &capsule, &arrays[0], &arrays[1], &arrays[2], &bundles_capsule, &urgent) ||
         !(r = PyCapsule_GetPointer(capsule, READER)) || !(b = PyCapsule_GetPointer(bundles_capsule, BUNDLES)))
         return NULL;
     for (; got < 3; got++)
@@ -214,7 +214,7 @@ static PyObject *reader_items(PyObject *self, PyObject *args)
             rows += e[2 * i + 1] - e[2 * i];
         }
         if (!bad && rows == v[1].len / 4 && v[2].len / 4 >= r->slots && cp_slots_ok(v[1].buf, rows, r->slots, INT32_MIN))
-            status = cp_reader_items(&r->reader, (cp_runs){e, count, v[1].buf, NULL, NULL}, v[2].buf, b, hurry);
+            status = cp_reader_items(&r->reader, (cp_runs){e, count, v[1].buf, NULL, NULL}, v[2].buf, b, urgent);
         Py_END_ALLOW_THREADS
     }
     while (got-- > 0)

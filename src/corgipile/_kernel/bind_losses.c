@@ -1,6 +1,6 @@
 /* The losses and what a model knows of its own: kernel/sgd/losses.h, constant.h, epochs.h. */
 #include "bind.h"
-#include "sgd/constant.h"
+#include "sgd/baseline.h"
 #include "sgd/epochs.h"
 
 /* sgd_probabilities(loss, scores[rows, classes], classes): in place */

@@ -1,6 +1,6 @@
-/* How features are scaled: kernel/sgd/moments.h, kernel/sgd/look.h. */
+/* How features are scaled: kernel/sgd/moments.h, kernel/sgd/scale_sample.h. */
 #include "bind.h"
-#include "sgd/look.h"
+#include "sgd/scale_sample.h"
 #include "sgd/moments.h"
 
 #include <stdlib.h>

@@ -142,16 +142,16 @@ static int sweep_ok(const int64_t *extents, int64_t count, const int32_t *sweep)
     return !bad;
 }
 
-/* reader_read(reader, extents, into, sweep, hurry): see cp_reader_read -> None, or (errno, fd, row) of the request that
+/* reader_read(reader, extents, into, sweep, urgent): see cp_reader_read -> None, or (errno, fd, row) of the request that
  * failed first. */
 static PyObject *reader_read(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *extent_array, *into_array, *sweep_array;
     Py_buffer extents, into, sweep = {.buf = NULL};
     reader_object *r;
-    int status = -2, hurry;
+    int status = -2, urgent;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOp", &capsule, &extent_array, &into_array, &sweep_array, &hurry) ||
+    if (!PyArg_ParseTuple(args, "OOOOp", &capsule, &extent_array, &into_array, &sweep_array, &urgent) ||
         !(r = PyCapsule_GetPointer(capsule, READER)) || cp_buffer(extent_array, &extents, 8, 0, "extents") < 0)
         return NULL;
     if (cp_buffer(into_array, &into, 4, 0, "into") < 0) {
@@ -172,7 +172,7 @@ static PyObject *reader_read(PyObject *self, PyObject *args)
     }
     if (!bad && rows == into.len / 4 && cp_slots_ok(into.buf, rows, r->slots, INT32_MIN) &&
         (!sweep.buf || (sweep.len == into.len && sweep_ok(e, count, sweep.buf))))
-        status = cp_reader_read(&r->reader, e, count, into.buf, sweep.buf, hurry);
+        status = cp_reader_read(&r->reader, e, count, into.buf, sweep.buf, urgent);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&extents);
     PyBuffer_Release(&into);

@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile import random
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables import Table
-from corgipile.tables.picks import Bits
+from corgipile.tables.row_mask import RowMask
 from corgipile.tables.scan import scan
 from corgipile.tables.table import IntArray, check_columns
 
@@ -177,7 +177,7 @@ def _balanced(share: Share, table: Table, seed: int, label: str | None) -> Rows:
         for codes in _codes(table, label, labels):
             yield _ranks_at(turns, _places(codes, next_of)) == share.rank
 
-    bits = Bits.joined(masks())
+    bits = RowMask.joined(masks())
     return bits.within
 
 

@@ -18,7 +18,7 @@ __all__ = ["LocalPart", "write_manifest"]
 NEXT, BEFORE = "manifest-next.json", "manifest-before.json"
 
 
-class Standing(NamedTuple):
+class Position(NamedTuple):
     """Which epochs a part has: the one that is read, and those that it can be turned into; -1 where there is none."""
 
     now: int
@@ -72,9 +72,9 @@ class LocalPart:
         return self.manifest.table(self.folder)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> Position:
         """Return which epochs it can be turned into."""
-        return Standing(self.epoch, self._epoch_of(NEXT, self.epoch + 1), self._epoch_of(BEFORE, self.epoch - 1))
+        return Position(self.epoch, self._epoch_of(NEXT, self.epoch + 1), self._epoch_of(BEFORE, self.epoch - 1))
 
     def _epoch_of(self, name: str, wanted: int) -> int:
         if not (self.folder / name).exists():

@@ -14,7 +14,7 @@ from corgipile.tables.concat import FEATURES_KEY
 from corgipile.tables.table import NUMBERS
 from corgipile.tables.values import value_type
 
-__all__ = ["INDEX", "Chosen", "choose", "is_number", "item_of", "require", "told", "unfit"]
+__all__ = ["INDEX", "FeatureColumns", "choose", "is_number", "item_of", "require", "told", "unfit"]
 
 PACKED = "features"
 TOLD = 5  # columns whose reason is said in an error
@@ -23,14 +23,14 @@ INDEX = re.compile(r"__index_level_\d+__")  # what pandas writes of an index bes
 
 
 @dataclass(frozen=True)
-class Chosen:
+class FeatureColumns:
     """Feature columns, and why each of the others is none; nothing is said of others where features were named."""
 
     names: tuple[str, ...]
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str | None) -> Chosen:
+def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str | None) -> FeatureColumns:
     """Choose the feature columns; by default those that the schema names, ``features``, such a pair, or all numbers.
 
     Raises:
@@ -39,10 +39,10 @@ def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str |
 
     Example:
         >>> choose(pa.schema({"x": pa.float32(), "name": pa.string(), "label": pa.int8()}), None, "label")
-        Chosen(names=('x',), left_out={'name': 'string'})
+        FeatureColumns(names=('x',), left_out={'name': 'string'})
     """
     if features is not None and not isinstance(features, str):
-        return Chosen(_named(features))
+        return FeatureColumns(_named(features))
     said = (schema.metadata or {}).get(FEATURES_KEY, PACKED.encode()).decode()
     base = said if features is None else features
     pair = (f"{base}_k", f"{base}_v")
@@ -51,16 +51,16 @@ def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str |
     }
     found = (base,) if base in lists else pair if set(pair) <= lists else ()
     if features is not None:
-        return Chosen(found or (features,))
+        return FeatureColumns(found or (features,))
     if found:
         others = [name for name in schema.names if name not in (*found, label)]
-        return Chosen(found, dict.fromkeys(others, f"the features are in {listed(found)}"))
+        return FeatureColumns(found, dict.fromkeys(others, f"the features are in {listed(found)}"))
     why = {one.name: unfit(one) for one in schema if one.name != label}
     names = tuple(name for name, reason in why.items() if not reason)
     if not names:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in list(why.items())[:TOLD])
         raise BadSchema(f"no column of numbers to learn from; the table has {listed(schema.names)}. {reasons}")
-    return Chosen(names, {name: reason for name, reason in why.items() if reason})
+    return FeatureColumns(names, {name: reason for name, reason in why.items() if reason})
 
 
 def told(left_out: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from corgipile import _kernel
 from corgipile import arrow_compute as pc
 from corgipile.arrow_memory import frugal
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue, BudgetTooSmall
-from corgipile.features.choose import Chosen, choose, is_number, item_of, require, unfit
+from corgipile.features.choose import FeatureColumns, choose, is_number, item_of, require, unfit
 from corgipile.features.encoders import (
     FREE,
     WAYS,
@@ -29,7 +29,7 @@ from corgipile.features.encoders import (
 )
 from corgipile.features.encoding import Encoding
 from corgipile.features.labels import read_labels
-from corgipile.features.nearly import nearly_numbers
+from corgipile.features.numeric_text import nearly_numbers
 from corgipile.sizes import Size, parse_bytes, whole
 from corgipile.suggestions import listed
 from corgipile.tables.columns import by_column
@@ -47,7 +47,7 @@ MOST_ONEHOT, MOST_VALUES = 1000, 1 << 20
 
 def fit_encoding(
     table: Table,
-    features: Features | Chosen = None,
+    features: Features | FeatureColumns = None,
     label: str | None = None,
     *,
     encode: Encode = None,
@@ -88,14 +88,14 @@ def fit_encoding(
     """
     if isinstance(features, Encoding):
         return _again(table, features, label, encode, missing, classes)
-    chosen = features if isinstance(features, Chosen) else chosen_columns(table.schema, features, label, encode)
+    chosen = features if isinstance(features, FeatureColumns) else chosen_columns(table.schema, features, label, encode)
     how: dict[str, Any] = {"encode": encode, "missing": missing, "classes": classes, "numbers": numbers}
     return fitted(table, chosen, label, **how, memory=memory)
 
 
 def fitted(
     table: Table,
-    chosen: Chosen,
+    chosen: FeatureColumns,
     label: str | None,
     *,
     encode: Encode = None,
@@ -160,7 +160,7 @@ def _check_missing(missing: Any) -> None:
         raise BadArgument(f'missing must be "error", "mean" or a finite number, got {missing!r}{hint}')
 
 
-def chosen_columns(schema: pa.Schema, features: Any, label: str | None, encode: Encode = None) -> Chosen:
+def chosen_columns(schema: pa.Schema, features: Any, label: str | None, encode: Encode = None) -> FeatureColumns:
     """Return the feature columns that were asked for, see `fit_encoding`.
 
     Raises:
@@ -183,13 +183,13 @@ def chosen_columns(schema: pa.Schema, features: Any, label: str | None, encode: 
     return _every(schema, label, lambda one: one.name in named or not unfit(one))
 
 
-def _every(schema: pa.Schema, label: str | None, taken: Callable[[pa.Field], bool]) -> Chosen:
+def _every(schema: pa.Schema, label: str | None, taken: Callable[[pa.Field], bool]) -> FeatureColumns:
     others = [one for one in schema if one.name != label]
     names = tuple(one.name for one in others if taken(one))
     if not names:
         raise BadSchema(f"no column of numbers; the table has {listed(schema.names)}")
     found = set(names)
-    return Chosen(names, {one.name: str(one.type) for one in others if one.name not in found})
+    return FeatureColumns(names, {one.name: str(one.type) for one in others if one.name not in found})
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.features.choose import Chosen, require
+from corgipile.features.choose import FeatureColumns, require
 from corgipile.features.encoders import Number, family_of
 from corgipile.features.encoding import Encoding
 from corgipile.features.fit import Encode, Missing, chosen_columns, fitted
@@ -50,7 +50,7 @@ def terms_of(text: str | Sequence[str] | None, interactions: Sequence[Term] | No
     return tuple(terms)
 
 
-def numbers_beside(schema: pa.Schema, features: Any, label: str | None, encode: Encode) -> Chosen:
+def numbers_beside(schema: pa.Schema, features: Any, label: str | None, encode: Encode) -> FeatureColumns:
     """Return the feature columns that are not hashed, beside those that are: those that are named.
 
     Raises:
@@ -62,7 +62,7 @@ def numbers_beside(schema: pa.Schema, features: Any, label: str | None, encode: 
         raise BadArgument(
             f"encode={encode!r} has no effect: name the columns that are learnt from, beside text, by features="
         )
-    return Chosen(())
+    return FeatureColumns(())
 
 
 def fit_hashed(
@@ -124,7 +124,7 @@ def fit_hashed(
     if values and missing != "error":
         filled = {
             one.column: one.fill
-            for one in fitted(table, Chosen(tuple(values)), None, missing=missing).features
+            for one in fitted(table, FeatureColumns(tuple(values)), None, missing=missing).features
             if isinstance(one, Number)
         }
         sources = [replace(one, fill=filled.get(one.column)) for one in sources]

@@ -16,16 +16,16 @@ from corgipile.features.choose import item_of, require
 from corgipile.features.encoders import Encoder
 from corgipile.tables import MemoryTable
 from corgipile.tables.arrow.file import ArrowFile
-from corgipile.tables.chosen import Masked
-from corgipile.tables.encoded import Plain, write_plain
+from corgipile.tables.encoded import SpilledTable, write_plain
 from corgipile.tables.fingerprints import place_of
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import SpillFile, SpillWriter, check_room, spill_folder
-from corgipile.tables.picks import Bits
-from corgipile.tables.placed import Placed, placed, varlen_placed
+from corgipile.tables.location import Location, location, varlen_location
+from corgipile.tables.row_mask import RowMask
 from corgipile.tables.scan import scan
+from corgipile.tables.selection import MaskTable
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, even_cuts, row_sizes
 from corgipile.tables.wrapper import Wrapper
 
@@ -100,26 +100,28 @@ class EncodedColumns(Wrapper):
             found.append(self.table.layout(stored))
         return _merged([one for one in found if one is not None], columns) if None not in found else None
 
-    def placed(self, columns: Sequence[str]) -> Placed | None:
+    def location(self, columns: Sequence[str]) -> Location | None:
         """Say where the kernel finds columns of rows that bits pick: those that are encoded lie as all rows do."""
-        return self._placed(columns, placed)
+        return self._placed(columns, location)
 
-    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+    def varlen_location(self, columns: Sequence[str]) -> Location | None:
         """Say the same of columns of which some, not encoded, are of varying length."""
-        return self._placed(columns, varlen_placed)
+        return self._placed(columns, varlen_location)
 
-    def _placed(self, columns: Sequence[str], find: Callable[[Table, Sequence[str]], Placed | None]) -> Placed | None:
+    def _placed(
+        self, columns: Sequence[str], find: Callable[[Table, Sequence[str]], Location | None]
+    ) -> Location | None:
         changed = [name for name in check_columns(self.schema, columns) if name in self.changed]
         if not changed:
             return find(self.table, columns)
         stored = self._stored(columns)
-        found = [placed(self.kept, changed) if self.kept is not None else None]
+        found = [location(self.kept, changed) if self.kept is not None else None]
         found += [find(self.table, stored)] if stored else []
         known = [one for one in found if one is not None]
         if len(known) < len(found) or any(one.bits is not known[0].bits for one in known):
             return None
         kept = tuple(some for one in known for some in one.kept)
-        return Placed(_merged([one.layout for one in known], columns), known[0].bits, kept)
+        return Location(_merged([one.layout for one in known], columns), known[0].bits, kept)
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows, if the table tells and none of the columns is encoded."""
@@ -222,13 +224,15 @@ def encoded_once(table: EncodedColumns) -> Table:
     key = f"{place_of(table)} {names!r}{'' if bits is None else ' in place'}"
     spill = shared(folder, key, lambda: _written(table, names, folder, int(width), bits))
     kept = ArrowFile(next(spill.sections()))
-    table.kept = Plain(source, names, [kept]) if bits is None else Masked(Plain(source, names, [kept]), bits)
+    table.kept = (
+        SpilledTable(source, names, [kept]) if bits is None else MaskTable(SpilledTable(source, names, [kept]), bits)
+    )
     return table
 
 
-def _bits_of(table: Table) -> Bits | None:
+def _bits_of(table: Table) -> RowMask | None:
     """Return what picks rows of a table, of which they are not too few; None elsewhere."""
-    return table.bits if isinstance(table, Masked) and len(table) * SPARSE >= len(table.table) else None
+    return table.bits if isinstance(table, MaskTable) and len(table) * SPARSE >= len(table.table) else None
 
 
 def _encoded_again(table: Table, encoders: Sequence[Encoder]) -> Table:
@@ -241,7 +245,7 @@ def _bytes_of(kind: pa.DataType) -> float:
     return math.inf if item_of(kind) is not None else float(kind.bit_width) / 8
 
 
-def _written(table: EncodedColumns, names: Sequence[str], folder: Path, width: int, bits: Bits | None) -> SpillFile:
+def _written(table: EncodedColumns, names: Sequence[str], folder: Path, width: int, bits: RowMask | None) -> SpillFile:
     batches, rows = table.batches(names), len(table if bits is None else table.table.table)  # type: ignore[attr-defined]
     check_room(folder, width * rows)
     with frugal(), SpillWriter(folder) as out:
@@ -249,7 +253,7 @@ def _written(table: EncodedColumns, names: Sequence[str], folder: Path, width: i
         return out.finish()
 
 
-def _apart(batches: Iterable[pa.RecordBatch], bits: Bits, rows: int) -> Iterator[pa.RecordBatch]:
+def _apart(batches: Iterable[pa.RecordBatch], bits: RowMask, rows: int) -> Iterator[pa.RecordBatch]:
     """Put the rows that bits pick of a table where they are in it; between them is whatever row comes next."""
     start = done = 0
     for batch in batches:

@@ -16,7 +16,7 @@ SAMPLE = 1 << 13  # labels of which the best constant is made, where they are nu
 
 
 class Untrained:
-    """Sums up what weights of 0 lose on the labels of an epoch, by ``kernel/sgd/constant.h``.
+    """Sums up what weights of 0 lose on the labels of an epoch, by ``kernel/sgd/baseline.h``.
 
     Args:
         loss: What is made small.

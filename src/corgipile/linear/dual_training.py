@@ -12,7 +12,7 @@ from corgipile.linear.model import Model
 from corgipile.linear.scaling import Learnt
 from corgipile.linear.sgd import Figures, outputs_of, rows_in
 from corgipile.linear.training import Record, Task
-from corgipile.loader.feeder import Feeder
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.losses import loss_of, most_classes
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import Size, format_bytes, parse_bytes
@@ -78,7 +78,9 @@ class DualTraining:
         share: Bytes of dual variables in memory.
     """
 
-    def __init__(self, task: Task, feeder: Feeder, given: TrainArguments, params: Record, share: int | None) -> None:
+    def __init__(
+        self, task: Task, feeder: BufferedReader, given: TrainArguments, params: Record, share: int | None
+    ) -> None:
         self.task, self.history = task, list[Record]()
         self._feeder, self._given = feeder, given
         self._params = params | {"solver": given.solver, "inner": given.inner or INNER}
@@ -161,7 +163,7 @@ class DualTraining:
         record |= {"objective": objective, "gap": abs(_gap(objective, bound))}  # below 0 it is not known better
         return tolerance is not None and record["gap"] <= tolerance
 
-    def _pass(self, feeder: Feeder, epoch: int, *, learn: bool) -> tuple[Figures, tuple[float, float]]:
+    def _pass(self, feeder: BufferedReader, epoch: int, *, learn: bool) -> tuple[Figures, tuple[float, float]]:
         """Return the figures of a pass, and the objective and the bound: of weights on their way, where they learn.
 
         Where all rows are in memory at a time, they are judged once more there.

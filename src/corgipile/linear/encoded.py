@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.features import Encoding, fit_encoding
-from corgipile.features.choose import Chosen, is_number, item_of
+from corgipile.features.choose import FeatureColumns, is_number, item_of
 from corgipile.features.encoders import Categories, Classes, Number
 from corgipile.features.fit import chosen_columns, is_text, takes_unasked
 from corgipile.features.fit_hashed import fit_hashed, numbers_beside, terms_of
 from corgipile.features.labels import Codes, read_labels
-from corgipile.features.nearly import nearly_numbers
+from corgipile.features.numeric_text import nearly_numbers
 from corgipile.features.table import EncodedColumns, encoded_once
 from corgipile.linear.classes import check_classes
 from corgipile.losses import loss_of
@@ -35,7 +35,7 @@ def hashed_columns(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for term in terms_of(settings.text, settings.interactions) for name in term))
 
 
-def named_columns(schema: pa.Schema, features: Any, settings: Settings) -> Chosen:
+def named_columns(schema: pa.Schema, features: Any, settings: Settings) -> FeatureColumns:
     """Return the feature columns that are not hashed.
 
     Args:

@@ -12,10 +12,10 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema, LeftOutWarning
 from corgipile.features.choose import choose, is_number, item_of, require
 from corgipile.features.hashed import PAIR
-from corgipile.features.nearly import nearly_numbers
+from corgipile.features.numeric_text import nearly_numbers
 from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.buffer import inner
-from corgipile.loader.feeder import Feeder
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.sizes import Size
 from corgipile.suggestions import listed
 from corgipile.tables.table import Table, fixed_field
@@ -66,19 +66,21 @@ class Features:
         *,
         weight: str | None = None,
         **also: Any,
-    ) -> Feeder:
+    ) -> BufferedReader:
         """Open a feeder of these features, and of a label and a weight column if there are; see it for the rest."""
         labels = [name for name in (label, weight) if name is not None]
         casts: dict[str, Any] = {name: np.float32 for name in labels if _is_half(table, name)}
         if self.sparse:
             names = [*self.columns, *labels]
-            return Feeder(table, order=order, memory=memory, columns=names, casts=casts, seed=seed, label=label, **also)
+            return BufferedReader(
+                table, order=order, memory=memory, columns=names, casts=casts, seed=seed, label=label, **also
+            )
         pack = {} if self.lists else {PACKED: self.columns}
         widths = {self.name: self.width} if self.lists else dict(zip(self.columns, self.widths, strict=True))
         widths = {name: width for name, width in widths.items() if item_of(table.schema.field(name).type) is not None}
         casts = {**casts, self.name: self.dtype}
         names = [self.name, *labels]
-        return Feeder(
+        return BufferedReader(
             table,
             order=order,
             memory=memory,

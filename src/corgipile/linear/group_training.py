@@ -18,12 +18,12 @@ from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Codes, Value, Values, find_groups
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
+from corgipile.linear.multi_model import HELD_OUT, folded, rates_of
 from corgipile.linear.schedule import Schedule, recent_losses, schedule_of
-from corgipile.linear.several import HELD_OUT, folded, rates_of
 from corgipile.linear.sgd import Figures, rows_in
 from corgipile.linear.train import begun, order_of, prepare
 from corgipile.linear.training import Record, Task
-from corgipile.loader.feeder import Feeder
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.settings import TrainArguments, TrainSettings, declared
 from corgipile.sizes import Size, parse_bytes
 from corgipile.steps import step_of
@@ -130,7 +130,7 @@ class GroupTraining:
     def _sgd(self, task: Task, groups: Sequence[int]) -> GroupSGD:
         return task.made(partial(GroupSGD, groups, self._known.told), self.schedule)
 
-    def run(self, task: Task, feeder: Feeder, save: Callable[[Groups], object]) -> Groups:
+    def run(self, task: Task, feeder: BufferedReader, save: Callable[[Groups], object]) -> Groups:
         """Run all epochs and return the models."""
         given = self._given
         self.sgd = self._sgd(task, np.bincount(self.codes, minlength=len(self.groups)).tolist())
@@ -143,7 +143,7 @@ class GroupTraining:
             self.history.append(self._epoch(task, feeder, epoch))
             if given.callback is not None:
                 given.callback(self.history[-1])
-            self._settle()
+            self._update_best()
             models = self._models(task, params, self.sgd.each)
             save(models)
             if self.schedule.enough(recent_losses(self.history), epoch):
@@ -152,7 +152,7 @@ class GroupTraining:
         save(models)
         return models
 
-    def _epoch(self, task: Task, feeder: Feeder, epoch: int) -> Record:
+    def _epoch(self, task: Task, feeder: BufferedReader, epoch: int) -> Record:
         sgd, lowers = self.sgd, self._given.learning_rate is None
         running, count = np.ones(len(self.groups), np.bool_), not epoch
         try:
@@ -179,7 +179,7 @@ class GroupTraining:
             **({"skipped": rows - figures.rows} if rows > figures.rows else {}),
         }
 
-    def _pass(self, task: Task, feeder: Feeder, epoch: int, *, count: bool) -> int:
+    def _pass(self, task: Task, feeder: BufferedReader, epoch: int, *, count: bool) -> int:
         """Let the groups that learn visit their rows, and count labels; return how many rows there are, of all."""
         seen, sgd = 0, self.sgd
         sgd.begin([one.rate(epoch) for one in self._schedules])
@@ -211,7 +211,7 @@ class GroupTraining:
             task.note_restart(before, other, f" in {len(groups)} of {len(self.groups)} groups of {self._by!r}, {which}")
         return again
 
-    def _settle(self) -> None:
+    def _update_best(self) -> None:
         """Lower the rates of groups that stand still for them, as `Training` does of one model."""
         if self._given.learning_rate is not None:
             return

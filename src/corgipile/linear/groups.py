@@ -17,12 +17,12 @@ from corgipile.linear.encoded import readable, readable_through
 from corgipile.linear.features import Features
 from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Value, Values, check_group, shown
-from corgipile.linear.inference import Summary
 from corgipile.linear.model import Model
-from corgipile.linear.nulls import NaNs
-from corgipile.linear.several import check_rates, learnt_of_one, of_one
+from corgipile.linear.multi_model import check_rates, learnt_of_one, of_one
+from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.sgd import SGD, Figures, Locate, rows_in
-from corgipile.loader.feeder import Feeder
+from corgipile.linear.standard_errors import Summary
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.sizes import OnBad, choice
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
@@ -112,7 +112,7 @@ class Groups(Model):
         check_group(source.schema, self.by, repr(source))
         table = readable(source, self.encoding, None)
         sgd = self._group_sgd(self.inputs(table))
-        with passes.reader(sgd.inputs, NaNs(table, sgd.inputs, None)) as feeder:
+        with passes.reader(sgd.inputs, NullsAsNaN(table, sgd.inputs, None)) as feeder:
             for visit, numbers, locate in _judged_rows(feeder, source, self._values()):
                 yield sgd.decide_groups(rows_in(feeder.buffer, sgd.inputs, visit), visit, numbers, locate)
 
@@ -124,9 +124,9 @@ class Groups(Model):
         skip = choice(on_bad, "on_bad", OnBad) == "skip"
         table = readable_through(opened, self.encoding, column, skip=skip)
         sgd = self._group_sgd(self.inputs(table, column), on_bad)
-        sgd.judge_only()
+        sgd.eval_mode()
         sgd.begin(0.0)
-        rows_read = NaNs(table, sgd.inputs, column, weight, skip=skip)
+        rows_read = NullsAsNaN(table, sgd.inputs, column, weight, skip=skip)
         with passes.reader(sgd.inputs, rows_read, column, weight) as feeder:
             for visit, numbers, locate in _judged_rows(feeder, opened, self._values()):
                 labels, weights = feeder.buffer.dense(column), None if weight is None else feeder.buffer.dense(weight)
@@ -167,7 +167,7 @@ def _scores_of(sgd: GroupSGD, rows: Any, visit: Any, numbers: Any, locate: Locat
     return sgd.decide_groups(rows, visit[some], numbers[some], passes.further(locate, some.start))
 
 
-def _judged_rows(feeder: Feeder, source: Table, known: Values) -> Iterator[tuple[Any, Any, Any]]:
+def _judged_rows(feeder: BufferedReader, source: Table, known: Values) -> Iterator[tuple[Any, Any, Any]]:
     """Yield the visits of a table as it lies, the group of each, and what names a row by its place among them."""
     first = 0
     for step, visit in enumerate(feeder.epoch(0)):

@@ -14,17 +14,17 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadLabel, BudgetTooSmall, Diverged
 from corgipile.linear import passes
-from corgipile.linear.company import learn_labels, worth_a_thread
 from corgipile.linear.divergence import Untrained
 from corgipile.linear.label_sets import LabelSets, find_label_sets
+from corgipile.linear.model_stack import learn_labels, worth_a_thread
+from corgipile.linear.multi_model import HELD_OUT, folded, rates_of
 from corgipile.linear.multilabel import LabelModels
 from corgipile.linear.schedule import Schedule, schedule_of
-from corgipile.linear.several import HELD_OUT, folded, rates_of
 from corgipile.linear.sgd import Locate, SlotArray, rows_in
 from corgipile.linear.sparse import Sparse
 from corgipile.linear.train import begun, order_of, prepare
 from corgipile.linear.training import MANY, Record, Task
-from corgipile.loader.feeder import Feeder
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.losses import loss_of
 from corgipile.settings import TrainArguments, TrainSettings, declared
 from corgipile.sizes import parse_bytes
@@ -156,7 +156,9 @@ class LabelTraining:
         feeder: The rows.
     """
 
-    def __init__(self, task: Task, schedule: Schedule, given: TrainArguments, found: LabelSets, feeder: Feeder) -> None:
+    def __init__(
+        self, task: Task, schedule: Schedule, given: TrainArguments, found: LabelSets, feeder: BufferedReader
+    ) -> None:
         self._task, self._schedule, self._given, self._found, self._feeder = task, schedule, given, found, feeder
         self._scaler = task.sgd(schedule)
         self._each = [task.sgd(schedule, scaled=False) for _ in found.labels]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.files import digest
-from corgipile.tables.placed import IN_MEMORY, Placed, address_of, placed
+from corgipile.tables.location import IN_MEMORY, Location, address_of, location
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns
 from corgipile.tables.wrapper import Wrapper
 
@@ -66,16 +66,18 @@ class Labelled(Wrapper):
         """Return where columns lie, None where the labels are among them."""
         return None if self._name in check_columns(self.schema, columns) else self.table.layout(columns)
 
-    def placed(self, columns: Sequence[str]) -> Placed | None:
+    def location(self, columns: Sequence[str]) -> Location | None:
         """Say where the kernel finds columns, if it finds those of the table: the labels in memory."""
         names = check_columns(self.schema, columns)
         stored, address = self._stored(names), address_of(self._labels)
-        found = placed(self.table, stored) if stored else Placed(Layout((), {}))
+        found = location(self.table, stored) if stored else Location(Layout((), {}))
         if stored == names or address is None or found is None or found.bits is not None:
             return found if stored == names else None
         where = ColumnLayout.joined(self._labels.type, np.array([0, len(self)]), np.array([address]))
         own = {self._name: replace(where, files=np.full(1, IN_MEMORY, np.int32))}
-        return Placed(replace(found.layout, columns={**found.layout.columns, **own}), kept=(*found.kept, self._labels))
+        return Location(
+            replace(found.layout, columns={**found.layout.columns, **own}), kept=(*found.kept, self._labels)
+        )
 
     def _stored(self, columns: Sequence[str]) -> list[str]:
         return [name for name in columns if name != self._name]

@@ -14,16 +14,16 @@ from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
 from corgipile.linear.bad_values import FILLED
 from corgipile.linear.encoded import readable, readable_through
+from corgipile.linear.evaluation import Evaluation, figures_on, judge
 from corgipile.linear.features import Features, find_inputs, tell_unknown
-from corgipile.linear.filling import filled
-from corgipile.linear.inference import Summary, summary
-from corgipile.linear.judging import Judgement, figures_on, judge
-from corgipile.linear.nulls import NaNs
-from corgipile.linear.outcomes import exponential, probabilities
+from corgipile.linear.imputation import filled
+from corgipile.linear.link import exponential, probabilities
+from corgipile.linear.multi_model import several_of
+from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.saving import classes_of, learnt_of, packed, read_tensors, tensors_of, unpacked, write_tensors
 from corgipile.linear.scaling import Learnt
-from corgipile.linear.several import several_of
 from corgipile.linear.sgd import SGD, Figures, outputs_of
+from corgipile.linear.standard_errors import Summary, summary
 from corgipile.losses import Loss, loss_of, most_classes, quoted
 from corgipile.sizes import OnBad, choice
 from corgipile.tables import open as open_table
@@ -177,7 +177,7 @@ class Model:
             return
         table = readable(open_table(rows), self.encoding, None)
         sgd = self.sgd(self.inputs(table))
-        with passes.reader(sgd.inputs, NaNs(table, sgd.inputs, None)) as feeder:
+        with passes.reader(sgd.inputs, NullsAsNaN(table, sgd.inputs, None)) as feeder:
             yield from passes.scores(sgd, feeder)
 
     def inputs(self, table: Table, label: str | None = None) -> Features:
@@ -234,8 +234,8 @@ class Model:
 
     evaluate = measure
 
-    def judge(self, table: Any, label: str | None = None, weight: str | None = None, **how: Any) -> Judgement:
-        """Return how well it does by class, rank and probability; see `corgipile.linear.judging.judge`."""
+    def judge(self, table: Any, label: str | None = None, weight: str | None = None, **how: Any) -> Evaluation:
+        """Return how well it does by class, rank and probability; see `corgipile.linear.evaluation.judge`."""
         return judge(self, table, label, weight, **how)
 
     def judged(
@@ -245,12 +245,12 @@ class Model:
         skip = choice(on_bad, "on_bad", OnBad) == "skip"
         table = readable_through(opened, self.encoding, column, skip=skip)
         sgd = self.sgd(self.inputs(table, column), on_bad)
-        rows = NaNs(table, sgd.inputs, column, weight, skip=skip)
+        rows = NullsAsNaN(table, sgd.inputs, column, weight, skip=skip)
         with passes.reader(sgd.inputs, rows, column, weight) as feeder:
             return passes.measure(sgd, feeder, column, weight, watch), sgd.skipped
 
     def summary(self, table: Any, label: str | None = None, weight: str | None = None) -> Summary:
-        """Return the coefficients with standard errors and p-values; see `corgipile.linear.inference.summary`."""
+        """Return the coefficients with standard errors and p-values; see `corgipile.linear.standard_errors.summary`."""
         return summary(self, table, label, weight)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -11,15 +11,15 @@ from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
 from corgipile.linear.classes import check_weight
 from corgipile.linear.encoded import numeric, readable
+from corgipile.linear.evaluation import Evaluation, figures_of
 from corgipile.linear.features import Features
-from corgipile.linear.inference import Summary
-from corgipile.linear.judging import Judgement, figures_of
 from corgipile.linear.label_sets import Label, LabelSets, find_label_sets
 from corgipile.linear.model import Model, What
-from corgipile.linear.nulls import NaNs
-from corgipile.linear.several import check_rates, learnt_of_one, of_one
+from corgipile.linear.multi_model import check_rates, learnt_of_one, of_one
+from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.sgd import SGD, Figures, Locate, SlotArray, rows_in
-from corgipile.loader.feeder import Feeder
+from corgipile.linear.standard_errors import Summary
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.sizes import OnBad, choice
 from corgipile.tables import open as open_table
 
@@ -128,7 +128,7 @@ class LabelModels(Model):
             "standard errors are of one model: of(...) gives that of one label, for a table with its column"
         )
 
-    def judge(self, *rows: Any, **how: Any) -> Judgement:
+    def judge(self, *rows: Any, **how: Any) -> Evaluation:
         """Refuse: `measure` and `label_metrics` say it of all labels.
 
         Raises:
@@ -193,9 +193,9 @@ class LabelModels(Model):
         each = self.sgd(self.inputs(source, found.name)).each
         tally = Tally(*np.zeros((3, len(each))))
         for one in each:
-            one.judge_only()
+            one.eval_mode()
             one.begin(0.0)
-        rows = NaNs(source, each[0].inputs, found.name)
+        rows = NullsAsNaN(source, each[0].inputs, found.name)
         with passes.reader(each[0].inputs, rows, found.name, weight) as feeder:
             for step, visit in enumerate(feeder.epoch(0)):
                 _judge_rows(each, tally, feeder, found, visit, passes.row_at(feeder, 0, step), weight)
@@ -216,7 +216,7 @@ class LabelModels(Model):
 def _judge_rows(
     each: list[SGD],
     tally: Tally,
-    feeder: Feeder,
+    feeder: BufferedReader,
     found: LabelSets,
     visit: SlotArray,
     locate: Locate,

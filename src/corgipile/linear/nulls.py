@@ -10,14 +10,14 @@ from corgipile import arrow_compute as pc
 from corgipile.features.choose import is_number, item_of
 from corgipile.linear.features import Features
 from corgipile.linear.sparse import NULL
-from corgipile.tables.placed import Placed, placed, varlen_placed
+from corgipile.tables.location import Location, location, varlen_location
 from corgipile.tables.table import IntArray, Layout, Table
 from corgipile.tables.wrapper import Wrapper
 
-__all__ = ["NaNs"]
+__all__ = ["NullsAsNaN"]
 
 
-class NaNs(Wrapper):
+class NullsAsNaN(Wrapper):
     """Reads nulls in features as NaN, so that the learner meets them row by row as it meets NaN.
 
     Args:
@@ -31,7 +31,7 @@ class NaNs(Wrapper):
         >>> from corgipile.linear.features import find_inputs
         >>> from corgipile.tables import open
         >>> rows = open(pa.table({"x": [1, None], "label": [1, 0]}))
-        >>> NaNs(rows, find_inputs(rows, None, "label"), "label").read(0, 2).to_pydict()
+        >>> NullsAsNaN(rows, find_inputs(rows, None, "label"), "label").read(0, 2).to_pydict()
         {'x': [1.0, nan], 'label': [1, 0]}
     """
 
@@ -57,13 +57,13 @@ class NaNs(Wrapper):
         """Return where the columns lie: a column with nulls has no fixed place."""
         return self.table.layout(columns)
 
-    def placed(self, columns: Sequence[str]) -> Placed | None:
+    def location(self, columns: Sequence[str]) -> Location | None:
         """Return where the kernel finds the columns: one with nulls is not found."""
-        return placed(self.table, columns)
+        return location(self.table, columns)
 
-    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+    def varlen_location(self, columns: Sequence[str]) -> Location | None:
         """Say the same of columns of which some are of varying length."""
-        return varlen_placed(self.table, columns)
+        return varlen_location(self.table, columns)
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         names, columns = batch.schema.names, batch.columns

@@ -15,7 +15,7 @@ from corgipile.linear.scaling import Moments
 from corgipile.linear.sgd import SGD, Figures, Locate, rows_in
 from corgipile.linear.sparse import Sparse, gathered
 from corgipile.loader.buffer import SlotArray
-from corgipile.loader.feeder import Feeder
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.orders.order import visited_rows
 from corgipile.tables.table import Table, even_cuts
 
@@ -30,7 +30,7 @@ Watch = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.float64]], 
 SCORED = 1 << 17  # scores at a time
 
 
-def row_at(feeder: Feeder, epoch: int, step: int) -> Callable[[int], str]:
+def row_at(feeder: BufferedReader, epoch: int, step: int) -> Callable[[int], str]:
     """Return what names a row by its place in the visits of a step; nothing is read to find out."""
 
     def name(place: int) -> str:
@@ -42,7 +42,7 @@ def row_at(feeder: Feeder, epoch: int, step: int) -> Callable[[int], str]:
 
 def learn(
     sgd: SGD,
-    feeder: Feeder,
+    feeder: BufferedReader,
     label: str,
     rate: float,
     epoch: int,
@@ -73,7 +73,7 @@ def learn(
     return checked(sgd.flush(), sgd, feeder)
 
 
-def checked(figures: Figures, sgd: SGD, feeder: Feeder) -> Figures:
+def checked(figures: Figures, sgd: SGD, feeder: BufferedReader) -> Figures:
     """Return figures of rows that counted for something.
 
     Raises:
@@ -87,7 +87,9 @@ def checked(figures: Figures, sgd: SGD, feeder: Feeder) -> Figures:
     return figures
 
 
-def measure(sgd: SGD, feeder: Feeder, label: str, weight: str | None = None, watch: Watch | None = None) -> Figures:
+def measure(
+    sgd: SGD, feeder: BufferedReader, label: str, weight: str | None = None, watch: Watch | None = None
+) -> Figures:
     """Return the figures of a table without learning: a pass at learning rate 0.
 
     Args:
@@ -97,7 +99,7 @@ def measure(sgd: SGD, feeder: Feeder, label: str, weight: str | None = None, wat
         weight: That of what rows count for.
         watch: Is told the scores of rows, [rows, outputs], their labels and what they count for.
     """
-    sgd.judge_only()
+    sgd.eval_mode()
     if watch is None:
         return learn(sgd, feeder, label, 0.0, 0, weight=weight)
     sgd.begin(0.0)
@@ -136,7 +138,7 @@ def tell(
         watch(scores(part), labels[slots], counts)
 
 
-def moments(inputs: Features, table: Table, feeder: Feeder | None = None) -> Moments:
+def moments(inputs: Features, table: Table, feeder: BufferedReader | None = None) -> Moments:
     """Return mean and spread of each feature, by reading them once; of rows that a feeder keeps, without."""
     found = Moments(inputs)
     if feeder is not None and feeder.kept():
@@ -149,7 +151,7 @@ def moments(inputs: Features, table: Table, feeder: Feeder | None = None) -> Mom
     return found
 
 
-def _survey(found: Moments, inputs: Features, feeder: Feeder, visit: SlotArray) -> None:
+def _survey(found: Moments, inputs: Features, feeder: BufferedReader, visit: SlotArray) -> None:
     """Take rows that wait into the moments."""
     rows = rows_in(feeder.buffer, inputs, visit)
     if not isinstance(rows, Sparse):
@@ -160,7 +162,7 @@ def _survey(found: Moments, inputs: Features, feeder: Feeder, visit: SlotArray) 
         found.add_sparse(indices, values, len(lengths))
 
 
-def reader(inputs: Features, table: Table, label: str | None = None, weight: str | None = None) -> Feeder:
+def reader(inputs: Features, table: Table, label: str | None = None, weight: str | None = None) -> BufferedReader:
     """Open a feeder that reads a table once, as it lies, in little memory: as much as a few of its rows need."""
     memory = READ_MEMORY
     while True:
@@ -172,7 +174,7 @@ def reader(inputs: Features, table: Table, label: str | None = None, weight: str
             memory *= 2
 
 
-def scores(sgd: SGD, feeder: Feeder) -> Iterator[npt.NDArray[Any]]:
+def scores(sgd: SGD, feeder: BufferedReader) -> Iterator[npt.NDArray[Any]]:
     """Yield the scores of a table's rows as they lie, [rows, outputs] a step."""
     for step, visit in enumerate(feeder.epoch(0)):
         yield sgd.decide(rows_in(feeder.buffer, sgd.inputs, visit), visit, row_at(feeder, 0, step))

@@ -43,7 +43,7 @@ class Precheck:
 
     @property
     def unscaled(self) -> bool:
-        """Say whether SGD would learn badly from these features as they are; kernel/sgd/look.h says where."""
+        """Say whether SGD would learn badly from these features as they are; kernel/sgd/scale_sample.h says where."""
         return self.scales != _kernel.SCALES_FINE
 
     def notes(self) -> list[str]:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear.passes import Count, Labels, row_at
 from corgipile.linear.sgd import SGD, Figures, rows_in
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.default_order import chosen
-from corgipile.loader.feeder import Feeder
 from corgipile.orders import GlobalBatches, Order, Shard
 from corgipile.settings import TrainArguments, declared
 from corgipile.steps import step_of
@@ -86,7 +86,7 @@ def shard_of(batch_size: int, order: Order, ranks: Ranks) -> Shard:
 def learn(
     ranks: Ranks,
     sgd: SGD,
-    feeder: Feeder,
+    feeder: BufferedReader,
     label: str,
     rate: float,
     epoch: int,
@@ -124,7 +124,7 @@ def learn(
     return _all(figures, totals, sgd, ranks, f"the figures of epoch {epoch}")
 
 
-def _own(feeder: Feeder, batch: int, ranks: Ranks) -> int:
+def _own(feeder: BufferedReader, batch: int, ranks: Ranks) -> int:
     """Return how many rows of a batch this rank learns from: of the last, short one, no row is learnt twice."""
     if ranks.sync == "epoch":
         return len(feeder.table)

@@ -11,7 +11,7 @@ from corgipile.linear import passes
 from corgipile.linear.classes import check_label
 from corgipile.linear.encoded import numeric, readable
 from corgipile.linear.model import Model
-from corgipile.linear.nulls import NaNs
+from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.sgd import SGD, rows_in
 from corgipile.tables import open as open_table
 
@@ -52,7 +52,7 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
         coef, bias = scaling.unfold(coef, bias)
     sgd = SGD(model.kind, inputs, model.classes, scaling=scaling)
     found = []
-    with passes.reader(inputs, NaNs(table, inputs, column), column) as feeder:
+    with passes.reader(inputs, NullsAsNaN(table, inputs, column), column) as feeder:
         for step, visit in enumerate(feeder.epoch(0)):
             at, labels = rows_in(feeder.buffer, inputs, visit), feeder.buffer.dense(column)
             for place in range(len(visit)):

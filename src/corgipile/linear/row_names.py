@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from corgipile.features.hashed import HashedColumns
 from corgipile.features.table import EncodedColumns
-from corgipile.linear.nulls import NaNs
+from corgipile.linear.nulls import NullsAsNaN
 from corgipile.tables.row_place import row_place
 from corgipile.tables.table import Table
 
@@ -40,7 +40,7 @@ class RowName(str):
         place = row_place(table, row)
         place = f" ({place})" if place and not place.endswith(f" {row} of {table!r}") else ""
         name = super().__new__(cls, f"row {row} of {table!r}{place}{also}")
-        read = table.table if isinstance(table, NaNs) else table
+        read = table.table if isinstance(table, NullsAsNaN) else table
         name._table, name._row = read, row
         name.missing = _told(*read.missing(row)) if isinstance(read, HashedColumns) else ""
         return name

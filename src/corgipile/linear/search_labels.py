@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadLabel
-from corgipile.linear.company import learn_labels
 from corgipile.linear.label_sets import LabelSets
+from corgipile.linear.model_stack import learn_labels
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.search_runs import Chunk, Run, Runs, all_of, in_one, more_in
 from corgipile.linear.sgd import SGD, Figures, FloatArray, Locate

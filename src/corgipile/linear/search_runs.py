@@ -18,14 +18,14 @@ import numpy.typing as npt
 
 from corgipile.errors import BadLabel, BadValue, Diverged
 from corgipile.linear.classes import codes_of
-from corgipile.linear.company import learn_parts, teams
 from corgipile.linear.divergence import Untrained
+from corgipile.linear.model_stack import learn_parts, teams
 from corgipile.linear.row_names import RowName
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, rows_in
 from corgipile.linear.sparse import Sparse
 from corgipile.linear.training import Task
-from corgipile.loader.feeder import Feeder
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.tables.table import IntArray
 
 __all__ = ["Chunk", "Run", "Runs"]
@@ -137,7 +137,7 @@ class Runs:
     ) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def learn(self, feeder: Feeder, epochs: int, on_rows: Callable[[int], object] | None) -> None:
+    def learn(self, feeder: BufferedReader, epochs: int, on_rows: Callable[[int], object] | None) -> None:
         """Run all epochs.
 
         Raises:
@@ -186,7 +186,7 @@ class Runs:
     def _said(self) -> str:
         return f"{self._folds} folds"
 
-    def judge(self, feeder: Feeder) -> list[list[Figures]]:
+    def judge(self, feeder: BufferedReader) -> list[list[Figures]]:
         """Return what each model is worth on the rows of its fold, by point and fold."""
         task, judges = self._task, []
         trained = sorted(self.all, key=attrgetter("fold"))
@@ -217,7 +217,7 @@ class Runs:
         return figures
 
     def _steps(
-        self, feeder: Feeder, epoch: int, counts: IntArray | None = None, untrained: Untrained | None = None
+        self, feeder: BufferedReader, epoch: int, counts: IntArray | None = None, untrained: Untrained | None = None
     ) -> Iterator[tuple[Callable[[], Iterator[Chunk]], int]]:
         """Yield, for each step, what makes its chunks, and its visits."""
         inputs, label, weight = self._task.inputs, self._task.label, self._task.weight
@@ -308,11 +308,11 @@ class Runs:
         except Diverged:
             run.diverged = True
         lower = run.schedule.lowered()
-        if run.told is not None and lower is not None and run.sgd.rests(run.losses):
+        if run.told is not None and lower is not None and run.sgd.has_plateaued(run.losses):
             run.schedule = lower
 
 
-def _name(numbers: IntArray, feeder: Feeder, place: int) -> str:
+def _name(numbers: IntArray, feeder: BufferedReader, place: int) -> str:
     return RowName(feeder.table, int(numbers[place]))
 
 

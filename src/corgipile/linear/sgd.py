@@ -259,7 +259,7 @@ class SGD:
             return f"a {self.loss.name} model takes labels of 0 or more"
         return f"the model's classes are {self._classes.tolist()}"
 
-    def judge_only(self) -> None:
+    def eval_mode(self) -> None:
         """Learn nothing from now on: a score that overflows is then the fault of its row, and the row is passed over.
 
         The weights are finite and stay as they are.
@@ -276,7 +276,7 @@ class SGD:
         _kernel.sgd_flush(self._state)
         return Figures(*_kernel.sgd_figures(self._state))
 
-    def rests(self, losses: Sequence[float]) -> bool:
+    def has_plateaued(self, losses: Sequence[float]) -> bool:
         """Say whether a regression stands still, by the losses of its epochs, and its steps are to blame."""
         return _kernel.sgd_rests(self._state, np.array(losses))
 

@@ -19,17 +19,17 @@ from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, 
 from corgipile.linear.encoded import classes_of, encoding_of, hashed_columns, named_columns, numeric, readable
 from corgipile.linear.features import Features, find_inputs, warn_left_out
 from corgipile.linear.group_values import check_group
-from corgipile.linear.held_out import measuring
 from corgipile.linear.model import Model
-from corgipile.linear.past import check_past, wanted
 from corgipile.linear.precheck import precheck
 from corgipile.linear.ranks import Ranks, among, order_for, shard_of
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import averaged, schedule_of
 from corgipile.linear.training import Task, Training
-from corgipile.loader.bring import bring
-from corgipile.loader.default_order import sparing
-from corgipile.loader.kept import most_read_once
+from corgipile.linear.validation import measuring
+from corgipile.linear.warm_start import check_past, wanted
+from corgipile.loader.cached_rows import most_read_once
+from corgipile.loader.default_order import cap_buffer
+from corgipile.loader.materialize import bring
 from corgipile.losses import loss_of
 from corgipile.orders import Shard
 from corgipile.outputs import check_target
@@ -228,7 +228,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
 
 def order_of(order: Any, memory: Any) -> Any:
     """Return the order of a training, which takes what it needs of a memory that is as it is by default."""
-    return sparing(order) if memory == declared(TrainArguments)["memory"].default else order
+    return cap_buffer(order) if memory == declared(TrainArguments)["memory"].default else order
 
 
 def begun(given: TrainArguments) -> Table:

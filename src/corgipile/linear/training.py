@@ -18,13 +18,13 @@ from corgipile.linear.classes import Labels, weights_of
 from corgipile.linear.divergence import Baseline
 from corgipile.linear.features import Features
 from corgipile.linear.model import Model
-from corgipile.linear.nulls import NaNs
+from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.ranks import Ranks, learn
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule, recent_losses
 from corgipile.linear.sgd import SGD
 from corgipile.linear.weights_memory import left_for_rows
-from corgipile.loader.feeder import Feeder
+from corgipile.loader.buffered_reader import ALL, BufferedReader
 from corgipile.losses import Loss, loss_of
 from corgipile.orders import Shard
 from corgipile.sizes import OnBad, Size
@@ -34,8 +34,7 @@ from corgipile.tables.table import Table
 
 __all__ = ["Task", "Training"]
 
-ALL = Shard()
-MANY = 100  # classes that may be ids; times that a rate was divided by, of rows among which some are far too long
+MANY = 100  # classes that may be ids, and the largest cut of a rate
 SCALING_HELPS = "standardize=True would help"
 HOW = ("average", "step", "l1")  # settings that say what is known beside the weights
 Record = dict[str, Any]
@@ -85,17 +84,19 @@ class Task:
         """Return the bytes of a row as it is stored: its features, its label and what it counts for."""
         return row_bytes(self.source, [*self.inputs.columns, self.label, *filter(None, [self.weight])])
 
-    def table(self) -> NaNs:
-        """Return the table as the learner reads it."""
-        return NaNs(self.source, self.inputs, self.label, self.weight, skip=self.on_bad == "skip")
+    def table(self) -> NullsAsNaN:
+        """Return the table with nulls as NaN."""
+        return NullsAsNaN(self.source, self.inputs, self.label, self.weight, skip=self.on_bad == "skip")
 
-    def feeder(self, order: Any, memory: Size | None, seed: int, shard: Shard = ALL, *, keep: bool = False) -> Feeder:
-        """Open a feeder of what is learnt from, or of a rank's share of it; few rows may be kept."""
-        rows = self.table(), self.label, order, left_for_rows(self, memory), seed
-        weight, sketch, update = self.weight, self.labels.sketch, self.batch_size
-        return self.inputs.feeder(*rows, weight=weight, sketch=sketch, shard=shard, update=update, keep=keep)
+    def feeder(
+        self, order: Any, memory: Size | None, seed: int, shard: Shard = ALL, *, keep: bool = False
+    ) -> BufferedReader:
+        """Open a reader of the training rows, or of a rank's share of them; few rows may be kept."""
+        rows, sketch = (self.table(), self.label, order, left_for_rows(self, memory), seed), self.labels.sketch
+        also: dict[str, Any] = {"weight": self.weight, "shard": shard, "update": self.batch_size, "keep": keep}
+        return self.inputs.feeder(*rows, sketch=sketch, **also)
 
-    def surveyed(self, feeder: Feeder | None = None) -> Self:
+    def surveyed(self, feeder: BufferedReader | None = None) -> Self:
         """Read the labels, where nobody has, and the features if they are to be standardised; return what is known.
 
         Features that a feeder keeps are not read again.
@@ -195,7 +196,7 @@ class Training:
     def __init__(
         self,
         task: Task,
-        feeder: Feeder,
+        feeder: BufferedReader,
         schedule: Schedule,
         past: Model | None,
         params: Record,
@@ -224,15 +225,15 @@ class Training:
     ) -> Model:
         """Run so many epochs more, or as many as bring something, and return the model."""
         for epoch in range(len(self.history), len(self.history) + epochs):
-            record = self._tried(epoch) if self._trying else self._epoch(epoch)
+            record = self._run_with_retry(epoch) if self._trying else self._epoch(epoch)
             if measure is not None:
                 record |= measure(self._present())
             self.history.append(record)
-            waited = self._waited(record)
+            waited = self._reduce_on_plateau(record)
             callback(record)
             self._hint_scaling()
             stop = self.schedule.enough(recent_losses(self.history), epoch) or waited
-            self._settle()
+            self._update_best()
             if save is not None:
                 save(self.model())
             if stop:
@@ -243,7 +244,7 @@ class Training:
             save(model)
         return model
 
-    def _waited(self, record: Record) -> bool:
+    def _reduce_on_plateau(self, record: Record) -> bool:
         """Keep the weights if they are the best so far; say whether it is long that they were."""
         patience = self._params.get("patience")
         if patience is None:
@@ -289,7 +290,7 @@ class Training:
         same = all(past.get(name, now[name]) == now[name] for name in HOW)
         return same and self.sgd.lines == (0 if learnt.beside is None else len(learnt.beside))
 
-    def _tried(self, epoch: int) -> Record:
+    def _run_with_retry(self, epoch: int) -> Record:
         """Run an epoch; from nothing, at another rate, where it diverges or its labels are far off."""
         while True:
             try:
@@ -300,19 +301,19 @@ class Training:
             except Diverged:
                 if (other := self.schedule.lowered()) is None:
                     raise
-            self._again(other)
+            self._restart(other)
 
-    def _again(self, other: Schedule) -> None:
+    def _restart(self, other: Schedule) -> None:
         self.task.note_restart(self.schedule, other)
         self.schedule, self._baseline = other, None
         self._tell(-self._told)
         del self.sgd  # two at a time would be beyond the budget
         self._begin()
 
-    def _settle(self) -> None:
+    def _update_best(self) -> None:
         """Take a lower learning rate where a regression stands still and its steps are to blame."""
         lower = self.schedule.lowered()
-        if self._adaptive and lower is not None and self.sgd.rests(recent_losses(self.history)):
+        if self._adaptive and lower is not None and self.sgd.has_plateaued(recent_losses(self.history)):
             self.schedule = lower
             log.info("the loss stands still; going on with a fifth of the learning rate")
 

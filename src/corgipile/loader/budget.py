@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffer import Field, fields_of
-from corgipile.loader.encoded import AS_CUT, Way, find_way, warn_few, wide_units
-from corgipile.loader.spots import ROOM
+from corgipile.loader.encoded import AS_CUT, ReadStrategy, choose_strategy, warn_few, wide_units
+from corgipile.loader.sampled_runs import ROOM
 from corgipile.loader.varlen import slot_bytes
 from corgipile.orders import Blocks, GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT, RANDOM
@@ -84,7 +84,7 @@ class Fitted(NamedTuple):
     blocks: Blocks
     cut: int
     sources: list[str]
-    way: Way = AS_CUT
+    way: ReadStrategy = AS_CUT
 
 
 def columns_of(
@@ -94,7 +94,7 @@ def columns_of(
     pack: Mapping[str, Sequence[str]] | None = None,
     widths: Mapping[str, int] | None = None,
 ) -> Columns:
-    """Find out what the columns asked for are made of and how large a row is; see `Feeder` for the arguments."""
+    """Find out the types of columns and the size of a row; see `BufferedReader` for the arguments."""
     if isinstance(columns, str) or (columns is not None and not len(columns)):
         raise BadArgument(f"columns must be a list of names, at least one, got {columns!r}")
     pack = pack or {}
@@ -169,11 +169,13 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
         ) from error
 
 
-def _way(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool = True) -> Way:
+def _way(
+    table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool = True
+) -> ReadStrategy:
     """Choose how to read a table; rows that are kept of a first epoch, and what is made of them, have room beside."""
     units = table.units(columns) if first_epoch_of(order) is not None and is_encoded(table, columns) else None
     room = KEPT * min(ROOM, units.total) if units is not None else 0
-    way = find_way(table, order, columns, None if share is None else share - room, units_fit=units_fit)
+    way = choose_strategy(table, order, columns, None if share is None else share - room, units_fit=units_fit)
     return way._replace(beside=way.beside + room) if way.units is not None and not way.spilled else way
 
 
@@ -198,7 +200,7 @@ def _check_dictionary(table: Table, units: Units | None, room: float | None, sha
         )
 
 
-def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: Way) -> Fitted:
+def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: ReadStrategy) -> Fitted:
     """Fit to a budget in rows; where the table's natural blocks are wider than asked for, fit again."""
     whole = bool(columns.varlen)
     fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
@@ -232,7 +234,7 @@ def _column_runs(table: Table, order: Order, columns: Columns, budget: int | Non
     return min(int(COLUMN_RUN * len(columns.sources) / columns.row_bytes), most)
 
 
-def _request_rows(table: Table, order: Order, columns: Columns, budget: int | None, way: Way) -> int:
+def _request_rows(table: Table, order: Order, columns: Columns, budget: int | None, way: ReadStrategy) -> int:
     """Return the rows of a block that is worth a request to a store, 0 where rows come from this machine.
 
     Until an answer begins, its share of the line could have brought as much; several columns lie apart, as above.

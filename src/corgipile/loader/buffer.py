@@ -19,7 +19,7 @@ from corgipile.tables.table import fixed_field, type_code
 from corgipile.tables.values import value_type
 
 if TYPE_CHECKING:
-    from corgipile.loader.passing import Passing
+    from corgipile.loader.row_tap import RowTap
 
 __all__ = ["ROWS_ALIKE", "Buffer", "Field", "inner"]
 
@@ -91,7 +91,7 @@ class Buffer:
         workers: int = 1,
     ) -> None:
         self.slots, self.limit, self._workers = slots, limit, workers
-        self.passing: Passing | None = None
+        self.passing: RowTap | None = None
         self.fields = {field.name: field for field in fields}
         self.varlen = Varlen(slots, varlen)
         try:

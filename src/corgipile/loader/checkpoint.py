@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.features import Encoding
 from corgipile.loader.budget import Fitted, Sketch
-from corgipile.loader.feeder import Feeder
-from corgipile.loader.remaining import MOST_WORLD, Segment, alike, dealt, next_worker, remainder, stands
+from corgipile.loader.buffered_reader import BufferedReader
+from corgipile.loader.segments import MOST_WORLD, EpochSegment, alike, dealt, next_worker, remainder, stands
 from corgipile.orders import Order, described, instead, seek
 from corgipile.orders.order import Seekable
 from corgipile.sizes import MOST_EPOCH, whole
@@ -18,7 +18,7 @@ from corgipile.tables.sketch import sketch
 from corgipile.tables.table import Table
 
 __all__ = [
-    "Part", "Standing", "check_features", "checked", "checked_place", "found_place", "go_on", "identity_of", "own_part",
+    "Part", "Position", "check_features", "checked", "checked_place", "found_place", "go_on", "identity_of", "own_part",
     "segments_of",
 ]  # fmt: skip
 
@@ -39,8 +39,8 @@ class Part:
     """
 
     epoch: int
-    before: list[Segment]
-    segment: Segment
+    before: list[EpochSegment]
+    segment: EpochSegment
     totals: list[int]
     table: Table
 
@@ -95,8 +95,8 @@ def go_on(
     table: Table,
     seed: int,
     epoch: int,
-    segments: Sequence[Segment],
-    begin: Callable[[Table], tuple[Segment, Fitted]],
+    segments: Sequence[EpochSegment],
+    begin: Callable[[Table], tuple[EpochSegment, Fitted]],
     look: Sketch = sketch,
 ) -> Part:
     """Continue an epoch: its last segment if one begun now would be like it, else a new one with the rows left.
@@ -126,7 +126,7 @@ def go_on(
     return Part(epoch, before, segment, segment.totals(fitted, seed, epoch), table)
 
 
-class Standing(NamedTuple):
+class Position(NamedTuple):
     """Where one worker of one rank stands in its part of an epoch: at an offset in a step of its order."""
 
     rank: int
@@ -136,8 +136,8 @@ class Standing(NamedTuple):
 
 
 def own_part(
-    state: Mapping[str, Any], identity: Mapping[str, Any], mine: Segment, worker: int, fitted: Fitted, seed: int
-) -> tuple[int, int, Standing | None]:
+    state: Mapping[str, Any], identity: Mapping[str, Any], mine: EpochSegment, worker: int, fitted: Fitted, seed: int
+) -> tuple[int, int, Position | None]:
     """Return the epoch and the batches that a worker has done, where it runs it as it was run; and its place, if told.
 
     Args:
@@ -164,10 +164,10 @@ def own_part(
             return epoch, moved.batches[worker], None
         mine.check_like(one)
     done = segments[0].batches[worker] if segments else 0
-    if not state.keys() >= set(Standing._fields):
+    if not state.keys() >= set(Position._fields):
         return epoch, done, None
     try:
-        place = Standing(*(whole(state[name], name, 0) for name in Standing._fields))
+        place = Position(*(whole(state[name], name, 0) for name in Position._fields))
     except BadArgument as error:
         raise StateMismatch(f"state has no valid position: {error}") from None
     last = segments[0] if segments else mine
@@ -190,7 +190,7 @@ def _without_sizes(order: Any) -> Any:
     return {name: _without_sizes(value) for name, value in order.items() if name not in FITTED}
 
 
-def _in_segments(state: Mapping[str, Any], mine: Segment) -> Mapping[str, Any]:
+def _in_segments(state: Mapping[str, Any], mine: EpochSegment) -> Mapping[str, Any]:
     """Give a state of a loader of an earlier release, which had one worker's batches beside all else, a segment."""
     if not isinstance(state, Mapping) or "segments" in state or "workers" not in state:
         return state
@@ -216,16 +216,16 @@ def check_features(state: Mapping[str, Any], mine: Mapping[str, Any] | None) -> 
         raise StateMismatch("state is of other features, or of another encoding of them")
 
 
-def segments_of(segments: Any, order: dict[str, Any] | None = None) -> list[Segment]:
+def segments_of(segments: Any, order: dict[str, Any] | None = None) -> list[EpochSegment]:
     """Read segments of a state."""
     if isinstance(segments, str | Mapping) or not isinstance(segments, Sequence):
         raise StateMismatch(f"state must have a list of segments, got {segments!r}")
-    return [Segment.read(segment, order) for segment in segments]
+    return [EpochSegment.read(segment, order) for segment in segments]
 
 
 def checked(
     state: Mapping[str, Any], identity: Mapping[str, Any], order: dict[str, Any] | None = None
-) -> tuple[int, list[Segment]]:
+) -> tuple[int, list[EpochSegment]]:
     """Return epoch and segments of a state that agrees; ``order`` is one at hand, which its segments may have.
 
     Raises:
@@ -250,7 +250,9 @@ def checked(
         raise StateMismatch(f"state has no valid position: {error}") from None
 
 
-def checked_place(feeder: Feeder, epoch: int, batches: int, batch_size: int, place: Standing) -> tuple[int, int]:
+def checked_place(
+    feeder: BufferedReader, epoch: int, batches: int, batch_size: int, place: Position
+) -> tuple[int, int]:
     """Return a state's step and offset, which must match the end of a batch."""
     where, visits = (place.step, place.offset), feeder.visits(epoch)
     if isinstance(feeder.order, Seekable):  # whose states may predate the current step size
@@ -261,7 +263,7 @@ def checked_place(feeder: Feeder, epoch: int, batches: int, batch_size: int, pla
     return where
 
 
-def found_place(feeder: Feeder, epoch: int, batches: int, batch_size: int) -> tuple[int, int]:
+def found_place(feeder: BufferedReader, epoch: int, batches: int, batch_size: int) -> tuple[int, int]:
     """Find step and offset by following the order."""
     visited = min(batches * batch_size, feeder.visits(epoch))
     return seek(feeder.order, feeder.blocks, feeder.key(epoch), visited)

@@ -11,8 +11,8 @@ import pyarrow as pa
 from corgipile.arrow_memory import give_back
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.loader.numbers import Numbers, is_class
-from corgipile.loader.passing import Passing
-from corgipile.loader.spots import Made, Spots
+from corgipile.loader.row_tap import RowTap
+from corgipile.loader.sampled_runs import Made, SampledRuns
 from corgipile.orders.riffle import CONTENT
 from corgipile.suggestions import listed
 from corgipile.tables.encoded import is_encoded
@@ -31,8 +31,8 @@ class Content:
     """Describes blocks: by what is in them where ``"content"`` is asked for, else by a column.
 
     A block's vector is the mean of some of its rows, or of the rows nearest to it where blocks are many: of spots that
-    are evenly spaced over the table (`corgipile.loader.spots`). A row is its numbers, of which more than 32 are mixed
-    into as many, and its label (`kernel/plan/content.h`). What is missing counts as the mean. Rows are read where they
+    are evenly spaced over the table (`corgipile.loader.sampled_runs`). A row is its numbers; more than 32 are mixed
+    into 32, and its label (`kernel/plan/content.h`). What is missing counts as the mean. Rows are read where they
     lie; a table that is encoded in large units is read whole. What is found is kept beside the table, unless ``embed``
     makes it.
 
@@ -57,7 +57,7 @@ class Content:
     embed: Embed | None = None
     unpacked: bool = field(default=False, compare=False)
     look: Look = field(default=sketch, compare=False)
-    passing: Passing | None = field(default=None, compare=False, repr=False)
+    passing: RowTap | None = field(default=None, compare=False, repr=False)
 
     def __call__(self, table: Table, cuts: IntArray, column: str) -> npt.NDArray[Any]:
         """Describe the blocks between these cuts.
@@ -93,7 +93,7 @@ class Content:
         encoded = self.embed is None and not self.unpacked and is_encoded(table, spots.names)
         if not encoded or not set(spots.names) <= set(self.columns):
             return self
-        return replace(self, passing=Passing(spots.names, spots.rows()))
+        return replace(self, passing=RowTap(spots.names, spots.rows()))
 
     def alike(self, table: Table, *, beyond_label: bool) -> float:
         """Return what rows beside each other have in common: most, of all features, as a share of its variance.
@@ -120,7 +120,7 @@ class Content:
     def _unpacked(self) -> list[str] | None:
         return list(self.columns) if self.unpacked else None
 
-    def _seen(self, table: Table) -> tuple[Spots, Made, str | None]:
+    def _seen(self, table: Table) -> tuple[SampledRuns, Made, str | None]:
         """Return which rows are looked at, what makes features of them, and the label that tells blocks apart."""
         label = self.label if self.label is not None and is_class(table.schema, self.label) else None
         numbers = Numbers.of(table.schema, self.columns, label) if self.embed is None else None
@@ -131,7 +131,7 @@ class Content:
                 "give sketch=, a function that makes numbers of rows, or balance='label'"
             )
         names = [name for name in names if name != label] + ([label] if label is not None else [])
-        return Spots.of(table, names), self._made(numbers), label
+        return SampledRuns.of(table, names), self._made(numbers), label
 
     def _made(self, numbers: Numbers | None) -> Made:
         """Return what makes features of rows."""

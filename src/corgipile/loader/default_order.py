@@ -20,7 +20,7 @@ from corgipile.tables.numbered import is_numbered
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table
 
-__all__ = ["LABEL", "Reading", "cheap", "chosen", "fixed", "sparing"]
+__all__ = ["LABEL", "Reading", "cap_buffer", "cheap", "chosen", "fixed"]
 
 LABEL = "label"
 SMALL = 64 << 20  # bytes of labels that are read whatever their share
@@ -126,13 +126,13 @@ def fixed(said: Any, order: Order, rows: int | None) -> GlobalBatches:
     return GlobalBatches.of(order, rows)
 
 
-def sparing(order: Order | str) -> Order | str:
+def cap_buffer(order: Order | str) -> Order | str:
     """Return an order for a training that nobody gave a budget: Riffle then takes no more of it than mixes well.
 
     A buffer that stays near the core is visited in two thirds of the time; PostgreSQL does the same.
 
     Example:
-        >>> sparing("riffle").spare, sparing("full")
+        >>> cap_buffer("riffle").spare, cap_buffer("full")
         (True, 'full')
     """
     if isinstance(order, Riffle) or (isinstance(order, str) and order in (Riffle.name, Auto.name)):

@@ -10,7 +10,7 @@ from corgipile.tables.io.remote import is_remote
 from corgipile.tables.io.shared_spill import expect_room
 from corgipile.tables.table import Table
 
-__all__ = ["AS_CUT", "Way", "ahead_of", "find_way", "warn_few", "wide_units"]
+__all__ = ["AS_CUT", "ReadStrategy", "ahead_of", "choose_strategy", "warn_few", "wide_units"]
 
 ENOUGH = 64  # units in memory, which mix well
 CROWDED = 2  # times what a library takes, that leave too little beside it
@@ -20,7 +20,7 @@ SCANNING, MOST_SCANNING = 4, 1 / 4  # the same where one is decoded after anothe
 AHEAD, MOST_AHEAD, ARRIVING = 1 / 6, 64 << 20, 2.4
 
 
-class Way(NamedTuple):
+class ReadStrategy(NamedTuple):
     """How a table is read.
 
     Attributes:
@@ -45,10 +45,12 @@ class Way(NamedTuple):
         return room - min(self.scanning, MOST_SCANNING * room)
 
 
-AS_CUT = Way()
+AS_CUT = ReadStrategy()
 
 
-def find_way(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool = True) -> Way:
+def choose_strategy(
+    table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool = True
+) -> ReadStrategy:
     """Choose how to read a table, see `_find_way`, and how much of it is on its way if it lies in a store."""
     way = _find_way(table, order, columns, share, units_fit=units_fit)
     if way.spilled or not is_remote(table):
@@ -67,7 +69,7 @@ def ahead_of(share: float | None) -> int:
     return MOST_AHEAD // 2 if share is None else int(min(max(share, 0) * AHEAD, MOST_AHEAD))
 
 
-def _find_way(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool) -> Way:
+def _find_way(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool) -> ReadStrategy:
     """Choose how to read a table: it depends on the table, the order and the budget, not on the state of a disk.
 
     Args:
@@ -81,21 +83,23 @@ def _find_way(table: Table, order: Order, columns: list[str], share: float | Non
         WriteFailed: A spill file is needed, and there is no room for it.
     """
     if not is_encoded(table, columns):
-        return Way(even=True) if _is_loose(table, columns) else AS_CUT
+        return ReadStrategy(even=True) if _is_loose(table, columns) else AS_CUT
     units = table.units(columns)
     assert units is not None  # noqa: S101 - is_encoded says so
     beside = min(DECODING * units.nbytes, 2 * units.total)
     singly = order.cuts_into == "row"
     needed = units.total if singly else min(ENOUGH * units.nbytes, units.total)
     if (units_fit and (share is None or share >= beside + needed)) or table.spill is None:
-        return Way(beside=beside, units=units)
+        return ReadStrategy(beside=beside, units=units)
     crowded = share is not None and share < CROWDED * units.library  # one process unpacks for all
     spilled = not order.sequential or (units.pieces <= 2 and units.nbytes > SMALL) or crowded
     if spilled or units.nbytes > SMALL:
         _expect(table, units, columns, spilled=spilled)
     if spilled:
-        return Way(even=True, spilled=True, units=units)
-    return Way(even=True, beside=units.library, scanning=min(SCANNING * units.nbytes, units.total), units=units)
+        return ReadStrategy(even=True, spilled=True, units=units)
+    return ReadStrategy(
+        even=True, beside=units.library, scanning=min(SCANNING * units.nbytes, units.total), units=units
+    )
 
 
 def _is_loose(table: Table, columns: list[str]) -> bool:
@@ -109,7 +113,7 @@ def _expect(table: Encoded, units: Units, columns: list[str], *, spilled: bool) 
     expect_room(table.spill, f"{table.place} {columns!r}", units.total if spilled else 2 * units.nbytes)
 
 
-def wide_units(table: Table, way: Way) -> str:
+def wide_units(table: Table, way: ReadStrategy) -> str:
     """Say what else helps where whole units do not fit, for an error."""
     if way.units is None or way.even:
         return ""
@@ -120,7 +124,7 @@ def wide_units(table: Table, way: Way) -> str:
     )
 
 
-def warn_few(table: Table, way: Way, blocks: float) -> None:
+def warn_few(table: Table, way: ReadStrategy, blocks: float) -> None:
     """Warn where the buffer holds too few units to mix their rows."""
     units = way.units
     if units is None or units.nbytes <= SMALL or blocks >= min(ENOUGH, units.pieces):

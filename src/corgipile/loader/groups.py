@@ -9,14 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.arrow_memory import Tidy
-from corgipile.loader.aside import Aside
+from corgipile.loader.array_pool import ArrayPool, Make
+from corgipile.loader.async_gather import AsyncGather
 from corgipile.loader.buffer import SlotArray
-from corgipile.loader.feeder import Feeder
-from corgipile.loader.spare import Make, Spare
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.stats import Progress
 from corgipile.tables.arrow.spans import Rows
 
-__all__ = ["Gatherer", "Group", "Place", "reached"]
+__all__ = ["BatchGatherer", "Group", "Place", "reached"]
 
 GATHER_ROWS, GATHER_BYTES = 8192, 1 << 20  # gathered at a time
 KEPT = 4  # arrays of a column that are used again
@@ -42,7 +42,7 @@ class Group(NamedTuple):
     columns: dict[str, Any]
 
 
-class Gatherer:
+class BatchGatherer:
     """Collects visited rows from the buffer into arrays of several batches.
 
     A group ends where it has rows or bytes enough. The first is a single batch, those after it twice as many each: who
@@ -54,15 +54,15 @@ class Gatherer:
         arrow: Leave columns of varying length Arrow arrays; else they are a list with an object a row.
     """
 
-    def __init__(self, feeder: Feeder, batch_size: int, *, arrow: bool) -> None:
+    def __init__(self, feeder: BufferedReader, batch_size: int, *, arrow: bool) -> None:
         self._feeder, self._buffer, self._batch_size, self._arrow = feeder, feeder.buffer, batch_size, arrow
         self._row_bytes = sum(field.row_bytes for field in self._buffer.fields.values())
         most = min(GATHER_ROWS, GATHER_BYTES // self._row_bytes if self._row_bytes else GATHER_ROWS)
         self.capacity = batch_size * max(1, most // batch_size)
         self._tidy = Tidy(feeder.limit)
         self._make: Make | None = None
-        self._aside: Aside | None = None
-        self._spare = {name: Spare(KEPT) for name in self._buffer.fields}
+        self._aside: AsyncGather | None = None
+        self._spare = {name: ArrayPool(KEPT) for name in self._buffer.fields}
 
     def gather_ahead(self, make: Make | None) -> None:
         """Gather a group or two ahead, while whoever asked for the last one is busy, into arrays made so.
@@ -72,9 +72,9 @@ class Gatherer:
         if make != self._make:
             limit, taken = self._feeder.limit, KEPT_AHEAD * self.capacity * self._row_bytes
             fits = make is not None and (limit is None or taken <= limit // 2)
-            self._make, self._aside = make, Aside(self._buffer) if fits else None
+            self._make, self._aside = make, AsyncGather(self._buffer) if fits else None
             kept = KEPT_AHEAD if fits else KEPT
-            self._spare = {name: Spare(kept, make or np.empty) for name in self._buffer.fields}
+            self._spare = {name: ArrayPool(kept, make or np.empty) for name in self._buffer.fields}
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
         """Gather so many rows of an epoch, from a place on."""

@@ -13,7 +13,7 @@ from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.orders.order import Step
 from corgipile.tables.io.descriptors import POOL, Descriptor
 from corgipile.tables.io.files import readable
-from corgipile.tables.placed import Placed
+from corgipile.tables.location import Location
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, type_code
 
 __all__ = ["BLOCK_THREADS", "SHORT_RUNS", "THREAD_BYTES", "LayoutReader", "few_files", "movable"]
@@ -45,7 +45,7 @@ class LayoutReader:
     Where there are more files than may be open for a whole pass, those of a step are opened for it, a few at a time.
     """
 
-    def __init__(self, found: Placed, buffer: Buffer, rows: int, *, sequential: bool) -> None:
+    def __init__(self, found: Location, buffer: Buffer, rows: int, *, sequential: bool) -> None:
         layout = found.layout
         self._buffer, self._rows, self._found = buffer, rows, found
         self._layout, self._bytes = layout, 0
@@ -127,11 +127,11 @@ class LayoutReader:
         """Return the bytes requested so far."""
         return self._bytes + sum(_kernel.reader_bytes(reader) for reader in list(self._readers.values()))
 
-    def fill(self, step: Step, *, hurry: bool = True) -> None:
+    def fill(self, step: Step, *, urgent: bool = True) -> None:
         """Read runs of rows into slots."""
-        self.each(step, _kernel.reader_read, hurry=hurry)
+        self.each(step, _kernel.reader_read, urgent=urgent)
 
-    def each(self, step: Step, call: Call, *, hurry: bool) -> None:
+    def each(self, step: Step, call: Call, *, urgent: bool) -> None:
         """Let the kernel read runs of rows, those of a step that are many and short, or of many files, in parts."""
         if not len(step.extents):
             return
@@ -140,11 +140,11 @@ class LayoutReader:
         short = len(into) < SHORT_RUNS * len(extents)
         if short and step.sweep is None and len(extents) > most:
             for part in _parts_of(step, most):
-                self.each(part, call, hurry=hurry)
+                self.each(part, call, urgent=urgent)
             return
         reader = self.reader(short=short)
         if self.hold():
-            self._checked(call(reader, extents, into, step.sweep, hurry))
+            self._checked(call(reader, extents, into, step.sweep, urgent))
             return
         if self._found.bits is not None:  # numbers its rows otherwise; there was room for its files before
             raise ReadFailed(errno.EMFILE, f"{len(self._files)} files cannot be open at once: too many others are")
@@ -152,7 +152,7 @@ class LayoutReader:
             if not self._pin(files[files >= 0]):
                 raise ReadFailed(errno.EMFILE, f"{len(files)} files cannot be open at once: the process has too many")
             try:
-                self._checked(call(reader, runs, slots, None, hurry))
+                self._checked(call(reader, runs, slots, None, urgent))
             finally:
                 self._unpin()
 
@@ -172,12 +172,12 @@ class LayoutReader:
         """Return 0: all rows are of one size."""
         return 0
 
-    def soon(self, step: Step) -> None:
+    def hint(self, step: Step) -> None:
         """Let the device begin with a step ahead of time, where it was the device that was waited for."""
         if len(step.into) >= SHORT_RUNS * len(step.extents) and self.hold():
             _kernel.reader_soon(self.reader(short=False), step.extents)
 
-    def rest(self) -> None:
+    def idle(self) -> None:
         """End threads, and let files be closed, until the next reading."""
         self._bytes = self.bytes_read
         self._readers.clear()
@@ -187,7 +187,7 @@ class LayoutReader:
 
     def close(self) -> None:
         """End threads and close files."""
-        self.rest()
+        self.idle()
         for file in self._files:
             file.close()
 

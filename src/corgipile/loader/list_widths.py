@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.loader.bring import bring
+from corgipile.loader.materialize import bring
 from corgipile.sizes import Size, whole
 from corgipile.tables.even_lists import list_width
 from corgipile.tables.table import Table, check_columns, is_list, item_bytes

@@ -7,23 +7,23 @@ from typing import Any, Literal, Self
 from corgipile.errors import RaggedRows, StateMismatch
 from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
+from corgipile.loader.array_pool import ArrayPool, Make
 from corgipile.loader.batches import Format, Unseen, cutter
 from corgipile.loader.budget import found_alone
-from corgipile.loader.checkpoint import Standing, checked_place, found_place, identity_of, own_part
+from corgipile.loader.buffered_reader import BufferedReader
+from corgipile.loader.checkpoint import Position, checked_place, found_place, identity_of, own_part
 from corgipile.loader.content import Embed
 from corgipile.loader.default_order import Reading, chosen, fixed
-from corgipile.loader.ending import closed_at_exit
-from corgipile.loader.feeder import Feeder
-from corgipile.loader.groups import Gatherer, Group, Place, reached
+from corgipile.loader.groups import BatchGatherer, Group, Place, reached
 from corgipile.loader.null_rows import NullRow
+from corgipile.loader.one_thread import OneThread
 from corgipile.loader.prefetch import Overfull
-from corgipile.loader.remaining import Segment
 from corgipile.loader.rewind import Rewind, Rewindable
+from corgipile.loader.segments import EpochSegment
 from corgipile.loader.selection import Selection, select
+from corgipile.loader.shutdown import closed_at_exit
 from corgipile.loader.skips import LeftOut, Skips, cut_without
-from corgipile.loader.spare import Make, Spare
 from corgipile.loader.stats import LoaderStats, Meter
-from corgipile.loader.turns import Turns
 from corgipile.loader.wide_rows import WideRows
 from corgipile.orders import GlobalBatches, Order, Shard
 from corgipile.sizes import MOST_EPOCH, Size, whole
@@ -140,7 +140,7 @@ class Loader(Rewindable):
             batch_size = order.batch_rows(Shard.checked(rank, world).world)
         self.batch_size = batch_size
         shard = Shard.checked(rank, world, disjoint=drop_last, worker=worker, workers=workers, batch=batch_size)
-        self.feeder = Feeder(
+        self.feeder = BufferedReader(
             table, order=order, memory=memory, columns=selection.columns, casts=selection.casts, pack=selection.pack,
             widths=selection.widths, seed=seed, prefetch=prefetch, shard=shard, apart=True, label=selection.label,
             embed=sketch,
@@ -151,9 +151,9 @@ class Loader(Rewindable):
         self._size = min(batch_size, max(1, self.feeder.visits(0)))
         self._unseen = False
         self._cut, self._source = cutter(format), self._make_source()
-        self._spare = Spare(DENSE)
+        self._spare = ArrayPool(DENSE)
         self._position: list[Place] = []
-        self._turns, self._skips, self._left_out = Turns(), Skips(skip), LeftOut()
+        self._turns, self._skips, self._left_out = OneThread(), Skips(skip), LeftOut()
         self._within: tuple[Rewind, int] | None = None
         self._skips.check(len(table))
         self.set_epoch(0)
@@ -274,9 +274,9 @@ class Loader(Rewindable):
         feeder, source = self.feeder, self._source
         return self._meter.now(self._batches, feeder.bytes_read, feeder.row_bytes, source.resident, source.progress)
 
-    def _make_source(self) -> Gatherer | WideRows:
+    def _make_source(self) -> BatchGatherer | WideRows:
         arrow = self._settings["format"] == "arrow" or (self._unseen and not self.feeder.apart)
-        return (WideRows if self.feeder.apart else Gatherer)(self.feeder, self._size, arrow=arrow)
+        return (WideRows if self.feeder.apart else BatchGatherer)(self.feeder, self._size, arrow=arrow)
 
     def _drain(self, group: Group, total: int) -> Iterator[Any]:
         """Cut a group into batches; where the loader stands is known after each."""
@@ -311,7 +311,7 @@ class Loader(Rewindable):
 
     def gather_ahead(self, make: Make | None) -> None:
         """Gather rows of batches to come while one is in use, into arrays made so; None: when they are asked for."""
-        if isinstance(self._source, Gatherer):
+        if isinstance(self._source, BatchGatherer):
             self._source.gather_ahead(make)
 
     def _stand(self) -> tuple[int, int]:
@@ -324,14 +324,14 @@ class Loader(Rewindable):
         with self._turns:
             segment = self._segment()
             segment.batches[feeder.shard.worker] = self._batches
-            place = Standing(feeder.shard.rank, feeder.shard.worker, *self._stand())
+            place = Position(feeder.shard.rank, feeder.shard.worker, *self._stand())
             part = {"epoch": self.epoch, "segments": [segment._asdict()], **place._asdict()}
         part |= {"skip": skips} if (skips := self._skips.state()) else {}
         return {**identity_of(feeder.table, feeder.asked, feeder.seed, self.encoding), **part}
 
-    def _segment(self) -> Segment:
+    def _segment(self) -> EpochSegment:
         fitted, shard, last = self.feeder.fitted, self.feeder.shard, self.drop_last
-        return Segment.begin(fitted, self.batch_size, shard.world, shard.workers, drop_last=last, epoch=self.epoch)
+        return EpochSegment.begin(fitted, self.batch_size, shard.world, shard.workers, drop_last=last, epoch=self.epoch)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state: the next iteration yields the batches that were still to come.

@@ -32,17 +32,17 @@ class MixReader:
         """Return the bytes read so far."""
         return sum(reader.bytes_read for reader in self._readers)
 
-    def fill(self, step: Step, *, hurry: bool = True) -> None:
+    def fill(self, step: Step, *, urgent: bool = True) -> None:
         """Read runs of rows into slots."""
         for reader, part in self._parts(step):
-            reader.fill(part, hurry=hurry)
+            reader.fill(part, urgent=urgent)
 
     def size(self, step: Step) -> int:
         """Return the bytes of varying length that a step will bring, or 0 where a source does not tell."""
         sizes = [reader.size(part) for reader, part in self._parts(step)]
         return sum(sizes) if all(sizes) else 0
 
-    def soon(self, step: Step) -> None:
+    def hint(self, step: Step) -> None:
         """Do nothing: to divide a step takes as long as to announce it saves."""
 
     def _parts(self, step: Step) -> "list[tuple[RowReader, Step]]":
@@ -56,10 +56,10 @@ class MixReader:
             extents = np.stack([rows[np.append(0, edges + 1)], rows[np.append(edges, len(rows) - 1)] + 1], axis=1)
             yield self._readers[number], Step(extents, step.into[places], step.visit[:0])
 
-    def rest(self) -> None:
+    def idle(self) -> None:
         """End threads until the next reading."""
         for reader in self._readers:
-            reader.rest()
+            reader.idle()
 
     def close(self) -> None:
         """Close files and threads."""

@@ -16,9 +16,9 @@ import numpy as np
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffer import Buffer, SlotArray
-from corgipile.loader.ending import stop_at_exit
 from corgipile.loader.in_place import SHORT_RUNS, LayoutReader
 from corgipile.loader.readers import RowReader
+from corgipile.loader.shutdown import stop_at_exit
 from corgipile.loader.stats import Progress
 from corgipile.orders import Blocks, Key, Order, Step
 from corgipile.orders.planned import Planned
@@ -125,7 +125,7 @@ class KernelPrefetch:
             _kernel.run_stop(run)
             self._reader_waited = _kernel.run_look(run)[1] / 1e9
         del run
-        self._row_reader.rest()
+        self._row_reader.idle()
 
 
 class StepPrefetch:
@@ -151,14 +151,14 @@ class StepPrefetch:
     def _read(self) -> None:
         try:
             for step in self._announced():
-                hurry = self._credits.acquire(blocking=False)  # else the consumer is the slower one
-                if not hurry:
+                urgent = self._credits.acquire(blocking=False)  # else the consumer is the slower one
+                if not urgent:
                     since = time.perf_counter()
                     self._credits.acquire()
                     self._reader_waited += time.perf_counter() - since
                 if self._stopped:
                     return
-                self._fill(step, hurry=hurry)
+                self._fill(step, urgent=urgent)
                 self._ready.put(step.visit)
             self._ready.put(None)
         except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
@@ -169,7 +169,7 @@ class StepPrefetch:
         coming: deque[Step] = deque()
         ahead = 0  # bytes of the steps announced and of their rows, but the next one's
         for step in self._steps:
-            self._reader.soon(step)
+            self._reader.hint(step)
             ahead += self._waiting(step) if coming else 0
             coming.append(step)
             while ahead > self._far:
@@ -192,7 +192,7 @@ class StepPrefetch:
         step = next(self._steps, None)
         if step is None:
             return None
-        self._fill(step, hurry=True)
+        self._fill(step, urgent=True)
         return step.visit
 
     def _timed(self) -> Any:
@@ -205,14 +205,14 @@ class StepPrefetch:
         """Return how far it is."""
         return Progress(self._waited, self._reader_waited, 0 if self._stopped else self._ready.qsize())
 
-    def _fill(self, step: Step, *, hurry: bool) -> None:
+    def _fill(self, step: Step, *, urgent: bool) -> None:
         varlen = self._buffer.varlen
         if varlen:
             self._let_go()
             varlen.release(step.into)
             self._make_room(step)
         before = varlen.nbytes
-        self._reader.fill(step, hurry=hurry)
+        self._reader.fill(step, urgent=urgent)
         if varlen:
             self._brought = varlen.nbytes - before
             self._check_room()
@@ -280,4 +280,4 @@ class StepPrefetch:
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()
         self._ready.put(None)  # whoever waits in another thread learns that it ended
-        self._reader.rest()
+        self._reader.idle()

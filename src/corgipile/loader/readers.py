@@ -16,8 +16,8 @@ from corgipile.loader.remote import RemoteLayoutReader, RemoteTableReader
 from corgipile.orders.order import Step, rows_of
 from corgipile.tables.io.descriptors import POOL
 from corgipile.tables.io.remote import is_remote
+from corgipile.tables.location import location, varlen_location
 from corgipile.tables.mixing import Mix
-from corgipile.tables.placed import placed, varlen_placed
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import IntArray, Table, row_sizes
 from corgipile.tables.values import values
@@ -37,16 +37,16 @@ class RowReader(Protocol):
     def bytes_read(self) -> int:
         """Return the bytes read so far."""
 
-    def fill(self, step: Step, *, hurry: bool = True) -> None:
-        """Read runs of rows into slots; returns when they are there; ``hurry``: the consumer waits for them."""
+    def fill(self, step: Step, *, urgent: bool = True) -> None:
+        """Read runs of rows into slots; returns when they are there; ``urgent``: the consumer waits for them."""
 
     def size(self, step: Step) -> int:
         """Return the bytes of varying length that a step will bring, or 0 where that is not known before."""
 
-    def soon(self, step: Step) -> None:
+    def hint(self, step: Step) -> None:
         """Hear which step is read after the one `fill` is called with next."""
 
-    def rest(self) -> None:
+    def idle(self) -> None:
         """End threads until the next reading."""
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ def row_reader(
             for source in table.tables
         ]
         return MixReader(table, make, ahead)
-    found = None if buffer.varlen else placed(table, sources)
+    found = None if buffer.varlen else location(table, sources)
     if ahead and is_remote(table):
         plain = found is not None and found.bits is None and not found.kept
         if found is not None and plain and all(movable(found.layout, buffer)):
@@ -78,7 +78,7 @@ def row_reader(
     from corgipile.loader.text import TextReader  # noqa: PLC0415 - it derives from what is here
     from corgipile.loader.varlen_reader import VarlenReader  # noqa: PLC0415 - so does it
 
-    there = varlen_placed(table, sources) if buffer.varlen else None
+    there = varlen_location(table, sources) if buffer.varlen else None
     if there is not None and VarlenReader.serves(there, buffer):
         return VarlenReader(table, there, buffer, sources, size, sequential=sequential)
     return TextReader.of(table, buffer, sources, size) or TableReader(table, buffer, sources, size)
@@ -124,7 +124,7 @@ class TableReader:
         self._frugal: ExitStack | None = None  # from the first reading of a pass to its end
         self._tidy, self.bytes_read = Tidy(most), 0
 
-    def fill(self, step: Step, *, hurry: bool = True) -> None:
+    def fill(self, step: Step, *, urgent: bool = True) -> None:
         """Read runs of rows into slots, a few at a time."""
         extents, into = step.extents, step.into
         if not len(extents):
@@ -169,7 +169,7 @@ class TableReader:
         sizes = (row_sizes(self._table, rows, columns) for rows in runs if len(rows))
         return sum(int(found.sum()) for found in sizes if found is not None)
 
-    def soon(self, step: Step) -> None:
+    def hint(self, step: Step) -> None:
         """Do nothing: tables read when asked."""
 
     def _read(self, runs: list[tuple[int, int]]) -> Iterator[pa.RecordBatch]:
@@ -188,9 +188,9 @@ class TableReader:
 
     def close(self) -> None:
         """End threads."""
-        self.rest()
+        self.idle()
 
-    def rest(self) -> None:
+    def idle(self) -> None:
         """End threads until the next reading."""
         if self._pool is not None:
             self._pool.shutdown()

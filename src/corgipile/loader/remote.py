@@ -64,17 +64,17 @@ class _Reader:
         self._asked: deque[_Asked] = deque()
         self._meanwhile = ExitStack()
 
-    def soon(self, step: Step) -> None:
+    def hint(self, step: Step) -> None:
         """Begin to read a step, as far as there is room."""
         self._asked.append(_Asked(step, self._divide(step)))
         self._begin_more()
 
-    def fill(self, step: Step, *, hurry: bool = True) -> None:
+    def fill(self, step: Step, *, urgent: bool = True) -> None:
         """Read runs of rows into slots, once they are there."""
         while self._asked and self._asked[0].step is not step:  # given up
             self._under_way -= sum(nbytes for nbytes, _ in self._asked.popleft().coming)
         if not self._asked:
-            self.soon(step)
+            self.hint(step)
         asked = self._asked[0]
         while asked.coming:
             nbytes, finish = asked.coming.popleft()
@@ -120,7 +120,7 @@ class _Reader:
             self._pool = ThreadPoolExecutor(self._threads, "corgipile-reader")
         return self._pool.submit(work)
 
-    def rest(self) -> None:
+    def idle(self) -> None:
         """Give up what is on its way."""
         self._asked.clear()
         self._under_way = 0
@@ -131,7 +131,7 @@ class _Reader:
 
     def close(self) -> None:
         """Do the same."""
-        self.rest()
+        self.idle()
 
 
 class RemoteLayoutReader(_Reader):

@@ -13,7 +13,7 @@ from corgipile.loader.budget import Fitted, Sketch
 from corgipile.loader.checkpoint import STATE_VERSION, checked
 from corgipile.loader.content import Content
 from corgipile.loader.default_order import LABEL
-from corgipile.loader.remaining import Segment, dealt, next_worker, remainder
+from corgipile.loader.segments import EpochSegment, dealt, next_worker, remainder
 from corgipile.orders import Blocks, Key, Order, seek, turns_of, visited_rows
 from corgipile.outputs import files_read
 from corgipile.sizes import MOST_EPOCH, whole
@@ -54,7 +54,7 @@ class _Stretch:
     """
 
     table: Table
-    segment: Segment
+    segment: EpochSegment
     order: Order
     blocks: Blocks
     first: int
@@ -119,7 +119,7 @@ class Rewind:
         table: Table,
         seed: int,
         epoch: int,
-        segments: Sequence[Segment],
+        segments: Sequence[EpochSegment],
         order: tuple[Order, Blocks] | None = None,
         look: Sketch | None = None,
         rank: int = 0,
@@ -255,7 +255,7 @@ class Rewind:
             self._known = {epoch: self._made(epoch, self._segments if epoch == self.epoch else whole_epoch)}
         return self._known[epoch]
 
-    def _made(self, epoch: int, segments: list[Segment]) -> list[_Stretch]:
+    def _made(self, epoch: int, segments: list[EpochSegment]) -> list[_Stretch]:
         made: list[_Stretch] = []
         table, first = self._table, 0
         for segment in segments:

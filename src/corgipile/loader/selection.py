@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, BadValue, CorgiPileError
 from corgipile.features import Encoding, fit_encoding
-from corgipile.features.choose import Chosen, choose, is_number, item_of, require, told
+from corgipile.features.choose import FeatureColumns, choose, is_number, item_of, require, told
 from corgipile.features.fit import Encode, Features, Missing, chosen_columns
 from corgipile.features.sparse import is_pair, pair_width
-from corgipile.loader.bring import bring
+from corgipile.loader.array_pool import ArrayPool
 from corgipile.loader.budget import Columns, columns_of
 from corgipile.loader.buffer import ROWS_ALIKE, inner
 from corgipile.loader.list_widths import widths_of
-from corgipile.loader.spare import Spare
+from corgipile.loader.materialize import bring
 from corgipile.loader.sparse import SparseRows
 from corgipile.sizes import Size
 from corgipile.suggestions import listed
@@ -67,7 +67,7 @@ class Selection:
         """Return what the columns of a table are made of."""
         return columns_of(table, self.columns, self.casts, self.pack, self.widths)
 
-    def made(self, columns: dict[str, Any], spare: Spare | None = None) -> dict[str, Any]:
+    def made(self, columns: dict[str, Any], spare: ArrayPool | None = None) -> dict[str, Any]:
         """Return the columns of some batches by their names there, labels in the type that learners take."""
         if not self.names and not self.sparse:
             return columns
@@ -78,7 +78,7 @@ class Selection:
             made[LABEL] = _learnable(made[LABEL], made.get(FEATURES))
         return made
 
-    def _with_rows(self, columns: dict[str, Any], spare: Spare | None) -> dict[str, Any]:
+    def _with_rows(self, columns: dict[str, Any], spare: ArrayPool | None) -> dict[str, Any]:
         """Return columns with one of sparse rows in place of the pair of them."""
         assert self.encoding is not None  # noqa: S101 - which says what the features are
         pair = self.encoding.columns
@@ -179,7 +179,7 @@ def _check_useless(encode: Encode, classes: Any, missing: Missing, dtype: str, *
             )
 
 
-def _none_beside(schema: pa.Schema, features: Features, label: str | None) -> Features | Chosen:
+def _none_beside(schema: pa.Schema, features: Features, label: str | None) -> Features | FeatureColumns:
     """Return the requested features; no columns if none were requested and no column but the label is numeric."""
     if label is not None:
         require(schema, [label])
@@ -187,7 +187,7 @@ def _none_beside(schema: pa.Schema, features: Features, label: str | None) -> Fe
         try:
             choose(schema, None, label)
         except BadSchema:
-            return Chosen(())
+            return FeatureColumns(())
     return features
 
 

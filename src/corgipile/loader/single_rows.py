@@ -4,7 +4,7 @@ import logging
 import warnings
 
 from corgipile.errors import WriteFailed
-from corgipile.loader.encoded import Way
+from corgipile.loader.encoded import ReadStrategy
 from corgipile.orders import Blocks, Order
 from corgipile.outputs import files_read
 from corgipile.sizes import format_bytes
@@ -22,7 +22,7 @@ RATE = 500  # requests a second, of the next store, with some on their way
 log = logging.getLogger("corgipile")
 
 
-def bring_near(table: Table, order: Order, blocks: Blocks, row_bytes: float, way: Way) -> None:
+def bring_near(table: Table, order: Order, blocks: Blocks, row_bytes: float, way: ReadStrategy) -> None:
     """Copy a table in a store to a spill file, if an order asks for so little at a time that this takes less time.
 
     Warns where there is no room for it, or there shall be no spill file: then each row is a request.

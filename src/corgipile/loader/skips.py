@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader.batches import Cut
-from corgipile.loader.remaining import dealt, next_worker
 from corgipile.loader.rewind import Rewind
+from corgipile.loader.segments import dealt, next_worker
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.arrow.spans import Rows
 

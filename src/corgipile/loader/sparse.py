@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadSparseRow
-from corgipile.loader.spare import Spare
+from corgipile.loader.array_pool import ArrayPool
 from corgipile.tables.arrow.spans import Rows
 from corgipile.tables.table import type_code
 
@@ -33,12 +33,12 @@ class SparseRows:
     """
 
     def __init__(
-        self, indices: Rows, values: Rows, width: int, dtype: np.dtype[Any], called: str, spare: Spare | None = None
+        self, indices: Rows, values: Rows, width: int, dtype: np.dtype[Any], called: str, spare: ArrayPool | None = None
     ) -> None:
         half = values.values.dtype == np.float16  # of which the kernel knows the bits only
         self.values, self.dtype = values.values.astype(np.float32) if half else values.values, dtype
         self._indices, self._ends, self._width, self._called = indices, values.ends, width, called
-        self._spare, self._first, self._count = spare or Spare(0), 0, len(values)
+        self._spare, self._first, self._count = spare or ArrayPool(0), 0, len(values)
 
     def __len__(self) -> int:
         return self._count

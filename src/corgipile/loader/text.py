@@ -51,13 +51,13 @@ class TextReader(TableReader):
                 slots[place] = found
         return cls(table, text, buffer, sources, size, slots)
 
-    def fill(self, step: Step, *, hurry: bool = True) -> None:
+    def fill(self, step: Step, *, urgent: bool = True) -> None:
         """Read runs of rows into slots."""
         parts = list(self._parts(step)) if self._sure else [step]
         for part, nbytes in zip(parts, self._put(parts), strict=True):
             self._sure = self._sure and nbytes is not None
             if nbytes is None:
-                super().fill(part, hurry=hurry)
+                super().fill(part, urgent=urgent)
             else:
                 self._count(nbytes)
 

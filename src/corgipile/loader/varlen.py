@@ -86,9 +86,9 @@ class Varlen:
         """Return the arrays in which memory address and length of each slot's row are noted."""
         return self._spans[name]
 
-    def read(self, reader: object, extents: IntArray, into: SlotArray, *, hurry: bool) -> tuple[int, int, int] | None:
+    def read(self, reader: object, extents: IntArray, into: SlotArray, *, urgent: bool) -> tuple[int, int, int] | None:
         """Let the kernel read rows whose offsets it has read; return what failed, None if nothing did."""
-        return _kernel.reader_items(reader, extents, into, self._owner, self._bundles, hurry)
+        return _kernel.reader_items(reader, extents, into, self._owner, self._bundles, urgent)
 
     def sizes(self, visit: SlotArray) -> npt.NDArray[np.int64]:
         """Return the bytes of the rows in these slots; of types that do not tell, those of a mean row."""

@@ -11,7 +11,7 @@ from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.in_place import LayoutReader, movable
 from corgipile.orders.order import Step
 from corgipile.tables.io.descriptors import POOL
-from corgipile.tables.placed import Placed
+from corgipile.tables.location import Location
 from corgipile.tables.table import IntArray, Table, VarlenLayout
 
 __all__ = ["VarlenReader"]
@@ -33,7 +33,7 @@ class VarlenReader(LayoutReader):
     """
 
     def __init__(
-        self, table: Table, found: Placed, buffer: Buffer, sources: Sequence[str], size: int, *, sequential: bool
+        self, table: Table, found: Location, buffer: Buffer, sources: Sequence[str], size: int, *, sequential: bool
     ) -> None:
         super().__init__(found, buffer, len(table), sequential=sequential)
         self._table, self._sources = table, list(sources)
@@ -42,7 +42,7 @@ class VarlenReader(LayoutReader):
         self._tidy = Tidy(max(size, buffer.limit or 0))
 
     @staticmethod
-    def serves(found: Placed, buffer: Buffer) -> bool:
+    def serves(found: Location, buffer: Buffer) -> bool:
         """Say whether the kernel reads all columns of a buffer from there: from files, that may be open at once."""
         columns = found.layout.columns
         lists = all(isinstance(columns[name], VarlenLayout) for name in buffer.varlen.names)
@@ -59,36 +59,36 @@ class VarlenReader(LayoutReader):
                 item=column.item, wide=column.dtype == np.int64, text=column.text,
             )  # fmt: skip
 
-    def _locate(self, step: Step, *, hurry: bool) -> None:
+    def _locate(self, step: Step, *, urgent: bool) -> None:
         """Read offsets, and the columns of fixed width."""
         if self._located is step:
             return
         self._located, self._coming = None, 0
-        self.each(step, self._offsets, hurry=hurry)
+        self.each(step, self._offsets, urgent=urgent)
         self._located = step
 
     def _offsets(
-        self, reader: object, extents: IntArray, into: SlotArray, sweep: SlotArray | None, hurry: bool
+        self, reader: object, extents: IntArray, into: SlotArray, sweep: SlotArray | None, urgent: bool
     ) -> tuple[int, int, int] | None:
-        failure = _kernel.reader_read(reader, extents, into, None, hurry)
+        failure = _kernel.reader_read(reader, extents, into, None, urgent)
         self._coming += _kernel.reader_listed(reader)
         return failure
 
     def _items(
-        self, reader: object, extents: IntArray, into: SlotArray, sweep: SlotArray | None, hurry: bool
+        self, reader: object, extents: IntArray, into: SlotArray, sweep: SlotArray | None, urgent: bool
     ) -> tuple[int, int, int] | None:
-        return self._buffer.varlen.read(reader, extents, into, hurry=hurry)
+        return self._buffer.varlen.read(reader, extents, into, urgent=urgent)
 
     def size(self, step: Step) -> int:
         """Return the bytes of varying length that a step will bring."""
-        self._locate(step, hurry=True)
+        self._locate(step, urgent=True)
         return self._coming
 
-    def fill(self, step: Step, *, hurry: bool = True) -> None:
+    def fill(self, step: Step, *, urgent: bool = True) -> None:
         """Read runs of rows into slots."""
-        self._locate(step, hurry=hurry)
+        self._locate(step, urgent=urgent)
         self._located = None
-        self.each(step, self._items, hurry=hurry)
+        self.each(step, self._items, urgent=urgent)
         self._tidy.passed(self._coming)
 
     def failure(self, code: int, fd: int, row: int) -> ReadFailed | CorruptFile:
@@ -104,5 +104,5 @@ class VarlenReader(LayoutReader):
         path = self._layout.paths[self._fds.tolist().index(fd)]
         return CorruptFile(f"{path}: row {row} has offsets, or text, that cannot be")
 
-    def soon(self, step: Step) -> None:
+    def hint(self, step: Step) -> None:
         """Do nothing: where items lie shows only when offsets are there."""

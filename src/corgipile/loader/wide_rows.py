@@ -19,10 +19,10 @@ import pyarrow as pa
 from corgipile.arrow_memory import Tidy, frugal
 from corgipile.errors import BadArgument
 from corgipile.loader.buffer import Field, numbers
-from corgipile.loader.ending import stop_at_exit
-from corgipile.loader.feeder import Feeder
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.groups import Group, Place
 from corgipile.loader.prefetch import ENDED, FORKED
+from corgipile.loader.shutdown import stop_at_exit
 from corgipile.loader.stats import Progress
 from corgipile.tables.arrow.spans import objects
 from corgipile.tables.columns import by_column
@@ -49,7 +49,7 @@ class WideRows:
         arrow: Leave columns of varying length Arrow arrays; else they are a list with an object a row.
     """
 
-    def __init__(self, feeder: Feeder, batch_size: int, *, arrow: bool) -> None:
+    def __init__(self, feeder: BufferedReader, batch_size: int, *, arrow: bool) -> None:
         self._feeder, self._table, self._columns, self._arrow = feeder, feeder.source, feeder.columns, arrow
         columns = feeder.columns
         self._batch_size, self._ahead = batch_size, min((feeder.limit or 2 * AHEAD_BYTES) // 2, AHEAD_BYTES)

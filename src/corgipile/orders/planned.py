@@ -50,7 +50,7 @@ class Planned(Sized):
         block = self.fit_block(rows, row_bytes, budget)
         wanted = 0 if self.buffer is None else max(block, to_rows(self.buffer, rows, row_bytes, "buffer"))
         room = -1 if budget is None else budget
-        group, kept, balanced, spare = self.wishes(whole)
+        group, kept, balanced, spare = self.fit_request(whole)
         sizes = _kernel.plan_fit(
             self.kind, rows, row_bytes,
             even=block, wanted=wanted, budget=room, group=group, whole=kept, balanced=balanced, spare=spare,
@@ -62,7 +62,7 @@ class Planned(Sized):
             raise too_small(self.name, needed, budget, row_bytes)
         return fitted
 
-    def wishes(self, whole: bool) -> tuple[int, int, int, bool]:  # by position, into the kernel
+    def fit_request(self, whole: bool) -> tuple[int, int, int, bool]:  # by position, into the kernel
         """Return blocks per step (0: any), whether they stay whole (-1: either), how many do, and if no more are kept.
 
         How many do is asked of balanced blocks only; 0: they are not.

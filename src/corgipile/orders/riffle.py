@@ -87,7 +87,7 @@ class Riffle(Planned):
         """Return the plan's buffer blocks, blocks per step, and whether blocks stay whole."""
         return self.buffer_blocks(), max(1, self.group), bool(self.whole)
 
-    def wishes(self, whole: bool) -> tuple[int, int, int, bool]:  # by position, into the kernel
+    def fit_request(self, whole: bool) -> tuple[int, int, int, bool]:  # by position, into the kernel
         """Return blocks per step (0: any), whether they stay whole (-1: either), how many do, and if no more are kept.
 
         How many do is asked of balanced blocks only; 0: they are not.

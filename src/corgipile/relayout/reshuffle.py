@@ -15,7 +15,7 @@ from corgipile.arrow_memory import Tidy, frugal, give_back
 from corgipile.conversion.convert import Progress
 from corgipile.conversion.sources import table_stream
 from corgipile.errors import BadArgument, BudgetTooSmall
-from corgipile.loader.bring import bring
+from corgipile.loader.materialize import bring
 from corgipile.outputs import check_target, writing
 from corgipile.relayout.external import External, write_in_order
 from corgipile.relayout.plans import BLOCK_COLUMN, Shuffle, Split

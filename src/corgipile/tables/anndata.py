@@ -12,7 +12,7 @@ from corgipile.tables.arrays.columns import Categorical, Column, Nullable, colum
 from corgipile.tables.arrays.sparse import sparse_columns
 from corgipile.tables.arrays.stored import Stored
 from corgipile.tables.arrays.table import ArraysTable, Origin
-from corgipile.tables.arrays.tree import Chosen, by_name, is_group, lookup
+from corgipile.tables.arrays.tree import ColumnChoice, by_name, is_group, lookup
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.spill import Spill
 from corgipile.tables.table import Table
@@ -35,7 +35,13 @@ def is_anndata(root: Any) -> bool:
 
 
 def anndata_table(
-    root: Any, stored: MakeStored, origin: Origin, columns: Chosen = None, spill: Spill = None, *, paths: bool = False
+    root: Any,
+    stored: MakeStored,
+    origin: Origin,
+    columns: ColumnChoice = None,
+    spill: Spill = None,
+    *,
+    paths: bool = False,
 ) -> ArraysTable:
     """Return the cells as rows: the matrix ``X`` and the columns of ``obs``, or what ``columns`` names.
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
-from corgipile.tables.brought import brought
 from corgipile.tables.io.pieces import check_rows, empty
+from corgipile.tables.materialized import brought
 from corgipile.tables.methods import Views
 from corgipile.tables.table import IntArray, Layout, check_columns, check_run, even_cuts
 

@@ -14,8 +14,8 @@ from corgipile.tables.even_lists import list_width
 from corgipile.tables.io.files import among, digest
 from corgipile.tables.io.pieces import pick, places_of, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
+from corgipile.tables.location import Location, location, varlen_location
 from corgipile.tables.pages import run_cuts
-from corgipile.tables.placed import Placed, placed, varlen_placed
 from corgipile.tables.table import (
     ColumnLayout,
     IntArray,
@@ -141,15 +141,17 @@ class ConcatTable(Checked):
             found.append(_joined(there, names, self._starts[some : some + len(parts) + 1] - self._starts[some]))
         return _joined(found, names, np.append(self._starts[:-1:AT_ONCE], self._starts[-1]))
 
-    def placed(self, columns: Sequence[str]) -> Placed | None:
+    def location(self, columns: Sequence[str]) -> Location | None:
         """Say where the kernel finds columns, if it finds those of all tables, and all of their rows."""
-        return self._placed(columns, placed)
+        return self._placed(columns, location)
 
-    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+    def varlen_location(self, columns: Sequence[str]) -> Location | None:
         """Say the same of columns of which some are of varying length."""
-        return self._placed(columns, varlen_placed)
+        return self._placed(columns, varlen_location)
 
-    def _placed(self, columns: Sequence[str], find: Callable[[Table, Sequence[str]], Placed | None]) -> Placed | None:
+    def _placed(
+        self, columns: Sequence[str], find: Callable[[Table, Sequence[str]], Location | None]
+    ) -> Location | None:
         names = check_columns(self.schema, columns)
         if not len(self):
             return None
@@ -159,7 +161,7 @@ class ConcatTable(Checked):
             return None
         kept = tuple(one for part in found for one in part.kept)
         full = ConcatTable([table for table in self._tables if len(table)])
-        return Placed(_joined([part.layout for part in found], names, full._starts), kept=kept)
+        return Location(_joined([part.layout for part in found], names, full._starts), kept=kept)
 
     @property
     def advice(self) -> str | None:
@@ -228,7 +230,7 @@ def _column(parts: list[ColumnLayout], begins: IntArray, firsts: IntArray) -> Co
     return ColumnLayout.end_to_end(numbered, begins)
 
 
-def _alike(parts: list[Placed], name: str) -> bool:
+def _alike(parts: list[Location], name: str) -> bool:
     """Say whether a column is of one type in all parts, whose offsets may be of two widths where it is text."""
     return len({part.layout.columns[name].dtype for part in parts}) == 1
 

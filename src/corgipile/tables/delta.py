@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, UnknownFormat
 from corgipile.tables.arrow.spans import flat
-from corgipile.tables.chosen import Masked
+from corgipile.tables.cast_table import CastTable
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.conformed import Conformed
 from corgipile.tables.delta_log import LOG, check_sidecars, check_vectors, place
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.spill import Spill
 from corgipile.tables.library import needs
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.parquet import ParquetTable
-from corgipile.tables.picks import Bits
+from corgipile.tables.row_mask import RowMask
+from corgipile.tables.selection import MaskTable
 from corgipile.tables.table import Table
 from corgipile.tables.values import viewless
 
@@ -65,7 +65,7 @@ def open_delta(path: PathLike, version: int | None = None, spill: Spill = None) 
         }
         path = place(folder, str(action["path"]))
         names = {name: name for name in schema.names if name not in partitioned}
-        parts[path] = Conformed(ParquetTable(path, spill), schema, names, values)
+        parts[path] = CastTable(ParquetTable(path, spill), schema, names, values)
     if not parts:
         return MemoryTable(schema.empty_table())
     found = list(parts.values())
@@ -156,7 +156,7 @@ def _left(parts: Mapping[Path, Table], vectors: Mapping[Path, npt.NDArray[np.boo
         if len(mask) > len(part):
             raise CorruptFile(f"{path} has {len(part)} rows; of {len(mask)} it is said which are deleted")
         masks.append(np.append(mask, np.ones(len(part) - len(mask), np.bool_)))
-    return Masked(table, Bits.joined(masks))
+    return MaskTable(table, RowMask.joined(masks))
 
 
 def _way(folder: Path) -> str:

@@ -16,20 +16,20 @@ from corgipile.arrow_memory import frugal
 from corgipile.errors import BadSchema, CorruptFile
 from corgipile.nesting import MAX_IPC_DEPTH, check_types
 from corgipile.sizes import format_bytes
-from corgipile.tables.brought import brought, note
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.pieces import Recent, pick
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
-from corgipile.tables.placed import Placed, varlen_placed
+from corgipile.tables.location import Location, varlen_location
+from corgipile.tables.materialized import brought, note
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, row_sizes
 from corgipile.tables.values import as_type, viewless
 
 __all__ = [
     "SMALL",
     "Encoded",
-    "Plain",
+    "SpilledTable",
     "Units",
     "grouped",
     "is_encoded",
@@ -268,7 +268,7 @@ def _as_first(column: pa.Array, name: str, first: dict[str, pa.Array]) -> pa.Arr
     return pa.DictionaryArray.from_arrays(indices, known, None, column.type.ordered)
 
 
-class Plain(Checked):
+class SpilledTable(Checked):
     """Rows that lie in sections of a spill file, some columns in each.
 
     Args:
@@ -337,19 +337,19 @@ class Plain(Checked):
             found |= one.columns
         return Layout(path, {name: found[name] for name in names}) if names else None
 
-    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+    def varlen_location(self, columns: Sequence[str]) -> Location | None:
         """Say where columns lie, of which some are of varying length."""
         names = check_columns(self.schema, columns)
         found, paths = dict[str, ColumnLayout](), list[str]()
         for name in names:
             part = self._parts[self._of[name]]
-            one = varlen_placed(part, [name])
+            one = varlen_location(part, [name])
             if one is None or self.schema.field(name).type != part.schema.field(name).type:
                 return None
             new = [path for path in one.layout.paths if path not in paths]
             found[name] = one.layout.columns[name].numbered(paths.index(one.layout.paths[0]) if not new else len(paths))
             paths += new
-        return Placed(Layout(tuple(paths), found)) if names else None
+        return Location(Layout(tuple(paths), found)) if names else None
 
 
 def typed(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyarrow.fs import LocalFileSystem
 
 from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, UnknownFormat
+from corgipile.tables.cast_table import CastTable
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.conformed import Conformed
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.spill import Spill
 from corgipile.tables.library import needs
@@ -68,14 +68,14 @@ def open_iceberg(path: PathLike, version: int | None = None, spill: Spill = None
     return parts[0] if len(parts) == 1 else ConcatTable(parts)
 
 
-def _part(path: Path, schema: pa.Schema, numbers: dict[str, bytes], spill: Spill) -> Conformed:
+def _part(path: Path, schema: pa.Schema, numbers: dict[str, bytes], spill: Spill) -> CastTable:
     file = ParquetTable(path, spill)
     stored = {(field.metadata or {}).get(ID): field.name for field in file.schema}
     if None in stored:
         raise UnknownFormat(
             f"{path} has columns without numbers, by which those of Iceberg are told; rewrite the table"
         )
-    return Conformed(file, schema, {name: stored[one] for name, one in numbers.items() if one in stored}, {})
+    return CastTable(file, schema, {name: stored[one] for name, one in numbers.items() if one in stored}, {})
 
 
 def _scan(folder: Path, version: int | None) -> Any:

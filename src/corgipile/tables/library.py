@@ -9,7 +9,7 @@ import pyarrow as pa
 from corgipile.errors import CorruptFile, MissingExtra
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.checked import Checked
-from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack_shared, write_plain
+from corgipile.tables.encoded import SMALL, SpilledTable, Units, grouped, units_of, unpack_shared, write_plain
 from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import (
@@ -129,7 +129,7 @@ class UnitTable(LibraryTable):
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the table of the sections that `write_plain` wrote."""
-        return Plain(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
+        return SpilledTable(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
 
     def _together(self, columns: Sequence[str]) -> list[list[str]]:
         """Group the columns that are decoded at the same time."""

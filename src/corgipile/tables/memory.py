@@ -11,7 +11,7 @@ from corgipile import arrow_compute as pc
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import check_names, pick_rows, read_pieces, take_pieces
-from corgipile.tables.placed import IN_MEMORY, Placed, address_of
+from corgipile.tables.location import IN_MEMORY, Location, address_of
 from corgipile.tables.table import (
     ColumnLayout,
     IntArray,
@@ -94,7 +94,7 @@ class MemoryTable(Checked):
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return take_pieces(self._starts, rows, lambda i, local: pick_rows(self._batches[i].select(names), local))
 
-    def placed(self, columns: Sequence[str]) -> Placed | None:
+    def location(self, columns: Sequence[str]) -> Location | None:
         """Say where columns lie in memory; None where a row has no fixed width, or there are nulls.
 
         None too for classes derived from this one that read other rows.
@@ -110,7 +110,7 @@ class MemoryTable(Checked):
             for name, addresses in found.items()
             if (fixed := fixed_field(self.schema.field(name).type)) is not None
         }
-        return Placed(Layout((), located), kept=tuple(self._batches))
+        return Location(Layout((), located), kept=tuple(self._batches))
 
     def _addresses(self, name: str) -> list[int] | None:
         if fixed_field(self.schema.field(name).type) is None:

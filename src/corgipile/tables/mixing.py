@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.sizes import real, whole
-from corgipile.tables.alike import alike
 from corgipile.tables.checked import Checked
 from corgipile.tables.concat import ConcatTable, typed
 from corgipile.tables.encoded import Units, joined_spill, joined_units
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import join, pick_rows
 from corgipile.tables.table import IntArray, Table
+from corgipile.tables.unify_schemas import alike
 
 __all__ = ["Mix", "mix"]
 

@@ -19,7 +19,7 @@ from corgipile.tables.arrays.columns import Column, column_of, field_columns
 from corgipile.tables.arrays.sparse import sparse_columns
 from corgipile.tables.arrays.stored import InPlace, Kept, Stored
 from corgipile.tables.arrays.table import ArraysTable, Origin
-from corgipile.tables.arrays.tree import Chosen, choose_arrays
+from corgipile.tables.arrays.tree import ColumnChoice, choose_arrays
 from corgipile.tables.encoded import TOLD
 from corgipile.tables.io.files import File, PathLike, Region
 from corgipile.tables.io.pieces import Recent
@@ -39,7 +39,7 @@ SMALL = 1 << 8  # bytes of a value that describes the archive
 log = logging.getLogger("corgipile")
 
 
-def npz_table(path: PathLike, columns: Chosen = None, spill: Spill = None) -> ArraysTable:
+def npz_table(path: PathLike, columns: ColumnChoice = None, spill: Spill = None) -> ArraysTable:
     """Open a NumPy archive: a column for each array, all of one length; or a sparse matrix as SciPy saves it.
 
     Arrays of ``np.savez`` are read in place. Those of ``np.savez_compressed`` are one stream each, so that no row has a

@@ -10,7 +10,6 @@ from corgipile.sizes import OnBad, Size
 from corgipile.stores.opening import located
 from corgipile.stores.urls import RemotePath, is_url, redacted
 from corgipile.suggestions import did_you_mean
-from corgipile.tables.alike import alike, with_rows
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
 from corgipile.tables.format import formats
@@ -24,6 +23,7 @@ from corgipile.tables.reach import Trust, trusting
 from corgipile.tables.remote_folders import remote_files_of
 from corgipile.tables.remote_images import ImageObjects
 from corgipile.tables.table import Table
+from corgipile.tables.unify_schemas import alike, with_rows
 
 if TYPE_CHECKING:
     from corgipile.tables.tfrecord.example import Features

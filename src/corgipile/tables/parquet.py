@@ -18,7 +18,7 @@ from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.ascending import Span
 from corgipile.tables.checked import Checked
-from corgipile.tables.encoded import SMALL, TOGETHER, Plain, Units, grouped, typed, units_of, unpack, write_plain
+from corgipile.tables.encoded import SMALL, TOGETHER, SpilledTable, Units, grouped, typed, units_of, unpack, write_plain
 from corgipile.tables.even_lists import even_length
 from corgipile.tables.io.arriving import Arriving, at_once
 from corgipile.tables.io.common import Common
@@ -80,7 +80,7 @@ class ParquetTable(Checked):
     columnar = True  # a column is read without the others
 
     def __init__(self, path: PathLike, spill: Spill = None) -> None:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
+        import pyarrow.parquet as pq  # noqa: PLC0415 - holds_all the import of corgipile light
 
         self._file, self.spill, self._spill = file_of(path), spill_folder(spill), spill
         if self._file.read(0, min(4, self._file.size)) != MAGIC:
@@ -117,7 +117,7 @@ class ParquetTable(Checked):
     @property
     def _metadata(self) -> Any:
         """Return what the footer says; it is read again where other files' took its place."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
+        import pyarrow.parquet as pq  # noqa: PLC0415 - holds_all the import of corgipile light
 
         if self._kept is not None:
             return self._kept
@@ -181,7 +181,7 @@ class ParquetTable(Checked):
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the table of the sections that `write_plain` wrote."""
-        return Plain(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
+        return SpilledTable(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
 
     def batches(self) -> Iterator[pa.RecordBatch] | None:
         """Decode all columns together, page by page; None where that takes much and a spill file may be used."""
@@ -311,7 +311,7 @@ class ParquetTable(Checked):
         return starts, lengths
 
     def _decoded_batches(self, names: list[str], groups: range, rows: int, source: Any) -> Iterator[pa.RecordBatch]:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
+        import pyarrow.parquet as pq  # noqa: PLC0415 - holds_all the import of corgipile light
 
         schema = pick(self.schema, names)
         with decoding(self._file.path):
@@ -375,7 +375,7 @@ class ParquetTable(Checked):
 
     def _reader(self, i: int, names: Sequence[str]) -> Any:
         """Return this thread's reader of this file."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
+        import pyarrow.parquet as pq  # noqa: PLC0415 - holds_all the import of corgipile light
 
         if isinstance(self._file, RemoteFile):
             return pq.ParquetFile(fetched(self._file, self._ranges(i, names)).source(), metadata=self._metadata)

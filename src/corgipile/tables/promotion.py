@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-__all__ = ["DIGITS", "checked", "keeps", "smallest", "together"]
+__all__ = ["DIGITS", "checked", "common_type", "holds_all", "smallest"]
 
 types = pa.types
 DIGITS = {16: 11, 32: 24, 64: 53}  # of whole numbers that floats of so many bits keep
@@ -22,13 +22,13 @@ _NUMBERS = [
 _NUMBERS += [pa.uint64(), pa.float64()]
 
 
-def keeps(wanted: pa.DataType, kind: pa.DataType) -> bool:
+def holds_all(wanted: pa.DataType, kind: pa.DataType) -> bool:
     """Say whether a type of numbers keeps every value of another.
 
     Example:
-        >>> [keeps(pa.float64(), kind) for kind in (pa.float32(), pa.int32(), pa.int64())]
+        >>> [holds_all(pa.float64(), kind) for kind in (pa.float32(), pa.int32(), pa.int64())]
         [True, True, False]
-        >>> keeps(pa.int64(), pa.uint32()), keeps(pa.int32(), pa.uint32()), keeps(pa.uint32(), pa.int8())
+        >>> holds_all(pa.int64(), pa.uint32()), holds_all(pa.int32(), pa.uint32()), holds_all(pa.uint32(), pa.int8())
         (True, False, False)
     """
     if kind == wanted:
@@ -53,7 +53,7 @@ def checked(wanted: pa.DataType, kind: pa.DataType) -> bool:
         >>> checked(pa.float64(), pa.int64()), checked(pa.float64(), pa.int32()), checked(pa.float32(), pa.int64())
         (True, False, False)
     """
-    return bool(types.is_float64(wanted) and types.is_integer(kind) and not keeps(wanted, kind))
+    return bool(types.is_float64(wanted) and types.is_integer(kind) and not holds_all(wanted, kind))
 
 
 def smallest(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
@@ -67,23 +67,23 @@ def smallest(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
         >>> smallest([pa.int64(), pa.float32()]), smallest([pa.int64(), pa.uint64()])
         (DataType(double), None)
     """
-    found = next((one for one in _NUMBERS if all(keeps(one, kind) for kind in kinds)), None)
+    found = next((one for one in _NUMBERS if all(holds_all(one, kind) for kind in kinds)), None)
     floats = all(map(_is_number, kinds)) and any(map(types.is_floating, kinds))
     return pa.float64() if found is None and floats else found
 
 
-def together(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """Return the type that both are read as, where Arrow writes the same values apart; None where there is none.
 
     Categories that have no order, and text, are text: pandas numbers the categories of each part by itself. Lists that
     are all empty are of what others hold.
 
     Example:
-        >>> together(pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int16(), pa.string()))
+        >>> common_type(pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int16(), pa.string()))
         DataType(string)
-        >>> together(pa.list_(pa.null()), pa.large_list(pa.string()))
+        >>> common_type(pa.list_(pa.null()), pa.large_list(pa.string()))
         LargeListType(large_list<item: string>)
-        >>> together(pa.list_(pa.int8()), pa.list_(pa.int64()))
+        >>> common_type(pa.list_(pa.int8()), pa.list_(pa.int64()))
     """
     if _is_list(one) and _is_list(other):
         inner = _inside(one.value_type, other.value_type)
@@ -96,7 +96,7 @@ def together(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 def _inside(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if one == other or types.is_null(other):
         return one
-    return other if types.is_null(one) else together(one, other)
+    return other if types.is_null(one) else common_type(one, other)
 
 
 def _is_list(kind: pa.DataType) -> bool:

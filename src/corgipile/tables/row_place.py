@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from corgipile.tables.chosen import Chosen
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.memory import MemoryTable
+from corgipile.tables.selection import Selection
 from corgipile.tables.text.table import TextTable
 
 __all__ = ["row_place"]
@@ -31,7 +31,7 @@ def row_place(table: Any, row: int) -> str:
             inner = part
             continue
         below = getattr(inner, "table", None)
-        if isinstance(inner, Chosen):
+        if isinstance(inner, Selection):
             row = int(inner.places(np.array([row]))[0])
         elif below is None or len(below) != len(inner):
             break

@@ -71,5 +71,5 @@ def scan_column(table: Table, name: str) -> Iterator[tuple[int, pa.Array]]:
     column = PlacedColumn(layout, name)
     for at, (start, stop) in enumerate(runs):
         for run in runs[at + 1 : at + 2]:
-            column.soon(*run)
+            column.hint(*run)
         yield start, array_of(column.read(start, stop))

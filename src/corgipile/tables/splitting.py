@@ -12,7 +12,7 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.random import derive, randoms
 from corgipile.sizes import real, whole
 from corgipile.tables.arrow.spans import flat
-from corgipile.tables.picks import Bits
+from corgipile.tables.row_mask import RowMask
 from corgipile.tables.scan import scan
 from corgipile.tables.table import Table, check_columns
 from corgipile.tables.views import chosen
@@ -62,7 +62,7 @@ def train_test_split(table: Any, test: float = 0.1, seed: int = 0, group: str | 
         raise BadArgument(f"test must be a share between 0 and 1, such as 0.1, got {test!r}")
     opened = open_table(table)
     bound = U(min(int(share * 2**64), 2**64 - 1))
-    bits = Bits.joined(part < bound for part in _hashes(opened, seed, group))
+    bits = RowMask.joined(part < bound for part in _hashes(opened, seed, group))
     if not 0 < len(bits) < len(opened):
         of = "rows" if group is None else f"values of {group!r}"
         raise BadArgument(

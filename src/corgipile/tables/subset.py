@@ -7,15 +7,15 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
-from corgipile.tables.chosen import Chosen
 from corgipile.tables.io.files import digest
-from corgipile.tables.placed import Placed, placed, varlen_placed
+from corgipile.tables.location import Location, location, varlen_location
+from corgipile.tables.selection import Selection
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table
 
 __all__ = ["Subset", "runs_within"]
 
 
-class Subset(Chosen):
+class Subset(Selection):
     """Serves some rows of a table, in their stored order; the table's blocks stay apart where that costs nothing.
 
     Args:
@@ -109,15 +109,15 @@ class Subset(Chosen):
         layout = self.table.layout(columns)
         return None if layout is None or not len(self) else self._located(layout)
 
-    def placed(self, columns: Sequence[str]) -> Placed | None:
+    def location(self, columns: Sequence[str]) -> Location | None:
         """Say where the kernel finds these rows, if it finds all those of the table."""
-        return self._of(placed(self.table, columns))
+        return self._of(location(self.table, columns))
 
-    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+    def varlen_location(self, columns: Sequence[str]) -> Location | None:
         """Say the same of columns of which some are of varying length."""
-        return self._of(varlen_placed(self.table, columns))
+        return self._of(varlen_location(self.table, columns))
 
-    def _of(self, found: Placed | None) -> Placed | None:
+    def _of(self, found: Location | None) -> Location | None:
         return None if found is None or found.bits is not None else found._replace(layout=self._located(found.layout))
 
     def _located(self, layout: Layout) -> Layout:

@@ -37,7 +37,7 @@ class ColumnLayout:
         dtype: NumPy dtype of one element, native byte order.
         shape: Shape of one row; ``()`` for a scalar column.
         starts: int64[pieces + 1], first row of each piece, then the number of rows.
-        files: int32[pieces], index into ``Layout.paths``; see also `corgipile.tables.placed`.
+        files: int32[pieces], index into ``Layout.paths``; see also `corgipile.tables.location`.
         offsets: int64[pieces], bytes.
     """
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.sizes import whole
 from corgipile.tables import even_lists
-from corgipile.tables.chosen import Masked
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.expressions import truths
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
-from corgipile.tables.picks import Bits
-from corgipile.tables.placed import Placed, placed, varlen_placed
+from corgipile.tables.location import Location, location, varlen_location
+from corgipile.tables.row_mask import RowMask
+from corgipile.tables.selection import MaskTable
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
 from corgipile.tables.wrapper import Wrapper
@@ -69,13 +69,13 @@ class Columns(Wrapper):
         """Say where columns lie, if the table says."""
         return self.table.layout(check_columns(self.schema, columns))
 
-    def placed(self, columns: Sequence[str]) -> Placed | None:
+    def location(self, columns: Sequence[str]) -> Location | None:
         """Say where the kernel finds columns, if it finds the table's."""
-        return placed(self.table, check_columns(self.schema, columns))
+        return location(self.table, check_columns(self.schema, columns))
 
-    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+    def varlen_location(self, columns: Sequence[str]) -> Location | None:
         """Say the same of columns of which some are of varying length."""
-        return varlen_placed(self.table, check_columns(self.schema, columns))
+        return varlen_location(self.table, check_columns(self.schema, columns))
 
     def list_width(self, name: str) -> int | None:
         """Return the length of a list column's rows where it is one."""
@@ -126,8 +126,8 @@ def slice(table: Table, start: int = 0, stop: int | None = None) -> Table:  # no
     start, stop, _ = builtins.slice(start, stop).indices(len(table))
     if (start, stop) == (0, len(table)):
         return table
-    if isinstance(table, Masked):
-        bits = Bits.joined(spread(_within(table.bits, start, stop), len(table.table)))
+    if isinstance(table, MaskTable):
+        bits = RowMask.joined(spread(_within(table.bits, start, stop), len(table.table)))
         return of_bits(table.table, bits)
     return Subset(table, [[start, stop]] if start < stop else [])
 
@@ -151,7 +151,7 @@ def filter(table: Table, expression: Any) -> Table:  # noqa: A001 - what it is
         >>> filter(table, pc.field("year") > 2020).read(0, 2, ["x"]).to_pydict()
         {'x': [2, 4]}
     """
-    return chosen(table, Bits.joined(truths(table, expression)))
+    return chosen(table, RowMask.joined(truths(table, expression)))
 
 
 def concat(tables: Sequence[Any]) -> Table:
@@ -170,8 +170,8 @@ def concat(tables: Sequence[Any]) -> Table:
         >>> concat(parts).read(0, 2).to_pydict()
         {'x': [1, 2], 'label': [0, 1]}
     """
-    from corgipile.tables.alike import alike, with_rows  # noqa: PLC0415 - which makes views
     from corgipile.tables.opening import open as open_table  # noqa: PLC0415 - as above
+    from corgipile.tables.unify_schemas import alike, with_rows  # noqa: PLC0415 - which makes views
 
     if isinstance(tables, str) or not isinstance(tables, Iterable):
         raise BadArgument(f"a list of tables is needed, got {tables!r}")
@@ -179,27 +179,27 @@ def concat(tables: Sequence[Any]) -> Table:
     return joined[0] if len(joined) == 1 else ConcatTable(joined)
 
 
-def chosen(table: Table, bits: Bits) -> Table:
+def chosen(table: Table, bits: RowMask) -> Table:
     """Return the rows of a table that bits pick; of some rows of another table, the rows of that.
 
     Example:
         >>> import corgipile as cp
         >>> table = cp.open(pa.table({"x": range(6)}))
-        >>> chosen(chosen(table, Bits.of([True, False] * 3)), Bits.of([False, True, True])).read(0, 2).to_pydict()
+        >>> chosen(chosen(table, RowMask.of([True, False] * 3)), RowMask.of([False, True, True])).read(0, 2).to_pydict()
         {'x': [2, 4]}
     """
     if len(bits) == len(table):
         return table
-    if not isinstance(table, Masked | Subset):
+    if not isinstance(table, MaskTable | Subset):
         return of_bits(table, bits)
     places = (table.places(rows) for rows in bits.parts())
-    return of_bits(table.table, Bits.joined(spread(places, len(table.table))))
+    return of_bits(table.table, RowMask.joined(spread(places, len(table.table))))
 
 
-def of_bits(table: Table, bits: Bits) -> Table:
+def of_bits(table: Table, bits: RowMask) -> Table:
     """Return the rows of a table that bits pick, as runs where these take less memory."""
     if bits.runs * RUN_BYTES > bits.nbytes:
-        return Masked(table, bits)
+        return MaskTable(table, bits)
     edges = [np.zeros((0, 2), np.int64)]
     for rows in bits.parts():
         at = np.flatnonzero(np.diff(rows) != 1)
@@ -232,6 +232,6 @@ def spread(parts: Iterable[IntArray], rows: int) -> Iterator[npt.NDArray[np.bool
         yield mask
 
 
-def _within(bits: Bits, start: int, stop: int) -> Iterator[IntArray]:
+def _within(bits: RowMask, start: int, stop: int) -> Iterator[IntArray]:
     for first in range(start, stop, SPREAD):
         yield bits.within(first, min(first + SPREAD, stop))

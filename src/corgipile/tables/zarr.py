@@ -13,7 +13,7 @@ from corgipile.tables import anndata
 from corgipile.tables.arrays.columns import Column, column_of, field_columns
 from corgipile.tables.arrays.stored import Chunked, check_item
 from corgipile.tables.arrays.table import ArraysTable, Origin
-from corgipile.tables.arrays.tree import Chosen, choose_arrays, group_at, is_group
+from corgipile.tables.arrays.tree import ColumnChoice, choose_arrays, group_at, is_group
 from corgipile.tables.io.files import PathLike, digest
 from corgipile.tables.io.spill import Spill
 from corgipile.tables.table import IntArray
@@ -29,7 +29,7 @@ def is_zarr(folder: Path) -> bool:
 
 
 def zarr_table(
-    path: PathLike, group: str | None = None, columns: Chosen = None, spill: Spill = None, *, paths: bool = False
+    path: PathLike, group: str | None = None, columns: ColumnChoice = None, spill: Spill = None, *, paths: bool = False
 ) -> ArraysTable:
     """Open a Zarr group: a column for each array, whose first axes are of one length; an array; or AnnData.
 
@@ -76,7 +76,7 @@ def zarr_table(
         return ArraysTable(origin, made, int(next(iter(found.values())).shape[0]), spill=spill)
 
 
-def _again(path: str, group: str | None, columns: Chosen, spill: Spill, paths: bool) -> ArraysTable:
+def _again(path: str, group: str | None, columns: ColumnChoice, spill: Spill, paths: bool) -> ArraysTable:
     return zarr_table(path, group, columns, spill, paths=paths)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorgiPileError, MissingColumn
-from corgipile.tables.placed import IN_MEMORY, placed
+from corgipile.tables.location import IN_MEMORY, location
 from corgipile.tables.table import Layout, Table
 from corgipile.testing.laws import LawBroken, holds, refuses
 
@@ -126,7 +126,7 @@ def _bytes_at(layout: Layout, name: str) -> Any:
 
 def _check_placed(table: Table, name: str) -> None:
     """Check what a table tells the kernel of a column, if it does."""
-    found = placed(table, [name])
+    found = location(table, [name])
     if found is None:
         return
     numbers = _bytes_at(found.layout, name)

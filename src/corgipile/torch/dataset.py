@@ -9,15 +9,15 @@ from torch.utils.data import IterableDataset, get_worker_info
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
+from corgipile.loader.array_pool import Make
 from corgipile.loader.budget import first_epoch_of, sketched
+from corgipile.loader.buffered_reader import MOST_PREFETCH
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
 from corgipile.loader.content import Embed
 from corgipile.loader.default_order import Reading, chosen, fixed
-from corgipile.loader.feeder import MOST_PREFETCH
 from corgipile.loader.rewind import Rewind, Visit
 from corgipile.loader.selection import select
 from corgipile.loader.skips import Skips
-from corgipile.loader.spare import Make
 from corgipile.loader.stats import LoaderStats
 from corgipile.loader.stats import joined as joined_stats
 from corgipile.orders import Order

@@ -12,7 +12,7 @@ import torch
 
 from corgipile.errors import BadArgument
 from corgipile.loader import Loader
-from corgipile.loader.ending import closed_at_exit
+from corgipile.loader.shutdown import closed_at_exit
 from corgipile.torch.dataset import CorgiPileDataset
 
 __all__ = ["DeviceLoader"]

@@ -7,8 +7,8 @@ from corgipile.errors import BadArgument
 from corgipile.loader import Loader
 from corgipile.loader.checkpoint import checked, segments_of
 from corgipile.loader.default_order import chosen
-from corgipile.loader.remaining import Segment, remainder
-from corgipile.loader.turns import Turns
+from corgipile.loader.one_thread import OneThread
+from corgipile.loader.segments import EpochSegment, remainder
 from corgipile.orders import Order
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, real, whole
@@ -89,10 +89,10 @@ class ElasticLoader:
         self._table, self._settings = self._loader.feeder.table, self._loader.settings
         self._batch, self._seed = self._loader.batch_size, self._loader.feeder.seed
         self._identity = {name: said for name, said in self._loader.state_dict().items() if name in IDENTITY}
-        first = (0, list[Segment]()) if state is None else checked(state, self._identity)
-        self._left, self._known, self._closed = self._table, -1, list[Segment]()
+        first = (0, list[EpochSegment]()) if state is None else checked(state, self._identity)
+        self._left, self._known, self._closed = self._table, -1, list[EpochSegment]()
         self._holds, self._begun, self._batches = False, -1, iter(())
-        self._turns = Turns()
+        self._turns = OneThread()
         self._members = Members(store, real(timeout, "timeout", 0.01))
         self._members.enter(whole(members, "members", 1), _told(*first))
         while not self._members.inside:
@@ -196,7 +196,7 @@ class ElasticLoader:
             return _told(epoch + 1, [])
         if any(done):
             with self._made(0, active, size) as loader:
-                segment = Segment.begin(loader.feeder.fitted, size, active, 1, drop_last=True)
+                segment = EpochSegment.begin(loader.feeder.fitted, size, active, 1, drop_last=True)
             segments.append(segment._replace(ranks=done[:active]))
         return _told(epoch, segments)
 
@@ -226,5 +226,5 @@ class ElasticLoader:
         self.leave()
 
 
-def _told(epoch: int, segments: list[Segment]) -> dict[str, Any]:
+def _told(epoch: int, segments: list[EpochSegment]) -> dict[str, Any]:
     return {"epoch": epoch, "segments": [segment._asdict() for segment in segments]}

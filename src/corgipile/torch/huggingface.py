@@ -56,9 +56,9 @@ class MappedDataset:
         self._rows().now(self.offsets(np.asarray(rows)))
         return list(self.dataset.__getitems__(rows))
 
-    def soon(self, rows: IntArray) -> None:
+    def hint(self, rows: IntArray) -> None:
         """Let the device begin with these rows."""
-        self._rows().soon(np.sort(self.offsets(rows)))
+        self._rows().hint(np.sort(self.offsets(rows)))
 
     def offsets(self, rows: IntArray) -> IntArray:
         """Return where rows lie in the stored table: a shuffled or filtered dataset keeps a list of places."""

@@ -94,7 +94,7 @@ class BatchInFlight:
 
     def _announce(self) -> None:
         try:
-            self._source.soon(np.asarray(self._rows))
+            self._source.hint(np.asarray(self._rows))
         except BaseException as error:  # noqa: BLE001  # it belongs to the consumer
             self._done.put((None, [error]))
         self._submit()

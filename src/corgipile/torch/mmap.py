@@ -157,7 +157,7 @@ class Mapped:
         levels = zip_longest(*(column.ranges(batch, start, start + 1) for column in self._columns))
         yield from (ranges for level in levels for ranges in level if ranges is not None)
 
-    def soon(self, rows: IntArray) -> None:
+    def hint(self, rows: IntArray) -> None:
         """Let the device begin with these rows; waits at most for the offsets of rows of varying length."""
         for ranges in self.ranges(rows):
             self._advise(ranges, _kernel.ADVICE_SOON)

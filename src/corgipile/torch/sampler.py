@@ -13,7 +13,7 @@ from corgipile.errors import BadArgument, BadSize
 from corgipile.loader.budget import Fitted, cut, sketched
 from corgipile.loader.checkpoint import Part, checked, go_on, identity_of
 from corgipile.loader.default_order import fixed
-from corgipile.loader.remaining import Segment
+from corgipile.loader.segments import EpochSegment
 from corgipile.orders import Order, named, seek, visited_rows
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import MOST_EPOCH, Size, to_rows, whole
@@ -85,7 +85,7 @@ class BatchSampler(Sampler[list[int]]):
         self._table = MemoryTable(pa.table({"label": _labels(rows, labels)}))
         self._identity = identity_of(self._table, self._order, self._seed)
         self._whole = self._fit(self._table)
-        self._planned: tuple[int, list[Segment]] = 0, []
+        self._planned: tuple[int, list[EpochSegment]] = 0, []
         self._latest: Part | None = None
 
     def _fit(self, table: Table) -> Fitted:
@@ -93,11 +93,11 @@ class BatchSampler(Sampler[list[int]]):
         blocks = cut(table, order, order.block_rows, ["label"])
         return Fitted(order, sketched(table, order, blocks), order.block_rows, ["label"])
 
-    def _begin(self, table: Table) -> tuple[Segment, Fitted]:
+    def _begin(self, table: Table) -> tuple[EpochSegment, Fitted]:
         fitted = self._whole if table is self._table else self._fit(table)
-        return Segment.begin(fitted, self.batch_size, self._place.world, 1, drop_last=self.drop_last), fitted
+        return EpochSegment.begin(fitted, self.batch_size, self._place.world, 1, drop_last=self.drop_last), fitted
 
-    def _walk(self, epoch: int, segments: list[Segment]) -> tuple[Part, Iterator[list[int]]]:
+    def _walk(self, epoch: int, segments: list[EpochSegment]) -> tuple[Part, Iterator[list[int]]]:
         """Return the part that an iteration runs, and its batches."""
         self._latest = go_on(self._table, self._seed, epoch, segments, self._begin)
         return self._latest, self._batches(self._latest)
@@ -165,10 +165,10 @@ class Walk:
 
     def __init__(
         self,
-        walk: Callable[[int, list[Segment]], tuple[Part, Iterator[list[int]]]],
+        walk: Callable[[int, list[EpochSegment]], tuple[Part, Iterator[list[int]]]],
         identity: Mapping[str, Any],
         epoch: int,
-        segments: list[Segment],
+        segments: list[EpochSegment],
     ) -> None:
         self._walk, self._identity = walk, identity
         self._part, self._batches = walk(epoch, segments)

@@ -16,17 +16,17 @@ from torch.utils.data._utils.fetch import _BaseDatasetFetcher
 
 from corgipile.errors import FetchFailed, StateMismatch
 from corgipile.loader import Loader
+from corgipile.loader.array_pool import Make
 from corgipile.loader.batches import Unseen
 from corgipile.loader.budget import Fitted, fit, sketched
 from corgipile.loader.checkpoint import Part, checked, go_on, segments_of
 from corgipile.loader.content import Content, Embed
 from corgipile.loader.default_order import LABEL
-from corgipile.loader.remaining import Segment, next_worker
+from corgipile.loader.one_thread import OneThread
 from corgipile.loader.rewind import Rewind
+from corgipile.loader.segments import EpochSegment, next_worker
 from corgipile.loader.selection import Selection
 from corgipile.loader.skips import Skips
-from corgipile.loader.spare import Make
-from corgipile.loader.turns import Turns
 from corgipile.orders import GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size
@@ -77,15 +77,15 @@ class Settings:
         sources, label = self.selection.found(self.table).sources, self.selection.label
         return Content(tuple(sources), LABEL if label is None else label, self.sketch, unpacked)
 
-    def part(self, epoch: int, segments: Sequence[Segment], world: int, workers: int) -> Part:
+    def part(self, epoch: int, segments: Sequence[EpochSegment], world: int, workers: int) -> Part:
         """Go on with an epoch of which some segments are done."""
 
-        def begin(table: Table) -> tuple[Segment, Fitted]:
+        def begin(table: Table) -> tuple[EpochSegment, Fitted]:
             fitted = self.fitted(table, workers)
             if fitted.order.sketch_column == CONTENT:  # a state says which vectors its blocks had
                 content = self.content(unpacked=fitted.way.spilled)
                 fitted = fitted._replace(blocks=sketched(table, fitted.order, fitted.blocks, content))
-            return Segment.begin(fitted, self.unit(world), world, workers, drop_last=self.drop_last), fitted
+            return EpochSegment.begin(fitted, self.unit(world), world, workers, drop_last=self.drop_last), fitted
 
         return go_on(self.table, self.seed, epoch, segments, begin, self.content())
 
@@ -118,7 +118,7 @@ class Kept:
     latest: Loader | None = None
     loader: Loader | None = None
     loader_of: tuple[int, ...] = ()
-    turns: Turns = field(default_factory=Turns)
+    turns: OneThread = field(default_factory=OneThread)
 
     def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
         return Kept, ()
@@ -152,7 +152,7 @@ class WorkerIteration:
         done = self._part.segment.batches
         self._worker = (self._worker + next_worker(done, self._part.totals)) % self._workers
 
-    def _go(self, turn: Turn, segments: list[Segment]) -> None:
+    def _go(self, turn: Turn, segments: list[EpochSegment]) -> None:
         self._part = self._settings.part(turn.epoch, segments, self._world, self._workers)
         self._turn = self._kept.turn = turn
         self._kept.part = self._part

@@ -28,7 +28,7 @@ def files(folder, sizes, batch):
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=4), st.integers(1, 40), st.integers(1, 99), st.data())
 def test_runs_of_rows(tmp_path_factory, sizes, batch, request, data):
-    table = open_table(files(tmp_path_factory.mktemp("placed"), sizes, batch))
+    table = open_table(files(tmp_path_factory.mktemp("location"), sizes, batch))
     start = data.draw(st.integers(0, len(table)))
     stop = data.draw(st.integers(start, len(table)))
     with pytest.MonkeyPatch.context() as patch:

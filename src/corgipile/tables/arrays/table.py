@@ -14,7 +14,7 @@ from corgipile.tables.arrays.stored import check_chunks, decoding_bytes, row_wid
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.checked import Checked
 from corgipile.tables.concat import DIMS_KEY, FEATURES_KEY
-from corgipile.tables.encoded import Plain, Units, grouped, units_of, unpack_column, write_plain
+from corgipile.tables.encoded import SpilledTable, Units, grouped, units_of, unpack_column, write_plain
 from corgipile.tables.io.files import decoding, describe, digest
 from corgipile.tables.io.pieces import Recent, check_names, merge_cuts, pick, runs_of, take_once
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
@@ -181,7 +181,7 @@ class ArraysTable(Checked):
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the table of the sections that `write_plain` wrote."""
-        return Plain(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
+        return SpilledTable(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
 
     def _width(self, columns: Mapping[str, Column]) -> float:
         return max(1.0, sum(column.width for column in columns.values()))

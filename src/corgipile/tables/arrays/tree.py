@@ -9,9 +9,9 @@ from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.nesting import check_depth
 from corgipile.suggestions import did_you_mean, listed
 
-__all__ = ["Chosen", "arrays_below", "by_name", "choose_arrays", "group_at"]
+__all__ = ["ColumnChoice", "arrays_below", "by_name", "choose_arrays", "group_at"]
 
-Chosen = Sequence[str] | Mapping[str, str] | None  # columns= of open: paths, or names and their paths
+ColumnChoice = Sequence[str] | Mapping[str, str] | None  # columns= of open: paths, or names and their paths
 MOST_LISTED = 6
 MAX_GROUPS = 1 << 17
 MAX_LINKS = 16  # in a chain, as in the library
@@ -101,7 +101,7 @@ def arrays_below(
             yield f"{prefix}{name}", node
 
 
-def by_name(columns: Chosen) -> dict[str, str] | None:
+def by_name(columns: ColumnChoice) -> dict[str, str] | None:
     """Return what columns are called, and where they lie; None where that is not said.
 
     Raises:
@@ -125,7 +125,7 @@ def by_name(columns: Chosen) -> dict[str, str] | None:
     return dict(zip(wanted, wanted, strict=True))
 
 
-def choose_arrays(group: Any, columns: Chosen, path: str) -> dict[str, Any]:
+def choose_arrays(group: Any, columns: ColumnChoice, path: str) -> dict[str, Any]:
     """Return the arrays that are columns, by name.
 
     Args:

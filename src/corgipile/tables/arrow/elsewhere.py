@@ -9,15 +9,15 @@ from corgipile.tables.arrow.decompress import OVER, Decompressor
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.arrow.flatbuffers import Batch
 from corgipile.tables.arrow.slices import BatchSlices, spans, views_in
-from corgipile.tables.brought import brought
-from corgipile.tables.encoded import Plain, Units, units_of
+from corgipile.tables.encoded import SpilledTable, Units, units_of
 from corgipile.tables.io.arriving import at_once
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.pieces import merge_cuts
 from corgipile.tables.io.remote import RemoteFile, file_of, read_in_turn
 from corgipile.tables.io.spill import Section, Spill, SpillWriter
 from corgipile.tables.io.staged import copied, fetched
-from corgipile.tables.placed import Placed, varlen_placed
+from corgipile.tables.location import Location, varlen_location
+from corgipile.tables.materialized import brought
 from corgipile.tables.table import IntArray, Layout, Table
 
 __all__ = ["RemoteArrowFile", "open_file"]
@@ -60,10 +60,10 @@ class RemoteArrowFile(ArrowFile):
         there = brought(self, columns)
         return super().layout(columns) if there is None else there.layout(columns)
 
-    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+    def varlen_location(self, columns: Sequence[str]) -> Location | None:
         """Say where columns lie of which some are of varying length, once they are on this machine."""
         there = brought(self, columns)
-        return None if there is None else varlen_placed(there, columns)
+        return None if there is None else varlen_location(there, columns)
 
     def _body_with(self, i: int, head: Batch, names: list[str]) -> BatchSlices:
         """Return what reads these columns of a record batch: fetched together, if its other rows are read next."""
@@ -110,7 +110,7 @@ class RemoteArrowFile(ArrowFile):
         """Return the table of the section that `write_plain` wrote."""
         if self._places is None:
             return super().open_plain(columns, sections)
-        return Plain(self, [*dict.fromkeys(columns)], [ArrowFile(next(sections), "off")])
+        return SpilledTable(self, [*dict.fromkeys(columns)], [ArrowFile(next(sections), "off")])
 
     def _left_out(self, columns: Sequence[str]) -> IntArray:
         """Return where the bytes of other columns lie, int64[n, 2]: first, and after the last; ascending."""

@@ -34,7 +34,7 @@ from corgipile.tables.io.pieces import (
 )
 from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
-from corgipile.tables.placed import Placed
+from corgipile.tables.location import Location
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, even_cuts
 from corgipile.tables.values import viewless
 
@@ -174,10 +174,10 @@ class ArrowFile(Checked):
         """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
         return self._layout(check_columns(self.schema, columns), varlen=False)
 
-    def varlen_placed(self, columns: Sequence[str]) -> Placed | None:
+    def varlen_location(self, columns: Sequence[str]) -> Location | None:
         """Say where columns lie, of which some are of varying length; None if compressed, null, or of other types."""
         found = self._layout(check_columns(self.schema, columns), varlen=True)
-        return None if found is None else Placed(found)
+        return None if found is None else Location(found)
 
     def _layout(self, names: list[str], *, varlen: bool) -> Layout | None:
         fields = [self.schema.field(name) for name in names]

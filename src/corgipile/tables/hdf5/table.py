@@ -6,7 +6,7 @@ from corgipile.errors import BadArgument
 from corgipile.tables import anndata
 from corgipile.tables.arrays.columns import Column, column_of, field_columns
 from corgipile.tables.arrays.table import ArraysTable, Origin
-from corgipile.tables.arrays.tree import Chosen, choose_arrays, group_at, is_group
+from corgipile.tables.arrays.tree import ColumnChoice, choose_arrays, group_at, is_group
 from corgipile.tables.hdf5.file import H5
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.spill import Spill
@@ -18,7 +18,7 @@ SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5")
 
 
 def hdf5_table(
-    path: PathLike, group: str | None = None, columns: Chosen = None, spill: Spill = None, *, paths: bool = False
+    path: PathLike, group: str | None = None, columns: ColumnChoice = None, spill: Spill = None, *, paths: bool = False
 ) -> ArraysTable:
     """Open an HDF5 file: a column for each dataset, whose first axes are of one length; or an AnnData file.
 
@@ -67,7 +67,7 @@ def hdf5_table(
 
 
 def _again(
-    path: str, group: str | None, columns: Chosen, spill: Spill, paths: bool, trust: Trust = None
+    path: str, group: str | None, columns: ColumnChoice, spill: Spill, paths: bool, trust: Trust = None
 ) -> ArraysTable:
     with trusting(trust):
         return hdf5_table(path, group, columns, spill, paths=paths)

@@ -10,12 +10,12 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, CorgiPileError
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.arrow.stream import ArrowStream
-from corgipile.tables.chosen import Taken
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.io.spill import Spill
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.partitions import Partition
-from corgipile.tables.picks import Bits
+from corgipile.tables.row_mask import RowMask
+from corgipile.tables.selection import TakeTable
 from corgipile.tables.table import Table
 from corgipile.tables.views import chosen, select, slice, spread  # noqa: A004 - of tables
 
@@ -50,8 +50,8 @@ def of_hugging_face(dataset: Any, spill: Spill = None) -> Table:
 def _taken(table: Table, indices: Any) -> Table:
     rows = np.concatenate([flat(part).astype(np.int64) for part in indices.column(0).chunks] or [np.zeros(0, np.int64)])
     if (np.diff(rows) > 0).all():
-        return chosen(table, Bits.joined(spread([rows], len(table))))
-    return Taken(table, rows)
+        return chosen(table, RowMask.joined(spread([rows], len(table))))
+    return TakeTable(table, rows)
 
 
 class HuggingFaceTable(MemoryTable):

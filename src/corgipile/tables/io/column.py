@@ -53,11 +53,11 @@ class PlacedColumn:
         data = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts])
         return data.view(column.dtype).reshape(stop - start, *column.shape)
 
-    def soon(self, start: int, stop: int) -> None:
+    def hint(self, start: int, stop: int) -> None:
         """Have the device of this machine begin with rows that are read next."""
         for file, offsets, lengths in self._by_file(start, stop):
             if type(file) is File:
-                file.soon(offsets, lengths)
+                file.hint(offsets, lengths)
 
     def take(self, rows: IntArray) -> npt.NDArray[Any]:
         """Read scattered rows in the order asked for, each straight to its place."""

@@ -185,7 +185,7 @@ class File:
             raise self._failure(failure, offsets, lengths)
         return data
 
-    def soon(self, offsets: IntArray, lengths: IntArray) -> None:
+    def hint(self, offsets: IntArray, lengths: IntArray) -> None:
         """Have the device begin with byte ranges that will be read soon, where the system can be told."""
         if not hasattr(os, "posix_fadvise"):
             return

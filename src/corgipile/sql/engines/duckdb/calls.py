@@ -9,11 +9,11 @@ from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.linear.multilabel import LabelModels
 from corgipile.sql.engines.duckdb.binding import Bound, literal
+from corgipile.sql.engines.duckdb.evaluation import calibration, confusion, errors, evaluated, roc
 from corgipile.sql.engines.duckdb.files import text_of
-from corgipile.sql.engines.duckdb.judging import calibration, confusion, errors, evaluated, roc
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.engines.duckdb.prediction import answered, asked, key_of, names_in, typed
-from corgipile.sql.engines.judging import INTERCEPT, need_one_label, threshold_of
+from corgipile.sql.engines.evaluation import INTERCEPT, need_one_label, threshold_of
 from corgipile.sql.engines.results import EPOCHS, epoch_row
 from corgipile.sql.engines.shared import check_added
 from corgipile.sql.statements import ModelCall

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corgipile.linear.features import find_inputs
-from corgipile.linear.nulls import NaNs
+from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.train import order_of
 from corgipile.orders.riffle import CONTENT
 from corgipile.settings import TrainArguments, declared
@@ -81,7 +81,7 @@ def _sizes(table: Table, given: Properties) -> Properties:
         order = replace(order, balance=given["label"])
     flat = lambda _, cuts, __: np.zeros(len(cuts) - 1)  # noqa: E731 - which blocks are alike is no matter here
     label, weight = given["label"], given.get("weight")
-    rows = NaNs(table, inputs, label, weight)
+    rows = NullsAsNaN(table, inputs, label, weight)
     with inputs.feeder(rows, label, order, memory, seed, weight=weight, sketch=flat) as feeder:
         return {
             "order": feeder.order.name,

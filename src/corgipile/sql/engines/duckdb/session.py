@@ -13,7 +13,7 @@ import pyarrow as pa
 from corgipile.sql.engines.duckdb.faults import translated
 from corgipile.sql.engines.duckdb.pins import Pins
 from corgipile.sql.engines.engine import Result
-from corgipile.sql.engines.parking import Parked
+from corgipile.sql.engines.uncommitted import Parked
 from corgipile.sql.exceptions import DatabaseError, Interrupted, OperationalError
 from corgipile.tables.databases import quoted
 

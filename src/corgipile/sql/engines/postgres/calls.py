@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.losses import loss_of
-from corgipile.sql.engines.judging import INTERCEPT, need_one_label, threshold_of
-from corgipile.sql.engines.postgres.judging import (
+from corgipile.sql.engines.evaluation import INTERCEPT, need_one_label, threshold_of
+from corgipile.sql.engines.postgres.evaluation import (
     FLOAT,
     asked,
     calibration,

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from corgipile.sql.engines.engine import Result
-from corgipile.sql.engines.parking import Parked
 from corgipile.sql.engines.postgres.faults import library, translated
 from corgipile.sql.engines.postgres.types import batches, columns_of
+from corgipile.sql.engines.uncommitted import Parked
 from corgipile.sql.exceptions import NotSupportedError
 from corgipile.sql.tokens import tokenize
 

@@ -1,0 +1,150 @@
+/* The rates of several models, which nobody chose, and what is said of them: to who trains, and in a model file. */
+#include "model_stack.h"
+
+#include <math.h>
+
+#include "common/shortest_dec.h"
+#include "utils/json.h"
+
+enum { TOLD = 5 }; /* names in a message */
+
+/* Return what there is a model for each of. */
+static char *members(const CorgiRun *run)
+{
+    return run->labels ? pstrdup("labels") : psprintf("groups of \"%s\"", run->options.by);
+}
+
+/* Name some of the models: the first ones, and how many more. */
+char *corgi_name_models(const CorgiRun *run, const bool *which)
+{
+    StringInfoData names;
+    int64 found = 0;
+    initStringInfo(&names);
+    for (int64 k = 0; k < corgi_model_count(run); k++)
+        if (which[k] && found++ < TOLD)
+            appendStringInfo(&names, "%s%s", found > 1 ? ", " : "",
+                             run->labels ? corgi_label_name(run->labels, k) : corgi_group_name(run->groups, k));
+    if (found > TOLD)
+        appendStringInfo(&names, " and " INT64_FORMAT " more", found - TOLD);
+    return names.data;
+}
+
+/* Say which models begin again, those together that do so at the same rate. */
+static void tell_rates(const CorgiCompany *c, CorgiRun *run, const double *before)
+{
+    bool *which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE), *told = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    for (int64 first = 0; first < c->count; first++) {
+        int64 found = 0;
+        if (!c->running[first] || told[first])
+            continue;
+        for (int64 k = 0; k < c->count; k++) {
+            which[k] = c->running[k] && before[k] == before[first] && c->rate[k] == c->rate[first];
+            told[k] |= which[k];
+            found += which[k];
+        }
+        ereport(WARNING, errmsg("%s", corgi_why_rate(before[first], c->rate[first],
+                                                     psprintf(" in " INT64_FORMAT " of " INT64_FORMAT " %s, %s", found, c->count,
+                                                              members(run), corgi_name_models(run, which)))),
+                c->rate[first] < before[first] ? corgi_hint_scaling(run) : 0);
+    }
+    pfree(told);
+    pfree(which);
+}
+
+/* Change the rates of models where nobody chose them and they diverged or are small for the labels: these forget all and are the
+ * only ones to run in the next pass. Returns whether there are any; else all run. */
+bool corgi_company_change(CorgiCompany *c, CorgiRun *run)
+{
+    double *before = palloc_extended((Size) c->count * sizeof *before, MCXT_ALLOC_HUGE);
+    int64 again = 0;
+    memcpy(before, c->rate, sizeof *before * (Size) c->count);
+    for (int64 k = 0; k < c->count; k++) {
+        double rate = !c->running[k] ? 0 : corgi_learner_again(c->each[k], run, before[k], c->failed[k] ? NAN : c->figures[k].loss);
+        c->running[k] = rate > 0;
+        if (!c->running[k])
+            continue;
+        c->rate[k] = rate;
+        corgi_learner_forget(c->each[k], run);
+        again++;
+    }
+    if (again > 0) {
+        tell_rates(c, run, before);
+        corgi_progress_again(run);
+    }
+    pfree(before);
+    if (again > 0)
+        return true;
+    for (int64 k = 0; k < c->count; k++)
+        c->running[k] = true;
+    return false;
+}
+
+/* Go on at lower rates, in groups whose loss stands still for theirs, where nobody chose one: as corgi_settle_rate. */
+void corgi_company_settle(CorgiCompany *c, const CorgiRun *run)
+{
+    int64 lowered = 0;
+    c->epochs++;
+    for (int64 k = 0; k < c->count; k++) {
+        const double lower = cp_sgd_lowered(c->rate[k]);
+        c->losses[k][0] = c->losses[k][1];
+        c->losses[k][1] = c->figures[k].loss;
+        if (!run->options.adaptive || lower == 0 || c->epochs < 2 || !corgi_learner_rests(c->each[k], c->losses[k], 2))
+            continue;
+        c->rate[k] = lower;
+        lowered++;
+    }
+    if (lowered > 0)
+        ereport(NOTICE, errmsg("the loss of " INT64_FORMAT " of " INT64_FORMAT " groups stands still; they go on with a fifth of "
+                               "the learning rate", lowered, c->count));
+}
+
+/* Say of groups what is to be known of their models. */
+void corgi_company_tell(const CorgiCompany *c, const CorgiRun *run)
+{
+    if (run->groups != NULL)
+        corgi_tell_groups(run, c->figures);
+}
+
+/* Write numbers with all their digits, whole ones as none that are counted; what JSON has no number for is null. */
+static void write_number(StringInfo json, int64 at, double number)
+{
+    const char *text = isfinite(number) ? double_to_shortest_decimal(number) : "null";
+    appendStringInfo(json, "%s%s%s", at ? ", " : "", text, isfinite(number) && strpbrk(text, ".e") == NULL ? ".0" : "");
+}
+
+/* Write the rate: of all models, or the list of them. */
+static void write_rates(StringInfo json, const CorgiCompany *c)
+{
+    bool same = true;
+    for (int64 k = 0; k < c->count; k++)
+        same &= c->rate[k] == c->rate[0];
+    appendStringInfo(json, ", \"learning_rate\": %s", same ? double_to_shortest_decimal(c->rate[0]) : "null, \"learning_rates\": [");
+    for (int64 k = 0; k < c->count && !same; k++)
+        write_number(json, k, c->rate[k]);
+    appendStringInfoString(json, same ? "" : "]");
+}
+
+/* Write what a model file says of several models: their rates, the labels that they are of; or the values of groups, and figures. */
+void corgi_write_company(StringInfo json, const CorgiCompany *c, const CorgiRun *run)
+{
+    write_rates(json, c);
+    if (run->labels != NULL) {
+        appendStringInfoString(json, ", \"labels\": ");
+        corgi_write_labels(json, run->labels);
+        return;
+    }
+    appendStringInfoString(json, ", \"by\": ");
+    escape_json(json, run->options.by);
+    appendStringInfoString(json, ", \"groups\": ");
+    corgi_write_groups(json, run->groups);
+    appendStringInfoString(json, ", \"of_groups\": {\"rows\": [");
+    for (int64 k = 0; k < c->count; k++)
+        appendStringInfo(json, "%s" INT64_FORMAT, k ? ", " : "", c->figures[k].rows);
+    appendStringInfoString(json, "], \"loss\": [");
+    for (int64 k = 0; k < c->count; k++)
+        write_number(json, k, c->figures[k].loss);
+    appendStringInfo(json, "], \"%s\": [", corgi_predicts_numbers(&run->options.of) ? "r2" : "accuracy");
+    for (int64 k = 0; k < c->count; k++)
+        write_number(json, k, c->figures[k].score);
+    appendStringInfoString(json, "]}");
+}

@@ -1,0 +1,292 @@
+"""Standard errors and p-values of a model's coefficients, from one more pass over a table."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import BadArgument, BadLabel, BadValue
+from corgipile.linear import passes
+from corgipile.linear.bad_values import bad_value
+from corgipile.linear.classes import Labels, check_label, check_weight, codes_of, weights_of
+from corgipile.linear.encoded import numeric, readable_through
+from corgipile.linear.features import Features
+from corgipile.linear.nulls import NullsAsNaN
+from corgipile.linear.reference_levels import references
+from corgipile.linear.scaling import Scaling
+from corgipile.linear.sgd import Locate, rows_in
+from corgipile.linear.sparse import Flaw, Sparse, gathered
+from corgipile.suggestions import listed
+from corgipile.tables import open as open_table
+from corgipile.tables.io.remote import is_remote
+from corgipile.tables.table import Table
+
+if TYPE_CHECKING:
+    from corgipile.linear.model import Model
+
+__all__ = ["Summary", "summary"]
+
+FloatArray = npt.NDArray[np.float64]
+MOST = 4096  # features: the matrix of their products is made
+PART = 1 << 20  # numbers of rows that are float64 at a time
+SINGULAR = 1e-12  # share of the largest eigenvalue, of features scaled to be alike
+NORMAL_95 = 1.959963984540054
+CURE = "leave a column out (features=), or train with l2= above 0"
+INTERCEPT = "(intercept)"
+TAKEN = ("logistic", "linear", "poisson")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Coefficients with what they may be off by.
+
+    Attributes:
+        names: The features, and the intercept last.
+        coef: float64[names], as the model has them.
+        standard_error: float64[names]: those of the sandwich, which hold where the loss is not the true likelihood too.
+        z: Coefficients in standard errors.
+        p: Two-sided p-values of a normal distribution: how often chance alone makes a coefficient as large.
+        low: Lower ends of 95 % intervals.
+        high: Upper ends.
+        rows: Rows they are from.
+        gaps: How many standard errors each is from where a Newton step on these rows would put it.
+        gap: The largest of these: of more than a few tenths training had not come to rest; z and p are of little use.
+        references: The last level of each column of categories, which others are told from: its coefficient is in
+            theirs and in the intercept, for with all levels there are no standard errors.
+
+    Example:
+        >>> import corgipile as cp
+        >>> x = np.linspace(-1, 1, 1000)
+        >>> rows = {"x": x, "label": 3 * x + np.random.default_rng(0).normal(size=1000)}
+        >>> found = cp.train(rows, model="linear", epochs=20).summary(rows)
+        >>> bool(0.05 < found.standard_error[0] < 0.06), bool(found.p[0] < 1e-9), found.gap < 0.5
+        (True, True, True)
+    """
+
+    names: tuple[str, ...]
+    coef: FloatArray
+    standard_error: FloatArray
+    rows: int
+    gaps: FloatArray
+    references: tuple[str, ...] = ()
+
+    @property
+    def gap(self) -> float:
+        """Return how far the coefficient is from rest that is farthest from it."""
+        return float(np.max(self.gaps, initial=0.0))
+
+    @property
+    def z(self) -> FloatArray:
+        """Return coefficients in standard errors."""
+        return np.divide(self.coef, self.standard_error)
+
+    @property
+    def p(self) -> FloatArray:
+        """Return the p-values."""
+        return np.array([math.erfc(abs(z) / math.sqrt(2)) for z in self.z.tolist()])
+
+    @property
+    def low(self) -> FloatArray:
+        """Return the lower ends of 95 % intervals."""
+        return self.coef - NORMAL_95 * self.standard_error
+
+    @property
+    def high(self) -> FloatArray:
+        """Return the upper ends."""
+        return self.coef + NORMAL_95 * self.standard_error
+
+    def __str__(self) -> str:
+        """Return a table of all of it."""
+        width = max(len(name) for name in (*self.names, "feature"))
+        lines = [f"{'feature':{width}}  {'coef':>11} {'std error':>11} {'z':>9} {'p':>9} {'2.5 %':>11} {'97.5 %':>11}"]
+        columns = (self.coef, self.standard_error, self.z, self.p, self.low, self.high)
+        for name, coef, error, z, p, low, high in zip(self.names, *(one.tolist() for one in columns), strict=True):
+            lines.append(f"{name:{width}}  {coef:11.5g} {error:11.5g} {z:9.3f} {p:9.3g} {low:11.5g} {high:11.5g}")
+        return "\n".join([*lines, self.notes])
+
+    @property
+    def notes(self) -> str:
+        """Return what there is to say of all of them."""
+        far = "; training has not come to rest: more epochs" if self.gap > 0.5 else ""
+        told = f"; levels are told from {listed(self.references)}" if self.references else ""
+        return f"{self.rows:,} rows; {self.gap:.2g} standard errors from the best at most{far}{told}"
+
+
+def summary(model: "Model", table: Any, label: str | None = None, weight: str | None = None) -> Summary:
+    """Return a model's coefficients with standard errors and p-values.
+
+    They are those of the sandwich H⁻¹ G H⁻¹, H the sum of second derivatives of the loss by the coefficients over the
+    rows, with that of the L2 penalty, and G the sum of the products of the rows' gradients (Huber 1967; White 1980,
+    HC0). Rows should be those it was trained on. Of a penalised model they say nothing of the bias.
+
+    Args:
+        model: A logistic, linear or poisson model.
+        table: A path, a `Table`, a ``pyarrow.Table`` or a data frame.
+        label: The label column; None: that of training.
+        weight: A column of what rows count for; None: that of training.
+
+    Raises:
+        BadArgument: There are no standard errors of such a model.
+        BadValue: The matrix H is singular: features are constant or sums of each other, or the classes are told apart
+            without error; or a row has a value that is no finite number.
+    """
+    _check(model)
+    column, weight = model.label_or(label), model.params.get("weight") if weight is None else weight
+    width = model.width + bool(model.params.get("intercept", True))
+    sums = np.zeros((2, width, width)), np.zeros(width), np.zeros(2)
+    for x, y, w in _rows(model, table, column, weight):
+        _add(model, sums, x[:, :width], y, w)
+    (bread, meat), gradient, (rows, counted) = sums
+    if not counted:
+        why = f"the weights of the {rows:.0f} rows are all zero; one above 0 is needed" if rows else "there are no rows"
+        raise BadValue(why)
+    penalty = _penalty(model, width) * rows
+    coef = np.append(model.coef[0], model.intercept)[:width].astype(np.float64)
+    names, found = _names(model)[:width], references(model, coef, bread)
+    kept = tuple(names[at] for at in found.kept)
+    inverse = _inverse(found.of(bread + penalty), kept)
+    error = np.sqrt(np.diag(inverse @ found.of(meat) @ inverse))
+    step = inverse @ (gradient + penalty @ coef)[found.kept]
+    gaps = np.abs(step) / np.where(error > 0, error, np.inf)
+    left = tuple(names[at] for at in found.left)
+    return Summary(kept, found.coef[found.kept], error, int(rows), gaps, left)
+
+
+def _penalty(model: "Model", width: int) -> FloatArray:
+    """Return the second derivatives of the L2 penalty of a row, by the weights of features as they are.
+
+    It was of the weights of standardised features, if these were learnt from; the dual solver has the intercept in it.
+    """
+    scaling = Scaling.none(model.width)
+    if model.learnt is not None and model.learnt.scaling is not None:
+        scaling = model.learnt.scaling
+    found = np.diag(np.append(scaling.scale**2, 0)[:width])
+    if model.params.get("solver") == "dual" and width > model.width:
+        shift = np.append(scaling.center, 1)
+        found += np.outer(shift, shift)
+    return np.asarray(found * float(model.params.get("l2", 0.0)))
+
+
+def _check(model: "Model") -> None:
+    if model.loss.name not in TAKEN or model.loss.per_class:
+        raise BadArgument(f"standard errors are of {', '.join(TAKEN)} models, got a {model.kind} model")
+    if model.params.get("l1"):
+        raise BadArgument("an L1 penalty makes weights 0, of which there are no standard errors; train with l1=0")
+    if model.params.get("max_norm"):
+        raise BadArgument("weights at their bound have no standard errors; train with max_norm=None")
+    if model.width > MOST:
+        raise BadArgument(f"the model has {model.width} features; standard errors are of {MOST} at most")
+
+
+def _names(model: "Model") -> list[str]:
+    return [*(model.names or (f"{(model.features or ('x',))[0]}[{at}]" for at in range(model.width))), INTERCEPT]
+
+
+def _rows(
+    model: "Model", table: Any, label: str, weight: str | None
+) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+    """Yield rows with a one behind them, [rows, features + 1], labels and weights."""
+    opened = open_table(table)
+    opened = readable_through(numeric(opened, label, weight, once=not is_remote(opened)), model.encoding, label)
+    check_label(opened, label, repr(opened))
+    if weight is not None:
+        check_weight(opened, weight, label, repr(opened))
+    of_class = weights_of(model.params.get("class_weight"), _labels(model, opened, label), model.kind)
+    inputs = model.inputs(opened, label)
+    some = max(1, PART // (inputs.width + 1))
+    with passes.reader(inputs, NullsAsNaN(opened, inputs, label), label, weight) as feeder:
+        for step, visit in enumerate(feeder.epoch(0)):
+            rows, labels = rows_in(feeder.buffer, inputs, visit), feeder.buffer.dense(label)
+            counts = None if weight is None else feeder.buffer.dense(weight)
+            for start in range(0, len(visit), some):
+                part = visit[start : start + some]
+                x, y = _dense(rows, part, inputs), labels[part].astype(np.float64)
+                w = np.ones(len(part)) if counts is None else counts[part].astype(np.float64)
+                _check_rows(model, inputs, x, y, w, partial(_further, passes.row_at(feeder, 0, step), start))
+                if of_class is not None:
+                    at = np.searchsorted(codes_of(model.classes), y)
+                    w *= of_class[np.minimum(at, len(of_class) - 1)]
+                yield x, y, w
+
+
+def _further(where: Locate, start: int, place: int) -> str:
+    return where(start + place)
+
+
+def _check_rows(model: "Model", inputs: Features, x: FloatArray, y: FloatArray, w: FloatArray, where: Locate) -> None:
+    """Raise BadValue or BadLabel for the first row that cannot be summed up."""
+    known = np.isfinite(y) if model.loss.numbers else np.isin(y, codes_of(model.classes))
+    good = np.isfinite(x).all(axis=1) & np.isfinite(w) & (w >= 0) & known
+    if good.all():
+        return
+    at = int(np.argmin(good))
+    flaw: Flaw
+    if not (np.isfinite(w[at]) and w[at] >= 0):
+        flaw = (BadValue, f"has weight {w[at]:g}; a finite number of 0 or more is needed")
+    elif not np.isfinite(y[at]):
+        flaw = (BadValue, f"has label {y[at]:g}; a finite number is needed")
+    elif not known[at]:
+        flaw = (BadLabel, f"has label {y[at]:g}; the model's classes are {model.classes.tolist()}")
+    else:
+        flaw = bad_value(inputs, where(at), x[at])
+    raise flaw[0](f"{where(at)} {flaw[1]}")
+
+
+def _labels(model: "Model", table: Table, label: str) -> Labels:
+    return Labels(table, label, model.kind, classes=model.classes)
+
+
+def _dense(rows: Any, visit: npt.NDArray[np.int32], inputs: Any) -> FloatArray:
+    x = np.zeros((len(visit), inputs.width + 1))
+    x[:, -1] = 1
+    if not isinstance(rows, Sparse):
+        x[:, :-1] = rows[visit].reshape(len(visit), -1)
+        return x
+    indices, values, lengths = gathered(rows, visit, inputs.dtype)
+    if len(indices) and not 0 <= indices.min() <= indices.max() < inputs.width:
+        raise BadValue(f"a row has a sparse index outside the model's {inputs.width} features")
+    x[np.repeat(np.arange(len(visit)), lengths), indices] = values
+    return x
+
+
+def _add(model: "Model", sums: Any, x: FloatArray, y: FloatArray, w: FloatArray) -> None:
+    """Add rows to the sums: of second derivatives, of products of gradients, of gradients, of rows and weights."""
+    matrices, gradient, counts = sums
+    margin = x[:, : model.width] @ model.coef[0].astype(np.float64) + float(model.intercept[0])
+    if model.loss.name == "logistic":
+        _, second = codes_of(model.classes)
+        mean = 1 / (1 + np.exp(-np.clip(margin, -700, 700)))
+        slope, curve = mean - (y == second), mean * (1 - mean)
+    elif model.loss.name == "poisson":
+        mean = np.exp(np.clip(margin, -700, 700))
+        slope, curve = mean - y, mean
+    else:
+        slope, curve = margin - y, np.ones(len(y))
+    matrices[0] += (x * (w * curve)[:, None]).T @ x
+    matrices[1] += (x * ((w * slope) ** 2)[:, None]).T @ x
+    gradient += x.T @ (w * slope)
+    counts += len(y), w.sum()
+
+
+def _inverse(matrix: FloatArray, names: Sequence[str]) -> FloatArray:
+    """Return the inverse of a matrix of second derivatives; features of any scale are made alike before.
+
+    Raises:
+        BadValue: There is none.
+    """
+    size = np.sqrt(np.diag(matrix))
+    if not size.all() or not np.isfinite(size).all():
+        none = [name for name, one in zip(names, size.tolist(), strict=True) if not (0 < one < math.inf)]
+        raise BadValue(f"the information matrix is singular: rows say nothing of {listed(none)}; {CURE}")
+    values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
+    if values[0] <= SINGULAR * values[-1]:
+        share = np.abs(vectors[:, 0])
+        mixed = [name for name, one in zip(names, share.tolist(), strict=True) if one > share.max() / 10]
+        raise BadValue(
+            f"the information matrix is singular: {listed(mixed)} are sums of each other, or constant; {CURE}"
+        )
+    return np.asarray((vectors / values) @ vectors.T / np.outer(size, size))
