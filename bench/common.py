@@ -212,7 +212,7 @@ def options(description: str, themes: list[str] | None = None) -> argparse.Names
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
     if themes is not None:
         parser.add_argument("themes", nargs="*", metavar="THEME", help=f"{', '.join(themes)}; default: all")
-        parser.add_argument("--save", action="store_true", help="write results/<date>/ as JSON and Markdown")
+        parser.add_argument("--save", action="store_true", help="replace the last results")
     parser.add_argument("--quick", action="store_true", help="small tables and few repeats: minutes in all")
     parser.add_argument("--only", metavar="PART", help="only the parts whose name contains this")
     parser.add_argument("--repeats", type=int, help="interleaved rounds (default 7, quick 3)")

@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import platform
+import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -70,11 +71,20 @@ def machine() -> dict[str, Any]:
     }
 
 
+def commit() -> str:
+    """Return the commit of the checkout, marked if files differ from it; empty without git."""
+    try:
+        return subprocess.check_output(["git", "describe", "--always", "--dirty"], cwd=HERE, text=True).strip()  # noqa: S607
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
 def save(bench: Bench, themes: list[str], about: dict[str, Any]) -> Path:
-    """Write the rows as JSON and Markdown under results/<date>/; a part (--only) is added to those of that day."""
-    folder = HERE / "results" / dt.datetime.now(tz=dt.UTC).date().isoformat()
+    """Replace the last run's results, as JSON and Markdown; a part (--only) replaces its own rows."""
+    folder = HERE / "results"
     folder.mkdir(parents=True, exist_ok=True)
-    about = {**about, "quick": bench.quick, "repeats": bench.repeats}
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    about = {"date": today, "commit": commit(), **about, "quick": bench.quick, "repeats": bench.repeats}
     name = "-".join(themes) if len(themes) < len(THEMES) else "all"
     name = f"{name}-quick" if bench.quick else name
     path, failures = folder / f"{name}.json", list(bench.failures)
@@ -85,9 +95,9 @@ def save(bench: Bench, themes: list[str], about: dict[str, Any]) -> Path:
         bench.rows[:0] = [row for row in earlier if row.measure not in measured]
         failures = before["failures"] + failures
         about["load at start"] = max(about["load at start"], before["about"]["load at start"])
-    rows = {"about": about, "rows": [as_dict(row) for row in bench.rows], "failures": failures}
-    path.write_text(json.dumps(rows, indent=1) + "\n")
-    lines = [f"# Benchmarks, {folder.name}", "", ", ".join(f"{k} {v}" for k, v in about.items()), ""]
+    rows = ",\n".join(json.dumps(as_dict(row)) for row in bench.rows)
+    path.write_text(f'{{"about": {json.dumps(about)},\n"failures": {json.dumps(failures)},\n"rows": [\n{rows}\n]}}\n')
+    lines = [f"# Benchmarks, {today}", "", ", ".join(f"{k} {v}" for k, v in about.items()), ""]
     for theme in dict.fromkeys(row.theme for row in bench.rows):
         head = ["measure", "value", "target", "", "figures"]
         table = [head, ["---"] * 5, *(row.cells() for row in bench.rows if row.theme == theme)]

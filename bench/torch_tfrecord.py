@@ -1,11 +1,15 @@
 """TFRecord files of Examples, shuffled, decoded and batched as tensors, against the tfrecord package."""
 
+import sys
+
 import numpy as np
-from common import Bench, Peer, alone, check, interleave, median, rate, ratio, walk
-from records import examples
+from common import HERE, Bench, Peer, alone, check, interleave, median, rate, ratio, walk
 
 import corgipile as cp
 from corgipile import quality
+
+sys.path.insert(0, str(HERE.parent / "tests" / "support"))
+from records import examples
 
 BATCH, FEATURES, CLASSES = 256, 128, 10
 QUEUE = 10_000  # rows of the package's shuffle queue, and of our memory

@@ -1,7 +1,6 @@
-"""The budget as a promise: some of what `bench/budget.py` measures, each case in a process of its own."""
+"""The memory budget holds: some cases of `bench/budget.py`, each in its own process."""
 
 import multiprocessing
-import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,10 +10,7 @@ pytest.importorskip("torch")
 pytest.importorskip("PIL")
 if not Path("/proc/self/clear_refs").exists():
     pytest.skip("a peak is read from /proc", allow_module_level=True)
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
-import budget  # it is no part of a package
-
-BENCH = sys.path.pop(0)
+import budgets
 
 SIZE, MEMORY = 48 << 20, "16MB"  # so that a table held whole is more than may be held
 AT_ONCE = 2  # processes
@@ -33,16 +29,16 @@ ALSO = {  # what needs most memory of a shape in a host
 def _covering():
     """Return some cases: each shape in each host, by orders in turn; of two that stream rows alike, one in turn."""
     found = []
-    for turn, shape in enumerate(budget.SHAPES):
+    for turn, shape in enumerate(budgets.SHAPES):
         orders = {}
-        for host, order in budget.cases(shape):
+        for host, order in budgets.cases(shape):
             orders.setdefault(host, []).append(order)
         if "predict" in orders:
             del orders[("convert", "predict")[turn % 2]]
         found += [(shape, host, some[(5 * turn + at) % len(some)]) for at, (host, some) in enumerate(orders.items())]
     found += [(*where, order) for where, orders in ALSO.items() for order in orders]
     for shape, cases in STORED.items():
-        found += [(budget.STORED + shape, host, order) for host, order in cases.items()]
+        found += [(budgets.STORED + shape, host, order) for host, order in cases.items()]
     return list(dict.fromkeys(found))
 
 
@@ -57,35 +53,35 @@ COVERING = _covering()
 def _measured(*words):
     """Measure in this process; DataLoader workers are forked, as is usual."""
     multiprocessing.set_start_method("fork", force=True)
-    return budget.child_measure(*words)
+    return budgets.child_measure(*words)
 
 
 def _least(pool, tables, case):
     """Measure until it is within what is allowed, a few times at most."""
     tries = []
     while not tries or (tries[-1][0] > tries[-1][1] and len(tries) < TRIES):
-        tries.append(budget.measure(*tables, *case[1:], MEMORY, lambda *words: pool.submit(_measured, *words).result()))
+        tries.append(
+            budgets.measure(*tables, *case[1:], MEMORY, lambda *words: pool.submit(_measured, *words).result())
+        )
     return min(tries)
 
 
 @pytest.fixture(scope="module")
 def processes():
-    """Return what runs a function in a process of its own, a fork of one that has imported all and done nothing."""
+    """Yield a pool that runs each call in a fork of an idle process with everything imported."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["budget", "torch.utils.data", "corgipile.torch", "corgipile.linear"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(BENCH)
-        with ProcessPoolExecutor(AT_ONCE, context, max_tasks_per_child=1) as pool:
-            yield pool
+    context.set_forkserver_preload(["budgets", "torch.utils.data", "corgipile.torch", "corgipile.linear"])
+    with ProcessPoolExecutor(AT_ONCE, context, max_tasks_per_child=1) as pool:
+        yield pool
 
 
 @pytest.fixture(scope="module")
 def measured(request, tmp_path_factory, processes):
-    """What was measured of each case; all those chosen are begun at once, ahead of the tests that wait for them."""
+    """Yield a future of each selected case; all start at once, before the tests wait for them."""
     folder = tmp_path_factory.mktemp("budget")
     chosen = [item.callspec.params["case"] for item in request.session.items if item.path == request.path]
     with ThreadPoolExecutor(AT_ONCE) as crew:
-        made = {shape: crew.submit(budget.tables, folder, shape, SIZE) for shape in {case[0] for case in chosen}}
+        made = {shape: crew.submit(budgets.tables, folder, shape, SIZE) for shape in {case[0] for case in chosen}}
         yield {case: crew.submit(lambda case=case: _least(processes, made[case[0]].result(), case)) for case in chosen}
         crew.shutdown(cancel_futures=True)
 

@@ -1,9 +1,8 @@
-"""What the scripts of figures share: dated results, tables in Markdown, pictures of curves."""
+"""Shared by the scripts of figures: options, saved results, Markdown tables, pictures of curves."""
 
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ def arguments(about: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder of the real data sets")
     parser.add_argument("--scale", type=int, default=1, help="so many times fewer rows")
-    parser.add_argument("--save", action="store_true", help="write results/<date>/")
+    parser.add_argument("--save", action="store_true", help="write results/, in place of the last run's")
     return parser
 
 
@@ -27,17 +26,16 @@ def head(names: Sequence[str]) -> list[str]:
 
 def save(name: str, results: Any, lines: Sequence[str]) -> Path:
     """Write numbers and table, and return where the picture goes."""
-    folder = RESULTS / datetime.now(UTC).date().isoformat()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(results, indent=1))
-    (folder / f"{name}.md").write_text("\n".join(lines) + "\n")
-    return folder / f"{name}.png"
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{name}.json").write_text("[\n" + ",\n".join(map(json.dumps, results)) + "\n]\n")
+    (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
+    return RESULTS / f"{name}.png"
 
 
 def latest(name: str) -> list[dict[str, Any]]:
     """Return what was saved last of a script; nothing if it never was."""
-    found = sorted(RESULTS.glob(f"*/{name}.json"))
-    return list(json.loads(found[-1].read_text())) if found else []
+    path = RESULTS / f"{name}.json"
+    return list(json.loads(path.read_text())) if path.exists() else []
 
 
 def joined(
@@ -47,10 +45,8 @@ def joined(
     key: Callable[[dict[str, Any]], Any],
     told: Callable[[dict[str, Any]], str],
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return lines and results with those that another run has saved today, of parts that this one left out."""
-    path = RESULTS / datetime.now(UTC).date().isoformat() / f"{name}.json"
-    earlier = json.loads(path.read_text()) if path.exists() else []
-    known = {key(one): one for one in [*earlier, *results]}
+    """Return lines and results of this run, and the saved ones of parts that it left out."""
+    known = {key(one): one for one in [*latest(name), *results]}
     return [*lines[:2], *map(told, known.values())], list(known.values())
 
 
