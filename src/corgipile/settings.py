@@ -63,7 +63,7 @@ class Declared(NamedTuple):
 
 
 def _kind(value: Any, _: str) -> Any:
-    from corgipile.losses import check_kind  # noqa: PLC0415 - holds_all the import of corgipile light
+    from corgipile.losses import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
 
     check_kind(value)
     return value

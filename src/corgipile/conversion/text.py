@@ -51,7 +51,7 @@ def csv_stream(
     Raises:
         UnknownFormat: It may be something else.
     """
-    from pyarrow import csv  # noqa: PLC0415 - holds_all the import of corgipile light
+    from pyarrow import csv  # noqa: PLC0415 - keeps the import of corgipile light
 
     with decompressed(path) as file:
         head = file.read(_BLOCK)

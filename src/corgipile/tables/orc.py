@@ -78,7 +78,7 @@ class OrcTable(UnitTable):
             return self._whole(pa.Table.from_batches([batch]).select(names), rows, names)
 
     def _batches(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-        import pyarrow.dataset as ds  # noqa: PLC0415 - holds_all the import of corgipile light
+        import pyarrow.dataset as ds  # noqa: PLC0415 - keeps the import of corgipile light
 
         with decoding(self.path):
             dataset = ds.dataset(self.path, schema=self.schema, format="orc")

@@ -71,7 +71,7 @@ def without_types(metadata: Any) -> Any:
 
     As a dictionary Arrow makes all values of each of the column chunk's rows that it decodes, and a table to find them.
     """
-    import pyarrow.parquet as pq  # noqa: PLC0415 - holds_all the import of corgipile light
+    import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
 
     out = io.BytesIO()
     metadata.write_metadata_file(out)

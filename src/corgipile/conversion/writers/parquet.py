@@ -31,7 +31,7 @@ class ParquetPart:
     """
 
     def __init__(self, schema: pa.Schema, settings: Settings, path: Path) -> None:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - holds_all the import of corgipile light
+        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
 
         self._limit = settings.limit
         self._groups = Groups(f"{GROUP}B" if settings.record_batch is None else settings.record_batch, schema)

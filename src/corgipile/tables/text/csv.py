@@ -128,7 +128,7 @@ class CsvTable(TextTable):
         return self._read(text, kinds, self._names) if kinds else batch
 
     def _read(self, text: memoryview, types: Mapping[str, pa.DataType], names: Sequence[str]) -> pa.RecordBatch:
-        from pyarrow import csv as arrow  # noqa: PLC0415 - holds_all the import of corgipile light
+        from pyarrow import csv as arrow  # noqa: PLC0415 - keeps the import of corgipile light
 
         try:
             table = arrow.read_csv(

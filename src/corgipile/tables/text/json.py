@@ -117,7 +117,7 @@ def parse_lines(
     Raises:
         ParseError: Something is wrong with them; a single line's error says what.
     """
-    from pyarrow import json as arrow  # noqa: PLC0415 - holds_all the import of corgipile light
+    from pyarrow import json as arrow  # noqa: PLC0415 - keeps the import of corgipile light
 
     check_text(text, "a row", ParseError)
     try:

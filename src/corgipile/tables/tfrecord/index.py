@@ -214,7 +214,7 @@ def read_text(file: File, path: PathLike | File, *, gaps: bool) -> pa.Table:
 
 
 def _parse_text(index: File) -> pa.Table:
-    from pyarrow import csv  # noqa: PLC0415 - holds_all the import of corgipile light
+    from pyarrow import csv  # noqa: PLC0415 - keeps the import of corgipile light
 
     with decoding(index.path):
         return csv.read_csv(
