@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from corgipile.relayout import reshuffle  # type: ignore[no-redef]  # as above
     from corgipile.tables import open  # noqa: A004  # used as corgipile.open
     from corgipile.tables.mixing import mix
+    from corgipile.tables.opening import concat
     from corgipile.tables.splitting import train_test_split
-    from corgipile.tables.views import concat
 
 __all__ = [
     "Loader",
@@ -48,7 +48,7 @@ _LATER = {
     "Loader": "corgipile.loader",
     "Model": "corgipile.linear",
     "compare": "corgipile.comparison",
-    "concat": "corgipile.tables.views",
+    "concat": "corgipile.tables.opening",
     "convert": "corgipile.conversion",
     "load": "corgipile.linear",
     "mix": "corgipile.tables.mixing",

@@ -273,7 +273,7 @@ def _beside(path: Path) -> list[Path]:
 
 
 def _is_table_name(name: str) -> bool:
-    from corgipile.tables.format import formats  # noqa: PLC0415 - as above
+    from corgipile.tables.formats import formats  # noqa: PLC0415 - as above
     from corgipile.tables.images import IMAGES  # noqa: PLC0415
 
     return name.lower().endswith((*IMAGES, *(end for kind in formats().values() for end in kind.suffixes)))

@@ -109,7 +109,7 @@ def options_of(words: Words) -> dict[str, Any]:
     """
     from corgipile.errors import BadArgument  # noqa: PLC0415
     from corgipile.suggestions import did_you_mean  # noqa: PLC0415
-    from corgipile.tables.format import formats  # noqa: PLC0415
+    from corgipile.tables.formats import formats  # noqa: PLC0415
 
     found: dict[str, Any] = {}
     for word in words or ():

@@ -22,7 +22,7 @@ from corgipile.tables.arrow.stream import Unended
 from corgipile.tables.arrow.writer import conform, plain
 from corgipile.tables.concat import DIMS_KEY, ConcatTable
 from corgipile.tables.folders import expand_braces, format_named, refuse_others
-from corgipile.tables.format import formats
+from corgipile.tables.formats import formats
 from corgipile.tables.in_memory import is_pair
 from corgipile.tables.io.files import File, decoding, readable
 from corgipile.tables.io.pieces import check_names

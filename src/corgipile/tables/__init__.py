@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from corgipile.tables import views as _views  # adds its functions as methods of tables
+
 if TYPE_CHECKING:
     from corgipile.tables.arrow.file import ArrowFile
     from corgipile.tables.arrow.stream import ArrowStream
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
     from corgipile.tables.text.csv import CsvTable
     from corgipile.tables.text.json import JsonLinesTable
     from corgipile.tables.tfrecord.table import TFRecordTable
-    from corgipile.tables.views import filter, select, slice  # noqa: A004 - as above
     from corgipile.tables.webdataset.table import WebDatasetTable
 
+filter, select, slice = _views.filter, _views.select, _views.slice  # noqa: A001 - the words users look for
 
 __all__ = [
     "ArrowFile",
@@ -61,10 +63,7 @@ _LATER = {
     "Table": "table",
     "WebDatasetTable": "webdataset.table",
     "decode_image": "images",
-    "filter": "views",
     "open": "opening",
-    "select": "views",
-    "slice": "views",
 }
 
 

@@ -27,6 +27,7 @@ from corgipile.tables.table import (
     shared_bytes,
 )
 from corgipile.tables.values import as_type
+from corgipile.tables.views import select
 
 AT_ONCE = 64  # layouts that are joined: one of a file takes as much as one of many
 DIMS_KEY = b"corgipile.dims"
@@ -189,8 +190,6 @@ class ConcatTable(Checked):
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the tables of the sections that `write_plain` wrote, and those that are plain already, as one."""
-        from corgipile.tables.views import select  # noqa: PLC0415 - whose tables are joined by this
-
         names, found = list(dict.fromkeys(columns)), [_open_plain(table, columns, sections) for table in self._tables]
         return ConcatTable([one if one.schema.names == names else select(one, names) for one in found])
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
-from corgipile.tables.format import formats
+from corgipile.tables.formats import formats
 from corgipile.tables.io.files import PathLike, readable
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.tables.partitions import Found, is_key, keys_of

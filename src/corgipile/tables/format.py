@@ -1,16 +1,12 @@
-"""What a format is to those who open tables, and all that there are."""
+"""Description of a table format: how its files are recognised and opened."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from corgipile.errors import BadArgument
-from corgipile.plugins import FORMATS as GROUP
-from corgipile.plugins import registered
 from corgipile.tables.table import Table
 
-__all__ = ["Format", "formats"]
+__all__ = ["Format"]
 
 
 class Format(NamedTuple):
@@ -40,23 +36,3 @@ class Format(NamedTuple):
     folder: Callable[[Path, Sequence[str]], bool] = lambda path, files: False  # noqa: ARG005 - as above
     index_file: Callable[..., str] | None = None
     log: bool = False
-
-
-@cache
-def formats() -> Mapping[str, Format]:
-    """Return all formats by name: ours, then those that other packages registered.
-
-    Raises:
-        BadArgument: A package registered something else, or under a name of ours.
-
-    Example:
-        >>> formats()["parquet"].suffixes
-        ('.parquet', '.pq')
-    """
-    from corgipile.tables.formats import OURS  # noqa: PLC0415 - readers of all formats, which many programs never need
-
-    others = registered(GROUP)
-    for name, kind in others.items():
-        if name in OURS or not isinstance(kind, Format):
-            raise BadArgument(f"format {name!r} of another package must be a Format under a name of its own: {kind!r}")
-    return {**OURS, **others}

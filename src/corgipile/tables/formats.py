@@ -1,5 +1,11 @@
-"""The formats that can be opened: one entry a format."""
+"""Registry of table formats: one entry a format."""
 
+from collections.abc import Mapping
+from functools import cache
+
+from corgipile.errors import BadArgument
+from corgipile.plugins import FORMATS as GROUP
+from corgipile.plugins import registered
 from corgipile.tables import (
     anndata,
     avro,
@@ -31,7 +37,7 @@ from corgipile.tables.text.table import same_types
 from corgipile.tables.tfrecord import table as tfrecord
 from corgipile.tables.webdataset import table as webdataset
 
-__all__ = ["OURS"]
+__all__ = ["formats"]
 
 OURS = {
     "anndata": Format(
@@ -148,3 +154,21 @@ OURS = {
         folder=lambda path, files: zarr.is_zarr(path),  # noqa: ARG005 - as above
     ),
 }
+
+
+@cache
+def formats() -> Mapping[str, Format]:
+    """Return all formats by name: the built-in ones, then those of other packages.
+
+    Raises:
+        BadArgument: A package registered something else, or under a name of ours.
+
+    Example:
+        >>> formats()["parquet"].suffixes
+        ('.parquet', '.pq')
+    """
+    others = registered(GROUP)
+    for name, kind in others.items():
+        if name in OURS or not isinstance(kind, Format):
+            raise BadArgument(f"format {name!r} of another package must be a Format under a name of its own: {kind!r}")
+    return {**OURS, **others}

@@ -1,16 +1,18 @@
-"""Views as methods of tables; tables of other packages have them as functions of `corgipile.tables`."""
+"""Views as methods of tables; other packages' tables have them as functions of `corgipile.tables`."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from corgipile.tables.table import Table
 
-__all__ = ["Views"]
+__all__ = ["Views", "as_method"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Views:
-    """Adds to a table what makes other tables of it; nothing is copied.
+    """Gives a table the methods that return views of it; nothing is copied.
 
     Example:
         >>> import corgipile as cp, pyarrow as pa, pyarrow.compute as pc
@@ -19,20 +21,19 @@ class Views:
         {'x': [3]}
     """
 
-    def select(self, names: Sequence[str]) -> "Table":
-        """Return the table with some of its columns, in this order; see `corgipile.tables.select`."""
-        from corgipile.tables import views  # noqa: PLC0415 - which is made of tables
+    if TYPE_CHECKING:  # `as_method` adds them: views derive from this class
 
-        return views.select(cast("Table", self), names)
+        def select(self, names: Sequence[str]) -> "Table":
+            """Return the table with some of its columns."""
 
-    def slice(self, start: int = 0, stop: int | None = None) -> "Table":
-        """Return the rows from one number to another; see `corgipile.tables.slice`."""
-        from corgipile.tables import views  # noqa: PLC0415 - as above
+        def slice(self, start: int = 0, stop: int | None = None) -> "Table":
+            """Return the rows from one number to another."""
 
-        return views.slice(cast("Table", self), start, stop)
+        def filter(self, expression: Any) -> "Table":
+            """Return the rows for which an expression is true."""
 
-    def filter(self, expression: Any) -> "Table":
-        """Return the rows for which an expression is true; see `corgipile.tables.filter`."""
-        from corgipile.tables import views  # noqa: PLC0415 - as above
 
-        return views.filter(cast("Table", self), expression)
+def as_method(view: Function) -> Function:
+    """Make a function of a table a method of `Views`, under the same name."""
+    setattr(Views, view.__name__, view)
+    return view

@@ -15,6 +15,7 @@ from corgipile.tables.concat import ConcatTable, typed
 from corgipile.tables.encoded import Units, joined_spill, joined_units
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import join, pick_rows
+from corgipile.tables.opening import open as open_table
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.unify_schemas import alike
 
@@ -200,8 +201,6 @@ def mix(sources: Sequence[tuple[Any, float]], rows: int | None = None, *, part: 
         >>> mixed.read(0, 8)["x"].to_pylist()
         [1, 2, 10, 3, 1, 2, 10, 3]
     """
-    from corgipile.tables.opening import open as open_table  # noqa: PLC0415 - which makes views of what it opens
-
     pairs = list(_pairs(sources))
     tables = alike([open_table(source) for source, _ in pairs])
     total = sum(map(len, tables)) if rows is None else whole(rows, "rows", 1)

@@ -1,7 +1,7 @@
 """Opens tables: finds the files, finds out their format, joins them."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -12,7 +12,7 @@ from corgipile.stores.urls import RemotePath, is_url, redacted
 from corgipile.suggestions import did_you_mean
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
-from corgipile.tables.format import formats
+from corgipile.tables.formats import formats
 from corgipile.tables.in_memory import is_pair, of_memory
 from corgipile.tables.in_memory.arrays import is_rows
 from corgipile.tables.io.files import File, PathLike
@@ -22,8 +22,13 @@ from corgipile.tables.partitions import Found, with_keys
 from corgipile.tables.reach import Trust, trusting
 from corgipile.tables.remote_folders import remote_files_of
 from corgipile.tables.remote_images import ImageObjects
+from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
+from corgipile.tables.text import json
+from corgipile.tables.text.guess import csv_columns
+from corgipile.tables.text.packed import unpacked
 from corgipile.tables.unify_schemas import alike, with_rows
+from corgipile.tables.webdataset.table import refuse_packed_tar
 
 if TYPE_CHECKING:
     from corgipile.tables.tfrecord.example import Features
@@ -144,6 +149,28 @@ def open(  # noqa: A001 - reads as corgipile.open
     return tables[0] if len(tables) == 1 else ConcatTable(tables)
 
 
+def concat(tables: Sequence[Any]) -> Table:
+    """Join tables end to end; columns are found by name and have the order of the first table's.
+
+    Types are those that `corgipile.open` gives the parts of one table.
+
+    Args:
+        tables: Tables, or what `corgipile.open` takes.
+
+    Raises:
+        BadSchema: A column is missing, or of another type: the message names it and the tables.
+
+    Example:
+        >>> parts = [pa.table({"x": [1], "label": [0]}), pa.table({"label": [1], "x": [2]})]
+        >>> concat(parts).read(0, 2).to_pydict()
+        {'x': [1, 2], 'label': [0, 1]}
+    """
+    if isinstance(tables, str) or not isinstance(tables, Iterable):
+        raise BadArgument(f"a list of tables is needed, got {tables!r}")
+    joined = alike(with_rows([open(table) for table in tables]))
+    return joined[0] if len(joined) == 1 else ConcatTable(joined)
+
+
 class Index(NamedTuple):
     """An index that was written: its path, the rows it finds, and its own bytes."""
 
@@ -244,8 +271,6 @@ def _unpacked(path: str | File, spill: Spill) -> str | File:
     codec = next((codec for magic, codec in COMPRESSED.items() if first.startswith(magic)), None)
     if codec is None:
         return path
-    from corgipile.tables.text.packed import unpacked  # noqa: PLC0415 - needed for compressed text only
-
     return unpacked(file, codec, spill)
 
 
@@ -286,8 +311,6 @@ def find_format(path: str | File) -> str:
             return name
     for magic, name in COMPRESSED.items():
         if first.startswith(magic):
-            from corgipile.tables.webdataset.table import refuse_packed_tar  # noqa: PLC0415 - as in `_text_format`
-
             refuse_packed_tar(path, name)
             raise UnknownFormat(f"{path} is compressed ({name}), so rows have no place; use `corgipile convert` first")
     return _named_format(path, first) or _text_format(head)
@@ -304,10 +327,6 @@ def _named_format(path: str, first: bytes) -> str | None:
 
 def _text_format(file: File) -> str:
     """Return the format of text whose name does not tell it."""
-    from corgipile.tables.svmlight import table as svmlight  # noqa: PLC0415 - most programs open no text
-    from corgipile.tables.text import json  # noqa: PLC0415
-    from corgipile.tables.text.guess import csv_columns  # noqa: PLC0415
-
     head = file.read(0, min(svmlight.HEAD, file.size))
     if json.is_array(head):
         raise UnknownFormat(f"{file.path}: {json.ARRAY}")

@@ -9,7 +9,7 @@ from corgipile.errors import BadArgument, MissingFile
 from corgipile.stores.opening import list_objects
 from corgipile.stores.urls import GLOB, RemotePath, local_path, parts_of
 from corgipile.tables.folders import expand_braces, files_of, format_named, kind_named, passed, refuse_several
-from corgipile.tables.format import formats
+from corgipile.tables.formats import formats
 from corgipile.tables.images import TEXT
 from corgipile.tables.io.files import File
 from corgipile.tables.io.index_cache import INDEX_SUFFIX

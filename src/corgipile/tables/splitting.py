@@ -12,6 +12,7 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.random import derive, randoms
 from corgipile.sizes import real, whole
 from corgipile.tables.arrow.spans import flat
+from corgipile.tables.opening import open as open_table
 from corgipile.tables.row_mask import RowMask
 from corgipile.tables.scan import scan
 from corgipile.tables.table import Table, check_columns
@@ -55,8 +56,6 @@ def train_test_split(table: Any, test: float = 0.1, seed: int = 0, group: str | 
         >>> len(train) + len(test), set(train.read(0, len(train))["user"]) & set(test.read(0, len(test))["user"])
         (1000, set())
     """
-    from corgipile.tables.opening import open as open_table  # noqa: PLC0415 - which makes views of what it opens
-
     share, seed = real(test, "test"), whole(seed, "seed")
     if not 0 < share < 1:
         raise BadArgument(f"test must be a share between 0 and 1, such as 0.1, got {test!r}")

@@ -9,6 +9,7 @@ from corgipile.tables.cast_table import CastTable
 from corgipile.tables.concat import same_kind
 from corgipile.tables.promotion import checked, common_type, holds_all, smallest
 from corgipile.tables.table import Table
+from corgipile.tables.views import select
 
 __all__ = ["alike", "with_rows"]
 
@@ -52,8 +53,6 @@ def alike(tables: Sequence[Table]) -> list[Table]:
         >>> [table.read(0, 1).to_pylist() for table in alike([MemoryTable(part) for part in parts])]
         [[{'x': 0.5, 'y': 1}], [{'x': 1.5, 'y': None}]]
     """
-    from corgipile.tables.views import select  # noqa: PLC0415 - whose tables are joined by this
-
     first = next((table for table in tables if len(table)), tables[0]).schema if tables else pa.schema([])
     if all(table.schema.equals(first) for table in tables):  # which is told at once of many files
         return list(tables)

@@ -1,4 +1,4 @@
-"""Tables made of others without a copy: some columns, some rows, or several end to end."""
+"""Views of tables: some columns or some rows, without a copy."""
 
 import builtins
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,18 +11,18 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.sizes import whole
 from corgipile.tables import even_lists
-from corgipile.tables.concat import ConcatTable
 from corgipile.tables.expressions import truths
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.location import Location, location, varlen_location
+from corgipile.tables.methods import as_method
 from corgipile.tables.row_mask import RowMask
 from corgipile.tables.selection import MaskTable
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
 from corgipile.tables.wrapper import Wrapper
 
-__all__ = ["Columns", "chosen", "concat", "filter", "select", "slice"]
+__all__ = ["Columns", "chosen", "filter", "select", "slice"]
 
 RUN_BYTES = 24  # of a run in `Subset`
 SPREAD = 1 << 22  # rows at a time
@@ -90,6 +90,7 @@ class Columns(Wrapper):
         return cast("Single", self.table).take_bytes(rows, column)
 
 
+@as_method
 def select(table: Table, names: Sequence[str]) -> Table:
     """Return a table with some of its columns, in the order named; the others are not read.
 
@@ -113,6 +114,7 @@ def select(table: Table, names: Sequence[str]) -> Table:
     return inner if names == inner.schema.names else Columns(inner, names)
 
 
+@as_method
 def slice(table: Table, start: int = 0, stop: int | None = None) -> Table:  # noqa: A001 - what it is
     """Return the rows of a table from one number to another, as Python counts: negative numbers from the end.
 
@@ -132,6 +134,7 @@ def slice(table: Table, start: int = 0, stop: int | None = None) -> Table:  # no
     return Subset(table, [[start, stop]] if start < stop else [])
 
 
+@as_method
 def filter(table: Table, expression: Any) -> Table:  # noqa: A001 - what it is
     """Return the rows of a table for which an expression is true; where it is null they are left out.
 
@@ -152,31 +155,6 @@ def filter(table: Table, expression: Any) -> Table:  # noqa: A001 - what it is
         {'x': [2, 4]}
     """
     return chosen(table, RowMask.joined(truths(table, expression)))
-
-
-def concat(tables: Sequence[Any]) -> Table:
-    """Join tables end to end; columns are found by name and have the order of the first table's.
-
-    Types are those that `corgipile.open` gives the parts of one table.
-
-    Args:
-        tables: Tables, or what `corgipile.open` takes.
-
-    Raises:
-        BadSchema: A column is missing, or of another type: the message names it and the tables.
-
-    Example:
-        >>> parts = [pa.table({"x": [1], "label": [0]}), pa.table({"label": [1], "x": [2]})]
-        >>> concat(parts).read(0, 2).to_pydict()
-        {'x': [1, 2], 'label': [0, 1]}
-    """
-    from corgipile.tables.opening import open as open_table  # noqa: PLC0415 - as above
-    from corgipile.tables.unify_schemas import alike, with_rows  # noqa: PLC0415 - which makes views
-
-    if isinstance(tables, str) or not isinstance(tables, Iterable):
-        raise BadArgument(f"a list of tables is needed, got {tables!r}")
-    joined = alike(with_rows([open_table(table) for table in tables]))
-    return joined[0] if len(joined) == 1 else ConcatTable(joined)
 
 
 def chosen(table: Table, bits: RowMask) -> Table:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.tables.in_memory import arrays, datasets, frames, sparse, streams
+from corgipile.tables.in_memory.science import of_science
 from corgipile.tables.io.spill import Spill
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.table import Table
@@ -52,7 +53,7 @@ def of_memory(source: Any, open_file: Callable[[str], Table], spill: Spill = Non
         return MemoryTable(pa.Table.from_batches([source]))
     if library == "datasets" or hasattr(source, "save_to_disk"):
         return datasets.of_hugging_face(source, spill)
-    if library in ("anndata", "h5py", "zarr") and (table := _of_science(source, library, spill)) is not None:
+    if library in ("anndata", "h5py", "zarr") and (table := of_science(source, library, spill)) is not None:
         return table
     if kind == "LazyFrame":
         raise BadArgument("a LazyFrame has no rows yet; collect() it, or sink_ipc() it to a file and open that")
@@ -127,9 +128,3 @@ def _is_array(source: Any) -> bool:
 
 def _is_arrow_dataset(source: Any) -> bool:
     return type(source).__module__.startswith("pyarrow") and hasattr(source, "get_fragments")
-
-
-def _of_science(source: Any, library: str, spill: Spill) -> Table | None:
-    from corgipile.tables.in_memory.science import of_science  # noqa: PLC0415 - readers of formats that few need
-
-    return of_science(source, library, spill)
