@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import IO, Any, Literal, cast
 
 import pyarrow as pa
+from pyarrow import csv
 
 from corgipile.conversion.columns import label_name
 from corgipile.conversion.stream import Stream
@@ -51,8 +52,6 @@ def csv_stream(
     Raises:
         UnknownFormat: It may be something else.
     """
-    from pyarrow import csv  # noqa: PLC0415 - keeps the import of corgipile light
-
     with decompressed(path) as file:
         head = file.read(_BLOCK)
         mark, header = csv_columns(path, head, header, whole=not file.read(1))
@@ -79,7 +78,6 @@ def csv_stream(
 
 def _surveyed(path: str, settings: dict[str, Any], types: Types | None) -> tuple[pa.Schema, dict[str, pa.DataType]]:
     """Return the schema that pyarrow infers, corrected where it would change values, and the corrected types."""
-    from pyarrow import csv  # noqa: PLC0415 - as above
 
     def read(kinds: Mapping[str, pa.DataType]) -> tuple[pa.Schema, pa.RecordBatch]:
         with decompressed(path) as file, _parsing(path):
@@ -105,8 +103,6 @@ def _said(schema: pa.Schema, types: Types | None, path: str) -> pa.Schema:
 
 
 def _csv_batches(path: str, settings: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    from pyarrow import csv  # noqa: PLC0415 - as above
-
     with decompressed(path) as file, _parsing(path):
         yield from csv.open_csv(file, **settings)
 

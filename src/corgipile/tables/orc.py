@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import orc
 
 from corgipile.errors import BadSchema, CorruptFile, UnknownFormat
 from corgipile.nesting import check_depth
@@ -91,8 +92,6 @@ class OrcTable(UnitTable):
 
     def _reader(self) -> Any:
         """Return this thread's own reader."""
-        from pyarrow import orc  # noqa: PLC0415 - as above
-
         if not hasattr(self._local, "reader"):
             self._local.reader = orc.ORCFile(self._file.source())
         return self._local.reader

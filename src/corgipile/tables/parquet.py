@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, UnknownFormat
@@ -80,8 +81,6 @@ class ParquetTable(Checked):
     columnar = True  # a column is read without the others
 
     def __init__(self, path: PathLike, spill: Spill = None) -> None:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
-
         self._file, self.spill, self._spill = file_of(path), spill_folder(spill), spill
         if self._file.read(0, min(4, self._file.size)) != MAGIC:
             raise UnknownFormat(f"{self._file.path} is no Parquet file: it does not begin with {MAGIC!r}")
@@ -117,8 +116,6 @@ class ParquetTable(Checked):
     @property
     def _metadata(self) -> Any:
         """Return what the footer says; it is read again where other files' took its place."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
-
         if self._kept is not None:
             return self._kept
         with decoding(self._file.path):
@@ -311,8 +308,6 @@ class ParquetTable(Checked):
         return starts, lengths
 
     def _decoded_batches(self, names: list[str], groups: range, rows: int, source: Any) -> Iterator[pa.RecordBatch]:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
-
         schema = pick(self.schema, names)
         with decoding(self._file.path):
             untyped = lambda: _footers.of(self, "untyped", lambda: without_types(self._metadata))  # noqa: E731
@@ -375,8 +370,6 @@ class ParquetTable(Checked):
 
     def _reader(self, i: int, names: Sequence[str]) -> Any:
         """Return this thread's reader of this file."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
-
         if isinstance(self._file, RemoteFile):
             return pq.ParquetFile(fetched(self._file, self._ranges(i, names)).source(), metadata=self._metadata)
         if getattr(_readers, "owner", None) != weakref.ref(self):

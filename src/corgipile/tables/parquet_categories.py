@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from corgipile.tables.io.files import File
 from corgipile.tables.io.remote import RemoteFile
@@ -71,8 +72,6 @@ def without_types(metadata: Any) -> Any:
 
     As a dictionary Arrow makes all values of each of the column chunk's rows that it decodes, and a table to find them.
     """
-    import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
-
     out = io.BytesIO()
     metadata.write_metadata_file(out)
     before, key, after = out.getvalue().rpartition(TYPES)

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from corgipile.conversion.writers.form import Form, Settings, refuse_type
 from corgipile.errors import BadValue
@@ -31,8 +32,6 @@ class ParquetPart:
     """
 
     def __init__(self, schema: pa.Schema, settings: Settings, path: Path) -> None:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
-
         self._limit = settings.limit
         self._groups = Groups(f"{GROUP}B" if settings.record_batch is None else settings.record_batch, schema)
         self._sink = pa.OSFile(str(path), "wb")
@@ -83,8 +82,6 @@ def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], ParquetPart]
 
 def _kept(field: pa.Field) -> pa.DataType | None:
     """Return the type that a column has once it was written, None if it cannot be."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
-
     sink = pa.BufferOutputStream()
     try:
         pq.write_table(pa.table([pa.nulls(1, field.type)], names=["x"]), sink)
@@ -106,8 +103,6 @@ def _same(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
-
     try:
         return _MARK.encode() in (pq.read_metadata(str(path)).metadata or {})
     except (pa.ArrowException, OSError):

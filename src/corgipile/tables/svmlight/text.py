@@ -1,6 +1,8 @@
 """SVMlight text: streamed, parsed by the kernel, and its errors told with line and column."""
 
+import bz2
 import contextlib
+import gzip
 import lzma
 import re
 import zlib
@@ -210,9 +212,6 @@ def pieces(file: str | File, chunk: int = CHUNK) -> Iterator[bytes]:
 
 
 def _stream(path: str | File) -> IO[bytes]:
-    import bz2  # noqa: PLC0415 - needed for compressed text only
-    import gzip  # noqa: PLC0415 - needed for compressed text only
-
     if isinstance(path, File):
         return cast("IO[bytes]", Region(path.scanned(), 0, path.size))
     with readable(path), Path(path).open("rb") as file:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyarrow import csv as arrow
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, ParseError, UnknownFormat
@@ -128,8 +129,6 @@ class CsvTable(TextTable):
         return self._read(text, kinds, self._names) if kinds else batch
 
     def _read(self, text: memoryview, types: Mapping[str, pa.DataType], names: Sequence[str]) -> pa.RecordBatch:
-        from pyarrow import csv as arrow  # noqa: PLC0415 - keeps the import of corgipile light
-
         try:
             table = arrow.read_csv(
                 pa.BufferReader(text),

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import pyarrow as pa
+from pyarrow import json as arrow
 
 from corgipile.errors import ParseError, UnknownFormat
 from corgipile.nesting import check_text
@@ -117,8 +118,6 @@ def parse_lines(
     Raises:
         ParseError: Something is wrong with them; a single line's error says what.
     """
-    from pyarrow import json as arrow  # noqa: PLC0415 - keeps the import of corgipile light
-
     check_text(text, "a row", ParseError)
     try:
         table = arrow.read_json(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import csv
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, CorruptFile, MissingFile, ReadFailed, UnknownFormat
@@ -214,8 +215,6 @@ def read_text(file: File, path: PathLike | File, *, gaps: bool) -> pa.Table:
 
 
 def _parse_text(index: File) -> pa.Table:
-    from pyarrow import csv  # noqa: PLC0415 - keeps the import of corgipile light
-
     with decoding(index.path):
         return csv.read_csv(
             index.scanned().source(),
