@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src" / "corgipile"
 # What each room may import of the others; a room may import itself.
 BASE = {
+    "extras",
     "bars",
     "_kernel",
     "errors",

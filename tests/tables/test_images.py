@@ -146,6 +146,7 @@ def test_images_are_decoded(monkeypatch):
         with pytest.raises(CorruptFile, match=rf"^cat/1.png: {len(data)} bytes that begin with"):
             decode_image(data, name="cat/1.png")
     monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(MissingExtra, match=r"pip install 'corgipile\[images\]'"):
         decode_image(file.getvalue())
 

@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadSchema, BadValue, CorruptFile, UnknownFormat
+from corgipile.extras import extra
 from corgipile.nesting import parse_json
 from corgipile.tables.avro_types import column_type, least_bytes, swelling
 from corgipile.tables.io.files import File, PathLike, decoding
 from corgipile.tables.io.pieces import check_names, join, pick
 from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.io.unpacking import Unpacking, opened
-from corgipile.tables.library import UnitTable, needs
+from corgipile.tables.library import UnitTable
 from corgipile.tables.table import IntArray
 
 __all__ = ["MAGIC", "SUFFIXES", "AvroTable"]
@@ -47,10 +48,7 @@ class AvroTable(UnitTable):
         self._file, self._spill = File(path), spill
         if self._file.read(0, min(4, self._file.size)) != MAGIC:
             raise UnknownFormat(f"{self._file.path} is no Avro file: it does not begin with {MAGIC!r}")
-        try:
-            import fastavro  # noqa: PLC0415 - only for this format
-        except ImportError:
-            raise needs("fastavro", "avro", "Avro") from None
+        fastavro = extra("fastavro", "reading Avro", "avro")
         said, self._mark, begin = _head(self._file)
         self._codec = said.get("avro.codec", b"null").decode("utf-8", "replace")
         if self._codec not in CODECS:
@@ -110,21 +108,18 @@ class AvroTable(UnitTable):
 
     def _some_rows(self, stream: io.BufferedReader, largest: int, most: int) -> list[dict[str, Any]]:
         """Decode the next rows: at least one, and at most about `PART` stored bytes."""
-        from fastavro import schemaless_reader  # noqa: PLC0415 - as above
-
-        rows: list[dict[str, Any]] = []
+        read, rows = extra("fastavro", "reading Avro", "avro").schemaless_reader, list[dict[str, Any]]()
         raw = cast("Unpacking", stream.raw)
         begun = raw.done
         while len(rows) < most and raw.done - begun <= PART:
             raw.most = raw.done + largest
-            rows.append(schemaless_reader(stream, self._written, None))  # type: ignore[arg-type]
+            rows.append(read(stream, self._written, None))
         return rows
 
     @contextlib.contextmanager
     def _decoding(self) -> Iterator[None]:
         """Convert the library's error for bad bytes to one that `decoding` handles."""
-        from fastavro.schema import SchemaParseException  # noqa: PLC0415 - as above
-
+        bad_schema = extra("fastavro.schema", "reading Avro", "avro").SchemaParseException
         try:
             yield
         except (
@@ -133,7 +128,7 @@ class AvroTable(UnitTable):
             AttributeError,
             ArithmeticError,
             AssertionError,
-            SchemaParseException,
+            bad_schema,
         ) as error:
             raise ValueError(str(error) or type(error).__name__) from None
 

@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, UnknownFormat
+from corgipile.extras import extra
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.cast_table import CastTable
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.delta_log import LOG, check_sidecars, check_vectors, place
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.spill import Spill
-from corgipile.tables.library import needs
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.row_mask import RowMask
@@ -73,10 +73,7 @@ def open_delta(path: PathLike, version: int | None = None, spill: Spill = None) 
 
 
 def _log(folder: Path, version: int | None) -> Any:
-    try:
-        import deltalake  # noqa: PLC0415 - only for this format
-    except ImportError:
-        raise needs("deltalake", "delta", "Delta Lake") from None
+    deltalake = extra("deltalake", "reading Delta Lake", "delta")
     if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
         raise BadArgument(f"version is {version!r}; a whole number, 0 for the first, is right")
     with _asked(folder, "its log cannot be read"):

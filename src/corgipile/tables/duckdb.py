@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadSchema, CorgiPileError, CorruptFile, ReadFailed
+from corgipile.extras import extra
 from corgipile.tables.databases import Database, chosen_table, quoted
 from corgipile.tables.encoded import Units, unpack, write_plain
 from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import check_names, pick, read_pieces
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
-from corgipile.tables.library import UnitTable, needs
+from corgipile.tables.library import UnitTable
 from corgipile.tables.table import IntArray, Table, even_cuts
 from corgipile.tables.values import value_type
 
@@ -295,11 +296,7 @@ class _TooLittleMemory(CorruptFile):
 
 
 def _library() -> Any:
-    try:
-        import duckdb  # noqa: PLC0415 - only for this format
-    except ImportError:
-        raise needs("duckdb", "duckdb", "DuckDB") from None
-    return duckdb
+    return extra("duckdb", "reading DuckDB", "duckdb")
 
 
 def _connected(path: str) -> Any:

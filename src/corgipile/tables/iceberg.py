@@ -8,11 +8,11 @@ import pyarrow as pa
 from pyarrow.fs import LocalFileSystem
 
 from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, UnknownFormat
+from corgipile.extras import extra
 from corgipile.tables.cast_table import CastTable
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.spill import Spill
-from corgipile.tables.library import needs
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.reach import Trust, local, trusting, trusts_paths
@@ -78,17 +78,16 @@ def _part(path: Path, schema: pa.Schema, numbers: dict[str, bytes], spill: Spill
     return CastTable(file, schema, {name: stored[one] for name, one in numbers.items() if one in stored}, {})
 
 
+def _library(module: str) -> Any:
+    return extra(f"pyiceberg.{module}", "reading Iceberg", "iceberg")
+
+
 def _scan(folder: Path, version: int | None) -> Any:
-    try:
-        from pyiceberg.catalog.noop import NoopCatalog  # noqa: PLC0415 - only for this format
-        from pyiceberg.serializers import FromInputFile  # noqa: PLC0415
-        from pyiceberg.table import StaticTable  # noqa: PLC0415
-    except ImportError:
-        raise needs("pyiceberg", "iceberg", "Iceberg") from None
+    catalog, reading = _library("catalog.noop").NoopCatalog("static-table"), _library("serializers").FromInputFile
     newest, files = str(_newest(folder)), _files(folder)
     try:  # not by StaticTable.from_metadata, which lets properties of the table name code and hosts
-        metadata = FromInputFile.table_metadata(files.new_input(newest))
-        table = StaticTable(("static-table", newest), metadata, newest, files, NoopCatalog("static-table"))
+        metadata = reading.table_metadata(files.new_input(newest))
+        table = _library("table").StaticTable(("static-table", newest), metadata, newest, files, catalog)
         snapshots = [one.snapshot_id for one in table.snapshots()]
     except CorgiPileError:
         raise
@@ -106,16 +105,14 @@ def _scan(folder: Path, version: int | None) -> Any:
 
 def _files(folder: Path) -> Any:
     """Return a reader of metadata that opens only local files that `within` accepts."""
-    from pyiceberg.io import FileIO  # noqa: PLC0415 - as above
-    from pyiceberg.io.pyarrow import PyArrowFile  # noqa: PLC0415
-
+    input_file = _library("io.pyarrow").PyArrowFile
     trust: Trust = "paths" if trusts_paths() else None  # the library's threads lack our context
 
-    class Files(FileIO):
-        def new_input(self, location: str) -> PyArrowFile:
+    class Files(_library("io").FileIO):  # type: ignore[misc]
+        def new_input(self, location: str) -> Any:
             with trusting(trust):
                 path = str(local(folder, location, folder / METADATA))
-            return PyArrowFile(path, path, LocalFileSystem())
+            return input_file(path, path, LocalFileSystem())
 
         def new_output(self, location: str) -> Any:
             raise BadArgument(f"{folder} is only read; nothing is written to {location}")
@@ -138,9 +135,7 @@ def _newest(folder: Path) -> Path:
 
 
 def _schema(scan: Any) -> pa.Schema:
-    from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415 - as above
-
-    schema = schema_to_pyarrow(scan.projection(), include_field_ids=False)
+    schema = _library("io.pyarrow").schema_to_pyarrow(scan.projection(), include_field_ids=False)
     return pa.schema([(field.name, _small(viewless(field.type))) for field in schema])
 
 

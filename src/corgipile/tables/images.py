@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile, UnknownFormat
+from corgipile.errors import BadArgument, CorruptFile, MissingFile, UnknownFormat
+from corgipile.extras import extra
 from corgipile.tables.arrow.spans import array_of, places
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import PathLike, check_regular, describe, digest, readable
@@ -210,10 +211,7 @@ def decode_image(data: bytes | Mapping[str, Any], mode: str = "RGB", *, name: st
         >>> decode_image(b"P5 3 2 255 abcdef", "L").tolist()
         [[97, 98, 99], [100, 101, 102]]
     """
-    try:
-        from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise MissingExtra("decoding images needs Pillow: pip install 'corgipile[images]'") from None
+    pillow = extra("PIL.Image", "decoding images", "images", package="Pillow")
     content = data.as_py() if isinstance(data, pa.Scalar) else data
     if isinstance(content, Mapping):
         name, content = name or str(content.get("path") or ""), content.get("bytes")
@@ -223,14 +221,14 @@ def decode_image(data: bytes | Mapping[str, Any], mode: str = "RGB", *, name: st
         path = f" and the path {name!r}" if name else ""
         raise BadArgument(f"an image must be bytes, got {content!r:.40}{path}") from None
     try:
-        Image.init()
-        with Image.open(io.BytesIO(content), formats=[one for one in DECODED if one in Image.OPEN]) as image:
-            most, pixels = Image.MAX_IMAGE_PIXELS, image.width * image.height
+        pillow.init()
+        with pillow.open(io.BytesIO(content), formats=[one for one in DECODED if one in pillow.OPEN]) as image:
+            most, pixels = pillow.MAX_IMAGE_PIXELS, image.width * image.height
             if most is not None and pixels > most:
                 raise ValueError(f"it may have {most} pixels, got {pixels}; PIL.Image.MAX_IMAGE_PIXELS sets the limit")
             return np.array(image.convert(mode))
-    except (*UNDECODED, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        reason = "" if isinstance(error, UnidentifiedImageError) else f": {error}"
+    except (*UNDECODED, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
+        reason = "" if isinstance(error, pillow.UnidentifiedImageError) else f": {error}"
         at = f"{name}: " if name else ""
         begin = f"{len(content)} bytes that begin with {content[:8]!r}"
         raise CorruptFile(f"{at}{begin} are no whole image{reason}") from None

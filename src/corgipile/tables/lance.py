@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, CorgiPileError, CorruptFile, MissingFile
+from corgipile.extras import extra
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import check_names
-from corgipile.tables.library import LibraryTable, needs
+from corgipile.tables.library import LibraryTable
 from corgipile.tables.reach import local
 from corgipile.tables.table import IntArray
 from corgipile.tables.values import value_type
@@ -125,10 +126,7 @@ def _library() -> Any:
     global _process  # noqa: PLW0603 - one library for all tables
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a fork may hang: it is refused
-        try:
-            import lance  # noqa: PLC0415 - only for this format
-        except ImportError:
-            raise needs("pylance", "lance", "Lance") from None
+        lance = extra("lance", "reading Lance", "lance", package="pylance")
     _process = os.getpid()
     return lance
 

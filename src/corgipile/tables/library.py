@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from corgipile.errors import CorruptFile, MissingExtra
+from corgipile.errors import CorruptFile
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, SpilledTable, Units, grouped, units_of, unpack_shared, write_plain
@@ -26,15 +26,10 @@ from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
 
-__all__ = ["LibraryTable", "UnitTable", "needs"]
+__all__ = ["LibraryTable", "UnitTable"]
 
 SAMPLE = 64  # rows by which the width of a column is told
 _decoded: Common[pa.RecordBatch] = Common(SMALL, lambda rows: int(rows.nbytes))  # units of all tables
-
-
-def needs(package: str, extra: str, format_name: str) -> MissingExtra:
-    """Return the error where the library of a format is not installed."""
-    return MissingExtra(f"reading {format_name} needs {package}: pip install 'corgipile[{extra}]'")
 
 
 class LibraryTable(Checked):

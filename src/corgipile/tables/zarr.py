@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile, ReadFailed, TableError, UnknownFormat
+from corgipile.extras import extra
 from corgipile.tables import anndata
 from corgipile.tables.arrays.columns import Column, column_of, field_columns
 from corgipile.tables.arrays.stored import Chunked, check_item
@@ -81,11 +82,7 @@ def _again(path: str, group: str | None, columns: ColumnChoice, spill: Spill, pa
 
 
 def _opened(folder: Path) -> Any:
-    try:
-        import zarr  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise MissingExtra("reading Zarr needs zarr: pip install 'corgipile[zarr]'") from None
-    return zarr.open(str(folder), mode="r")
+    return extra("zarr", "reading Zarr", "zarr").open(str(folder), mode="r")
 
 
 def _name(array: Any, folder: Path) -> str:

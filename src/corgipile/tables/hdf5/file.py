@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import CorgiPileError, CorruptFile, MissingExtra, MissingFile, ReadFailed, UnknownFormat
+from corgipile.errors import CorgiPileError, CorruptFile, MissingFile, ReadFailed, UnknownFormat
+from corgipile.extras import extra
 from corgipile.tables.arrays.stored import Chunked, InPlace, Kept, Stored, check_item
 from corgipile.tables.arrays.tree import is_group, lookup
 from corgipile.tables.hdf5.texts import REFERENCE, Texts
@@ -21,7 +22,7 @@ from corgipile.tables.io.pieces import Recent
 from corgipile.tables.reach import trusts_paths, within
 from corgipile.tables.table import IntArray
 
-__all__ = ["H5", "MAGIC"]
+__all__ = ["H5", "MAGIC", "library"]
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 READ = 1 << 16  # bytes that h5py is given at a time
@@ -29,6 +30,11 @@ OPEN = 16  # files that the library has open for what only it reads
 DEFLATE, SHUFFLE = 1, 2  # the filters that are undone here
 MOST_CHUNKS = 1 << 22  # whose places are kept in memory
 LIBRARY_BYTES = 1 << 16  # bytes that the library is asked for at a time where it has no chunks, such as texts
+
+
+def library() -> Any:
+    """Import h5py."""
+    return extra("h5py", "reading HDF5 files", "hdf5")
 
 
 class H5:
@@ -55,10 +61,7 @@ class H5:
             yield found
 
     def _open(self) -> Any:
-        try:
-            import h5py  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise MissingExtra("reading HDF5 files needs h5py: pip install 'corgipile[hdf5]'") from None
+        h5py = library()
         source = io.BufferedReader(Region(self.file, 0, self.file.size), READ)
         return h5py.File(source, "r", rdcc_nbytes=0)  # by its path it would be locked, and could not be written again
 
@@ -77,8 +80,7 @@ class H5:
 
     def stored(self, data: Any) -> Stored:
         """Return what reads a dataset, which must have an axis."""
-        import h5py  # noqa: PLC0415 - an extra
-
+        h5py = library()
         check_item(data.dtype, f"{self.file.path}: dataset {data.name!r}")
         plist, shape = data.id.get_create_plist(), tuple(map(int, data.shape))
         layout, kind = plist.get_layout(), data.id.get_type()
@@ -96,8 +98,7 @@ class H5:
 
     def _placed(self, data: Any, plist: Any, dtype: np.dtype[Any], fill: Any) -> Stored | None:
         """Return what reads a dataset without the library; None where only that can."""
-        import h5py  # noqa: PLC0415 - an extra
-
+        h5py = library()
         shape, layout = tuple(map(int, data.shape)), plist.get_layout()
         if layout == h5py.h5d.CONTIGUOUS and (offset := data.id.get_offset()) is not None:
             starts = np.array([0, shape[0]] if shape[0] else [0], np.int64)
@@ -157,8 +158,7 @@ class H5:
 
     def read_others(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
         """Read rows of a dataset that lie in other files: the library finds these from the path of this one only."""
-        import h5py  # noqa: PLC0415 - an extra
-
+        h5py = library()
         with self._errors(), h5py.File(self.file.path, "r") as file:
             found: npt.NDArray[Any] = file[name][start:stop]
             return found

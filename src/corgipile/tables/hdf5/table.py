@@ -7,7 +7,7 @@ from corgipile.tables import anndata
 from corgipile.tables.arrays.columns import Column, column_of, field_columns
 from corgipile.tables.arrays.table import ArraysTable, Origin
 from corgipile.tables.arrays.tree import ColumnChoice, choose_arrays, group_at, is_group
-from corgipile.tables.hdf5.file import H5
+from corgipile.tables.hdf5.file import H5, library
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.spill import Spill
 from corgipile.tables.reach import Trust, trusting, trusts_paths
@@ -75,8 +75,7 @@ def _again(
 
 def _columns(source: H5, name: str, data: Any, *, alone: bool) -> dict[str, Column]:
     """Return the columns of a dataset; the fields of one that is alone by their own names."""
-    import h5py  # noqa: PLC0415 - an extra
-
+    h5py = library()
     where, stored = f"{source.file.path}, dataset {data.name!r}", source.stored(data)
     if data.dtype.names is not None:
         found = field_columns(stored, where)

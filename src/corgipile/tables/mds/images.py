@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from corgipile.errors import BadValue, MissingExtra
+from corgipile.errors import BadValue
+from corgipile.extras import extra
 from corgipile.tables.mds.stored import Encoding, Stored
 
 __all__ = ["IMAGES"]
@@ -44,13 +45,10 @@ def _image(data: bytes, place: Callable[[int], str], row: int) -> bytes:
         return b"P%d %d %d 255\n" % (number, width, height) + pixels
     if width * height > 8 * len(pixels):  # no mode takes less than a bit
         raise BadValue(f"{place(row)} is no image: {width} x {height} pixels in {len(pixels)} bytes")
-    try:
-        from PIL import Image  # noqa: PLC0415 - no need of it for most
-    except ImportError:
-        raise MissingExtra(f"images of mode {mode!r} need Pillow: pip install 'corgipile[images]'") from None
+    pillow = extra("PIL.Image", f"an image of mode {mode!r}", "images", package="Pillow")
     out = io.BytesIO()
     try:
-        Image.frombytes(mode, (width, height), pixels).save(out, "TIFF")
+        pillow.frombytes(mode, (width, height), pixels).save(out, "TIFF")
     except (ValueError, OSError, KeyError, MemoryError) as error:
         raise BadValue(f"{place(row)} is no image: {error}") from None
     return out.getvalue()
