@@ -39,9 +39,8 @@ VAGUE = {
 
 def files(*patterns):
     """Return the tracked files of these patterns, else those on disk: an unpacked source has no history."""
-    listed = subprocess.run(
-        ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout
+    command = ["git", "ls-files", *patterns]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
     found = [ROOT / line for line in listed.splitlines()]
     return [path for path in found or {path for one in patterns for path in ROOT.glob(one)} if path.is_file()]
 
