@@ -72,7 +72,7 @@ static inline double cp_sgd_stretch(double far)
     double times = 2;
     if (!(far > cp_log(1 + CP_LABELS_FAR)) || far - far != 0)
         return 1;
-    while (cp_log(1 + 2 * times * CP_LOWER) < far) /* half as far at most: some hundred steps get there */
+    while (times < 1e300 && cp_log(1 + 2 * times * CP_LOWER) < far) /* half as far at most: some hundred steps get there */
         times *= CP_LOWER;
     return times;
 }

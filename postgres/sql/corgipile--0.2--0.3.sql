@@ -111,6 +111,12 @@ CREATE FUNCTION corgipile.predict_labels(model text, VARIADIC features "any") RE
     AS 'MODULE_PATHNAME', 'corgipile_predict_labels' LANGUAGE C STABLE PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION corgipile.predict_labels(text, "any") IS 'labels that a row is said to have, by models of several';
 
+-- Types that stand for roles stay as they are.
+DROP EVENT TRIGGER corgipile_follow_roles;
+CREATE EVENT TRIGGER corgipile_follow_roles ON ddl_command_start
+    WHEN TAG IN ('DROP OWNED', 'DROP EXTENSION', 'ALTER DOMAIN', 'ALTER TYPE', 'DROP DOMAIN', 'DROP TYPE')
+    EXECUTE FUNCTION corgipile.follow_roles();
+
 -- Jobs: training by background workers; and cross validation. Both take the arguments of train.
 CREATE TABLE corgipile.job_records (
     id bigserial PRIMARY KEY,

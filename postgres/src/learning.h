@@ -50,6 +50,7 @@ struct cp_moments;
 extern void corgi_choose_scaling(CorgiRun *run, Snapshot snapshot);
 extern struct cp_moments *corgi_begin_moments(const CorgiRun *run);
 extern void corgi_add_moments(struct cp_moments *m, const CorgiRun *run, int64 rows);
+extern bool corgi_kept_flags(const CorgiRun *run);
 extern CorgiScaling *corgi_end_moments(struct cp_moments *m, const CorgiRun *run);
 extern CorgiScaling *corgi_past_scaling(const CorgiRun *run);
 extern void corgi_scale_rows(const CorgiRun *run, const int32 *slots, int count);

@@ -4,6 +4,7 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 
 /* The groups of stored models. */
@@ -150,9 +151,20 @@ static const char *json_type(Oid type)
 {
     if (type == BOOLOID)
         return "boolean";
-    if (type == INT2OID || type == INT4OID || type == INT8OID)
+    if (type == INT2OID || type == INT4OID || type == INT8OID || type == NUMERICOID)
         return "number";
     return corgi_is_text(type) ? "string" : NULL;
+}
+
+/* Returns the text of a value that tells groups apart. A numeric keeps its digits, so that only a whole one is found. */
+static const char *group_text(Oid type, Datum value, Size *length)
+{
+    char *text;
+    if (type != NUMERICOID)
+        return corgi_text_of(type, value, length);
+    text = DatumGetCString(DirectFunctionCall1(numeric_out, DirectFunctionCall1(numeric_trim_scale, value)));
+    *length = strlen(text);
+    return text;
 }
 
 /* Return the group of a value, by its number; `c` and `tid` say of which row it is, for errors: NULL of one to predict. */
@@ -169,7 +181,7 @@ int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, Nullable
                        known->type == NULL || *known->type == 's' ? "text" : *known->type == 'n' ? "a whole number" : "a boolean",
                        known->by));
     if (!value.isnull) {
-        text = corgi_text_of(getBaseType(type), value.value, &length);
+        text = group_text(getBaseType(type), value.value, &length);
         found = corgi_find_name(known->values, text, length);
         found += found >= 0 && known->null_at >= 0 && found >= known->null_at;
     }

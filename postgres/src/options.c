@@ -354,7 +354,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     alone = !nulls[ARG_TEXT] && nulls[ARG_FEATURES] && nulls[ARG_INTERACTIONS] && DatumGetInt32(values[ARG_NGRAMS]) > 1;
     read_step(o, values[ARG_STEP], nulls[ARG_STEP], !nulls[ARG_LEARNING_RATE] || o->decay != DECAY,
               alone ? CP_STEP_ADAGRAD : CP_STEP_AUTO);
-    if (cp_steps[o->step].fixed && !nulls[ARG_LEARNING_RATE])
+    if (cp_steps[o->step].fixed && !nulls[ARG_LEARNING_RATE] && DatumGetFloat8(values[ARG_LEARNING_RATE]) != cp_steps[o->step].usual)
         REFUSE("step '%s' chooses the rate, got learning_rate %g; leave it out", cp_steps[o->step].name,
                DatumGetFloat8(values[ARG_LEARNING_RATE]));
     o->adaptive = nulls[ARG_LEARNING_RATE];

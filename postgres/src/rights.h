@@ -38,6 +38,7 @@ typedef struct {
 extern Oid corgi_resolve(int64 role);
 extern char *corgi_role_name(int64 value);
 extern Oid corgi_type_of(Oid role);
+extern bool corgi_is_tied(Oid type);
 extern void corgi_tie_types(void);
 extern void corgi_lock_types(Oid role);
 

@@ -91,8 +91,8 @@ Datum corgipile_role_send(PG_FUNCTION_ARGS)
     PG_RETURN_BYTEA_P(pq_endtypsend(&message));
 }
 
-/* Find a record of what a type of ours depends on: the table of models. */
-static bool is_tied(Oid type)
+/* Returns whether a type stands for a role: it depends on the table of models. */
+bool corgi_is_tied(Oid type)
 {
     ScanKeyData keys[2];
     bool found = false;
@@ -115,7 +115,7 @@ static bool is_tied(Oid type)
 static void tie(Oid type)
 {
     ObjectAddress part = {TypeRelationId, type, 0}, whole = {RelationRelationId, corgi_models_table(), 0};
-    if (!is_tied(type))
+    if (!corgi_is_tied(type))
         recordDependencyOn(&part, &whole, DEPENDENCY_AUTO);
 }
 

@@ -133,6 +133,16 @@ static CorgiScaling *settle(CorgiScaling *s, bool sparse)
     return s;
 }
 
+/* Returns whether the default scaling left features, such as flags, as they are: then the default alone repeats it. */
+bool corgi_kept_flags(const CorgiRun *run)
+{
+    const CorgiScaling *s = run->scaling;
+    bool kept = false;
+    for (int64 j = 0; s != NULL && run->past == NULL && j < s->width; j++)
+        kept |= s->center[j] == 0 && s->scale[j] == 1;
+    return kept && run->options.standardize == CORGI_AS_NEEDED;
+}
+
 CorgiScaling *corgi_end_moments(struct cp_moments *m, const CorgiRun *run)
 {
     CorgiScaling *s = make(run);

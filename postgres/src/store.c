@@ -210,7 +210,10 @@ static char *params_of(const CorgiRun *run)
         add_flag(&json, "balance", o->balance);
     if (o->automatic)
         add_text(&json, "asked_order", "auto");
-    add_flag(&json, "standardize", run->scaling != NULL);
+    if (corgi_kept_flags(run))
+        appendStringInfoString(&json, ", \"standardize\": null");
+    else
+        add_flag(&json, "standardize", run->scaling != NULL);
     if (run->best != NULL) {
         add_integer(&json, "patience", o->patience);
         add_integer(&json, "best_epoch", corgi_best_epoch(run));

@@ -17,7 +17,9 @@
 #include "fmgr.h"
 #include "lib/qunique.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
+#include "parser/parse_type.h"
 #include "storage/lock.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -234,14 +236,40 @@ static bool drops_extension(const Node *command)
     return false;
 }
 
-/* End the jobs that would keep the tables of the extension, if the caller may drop those. */
-static void end_jobs(void)
+/* Returns whether the caller is the owner of the model tables, or a member of it. */
+static bool may_all(void)
 {
     CorgiCaller caller = corgi_become_owner();
     Oid owner = GetUserId();
     corgi_become_caller(caller);
-    if (has_privs_of_role(GetUserId(), owner))
-        corgi_end_workers();
+    return has_privs_of_role(GetUserId(), owner);
+}
+
+/* Returns the names of the types that a statement alters or drops. */
+static List *changed_types(const Node *command)
+{
+    const Node *name = NULL;
+    switch ((int) nodeTag(command)) {
+    case T_DropStmt:
+        return ((const DropStmt *) command)->removeType == OBJECT_EXTENSION ? NIL : ((const DropStmt *) command)->objects;
+    case T_AlterDomainStmt: name = (const Node *) ((const AlterDomainStmt *) command)->typeName; break;
+    case T_RenameStmt: name = ((const RenameStmt *) command)->object; break;
+    case T_AlterOwnerStmt: name = ((const AlterOwnerStmt *) command)->object; break;
+    case T_AlterObjectSchemaStmt: name = ((const AlterObjectSchemaStmt *) command)->object; break;
+    }
+    return name == NULL ? NIL : list_make1(makeTypeNameFromNameList((List *) name));
+}
+
+/* Refuses changes of a type that stands for a role to the role itself, which owns it: a new name or constraint would
+ * reach other roles through our schema, and models would lose their owner with the type. */
+static void guard_types(const Node *command)
+{
+    ListCell *cell;
+    foreach (cell, changed_types(command))
+        if (corgi_is_tied(LookupTypeNameOid(NULL, lfirst_node(TypeName, cell), true)) && !may_all())
+            ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                    errmsg("type %s must stay as it is: models belong to its owner", TypeNameToString(lfirst_node(TypeName, cell))),
+                    errhint("DELETE models, or UPDATE corgipile.models SET owner, in its place."));
 }
 
 static void change(const char *query, Oid role)
@@ -266,8 +294,9 @@ static const char *const take_back =
     "operator(pg_catalog.||) may_read operator(pg_catalog.||) may_replace) r WHERE r::pg_catalog.text "
     "operator(pg_catalog.=) $1)";
 
-/* Before DROP EXTENSION: all that is made for models goes too, and jobs end. Before DROP OWNED: where the caller may do that, the
- * models go, and the rights on others. Where not, the command itself will say so. */
+/* Before types change: those that stand for roles are refused. Before DROP EXTENSION: all that is made for models goes
+ * too, and jobs end. Before DROP OWNED: where the caller may do that, the models go, and the rights on others. Where
+ * not, the command itself will say so. */
 Datum corgipile_follow_roles(PG_FUNCTION_ARGS)
 {
     const EventTriggerData *data = (const EventTriggerData *) fcinfo->context;
@@ -277,8 +306,10 @@ Datum corgipile_follow_roles(PG_FUNCTION_ARGS)
                 errmsg("this is an event trigger's function"));
     if (drops_extension(data->parsetree)) {
         corgi_tie_types();
-        end_jobs();
+        if (may_all())
+            corgi_end_workers(); /* they would keep the tables */
     }
+    guard_types(data->parsetree);
     if (!IsA(data->parsetree, DropOwnedStmt))
         PG_RETURN_NULL();
     foreach (cell, roleSpecsToIds(((DropOwnedStmt *) data->parsetree)->roles)) {

@@ -1,11 +1,15 @@
 """Default scaling of features: as accurate as standardised ones, whatever the columns; flags stay as they are."""
 
 import math
+from contextlib import suppress
+from inspect import signature
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from corgipile import _kernel
+from corgipile.errors import Diverged
 from corgipile.linear import train
 from corgipile.linear.features import Features
 from corgipile.linear.scaling import Moments
@@ -107,6 +111,19 @@ def test_labels_of_any_size_are_learnt_as_well_as_they_can_be(scale):
     assert accuracy(x, y, "linear") > reachable - 0.01
 
 
+@pytest.mark.parametrize("far", [690.0, 709.78, 709.7827128933856, 1000.0])
+def test_the_rate_for_labels_of_any_size_is_finite(far):
+    """The search for it ends, even at labels near the largest double."""
+    step = STEPS["decay"]
+    assert step.usual < _kernel.sgd_again(step.code, step.usual, 1.0, 1e9, far) < math.inf
+
+
+def test_training_on_labels_near_the_largest_double_ends():
+    x = np.random.default_rng(0).normal(size=500)
+    with suppress(Diverged):
+        train(pa.table({"x": x, "label": 1e308 * (1 + x / 50)}), model="quantile", epochs=2)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_flags_stay_as_they_are(dtype):
     rng = np.random.default_rng(0)
@@ -125,6 +142,28 @@ def test_flags_stay_as_they_are(dtype):
     assert train(table, epochs=1).learnt.scaling.scale.tolist() == found.scale.tolist()
     whole = train(table, epochs=1, standardize=True).learnt.scaling
     assert whole.scale[1] == pytest.approx(rows[:, 1].std(dtype=np.float64))
+
+
+@pytest.mark.parametrize("how", [
+    {}, {"model": "svm", "step": "adam"}, {"model": "linear"}, {"by": "word"}, {"labels": ["flag", "label"]},
+    {"encode": "onehot"}, {"validation": 0.2, "patience": 1},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("flags", [True, False])
+def test_the_parameters_of_a_model_train_it_again(how, flags):
+    random = np.random.default_rng(0)
+    x, flag = random.normal(300, 50, 900), random.integers(0, 2, 900)
+    words = np.array(["no", "yes"])[random.integers(0, 2, 900)]
+    table = pa.table({"x": x, "flag": flag if flags else x**2, "label": (x / 50 + flag > 6.5) * 1, "word": words})
+    if "labels" in how:
+        table, how = table.append_column("other", pa.array(flag)), {"labels": ["other", "label"]}
+    columns = ["x", "flag", *(["word"] if "encode" in how else [])]
+    label = {} if "labels" in how else {"label": "label"}
+    model = train(table, features=columns, epochs=2, **label, **how)
+    assert model.params["standardize"] is (None if flags or "encode" in how else True)
+    known = {*signature(train).parameters} - ({"order"} if label else {"order", "label"})
+    again = train(table, **{name: value for name, value in model.params.items() if name in known})
+    assert again.coef.tobytes() == model.coef.tobytes()
+    assert again.intercept.tobytes() == model.intercept.tobytes()
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])

@@ -146,6 +146,15 @@ def test_what_goes_wrong_names_the_group():
         cp.train(strange, by="region", epochs=1, classes=[0, 1])
 
 
+@pytest.mark.parametrize(("groups", "others"), [((0, 1), pa.array([False, True])), ((False, True), pa.array([0, 1]))])
+def test_a_boolean_is_no_number(groups, others):
+    """Although they are equal in Python."""
+    table = made(groups=groups)
+    models = cp.train(table, by="region", epochs=1)
+    with pytest.raises(BadValue, match="of which there is no model"):
+        models.predict(table[:2].set_column(3, "region", others))
+
+
 @pytest.mark.parametrize(
     ("wrong", "kind", "message"),
     [

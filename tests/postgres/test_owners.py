@@ -68,6 +68,32 @@ def test_rights_on_two_models_are_taken_back_by_one_statement(server, train, sta
     server.sql(f"{statement}; DROP ROLE m_both; DELETE FROM corgipile.models WHERE name IN ('one', 'two')")
 
 
+@pytest.mark.every_server
+@pytest.mark.parametrize("change", [
+    "ALTER DOMAIN {} RENAME TO int8", "ALTER TYPE {} RENAME TO int8", "DROP DOMAIN {}",
+    "DROP TYPE public.void, {} CASCADE", "ALTER DOMAIN {} ADD CHECK (public.spy(VALUE))",
+    "ALTER DOMAIN {} SET DEFAULT 'public'", "ALTER DOMAIN {} SET NOT NULL",
+    "ALTER DOMAIN {} SET SCHEMA public", "ALTER TYPE {} SET SCHEMA public", "ALTER DOMAIN {} OWNER TO m_owner",
+    "SET search_path = corgipile; DO $$ BEGIN DROP DOMAIN IF EXISTS {}; END $$",
+], ids=lambda change: change.replace("{}", "it"))  # fmt: skip
+def test_a_role_cannot_change_the_type_that_stands_for_it(server, train, fails, change):
+    """Its code would reach others through the schema of the extension, and its models would lose their owner."""
+    server.sql("""CREATE ROLE changer LOGIN IN ROLE m_owner; GRANT SELECT ON seen TO changer;
+        CREATE DOMAIN public.void AS int; ALTER DOMAIN public.void OWNER TO changer;
+        GRANT CREATE ON SCHEMA public TO changer""")
+    try:
+        train("seen", name="changed", user="changer")
+        found = "SELECT oid::regtype::text FROM pg_type WHERE typowner = 'changer'::regrole AND typname ~ '^models_of'"
+        stands = server.value(found)
+        assert "must stay as it is: models belong to its owner" in fails(change.format(stands), "changer")
+        assert server.value(found) == stands
+        assert server.value("SELECT owner FROM corgipile.models WHERE name = 'changed'") == "changer"
+        server.sql("ALTER DOMAIN public.void SET NOT NULL; DROP DOMAIN public.void", "changer")
+        server.sql(f"ALTER DOMAIN {stands} SET NOT NULL")  # a superuser may, as when it restores a dump
+    finally:
+        server.sql("DROP OWNED BY changer; DROP ROLE changer")
+
+
 def test_a_model_is_given_only_to_a_role_the_giver_may_become(server, model, fails):
     give = "UPDATE corgipile.models SET owner = '{}' WHERE name = 'm'"
     assert 'must be a member of role "m_user"' in fails(give.format("m_user"), "m_owner")

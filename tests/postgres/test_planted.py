@@ -214,6 +214,23 @@ def test_what_is_planted_lies_in_wait(server, bait, taken):
         server.said(f"{plant('pg_temp')} {PATH}; SELECT {taken}", "m_owner")
 
 
+@pytest.mark.every_server
+def test_constraints_on_the_type_of_a_role_do_not_run(server, bait, fails):
+    """A role cannot add one; one from elsewhere, as of a dump, runs nowhere."""
+    check = """SELECT corgipile.import('own', corgipile.export('shared bools')); DO $do$ BEGIN EXECUTE (SELECT
+        format('ALTER DOMAIN %s ADD CHECK (bait.note(VALUE::text))', oid::regtype) FROM pg_type
+        WHERE typname ~ '^models_of' AND typowner = 'm_owner'::regrole); END $do$"""
+    assert "must stay as it is" in fails(check, "m_owner")
+    server.sql("SET SESSION AUTHORIZATION m_owner; " + check.replace("; DO", "; RESET SESSION AUTHORIZATION; DO"))
+    before = len(server.log())
+    for role in ("m_owner", "m_member", "postgres"):
+        server.sql(f"SELECT * FROM corgipile.train({TRAIN}, name => 'of {role}')", role)
+        server.sql("UPDATE corgipile.models SET owner = 'm_owner' WHERE name = 'own'", role)
+        server.sql("SELECT corgipile.grant_model('own', 'public', 'all')", role)
+    server.sql("REASSIGN OWNED BY m_member TO m_owner; DROP OWNED BY m_owner")
+    assert "planted" not in server.log()[before:]
+
+
 SPIES = """
     CREATE ROLE m_fresh LOGIN; CREATE SCHEMA own AUTHORIZATION m_fresh;
     CREATE FUNCTION own.spy(float8) RETURNS float8 LANGUAGE plpgsql AS $$ BEGIN

@@ -259,6 +259,30 @@ class Statements:
         wanted = "missing ?= ?."
         self.fails(sql, "SELECT a, 'x' AS c, b, label FROM holes TRAIN BY svm WITH encode = onehot", wanted)
 
+    def test_decimals_are_groups_where_they_are_whole(self, sql):
+        """For prediction; models are not trained by them, nor measured."""
+        sql.execute("SELECT a, label, part FROM t TRAIN BY svm WITH epochs = 1, by = part, label = label INTO g")
+        whole, wanted = (
+            "SELECT a, label, part::numeric{} AS part FROM t",
+            "SELECT a, part FROM t ORDER BY i PREDICT BY g AS p",
+        )
+        wanted = [row["p"] for row in self.rows(sql, wanted)]
+        for kind in ("(10, 2)", "(38, 0)", "(5, 0)"):
+            rows = self.rows(sql, f"SELECT a, part::numeric{kind} AS part FROM t ORDER BY i PREDICT BY g AS p")
+            assert [row["p"] for row in rows] == wanted
+            refused = "text, whole numbers or booleans"
+            self.fails(sql, f"{whole.format(kind)} TRAIN BY svm WITH by = part, label = label", refused)
+            self.fails(sql, f"SELECT * FROM ML.EVALUATE(MODEL g, ({whole.format(kind)}))", refused)
+        for other in (
+            "part + 0.5",
+            "part + 9007199254740992.5",
+            "1e30::numeric(38, 0)",
+            "NULL::numeric",
+            "part = 1",
+            "'1'",
+        ):
+            self.fails(sql, f"SELECT a, {other} AS part FROM t PREDICT BY g", "of group|groups are|group is")
+
     @pytest.mark.parametrize("text", [True, False])
     def test_more_columns_than_a_function_takes_arguments(self, sql, text):
         numbers = ", ".join(f"(i * {n + 3} % 97) / 97.0 AS c{n}" for n in range(130))

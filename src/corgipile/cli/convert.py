@@ -9,7 +9,7 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of, types_of
-from corgipile.cli.options import Compression, Overwrite, RecordBatch, number_or_text
+from corgipile.cli.options import Compression, Overwrite, RecordBatch, names_of, number_or_text
 
 
 @guarded
@@ -50,7 +50,7 @@ def command(
             record_batch=None if record_batch is None else number_or_text(record_batch),
             compression=compression,
             label=None if label is None else number_or_text(label),
-            columns=None if columns is None else columns.split(","),
+            columns=None if columns is None else names_of(columns),
             types=None if types is None else types_of(types),
             inexact=inexact,
             pack=pack,

@@ -9,7 +9,7 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, printable, show_facts, show_json, show_table, table_width, terminal_width
 from corgipile.cli.flags import Json
 from corgipile.cli.opening import source_of
-from corgipile.cli.options import Fill, filled
+from corgipile.cli.options import Fill, columns_of, filled
 from corgipile.errors import BadArgument
 
 MOST_SHOWN, MOST_PAIRS = 12, 10  # classes whose matrix is shown; pairs of classes, where it is too wide
@@ -77,8 +77,7 @@ def _check_labels(positive: str | None, bins: int, on_bad: str) -> None:
 
 def _judge_labels(model: Any, rows: Any, label: str | None, weight: str | None, *, json: bool) -> None:
     """Show how well a model of several labels a row does: all together, and each."""
-    columns = label.split(",") if label is not None and "," in label else label
-    figures, each = model.figures(rows, columns, weight)
+    figures, each = model.figures(rows, columns_of(label), weight)
     labels = each.to_pylist()
     if json:
         document = {"figures": figures, "rows": len(rows)}

@@ -1,6 +1,7 @@
 """Options that several subcommands have."""
 
 import inspect
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -13,6 +14,7 @@ from corgipile.settings import BLOCK, Declared, TrainArguments, declared
 Command = TypeVar("Command", bound=Callable[..., Any])
 PLAIN = (int, float, bool, str, int | None, float | None, bool | None)
 SHARED = declared(TrainArguments)
+QUOTED = r'(?<![^,:])"(?:[^"]|"")*"(?=[,:=])'  # a name that may hold marks
 Memory = Annotated[str, typer.Option(help=SHARED["memory"].setting.about)]
 Seed = Annotated[int, typer.Option(help=SHARED["seed"].setting.about)]
 Block = Annotated[str | None, typer.Option(help=BLOCK.about)]
@@ -82,14 +84,33 @@ def number_or_text(text: str) -> int | str:
         return text
 
 
+def _parts(text: str, mark: str = ",") -> list[str]:
+    return re.findall(f"((?:{QUOTED}|[^{mark}])*){mark}", text + mark)
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if re.fullmatch('".*[,:=].*"', name, re.DOTALL) else name
+
+
+def names_of(text: str, mark: str = ",") -> list[str]:
+    """Split names at a mark; those that hold one stand in double quotes.
+
+    Example:
+        >>> names_of('a,"b,c","d"')
+        ['a', 'b,c', '"d"']
+    """
+    return [_unquoted(name) for name in _parts(text, mark)]
+
+
 def columns_of(names: str | None) -> str | list[str] | None:
-    """Split names at commas.
+    """Return a name, or several with commas.
 
     Example:
         >>> columns_of("x"), columns_of("x,y")
         ('x', ['x', 'y'])
     """
-    return names.split(",") if names is not None and "," in names else names
+    found = None if names is None else names_of(names)
+    return found[0] if found is not None and len(found) == 1 else found
 
 
 def crosses_of(text: str) -> list[tuple[str, ...]]:
@@ -99,7 +120,7 @@ def crosses_of(text: str) -> list[tuple[str, ...]]:
         >>> crosses_of("city:device,hour")
         [('city', 'device'), ('hour',)]
     """
-    return [tuple(part.split(":")) for part in text.split(",")]
+    return [tuple(names_of(part, ":")) for part in _parts(text)]
 
 
 def by_column(text: str) -> str | dict[str, str]:
@@ -109,7 +130,8 @@ def by_column(text: str) -> str | dict[str, str]:
         >>> by_column("onehot"), by_column("city=onehot,zip=hash:64")
         ('onehot', {'city': 'onehot', 'zip': 'hash:64'})
     """
-    return dict(part.rpartition("=")[::2] for part in text.split(",")) if "=" in text else text
+    found = (part.rpartition("=") for part in _parts(text))
+    return {_unquoted(name): how for name, _, how in found} if "=" in text else text
 
 
 def weight_by_class(text: str) -> str | dict[str, Any]:

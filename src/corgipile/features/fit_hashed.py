@@ -56,7 +56,7 @@ def numbers_beside(schema: pa.Schema, features: Any, label: str | None, encode: 
     Raises:
         BadArgument: Columns are to be encoded, but none is named.
     """
-    if features is not None and (callable(features) or len(features)):
+    if features is not None and (isinstance(features, str) or callable(features) or len(features)):
         return chosen_columns(schema, features, label, encode)
     if encode is not None:
         raise BadArgument(

@@ -51,7 +51,9 @@ class Values:
                 self.number_of.setdefault(value, len(self.number_of))
             if len(self.number_of) > MOST_GROUPS:
                 raise _beyond(self.column)
-        known = np.array([self.number_of.get(value, -1) for value in values], np.int64)
+        kind = next((type(value) for value in self.number_of if value is not None), None)  # since True equals 1
+        found_at = [self.number_of.get(value, -1) if value is None or type(value) is kind else -1 for value in values]
+        known = np.array(found_at, np.int64)
         return known.take(flat(found.indices))
 
     def known(self, column: pa.Array, first: int, whose: str) -> npt.NDArray[np.int64]:

@@ -38,6 +38,10 @@ class Scaling:
         """Say whether it leaves features as they are."""
         return not self.center.any() and bool((self.scale == 1).all())
 
+    def setting(self, *, keep_flags: bool) -> bool | None:
+        """Return the ``standardize`` that repeats it: None, the default, where flags were kept as they are."""
+        return None if keep_flags and ((self.center == 0) & (self.scale == 1)).any() else True
+
     def dense(self, rows: FloatArray, visit: SlotArray) -> FloatArray:
         """Return the visited rows standardised, one after another."""
         scaled = rows[visit].reshape(len(visit), -1)

@@ -150,7 +150,7 @@ def schedule_of(given: Settings, tolerance: float | None = None, past: "Model | 
     step = step_asked(given, given.model, past)
     if not step.decays and given.decay != declared(Settings)["decay"].default:
         raise BadArgument(f"decay is for step='decay', got decay={given.decay} with step={step.name!r}")
-    if step.fixed and given.learning_rate is not None:
+    if step.fixed and given.learning_rate not in (None, step.usual):  # which a trained model's parameters hold
         raise BadArgument(f"step={step.name!r} chooses the rate, got learning_rate={given.learning_rate}; leave it out")
     return Schedule(
         given.learning_rate or step.usual, given.decay, given.l2, tolerance, step.name, given.l1, given.max_norm

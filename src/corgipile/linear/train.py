@@ -110,7 +110,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         standardize: Learn from features of mean 0 and spread 1 (sparse ones are scaled only), which takes one more pass
             over the table before the first epoch; the coefficients are for features as they are. None: if a sample of
             rows shows that SGD would suffer without, which is logged. Columns of 0 and 1 then stay unscaled if there
-            are enough rows to learn them.
+            are enough rows to learn them, and ``params["standardize"]`` is None, which repeats that.
         by: A column of text, whole numbers or booleans: a model for each of its values, null among them, all of the
             same features and classes, from one read of the table; a `corgipile.linear.groups.Groups`, which predicts
             each row by the model of its group (a row of another group is an error); ``of("north")`` is one model,

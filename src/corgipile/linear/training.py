@@ -149,7 +149,7 @@ class Task:
             "left_out": self.inputs.left_out,
             "others": [name for name in self.source.schema.names if name not in said],
             "notes": self.notes,
-            "standardize": self.scaling is not None,
+            "standardize": self.scaling is not None and self.scaling.setting(keep_flags=self.keep_flags),
         }
 
     def hint_scaling(self, why: str) -> None:

@@ -92,10 +92,12 @@ class Scorer:
             return pa.chunked_array([pa.nulls(len(column), kind)])
         if not pa.types.is_decimal(column.type):
             return spans(column)
-        whole, numbers = (pc.cast(column, kind, safe=False) for kind in (pa.int64(), pa.float64()))
-        if grouped and pc.all(pc.equal(pc.cast(whole, pa.float64(), safe=False), numbers)).as_py() is not False:
-            return whole
-        return column if grouped or self._model.encoding else pc.cast(column, pa.float64(), safe=False)
+        if grouped:
+            try:
+                return pc.cast(column, pa.int64())
+            except pa.ArrowInvalid:
+                return column
+        return column if self._model.encoding else pc.cast(column, pa.float64(), safe=False)
 
 
 def matrix(
