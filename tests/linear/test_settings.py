@@ -21,7 +21,7 @@ from corgipile.errors import BadArgument
 from corgipile.settings import Setting, Settings, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import whole
 
-SQL = ROOT / "postgres" / "sql" / "corgipile--0.2--0.3.sql"
+SQL = ROOT / "postgres" / "sql" / "corgipile--0.3.sql"
 
 
 def defaults(function):

@@ -2,8 +2,6 @@
 
 # ruff: noqa: S608  # tests write SQL
 
-import json
-
 import numpy as np
 import pytest
 from sklearn import metrics
@@ -223,23 +221,3 @@ def test_measures_ask_for_rights(server, model, fails):
         said = fails(f"{call}'seen', weight => 'secret')", "m_owner")
         assert "permission denied for table seen" in said
         assert server.value(f"{call}query => 'SELECT x, label FROM seen')", "m_user") > 0
-
-
-def test_who_could_evaluate_still_can(server):
-    """In both forms that it had before."""
-    script = """CREATE EXTENSION corgipile VERSION '0.2'; REVOKE EXECUTE ON FUNCTION
-        corgipile.evaluate(text, regclass, text[], text), corgipile.evaluate(text, regclass, text, text) FROM PUBLIC;
-        GRANT EXECUTE ON FUNCTION corgipile.evaluate(text, regclass, text[], text) TO m_user, m_reader;
-        GRANT EXECUTE ON FUNCTION corgipile.evaluate(text, regclass, text, text) TO m_reader WITH GRANT OPTION;
-        ALTER EXTENSION corgipile UPDATE;
-        SELECT json_object_agg(r, has_function_privilege(r, f, 'EXECUTE')) FROM unnest(ARRAY['m_user', 'm_reader']) r,
-            (SELECT oid AS f FROM pg_proc WHERE proname = 'evaluate' AND pronamespace = 'corgipile'::regnamespace) p;
-        SELECT has_function_privilege('m_reader', oid, 'EXECUTE WITH GRANT OPTION') FROM pg_proc
-            WHERE proname = 'evaluate' AND pronamespace = 'corgipile'::regnamespace"""
-    server.sql("CREATE DATABASE elder TEMPLATE template0")
-    try:
-        found, grants = server.text(script, database="elder").strip().split("\n")
-        assert json.loads(found) == {"m_user": False, "m_reader": True}
-        assert grants == "f"
-    finally:
-        server.sql("DROP DATABASE elder")

@@ -282,8 +282,7 @@ def test_a_dump_holds_the_models(server, model):
 
 
 def test_a_later_version_is_an_upgrade_script(server, model):
-    """Later versions are scripts that run on top of the first: the same ones for those who come from it and those who
-    begin anew. Here such a version is made."""
+    """A later version is a script that runs after the first, for an upgrade and for a new installation."""
     folder = server.scripts
     script = folder / "corgipile--0.3--0.3.test.sql"
     script.write_text("CREATE FUNCTION corgipile.later() RETURNS int LANGUAGE sql AS 'SELECT 2';")

@@ -3,6 +3,7 @@
 # ruff: noqa: S608  # tests write SQL
 
 import pytest
+from pgolder import VERSION, write_older
 from sqlservers import ROWS, database, guest, sql
 
 from corgipile.sql.connection import connect
@@ -85,18 +86,19 @@ def test_rows_that_are_hidden_and_columns_that_are_computed(sql, guest):
             assert sql.execute(f"{query} TRAIN BY svm WITH epochs = 1").fetchone()[7] == 200
 
 
-def test_an_older_extension_is_named_and_how_it_becomes_newer(server):
+def test_an_older_extension_is_named_with_the_statement_that_updates_it(server):
+    script = write_older(server.scripts)
     server.sql("DROP DATABASE IF EXISTS sql_old; CREATE DATABASE sql_old STRATEGY file_copy")
     try:
         with connect(server.url.replace("/postgres?", "/sql_old?")) as old:
-            old.execute(f"CREATE EXTENSION corgipile VERSION '0.2'; CREATE TABLE t AS {ROWS}")
+            old.execute(f"CREATE EXTENSION corgipile VERSION '{VERSION}'; CREATE TABLE t AS {ROWS}")
             for query in ("SELECT * FROM t WHERE a > 0.5", "SELECT * FROM t ORDER BY a"):
                 with pytest.raises(
-                    NotSupportedError, match=r"corgipile 0\.2 has no .* ALTER EXTENSION corgipile UPDATE"
+                    NotSupportedError, match=r"corgipile 0\.2\.test has no .* ALTER EXTENSION corgipile UPDATE"
                 ):
                     old.execute(f"{query} TRAIN BY svm")
-            old.execute("ALTER EXTENSION corgipile UPDATE; SELECT * FROM t WHERE a > 0.5 TRAIN BY svm")
     finally:
+        script.unlink()
         server.sql("DROP DATABASE sql_old")
 
 
