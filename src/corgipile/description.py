@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile import tables
-from corgipile.errors import BadArgument
+from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.quality import h_d_of_columns
 from corgipile.quality.labels import LabelTally
 from corgipile.quality.sampled_blocks import cuts_of
@@ -21,10 +22,12 @@ from corgipile.tables import Table
 from corgipile.tables.ascending import ascending
 from corgipile.tables.encoded import is_encoded
 from corgipile.tables.row_bytes import row_bytes
-from corgipile.tables.table import check_columns, even_cuts, is_list, row_sizes
+from corgipile.tables.table import check_columns, even_cuts, fixed_field, is_list, row_sizes
+from corgipile.tables.unit_check import DEFAULT_MEMORY, check_decoding
+from corgipile.tables.views import Columns
 
 RUNS, RUN = 300, 4  # of rows that are looked at for what is missing
-SAMPLED = 32 << 20  # bytes of rows that are looked at, of long ones fewer
+SAMPLED = 16 << 20  # bytes of rows that are looked at, of long ones fewer
 SOME = 16  # blocks at least by which columns are told to be clustered
 
 
@@ -97,15 +100,20 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
         blocks=len(cuts) - 1,
         advice=getattr(table, "advice", None),
     )
+    asked = table.schema.names if columns else [name for name in table.schema.names if name == label]
+    small = [name for name in asked if _decodes(table, name)]
     if columns:
-        runs = int(np.clip(SAMPLED / (RUN * max(1.0, row_bytes(table))), 2, RUNS))
-        sampled, missing = _missing(table, runs)
+        runs = int(np.clip(SAMPLED / (RUN * max(1.0, _measured_bytes(table, small))), 2, RUNS))
+        sampled, missing = _missing(table, small, runs)
         facts = replace(facts, layout=_layout(table), sorted_by=ascending(table), sampled=sampled, missing=missing)
-        by_column, by_rows = _by_column(table, wanted, runs)
+        by_column, by_rows = _by_column(table, small, wanted, runs)
         facts = replace(facts, by_column=by_column, by_rows=by_rows)
     if label != "label":
         check_columns(table.schema, [label])
-    if label not in table.schema.names or not rows:
+        check_decoding(table, [label])
+    elif label not in small:
+        return facts
+    if not rows:
         return facts
     labels = LabelTally.of(table, label, cuts)
     if labels.counts is None:
@@ -121,11 +129,27 @@ def _first(counted: tuple[Any, int]) -> tuple[int, bool, Any]:
     return -count, isinstance(value, str), value
 
 
-def _by_column(table: Table, block: int, runs: int) -> tuple[dict[str, tuple[float, float]], int]:
+def _decodes(table: Table, name: str) -> bool:
+    """Return whether a column is decoded within the default budget, and few of its rows within what is looked at."""
+    try:
+        check_decoding(table, [name])
+    except BudgetTooSmall:
+        return False
+    return 2 * RUN * _measured_bytes(table, [name]) <= DEFAULT_MEMORY
+
+
+def _measured_bytes(table: Table, names: Sequence[str]) -> float:
+    """Return the bytes of a row of some columns while it is measured: each number of a list as a double."""
+    kinds = [table.schema.field(name).type for name in names]
+    times = [1 if fixed is None or not fixed[1] else 8 / fixed[0].itemsize for fixed in map(fixed_field, kinds)]
+    return sum(factor * row_bytes(table, [name]) for factor, name in zip(times, names, strict=True))
+
+
+def _by_column(table: Table, names: list[str], block: int, runs: int) -> tuple[dict[str, tuple[float, float]], int]:
     """Estimate h_D of all columns that can be measured, and say of which blocks; none of a table of a few rows."""
     block = max(2, min(block, len(table) // SOME))
     try:
-        found = h_d_of_columns(table, block, blocks=runs, rows=RUN)
+        found = h_d_of_columns(Columns(table, names), block, blocks=runs, rows=RUN)
     except BadArgument:
         return {}, 0
     order = sorted(found, key=lambda name: -found[name].value)
@@ -147,13 +171,13 @@ def _layout(table: Table) -> str:
     return "rows of varying length, each found alone" if alone else "rows are asked for from the table"
 
 
-def _missing(table: Table, runs: int) -> tuple[int, dict[str, int]]:
+def _missing(table: Table, names: list[str], runs: int) -> tuple[int, dict[str, int]]:
     """Count what has null, NaN or infinity, by column, in some runs of neighbours all over a table."""
     starts = np.unique(np.linspace(0, max(0, len(table) - RUN), runs).astype(np.int64))
     rows = np.unique((starts[:, None] + np.arange(RUN)).clip(0, max(0, len(table) - 1)))
-    if not len(table):
+    if not len(table) or not names:
         return 0, {}
-    batch, found = table.take(rows, None), {}
+    batch, found = table.take(rows, names), {}
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         bad = values.is_null().to_numpy(zero_copy_only=False)
         if pa.types.is_floating(values.type):

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import os
+import sqlite3
 import struct
 import types
 import zipfile
@@ -11,6 +12,7 @@ import zlib
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
@@ -141,6 +143,68 @@ def saved(name, data):
     return lambda folder: write(folder / "saved" / name, data).parent
 
 
+def arrow(rows, codec="zstd", forge=None):
+    """Return a maker of an Arrow file; `forge` replaces the stated size of its first buffer of so many bytes."""
+
+    def make(folder):
+        batch = rows()
+        path = folder / "a.arrow"
+        with pa.ipc.new_file(path, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as file:
+            file.write_batch(batch)
+        if forge is not None:
+            magic = {"zstd": b"\x28\xb5\x2f\xfd", "lz4": b"\x04\x22\x4d\x18"}[codec]
+            stated, lie = (struct.pack("<q", size) + magic for size in forge)
+            data = path.read_bytes()
+            assert stated in data
+            path.write_bytes(data.replace(stated, lie))
+        return path
+
+    return make
+
+
+def parquet(rows, **settings):
+    def make(folder):
+        pq.write_table(pa.table(rows()), folder / "a.parquet", compression="zstd", **settings)
+        return folder / "a.parquet"
+
+    return make
+
+
+def coded(value, rows=2):
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array([value]))
+
+
+def nulls_in_a_list():
+    return pa.record_batch({"x": pa.ListArray.from_arrays(pa.array([0, 1 << 30], pa.int32()), pa.nulls(1 << 30))})
+
+
+def zarr_chunk(codec, payload, version=3):
+    """Return a maker of a Zarr array whose only chunk unpacks to much more than its shape."""
+
+    def make(folder):
+        zarr = pytest.importorskip("zarr")
+        group = zarr.open_group(folder / "z.zarr", mode="w", zarr_format=version)
+        packer = codec(zarr.codecs if version == 3 else pytest.importorskip("numcodecs"))
+        group.create_array("x", shape=(1000,), chunks=(1000,), dtype="f8", compressors=packer)[...] = 1
+        (chunk,) = [path for path in (folder / "z.zarr" / "x").rglob("*") if path.name == "0"]
+        chunk.write_bytes(payload())
+        return folder / "z.zarr"
+
+    return make
+
+
+def sqlite_generated(folder):
+    with sqlite3.connect(folder / "a.sqlite") as database:
+        database.execute("create table t (x real, y blob as (zeroblob(400000000)))")
+        database.execute("insert into t (x) values (1), (2)")
+    database.close()
+    return folder / "a.sqlite"
+
+
+def npy_header(folder):
+    return write(folder / "a.npy", b"\x93NUMPY\x02\0" + struct.pack("<I", len(ZEROS)) + ZEROS)
+
+
 OBJECTS = '{"a":' * 10_000 + "1" + "}" * 10_000 + "\n"
 LISTS = '{"b": 1, "a":' + "[" * 10_000 + "1" + "]" * 10_000 + "}\n"
 BOMBS = {
@@ -174,15 +238,37 @@ BOMBS = {
     "hdf5, rows": hdf5(shape=(1 << 50,), dtype="f8", chunks=(1024,)),
     "zarr, rows": zarr_rows,
     "orc, lists": orc_levels,
+    "arrow, a dictionary": arrow(lambda: pa.record_batch({"x": coded("a" * len(ZEROS))})),
+    "arrow, a dictionary in a list": arrow(
+        lambda: pa.record_batch({"x": pa.ListArray.from_arrays([0, 1, 2], coded("a" * (96 << 20)))})
+    ),
+    "arrow, a stated dictionary": arrow(lambda: pa.record_batch({"x": coded("a" * 1000)}), forge=(1000, 1 << 32)),
+    "arrow, a stated buffer": arrow(lambda: pa.record_batch({"x": np.zeros(5000)}), forge=(40_000, 300 << 20)),
+    "arrow, a stated buffer of lz4": arrow(lambda: pa.record_batch({"x": np.zeros(5000)}), "lz4", (40_000, 1 << 50)),
+    "arrow, a value": arrow(lambda: pa.record_batch({"x": ["a" * len(ZEROS)]})),
+    "arrow, a list": arrow(lambda: pa.record_batch({"x": pa.ListArray.from_arrays([0, 8 << 20], np.zeros(8 << 20))})),
+    "arrow, nulls in a list": arrow(nulls_in_a_list, None),
+    "parquet, a value": parquet(lambda: {"x": ["a" * len(ZEROS)]}, use_dictionary=False),
+    "parquet, a list": parquet(lambda: {"x": pa.ListArray.from_arrays([0, 16 << 20], np.zeros(16 << 20))}),
+    "parquet, a value of fixed length": parquet(lambda: {"x": pa.array([ZEROS], pa.binary(len(ZEROS)))}),
+    "zarr, zstd": zarr_chunk(lambda c: c.ZstdCodec(), lambda: pa.Codec("zstd").compress(ZEROS, asbytes=True)),
+    "zarr, gzip": zarr_chunk(lambda c: c.GzipCodec(), lambda: gzip.compress(ZEROS, 1)),
+    "zarr, blosc": zarr_chunk(lambda c: c.BloscCodec(), lambda: struct.pack("<BBBBIII", 2, 1, 1, 1, 1 << 30, 0, 99)),
+    "zarr 2, zlib": zarr_chunk(lambda c: c.Zlib(), lambda: zlib.compress(ZEROS, 1), 2),
+    "zarr 2, lz4": zarr_chunk(lambda c: c.LZ4(), lambda: struct.pack("<i", 1 << 30) + b"abcdefgh", 2),
+    "zarr 2, bz2": zarr_chunk(lambda c: c.BZ2(), lambda: bz2.compress(ZEROS), 2),
+    "sqlite, a generated column": sqlite_generated,
+    "npy, a header": npy_header,
     "hugging face, state": saved("state.json", f'{{"_data_files": [], "a": {DEEP}}}'),
     "hugging face, splits": saved("dataset_dict.json", f'{{"splits": {DEEP}}}'),
 }
 
 
 def used(table):
-    """Use a table as commands do: a few rows, a description, training."""
-    table.read(0, 1)
+    """Use a table as commands do: a description, a few rows, training."""
     about(table, columns=True)
+    cp.Loader(table, batch_size=1, memory=MEMORY).close()
+    table.read(0, 1)
     cp.train(table, label=table.schema.names[0], epochs=1, memory=MEMORY)
 
 
@@ -328,6 +414,43 @@ def test_images_of_too_many_pixels(monkeypatch):
     assert decode_image(b"P5 3 2 255 abcdef", "L").shape == (2, 3)
     with pytest.raises(CorgiPileError, match="60000 x 60000 pixels in 2 bytes"):
         images._image(struct.pack("<III", 60000, 60000, 1) + b"Lxy", lambda row: f"row {row}", 0)
+
+
+def test_values_that_few_bytes_repeat_are_decoded_in_parts(tmp_path):
+    short = ["a"] * 100  # by which rows are measured
+    path = parquet(lambda: {"x": [*short, *["b" * (1 << 20)] * 200]}, dictionary_pagesize_limit=8 << 20)(tmp_path)
+    cp.open(parquet(lambda: {"x": short})(tmp_path / "..")).read(0, 1)  # imports
+    with peaking() as before:
+        pass
+    with peaking() as peak:
+        assert cp.open(path).take([299], ["x"]).nbytes > 1 << 20
+    assert peak.nbytes - before.nbytes <= MEMORY + BESIDE
+
+
+def test_a_description_leaves_out_what_no_budget_holds(tmp_path):
+    batch = pa.record_batch({"x": coded("a" * len(ZEROS)), "label": [0.0, 1.0]})
+    found = about(cp.open(arrow(lambda: batch)(tmp_path)), columns=True)
+    assert found.rows == 2
+    assert found.classes == {"0": 1, "1": 1}
+
+
+def test_a_larger_budget_converts_larger_units(tmp_path):
+    path = hdf5(shape=(6 << 20,), dtype="f8", chunks=(6 << 20,), compression="gzip")(tmp_path)
+    with pytest.raises(BudgetTooSmall, match="give memory='96MB'"):
+        cp.convert(path, tmp_path / "out.arrow")
+    assert cp.convert(path, tmp_path / "out.arrow", memory="96MB") == 6 << 20
+
+
+def test_nulls_take_no_memory(tmp_path):
+    rows = 1 << 24
+    path = parquet(lambda: {"x": pa.nulls(rows)}, row_group_size=rows)(tmp_path)
+    with peaking() as before:
+        pass
+    with peaking() as peak:
+        assert cp.open(path).read(rows - 2, rows).num_rows == 2
+        assert cp.convert(path, tmp_path / "out.arrow") == rows
+        assert cp.open(tmp_path / "out.arrow").read(0, rows).num_rows == rows
+    assert peak.nbytes - before.nbytes <= MEMORY + BESIDE
 
 
 def test_few_long_rows_are_looked_at_to_describe_a_table(tmp_path):

@@ -37,14 +37,14 @@ def command(
     from corgipile.cli.options import number_or_text  # noqa: PLC0415
     from corgipile.description import about  # noqa: PLC0415
     from corgipile.errors import BadArgument, BudgetTooSmall  # noqa: PLC0415
-    from corgipile.loader.budget import check_dictionaries  # noqa: PLC0415
     from corgipile.planner import choose  # noqa: PLC0415
     from corgipile.tables import open as open_table  # noqa: PLC0415
+    from corgipile.tables.unit_check import check_decoding  # noqa: PLC0415
 
     cost = price_of(price) if price is not None else None
     source = writable(html, table, overwrite=overwrite)
     opened = open_table(source)
-    check_dictionaries(opened, opened.schema.names, memory)
+    check_decoding(opened, opened.schema.names, memory)
     facts = about(opened, label=label, block=number_or_text(block), columns=True)
     column = label if label in facts.columns else None
     try:

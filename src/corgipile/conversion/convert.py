@@ -15,6 +15,7 @@ from corgipile.errors import BadArgument
 from corgipile.sizes import Size, parse_bytes, yes_or_no
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.text.types import Types
+from corgipile.tables.unit_check import DEFAULT_MEMORY
 
 Progress = Callable[[int, int | None], None]
 _FOR = {"header": "CSV text", "zero_based": "files of SVMlight text"}
@@ -33,6 +34,7 @@ def convert(
     types: Types | None = None,
     inexact: bool = False,
     pack: bool = False,
+    memory: Size = DEFAULT_MEMORY,
     header: bool | Literal["auto"] = "auto",
     zero_based: bool | Literal["auto"] = "auto",
     progress: Progress | None = None,
@@ -62,6 +64,7 @@ def convert(
             those of their items. Text is read as them. A value that is not the same in the type is an error.
         inexact: Let ``types`` round floats; what is too large stays an error.
         pack: Put all numeric scalar columns but the label into one float32 list column ``features``.
+        memory: The most that a stored unit may take while it is decoded; a larger one is an error.
         header: Whether the first line of CSV text names columns; "auto": unless all its fields are numbers.
         zero_based: For SVMlight text: whether indices begin at 0; "auto": if an index 0 occurs. It and ``header`` are
             refused where no file is read by them.
@@ -74,6 +77,7 @@ def convert(
     Raises:
         WouldOverwrite: ``out`` is one of the source's files, or of another kind.
         BadSchema: The format has no place for a column.
+        BudgetTooSmall: A stored unit takes more memory than ``memory``.
         ParseError: A line of text does not parse.
         BadValue: A value to be packed is missing, is none of its type, or the format has no place for it.
 
@@ -95,7 +99,7 @@ def convert(
     limit = None if shard_size is None else parse_bytes(shard_size, "shard_size")
     settings = Settings(limit, record_batch, compression)
     check_out(out, kind, settings, inputs=inputs, overwrite=overwrite)
-    asked = Options(label, choice(header, "header"), pack, choice(zero_based, "zero_based"), types)
+    asked = Options(label, choice(header, "header"), pack, choice(zero_based, "zero_based"), types, parse_bytes(memory))
     found = cast(stream(source, asked), types, inexact=yes_or_no(inexact, "inexact"))
     _check_heeded(found, header=header, zero_based=zero_based)
     inputs += found.paths

@@ -37,6 +37,7 @@ from corgipile.tables.text.json import is_lines
 from corgipile.tables.text.table import TextTable
 from corgipile.tables.text.types import Types
 from corgipile.tables.tfrecord.index import is_head
+from corgipile.tables.unit_check import check_decoding
 from corgipile.tables.wrapper import Wrapper
 
 _READ = 1 << 20
@@ -54,25 +55,28 @@ class Options(NamedTuple):
     pack: bool = False
     zero_based: bool | Literal["auto"] = "auto"
     types: Types | None = None  # text is read as it, lest zeros before a number are lost
+    memory: int | None = None  # bytes that a stored unit may take while it is decoded
 
 
 def stream(source: Any, options: Options) -> Stream:
     """Open a path, a glob, what `corgipile.open` takes, or a list of these as one stream."""
     if is_url(source) and (local_path(str(source)) is None):
-        return table_stream(table_of(source, options))
+        return table_stream(table_of(source, options), memory=options.memory)
     if isinstance(source, str | os.PathLike):
         source = local_path(str(source)) or source if is_url(source) else source
         paths = [path for part in expand_braces(source) for path in _expand(part)]
         refuse_logged(paths)
         apart = any(keys_of(path, Path(path).parent) for path in paths)  # partitions, whose keys are columns
         if apart or any(map(_agrees, paths)):
-            return table_stream(_typed(tables.open(source), options.types))._replace(paths=tuple(paths))
+            return table_stream(_typed(tables.open(source), options.types), memory=options.memory)._replace(
+                paths=tuple(paths)
+            )
         return _chain([_open_path(path, options) for path in paths], options)
     if isinstance(source, Sequence) and not is_pair(source):
         if not source:
             raise BadArgument("the list of sources is empty; at least one is wanted")
         return _chain([stream(part, options) for part in source], options)
-    return table_stream(_typed(tables.open(source), options.types))
+    return table_stream(_typed(tables.open(source), options.types), memory=options.memory)
 
 
 def table_of(source: Any, options: Options) -> Table:
@@ -99,8 +103,12 @@ def _typed(table: Table, types: Types | None) -> Table:
     return table
 
 
-def table_stream(table: Table, run: int | None = None, start: int = 0, stop: int | None = None) -> Stream:
+def table_stream(
+    table: Table, run: int | None = None, start: int = 0, stop: int | None = None, memory: int | None = None
+) -> Stream:
     """Read a table from first row to last, or those of a span, ``run`` rows at a time, by default about 1 MB."""
+    if memory is not None:
+        check_decoding(table, table.schema.names, memory)
     rows = (len(table) if stop is None else stop) - start
     width = max(1.0, table.nbytes / max(1, len(table)))
     cuts = start + even_cuts(rows, run or max(1, int(_READ / max(width, row_bytes(table)))))
@@ -131,13 +139,13 @@ def _is_csv(path: Path) -> bool:
 
 def _open_path(path: str, options: Options) -> Stream:
     if Path(path).is_dir():
-        return table_stream(_typed(tables.open(path), options.types))
+        return table_stream(_typed(tables.open(path), options.types), memory=options.memory)
     with readable(path), Path(path).open("rb") as file:
         magic = file.read(16)
     if magic[:4] == b"\xff\xff\xff\xff":
         return _arrow_stream(path, options)
     if magic[:4] == b"PAR1":
-        return _parquet_stream(path)
+        return _parquet_stream(path, options)
     if any((kind.magic and magic.startswith(kind.magic)) or kind.knows(magic) for kind in formats().values()):
         return _opened(path, options)
     return _open_bytes(path, options)
@@ -165,7 +173,7 @@ def _open_bytes(path: str, options: Options) -> Stream:
 def _opened(path: str, options: Options) -> Stream:
     """Open a file by the tables' own readers; a ``.npy`` file may have its labels in another."""
     apart = options.label if isinstance(options.label, str) and options.label.endswith(".npy") else None
-    found = table_stream(tables.open(path, label=apart))
+    found = table_stream(tables.open(path, label=apart), memory=options.memory)
     paths = (path,) if apart is None else (path, apart)
     return found._replace(paths=paths, labelled=apart is None)
 
@@ -188,8 +196,9 @@ def _ipc_batches(path: str) -> Iterator[pa.RecordBatch]:
         yield from pa.ipc.open_stream(file)
 
 
-def _parquet_stream(path: str) -> Stream:
+def _parquet_stream(path: str, options: Options) -> Stream:
     table = tables.ParquetTable(path)
+    check_decoding(table, table.schema.names, options.memory)
     batches = table.batches()
     if batches is None:
         return table_stream(table)._replace(paths=(path,))
@@ -209,7 +218,9 @@ def _chain(streams: Sequence[Stream], options: Options) -> Stream:
         return first
     differ = not all(one.schema.equals(first.schema) for one in streams)
     if differ and all(one.paths and all(map(_is_joined, one.paths)) for one in streams):
-        return table_stream(_typed(tables.open(paths), options.types))._replace(paths=tuple(paths))
+        return table_stream(_typed(tables.open(paths), options.types), memory=options.memory)._replace(
+            paths=tuple(paths)
+        )
     schema = first.schema.with_metadata(_metadata([one.schema.metadata or {} for one in streams]))
     counts = [one.rows for one in streams]
     return Stream(

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from corgipile.errors import BudgetTooSmall
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.encoded import SMALL, is_encoded
 from corgipile.tables.io.remote import is_remote
@@ -14,9 +16,10 @@ from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.partitions import Partition
 from corgipile.tables.read_once import ReadOnce
 from corgipile.tables.row_place import row_place
-from corgipile.tables.table import Table, is_text
+from corgipile.tables.table import Table, is_text, row_sizes
 from corgipile.tables.text.guess import is_number
 from corgipile.tables.text.table import TextTable
+from corgipile.tables.unit_check import check_decoding
 from corgipile.tables.values import as_type, value_type, values
 from corgipile.tables.views import Columns
 
@@ -111,6 +114,7 @@ def nearly_numbers(table: Table, names: Sequence[str]) -> dict[str, str]:
     asked = [name for name in names if is_text(value_type(table.schema.field(name).type)) and name not in said]
     if not asked or is_remote(table):
         return {}
+    asked = [name for name in asked if _is_short(table, name)]
     found = {}
     for name, seen in _looked(table, asked).items():
         if seen.nearly and (seen.first or parts):  # text that is all numbers is meant as text, but for a guess of ours
@@ -123,6 +127,18 @@ def nearly_numbers(table: Table, names: Sequence[str]) -> dict[str, str]:
         elif seen.with_commas:
             found[name] = _with_comma(table, seen)
     return found
+
+
+def _is_short(table: Table, name: str) -> bool:
+    """Return whether the first rows of a column take little memory."""
+    first = row_sizes(table, np.arange(min(FIRST, len(table))), [name])
+    if first is not None and int(first.sum()) > SMALL:
+        return False
+    try:
+        check_decoding(table, [name], SMALL)
+    except BudgetTooSmall:
+        return False
+    return True
 
 
 def _with_comma(table: Table, seen: _Seen) -> str:

@@ -40,6 +40,7 @@ from corgipile.tables import open as open_table
 from corgipile.tables.read_once import read_once
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
+from corgipile.tables.unit_check import check_decoding
 
 __all__ = ["begun", "order_of", "prepare", "train", "train_among"]
 
@@ -296,8 +297,10 @@ def prepare(
     weight, weighs, by = (getattr(settings, name, None) for name in ("weight", "class_weight", "by"))
     features, left = _without(table, features, settings, weight, by)
     columns = [name for name in (label, weight, by) if name is not None]
+    used = [*_named(table, features, settings), *columns]
     if not getattr(table, "at_hand", False):
-        bring(table, [*_named(table, features, settings), *columns], settings.memory)
+        check_decoding(table, [name for name in used if name in table.schema.names], settings.memory)
+        bring(table, used, settings.memory)
     table = numeric(table, weight, once=True)
     encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
     left_out = encoding.left_out if encoding else None

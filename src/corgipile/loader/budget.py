@@ -21,18 +21,18 @@ from corgipile.orders import Blocks, GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT, RANDOM
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.columns import by_column
-from corgipile.tables.encoded import Units, is_encoded
+from corgipile.tables.encoded import is_encoded
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, is_list, row_sizes, shared_bytes
+from corgipile.tables.unit_check import DEFAULT_MEMORY, check_taken
 
 __all__ = [
     "DEFAULT_MEMORY",
     "Columns",
     "Fitted",
     "by_pages",
-    "check_dictionaries",
     "columns_of",
     "cut",
     "first_epoch_of",
@@ -40,13 +40,11 @@ __all__ = [
     "sketched",
 ]
 
-DEFAULT_MEMORY = 64 << 20
 MANY_COLUMNS, COLUMN_RUN = 4, 4 << 10  # bytes of a column that are worth a request
 TABLE_BLOCKS, BUFFER_BLOCKS = 512, 128  # at least, where blocks are larger for that
 # Of a table in a store: what is worth a request, of one column where there are several; blocks at least, for that.
 REQUEST, COLUMN_REQUEST = 1 << 20, 128 << 10
 REMOTE_TABLE_BLOCKS, REMOTE_BUFFER_BLOCKS = 256, 64
-DECODING = 12 << 20  # bytes that decoding takes beside any budget
 KEPT = 3  # times what rows of spots take that are kept: in order, and as numbers
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
 
@@ -138,11 +136,14 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
         order = replace(order, buffer=part_of(sized, workers))  # type: ignore[type-var]
     limit = limit_of(order, memory, len(table) * columns.row_bytes)
     shared = shared_bytes(table, columns.sources)
+    if limit is not None:
+        check_taken(table, shared, limit)
     share = None if limit is None else limit / workers - shared
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
     way = _way(table, order, columns.sources, share)
-    _check_dictionary(table, way.units, limit, shared)
+    if limit is not None and way.units is not None:
+        check_taken(table, shared + way.units.dictionary, limit)
 
     def attempt(limit: int | None) -> Fitted:
         budget = None if limit is None else int(way.left(limit / workers - shared) / columns.row_bytes)
@@ -177,27 +178,6 @@ def _way(
     room = KEPT * min(ROOM, units.total) if units is not None else 0
     way = choose_strategy(table, order, columns, None if share is None else share - room, units_fit=units_fit)
     return way._replace(beside=way.beside + room) if way.units is not None and not way.spilled else way
-
-
-def check_dictionaries(table: Table, columns: Sequence[str], memory: Size | None) -> None:
-    """Raise BudgetTooSmall where the values of a column take more than a budget has, before any row is decoded.
-
-    Example:
-        >>> from corgipile.tables import open
-        >>> check_dictionaries(open({"x": [1.0]}), ["x"], "1KB")
-    """
-    limit = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
-    _check_dictionary(table, table.units(columns) if is_encoded(table, columns) else None, limit)
-
-
-def _check_dictionary(table: Table, units: Units | None, room: float | None, shared: int = 0) -> None:
-    """Raise BudgetTooSmall if a dictionary or a chunk exceeds the memory while rows are decoded."""
-    taken = shared + (0 if units is None else units.dictionary)
-    if room is not None and taken > room + DECODING:
-        raise BudgetTooSmall(
-            f"a dictionary or a chunk of {table!r} must fit in memory, but would take {format_bytes(taken)} while rows "
-            f"are decoded: give memory={_text(taken)!r}, or rewrite the file with `corgipile convert`"
-        )
 
 
 def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: ReadStrategy) -> Fitted:

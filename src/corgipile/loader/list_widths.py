@@ -9,7 +9,9 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.loader.materialize import bring
 from corgipile.sizes import Size, whole
 from corgipile.tables.even_lists import list_width
+from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import Table, check_columns, is_list, item_bytes
+from corgipile.tables.unit_check import check_decoding
 
 __all__ = ["widths_of"]
 
@@ -44,6 +46,8 @@ def widths_of(
         return _checked(table.schema, said)
     if columns is not None and (isinstance(columns, str) or not set(columns) <= set(table.schema.names)):
         return {}  # `columns_of` says what is wrong
+    if memory is not None and not is_remote(table):
+        check_decoding(table, columns or table.schema.names, memory)
     names = [name for name in columns or table.schema.names if _may_be_even(table.schema, name)]
     if names and not hasattr(table, "list_width"):  # rows are read for it
         bring(table, columns or table.schema.names, memory)

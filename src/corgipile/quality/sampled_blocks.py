@@ -241,7 +241,7 @@ def _measured(column: pa.Array, *, sampled: bool) -> Floats:
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
     if pa.types.is_nested(kind):
-        known = np.array([np.ravel(one) for one in column.drop_null().to_pylist()], np.float64)
+        known = _numbers(column.drop_null())
         numbers = np.full((rows, known.shape[1] if len(known) else 1), np.nan)
         numbers[column.is_valid().to_numpy(zero_copy_only=False)] = known
         filled = _filled(numbers)
@@ -254,6 +254,17 @@ def _measured(column: pa.Array, *, sampled: bool) -> Floats:
         if len(names) > rows // TWICE:
             return np.asarray(values if values.dtype.kind in "iuf" else places, np.float64).reshape(rows, 1)
     return Keys(values).rows(slice(None))
+
+
+def _numbers(column: pa.Array) -> Floats:
+    """Return rows as (rows, numbers); lists of one length without a Python object for each number."""
+    items = column
+    while pa.types.is_fixed_size_list(items.type):
+        items = items.flatten()
+    if items is column or not len(column) or not (pa.types.is_integer(items.type) or pa.types.is_floating(items.type)):
+        return np.array([np.ravel(one) for one in column.to_pylist()], np.float64)
+    values: Floats = items.to_numpy(zero_copy_only=False).astype(np.float64)
+    return values.reshape(len(column), -1)
 
 
 def _filled(numbers: Floats) -> Floats:

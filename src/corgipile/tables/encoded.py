@@ -3,7 +3,7 @@
 import logging
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeGuard, cast
 
@@ -29,6 +29,7 @@ from corgipile.tables.values import as_type, viewless
 __all__ = [
     "SMALL",
     "Encoded",
+    "Part",
     "SpilledTable",
     "Units",
     "grouped",
@@ -80,6 +81,13 @@ class Unpacking(Protocol):
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the table of the sections that `write_plain` wrote."""
+
+
+class Part(NamedTuple):
+    """A part of a table, as `Unpacking`."""
+
+    write_plain: Callable[[Sequence[str], SpillWriter], None]
+    open_plain: Callable[[Sequence[str], Iterator[Section]], Table]
 
 
 class Encoded(Table, Unpacking, Protocol):

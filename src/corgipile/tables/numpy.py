@@ -1,5 +1,6 @@
 """NumPy ``.npy`` files: one of features, and optionally one of labels."""
 
+import io
 import logging
 import tokenize
 import warnings
@@ -21,6 +22,7 @@ from corgipile.tables.table import ColumnLayout, IntArray, Layout, check_columns
 MAGIC = b"\x93NUMPY"
 SUFFIXES = (".npy",)
 log = logging.getLogger("corgipile")
+MAX_HEADER = 1 << 16  # bytes
 MIN_TOKENS = 1 << 20  # rows of one number; so many are likely tokens
 BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read in vain to save a request, and read at a time
 
@@ -159,8 +161,12 @@ def read_header(stream: IO[bytes] | Region) -> tuple[tuple[int, ...], bool, np.d
         form = np.lib.format
         first = form.read_magic(stream) == (1, 0)
         read = form.read_array_header_1_0 if first else form.read_array_header_2_0
+        prefix = stream.read(2 if first else 4)
+        size = int.from_bytes(prefix, "little")
+        if size > MAX_HEADER:  # before it is read
+            raise ValueError(f"header of {size} bytes; at most {MAX_HEADER} are read")
         try:
-            shape, fortran, dtype = read(stream)
+            shape, fortran, dtype = read(io.BytesIO(prefix + stream.read(size)))
         except (SyntaxError, RecursionError, EOFError, tokenize.TokenError) as error:
             raise ValueError(f"header: {error}") from None
         if any(size < 0 or size >= 2**62 for size in shape):

@@ -19,7 +19,18 @@ from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.ascending import Span
 from corgipile.tables.checked import Checked
-from corgipile.tables.encoded import SMALL, TOGETHER, SpilledTable, Units, grouped, typed, units_of, unpack, write_plain
+from corgipile.tables.encoded import (
+    SMALL,
+    TOGETHER,
+    Part,
+    SpilledTable,
+    Units,
+    grouped,
+    typed,
+    units_of,
+    unpack,
+    write_plain,
+)
 from corgipile.tables.even_lists import even_length
 from corgipile.tables.io.arriving import Arriving, at_once
 from corgipile.tables.io.common import Common
@@ -38,7 +49,14 @@ from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.side_by_side import side_by_side
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.io.staged import fetched
-from corgipile.tables.parquet_categories import coded_width, decoding_bytes, metadata_for, without_types
+from corgipile.tables.parquet_categories import (
+    coded_width,
+    decoding_bytes,
+    in_batches,
+    longest_value,
+    metadata_for,
+    without_types,
+)
 from corgipile.tables.parquet_pages import BUFFER, chunk_columns, chunk_range, chunk_span, page_bytes, row_bits
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
@@ -50,6 +68,7 @@ FIRST = 4  # rows of a row group that are decoded without the others
 MOST_TOGETHER = 3  # groups of columns that are not worth a spill file to who reads rows once
 BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 17  # decoded at a time
 DECODERS, WAITING = min(4, os.cpu_count() or 1), 1 / 3  # threads that decode what comes from stores; of its bytes
+LEVELS, ROOM = 4, 16 << 20  # bytes a row to know which are null; of a row group in memory, were all values the longest
 TIDY_BYTES = 1 << 20  # decoded before pages are given back that are read no more
 PARSED = 11  # times as many bytes as the footer of a file has take what is made of it
 _footers: Common[Any] = Common(8 << 20, lambda found: PARSED * int(found.serialized_size))
@@ -102,6 +121,7 @@ class ParquetTable(Checked):
             )
         self._starts = np.cumsum([0, *counts], dtype=np.int64)
         self._widths, self._dictionaries = Recent[float](1 << 16), Recent[int](1 << 16)
+        self._longests = Recent[int](1 << 12)
         self._unpacking = threading.Lock()
 
     def __reduce__(self) -> tuple[type["ParquetTable"], tuple[str, Spill]]:
@@ -222,15 +242,16 @@ class ParquetTable(Checked):
     def _find_width(self, name: str) -> float:
         counts = np.diff(self._starts)
         group = int(counts.argmax())
-        if self._dictionary(name):  # which would be decoded for a few rows
-            return coded_width(self._file, self._largest(name), int(counts[group]))
+        coded = coded_width(self._file, self._largest(name), int(counts[group]))
+        if self._dictionary(name) or coded > SAMPLE_BYTES:  # much would be decoded for a few rows
+            return coded
         first = self._first(group, name)
         sampled: float = values(first).nbytes / max(first.num_rows, 1) if first is not None else 0.0
         return max(self._stored_width(group, name), sampled)
 
     def _dictionary(self, name: str) -> int:
-        """Return the bytes that decoding the dictionary of a column takes, 0 where it is as small as most are."""
-        if row_bits(self.schema.field(name).type) or not len(self):
+        """Return the bytes that decoding takes at least, a dictionary or a page, 0 where they are as small as most."""
+        if 0 < row_bits(self.schema.field(name).type) < 8 * SAMPLE_BYTES or not len(self):
             return 0
         return self._dictionaries.get(name, lambda: decoding_bytes(self._file, self._largest(name), TOGETHER))
 
@@ -246,7 +267,8 @@ class ParquetTable(Checked):
 
     def _first(self, group: int, name: str) -> pa.RecordBatch | None:
         """Decode the first rows of a column of a row group, without the others; they are kept a while."""
-        rows = max(FIRST, min(SAMPLE_ROWS, int(SAMPLE_BYTES / max(self._stored_width(group, name), 1.0))))
+        width = max(self._stored_width(group, name), self._longest(group, name), 1.0)
+        rows = max(FIRST, min(SAMPLE_ROWS, int(SAMPLE_BYTES / width)))
 
         def decode() -> pa.RecordBatch | None:
             with frugal():
@@ -263,6 +285,11 @@ class ParquetTable(Checked):
         for batch in self._batches([name], range(int(filled[0]), len(self._starts) - 1), step):
             yield batch.column(0)
 
+    def _longest(self, group: int, name: str) -> int:
+        """Return the bytes of the longest value that a row group may repeat by few bytes, 0 where all are short."""
+        columns = () if row_bits(self.schema.field(name).type) else self._chunks[name]
+        return self._longests.get((group, name), lambda: longest_value(self._file, self._metadata, group, columns))
+
     def _batch_rows(self, names: Sequence[str]) -> int:
         width = sum(map(self._width, names))
         return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(width, 1e-9))))
@@ -273,12 +300,8 @@ class ParquetTable(Checked):
         if isinstance(self._file, RemoteFile) and rows is None:
             source = Arriving(self._file, [self._ranges(group, names) for group in groups]).source()
         else:
-            source = self._source()
+            source = self._file.source() if isinstance(self._file, RemoteFile) else pa.OSFile(self._file.path)
         yield from self._decoded_batches(names, groups, step, source)
-
-    def _source(self) -> Any:
-        remote = isinstance(self._file, RemoteFile)
-        return self._file.source() if remote else pa.OSFile(self._file.path)
 
     def _sections(self, together: list[list[str]], groups: range) -> Generator[Iterable[pa.RecordBatch]]:
         """Decode columns of some row groups, one set of columns after another; if they come from a store, meanwhile."""
@@ -314,7 +337,8 @@ class ParquetTable(Checked):
             metadata = metadata_for(schema, self._metadata, untyped)
             file = pq.ParquetFile(source, metadata=metadata, buffer_size=BUFFER, pre_buffer=False)
             decoded = 0
-            for batch in file.iter_batches(rows, list(groups), names, use_threads=False):
+            longest = [(group, sum(self._longest(group, name) for name in names)) for group in groups]
+            for batch in in_batches(file, names, longest, rows):
                 batch.validate(full=True)
                 decoded += batch.nbytes
                 if decoded > TIDY_BYTES:
@@ -325,7 +349,8 @@ class ParquetTable(Checked):
 
     def _is_large(self, i: int, names: list[str]) -> bool:
         rows = int(self._starts[i + 1] - self._starts[i])
-        return sum(map(self._width, names)) * rows > SMALL or any(map(self._dictionary, names))
+        large = sum(map(self._width, names)) * rows > SMALL or any(map(self._dictionary, names))
+        return large or rows * (LEVELS + sum(self._longest(i, name) for name in names)) > ROOM
 
     def _piece(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         if stop - start == self._starts[i + 1] - self._starts[i]:
@@ -352,8 +377,9 @@ class ParquetTable(Checked):
 
     def _plain(self, i: int, names: list[str], folder: Path) -> Table:
         """Return a row group unpacked; the last ones stay so a while."""
+        part = Part(lambda columns, out: self.write_groups(columns, out, range(i, i + 1)), self.open_plain)
         with self._unpacking:
-            return _unpacked.of(self, (i, *names), lambda: unpack(_Group(self, i), names, folder))
+            return _unpacked.of(self, (i, *names), lambda: unpack(part, names, folder))
 
     def _group(self, i: int, names: list[str]) -> pa.RecordBatch:
         return _decoded.of(self, (i, *names), lambda: self._decode(i, names))
@@ -376,16 +402,3 @@ class ParquetTable(Checked):
             _readers.last = pq.ParquetFile(self._file.source(), metadata=self._metadata)
             _readers.owner = weakref.ref(self)
         return _readers.last
-
-
-class _Group:
-    """One row group of a file."""
-
-    def __init__(self, table: ParquetTable, i: int) -> None:
-        self._table, self._groups = table, range(i, i + 1)
-
-    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        self._table.write_groups(columns, out, self._groups)
-
-    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        return self._table.open_plain(columns, sections)

@@ -1,18 +1,23 @@
 """Columns of a Parquet file whose rows are numbers of values: what their dictionaries take, and how to do without."""
 
 import io
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from corgipile.tables.io.files import File
+from corgipile import arrow_compute as pc
+from corgipile.tables.io.files import File, decoding
 from corgipile.tables.io.remote import RemoteFile
-from corgipile.tables.parquet_pages import page_head
+from corgipile.tables.parquet_pages import page_bytes, page_head
 
-__all__ = ["coded_width", "decoding_bytes", "metadata_for", "without_types"]
+__all__ = ["coded_width", "decoding_bytes", "in_batches", "longest_value", "metadata_for", "without_types"]
 
+LENGTH, SHORT = 4, 1 << 12  # bytes: of a value's length in a dictionary; of values that no batch has too many of
+WORST = 4 << 20  # bytes of a batch, were all of its values the longest
+LARGE_PAGE = 8 << 20  # bytes, of which a page as writers make them takes a part
 POINTERS = 16  # bytes that a decoder keeps for each value of a dictionary, beside a copy of them
 ASKED = 1 << 20  # stored bytes of a dictionary whose size a store is asked for; writers by themselves make smaller ones
 TYPES = b"ARROW:schema"  # the key under which Arrow keeps its own types
@@ -49,9 +54,38 @@ def _dictionary(file: File, chunk: Any) -> Dictionary | None:
 
 
 def decoding_bytes(file: File, chunks: Iterable[Any], least: int) -> int:
-    """Return the bytes that dictionaries of column chunks take while rows are decoded; 0 where they take few."""
-    taken = sum(found.decoding for chunk in chunks if (found := _dictionary(file, chunk)) is not None)
-    return taken if taken > least else 0
+    """Return the bytes that dictionaries of column chunks, or a page, take while rows are decoded; 0 for few."""
+    taken = page = 0
+    for chunk in chunks:
+        found, page = _dictionary(file, chunk), max(page, 2 * page_bytes(file, chunk))
+        taken += found.decoding if found is not None else 0
+    return max(taken if taken > least else 0, page if page > LARGE_PAGE else 0)
+
+
+def longest_value(file: File, metadata: Any, group: int, columns: Iterable[int]) -> int:
+    """Return the bytes of the longest values in the dictionaries of column chunks, 0 where all are short."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - holds_all the import of corgipile light
+
+    longest = 0
+    for chunk in map(metadata.row_group(group).column, columns):
+        found, path = _dictionary(file, chunk), chunk.path_in_schema
+        if found is None or found.nbytes - LENGTH * (found.values - 1) <= SHORT:
+            continue
+        with decoding(file.path):
+            opened = pq.ParquetFile(file.source(), metadata=metadata, read_dictionary=[path])
+            column = next(opened.iter_batches(1, [group], [path], use_threads=False)).column(0)
+            while column.type.num_fields and not pa.types.is_dictionary(column.type):
+                column = column.field(0) if pa.types.is_struct(column.type) else column.values
+            text = pa.types.is_dictionary(column.type)
+            longest += int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0) if text else 0
+    return longest if longest > SHORT else 0
+
+
+def in_batches(file: Any, names: list[str], groups: Iterable[tuple[int, int]], rows: int) -> Iterator[pa.RecordBatch]:
+    """Decode row groups, each with its `longest_value`: so many rows at a time, fewer where all could be as long."""
+    for size, some in itertools.groupby(groups, key=lambda pair: pair[1]):
+        step = min(rows, max(1, WORST // size)) if size else rows
+        yield from file.iter_batches(step, [group for group, _ in some], names, use_threads=False)
 
 
 def coded_width(file: File, chunks: Iterable[Any], rows: int) -> float:

@@ -27,6 +27,7 @@ MAGIC, SUFFIXES = b"SQLite format 3\0", (".sqlite", ".sqlite3")
 STEP = 64  # rows from one rowid that is kept to the next
 RUN = 4096  # rows fetched at a time
 SURVEY = 16, 256  # stretches, and rows of each, that types are told by
+MIN_LIMIT, MAX_VALUE = 1 << 20, 1_000_000_000  # bytes of a value or a statement: at least, and SQLite's own limit
 WAIT = 30.0  # seconds for a lock
 MAX_ROWID = (1 << 63) - 1
 AT_ONCE = 500  # rows asked for by one statement
@@ -276,6 +277,9 @@ def _connected(path: str) -> sqlite3.Connection:
     uri = f"file:{quote(path)}?mode=ro{'&immutable=1' if alone else ''}"
     connection = sqlite3.connect(uri, uri=True, timeout=WAIT, check_same_thread=False, isolation_level=None)
     connection.execute("pragma trusted_schema = off")  # functions with effects do not run in the schema
+    stored = sum(file.stat().st_size for file in (Path(path), Path(f"{path}-wal")) if file.exists())
+    # No stored value is longer than the file; a generated column could compute any number of bytes.
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(MAX_VALUE, max(MIN_LIMIT, stored)))
     connection.text_factory = _Text
     return connection
 

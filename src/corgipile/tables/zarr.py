@@ -18,6 +18,7 @@ from corgipile.tables.arrays.tree import ColumnChoice, choose_arrays, group_at, 
 from corgipile.tables.io.files import PathLike, digest
 from corgipile.tables.io.spill import Spill
 from corgipile.tables.table import IntArray
+from corgipile.tables.zarr_chunks import chunk_check
 
 __all__ = ["is_zarr", "zarr_table"]
 
@@ -129,13 +130,14 @@ class _Read(Chunked):
         shape = tuple(map(int, array.shape))
         chunk = max(1, int(array.chunks[0]))
         super().__init__(np.dtype(array.dtype), shape, chunk, lambda i: self._run(i * chunk, (i + 1) * chunk))
-        self._array, self._path = array, path
+        self._array, self._path, self._check = array, path, chunk_check(array, Path(path))
         codecs = [*(getattr(array.metadata, "filters", None) or ()), getattr(array.metadata, "compressor", None)]
         if any(getattr(codec, "codec_id", None) == "pickle" for codec in codecs):
             raise UnknownFormat(f"{path}: array {array.name!r} is stored as pickles, which run code; store it as text")
 
     def _run(self, start: int, stop: int) -> npt.NDArray[Any]:
         with reading(self._path):
+            self._check(start, min(stop, self.shape[0]))
             return np.asarray(self._array[start:stop])
 
     def get(self, starts: IntArray, stops: IntArray) -> npt.NDArray[Any]:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
-from corgipile.tables.arrow.flatbuffers import Batch
+from corgipile.tables.arrow.flatbuffers import MOST_COMPRESSION, Batch
 from corgipile.tables.arrow.footer import BLOCK
 from corgipile.tables.arrow.metadata import BatchMetadata
 from corgipile.tables.arrow.slices import Place, spans, views_in
@@ -21,7 +21,6 @@ __all__ = ["Decompressed", "Decompressor"]
 
 STEP = 1 << 18  # bytes decompressed at a time
 PREFIX = 8  # bytes before a compressed buffer, which say how long it is decompressed
-MOST = 1 << 24  # times that a buffer may grow
 AS_IT_IS = -1
 OVER = 1 << 14  # bytes between two buffers that are worth no request: metadata of the next batch
 
@@ -166,7 +165,7 @@ class Decompressor:
     def _said(self, i: int, said: int, stored: int) -> int:
         """Return the bytes of a buffer, decompressed, of what is said before it."""
         length = stored if said == AS_IT_IS else said
-        if not 0 <= length <= max(stored, 1) * MOST:
+        if not 0 <= length <= max(stored, 1) * MOST_COMPRESSION:
             raise CorruptFile(
                 f"{self._file.path}: a buffer of {stored} bytes in record batch {i} claims {said} decompressed"
             )

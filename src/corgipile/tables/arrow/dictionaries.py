@@ -1,11 +1,14 @@
 """Dictionary columns of Arrow IPC files: rows are numbers that say which value they have, of a dictionary read once."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile.errors import CorruptFile
+from corgipile.tables.arrow.flatbuffers import DICTIONARY, MOST_COMPRESSION, read_batch
 from corgipile.tables.arrow.footer import schema_end
 from corgipile.tables.io.files import File, decoding
 from corgipile.tables.io.pieces import pick
@@ -13,6 +16,8 @@ from corgipile.tables.values import as_type, viewless
 
 __all__ = ["Dictionaries", "index_schema"]
 
+LARGE = 8 << 20  # bytes of dictionaries that are not read to learn how many they are
+PREFIX = 8  # bytes before a compressed buffer, which state its size
 END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
 
 
@@ -40,6 +45,7 @@ class Dictionaries:
     def __init__(self, file: File, blocks: npt.NDArray[np.void], schema: pa.Schema) -> None:
         self._file, self._blocks, self._schema = file, blocks, schema
         self.names = frozenset(field.name for field in schema if pa.types.is_dictionary(field.type))
+        self._holding = frozenset(field.name for field in schema if _has_dictionary(field.type))
         self._read: dict[str, pa.Array] = {}
 
     def __bool__(self) -> bool:
@@ -48,10 +54,38 @@ class Dictionaries:
 
     def nbytes(self, names: Sequence[str]) -> int:
         """Return the bytes that are held for these columns, whatever the rows: of all dictionaries or none."""
+        if self.large and not self._holding.isdisjoint(names):
+            return self._stated[0]
         return 0 if self.names.isdisjoint(names) else sum(int(column.nbytes) for column in self._values().values())
+
+    @property
+    def large(self) -> bool:
+        """Return whether the dictionaries are not read to learn how large they are."""
+        return self._stated[0] > LARGE
+
+    @cached_property
+    def _stated(self) -> tuple[int, int]:
+        """Return the bytes that reading the dictionaries takes, packed and unpacked, and their values, by their heads.
+
+        Raises:
+            CorruptFile: A buffer claims more than its bytes can unpack to.
+        """
+        total, values = int(self._blocks["body"].sum()), 0
+        for offset, size, _, body in self._blocks.tolist():
+            head = read_batch(self._file.read(offset, size), body, DICTIONARY)
+            packed = [(at, length - PREFIX) for at, length in head.buffers if head.compressed and length > PREFIX]
+            places = np.array([offset + size + at for at, _ in packed], np.int64)
+            stated = self._file.gather(places, np.full(len(packed), PREFIX)).view("<i8").tolist()
+            sizes = zip((stored for _, stored in packed), stated, strict=True)
+            if any(not -1 <= said <= stored * MOST_COMPRESSION for stored, said in sizes):
+                raise CorruptFile(f"{self._file.path}: a dictionary of {body} bytes claims {max(stated)} decompressed")
+            total, values = total + sum(max(0, said) for said in stated), values + head.rows
+        return total, values
 
     def mean_bytes(self, names: Sequence[str]) -> float:
         """Return the bytes by which a row's values of these columns exceed its numbers, were all values as frequent."""
+        if self.large and not self._holding.isdisjoint(names):
+            return self._stated[0] / max(1, self._stated[1])
         found = [self._values()[name] for name in names if name in self.names]
         return float(sum(column.nbytes / max(1, len(column)) for column in found))
 
@@ -98,3 +132,8 @@ class Dictionaries:
         for column in found.values():
             column.validate(full=True)
         return {name: as_type(column, viewless(column.type)) for name, column in found.items()}
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    """Return whether a type is a dictionary, or holds one."""
+    return pa.types.is_dictionary(kind) or any(_has_dictionary(kind.field(i).type) for i in range(kind.num_fields))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, CorruptFile
 from corgipile.tables.arrow.decompress import Decompressed, Decompressor
 from corgipile.tables.arrow.dictionaries import Dictionaries, index_schema
-from corgipile.tables.arrow.flatbuffers import Batch
+from corgipile.tables.arrow.flatbuffers import FREE_ROWS, MOST_COMPRESSION, Batch
 from corgipile.tables.arrow.footer import Footer, end_of, read_footer, schema_end
 from corgipile.tables.arrow.located import lay_out, placeable
 from corgipile.tables.arrow.metadata import BatchMetadata
@@ -18,7 +18,7 @@ from corgipile.tables.arrow.note import noted
 from corgipile.tables.arrow.slices import BatchSlices, places, sliceable
 from corgipile.tables.arrow.take import Take
 from corgipile.tables.checked import Checked
-from corgipile.tables.encoded import SMALL, Units, units_of, unpack
+from corgipile.tables.encoded import SMALL, Part, Units, units_of, unpack
 from corgipile.tables.fingerprints import sampled_rows
 from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import Ending, File, InMemory, PathLike, decoding, describe, digest
@@ -39,8 +39,6 @@ from corgipile.tables.table import IntArray, Layout, Table, check_columns, even_
 from corgipile.tables.values import viewless
 
 SUFFIXES = (".arrow", ".feather", ".ipc")
-MOST_COMPRESSION = 1 << 16
-FREE_ROWS = 1 << 20
 MOST_KEPT = 1 << 17  # places of columns in record batches that are remembered
 DENSE = 8  # rows passed over for each one wanted, below which runs are read
 WIDE = 1 << 12  # bytes of rows that cost more to copy than to ask for
@@ -295,11 +293,17 @@ class ArrowFile(Checked):
     def _plain(self, i: int, names: list[str]) -> "ArrowFile | None":
         """Return a large record batch unpacked; the last ones stay so a while."""
         decompressor = self._decompressor(names)
-        if self.spill is None or decompressor is None or self._size(i, names, decompressor) <= SMALL:
+        if self.spill is None or decompressor is None:
             return None
-        folder = self.spill
+        if self._size(i, names, decompressor) <= SMALL and not self._dictionaries.large:  # pyarrow reads them, too
+            return None
+        folder, batches = self.spill, range(i, i + 1)
+        part = Part(
+            lambda columns, out: self.decompressing(columns).write(batches, out),
+            lambda columns, sections: _DecompressedFile(self, columns, batches, sections),
+        )
         with self._unpacking:
-            found = _unpacked.of(self, (i, *names), lambda: unpack(_OneBatch(self, i), names, folder))
+            found = _unpacked.of(self, (i, *names), lambda: unpack(part, names, folder))
         return cast("ArrowFile", found)
 
     def _size(self, i: int, names: list[str], decompressor: Decompressor) -> int:
@@ -368,16 +372,3 @@ class _DecompressedFile(ArrowFile):
     def fingerprint(self) -> str:
         """Return the identity of the file."""
         return self._identity
-
-
-class _OneBatch:
-    """One record batch of a file."""
-
-    def __init__(self, file: ArrowFile, i: int) -> None:
-        self._file, self._batches = file, range(i, i + 1)
-
-    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        self._file.decompressing(columns).write(self._batches, out)
-
-    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        return _DecompressedFile(self._file, columns, self._batches, sections)

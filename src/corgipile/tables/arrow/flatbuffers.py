@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from corgipile.errors import CorruptFile
 
+FREE_ROWS, FREE_ITEMS = 1 << 20, 1 << 8  # nulls take no bytes: rows, and items of each; all others take at least a bit
+MOST_COMPRESSION = 1 << 16  # times that codecs shrink bytes
 SCHEMA, DICTIONARY, RECORD_BATCH = 1, 2, 3
 CONTINUATION = 0xFFFFFFFF
 CODECS = {0: "lz4", 1: "zstd"}
@@ -81,7 +83,7 @@ class Batch(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def read_batch(data: bytes, body: int) -> Batch:
+def read_batch(data: bytes, body: int, kind: int = RECORD_BATCH) -> Batch:
     """Read the metadata of a record batch.
 
     Batches of one writer and equal row count mostly have equal metadata, so parsing is remembered by content.
@@ -89,12 +91,15 @@ def read_batch(data: bytes, body: int) -> Batch:
     Args:
         data: The metadata with its length prefix, as it lies in the file.
         body: Bytes of the body, in which all buffers must lie.
+        kind: The message's type; the values of a dictionary are a record batch, too.
     """
     prefix = 8 if len(data) >= 8 and struct.unpack_from("<I", data)[0] == CONTINUATION else 4
     message = FlatBuffer(data[prefix:])
     header = message.table(2)
-    if header is None or message.scalar(1, "<B") != RECORD_BATCH:
-        raise CorruptFile(f"a record batch must lie here, found message type {message.scalar(1, '<B')}")
+    if header is None or message.scalar(1, "<B") != kind:
+        raise CorruptFile(f"a message of type {kind} must lie here, got type {message.scalar(1, '<B')}")
+    if kind == DICTIONARY and (header := header.table(1)) is None:
+        raise CorruptFile("a dictionary has no values")
     rows = header.scalar(0, "<q")
     nodes = tuple(struct.iter_unpack("<qq", header.vector(1, 16)))
     buffers = tuple(struct.iter_unpack("<qq", header.vector(2, 16)))
@@ -108,6 +113,9 @@ def read_batch(data: bytes, body: int) -> Batch:
     codec = None if body_compression is None else body_compression.scalar(0, "<b")
     if codec is not None and codec not in CODECS:
         raise CorruptFile(f"a record batch is compressed by codec {codec}, which is not known")
+    most = max(FREE_ROWS, FREE_ITEMS * rows, 8 * body * (1 if codec is None else MOST_COMPRESSION))
+    if any(length > most for length, _ in nodes):
+        raise CorruptFile(f"a record batch of {body} bytes must have at most {most} items, got {max(nodes)[0]}")
     views = tuple(count for (count,) in struct.iter_unpack("<q", header.vector(4, 8)))
     if any(not 0 <= count <= len(buffers) for count in views):
         raise CorruptFile(f"a record batch of {len(buffers)} buffers claims {max(views, key=abs)} of one column")

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.sizes import parse_bytes
+from corgipile.tables.arrow.flatbuffers import FREE_ROWS
 from corgipile.tables.io.pieces import join
 from corgipile.tables.row_bytes import fixed_row_bytes
 
@@ -39,7 +40,7 @@ class Groups:
         if not batch.num_rows:
             return
         if not self._length:
-            self._length = max(1, self._bytes * batch.num_rows // max(1, batch.nbytes))
+            self._length = max(1, min(FREE_ROWS, self._bytes * batch.num_rows // max(1, batch.nbytes)))
         for start in range(0, batch.num_rows, self._length):
             self._pending.append(batch.slice(start, self._length))
             self.waiting += self._pending[-1].num_rows

@@ -196,8 +196,10 @@ class BatchSlices:
         length, nulls = self._node(node)
         if not 0 <= start <= stop <= length:
             raise CorruptFile(f"{self._file.path}: rows {start} to {stop} of a column of {length} are needed")
-        if start == stop or types.is_null(kind):
-            return pa.nulls(stop - start, viewless(kind))
+        if types.is_null(kind):  # `pa.nulls` takes a bit a row
+            return pa.Array.from_buffers(kind, stop - start, [None])
+        if start == stop:
+            return pa.nulls(0, viewless(kind))
         # Bitmaps are read from a whole byte on; the rows before `start` are skipped by the array's offset.
         first = start - start % 8 if nulls or types.is_boolean(kind) else start
         validity = pa.py_buffer(self._bytes(buffer, first // 8, (stop + 7) // 8)) if nulls else None

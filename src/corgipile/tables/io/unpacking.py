@@ -1,6 +1,7 @@
 """Decompression in steps, limited to a stated size."""
 
 import bz2
+import gzip
 import io
 import lzma
 import zlib
@@ -59,7 +60,7 @@ class Unpacking(io.RawIOBase):
         """
         try:
             data = self._more(min(len(into), self.most - self.done + 1))
-        except (zlib.error, lzma.LZMAError, EOFError) as error:
+        except (zlib.error, lzma.LZMAError, EOFError, OSError) as error:
             raise ValueError(str(error)) from None
         self.done += len(data)
         if self.done > self.most:
@@ -69,11 +70,15 @@ class Unpacking(io.RawIOBase):
 
 
 def opened(file: File, at: int, size: int, codec: str, most: int) -> io.BufferedReader:
-    """Open a part of a file that is compressed by one of Avro's codecs; its ``raw`` is an `Unpacking`."""
+    """Open a part of a file that is compressed by a codec of Avro or Zarr; its ``raw`` is an `Unpacking`."""
     source = Region(file, at, size)
     more: Callable[[int], bytes] = source.read
     if codec == "deflate":
         more = inflated(source.read)
+    elif codec == "zlib":
+        more = inflated(source.read, 15)
+    elif codec == "gzip":
+        more = gzip.GzipFile(fileobj=cast("IO[bytes]", source)).read
     elif codec == "bzip2":
         more = bz2.BZ2File(source).read
     elif codec == "xz":
@@ -89,8 +94,8 @@ def opened(file: File, at: int, size: int, codec: str, most: int) -> io.Buffered
     return io.BufferedReader(Unpacking(more, most), STEP)
 
 
-def inflated(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Return a reader of a raw DEFLATE stream, which unpacks at most so many bytes a call.
+def inflated(read: Callable[[int], bytes], wbits: int = -15) -> Callable[[int], bytes]:
+    """Return a reader of a DEFLATE stream, raw unless ``wbits`` differs, which unpacks at most so many bytes a call.
 
     Example:
         >>> packer = zlib.compressobj(wbits=-15)
@@ -98,7 +103,7 @@ def inflated(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
         >>> len(inflated(packed.read)(300))
         300
     """
-    unpacker = zlib.decompressobj(-15)
+    unpacker = zlib.decompressobj(wbits)
 
     def more(most: int) -> bytes:
         while not unpacker.eof:

@@ -19,8 +19,10 @@ from corgipile.tables.databases import quoted
 from corgipile.tables.in_memory.streams import SpilledTable
 from corgipile.tables.io.spill import IN_MEMORY, SpillWriter, spill_folder
 from corgipile.tables.memory import MemoryTable
+from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.scan import scan
 from corgipile.tables.table import Table
+from corgipile.tables.unit_check import check_decoding
 from corgipile.tables.values import as_type
 
 __all__ = ["Text", "lendable", "stands_alone", "text_of", "with_files"]
@@ -66,9 +68,14 @@ def lendable(table: Table) -> Any:
 
 
 def _laid_out(table: Table) -> _Stream:
-    """Return rows as they lie in memory, or in a spill file if they are many."""
+    """Return rows as they lie in memory, or in a spill file if they are many.
+
+    Raises:
+        BudgetTooSmall: A stored unit does not fit the default budget while it is decoded.
+    """
+    check_decoding(table, table.schema.names)
     folder = spill_folder(None)
-    if table.nbytes <= IN_MEMORY or folder is None:
+    if max(table.nbytes, len(table) * row_bytes(table)) <= IN_MEMORY or folder is None:
         sink = pa.BufferOutputStream()
         _write(table, sink)
         buffer = sink.getvalue()

@@ -1,0 +1,43 @@
+"""Compares what decoding a table takes with a memory budget, before any row is decoded."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from corgipile.errors import BudgetTooSmall
+from corgipile.sizes import Size, format_bytes, parse_bytes
+from corgipile.tables.encoded import is_encoded
+from corgipile.tables.table import Table, row_sizes, shared_bytes
+
+__all__ = ["DEFAULT_MEMORY", "check_decoding", "check_taken"]
+
+DEFAULT_MEMORY = 64 << 20  # the budget where none is named
+DECODING = 12 << 20  # bytes that decoding takes beside any budget
+COPIES = 3  # of a row: as it is decoded, changed and written
+
+
+def check_decoding(table: Table, columns: Sequence[str], memory: Size | None = None) -> None:
+    """Raise BudgetTooSmall if a dictionary, a chunk or a mean row exceeds a budget.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> check_decoding(open({"x": [1.0]}), ["x"], "1KB")
+    """
+    if not len(table) or not columns:
+        return
+    room = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
+    check_taken(table, shared_bytes(table, columns), room)
+    if is_encoded(table, columns) and (units := table.units(columns)) is not None:
+        check_taken(table, max(units.dictionary, int(COPIES * units.each)), room)
+    elif (sizes := row_sizes(table, np.linspace(0, len(table) - 1, 3).astype(np.int64), columns)) is not None:
+        check_taken(table, int(sizes.mean()), room)
+
+
+def check_taken(table: Table, taken: int, room: float) -> None:
+    """Raise BudgetTooSmall if what decoding takes exceeds the memory."""
+    if taken > room + DECODING:
+        enough = format_bytes(taken).replace(" ", "")
+        raise BudgetTooSmall(
+            f"a dictionary or a chunk of {table!r} must fit in memory, but would take {format_bytes(taken)} while rows "
+            f"are decoded: give memory={enough!r}, or rewrite the file in smaller parts"
+        )
