@@ -8,11 +8,12 @@ is never replaced.
 import contextlib
 import errno
 import fnmatch
+import functools
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from corgipile import scratch
 from corgipile.errors import BadArgument, CorgiPileError, WouldOverwrite, WriteFailed
@@ -293,26 +294,34 @@ def _paths_of(table: Any) -> Iterator[str]:
 
 def files_read(table: Any) -> Iterator[Any]:
     """Yield the files, open, and the folders of images that a table reads, through whatever wraps it."""
-    from corgipile.tables.images import ImageFolder  # noqa: PLC0415
-    from corgipile.tables.io.files import File  # noqa: PLC0415 - as above
-    from corgipile.tables.library import LibraryTable  # noqa: PLC0415 - as above
-
     seen, waiting = set(), [table]
     while waiting:
         one = waiting.pop()
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if isinstance(one, File | ImageFolder | LibraryTable):
+        kind = _holds(type(one))  # type: ignore[arg-type]  # a type is hashable
+        if kind == "files":
             yield one
-        elif isinstance(one, list | tuple | dict):
-            waiting += (inner for inner in (one.values() if isinstance(one, dict) else one) if type(inner) not in PLAIN)
-        elif type(one).__module__.startswith("corgipile.tables.") or _is_table(one):
-            waiting += (inner for inner in getattr(one, "__dict__", {}).values() if type(inner) not in PLAIN)
+        else:
+            found = one if kind == "items" else getattr(one, "__dict__", {})
+            inside = found.values() if isinstance(found, dict) else found
+            waiting += (inner for inner in inside if _holds(type(inner)) != "nothing")  # type: ignore[arg-type]
 
 
-def _is_table(thing: Any) -> bool:
-    return callable(getattr(thing, "read", None)) and callable(getattr(thing, "cuts", None))
+@functools.cache  # types are few, and what a table is made of is much where it has many files or columns
+def _holds(kind: type) -> Literal["files", "items", "attributes", "nothing"]:
+    """Return what objects of a type hold that may be files, or lead to them."""
+    from corgipile.tables.images import ImageFolder  # noqa: PLC0415
+    from corgipile.tables.io.files import File  # noqa: PLC0415 - as above
+    from corgipile.tables.library import LibraryTable  # noqa: PLC0415 - as above
+
+    if issubclass(kind, File | ImageFolder | LibraryTable):
+        return "files"
+    if issubclass(kind, list | tuple | dict):
+        return "items"
+    table = all(callable(getattr(kind, name, None)) for name in ("read", "cuts")) or hasattr(kind, "__getattr__")
+    return "attributes" if table or kind.__module__.startswith("corgipile.tables.") else "nothing"
 
 
 def flush(path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
-from corgipile.loader.budget import Sketch, columns_of, first_epoch_of, fit, found_alone, limit_of, sketched
+from corgipile.loader.budget import COLUMN_RUN, Sketch, columns_of, first_epoch_of, fit, found_alone, limit_of, sketched
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.cached_rows import CachedRows, read_all, small
 from corgipile.loader.content import Content, Embed
@@ -24,6 +24,7 @@ from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, to_rows, whole
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
+from corgipile.tables.columns import by_column
 from corgipile.tables.encoded import nearest, unpack_shared
 from corgipile.tables.io.arriving import within
 from corgipile.tables.methods import Views
@@ -135,7 +136,9 @@ class BufferedReader:
         self._run: Prefetch | None = None
         self.bytes_apart = 0
         # A store takes as long for a row as for many, so there they are read together.
-        self._wide = apart and found.row_bytes >= WIDE and not self._way.ahead
+        # Each column that lies by itself is read by itself.
+        lying = sum(by_column(table, name) for name in found.sources) if found.row_bytes >= WIDE and apart else 0
+        self._wide = apart and found.row_bytes >= max(WIDE, COLUMN_RUN * lying) and not self._way.ahead
         self.apart = self._wide and found_alone(table, found)
         self._row_reader: RowReader | None = None
         if not self.apart:

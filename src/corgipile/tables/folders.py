@@ -5,6 +5,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,6 +13,7 @@ from corgipile.errors import BadArgument, MissingFile, UnknownFormat
 from corgipile.tables.formats import formats
 from corgipile.tables.io.files import PathLike, readable
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
+from corgipile.tables.io.unpacking import PACKED_TEXT
 from corgipile.tables.partitions import Found, is_key, keys_of
 from corgipile.tables.reach import leads_up
 from corgipile.tables.table_logs import refuse_logged
@@ -100,14 +102,18 @@ def _in_folder(folder: Path, format_name: str | None) -> list[Found]:
     if any(kind.log and kind.folder(folder, []) for kind in kinds.values()):
         return [Found(str(folder), {})]
     refuse_logged([str(folder / "any")])
-    direct = [str(path) for path in _entries(folder) if path.is_file() and _kind(path) in kinds]
+    entries = _entries(folder)
+    known = {path: _kind(path) for path in entries if path.is_file()}
+    direct = [str(path) for path, kind in known.items() if kind in kinds]
     if any(kind.folder(folder, direct) for kind in kinds.values()):
         return [Found(str(folder), {})]
-    found = _one_format(list(_below(folder)), format_name, str(folder))
+    below = [path for entry in entries for path in ([entry] if entry in known else _below(folder, [entry]))]
+    found = _one_format(below, format_name, str(folder), known)
     if not found:
         suffixes = ", ".join(suffix for kind in kinds.values() for suffix in kind.suffixes)
         raise MissingFile(f"folder {folder} has no file ending in {suffixes}")
-    return [Found(str(path), keys_of(path, folder)) for path in found]
+    keys = cache(lambda parent: keys_of(parent / "any", folder))
+    return [Found(str(path), keys(path.parent)) for path in found]
 
 
 def _matching(pattern: Path, format_name: str | None) -> list[Found]:
@@ -131,7 +137,8 @@ def _matching(pattern: Path, format_name: str | None) -> list[Found]:
 
 def _entries(folder: Path) -> list[Path]:
     with readable(str(folder)):
-        return sorted(path for path in folder.iterdir() if not passed(path.name) and not _is_index(path))
+        names = sorted(name for name in os.listdir(folder) if not passed(name))  # noqa: PTH208 - paths sort slowly
+    return [path for name in names if not _is_index(path := folder / name)]
 
 
 def passed(name: str) -> bool:
@@ -143,14 +150,14 @@ def _is_index(path: Path) -> bool:
     return path.name.endswith(INDEX_SUFFIX) or is_text_index(str(path))
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder and of its partitions."""
-    for path in _entries(folder):
+def _below(folder: Path, entries: Iterable[Path]) -> Iterator[Path]:
+    """Yield the files among the entries of a folder and of its partitions."""
+    for path in entries:
         if not path.is_dir():
             yield path
         elif is_key(path.name):
             refuse_logged([str(path / "any")])
-            yield from () if leads_up(str(path)) else _below(path)
+            yield from () if leads_up(str(path)) else _below(path, _entries(path))
         elif not leads_up(str(path)) and (inner := _first_table(path)) is not None:
             raise BadArgument(
                 f"{folder} has tables in other folders, such as {inner}, and it is not said whether they belong "
@@ -186,18 +193,22 @@ def kind_named(name: str) -> str | None:
     """Return what a name tells of a file: a format, or a kind of rows that cannot be opened; None: no rows.
 
     Example:
-        >>> kind_named("a.csv"), kind_named("a.csv.gz"), kind_named("README.md")
-        ('csv', '.csv.gz', None)
+        >>> kind_named("a.csv"), kind_named("a.csv.gz"), kind_named("a.orc.gz"), kind_named("README.md")
+        ('csv', 'csv', '.orc.gz', None)
     """
     path = PurePosixPath(name)
     end = path.suffix.lower()
+    if name.lower().endswith(PACKED_TEXT):
+        return format_named(path.stem)
     packed = end in _PACKED and (format_named(path.stem) or Path(path.stem).suffix.lower() in _OTHERS)
     return format_named(name) or (f"{path.suffixes[-2]}{end}" if packed else end if end in _OTHERS else None)
 
 
-def _one_format(paths: Sequence[Path], format_name: str | None, where: str) -> list[Path]:
-    """Return the files that are tables; all are of one format."""
-    kinds = {path: _kind(path) for path in paths}
+def _one_format(
+    paths: Sequence[Path], format_name: str | None, where: str, known: Mapping[Path, str | None]
+) -> list[Path]:
+    """Return the files that are tables; all are of one format, which is known of some."""
+    kinds = {path: known[path] if path in known else _kind(path) for path in paths}
     if format_name is not None:
         return [path for path in paths if kinds[path] == format_name]
     tables = [path for path in paths if kinds[path] in formats()]

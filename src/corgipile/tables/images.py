@@ -21,6 +21,7 @@ from corgipile.tables.arrow.spans import array_of, places
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import PathLike, check_regular, describe, digest, readable
 from corgipile.tables.io.pieces import pick, take_once
+from corgipile.tables.io.unpacking import PACKED_TEXT, TEXT
 from corgipile.tables.reach import leads_up
 from corgipile.tables.table import LIMIT, IntArray, check_columns
 from corgipile.tables.tfrecord.records import binary_array
@@ -28,7 +29,7 @@ from corgipile.tables.tfrecord.records import binary_array
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 DECODED = ("AVIF", "BMP", "DIB", "GIF", "HEIF", "ICO", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
 UNDECODED = (OSError, SyntaxError, ValueError, EOFError, struct.error, LookupError, TypeError, ArithmeticError)
-TEXT = (".csv", ".jsonl", ".ndjson", ".tsv")
+ABOUT = (*TEXT, *PACKED_TEXT)  # files that may be about the images
 CLASSES_KEY = b"corgipile.classes"
 THREADS = 16
 FILES_A_TASK = 4
@@ -184,7 +185,7 @@ def is_image(name: str) -> bool:
 
 def holds_images(folder: Path, tables: Sequence[str]) -> bool:
     """Say whether a folder in which no file may be a table has folders with images; text may be about the images."""
-    tables = [name for name in tables if not name.lower().endswith(TEXT)]
+    tables = [name for name in tables if not name.lower().endswith(ABOUT)]
     return not tables and any(
         next(_images(str(folder), entry.name), None) is not None for entry in _entries(folder) if _is_class(entry)
     )

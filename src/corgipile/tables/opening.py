@@ -18,6 +18,7 @@ from corgipile.tables.in_memory.arrays import is_rows
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.remote import file_of, open_together
 from corgipile.tables.io.spill import Spill, spill_folder
+from corgipile.tables.io.unpacking import PACKED_TEXT
 from corgipile.tables.partitions import Found, with_keys
 from corgipile.tables.reach import Trust, trusting
 from corgipile.tables.remote_folders import remote_files_of
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
 DEFAULTS = {"zero_based": "auto", "decode": "auto", "header": "auto", "on_bad": "raise"}  # which say nothing
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-PACKED = ("gz", "bz2", "xz", "zst")
-TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def open(  # noqa: A001 - reads as corgipile.open
@@ -139,7 +138,7 @@ def open(  # noqa: A001 - reads as corgipile.open
     for chosen, part in zip(options, parts, strict=True):
         if spill is not None and isinstance(part, Found):
             chosen["spill"] = spill
-    parts = _opened(parts)
+    parts = _unpacked(_opened(parts), spill)
     with trusting(trust):
         tables = [_open_part(part, format, chosen, spill) for part, chosen in zip(parts, options, strict=True)]
     for kind in formats().values():
@@ -192,7 +191,7 @@ def write_indexes(source: Source, **options: Any) -> Iterator[Index]:
     asked = options.pop("format", None)
     if "index" in options:
         raise BadArgument(f"index={options['index']!r} names an index to read; here one is written, beside each file")
-    for found in _parts(located(source), asked, set()):
+    for found in _unpacked(_parts(located(source), asked, set()), None):
         path = found.path
         name = asked or find_format(path)
         write = formats()[name].index_file
@@ -255,23 +254,26 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spil
 
 
 def _open_file(path: str | File, format_name: str | None, options: dict[str, Any]) -> Table:
-    path = _unpacked(path, options.get("spill"))
     name = format_name or find_format(path)
     options = _options_for(path, name, options)
     return formats()[name].open(path, **options, **({"said": True} if format_name == "csv" else {}))
 
 
-def _unpacked(path: str | File, spill: Spill) -> str | File:
-    """Return the unpacked text of a file that is compressed and named as CSV or JSON lines, else the file."""
-    stem, _, end = str(getattr(path, "path", path)).rpartition(".")
-    if end.lower() not in PACKED or not stem.lower().endswith(TEXTS) or isinstance(path, ImageObjects):
-        return path
-    file = file_of(path)
-    first = file.read(0, min(6, file.size))
-    codec = next((codec for magic, codec in COMPRESSED.items() if first.startswith(magic)), None)
-    if codec is None:
-        return path
-    return unpacked(file, codec, spill)
+def _unpacked(parts: list[Any], spill: Spill) -> list[Any]:
+    """Unpack the files that are compressed and named as CSV or JSON lines, all into one spill file."""
+    packed: dict[int, tuple[File, str]] = {}
+    for at, part in enumerate(parts):
+        named = isinstance(part, Found) and not isinstance(part.path, ImageObjects)
+        if named and str(_place(part)).lower().endswith(PACKED_TEXT):
+            file = file_of(part.path)
+            first = file.read(0, min(6, file.size))
+            codec = next((codec for magic, codec in COMPRESSED.items() if first.startswith(magic)), None)
+            if codec is not None:
+                packed[at] = file, codec
+    if packed:
+        for at, text in zip(packed, unpacked(tuple(packed.values()), spill), strict=True):
+            parts[at] = parts[at]._replace(path=text)
+    return parts
 
 
 def _options_for(path: str | File, name: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -313,12 +315,13 @@ def find_format(path: str | File) -> str:
         if first.startswith(magic):
             refuse_packed_tar(path, name)
             raise UnknownFormat(f"{path} is compressed ({name}), so rows have no place; use `corgipile convert` first")
-    return _named_format(path, first) or _text_format(head)
+    return _named_format(head, first) or _text_format(head)
 
 
-def _named_format(path: str, first: bytes) -> str | None:
+def _named_format(file: File, first: bytes) -> str | None:
     """Return the format that a file's name tells, None if it tells none; what has no magic may be empty or damaged."""
-    name = format_named(path)
+    path = file.path
+    name = format_named(getattr(file, "plain_name", path))
     if name is not None and formats()[name].magic:
         begins = f"begins with {first[:8]!r}" if first else "is empty"
         raise UnknownFormat(f"{path} {begins}; the {name} format begins with {formats()[name].magic!r}")

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.tables import parquet_categories as coding
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.ascending import Span
 from corgipile.tables.checked import Checked
@@ -49,15 +50,7 @@ from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.side_by_side import side_by_side
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.io.staged import fetched
-from corgipile.tables.parquet_categories import (
-    coded_width,
-    decoding_bytes,
-    in_batches,
-    longest_value,
-    metadata_for,
-    without_types,
-)
-from corgipile.tables.parquet_pages import BUFFER, chunk_columns, chunk_range, chunk_span, page_bytes, row_bits
+from corgipile.tables.parquet_pages import chunk_columns, chunk_range, chunk_span, page_bytes, row_bits
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
 
@@ -213,7 +206,8 @@ class ParquetTable(Checked):
         together = self._together(columns)
         with contextlib.closing(self._sections(together, groups)) as sections:
             for names, batches in zip(together, sections, strict=True):
-                write_plain(out, pick(self.schema, names), batches, rows)
+                schema = pick(self.schema, names).remove_metadata()  # which may describe all columns
+                write_plain(out, schema, batches, rows)
 
     def _together(self, columns: Sequence[str]) -> list[list[str]]:
         """Group the columns that are decoded at the same time."""
@@ -242,7 +236,7 @@ class ParquetTable(Checked):
     def _find_width(self, name: str) -> float:
         counts = np.diff(self._starts)
         group = int(counts.argmax())
-        coded = coded_width(self._file, self._largest(name), int(counts[group]))
+        coded = coding.coded_width(self._file, self._largest(name), int(counts[group]))
         if self._dictionary(name) or coded > SAMPLE_BYTES:  # much would be decoded for a few rows
             return coded
         first = self._first(group, name)
@@ -253,7 +247,7 @@ class ParquetTable(Checked):
         """Return the bytes that decoding takes at least, a dictionary or a page, 0 where they are as small as most."""
         if 0 < row_bits(self.schema.field(name).type) < 8 * SAMPLE_BYTES or not len(self):
             return 0
-        return self._dictionaries.get(name, lambda: decoding_bytes(self._file, self._largest(name), TOGETHER))
+        return self._dictionaries.get(name, lambda: coding.decoding_bytes(self._file, self._largest(name), TOGETHER))
 
     def _largest(self, name: str) -> list[Any]:
         """Return the chunks of a column in the largest row group."""
@@ -288,7 +282,9 @@ class ParquetTable(Checked):
     def _longest(self, group: int, name: str) -> int:
         """Return the bytes of the longest value that a row group may repeat by few bytes, 0 where all are short."""
         columns = () if row_bits(self.schema.field(name).type) else self._chunks[name]
-        return self._longests.get((group, name), lambda: longest_value(self._file, self._metadata, group, columns))
+        return self._longests.get(
+            (group, name), lambda: coding.longest_value(self._file, self._metadata, group, columns)
+        )
 
     def _batch_rows(self, names: Sequence[str]) -> int:
         width = sum(map(self._width, names))
@@ -300,7 +296,7 @@ class ParquetTable(Checked):
         if isinstance(self._file, RemoteFile) and rows is None:
             source = Arriving(self._file, [self._ranges(group, names) for group in groups]).source()
         else:
-            source = self._file.source() if isinstance(self._file, RemoteFile) else pa.OSFile(self._file.path)
+            source = self._file.source() if isinstance(self._file, RemoteFile) else None
         yield from self._decoded_batches(names, groups, step, source)
 
     def _sections(self, together: list[list[str]], groups: range) -> Generator[Iterable[pa.RecordBatch]]:
@@ -333,12 +329,12 @@ class ParquetTable(Checked):
     def _decoded_batches(self, names: list[str], groups: range, rows: int, source: Any) -> Iterator[pa.RecordBatch]:
         schema = pick(self.schema, names)
         with decoding(self._file.path):
-            untyped = lambda: _footers.of(self, "untyped", lambda: without_types(self._metadata))  # noqa: E731
-            metadata = metadata_for(schema, self._metadata, untyped)
-            file = pq.ParquetFile(source, metadata=metadata, buffer_size=BUFFER, pre_buffer=False)
             decoded = 0
+            untyped = lambda: _footers.of(self, "untyped", lambda: coding.without_types(self._metadata))  # noqa: E731
+            metadata = coding.metadata_for(schema, self._metadata, untyped)
+            file = coding.columns_reader(self, self._file.path, metadata, source)
             longest = [(group, sum(self._longest(group, name) for name in names)) for group in groups]
-            for batch in in_batches(file, names, longest, rows):
+            for batch in coding.in_batches(file, names, longest, rows):
                 batch.validate(full=True)
                 decoded += batch.nbytes
                 if decoded > TIDY_BYTES:

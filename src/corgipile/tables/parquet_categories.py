@@ -2,6 +2,8 @@
 
 import io
 import itertools
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -11,15 +13,24 @@ import pyarrow.parquet as pq
 from corgipile import arrow_compute as pc
 from corgipile.tables.io.files import File, decoding
 from corgipile.tables.io.remote import RemoteFile
-from corgipile.tables.parquet_pages import page_bytes, page_head
+from corgipile.tables.parquet_pages import BUFFER, page_bytes, page_head
 
-__all__ = ["coded_width", "decoding_bytes", "in_batches", "longest_value", "metadata_for", "without_types"]
+__all__ = [
+    "coded_width",
+    "columns_reader",
+    "decoding_bytes",
+    "in_batches",
+    "longest_value",
+    "metadata_for",
+    "without_types",
+]
 
 LENGTH, SHORT = 4, 1 << 12  # bytes: of a value's length in a dictionary; of values that no batch has too many of
 WORST = 4 << 20  # bytes of a batch, were all of its values the longest
 LARGE_PAGE = 8 << 20  # bytes, of which a page as writers make them takes a part
 POINTERS = 16  # bytes that a decoder keeps for each value of a dictionary, beside a copy of them
 ASKED = 1 << 20  # stored bytes of a dictionary whose size a store is asked for; writers by themselves make smaller ones
+_readers = threading.local()  # the last of each thread
 TYPES = b"ARROW:schema"  # the key under which Arrow keeps its own types
 
 
@@ -64,8 +75,6 @@ def decoding_bytes(file: File, chunks: Iterable[Any], least: int) -> int:
 
 def longest_value(file: File, metadata: Any, group: int, columns: Iterable[int]) -> int:
     """Return the bytes of the longest values in the dictionaries of column chunks, 0 where all are short."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - holds_all the import of corgipile light
-
     longest = 0
     for chunk in map(metadata.row_group(group).column, columns):
         found, path = _dictionary(file, chunk), chunk.path_in_schema
@@ -130,3 +139,21 @@ def _untyped(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return pa.timestamp(kind.unit, "UTC")
     return pa.string() if pa.types.is_large_string(kind) else pa.binary() if pa.types.is_large_binary(kind) else kind
+
+
+def columns_reader(owner: Any, path: str, metadata: Any, source: Any = None) -> Any:
+    """Return a reader of some columns of a file: this thread's, as making one takes as long as there are columns.
+
+    Args:
+        owner: The table.
+        path: The file.
+        metadata: Its footer.
+        source: What to read instead of the file, by a reader made for it.
+    """
+    last = getattr(_readers, "last", (None, None, None))
+    if source is None and last[0] == weakref.ref(owner) and last[1] is metadata:
+        return last[2]
+    made = pq.ParquetFile(source or pa.OSFile(path), metadata=metadata, buffer_size=BUFFER, pre_buffer=False)
+    if source is None:
+        _readers.last = weakref.ref(owner), metadata, made
+    return made

@@ -10,7 +10,7 @@ from corgipile.stores.opening import list_objects
 from corgipile.stores.urls import GLOB, RemotePath, local_path, parts_of
 from corgipile.tables.folders import expand_braces, files_of, format_named, kind_named, passed, refuse_several
 from corgipile.tables.formats import formats
-from corgipile.tables.images import TEXT
+from corgipile.tables.images import ABOUT
 from corgipile.tables.io.files import File
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.tables.io.remote import file_of, open_together
@@ -156,7 +156,7 @@ def _images(
     if format_name not in (None, "images"):
         return None
     direct = [one.below.name for one in listed if len(one.below.parts) == 1]
-    if format_name is None and any(kind_named(name) and not name.lower().endswith(TEXT) for name in direct):
+    if format_name is None and any(kind_named(name) and not name.lower().endswith(ABOUT) for name in direct):
         return None
     return ImageObjects(folder, found) or None
 

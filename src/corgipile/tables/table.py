@@ -1,5 +1,6 @@
 """The contract of a table, and where fixed-width columns lie in files."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
@@ -51,7 +52,9 @@ class ColumnLayout:
     def joined(cls, kind: pa.DataType, starts: IntArray, offsets: IntArray) -> Self:
         """Return where rows of a type lie in one file, pieces joined that lie back to back."""
         dtype, shape = fixed_field(kind) or (np.dtype("u1"), ())
-        width = int(dtype.itemsize * np.prod(shape, dtype=np.int64))
+        width = dtype.itemsize * math.prod(shape)
+        if len(offsets) == 1:  # mostly so of files with many columns
+            return cls(dtype, shape, starts, np.zeros(1, np.int32), offsets)
         apart = offsets[:-1] + np.diff(starts[:-1]) * width != offsets[1:]
         fresh = np.flatnonzero(np.append(True, apart)[: len(offsets)])
         return cls(dtype, shape, np.append(starts[fresh], starts[-1]), np.zeros(len(fresh), np.int32), offsets[fresh])
@@ -59,7 +62,7 @@ class ColumnLayout:
     @property
     def width(self) -> int:
         """Return the bytes of one row."""
-        return int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64))
+        return self.dtype.itemsize * math.prod(self.shape)
 
     def cut(self, starts: IntArray, pieces: IntArray, offsets: IntArray) -> Self:
         """Return where parts of these pieces lie, that begin there."""

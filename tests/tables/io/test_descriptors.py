@@ -103,9 +103,8 @@ def test_more_files_than_descriptors(tmp_path, kind, limit, files):
 
 def few(monkeypatch, most):
     monkeypatch.setattr(type(POOL), "room", property(lambda pool: most))
-    for slot in list(POOL._slots.values()):
-        if not slot.pins:
-            POOL.close(slot)
+    for slot in list(POOL._idle.values()):
+        POOL.close(slot)
 
 
 @pytest.mark.parametrize("order", ["riffle", "full", "no_shuffle", "reservoir"])

@@ -1,6 +1,7 @@
 """Scattered rows of uncompressed record batches: the bytes of all of them are asked for at once, column by column."""
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from corgipile.tables.table import LIMIT, IntArray, fixed_field, is_list, is_wid
 
 types = pa.types
 UNKNOWN, UNFIT = -1, -2
+TOGETHER = 1 << 16  # values of columns of fixed width that are read by one call
 Slices = Callable[[IntArray], Iterable[BatchSlices]]
 
 
@@ -36,63 +38,78 @@ class Take:
 
         That is so for columns of other types and batches with nulls. ``slices`` gives the bodies of some batches.
         """
-        if not all(width(field.type) for field in schema):
+        if not all(width(field.type) for field in schema) or not self._find(schema.names, rows, slices):
             return None
-        arrays = []
-        for field in schema:
-            found = self._find(field.name, rows, slices)
-            if (found[:, 0] == UNFIT).any():
-                return None
-            with decoding(self._file.path):
-                arrays.append(self._column(field, found, rows))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        fixed = [field for field in schema if fixed_field(field.type) is not None]
+        fixed.sort(key=_item_bytes, reverse=True)  # each column then begins at a multiple of its items' bytes
+        made: dict[str, pa.Array] = {}
+        step = max(1, TOGETHER // max(1, len(rows)))
+        with decoding(self._file.path):
+            for at in range(0, len(fixed), step):
+                made |= self._fixed(fixed[at : at + step], rows)
+            made |= {field.name: self._varlen(field, rows) for field in schema if field.name not in made}
+        return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
 
     def sizes(self, schema: pa.Schema, rows: IntArray, slices: Slices) -> IntArray | None:
         """Return the bytes of rows; None where they are not found one by one."""
         if not all(width(field.type) for field in schema):
             return None
-        sizes = np.zeros(len(rows), np.int64)
-        for field in schema:
-            size = width(field.type)
-            if fixed_field(field.type) is None:
-                found = self._find(field.name, rows, slices)
-                if (found[:, 0] == UNFIT).any():
-                    return None
-                low, high = self._ends(field, found, rows)
-                sizes += (high - low) * size
-            else:
-                sizes += size
+        varlen = [field for field in schema if fixed_field(field.type) is None]
+        if not self._find([field.name for field in varlen], rows, slices):
+            return None
+        fixed = sum(width(field.type) for field in schema if fixed_field(field.type) is not None)
+        sizes = np.full(len(rows), fixed, np.int64)
+        for field in varlen:
+            low, high = self._ends(field, self._found(field.name, rows), rows)
+            sizes += (high - low) * width(field.type)
         return sizes
 
     def take_bytes(self, field: pa.Field, rows: IntArray, slices: Slices) -> list[bytes]:
         """Take rows of a binary column."""
-        found = self._find(field.name, rows, slices)
+        self._find([field.name], rows, slices)
+        found = self._found(field.name, rows)
         low, high = self._ends(field, found, rows)
         return self._file.gather_bytes(found[:, 1] + low, high - low)
 
     def _batches(self, rows: IntArray) -> IntArray:
         return np.searchsorted(self._starts, rows, side="right") - 1
 
-    def _find(self, name: str, rows: IntArray, slices: Slices) -> IntArray:
-        """Return where the offsets and the items of a column begin, and the number of items, for each row's batch."""
-        batches = self._batches(rows)
-        known = self._known.get(name)
-        if known is None:  # of two threads the first one's
-            known = self._known.setdefault(name, np.full((len(self._starts) - 1, 3), UNKNOWN))
-        unknown = known[batches, 0] == UNKNOWN
-        new = np.unique(batches[unknown]) if unknown.any() else batches[:0]
-        for batch, body in zip(new, slices(new), strict=True):
-            known[batch] = body.item_places(self._places[name]) or (UNFIT, 0, 0)
-        return known[batches]
+    def _find(self, names: Sequence[str], rows: IntArray, slices: Slices) -> bool:
+        """Learn where columns begin in the batches of rows; each batch is described once. Return whether all fit."""
+        near = np.unique(self._batches(rows))
+        left, new = {}, np.zeros(len(near), np.bool_)
+        for name in names:
+            known = self._known.get(name)
+            if known is None:  # of two threads the first one's
+                known = self._known.setdefault(name, np.full((len(self._starts) - 1, 3), UNKNOWN))
+            unknown = known[near, 0] == UNKNOWN
+            if unknown.any():
+                left[name], new = known, new | unknown
+        for batch, body in zip(near[new].tolist(), slices(near[new]), strict=True):
+            for name, known in left.items():
+                known[batch] = body.item_places(self._places[name]) or (UNFIT, 0, 0)
+        return not any((self._known[name][near, 0] == UNFIT).any() for name in names)
 
-    def _column(self, field: pa.Field, found: IntArray, rows: IntArray) -> pa.Array:
-        kind = field.type
+    def _found(self, name: str, rows: IntArray) -> IntArray:
+        """Return where the offsets and the items of a column begin, and the number of items, for each row's batch."""
+        found: IntArray = self._known[name][self._batches(rows)]
+        return found
+
+    def _fixed(self, fields: Sequence[pa.Field], rows: IntArray) -> dict[str, pa.Array]:
+        """Take columns of fixed width by one call."""
+        batches = self._batches(rows)
+        found = np.stack([self._known[field.name][batches] for field in fields])
+        within, sizes = rows - self._starts[batches], np.array([[width(field.type)] for field in fields])
+        self._check(within, within + 1, found)
+        offsets = found[..., 1] + within * sizes
+        data = self._file.gather(offsets.ravel(), np.broadcast_to(sizes, offsets.shape).ravel())
+        ends = np.cumsum(sizes * len(rows)).tolist()
+        parts = zip(fields, [0, *ends], ends, strict=False)
+        return {field.name: _flat(field.type, len(rows), data[start:stop]) for field, start, stop in parts}
+
+    def _varlen(self, field: pa.Field, rows: IntArray) -> pa.Array:
+        kind, found = field.type, self._found(field.name, rows)
         size = width(kind)
-        if fixed_field(kind) is not None:
-            within = rows - self._starts[self._batches(rows)]
-            self._check(within, within + 1, found)
-            data = self._file.gather(found[:, 1] + within * size, np.full(len(rows), size))
-            return _flat(kind, len(rows), data)
         wide = _offset_type(kind)
         low, high = self._ends(field, found, rows)
         data = self._file.gather(found[:, 1] + low * size, (high - low) * size)
@@ -127,11 +144,12 @@ class Take:
         return pairs
 
     def _check(self, low: IntArray, high: IntArray, found: IntArray) -> None:
-        wrong = (low < 0) | (high < low) | (high > found[:, 2])
+        wrong = (low < 0) | (high < low) | (high > found[..., 2])
         if wrong.any():
-            bad = int(np.argmax(wrong))
+            bad = np.unravel_index(np.argmax(wrong), wrong.shape)
+            row = bad[-1]
             raise CorruptFile(
-                f"{self._file.path}: items {low[bad]} to {high[bad]} of a column of {found[bad, 2]} are needed"
+                f"{self._file.path}: items {low[row]} to {high[row]} of a column of {found[bad][2]} are needed"
             )
 
 
@@ -142,7 +160,12 @@ def _offset_type(kind: pa.DataType) -> np.dtype[np.signedinteger]:
 def width(kind: pa.DataType) -> int:
     """Return the bytes of what rows of a type consist of: items, or whole rows of fixed width; 0 for other types."""
     fixed = fixed_field(kind)
-    return item_bytes(kind) if fixed is None else int(fixed[0].itemsize * np.prod(fixed[1], dtype=np.int64))
+    return item_bytes(kind) if fixed is None else fixed[0].itemsize * math.prod(fixed[1])
+
+
+def _item_bytes(field: pa.Field) -> int:
+    fixed = fixed_field(field.type)
+    return 0 if fixed is None else fixed[0].itemsize
 
 
 def _flat(kind: pa.DataType, count: int, data: npt.NDArray[np.uint8]) -> pa.Array:

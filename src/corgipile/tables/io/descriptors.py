@@ -45,7 +45,8 @@ class Pool:
     """Keeps files open, half as many as the process may have; thread-safe, and forgets what was freed."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, _Slot] = {}  # the open ones, those used last at the end
+        self._idle: dict[int, _Slot] = {}  # open, and read by nobody; those used last at the end
+        self._pinned = 0  # open files with pins
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
 
@@ -61,12 +62,12 @@ class Pool:
     @property
     def opened(self) -> int:
         """Return how many files are open."""
-        return len(self._slots)
+        return len(self._idle) + self._pinned
 
     def spare(self, files: int) -> bool:
         """Say whether so many more may be pinned for long: half of the room stays for others."""
         with self._lock:
-            return sum(slot.pins > 0 for slot in self._slots.values()) + files <= self.room // 2
+            return self._pinned + files <= self.room // 2
 
     def pin(self, slot: _Slot, path: str, fresh: Callable[[int], None]) -> int:
         """Open a file if it is closed, call ``fresh`` with it then, and keep it open."""
@@ -79,8 +80,9 @@ class Pool:
                     os.close(fd)
                     raise
                 slot.fd = fd
-            self._slots.pop(id(slot), None)
-            self._slots[id(slot)] = slot
+                self._pinned += slot.pins > 0  # it was closed while it was pinned
+            self._idle.pop(id(slot), None)
+            self._pinned += not slot.pins
             slot.pins += 1
             return slot.fd
 
@@ -98,22 +100,26 @@ class Pool:
         """Let a file be closed when others are needed."""
         with self._lock:
             slot.pins -= 1
+            if not slot.pins and slot.fd >= 0:
+                self._pinned -= 1
+                self._idle[id(slot)] = slot
 
     def close(self, slot: _Slot) -> None:
         """Close a file now."""
         with self._lock:
-            self._slots.pop(id(slot), None)
+            self._idle.pop(id(slot), None)
             fd, slot.fd = slot.fd, -1
+            self._pinned -= fd >= 0 and slot.pins > 0
         if fd >= 0:
             os.close(fd)
 
     def _close_some(self, keep: int) -> int:
         """Close files that nobody reads until ``keep`` are left; return how many were closed."""
-        idle = [slot for slot in list(self._slots.values()) if not slot.pins]
-        excess = idle[: max(0, len(self._slots) - keep)]
-        for slot in excess:
+        closed = 0
+        while self.opened > keep and (slot := next(iter(self._idle.values()), None)) is not None:
             self.close(slot)
-        return len(excess)
+            closed += 1
+        return closed
 
 
 POOL = Pool()

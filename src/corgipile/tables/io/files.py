@@ -71,7 +71,7 @@ class File:
     """
 
     def __init__(self, path: PathLike) -> None:
-        self.path = str(Path(path).expanduser().absolute())
+        self.path = absolute(path)
         with readable(self.path):
             self._descriptor: Descriptor | Given = Descriptor(self.path)
             with self._descriptor.open() as descriptor:
@@ -317,6 +317,13 @@ class Region(io.RawIOBase):
         data = self.read(len(view))
         view[: len(data)] = data
         return len(data)
+
+
+def absolute(path: PathLike) -> str:
+    """Return the absolute path of a file; one that is absolute already is mostly returned as it is."""
+    text = os.fspath(path)
+    plain = text.startswith("/") and not text.endswith("/") and "//" not in text and "/." not in text
+    return text if plain else str(Path(text).expanduser().absolute())
 
 
 def check_regular(status: os.stat_result, path: str) -> None:

@@ -25,6 +25,7 @@ INDEX_SUFFIX = ".corgipile-index.arrow"
 VERSION = "2"
 INDEX = Kind("index", lambda _: True, follow=False)  # its name is ours
 ROWS = 1 << 16
+LITTLE = 1 << 20  # bytes of an index that is read whole
 VARIABLE = "CORGIPILE_CACHE"
 SAMPLES, SAMPLE = 16, 1 << 12  # pieces of a file, and bytes of each, by which it is told from another of its size
 
@@ -118,8 +119,11 @@ def _load(path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str
     if not Path(path).exists():
         return None
     try:
-        table = ArrowFile(path)
-        with decoding(path), pa.ipc.open_file(pa.OSFile(path)) as reader:
+        file = File(path)
+        table = ArrowFile(file)
+        # Arrow reads files in a thread of its own, which takes longer than all the rest where there are many.
+        source = pa.py_buffer(file.read(0, file.size)) if file.size <= LITTLE else pa.OSFile(path)
+        with decoding(path), pa.ipc.open_file(source) as reader:
             _, metadata = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1)
             stated = {key.decode(): value.decode() for key, value in dict(metadata or {}).items()}
             same = all(stated.get(key) == value for key, value in facts.items())

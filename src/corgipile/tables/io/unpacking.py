@@ -13,8 +13,10 @@ import pyarrow as pa
 from corgipile.errors import ParseError
 from corgipile.tables.io.files import File, Region
 
-__all__ = ["MAX_LINE_BYTES", "Unpacking", "check_line", "inflated", "opened", "snappy"]
+__all__ = ["MAX_LINE_BYTES", "PACKED_TEXT", "TEXT", "Unpacking", "check_line", "inflated", "opened", "snappy"]
 
+TEXT = (".csv", ".jsonl", ".ndjson", ".tsv")
+PACKED_TEXT = tuple(text + packed for text in TEXT for packed in (".bz2", ".gz", ".xz", ".zst"))
 MAX_LINE_BYTES = 16 << 20  # bytes of a line of text, which is one row
 STEP = 1 << 16  # bytes unpacked at a time
 MAX_SNAPPY_RATIO = 32  # an upper bound of Snappy's compression ratio

@@ -129,13 +129,15 @@ class CsvTable(TextTable):
         return self._read(text, kinds, self._names) if kinds else batch
 
     def _read(self, text: memoryview, types: Mapping[str, pa.DataType], names: Sequence[str]) -> pa.RecordBatch:
-        try:
-            table = arrow.read_csv(
-                pa.BufferReader(text),
-                arrow.ReadOptions(use_threads=len(text) >= MUCH, block_size=len(text) + 1, column_names=self._names),
-                arrow.ParseOptions(delimiter=self._mark, newlines_in_values=True),
-                arrow.ConvertOptions(column_types=types, include_columns=list(names), **NULLS),
-            )
+        much = len(text) >= MUCH
+        options = (
+            arrow.ReadOptions(use_threads=much, block_size=len(text) + 1, column_names=self._names),
+            arrow.ParseOptions(delimiter=self._mark, newlines_in_values=True),
+            arrow.ConvertOptions(column_types=types, include_columns=list(names), **NULLS),
+        )
+        try:  # little text is parsed in this thread: to wait for another takes longer
+            data = pa.BufferReader(text)
+            table = arrow.read_csv(data, *options) if much else arrow.open_csv(data, *options).read_all()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ParseError(self._reason(str(error))) from None
         return one_batch(table)

@@ -5,7 +5,7 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Any, cast
 
 import pyarrow as pa
@@ -21,48 +21,78 @@ PART = 1 << 20  # bytes of text at a time
 OPENERS: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 
 
+class _Texts:
+    """The texts of compressed files, one after another in one spill file that all processes of this machine share.
+
+    Args:
+        files: The compressed files, and how each is compressed.
+        spill: Folder for spill files, or ``"off"``.
+    """
+
+    def __init__(self, files: Sequence[tuple[File, str]], spill: Spill) -> None:
+        self.files, self._spill = files, spill
+        folder = spill_folder(spill)
+        if folder is None:
+            raise UnknownFormat(
+                f"{files[0][0].path} is compressed ({files[0][1]}), and spill files, into which it is unpacked, are off"
+            )
+
+        def make() -> SpillFile:
+            with SpillWriter(folder) as out:
+                for file, codec in files:
+                    with out.section():
+                        for part in _parts(file, codec):
+                            out.write(part)
+                return out.finish()
+
+        key = digest(*(one for file, codec in files for one in (file.place, codec)), "unpacked")
+        self.sections = list(shared(folder, key, make).sections())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Texts, (self.files, self._spill)
+
+
 class _Unpacked(Section):
     """The text of a compressed file, under the name of that file."""
 
-    def __init__(self, file: File, codec: str, section: Section) -> None:
+    def __init__(self, texts: _Texts, number: int) -> None:
+        section = texts.sections[number]
         super().__init__(section.spill, section.base, section.size)
-        self._packed, self._codec = file, codec
-        self.path, self.mtime_ns = file.path, file.mtime_ns
+        self._texts, self._number, self._packed = texts, number, texts.files[number][0]
+        self.path, self.mtime_ns = self._packed.path, self._packed.mtime_ns
+
+    @property
+    def plain_name(self) -> str:
+        """Return the name of the text, without the ending that says how it is compressed."""
+        return str(self.path).rpartition(".")[0]
 
     @property
     def content(self) -> str:
         """Return what identifies the content: that of the compressed file."""
         return self._packed.content
 
+    @property
+    def place(self) -> str:
+        """Return the place of the compressed file, which other processes know as well."""
+        return self._packed.place
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return unpacked, (self._packed, self._codec)
+        return _Unpacked, (self._texts, self._number)
 
 
-def unpacked(file: File, codec: str, spill: Spill = None) -> File:
-    """Return the text of a compressed file, laid out once for all processes of this machine.
+def unpacked(files: Sequence[tuple[File, str]], spill: Spill = None) -> list[File]:
+    """Return the texts of compressed files, laid out once for all processes of this machine.
 
     Args:
-        file: The compressed file.
-        codec: ``"gzip"``, ``"bzip2"``, ``"xz"`` or ``"zstd"``.
+        files: The compressed files, and how each is compressed: ``"gzip"``, ``"bzip2"``, ``"xz"`` or ``"zstd"``.
         spill: Folder for spill files, or ``"off"``.
 
     Raises:
-        CorruptFile: It does not decompress, or is cut short.
+        CorruptFile: A file does not decompress, or is cut short.
         UnknownFormat: Spill files are off.
     """
-    folder = spill_folder(spill)
-    if folder is None:
-        raise UnknownFormat(f"{file.path} is compressed ({codec}), and spill files, into which it is unpacked, are off")
-
-    def make() -> SpillFile:
-        with SpillWriter(folder) as out:
-            with out.section():
-                for part in _parts(file, codec):
-                    out.write(part)
-            return out.finish()
-
-    made = shared(folder, digest(file.place, codec, "unpacked"), make)
-    return _Unpacked(file, codec, next(made.sections()))
+    texts = _Texts(files, spill)
+    return [_Unpacked(texts, number) for number in range(len(files))]
 
 
 def _parts(file: File, codec: str) -> Iterator[bytes]:
