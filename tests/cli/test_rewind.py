@@ -75,7 +75,7 @@ def test_bad_words(table, tmp_path, capsys):
         (("--step", "0", "--rank", "1"), "rank is 1"),
         (("--row", "500"), "numbers from 0 to 499"),
         (("--step", "0", "--state", str(tmp_path / "missing.json")), "missing.json"),
-        (("--step", "0", "--state", str(tmp_path / "list.json")), "a state is a dictionary"),
+        (("--step", "0", "--state", str(tmp_path / "list.json")), "a state must be a dictionary"),
         (("--step", "0", "--state", str(tmp_path / "no.json")), "no state as JSON"),
         (("--step", "0", "--state", str(tmp_path / "less.json")), "a state must have 'epoch', 'segments'"),
         (("--step", "0", "--state", str(tmp_path / "other.json")), "another table"),

@@ -106,7 +106,7 @@ def test_an_iteration_let_go_of_leaves_nothing_asked_for(table):
     loader = ahead(table, batch_size=16, order=Riffle(block=20, buffer=110))
     next(iter(loader))
     gc.collect()
-    assert loader._source._aside.idle
+    assert loader._source._async_gather.idle
 
 
 def test_what_python_asks_is_checked():

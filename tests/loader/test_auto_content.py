@@ -90,13 +90,13 @@ def test_numbers_of_rows_do_not_count_and_text_alone_tells_nothing():
 @pytest.fixture
 def looks(monkeypatch):
     """Return the looks at what rows have in common."""
-    found, alike = [], SampledRuns.alike
+    found, alike = [], SampledRuns.shared_variance
 
     def counted(self, *given, **more):
         found.append(self)
         return alike(self, *given, **more)
 
-    monkeypatch.setattr(SampledRuns, "alike", counted)
+    monkeypatch.setattr(SampledRuns, "shared_variance", counted)
     return found
 
 

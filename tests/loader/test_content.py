@@ -219,8 +219,8 @@ def test_states_of_other_vectors_are_refused(earlier, monkeypatch):
         again.load_state_dict(state)
         assert all(map(np.array_equal, [batch["x"] for batch in again], batches[7:]))
     if earlier == "narrower":  # as vectors were before products were among them
-        told = sampled_runs.SampledRuns.described
-        monkeypatch.setattr(sampled_runs.SampledRuns, "described", lambda *given: told(*given)[:, :2])
+        told = sampled_runs.SampledRuns.make_vectors
+        monkeypatch.setattr(sampled_runs.SampledRuns, "make_vectors", lambda *given: told(*given)[:, :2])
         with begun() as loader:
             assert loader.feeder.blocks.sketch.shape == (60, 2)
             state = loader.state_dict()
@@ -229,5 +229,5 @@ def test_states_of_other_vectors_are_refused(earlier, monkeypatch):
         state["segments"][0]["sketch"] ^= 1
     else:
         del state["segments"][0]["sketch"]
-    with begun() as again, pytest.raises(StateMismatch, match="of another sketch"):
+    with begun() as again, pytest.raises(StateMismatch, match="to another sketch"):
         again.load_state_dict(state)

@@ -87,7 +87,7 @@ def test_labels_that_cost_a_read_of_the_rows_are_left_alone(tmp_path):
 
 
 def test_a_label_that_is_most_of_a_large_table_is_left_alone(monkeypatch):
-    monkeypatch.setattr("corgipile.loader.default_order.SMALL", 100)
+    monkeypatch.setattr("corgipile.loader.default_order.MAX_LABEL_BYTES", 100)
     assert chosen("auto", MemoryTable(rows())) == Riffle()
     wide = rows().append_column("wide", pa.array(np.zeros((ROWS, 64)).tolist(), pa.list_(pa.float32(), 64)))
     assert chosen("auto", MemoryTable(wide)) == Riffle(balance="label")

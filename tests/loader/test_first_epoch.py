@@ -275,7 +275,7 @@ def test_states_tell_it_from_other_orders(tmp_path):
     state["segments"][0]["sketch"] = 5
     with (
         cp.Loader(opened(path), batch_size=64, order=LATER, memory=None) as loader,
-        pytest.raises(StateMismatch, match="of another sketch"),
+        pytest.raises(StateMismatch, match="to another sketch"),
     ):
         loader.load_state_dict(state)
 
@@ -287,7 +287,7 @@ def test_the_budget_has_room_for_rows_that_are_kept(tmp_path):
         with cp.Loader(opened(path), order=order, memory="4MB", columns=["x", "label"]) as loader:
             beside[order.first_epoch] = loader.feeder.fitted.way.beside
     assert beside["label"] - beside[None] == 3 * ROWS * (5 * 4 + 8)
-    assert sampled_runs.ROOM > ROWS * (5 * 4 + 8)
+    assert sampled_runs.SAMPLE_BYTES > ROWS * (5 * 4 + 8)
 
 
 def test_global_batches_have_it_too(tmp_path):

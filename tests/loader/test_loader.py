@@ -267,7 +267,7 @@ def test_states_of_others_are_refused(table):
         (cp.Loader(table, batch_size=10, order="riffle", seed=1, rank=1, world=2), "world"),
         (cp.Loader(cp.open(pa.table({"x": [1, 2]})), batch_size=10, order="riffle", seed=1), "table"),
     ]:
-        with pytest.raises(StateMismatch, match=f"state is of another {what}"):
+        with pytest.raises(StateMismatch, match=f"state belongs to another {what}"):
             other.load_state_dict(state)
     with pytest.raises(StateMismatch, match="version"):
         cp.Loader(table, batch_size=10).load_state_dict({})

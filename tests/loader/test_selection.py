@@ -132,7 +132,7 @@ def test_it_goes_on_after_any_batch(source):
     [
         ({"encode": "onehot"}, BadArgument, "has no effect without features"),
         ({"as_tuple": True}, BadArgument, "has no effect without features"),
-        ({"features": ["x0"], "as_tuple": True}, BadArgument, "name a label"),
+        ({"features": ["x0"], "as_tuple": True}, BadArgument, "give a label"),
         ({"features": ["x0"], "label": "id", "columns": ["x0"]}, BadArgument, "is among the features"),
         ({"features": ["x0"], "label": "nowhere"}, MissingColumn, "nowhere"),
         ({"features": ["x0", "city"]}, BadSchema, "say how it becomes numbers"),
@@ -200,7 +200,7 @@ def test_an_encoding_takes_another_label_and_nothing_else(people):
 @pytest.mark.parametrize(
     ("column", "text"),
     [
-        (pa.array([[1.0, 2.0], [1.0]]), "lists of numbers that are all of one length"),
+        (pa.array([[1.0, 2.0], [1.0]]), "lists of numbers of one length"),
         (pa.array([["a"], ["b"]]), "lists of numbers are needed"),
     ],
 )
@@ -235,7 +235,7 @@ def test_what_is_left_out_is_said(people, caplog):
     assert "features of MemoryTable" in caplog.text
     caplog.clear()
     cp.Loader(people, features=loader.encoding)
-    assert "are no features" not in caplog.text
+    assert "are not features" not in caplog.text
 
 
 def test_a_label_beside_text_alone():

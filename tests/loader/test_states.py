@@ -103,7 +103,7 @@ def test_positions_that_cannot_be(name, value):
 
 def test_a_position_without_segments_is_refused():
     state, _ = begun(loader("full"), 1)
-    with pytest.raises(StateMismatch, match="without segments"):
+    with pytest.raises(StateMismatch, match="but no segments"):
         loader("full").load_state_dict({**state, "segments": []})
 
 
@@ -122,7 +122,7 @@ def test_one_batch_more_or_less_is_refused():
 
 
 def test_a_state_of_a_far_row_is_believed_until_the_epoch_ends(monkeypatch):
-    monkeypatch.setattr("corgipile.loader.segments.FOLLOWED", 10)
+    monkeypatch.setattr("corgipile.loader.segments.MAX_FOLLOWED", 10)
     state, rest = begun(loader(), 3)
     again = loader()
     again.load_state_dict(state)

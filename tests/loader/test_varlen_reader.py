@@ -79,7 +79,7 @@ def batches(table, order, memory="60KB", **how):
 def test_rows_are_those_of_record_batches(stored, name, order, monkeypatch):
     found, reader = batches(stored[name], order)
     assert type(reader) is VarlenReader
-    monkeypatch.setattr(VarlenReader, "serves", staticmethod(lambda *_: False))
+    monkeypatch.setattr(VarlenReader, "supports", staticmethod(lambda *_: False))
     expected, other = batches(stored[name], order)
     assert type(other) is not VarlenReader
     assert found == expected
@@ -147,8 +147,8 @@ def test_rows_stay_within_the_budget_and_are_let_go(stored, order):
 
 def test_few_rows_of_many_bundles_are_copied_together(stored, monkeypatch):
     copied = []
-    original = Varlen._copy_together
-    monkeypatch.setattr(Varlen, "_copy_together", lambda self, old: copied.append(old) or original(self, old))
+    original = Varlen._copy_rows
+    monkeypatch.setattr(Varlen, "_copy_rows", lambda self, old: copied.append(old) or original(self, old))
     made, reader = batches(stored["file"], "reservoir", "300KB")
     assert isinstance(reader, VarlenReader)
     assert any((old < -1).any() for old in copied)
@@ -236,5 +236,5 @@ def test_sparse_models_are_the_same_and_errors_name_row_and_file(tmp_path, monke
     bad = write(tmp_path / "bad.arrow", table(places))
     with pytest.raises(BadSparseRow, match=r"row 701 of .*bad\.arrow.* repeat or fall"):
         cp.train(bad, order="riffle", **how)
-    monkeypatch.setattr(VarlenReader, "serves", staticmethod(lambda *_: False))
+    monkeypatch.setattr(VarlenReader, "supports", staticmethod(lambda *_: False))
     assert found == {order: cp.train(path, order=order, **how).coef.tobytes() for order in ORDERS}

@@ -69,7 +69,7 @@ def check(batch):
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("prefetch", "cached"), [(0, 0), (1, 0), (1, 1 << 60)])  # the last: a thread reads ahead
 def test_wide_rows_come_as_they_do_from_a_buffer(blobs, order, prefetch, cached, monkeypatch):
-    monkeypatch.setattr(wide_rows, "CACHED", cached)
+    monkeypatch.setattr(wide_rows, "CACHED_RATE", cached)
 
     def loader():
         return cp.Loader(blobs, batch_size=8, order=order, memory="1MB", seed=3, prefetch=prefetch)
@@ -106,8 +106,8 @@ def test_what_is_cached_is_read_by_no_thread_what_comes_slowly_by_one(blobs, mon
         return [any(one.name == "corgipile-reader" for one in threading.enumerate()) for _ in batches]
 
     monkeypatch.setattr(wide_rows, "_asked_of_devices", lambda: 0)
-    for cached, first in ((0, ROWS), (1 << 60, wide_rows.SLOW)):
-        monkeypatch.setattr(wide_rows, "CACHED", cached)
+    for cached, first in ((0, ROWS), (1 << 60, wide_rows.SLOW_GROUPS)):
+        monkeypatch.setattr(wide_rows, "CACHED_RATE", cached)
         with cp.Loader(blobs, batch_size=8, order="no_shuffle", memory="1MB") as loader:
             found = readers(loader)
             assert loader.stats.rows == ROWS
@@ -118,7 +118,7 @@ def test_what_is_cached_is_read_by_no_thread_what_comes_slowly_by_one(blobs, mon
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cached", [0, 1 << 60])
 def test_stop_anywhere_and_go_on(blobs, order, cached, monkeypatch):
-    monkeypatch.setattr(wide_rows, "CACHED", cached)
+    monkeypatch.setattr(wide_rows, "CACHED_RATE", cached)
 
     def fresh():
         return cp.Loader(blobs, batch_size=16, order=order, memory="1MB", seed=5)

@@ -264,7 +264,7 @@ def test_states_of_others_are_refused(path):
         (make(path, order="full"), "order"),
         (CorgiPileDataset(other, order=ORDER, seed=1), "table"),
     ]:
-        with pytest.raises(StateMismatch, match=f"state is of another {what}"):
+        with pytest.raises(StateMismatch, match=f"state belongs to another {what}"):
             dataset.load_state_dict(state)
     for broken in ({**state, "epoch": -1}, {**state, "segments": [{}]}, {**state, "segments": 3}):
         with pytest.raises(StateMismatch, match=r"no valid position|a segment must have|list of segments"):
