@@ -146,7 +146,7 @@ def test_a_state_of_the_plain_order_says_how_to_go_on_with_it(path):
     next(batches)
     state = loader.state_dict()
     rest = [batch["x"].tolist() for batch in batches]
-    with pytest.raises(StateMismatch, match=r"not riffle as here: give order=Riffle\(block=") as caught:
+    with pytest.raises(StateMismatch, match=r"than riffle: give order=Riffle\(block=") as caught:
         cp.Loader(path, batch_size=64, seed=1).load_state_dict(state)
     wanted = restored(state["segments"][0]["order"])
     assert repr(wanted) in str(caught.value)

@@ -250,7 +250,7 @@ def test_what_cannot_be_is_said_before_anything_is_read(tmp_path):
         cp.Loader(pa.table({"text": ["a", "b"]}), order=Riffle(balance="content", first_epoch="random"))
     with pytest.raises(BadArgument, match="a dataset looks at blocks before"):
         CorgiPileDataset(path, batch_size=4, order=LATER)
-    with pytest.raises(BadArgument, match="leave out first_epoch"):
+    with pytest.raises(BadArgument, match="must have no first_epoch"):
         Partial(within=LATER)
 
 
@@ -268,7 +268,7 @@ def test_states_tell_it_from_other_orders(tmp_path):
             told = loader.state_dict()
         with (
             cp.Loader(opened(path), batch_size=64, order=LATER, memory=None) as loader,
-            pytest.raises(StateMismatch, match="of another order"),
+            pytest.raises(StateMismatch, match="to another order"),
         ):
             loader.load_state_dict(told)
     state |= {"epoch": 1}

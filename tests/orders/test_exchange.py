@@ -132,5 +132,5 @@ def test_bad_plans_are_errors():
         Exchange(3, 4, 0.1)
     with pytest.raises(BadArgument, match=r"fraction must be 0 or more and at most 1, got 1\.5"):
         Exchange(30, 4, 1.5)
-    with pytest.raises(BadArgument, match="too many to number"):
+    with pytest.raises(BadArgument, match="are too many: use larger blocks"):
         Exchange(2**61, 4, 0.5)

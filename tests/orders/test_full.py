@@ -76,7 +76,7 @@ def test_memory_is_as_stated(case, ahead):
 
 
 def test_long_searches_go_by_parts(monkeypatch):
-    monkeypatch.setattr("corgipile.orders.full.SOUGHT", 3)
+    monkeypatch.setattr("corgipile.orders.full.SUMMED_UNITS", 3)
     blocks = Blocks.of(np.cumsum([0, *range(1, 40)]))
     order = FullShuffle(unit="page", block=blocks.widest).fit(blocks.rows, 8.0, 100)
     alone = flat(visited(order, blocks, Key(1)))

@@ -179,7 +179,7 @@ def test_names_and_bad_arguments():
         named("rifle")
     with pytest.raises(BadSize, match="block '2 apples' is no size"):
         Riffle(block="2 apples")
-    with pytest.raises(BadArgument, match="ahead must be 0 to 64 steps, got -1"):
+    with pytest.raises(BadArgument, match="ahead must be from 0 to 64 steps, got -1"):
         CorgiPile(ahead=-1)
     with pytest.raises(BadArgument, match='unit must be "row", "page" or "block"'):
         FullShuffle(unit="pages")
