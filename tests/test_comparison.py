@@ -125,7 +125,7 @@ def test_all_orders_are_checked_before_the_first_is_run():
     for seeds in (0, 1.5, "2"):
         with pytest.raises(BadArgument, match="seeds"):
             compare(clustered(100, classes=2), seeds=seeds)
-    with pytest.raises(BadArgument, match="no orders"):
+    with pytest.raises(BadArgument, match="at least one order to compare"):
         compare(clustered(100, classes=2), order=[])
 
 

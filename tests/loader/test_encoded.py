@@ -93,7 +93,7 @@ def test_whole_units_where_spilling_is_off(files, monkeypatch):
 def test_few_units_in_memory_warn(rows, tmp_path, monkeypatch):
     monkeypatch.setattr("corgipile.loader.encoded.SMALL", 0)
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=500)
-    with pytest.warns(UserWarning, match=r"units of 500 rows, of which the memory holds \d+: batches mix few of them"):
+    with pytest.warns(UserWarning, match=r"units of 500 rows, and the memory holds \d+: batches mix few of them"):
         cp.Loader(cp.open(tmp_path / "a.parquet", spill="off"), batch_size=100, order="corgipile", memory="1MB")
 
 

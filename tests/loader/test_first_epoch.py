@@ -190,7 +190,7 @@ def test_rows_and_steps_are_found_in_all_epochs(tmp_path):
             assert (got == left[left != 17]).all()
         second = loader.state_dict()
     assert (Rewind.of(opened(path), first).rows_of(9) == whole[0][9 * 64 : 10 * 64]).all()
-    with pytest.raises(StateMismatch, match="says nothing of what epoch 1 is balanced by"):
+    with pytest.raises(StateMismatch, match="does not hold the balance of epoch 1"):
         Rewind.of(opened(path), first).rows_of(9, epoch=1)
     later = Rewind.of(opened(path), second)
     assert all((later.rows_of(9, epoch=epoch) == whole[epoch][9 * 64 : 10 * 64]).all() for epoch in (0, 1, 2))
@@ -236,7 +236,7 @@ def test_what_a_function_makes_of_rows_is_found_after_the_first_epoch(tmp_path):
 
 def test_what_cannot_be_is_said_before_anything_is_read(tmp_path):
     for wrong in ({"first_epoch": "label"}, {"first_epoch": "label", "balance": "y"}):
-        with pytest.raises(BadArgument, match="first_epoch is a column, or 'random'"):
+        with pytest.raises(BadArgument, match="first_epoch must be a column or 'random'"):
             Riffle(**wrong)
     with pytest.raises(BadArgument, match="first_epoch='content'"):
         Riffle(balance="content", first_epoch="content")

@@ -150,7 +150,7 @@ def test_a_null_is_an_error_unless_something_stands_for_it(people):
         list(cp.Loader(people, features=["age"], label="income"))
     lists = pa.array([[1.0, 2.0]] * 9, pa.list_(pa.float32(), 2))
     holes = pa.table({"e": lists, "x": [float("nan")] * 9, "y": [1] * 9})
-    with pytest.raises(BadValue, match="column 'x' holds NaN; say missing="):
+    with pytest.raises(BadValue, match="column 'x' holds NaN; fill it by missing="):
         list(cp.Loader(holes, features=["e", "x"], label="y"))
 
 

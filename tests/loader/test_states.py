@@ -195,7 +195,7 @@ def test_an_epoch_in_parts_is_for_a_dataset():
     other = CorgiPileDataset(TABLE, order="riffle", memory=None, batch_size=5, seed=5)
     other.load_state_dict(state)
     next(iter(other))
-    with pytest.raises(StateMismatch, match="an epoch in 2 parts: load it into a CorgiPileDataset"):
+    with pytest.raises(StateMismatch, match="an epoch in 2 segments: load it into a CorgiPileDataset"):
         loader().load_state_dict(other.state_dict())
 
 
@@ -241,7 +241,7 @@ def test_a_full_shuffle_without_a_block_is_no_state():
     state = dataset.state_dict()
     state["segments"][0]["order"]["block"] = None
     dataset.load_state_dict(state)
-    with pytest.raises(StateMismatch, match="block None is not in rows"):
+    with pytest.raises(StateMismatch, match="block must be in rows, got None"):
         next(iter(dataset))
 
 

@@ -128,7 +128,7 @@ def test_a_huge_plan_takes_no_room():
 
 
 def test_bad_plans_are_errors():
-    with pytest.raises(BadArgument, match="3 blocks or rows for 4 ranks"):
+    with pytest.raises(BadArgument, match="at least one block or row, got 3 for 4 ranks"):
         Exchange(3, 4, 0.1)
     with pytest.raises(BadArgument, match=r"fraction must be 0 or more and at most 1, got 1\.5"):
         Exchange(30, 4, 1.5)

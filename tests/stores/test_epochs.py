@@ -101,7 +101,7 @@ def test_single_rows_are_copied_first(objects, bucket, caplog):
     objects.log()
     with caplog.at_level(logging.WARNING, "corgipile"):
         check_epoch(loader)
-    assert "20000 requests an epoch" in caplog.text
+    assert "20000 requests per epoch" in caplog.text
     requests, nbytes = sent(objects)
     assert requests <= 4
     assert nbytes == (bucket / "a.arrow").stat().st_size
