@@ -177,7 +177,7 @@ def test_names_and_bad_arguments():
     assert [named(name).name for name in ("riffle", "balanced", "full")] == ["riffle", "riffle", "full"]
     with pytest.raises(BadArgument, match="no order is named 'rifle'; the names are"):
         named("rifle")
-    with pytest.raises(BadSize, match="block must be rows .*got '2 apples'"):
+    with pytest.raises(BadSize, match=r"block must be rows .*got '2 apples'"):
         Riffle(block="2 apples")
     with pytest.raises(BadArgument, match="ahead must be from 0 to 64 steps, got -1"):
         CorgiPile(ahead=-1)

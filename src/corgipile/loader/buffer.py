@@ -185,8 +185,8 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
         if uneven.size:
             raise RaggedRows(
                 f"row {numbered[int(uneven[0])]} of column {source!r} has {int(lengths[uneven[0]])} numbers, "
-                f"{width} are needed: dense features are rows of one length. on_bad= does not cover this; leave others out "
-                f"by table.filter(pyarrow.compute.list_value_length(pyarrow.compute.field({source!r})) == {width})"
+                f"{width} are needed: dense features are rows of one length. on_bad= does not cover this; leave others "
+                f"out by table.filter(pyarrow.compute.list_value_length(pyarrow.compute.field({source!r})) == {width})"
             )
         column = column.flatten()
     while pa.types.is_fixed_size_list(column.type):

@@ -128,8 +128,8 @@ def restored(description: dict[str, Any]) -> Order:
     if found != mine:
         title = getattr(order, "title", order.name)
         raise StateMismatch(
-            f"state belongs to version {found!r} of order {title}, this is version {mine}, which visits rows differently: "
-            "finish the epoch with the corgipile that saved it, or begin the next epoch"
+            f"state belongs to version {found!r} of order {title}, this is version {mine}, which visits rows "
+            "differently: finish the epoch with the corgipile that saved it, or begin the next epoch"
         )
     return order
 
