@@ -89,7 +89,7 @@ def test_training_has_the_same_bits(form, tmp_path, monkeypatch):
         cp.train(path, features=features, model="softmax", epochs=3, standardize=standardize)
         for standardize in (False, True)
     ]
-    monkeypatch.setattr("corgipile.loader.buffered_reader.small", lambda *_: False)
+    monkeypatch.setattr("corgipile.loader.buffered_reader.fits_cache", lambda *_: False)
     for model, standardize in zip(models, (False, True), strict=True):
         other = cp.train(path, features=features, model="softmax", epochs=3, standardize=standardize)
         assert other.history[-1]["bytes_read"] > 0 == model.history[-1]["bytes_read"]

@@ -285,7 +285,7 @@ def test_the_budget_has_room_for_rows_that_are_kept(tmp_path):
     beside = {}
     for order in (LATER, Riffle(balance="content", **SIZES)):
         with cp.Loader(opened(path), order=order, memory="4MB", columns=["x", "label"]) as loader:
-            beside[order.first_epoch] = loader.feeder.fitted.way.beside
+            beside[order.first_epoch] = loader.feeder.fitted.way.decoding_bytes
     assert beside["label"] - beside[None] == 3 * ROWS * (5 * 4 + 8)
     assert sampled_runs.SAMPLE_BYTES > ROWS * (5 * 4 + 8)
 

@@ -145,7 +145,7 @@ def test_wide_even_rows_are_read_one_by_one(tmp_path):
     column = pa.ListArray.from_arrays(pa.array(np.arange(41, dtype=np.int32) * 5000), pa.array(values.ravel()))
     path = written(pa.table({"x": column}), "arrow", tmp_path)
     loader = cp.Loader(path, batch_size=4, memory="1MB")
-    assert loader.feeder.apart
+    assert loader.feeder.unbuffered
     seen = np.concatenate([batch["x"] for batch in loader])
     assert np.array_equal(seen[np.argsort(seen[:, 0])], values)
 

@@ -75,13 +75,13 @@ def test_wide_rows_come_as_they_do_from_a_buffer(blobs, order, prefetch, cached,
         return cp.Loader(blobs, batch_size=8, order=order, memory="1MB", seed=3, prefetch=prefetch)
 
     with loader() as apart:
-        assert apart.feeder.apart
+        assert apart.feeder.unbuffered
         found = list(apart)
         for batch in found:
             check(batch)
     monkeypatch.setattr(buffered_reader, "WIDE", 1 << 40)
     with loader() as held:
-        assert not held.feeder.apart
+        assert not held.feeder.unbuffered
         assert plain(held) == plain(found)
     if order != "reservoir":
         assert sorted(int(row) for batch in found for row in batch["row"]) == list(range(ROWS))
@@ -90,7 +90,7 @@ def test_wide_rows_come_as_they_do_from_a_buffer(blobs, order, prefetch, cached,
 @pytest.mark.parametrize("order", ORDERS)
 def test_rows_of_a_fixed_width_too(fixed, order, monkeypatch):
     with cp.Loader(fixed, batch_size=8, order=order, memory="2MB", seed=3) as apart:
-        assert apart.feeder.apart
+        assert apart.feeder.unbuffered
         found = list(apart)
     for batch in found:
         assert batch["x"].shape[1:] == (9000,)
@@ -155,7 +155,7 @@ def test_shards_that_are_decoded(tmp_path, kind, monkeypatch):
         assert list(batch["image"]) == [blob(int(row), WIDTH + int(row)) for row in batch["row"]]
         batches.append(batch["row"].tolist())
         states.append(whole.state_dict())
-    assert whole.feeder.apart
+    assert whole.feeder.unbuffered
     assert sorted(row for batch in batches for row in batch) == list(range(ROWS))
     for done in (1, 7):
         again = cp.Loader(table, batch_size=8, memory="1MB", seed=3, order="riffle")
@@ -164,7 +164,7 @@ def test_shards_that_are_decoded(tmp_path, kind, monkeypatch):
     monkeypatch.setattr(buffered_reader, "WIDE", 1 << 40)
     held = cp.Loader(table, batch_size=8, memory="1MB", seed=3, order="riffle")
     assert [batch["row"].tolist() for batch in held] == batches
-    assert not held.feeder.apart
+    assert not held.feeder.unbuffered
 
 
 @pytest.mark.parametrize("form", ["numpy", "torch", "arrow"])
@@ -222,9 +222,9 @@ def test_rows_longer_than_the_sample_stay_within_the_budget(tmp_path, order, pre
             for row, image in zip(batch["row"], batch["image"], strict=True):
                 assert image == blob(int(row), lengths[row])
             seen += batch["row"].tolist()
-            if not loader.feeder.apart:
+            if not loader.feeder.unbuffered:
                 assert loader.feeder.buffer.nbytes <= (1 << 20) + (4 << 20)
-        assert loader.feeder.apart
+        assert loader.feeder.unbuffered
         if order != "reservoir":
             assert sorted(seen) == list(range(600))
         seen_again = [row for batch in loader for row in batch["row"].tolist()]

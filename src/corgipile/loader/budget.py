@@ -108,7 +108,7 @@ def columns_of(
     return Columns(sources, fields, varlen, size or 1.0)
 
 
-def found_alone(table: Table, columns: Columns) -> bool:
+def readable_alone(table: Table, columns: Columns) -> bool:
     """Return whether each row can be read without its neighbours."""
     if not len(table) or any(len(field.sources) > 1 for field in columns.fields):
         return False
@@ -176,7 +176,7 @@ def _read_strategy(
     units = table.units(columns) if first_epoch_of(order) is not None and is_encoded(table, columns) else None
     room = SAMPLED_COPIES * min(SAMPLE_BYTES, units.total) if units is not None else 0
     way = choose_strategy(table, order, columns, None if share is None else share - room, units_fit=units_fit)
-    return way._replace(beside=way.beside + room) if way.units is not None and not way.spilled else way
+    return way._replace(decoding_bytes=way.decoding_bytes + room) if way.units is not None and not way.spilled else way
 
 
 def check_dictionaries(table: Table, columns: Sequence[str], memory: Size | None) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
-from corgipile.loader.budget import Sketch, columns_of, first_epoch_of, fit, found_alone, limit_of, sketched
+from corgipile.loader.budget import Sketch, columns_of, first_epoch_of, fit, limit_of, readable_alone, sketched
 from corgipile.loader.buffer import Buffer, SlotArray
-from corgipile.loader.cached_rows import CachedRows, read_all, small
+from corgipile.loader.cached_rows import CachedRows, fits_cache, read_all
 from corgipile.loader.content import Content, Embed
 from corgipile.loader.default_order import LABEL, Reading, chosen
 from corgipile.loader.materialize import should_materialize
@@ -51,7 +51,7 @@ class BufferedReader:
         seed: Seed of all epochs.
         prefetch: Steps read ahead; 0 reads in the consumer's thread.
         shard: Part of the table to read; a rank's workers divide its memory and the order's buffer.
-        apart: Make no buffer if rows are wide enough to be read one by one; `rows` then yields row numbers.
+        unbuffered: Make no buffer if rows are wide enough to be read one by one; `rows` then yields row numbers.
         update: Rows per step of a learner: decides whether blocks are balanced by content.
         keep: Cache the rows if they are few, each in the slot of its number.
         label: Column that orders balance by default; None: "label".
@@ -60,10 +60,10 @@ class BufferedReader:
 
     Attributes:
         columns: Columns that are read.
-        asked: The order with its sizes as given.
+        requested_order: The order with its sizes as given.
         fitted: The order with sizes in rows, and its blocks.
         limit: Largest number of bytes of this worker; None if the order's buffer size decides.
-        apart: Whether rows are read one by one, without a buffer.
+        unbuffered: Whether rows are read one by one, without a buffer.
 
     Raises:
         BudgetTooSmall: The memory does not hold the smallest buffer; the message names a budget that works.
@@ -91,7 +91,7 @@ class BufferedReader:
         seed: int = 0,
         prefetch: int = 1,
         shard: Shard = ALL,
-        apart: bool = False,
+        unbuffered: bool = False,
         update: int = 1,
         keep: bool = False,
         label: str | None = None,
@@ -112,11 +112,11 @@ class BufferedReader:
             wanted = replace(wanted, parts=(shard.world, shard.workers))
         size = limit_of(wanted, memory, len(table) * layout.row_bytes)
         self.limit = None if size is None else size // shard.workers
-        self.asked = wanted
+        self.requested_order = wanted
         self.fitted = fit(table, wanted, memory, layout, shard.workers)
         self.order, blocks, *_, self._way = self.fitted
         near = keep and shard == ALL and not self._way.ahead
-        self._kept = near and small(len(table), layout.row_bytes, self.limit)
+        self._kept = near and fits_cache(len(table), layout.row_bytes, self.limit)
         self._filled = False
         if not self._kept and should_materialize(table, self.order, layout.sources, self._way):
             with within(self.limit):
@@ -135,10 +135,10 @@ class BufferedReader:
         self._run: Prefetch | None = None
         self.unbuffered_bytes = 0
         # A request to a store costs as much for one row as for many, so remote rows are read in blocks.
-        self._wide = apart and layout.row_bytes >= WIDE and not self._way.ahead
-        self.apart = self._wide and found_alone(table, layout)
+        self._wide = unbuffered and layout.row_bytes >= WIDE and not self._way.ahead
+        self.unbuffered = self._wide and readable_alone(table, layout)
         self._row_reader: RowReader | None = None
-        if not self.apart:
+        if not self.unbuffered:
             self.buffer = self._new_buffer()
 
     def _new_buffer(self) -> Buffer:
@@ -157,7 +157,7 @@ class BufferedReader:
     @property
     def coarser(self) -> str | None:
         """Return a warning if the table's smallest blocks are larger than the requested ones, else None."""
-        asked = getattr(self.asked, "block", None)
+        asked = getattr(self.requested_order, "block", None)
         if asked is None or self.order.cuts_into != "block":
             return None
         rows, widest = to_rows(asked, len(self.table), self.row_bytes, "block"), self.blocks.widest
@@ -211,7 +211,7 @@ class BufferedReader:
         The only buffer is shared: a new epoch ends a running one.
         """
         self._check_open()
-        if self.apart:
+        if self.unbuffered:
             raise BadArgument("this reader has no buffer: it reads rows one by one")
         self.stop()
         self.blocks.sketch_of(epoch)  # may read the table: must happen in this thread
@@ -251,7 +251,7 @@ class BufferedReader:
 
     def drop_buffer_if_wide(self) -> bool:
         """Drop the buffer if rows are wide and, once unpacked, readable one by one; return whether it was dropped."""
-        drop = not self.apart and self._wide and self._way.spilled and found_alone(self.source, self.columns)
+        drop = not self.unbuffered and self._wide and self._way.spilled and readable_alone(self.source, self.columns)
         if drop:
             self.drop_buffer()
         return drop
@@ -260,7 +260,7 @@ class BufferedReader:
         """Drop the buffer and read rows one by one from now on."""
         self.close()
         self.unbuffered_bytes = self.bytes_read
-        self._closed, self.apart, self._row_reader, self._run = False, True, None, None
+        self._closed, self.unbuffered, self._row_reader, self._run = False, True, None, None
         del self.buffer
 
     def stop(self) -> None:

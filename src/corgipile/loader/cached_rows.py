@@ -17,7 +17,7 @@ from corgipile.tables.encoded import is_encoded
 from corgipile.tables.memory import runs_in_memory
 from corgipile.tables.table import IntArray, Table, even_cuts
 
-__all__ = ["CachedRows", "most_read_once", "read_all", "small"]
+__all__ = ["CachedRows", "fits_cache", "most_read_once", "read_all"]
 
 MAX_CACHED = 16 << 20  # largest cached table
 MIN_BUDGET_RATIO = 4  # smallest ratio of the budget to the cached rows: reading and learning need the others
@@ -35,11 +35,11 @@ def most_read_once(memory: Size | None, nbytes: int) -> int:
     return min(MAX_CACHED // 2, limit // (2 * MIN_BUDGET_RATIO))
 
 
-def small(rows: int, row_bytes: float, limit: int | None) -> bool:
+def fits_cache(rows: int, row_bytes: float, limit: int | None) -> bool:
     """Return whether rows of this size are cached within a budget.
 
     Example:
-        >>> small(10_000, 232, 64 << 20), small(10_000, 232, 1 << 20), small(10**6, 232, None)
+        >>> fits_cache(10_000, 232, 64 << 20), fits_cache(10_000, 232, 1 << 20), fits_cache(10**6, 232, None)
         (True, False, False)
     """
     return rows * row_bytes <= (MAX_CACHED if limit is None else min(MAX_CACHED, limit // MIN_BUDGET_RATIO))

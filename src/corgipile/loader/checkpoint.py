@@ -18,8 +18,8 @@ from corgipile.tables.sketch import sketch
 from corgipile.tables.table import Table
 
 __all__ = [
-    "Part", "Position", "check_features", "checked", "checked_place", "found_place", "go_on", "identity_of", "own_part",
-    "segments_of",
+    "Part", "Position", "check_features", "check_place", "checked", "find_place", "go_on", "identity_of",
+    "restore_part", "segments_of",
 ]  # fmt: skip
 
 STATE_VERSION = 1
@@ -135,7 +135,7 @@ class Position(NamedTuple):
     offset: int
 
 
-def own_part(
+def restore_part(
     state: Mapping[str, Any], identity: Mapping[str, Any], mine: EpochSegment, worker: int, fitted: Fitted, seed: int
 ) -> tuple[int, int, Position | None]:
     """Return the epoch, the batches that a worker has done, and its position if the state has one.
@@ -252,20 +252,18 @@ def checked(
         raise StateMismatch(f"state has no valid position: {error}") from None
 
 
-def checked_place(
-    feeder: BufferedReader, epoch: int, batches: int, batch_size: int, place: Position
-) -> tuple[int, int]:
+def check_place(feeder: BufferedReader, epoch: int, batches: int, batch_size: int, place: Position) -> tuple[int, int]:
     """Return a state's step and offset; they must match the end of a batch."""
     where, visits = (place.step, place.offset), feeder.visits(epoch)
     if isinstance(feeder.order, Seekable):  # its states may predate the current step size
-        return found_place(feeder, epoch, batches, batch_size)
+        return find_place(feeder, epoch, batches, batch_size)
     visited = min(batches * batch_size, visits)
     if max(where) > visits or not is_at(feeder.order, feeder.blocks, feeder.key(epoch), visited, where):
         raise StateMismatch(f"state has step {place.step}, offset {place.offset}: {batches} batches end elsewhere")
     return where
 
 
-def found_place(feeder: BufferedReader, epoch: int, batches: int, batch_size: int) -> tuple[int, int]:
+def find_place(feeder: BufferedReader, epoch: int, batches: int, batch_size: int) -> tuple[int, int]:
     """Return step and offset of a batch by following the order."""
     visited = min(batches * batch_size, feeder.visits(epoch))
     return seek(feeder.order, feeder.blocks, feeder.key(epoch), visited)

@@ -26,23 +26,23 @@ class ReadStrategy(NamedTuple):
     Attributes:
         even: Whether blocks may have any size, whatever the units.
         spilled: Whether all rows are unpacked to a spill file first; else, if ``even``, one unit at a time.
-        beside: Bytes that decoding takes in addition to the buffer.
-        scanning: Further bytes for a sequential scan, fewer if the budget is small.
+        decoding_bytes: Bytes that decoding takes in addition to the buffer.
+        scanning_bytes: Further bytes for a sequential scan, fewer if the budget is small.
         units: The encoded units, if any.
         ahead: Bytes of rows in flight from a store; 0 for local tables.
     """
 
     even: bool = False
     spilled: bool = False
-    beside: float = 0.0
-    scanning: float = 0.0
+    decoding_bytes: float = 0.0
+    scanning_bytes: float = 0.0
     units: Units | None = None
     ahead: int = 0
 
     def left(self, share: float) -> float:
         """Return the bytes of a budget that decoding leaves for rows."""
-        room = max(0.0, share - self.beside)
-        return room - min(self.scanning, MAX_SCANNING * room)
+        room = max(0.0, share - self.decoding_bytes)
+        return room - min(self.scanning_bytes, MAX_SCANNING * room)
 
 
 AS_CUT = ReadStrategy()
@@ -51,12 +51,12 @@ AS_CUT = ReadStrategy()
 def choose_strategy(
     table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool = True
 ) -> ReadStrategy:
-    """Choose how to read a table, see `_find_way`, and for a remote one how much of it is in flight."""
+    """Choose how to read a table, see `_strategy`, and for a remote one how much of it is in flight."""
     strategy = _strategy(table, order, columns, share, units_fit=units_fit)
     if strategy.spilled or not is_remote(table):
         return strategy
     ahead = ahead_of(share)
-    return strategy._replace(ahead=ahead, beside=strategy.beside + ARRIVING * ahead)
+    return strategy._replace(ahead=ahead, decoding_bytes=strategy.decoding_bytes + ARRIVING * ahead)
 
 
 def ahead_of(share: float | None) -> int:
@@ -86,11 +86,11 @@ def _strategy(table: Table, order: Order, columns: list[str], share: float | Non
         return ReadStrategy(even=True) if _is_loose(table, columns) else AS_CUT
     units = table.units(columns)
     assert units is not None  # noqa: S101 - is_encoded says so
-    beside = min(UNITS_DECODING * units.nbytes, 2 * units.total)
+    decoding_bytes = min(UNITS_DECODING * units.nbytes, 2 * units.total)
     singly = order.cuts_into == "row"
     needed = units.total if singly else min(MIXING_UNITS * units.nbytes, units.total)
-    if (units_fit and (share is None or share >= beside + needed)) or table.spill is None:
-        return ReadStrategy(beside=beside, units=units)
+    if (units_fit and (share is None or share >= decoding_bytes + needed)) or table.spill is None:
+        return ReadStrategy(decoding_bytes=decoding_bytes, units=units)
     crowded = share is not None and share < MIN_LIBRARY_RATIO * units.library  # one process unpacks for all
     spilled = not order.sequential or (units.pieces <= 2 and units.nbytes > SMALL) or crowded
     if spilled or units.nbytes > SMALL:
@@ -98,7 +98,10 @@ def _strategy(table: Table, order: Order, columns: list[str], share: float | Non
     if spilled:
         return ReadStrategy(even=True, spilled=True, units=units)
     return ReadStrategy(
-        even=True, beside=units.library, scanning=min(UNITS_SCANNING * units.nbytes, units.total), units=units
+        even=True,
+        decoding_bytes=units.library,
+        scanning_bytes=min(UNITS_SCANNING * units.nbytes, units.total),
+        units=units,
     )
 
 

@@ -16,7 +16,7 @@ from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.stats import Progress
 from corgipile.tables.arrow.spans import Rows
 
-__all__ = ["BatchGatherer", "Group", "Place", "reached"]
+__all__ = ["BatchGatherer", "Group", "Place", "position_after"]
 
 GATHER_ROWS, GATHER_BYTES = 8192, 1 << 20  # rows and bytes gathered at a time
 POOLED = 4  # reusable arrays per column
@@ -167,7 +167,7 @@ class BatchGatherer:
         return fit
 
 
-def reached(places: list[Place], rows: int) -> tuple[int, int] | None:
+def position_after(places: list[Place], rows: int) -> tuple[int, int] | None:
     """Return step and offset after this many rows of a group; None for a group without rows."""
     step = at = take = 0
     for step, at, take in places:

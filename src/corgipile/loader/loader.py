@@ -9,12 +9,12 @@ from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.array_pool import ArrayPool, Make
 from corgipile.loader.batches import Format, Unseen, cutter
-from corgipile.loader.budget import found_alone
+from corgipile.loader.budget import readable_alone
 from corgipile.loader.buffered_reader import BufferedReader
-from corgipile.loader.checkpoint import Position, checked_place, found_place, identity_of, own_part
+from corgipile.loader.checkpoint import Position, check_place, find_place, identity_of, restore_part
 from corgipile.loader.content import Embed
 from corgipile.loader.default_order import Reading, chosen, fixed
-from corgipile.loader.groups import BatchGatherer, Group, Place, reached
+from corgipile.loader.groups import BatchGatherer, Group, Place, position_after
 from corgipile.loader.null_rows import NullRow
 from corgipile.loader.one_thread import OneThread
 from corgipile.loader.prefetch import Overfull
@@ -22,7 +22,7 @@ from corgipile.loader.rewind import Rewind, Rewindable
 from corgipile.loader.segments import EpochSegment
 from corgipile.loader.selection import Selection, select
 from corgipile.loader.shutdown import closed_at_exit
-from corgipile.loader.skips import LeftOut, Skips, cut_without
+from corgipile.loader.skips import Skips, WorkerSkips, cut_without
 from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.wide_rows import WideRows
 from corgipile.orders import GlobalBatches, Order, Shard
@@ -141,7 +141,7 @@ class Loader(Rewindable):
         shard = Shard.checked(rank, world, disjoint=drop_last, worker=worker, workers=workers, batch=batch_size)
         self.feeder = BufferedReader(
             table, order=order, memory=memory, columns=selection.columns, casts=selection.casts, pack=selection.pack,
-            widths=selection.widths, seed=seed, prefetch=prefetch, shard=shard, apart=True, label=selection.label,
+            widths=selection.widths, seed=seed, prefetch=prefetch, shard=shard, unbuffered=True, label=selection.label,
             embed=sketch,
         )  # fmt: skip
         if (coarser := self.feeder.coarser) is not None:
@@ -152,7 +152,7 @@ class Loader(Rewindable):
         self._cut, self._source = cutter(format), self._make_source()
         self._pool = ArrayPool(REUSED_BATCHES)
         self._position: list[Place] = []
-        self._lock, self._skips, self._left_out = OneThread(), Skips(skip), LeftOut()
+        self._lock, self._skips, self._left_out = OneThread(), Skips(skip), WorkerSkips()
         self._whole_epoch: tuple[Rewind, int] | None = None
         self._skips.check(len(table))
         self.set_epoch(0)
@@ -167,11 +167,11 @@ class Loader(Rewindable):
         rows = self.feeder.visits(self.epoch)
         return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
 
-    def _skipped(self) -> LeftOut:
+    def _skipped(self) -> WorkerSkips:
         """Return this worker's batches and rows of the epoch that ``skip`` leaves out."""
         skips, shard, epoch = self._skips, self.feeder.shard, self.epoch
         if not skips:
-            return LeftOut()
+            return WorkerSkips()
         totals = self._segment().totals(self.feeder.fitted, self.feeder.seed, epoch)
         rewind, first = self._whole_epoch or (self.rewind(), 0)
         return skips.of(rewind, epoch, totals, shard.rank, shard.worker, first)
@@ -252,7 +252,7 @@ class Loader(Rewindable):
         except NullRow as error:
             raise error.first(self.feeder.table, features=self.encoding is not None) from None
         except Overfull:
-            if not found_alone(self.feeder.source, self.feeder.columns):
+            if not readable_alone(self.feeder.source, self.feeder.columns):
                 raise
             self.feeder.drop_buffer()
             self._source = self._make_source()
@@ -274,8 +274,8 @@ class Loader(Rewindable):
         return self._meter.now(self._batches, feeder.bytes_read, feeder.row_bytes, source.resident, source.progress)
 
     def _make_source(self) -> BatchGatherer | WideRows:
-        arrow = self._settings["format"] == "arrow" or (self._unseen and not self.feeder.apart)
-        return (WideRows if self.feeder.apart else BatchGatherer)(self.feeder, self._size, arrow=arrow)
+        arrow = self._settings["format"] == "arrow" or (self._unseen and not self.feeder.unbuffered)
+        return (WideRows if self.feeder.unbuffered else BatchGatherer)(self.feeder, self._size, arrow=arrow)
 
     def _cut_group(self, group: Group, total: int) -> Iterator[Any]:
         """Cut a group into batches and keep the position after each."""
@@ -305,7 +305,7 @@ class Loader(Rewindable):
         """Pack variable-length rows as tensors for another process; None: return lists again."""
         changed, self._unseen = self._unseen != (unseen is not None), unseen is not None
         self._cut = cutter("torch", unseen)
-        if changed and not self.feeder.apart:
+        if changed and not self.feeder.unbuffered:
             self._source = self._make_source()
 
     def gather_ahead(self, make: Make | None) -> None:
@@ -315,7 +315,7 @@ class Loader(Rewindable):
 
     def _current_place(self) -> tuple[int, int]:
         """Return step and offset of the first undelivered row."""
-        return reached(self._position, self._delivered) or (self._step, self._offset)
+        return position_after(self._position, self._delivered) or (self._step, self._offset)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position as a small JSON dictionary; resuming from it reads no earlier rows."""
@@ -326,7 +326,7 @@ class Loader(Rewindable):
             place = Position(feeder.shard.rank, feeder.shard.worker, *self._current_place())
             part = {"epoch": self.epoch, "segments": [segment._asdict()], **place._asdict()}
         part |= {"skip": skips} if (skips := self._skips.state()) else {}
-        return {**identity_of(feeder.table, feeder.asked, feeder.seed, self.encoding), **part}
+        return {**identity_of(feeder.table, feeder.requested_order, feeder.seed, self.encoding), **part}
 
     def _segment(self) -> EpochSegment:
         fitted, shard, last = self.feeder.fitted, self.feeder.shard, self.drop_last
@@ -339,15 +339,15 @@ class Loader(Rewindable):
             StateMismatch: The state belongs to another table, order, seed, batch size, world or number of workers.
         """
         feeder = self.feeder
-        mine = identity_of(feeder.table, feeder.asked, feeder.seed, self.encoding)
+        mine = identity_of(feeder.table, feeder.requested_order, feeder.seed, self.encoding)
         segment, fitted = self._segment(), feeder.fitted
-        epoch, batches, place = own_part(state, mine, segment, feeder.shard.worker, fitted, feeder.seed)
+        epoch, batches, place = restore_part(state, mine, segment, feeder.shard.worker, fitted, feeder.seed)
         if batches > -(-feeder.visits(epoch) // self.batch_size):
             raise StateMismatch(f"state has no valid position: the epoch has fewer than {batches} batches")
         if place is not None and place[:2] == (feeder.shard.rank, feeder.shard.worker):
-            self._set_position(epoch, batches, checked_place(feeder, epoch, batches, self.batch_size, place))
+            self._set_position(epoch, batches, check_place(feeder, epoch, batches, self.batch_size, place))
         else:
-            self._set_position(epoch, batches, found_place(feeder, epoch, batches, self.batch_size))
+            self._set_position(epoch, batches, find_place(feeder, epoch, batches, self.batch_size))
         self._skips.resume(state.get("skip", ()), len(feeder.table))
 
     def _set_position(self, epoch: int, batches: int, position: tuple[int, int]) -> None:
@@ -362,7 +362,7 @@ class Loader(Rewindable):
             BadArgument: The epoch has fewer batches.
         """
         batches = whole(batches, "batches", 0, self._total())
-        self._set_position(self.epoch, batches, found_place(self.feeder, self.epoch, batches, self.batch_size))
+        self._set_position(self.epoch, batches, find_place(self.feeder, self.epoch, batches, self.batch_size))
 
     def rewind(self) -> Rewind:
         """Return a `Rewind` that finds rows by steps and steps by rows, for many queries."""

@@ -200,7 +200,7 @@ def same_value(value: Any, own: Any) -> bool:
     """Return whether a state's value equals ours in value and type: in Python True equals 1 and 1.0.
 
     Example:
-        >>> alike({"a": 1}, {"a": 1}), alike(True, 1), alike({"a": 1.0}, {"a": 1})
+        >>> same_value({"a": 1}, {"a": 1}), same_value(True, 1), same_value({"a": 1.0}, {"a": 1})
         (True, False, False)
     """
     if isinstance(own, dict):

@@ -15,12 +15,12 @@ from corgipile.loader.segments import dealt, next_worker
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.arrow.spans import Rows
 
-__all__ = ["LeftOut", "Skips", "cut_without", "without"]
+__all__ = ["Skips", "WorkerSkips", "cut_without", "drop_rows"]
 
 SKIP_RULE = "row numbers, and pairs of epoch and step such as (0, 340)"
 
 
-class LeftOut(NamedTuple):
+class WorkerSkips(NamedTuple):
     """A worker's skipped batches and rows of an epoch.
 
     Attributes:
@@ -92,7 +92,9 @@ class Skips:
         """Return the skipped steps of an epoch."""
         return sorted(step for of, step in self._steps if of == epoch)
 
-    def of(self, rewind: Rewind, epoch: int, totals: Sequence[int], rank: int, worker: int, first: int = 0) -> LeftOut:
+    def of(
+        self, rewind: Rewind, epoch: int, totals: Sequence[int], rank: int, worker: int, first: int = 0
+    ) -> WorkerSkips:
         """Return the batches and rows that a worker skips in an epoch.
 
         A step whose rows are all skipped on one rank is skipped on all ranks, which keeps them in step.
@@ -115,7 +117,7 @@ class Skips:
             if visit.rank == rank and visit.step - first not in steps:
                 places_by_step.setdefault(visit.step - first, []).append(visit.place)
         turns = {step: _turn(totals, step, worker) for step in {*steps, *places_by_step}}
-        return LeftOut(
+        return WorkerSkips(
             frozenset(turn for step in steps if (turn := turns[step]) is not None),
             {turn: places for step, places in places_by_step.items() if (turn := turns[step]) is not None},
         )
@@ -138,16 +140,16 @@ def cut_without(
     def one(batch: int, start: int) -> Iterator[Any]:
         part = {name: column[start : start + size] for name, column in columns.items()}
         count, skipped = min(size, rows - start), lost.get(batch, ())
-        return cut(without(part, count, skipped) if skipped else part, count - len(skipped), size)
+        return cut(drop_rows(part, count, skipped) if skipped else part, count - len(skipped), size)
 
     return chain.from_iterable(one(*at) for at in enumerate(range(0, rows, size), first))
 
 
-def without(columns: dict[str, Any], rows: int, places: Sequence[int]) -> dict[str, Any]:
+def drop_rows(columns: dict[str, Any], rows: int, places: Sequence[int]) -> dict[str, Any]:
     """Return a batch's columns without some rows.
 
     Example:
-        >>> without({"x": np.arange(4), "y": ["a", "b", "c", "d"]}, 4, [1, 3])
+        >>> drop_rows({"x": np.arange(4), "y": ["a", "b", "c", "d"]}, 4, [1, 3])
         {'x': array([0, 2]), 'y': ['a', 'c']}
     """
     left = np.delete(np.arange(rows), places)
