@@ -243,9 +243,7 @@ def _measured(feeder: "BufferedReader", labels: npt.ArrayLike, epoch: int, batch
 def _with_block(order: Order | str, label: str, block: Size | None) -> Order:
     if not isinstance(order, str):
         if block is not None:
-            raise BadArgument(
-                f"block must be left out for {order!r}, which has its own, got {block!r}; or name the order"
-            )
+            raise BadArgument(f"block must be left out for {order!r}, which has its own, got {block!r}")
         return order
     built: Any = orders.named(order)
     if getattr(built, "balance", None) is not None:
@@ -285,7 +283,6 @@ def _with_seed(order: Order | str, plan: _Plan) -> Result:
 
 
 def _mean(runs: Sequence[Result]) -> Result:
-    """Average the runs of several seeds."""
     if len(runs) == 1:
         return runs[0]
     names = ("loss", "seconds", "rows_per_second", "deff", "prefix", "setup_seconds")

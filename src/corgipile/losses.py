@@ -60,11 +60,7 @@ NAMES = tuple(dict.fromkeys(loss.name for loss in LOSSES))
 
 
 def loss_of(kind: Any, classes: int = 2) -> Loss:
-    """Return the loss of a kind of model, for a number of classes.
-
-    Args:
-        kind: A name, with a colon and a value if the loss has a parameter.
-        classes: Number of classes.
+    """Return the loss of a kind of model: a name, with a colon and a value if the loss has a parameter.
 
     Raises:
         BadArgument: It is not a kind of model.

@@ -107,16 +107,14 @@ def keep_rights(new: Path, old: PathLike, of: PathLike | None = None) -> None:
         >>> old.touch(0o640), new.touch(0o600), keep_rights(new, old), oct(new.stat().st_mode & 0o777)
         (None, None, None, '0o640')
     """
-    new_stat, reference = Path(new).stat(), Path(old) if Path(old).exists() or of is None else Path(of)
-    if not reference.exists():
+    own, model = Path(new).stat(), Path(old) if Path(old).exists() or of is None else Path(of)
+    if not model.exists():
         return
-    owner_stat = reference.stat()
-    mode = (owner_stat if reference == Path(old) else new_stat).st_mode & (
-        0o777 if of is None else Path(of).stat().st_mode & 0o777
-    )
-    for owner in (owner_stat.st_uid, -1):
+    base = model.stat()
+    mode = (base if model == Path(old) else own).st_mode & (0o777 if of is None else Path(of).stat().st_mode & 0o777)
+    for owner in (base.st_uid, -1):
         with contextlib.suppress(PermissionError):
-            os.chown(new, owner, owner_stat.st_gid)
+            os.chown(new, owner, base.st_gid)
             break
     else:
         mode &= ~0o070 | (mode & 0o007) << 3  # the file's group differs, so it gets the rights of others
@@ -145,14 +143,7 @@ def writing(goal: PathLike) -> Iterator[None]:
 
 
 def check_target(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), overwrite: bool = False) -> Path:
-    """Return the resolved path of an output, or raise an error before any work unless it may be written.
-
-    Args:
-        path: As for `replacing`.
-        kind: As for `replacing`.
-        inputs: As for `replacing`.
-        overwrite: As for `replacing`.
-    """
+    """Return the resolved path of an output, or raise an error before any work; arguments as for `replacing`."""
     refuse_url(path)
     given = Path(path).expanduser()
     with writing(given):
@@ -298,20 +289,18 @@ def files_read(table: Any) -> Iterator[Any]:
     from corgipile.tables.io.files import File  # noqa: PLC0415 - tables import this module
     from corgipile.tables.library import LibraryTable  # noqa: PLC0415
 
-    seen, pending = set(), [table]
-    while pending:
-        part = pending.pop()
-        if id(part) in seen:
+    seen, todo = set(), [table]
+    while todo:
+        item = todo.pop()
+        if id(item) in seen:
             continue
-        seen.add(id(part))
-        if isinstance(part, File | ImageFolder | LibraryTable):
-            yield part
-        elif isinstance(part, list | tuple | dict):
-            pending += (
-                inner for inner in (part.values() if isinstance(part, dict) else part) if type(inner) not in PLAIN
-            )
-        elif type(part).__module__.startswith("corgipile.tables.") or _is_table(part):
-            pending += (inner for inner in getattr(part, "__dict__", {}).values() if type(inner) not in PLAIN)
+        seen.add(id(item))
+        if isinstance(item, File | ImageFolder | LibraryTable):
+            yield item
+        elif isinstance(item, list | tuple | dict):
+            todo += (inner for inner in (item.values() if isinstance(item, dict) else item) if type(inner) not in PLAIN)
+        elif type(item).__module__.startswith("corgipile.tables.") or _is_table(item):
+            todo += (inner for inner in getattr(item, "__dict__", {}).values() if type(inner) not in PLAIN)
 
 
 def _is_table(thing: Any) -> bool:

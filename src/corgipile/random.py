@@ -79,7 +79,7 @@ def permute_at(n: int, key: int, positions: IntArray) -> IntArray:
         >>> bool((permute_at(100, derive(3), np.array([42, 40])) == permute(100, derive(3), 40, 43)[[2, 0]]).all())
         True
     """
-    return _checked_copy(n, key, positions, _kernel.permute_at, "positions")
+    return _apply(n, key, positions, _kernel.permute_at, "positions")
 
 
 def unpermute(n: int, key: int, values: IntArray) -> IntArray:
@@ -89,12 +89,10 @@ def unpermute(n: int, key: int, values: IntArray) -> IntArray:
         >>> unpermute(100, derive(3), permute(100, derive(3), 40, 43)).tolist()
         [40, 41, 42]
     """
-    return _checked_copy(n, key, values, _kernel.unpermute, "values")
+    return _apply(n, key, values, _kernel.unpermute, "values")
 
 
-def _checked_copy(
-    n: int, key: int, numbers: IntArray, move: Callable[[int, int, IntArray], None], what: str
-) -> IntArray:
+def _apply(n: int, key: int, numbers: IntArray, move: Callable[[int, int, IntArray], None], what: str) -> IntArray:
     out = np.array(numbers, np.int64)
     if out.size and not 0 <= out.min() <= out.max() < n:
         raise BadArgument(f"{what} must be from 0 to {n - 1}, got {out.min()} to {out.max()}")

@@ -100,7 +100,6 @@ def _encode(value: Any, _: str) -> Any:
 
 
 def _text(value: Any, name: str) -> Any:
-    """Return a column name or a tuple of names."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list | tuple) or not value or not all(isinstance(one, str) for one in value):

@@ -70,7 +70,6 @@ def _zip_columns(parts: Mapping[str, Iterable[Any]]) -> Iterator[dict[str, Any]]
 
 
 def _slices(column: Any, rows: int, size: int) -> Iterator[Any]:
-    """Cut an array into parts of ``size`` rows."""
     return (column[start : start + size] for start in range(0, rows, size))
 
 

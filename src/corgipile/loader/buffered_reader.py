@@ -166,7 +166,6 @@ class BufferedReader:
         return f"block is {asked!r}, {rows} rows; blocks are of {widest}, the units in which {self.table!r} is encoded"
 
     def _reader(self) -> RowReader:
-        """Return the reader that puts rows into slots."""
         if self._row_reader is None:
             sources, sequential = self.columns.sources, self.order.sequential
             with within(self.limit):

@@ -101,15 +101,8 @@ def go_on(
 ) -> Part:
     """Continue an epoch: in its last segment if a new one would equal it, else in a new one over the rows left.
 
-    Segments of equal global batches are equal for any number of ranks and workers.
-
-    Args:
-        table: All rows.
-        seed: Seed of all epochs.
-        epoch: Number of the epoch.
-        segments: Segments done so far.
-        begin: Makes an empty segment over a table, and the order fitted to it.
-        look: Describes blocks, see `corgipile.loader.budget.sketched`.
+    Segments of equal global batches are equal for any number of ranks and workers. ``begin`` makes an empty segment
+    over a table and the order fitted to it; ``look`` describes blocks, see `corgipile.loader.budget.sketched`.
     """
     before, last = list(segments[:-1]), list(segments[-1:])
     table = remainder(table, seed, epoch, before, look)
@@ -140,13 +133,8 @@ def restore_part(
 ) -> tuple[int, int, Position | None]:
     """Return the epoch, the batches that a worker has done, and its position if the state has one.
 
-    Args:
-        state: A state; those of earlier releases have no segments.
-        identity: Values that must match; of the order, sizes in rows are compared by segment.
-        mine: The worker's segment.
-        worker: Number of the worker.
-        fitted: The segment's order.
-        seed: Seed of all epochs.
+    States of earlier releases have no segments. ``identity`` has the values that must match; of the order, sizes in
+    rows are compared by segment. ``fitted`` is the order of ``mine``, the worker's segment.
 
     Raises:
         StateMismatch: The state belongs to another table, order or setting.

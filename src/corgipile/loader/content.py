@@ -98,11 +98,8 @@ class Content:
     def shared_variance(self, table: Table, *, beyond_label: bool) -> float:
         """Return the largest share of a feature's variance that neighbouring rows have in common.
 
-        Ascending whole numbers count as row numbers and are ignored.
-
-        Args:
-            table: The table.
-            beyond_label: Ignore variance that the label explains; else the label is one of the features.
+        Ascending whole numbers count as row numbers and are ignored. ``beyond_label`` ignores variance that the label
+        explains; else the label is one of the features.
 
         Raises:
             BadSchema: The table has no numbers to describe rows by.
@@ -134,7 +131,6 @@ class Content:
         return SampledRuns.of(table, names), self._featurizer(numbers), label
 
     def _featurizer(self, numbers: Numbers | None) -> Featurizer:
-        """Return the function that makes features of rows."""
         embed = self.embed
         if numbers is not None:
             return numbers.matrix

@@ -14,8 +14,8 @@ __all__ = ["AS_CUT", "ReadStrategy", "ahead_of", "choose_strategy", "warn_few", 
 
 MIXING_UNITS = 64  # units in memory that mix well
 MIN_LIBRARY_RATIO = 2  # smallest ratio of a budget to the decoding library's memory
-UNITS_DECODING = 8  # units in memory during decoding: four at a time, encoded and joined
-UNITS_SCANNING, MAX_SCANNING = 4, 1 / 4  # units in memory during a sequential scan; their share of a small budget
+DECODED_UNITS = 8  # units in memory during decoding: four at a time, encoded and joined
+SCAN_UNITS, MAX_SCANNING = 4, 1 / 4  # units in memory during a sequential scan; their share of a small budget
 # Rows in flight from a store: share of the budget, largest number of bytes, memory per byte with incoming responses.
 AHEAD_SHARE, MAX_AHEAD, ARRIVING = 1 / 6, 64 << 20, 2.4
 
@@ -72,12 +72,7 @@ def ahead_of(share: float | None) -> int:
 def _strategy(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool) -> ReadStrategy:
     """Choose how to read a table; the choice depends on table, order and budget, not on the state of a disk.
 
-    Args:
-        table: The table.
-        order: The order.
-        columns: Columns that are read.
-        share: This worker's budget in bytes; None: no budget.
-        units_fit: Whether whole units may fit; False: an attempt has shown that they do not.
+    ``share``: this worker's budget in bytes; ``units_fit`` False: an attempt has shown that whole units do not fit.
 
     Raises:
         WriteFailed: A spill file is needed and the disk has too little space.
@@ -86,7 +81,7 @@ def _strategy(table: Table, order: Order, columns: list[str], share: float | Non
         return ReadStrategy(even=True) if _is_loose(table, columns) else AS_CUT
     units = table.units(columns)
     assert units is not None  # noqa: S101 - is_encoded says so
-    decoding_bytes = min(UNITS_DECODING * units.nbytes, 2 * units.total)
+    decoding_bytes = min(DECODED_UNITS * units.nbytes, 2 * units.total)
     singly = order.cuts_into == "row"
     needed = units.total if singly else min(MIXING_UNITS * units.nbytes, units.total)
     if (units_fit and (share is None or share >= decoding_bytes + needed)) or table.spill is None:
@@ -98,10 +93,7 @@ def _strategy(table: Table, order: Order, columns: list[str], share: float | Non
     if spilled:
         return ReadStrategy(even=True, spilled=True, units=units)
     return ReadStrategy(
-        even=True,
-        decoding_bytes=units.library,
-        scanning_bytes=min(UNITS_SCANNING * units.nbytes, units.total),
-        units=units,
+        even=True, decoding_bytes=units.library, scanning_bytes=min(SCAN_UNITS * units.nbytes, units.total), units=units
     )
 
 

@@ -22,7 +22,7 @@ from corgipile.loader.rewind import Rewind, Rewindable
 from corgipile.loader.segments import EpochSegment
 from corgipile.loader.selection import Selection, select
 from corgipile.loader.shutdown import closed_at_exit
-from corgipile.loader.skips import Skips, WorkerSkips, cut_without
+from corgipile.loader.skips import Skipped, Skips, cut_without
 from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.wide_rows import WideRows
 from corgipile.orders import GlobalBatches, Order, Shard
@@ -152,7 +152,7 @@ class Loader(Rewindable):
         self._cut, self._source = cutter(format), self._make_source()
         self._pool = ArrayPool(REUSED_BATCHES)
         self._position: list[Place] = []
-        self._lock, self._skips, self._left_out = OneThread(), Skips(skip), WorkerSkips()
+        self._lock, self._skips, self._left_out = OneThread(), Skips(skip), Skipped()
         self._whole_epoch: tuple[Rewind, int] | None = None
         self._skips.check(len(table))
         self.set_epoch(0)
@@ -167,11 +167,11 @@ class Loader(Rewindable):
         rows = self.feeder.visits(self.epoch)
         return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
 
-    def _skipped(self) -> WorkerSkips:
+    def _skipped(self) -> Skipped:
         """Return this worker's batches and rows of the epoch that ``skip`` leaves out."""
         skips, shard, epoch = self._skips, self.feeder.shard, self.epoch
         if not skips:
-            return WorkerSkips()
+            return Skipped()
         totals = self._segment().totals(self.feeder.fitted, self.feeder.seed, epoch)
         rewind, first = self._whole_epoch or (self.rewind(), 0)
         return skips.of(rewind, epoch, totals, shard.rank, shard.worker, first)

@@ -114,7 +114,6 @@ def _matrix(column: pa.Array, name: str) -> Floats:
 
 
 def _lengths(column: pa.Array) -> int:
-    """Return the number of distinct list lengths."""
     return 1 if pa.types.is_fixed_size_list(column.type) else len(pc.unique(pc.list_value_length(column).drop_null()))
 
 

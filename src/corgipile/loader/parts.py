@@ -70,6 +70,5 @@ def _sorted(step: Step, order: IntArray) -> SlotArray:
 
 
 def _edges(costs: "np.ndarray[tuple[int], np.dtype[np.float64]]", most: int) -> IntArray:
-    """Return the first index of each part, and the end."""
     turn = ((np.cumsum(costs) - costs / 2) // most).astype(np.int64)
     return np.concatenate([[0], np.flatnonzero(np.diff(turn)) + 1, [len(costs)]])

@@ -37,12 +37,7 @@ Finish = Callable[[], None]
 
 
 class _Announced:
-    """An announced step.
-
-    Args:
-        step: The step.
-        parts: Parts of the step.
-    """
+    """An announced step and its parts."""
 
     def __init__(self, step: Step, parts: Sequence[Part]) -> None:
         self.step, self.left = step, deque(parts)
@@ -101,7 +96,6 @@ class _Reader:
             self._tidied = self.bytes_read
 
     def _divide(self, step: Step) -> list[Part]:
-        """Divide a step into parts."""
         raise NotImplementedError
 
     def _begin(self, part: Part) -> Finish:
@@ -135,13 +129,7 @@ class _Reader:
 
 
 class RemoteLayoutReader(_Reader):
-    """Reads fixed-width rows: a step's bytes go into memory besides the buffer, then into slots.
-
-    Args:
-        layout: Places of the columns.
-        buffer: Target of the rows.
-        ahead: Bytes of rows in flight.
-    """
+    """Reads fixed-width rows: a step's bytes go into memory besides the buffer, then into slots."""
 
     def __init__(self, layout: Layout, buffer: Buffer, ahead: int) -> None:
         super().__init__(ahead, FETCHES)
@@ -210,15 +198,7 @@ def _ranges(column: ColumnLayout, extents: IntArray, base: int) -> tuple[IntArra
 
 
 class RemoteTableReader(_Reader):
-    """Reads rows that a table must decode or locate, with several reads at once since they mostly wait.
-
-    Args:
-        table: The table.
-        buffer: Target of the rows.
-        sources: The columns.
-        ahead: Bytes of rows in flight.
-        row_bytes: Bytes of a row.
-    """
+    """Reads rows that a table must decode or locate, with several reads at once since they mostly wait."""
 
     def __init__(self, table: Table, buffer: Buffer, sources: Sequence[str], ahead: int, row_bytes: float) -> None:
         super().__init__(ahead, READS)

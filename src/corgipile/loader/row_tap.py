@@ -70,7 +70,6 @@ class RowTap:
             self._join(JOINED_BATCHES)
 
     def _join(self, count: int) -> None:
-        """Join the last batches."""
         some, self._unjoined = self._batches[-count:], 0
         self._batches[-count:] = [(np.concatenate([at for at, _ in some]), join([batch for _, batch in some]))]
 

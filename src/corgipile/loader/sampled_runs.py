@@ -185,11 +185,11 @@ class SampledRuns(NamedTuple):
         parts = [starts[first : first + many] for first in range(0, len(starts), many)]
         with ThreadPoolExecutor(1, "corgipile-spots") as pool:
             coming = [pool.submit(self._rows, table, parts[0])]
-            for n_runs in range(len(parts)):
+            for index in range(len(parts)):
                 batch = coming.pop().result()
-                coming = [pool.submit(self._rows, table, part) for part in parts[n_runs + 1 : n_runs + 2]]
+                coming = [pool.submit(self._rows, table, part) for part in parts[index + 1 : index + 2]]
                 for at in range(0, batch.num_rows, at_once * self.run_rows):
-                    yield n_runs * many + at // self.run_rows, batch.slice(at, at_once * self.run_rows)
+                    yield index * many + at // self.run_rows, batch.slice(at, at_once * self.run_rows)
 
     def shared_variance(
         self, featurize: Featurizer, label: str | None, unpacked: list[str] | None, *, beyond_label: bool
@@ -212,7 +212,6 @@ class SampledRuns(NamedTuple):
         return unpack_shared(self.table, unpacked)
 
     def _first(self) -> IntArray:
-        """Return the indices of the runs that are read first."""
         return np.arange(self.n_first) * self.n_runs // self.n_first
 
     def _rows(self, table: Table, starts: IntArray) -> pa.RecordBatch:
@@ -220,12 +219,10 @@ class SampledRuns(NamedTuple):
 
 
 def _rows(starts: IntArray, run_rows: int) -> IntArray:
-    """Return the row numbers of runs."""
     return (starts[:, None] + np.arange(run_rows)).ravel()
 
 
 def _picked(table: Table, names: list[str], rows: IntArray) -> Table:
-    """Return some rows, read in one scan."""
     found = []
     for start, batch in scan(table, names):
         first, last = np.searchsorted(rows, [start, start + batch.num_rows])

@@ -112,13 +112,11 @@ class EpochSegment(NamedTuple):
         """Raise StateMismatch, with the reason, unless a state's segment differs only in the batches done."""
         if not same_value(other.order, self.order):
             raise instead(other.order, self.order)
-        state, own = ({**one._asdict(), "batches": len(one.batches)} for one in (other, self))
+        got, own = ({**one._asdict(), "batches": len(one.batches)} for one in (other, self))
         for name in own:
-            if not same_value(state[name], own[name]):
+            if not same_value(got[name], own[name]):
                 what = "number of workers" if name == "batches" else name
-                raise StateMismatch(
-                    f"state belongs to another {what}: it has {state[name]!r}, here it is {own[name]!r}"
-                )
+                raise StateMismatch(f"state belongs to another {what}: it has {got[name]!r}, here it is {own[name]!r}")
 
     def of_epoch(self, fitted: Fitted, epoch: int) -> "EpochSegment":
         """Return this segment for another epoch, whose blocks may have another sketch."""

@@ -26,13 +26,6 @@ def stage_locally(table: Table, order: Order, blocks: Blocks, row_bytes: float, 
     """Copy a remote table to a spill file if an order's reads are so small that the copy takes less time.
 
     Warns if the disk has too little space or spill files are off: each row is then a request.
-
-    Args:
-        table: The table.
-        order: The order.
-        blocks: Its blocks.
-        row_bytes: Bytes of a row.
-        way: How the table is read.
     """
     single = order.cuts_into == "row" or blocks.rows * row_bytes < SMALL_BLOCK * blocks.count
     if not way.ahead or way.units is not None or not single or blocks.count < MIN_REQUESTS:

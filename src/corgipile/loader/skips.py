@@ -15,12 +15,12 @@ from corgipile.loader.segments import dealt, next_worker
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.arrow.spans import Rows
 
-__all__ = ["Skips", "WorkerSkips", "cut_without", "drop_rows"]
+__all__ = ["Skipped", "Skips", "cut_without", "drop_rows"]
 
 SKIP_RULE = "row numbers, and pairs of epoch and step such as (0, 340)"
 
 
-class WorkerSkips(NamedTuple):
+class Skipped(NamedTuple):
     """A worker's skipped batches and rows of an epoch.
 
     Attributes:
@@ -92,20 +92,11 @@ class Skips:
         """Return the skipped steps of an epoch."""
         return sorted(step for of, step in self._steps if of == epoch)
 
-    def of(
-        self, rewind: Rewind, epoch: int, totals: Sequence[int], rank: int, worker: int, first: int = 0
-    ) -> WorkerSkips:
+    def of(self, rewind: Rewind, epoch: int, totals: Sequence[int], rank: int, worker: int, first: int = 0) -> Skipped:
         """Return the batches and rows that a worker skips in an epoch.
 
-        A step whose rows are all skipped on one rank is skipped on all ranks, which keeps them in step.
-
-        Args:
-            rewind: Finds the rows of the epoch; used only if rows are skipped.
-            epoch: The epoch.
-            totals: Batches of each worker; workers take turns.
-            rank: The rank.
-            worker: The worker.
-            first: The workers' first step.
+        A step whose rows are all skipped on one rank is skipped on all ranks, which keeps them in step. The workers
+        take turns from step ``first`` on until each has ``totals`` batches.
         """
         named = np.array(sorted(self._rows), np.int64)
         visits = [visit for visit in rewind.visits_of(named, epoch=epoch) if visit.step >= first] if self._rows else []
@@ -117,7 +108,7 @@ class Skips:
             if visit.rank == rank and visit.step - first not in steps:
                 places_by_step.setdefault(visit.step - first, []).append(visit.place)
         turns = {step: _turn(totals, step, worker) for step in {*steps, *places_by_step}}
-        return WorkerSkips(
+        return Skipped(
             frozenset(turn for step in steps if (turn := turns[step]) is not None),
             {turn: places for step, places in places_by_step.items() if (turn := turns[step]) is not None},
         )

@@ -75,7 +75,6 @@ class TextReader(TableReader):
         return self._text.put(part.extents, part.into, self._slots)
 
     def _parts(self, step: Step) -> Iterator[Step]:
-        """Divide a step into parts of limited text."""
         extents, into = step.extents, step.into
         if len(into) <= self._most:
             yield from [step] if len(into) else []
@@ -103,11 +102,7 @@ def _text_of(table: Table) -> "CsvTable | _Files | None":
 
 
 class _Files:
-    """Files with the same columns, one after the other.
-
-    Args:
-        files: The files.
-    """
+    """Files with the same columns, one after the other."""
 
     def __init__(self, files: Sequence[CsvTable]) -> None:
         self._files = files

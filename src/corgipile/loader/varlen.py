@@ -19,9 +19,7 @@ SlotArray = npt.NDArray[np.int32]
 MAX_BATCHES = (1 << 31) - 1  # numbers of record batches
 NO_OWNER = -1  # owner of a free slot; bundles are below, record batches from 0 on
 CROWDED_SHARE = 1 / 2  # of the byte limit, above which sparse batches are compacted early
-ROWS_PER_SLOT = (
-    5 / 4
-)  # rows in memory per slot, above which a crowded buffer is compacted; orders of whole blocks stay below
+ROWS_PER_SLOT = 5 / 4  # above which a crowded buffer is compacted; orders of whole blocks stay below
 SPARSE_SHARE = 2 / 3  # largest share of a sparse batch's rows that are buffered
 MIN_SPARSE_SHARE = 1 / 8  # smallest share of all rows that are in sparse batches worth compacting
 PART = 1 << 16  # slots released at a time: the record of a slot takes more memory than a narrow row

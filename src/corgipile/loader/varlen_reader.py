@@ -21,14 +21,6 @@ class VarlenReader(LayoutReader):
     """Reads variable-length rows that lie at known places in files.
 
     `size` reads the step's offsets into its free slots: they give the bytes of its rows and the places of its items.
-
-    Args:
-        table: The rows.
-        found: Their places.
-        buffer: Target of the rows.
-        sources: Columns that are read.
-        size: Bytes of the buffer.
-        sequential: Whether rows are read in table order.
     """
 
     def __init__(

@@ -59,15 +59,13 @@ class WideRows:
         self._varlen = list(columns.varlen)
         self._by_column = {name for name in self._varlen if by_column(self._table, name)}
         self._tidy = Tidy(every=TIDY_BYTES)
-        self._run: _ReadAhead | _OnDemand | None = None
+        self._run: _Ahead | _Direct | None = None
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
         """Read this many rows of an epoch, starting at an offset in a step."""
         self.close()
         plan = self._plan(epoch, step, skip, rows)
-        run: _ReadAhead | _OnDemand = (
-            _ReadAhead(self, plan, self._ahead) if self._feeder.order.ahead else _OnDemand(self, plan)
-        )
+        run: _Ahead | _Direct = _Ahead(self, plan, self._ahead) if self._feeder.order.ahead else _Direct(self, plan)
         self._run = run
         try:
             yield from run.groups()
@@ -125,7 +123,6 @@ class WideRows:
         return Group(places, len(rows), self._read(rows))
 
     def _read(self, rows: IntArray) -> dict[str, Any]:
-        """Read rows, each column in the fastest way."""
         columns: dict[str, Any] = {}
         others = []
         for name in self._columns.sources:
@@ -212,7 +209,7 @@ def _device_blocks() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
 
 
-class _OnDemand:
+class _Direct:
     """Reads each group on request."""
 
     def __init__(self, reader: WideRows, plan: Iterator[tuple[list[Place], IntArray, int]]) -> None:
@@ -236,7 +233,7 @@ class _OnDemand:
         """Do nothing: there is no thread."""
 
 
-class _ReadAhead:
+class _Ahead:
     """Reads groups ahead in a thread, bounded by bytes, at least one.
 
     Cached rows are read on request until several groups had to come from a device: passing rows between threads takes

@@ -100,11 +100,7 @@ class Exchange:
     def sent(self, rank: int, epoch: int, start: int = 0, stop: int | None = None) -> IntArray:
         """Return the slots whose units a rank sends after an epoch; received units take them: int64[...].
 
-        Args:
-            rank: The rank.
-            epoch: The epoch before the exchange.
-            start: First of the rank's `moved` units.
-            stop: End of these units; None for all.
+        ``start`` and ``stop`` select among the rank's `moved` units; ``epoch`` is the one before the exchange.
         """
         turns = np.arange(start, self.moved(epoch) if stop is None else stop)
         return self._slots(epoch, np.full(len(turns), rank), turns)
@@ -197,7 +193,6 @@ class Exchange:
         return random.permute_at(self.world, key, (places + way * shifts) % self.world)
 
     def _slots(self, epoch: int, ranks: IntArray, turns: IntArray) -> IntArray:
-        """Return each rank's slot at each turn."""
         total = np.empty(len(turns), np.int64)
         for size, own, offsets in self._by_size(epoch, ranks):
             total[own] = random.permute_at(size, self._key(epoch, SLOTS, size), (turns[own] + offsets) % size)

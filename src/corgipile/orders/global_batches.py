@@ -193,7 +193,6 @@ class GlobalBatches(Sized):
         return ways * self.groups // gcd(self.groups, workers)
 
     def _batches(self, world: int, workers: int) -> int:
-        """Return the number of batches of a step."""
         wanted = max(LANE_ROWS * self._own_lanes(world, workers), step_rows(self.row_bytes) if self.row_bytes else 0)
         return max(1, min(self.waiting // self.rows, wanted // self.batch_rows(world)))
 
@@ -246,7 +245,6 @@ class GlobalBatches(Sized):
             yield lanes.step(takes, visits)
 
     def _stretches(self, batches: int, key: Key, group: int) -> Iterator[Stretch]:
-        """Yield a rank's part of each lane of a group."""
         each, (count, more) = self.rows // self.ways, divmod(batches, self.groups)
         begin = (group * count + min(group, more)) * self.rows
         long = (count + (group < more)) * each
@@ -258,7 +256,6 @@ class GlobalBatches(Sized):
 
 
 def _short(rows: int, begin: int, key: Key) -> Stretch:
-    """Return a rank's part of the last batch."""
     columns = key._replace(worker=0, workers=1).share(rows - begin)
     return Stretch((begin, rows), rows - begin, columns, 0, 1, 0, 1)
 

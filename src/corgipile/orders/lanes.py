@@ -59,11 +59,7 @@ class Stretch(NamedTuple):
 
 
 class Group:
-    """Lanes that give rows to the same batches, one after the other.
-
-    Args:
-        stretches: The lanes.
-    """
+    """Lanes that give rows to the same batches, one after the other."""
 
     def __init__(self, stretches: Iterable[Stretch]) -> None:
         self.stretches = tuple(stretches)
@@ -97,15 +93,7 @@ class Lanes(Protocol):
 
 
 def follow(order: Order, blocks: Blocks, key: Key, slots: int, ahead: int) -> Lanes:
-    """Return a runner of an order's lanes: in the kernel if it plans the order.
-
-    Args:
-        order: The inner order, with the sizes of a lane.
-        blocks: The blocks of the table.
-        key: The key of the pass.
-        slots: Slots of the buffer.
-        ahead: Steps loaded while an earlier one is visited.
-    """
+    """Return a runner of an order's lanes, in the kernel if it plans the order; ``order`` has the sizes of a lane."""
     if isinstance(order, Planned) and type(order).steps is Planned.steps:
         return KernelLanes(order, blocks, key, slots, ahead)
     return PythonLanes(order, blocks, key, slots, ahead)
@@ -133,25 +121,19 @@ class KernelLanes:
             worker=stretch.worker, workers=stretch.workers, place=done * stretch.each, skip=skip,
         )  # fmt: skip
 
-    def _lane_takes(self, take: Take) -> IntArray:
+    def _plan(self, take: Take) -> IntArray:
         """Return for each lane: its number, the place of its rows, stride, batches."""
         group, done, at, stride, batches = take
         if group not in self._numbers:
             self._numbers[group] = np.array([self._begin(stretch, done) for stretch in group.stretches], np.int64)
-        rows_taken = np.empty((len(group.begins), 4), np.int64)
-        rows_taken[:, 0], rows_taken[:, 1], rows_taken[:, 2:] = (
-            self._numbers[group],
-            at + group.begins,
-            (stride, batches),
-        )
-        return rows_taken
+        plan = np.empty((len(group.begins), 4), np.int64)
+        plan[:, 0], plan[:, 1], plan[:, 2:] = self._numbers[group], at + group.begins, (stride, batches)
+        return plan
 
     def step(self, takes: Sequence[Take], visits: int) -> Step:
         """Return the next step, which has this many visits."""
         visit = np.empty(visits, np.int32)
-        extents, into = _kernel.lanes_next(
-            self._lanes, np.concatenate([self._lane_takes(take) for take in takes]), visit
-        )
+        extents, into = _kernel.lanes_next(self._lanes, np.concatenate([self._plan(take) for take in takes]), visit)
         return Step(np.frombuffer(extents, np.int64).reshape(-1, 2), np.frombuffer(into, np.int32), visit)
 
 
@@ -252,16 +234,7 @@ def _needed(extents: IntArray, into: SlotArray) -> tuple[IntArray, SlotArray]:
 
 
 class Lane:
-    """The visits of one stretch, from one of its batches on.
-
-    Args:
-        order: The inner order, with the sizes of a lane.
-        blocks: The blocks of the table.
-        key: The key of the pass.
-        stretch: The worker's part of the lane.
-        slots: The slots that all lanes share.
-        done: Batches that the lane gave before.
-    """
+    """The visits of one stretch after ``done`` batches, in slots that all lanes share; ``order`` has a lane's sizes."""
 
     def __init__(self, order: Order, blocks: Blocks, key: Key, stretch: Stretch, slots: Slots, done: int) -> None:
         self._stretch, self._slots, self._place = stretch, slots, done * stretch.each

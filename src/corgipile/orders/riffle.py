@@ -14,7 +14,7 @@ from corgipile.orders.planned import Planned
 
 MIN_BLOCKS, MAX_BLOCKS = 128, 1 << 20  # blocks in memory for known batch sizes
 MIN_BLOCK_BYTES, IN_FLIGHT = 32 << 10, 64  # smallest blocks made to get enough of them; further blocks in flight
-MIN_TABLE_RATIO = 16  # smallest ratio of the table's blocks to the buffered ones, if blocks are made larger
+TABLE_RATIO = 16  # smallest ratio of the table's blocks to the buffered ones, if blocks are made larger
 CONTENT = "content"  # balance by block content instead of a column
 RANDOM = "random"  # a first epoch without balance
 
@@ -92,15 +92,10 @@ class Riffle(Planned):
 
         The third is the number of balanced blocks that suffices, 0 for blocks in random order.
         """
-        stay_whole, enough = True if whole else self.whole, self._needed_blocks(2) if self.batch else 1
-        return (
-            self.group,
-            -1 if stay_whole is None else int(stay_whole),
-            enough if self.balance is not None else 0,
-            self.spare,
-        )
+        intact, enough = True if whole else self.whole, self._needed(2) if self.batch else 1
+        return self.group, -1 if intact is None else int(intact), enough if self.balance is not None else 0, self.spare
 
-    def _needed_blocks(self, part: int) -> int:
+    def _needed(self, part: int) -> int:
         """Return how many blocks a batch needs: its rows plus 1/part, within bounds."""
         return min(max(MIN_BLOCKS, self.batch + self.batch // part), MAX_BLOCKS)
 
@@ -113,11 +108,8 @@ class Riffle(Planned):
         block = super().fit_block(rows, row_bytes, budget)
         if self.block is not None or self.buffer is not None or not self.batch or budget is None:
             return block
-        enough = self._needed_blocks(3)
-        each, widest = (
-            budget // (enough + IN_FLIGHT),
-            min(int(BLOCK_BYTES / row_bytes), rows // (MIN_TABLE_RATIO * enough)),
-        )
+        enough = self._needed(3)
+        each, widest = budget // (enough + IN_FLIGHT), min(int(BLOCK_BYTES / row_bytes), rows // (TABLE_RATIO * enough))
         return max(1, min(block, max(int(MIN_BLOCK_BYTES / row_bytes), each)), min(each, widest))
 
     @property

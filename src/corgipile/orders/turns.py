@@ -10,13 +10,7 @@ __all__ = ["turns_of"]
 
 
 def turns_of(wanted: IntArray, order: Order, blocks: Blocks, key: Key) -> Iterator[tuple[IntArray, IntArray, int]]:
-    """Follow an order without data, for some rows only.
-
-    Args:
-        wanted: Row numbers, ascending and unique.
-        order: The order.
-        blocks: Its blocks.
-        key: The key of the pass.
+    """Follow an order without data, for the ``wanted`` rows only, which must be ascending and unique.
 
     Yields:
         For each step: its visits of these rows as places among all its visits, the rows, and its number of visits.
