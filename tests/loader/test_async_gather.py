@@ -1,4 +1,4 @@
-"""Rows gathered ahead: the same batches, whatever the order, the columns and where one stops."""
+"""Gathering ahead yields the same batches for every order, column type and stopping point."""
 
 import gc
 import weakref
@@ -80,7 +80,7 @@ def test_arrays_are_made_as_is_said_and_used_again(table):
 
     def make(shape, dtype):
         array = np.full(shape, 7, dtype)
-        made.append(weakref.ref(array))  # one that is held is not used again
+        made.append(weakref.ref(array))  # arrays in use must not be reused
         return array
 
     loader = cp.Loader(table, batch_size=10, order=Riffle(block=20, buffer=110))

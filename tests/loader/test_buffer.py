@@ -1,4 +1,4 @@
-"""The buffer lets go of what nobody waits for."""
+"""The buffer releases rows after their visit."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ TEXT = pa.table({"row": np.arange(ROWS), "text": [f"{i:06d}" * 20 for i in range
 
 @pytest.mark.parametrize("order", [SlidingWindow(), Reservoir(), CorgiPile(), Riffle(), FullShuffle()])
 def test_rows_of_varying_length_stay_within_the_budget(order):
-    """Of what is resident: arrays and batches, retired ones included; a fifth more for offsets and rounding."""
+    """Bounds resident arrays and batches, retired ones included, plus a fifth for offsets and rounding."""
     with BufferedReader(cp.open(TEXT), order=order, memory="100KB") as feeder:
         most = 0
         for visit in feeder.epoch(0):
@@ -126,7 +126,7 @@ def test_what_is_noted_of_slots_counts_against_the_memory(order):
 
 @pytest.mark.parametrize("order", ["sliding_window", "reservoir"])
 def test_streams_of_rows_that_are_mostly_short_stay_within_the_budget(order, tmp_path):
-    """Of the rows that a size is told by none is long, and those that stay keep whole batches in memory."""
+    """No sampled row is long, and the rows that stay keep whole batches in memory."""
     lengths = np.where(np.arange(16_050) % 100 == 80, 96 << 10, 600)
     flat = np.zeros(lengths.max(), np.uint8).tobytes()
     batches = [

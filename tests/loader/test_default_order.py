@@ -1,4 +1,4 @@
-"""The order where none was asked for: balanced where the label is cheap to read, alike for all who read tables."""
+"""The default order: balanced if the label is cheap to read, the same for all readers of tables."""
 
 import logging
 from dataclasses import replace
@@ -176,4 +176,4 @@ def test_where_memory_holds_enough_of_them_blocks_are_such_as_disks_read_at_full
         return Auto(batch=batch).settled("label").fit(rows, 116.0, budget).block * 116
 
     assert 63 << 10 < block(4_000_000) <= 64 << 10
-    assert block(40_000) < 4 << 10  # of a small table there would be too few
+    assert block(40_000) < 4 << 10  # a small table would have too few blocks

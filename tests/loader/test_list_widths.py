@@ -1,4 +1,4 @@
-"""List columns of one length are arrays of (rows, length), whatever the format; others stay lists."""
+"""List columns of one length become arrays of (rows, length) in every format; others stay lists."""
 
 import json
 
@@ -83,7 +83,7 @@ def test_even_lists_are_tensors(rows, workers, tmp_path):
 def test_what_the_rest_of_an_epoch_holds_does_not_change_the_shape(rows):
     torch, data = pytest.importorskip("torch"), pytest.importorskip("corgipile.torch")
     lengths = np.full(ROWS, WIDTH)
-    lengths[:3] = 1  # only the first rows are short: what is left of the epoch looks even
+    lengths[:3] = 1  # only the first rows are short: the rest of the epoch looks even
     offsets = pa.array(np.append(0, np.cumsum(lengths)).astype(np.int32))
     table = pa.table({"row": np.arange(ROWS), "x": pa.ListArray.from_arrays(offsets, pa.array(np.ones(lengths.sum())))})
     dataset = data.CorgiPileDataset(table, batch_size=10, order="no_shuffle", columns=["row", "x"])
@@ -103,7 +103,7 @@ def test_arrow_batches_keep_the_type(rows):
 
 
 def uneven(at, length):
-    """Make a table whose rows are of one length where it is looked at."""
+    """Make a table whose sampled rows have one length."""
     lengths = np.full(ROWS, WIDTH)
     lengths[at] = length
     offsets = pa.array(np.append(0, np.cumsum(lengths)).astype(np.int32))

@@ -1,4 +1,4 @@
-"""Ranks that own blocks and exchange a fraction of them: each row once, parts that mix, states that resume."""
+"""Ranks that own blocks and exchange a fraction of them: each row once, mixing parts, resumable states."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Which rows a step has, and when a row has its turn, against what loaders deliver: by any order, ranks and workers."""
+"""Rows of a step and visits of a row equal what loaders deliver, for all orders, ranks and workers."""
 
 import json
 
@@ -84,7 +84,7 @@ def test_an_epoch_that_was_continued_otherwise_is_followed(rows, order, data, ch
     rewind = Rewind.of(table, state)
     for step, made in enumerate(log):
         assert [rewind.rows_of(step, rank=rank).tolist() for rank in range(len(made))] == made
-    for run in runs:  # and what is to come
+    for run in runs:  # including later epochs
         for step, made in enumerate(run, len(log)):
             assert rewind.rows_of(step, rank=runs.index(run)).tolist() == made["row"].tolist()
 

@@ -1,4 +1,4 @@
-"""What is kept of a table's content beside it: made once, and used as long as the table is the same."""
+"""Content vectors cached with a table: made once, and used as long as the table is unchanged."""
 
 import itertools
 import threading
@@ -41,7 +41,7 @@ def file(tmp_path, monkeypatch):
 
 @pytest.fixture
 def made(monkeypatch):
-    """Count how often rows were looked at."""
+    """Count how often rows were sampled."""
     count, whole = [], sampled_runs.SampledRuns.make_vectors
 
     def described(self, *arguments):
@@ -59,10 +59,10 @@ def vectors(source, columns=("x", "label"), label="label", cuts=CUTS, **more):
 def test_the_next_run_begins_with_what_was_kept(file, made):
     first = vectors(file)
     assert (file.parent / BESIDE).exists()
-    assert (first == vectors(rows())).all()  # the same as of rows in memory, of which nothing is kept
+    assert (first == vectors(rows())).all()  # equal to those of rows in memory, which are not cached
     made.clear()
     assert (vectors(file) == first).all()
-    assert vectors(file, cuts=np.array([0, 7, ROWS])).shape == (2, 13)  # for blocks of any size
+    assert vectors(file, cuts=np.array([0, 7, ROWS])).shape == (2, 13)  # blocks of any size
     assert made == []
     assert {path.name for path in file.parent.iterdir()} == {"rows.arrow", BESIDE}
 
@@ -108,7 +108,7 @@ def test_a_disk_that_is_full_is_found_out_after_one_look(file, made, monkeypatch
 
     def full(sink, *given):
         build(sink, *given)
-        if hasattr(sink, "name"):  # not memory
+        if hasattr(sink, "name"):  # not in memory
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(index_cache, "_build", full)
@@ -195,7 +195,7 @@ def test_a_function_that_fails_leaves_no_thread(file):
             raise RuntimeError("mine")
         return made_of(batch)
 
-    with pytest.raises(RuntimeError, match="mine") as caught:  # an error that is kept keeps all that it came through
+    with pytest.raises(RuntimeError, match="mine") as caught:  # a cached error would keep its frames alive
         sampled_runs.SampledRuns.of(cp.open(file), ["x", "label"]).make_vectors(fails, "label")
     assert set(threading.enumerate()) <= known, caught
 

@@ -172,7 +172,7 @@ def test_a_row_group_larger_than_the_budget_is_no_matter(tmp_path, missing):
     seen = sum(len(batch["label"]) for batch in loader)
     assert seen == rows
     whole = cp.Loader(tmp_path / "one.parquet", features=["id", "x"], label="y", missing="mean", memory="600KB")
-    assert "id" not in getattr(whole.feeder.table, "changed", {})  # nothing is missing there: it stays where it lies
+    assert "id" not in getattr(whole.feeder.table, "changed", {})  # no values are missing, so the column stays in place
     found = np.concatenate([batch["features"][:, 0] for batch in whole])
     assert np.array_equal(np.sort(found), np.arange(rows))
 

@@ -1,4 +1,4 @@
-"""Rows of varying length read by the kernel: those that record batches have, within the budget, and no damaged ones."""
+"""Variable-length rows read by the kernel equal those of record batches, within the budget, and damage is detected."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def write(path, table, batch=BATCH):
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """Return a file, and the same rows as three files and as a table of some of them."""
+    """Return a file, and the same rows as three files and as a selection of a table."""
     folder, table = tmp_path_factory.mktemp("varlen"), rows()
     write(folder / "all.arrow", table)
     (folder / "parts").mkdir()
@@ -68,7 +68,7 @@ def stored(tmp_path_factory):
 
 
 def batches(table, order, memory="60KB", **how):
-    """Return what a loader gives in two epochs, and what reads for it."""
+    """Return a loader's rows in two epochs, and its reader."""
     with cp.Loader(table, batch_size=40, memory=memory, order=order, seed=4, format="arrow", **how) as loader:
         made = [batch.to_pylist() for _ in range(2) for batch in loader]
         return made, loader.feeder._reader()
@@ -157,7 +157,7 @@ def test_few_rows_of_many_bundles_are_copied_together(stored, monkeypatch):
 
 
 def broken(path, name, change):
-    """Write rows of which the bytes of a column's offsets, or items, are changed."""
+    """Write rows after changing bytes of a column's offsets or items."""
     table = pa.table({name: rows()[name], "label": rows()["label"]})
     write(path, table)
     column = varlen_location(cp.open(path), [name]).layout.columns[name]
@@ -168,7 +168,7 @@ def broken(path, name, change):
 
 
 def offset(row, value):
-    """Return what changes where a row of the second record batch ends."""
+    """Return a function that moves a row's end in the second record batch."""
 
     def change(data, column):
         wide = column.dtype.itemsize

@@ -1,4 +1,4 @@
-"""Global batches hold the same rows in every world, each row once, within the slots and the parts of their ranks."""
+"""Global batches have the same rows in every world, each row once, within the slots and parts of their ranks."""
 
 from dataclasses import replace
 from itertools import chain
@@ -107,7 +107,7 @@ def test_slots_are_a_bound_and_any_step_can_be_the_first(case, data):
 
 
 class Followed(Riffle):
-    """Riffle whose lanes Python follows."""
+    """Riffle whose lanes run in Python."""
 
     def steps(self, *args):
         return super().steps(*args)
