@@ -181,8 +181,8 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - the argume
     plan = _Plan(given, task, schedule, labels, given.seed, held_out)
     plans = [replace(plan, seed=seed) for seed in range(given.seed, given.seed + given.seeds)]
     results = []
-    for one in chosen:
-        results.append(_result(one, plans))
+    for order in chosen:
+        results.append(_result(order, plans))
         if given.callback is not None:
             given.callback(results[-1])
     return results
@@ -323,7 +323,7 @@ def _run(order: Order, plan: _Plan) -> Result:
         peak_bytes=peak.nbytes,
         deff=quality.deff,
         prefix=quality.prefix,
-        warning="; ".join(str(one.message) for one in warned if issubclass(one.category, DivergenceWarning)),
+        warning="; ".join(str(record.message) for record in warned if issubclass(record.category, DivergenceWarning)),
         audit=_audit(fitted, plan) if given.audited else None,
     )
 

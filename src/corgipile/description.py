@@ -91,7 +91,7 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
     facts = About(
         rows=rows,
         nbytes=table.nbytes,
-        columns={one.name: str(one.type) for one in table.schema},
+        columns={column.name: str(column.type) for column in table.schema},
         unit=int(np.diff(table.cuts(1)).max(initial=0)) if _reads_in_groups(table, rows) else min(1, rows),
         block_rows=int(np.diff(cuts).max(initial=0)),
         blocks=len(cuts) - 1,
@@ -125,11 +125,11 @@ def _by_column(table: Table, block: int, runs: int) -> tuple[dict[str, tuple[flo
     """Estimate h_D of all measurable columns, and return the block size; nothing for a table of a few rows."""
     block = max(2, min(block, len(table) // MIN_BLOCKS))
     try:
-        found = h_d_of_columns(table, block, blocks=runs, rows=RUN)
+        estimates = h_d_of_columns(table, block, blocks=runs, rows=RUN)
     except BadArgument:
         return {}, 0
-    order = sorted(found, key=lambda name: -found[name].value)
-    return {name: found[name][:2] for name in order}, int(np.diff(cuts_of(table, block)).max())
+    order = sorted(estimates, key=lambda name: -estimates[name].value)
+    return {name: estimates[name][:2] for name in order}, int(np.diff(cuts_of(table, block)).max())
 
 
 def _layout(table: Table) -> str:
@@ -153,19 +153,19 @@ def _missing(table: Table, runs: int) -> tuple[int, dict[str, int]]:
     rows = np.unique((starts[:, None] + np.arange(RUN)).clip(0, max(0, len(table) - 1)))
     if not len(table):
         return 0, {}
-    batch, found = table.take(rows, None), {}
+    batch, counts = table.take(rows, None), {}
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         bad = values.is_null().to_numpy(zero_copy_only=False)
         if pa.types.is_floating(values.type):
             bad = bad | ~np.isfinite(values.to_numpy(zero_copy_only=False).astype(np.float64))
         elif is_list(values.type) and pa.types.is_floating(values.type.value_type):
             flat = values.flatten().to_numpy(zero_copy_only=False)
-            lengths = [len(one) if one.is_valid else 0 for one in values]
+            lengths = [len(cell) if cell.is_valid else 0 for cell in values]
             bad = bad.copy()
             bad[np.repeat(np.arange(len(bad)), lengths)[~np.isfinite(flat.astype(np.float64))]] = True
         if bad.any():
-            found[name] = int(bad.sum())
-    return len(rows), found
+            counts[name] = int(bad.sum())
+    return len(rows), counts
 
 
 def machine() -> dict[str, Any]:

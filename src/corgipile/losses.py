@@ -79,11 +79,11 @@ def _loss_of(kind: str, classes: int) -> Loss:
     how, code, parameter = _kernel.sgd_loss(kind, classes)
     if how == _kernel.LOSS_UNKNOWN:
         raise BadArgument(f"model must be one of {', '.join(NAMES)}, got {kind!r}{did_you_mean(kind, NAMES)}")
-    found = LOSSES[code]
+    loss = LOSSES[code]
     if how == _kernel.LOSS_TAKES_NONE:
-        raise BadArgument(f"a {found.name} model has no parameter, got {kind!r}")
+        raise BadArgument(f"a {loss.name} model has no parameter, got {kind!r}")
     if how == _kernel.LOSS_BAD_PARAMETER:
-        raise BadArgument(f"{found.takes} of a {found.name} model must be {_bounds(found)}, got {kind!r}")
+        raise BadArgument(f"{loss.takes} of a {loss.name} model must be {_bounds(loss)}, got {kind!r}")
     return Loss(*_kernel.LOSSES[code], code, parameter)
 
 

@@ -19,10 +19,10 @@ def registered(group: str) -> dict[str, Any]:
     """
     from importlib.metadata import entry_points  # noqa: PLC0415 - needed for unknown names only
 
-    found = {}
+    objects = {}
     for entry in entry_points(group=group):
         try:
-            found[entry.name] = entry.load()
+            objects[entry.name] = entry.load()
         except Exception as error:  # noqa: BLE001 - other packages may raise anything
             warnings.warn(f"{group} {entry.name!r} ({entry.value}) cannot be loaded: {error!r}", stacklevel=2)
-    return found
+    return objects

@@ -138,7 +138,7 @@ class ShuffledDatasource(Datasource):  # type: ignore[misc]  # Ray has no types
         ]
         size = BlockMetadata(self._rows // tasks, self._bytes // tasks, None, None)
         read = [partial(_blocks, self._source, self._block, self._epoch, share) for share in shares]
-        return [ReadTask(one, size, per_task_row_limit=per_task_row_limit) for one in read]
+        return [ReadTask(read_task, size, per_task_row_limit=per_task_row_limit) for read_task in read]
 
 
 def _blocks(table: Any, rows: int, epoch: int, share: Mapping[str, Any]) -> Iterable[pa.Table]:
@@ -190,16 +190,16 @@ class _Tasks:
 
     def each(self, write: Write, tasks: int) -> Sequence[Written]:
         shared = ray.put(write)
-        found: Sequence[Written] = _wait([_write.remote(shared, task) for task in range(tasks)])
-        return found
+        results: Sequence[Written] = _wait([_write.remote(shared, task) for task in range(tasks)])
+        return results
 
     def dealt(self, deal: Deal, tasks: int, merge: Merge, piles: int) -> Sequence[Written]:
         dealing, merging = ray.put(deal), ray.put(merge)
         parts = [_deal.options(num_returns=1 + piles).remote(dealing, task, piles) for task in range(tasks)]
-        _wait([one[0] for one in parts])
-        merged = [_merge.remote(merging, pile, [one[1 + pile] for one in parts]) for pile in range(piles)]
-        found: Sequence[Written] = _wait(merged)
-        return found
+        _wait([part[0] for part in parts])
+        merged = [_merge.remote(merging, pile, [part[1 + pile] for part in parts]) for pile in range(piles)]
+        results: Sequence[Written] = _wait(merged)
+        return results
 
 
 def _wait(references: Sequence[Any]) -> Any:
@@ -215,8 +215,8 @@ def _wait(references: Sequence[Any]) -> Any:
 
 
 def _stop(references: Sequence[Any]) -> None:
-    for one in references:
-        ray.cancel(one)
+    for reference in references:
+        ray.cancel(reference)
     ray.wait(references, num_returns=len(references), fetch_local=False)
 
 
@@ -228,10 +228,10 @@ def _write(write: Write, task: int) -> Written:
 @ray.remote  # type: ignore[untyped-decorator]
 def _deal(deal: Deal, task: int, piles: int) -> list[Any]:
     """Return True, and for each pile None or its bytes, which tasks on the same node do not copy."""
-    found: list[Any] = [True] + [None] * piles
+    piles_data: list[Any] = [True] + [None] * piles
     for pile, rows in deal(task):
-        found[1 + pile] = np.frombuffer(rows, np.uint8)
-    return found
+        piles_data[1 + pile] = np.frombuffer(rows, np.uint8)
+    return piles_data
 
 
 @ray.remote  # type: ignore[untyped-decorator]

@@ -102,7 +102,7 @@ def _encode(value: Any, _: str) -> Any:
 def _text(value: Any, name: str) -> Any:
     if isinstance(value, str):
         return value
-    if not isinstance(value, list | tuple) or not value or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(part, str) for part in value):
         raise BadArgument(f"{name} must be the name of a column or a list of them, got {value!r}")
     return tuple(value)
 
@@ -132,10 +132,10 @@ def _class_weight(value: Any, name: str) -> Any:
         raise BadArgument(
             f'{name} must be "balanced" or numbers by class, such as {{"no": 1, "yes": 20}}, got {value!r}'
         )
-    plain = {one.item() if hasattr(one, "item") else one: by for one, by in value.items()}
+    plain = {label.item() if hasattr(label, "item") else label: by for label, by in value.items()}
     return {
-        str(int(one) if isinstance(one, bool) else one): real(by, f"{name} of {one!r}", least=0)
-        for one, by in plain.items()
+        str(int(label) if isinstance(label, bool) else label): real(by, f"{name} of {label!r}", least=0)
+        for label, by in plain.items()
     }
 
 
@@ -321,9 +321,9 @@ _declared: dict[type, Mapping[str, Declared]] = {}  # cache by class
 
 def _settings_of(kind: type) -> dict[str, Declared]:
     return {
-        one.name: Declared(one.type.__origin__, one.default, one.type.__metadata__[0])  # type: ignore[union-attr]
-        for one in fields(kind)
-        if hasattr(one.type, "__metadata__")
+        spec.name: Declared(spec.type.__origin__, spec.default, spec.type.__metadata__[0])  # type: ignore[union-attr]
+        for spec in fields(kind)
+        if hasattr(spec.type, "__metadata__")
     }
 
 
@@ -352,7 +352,7 @@ def takes(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P,
 
         arguments.__init__.__qualname__ = function.__name__  # Python's argument errors name the function
         given, returned = inspect.signature(arguments), inspect.signature(function).return_annotation
-        plain = [one.replace(annotation=_plain(one.annotation)) for one in given.parameters.values()]
+        plain = [parameter.replace(annotation=_plain(parameter.annotation)) for parameter in given.parameters.values()]
         call.__signature__ = given.replace(parameters=plain, return_annotation=returned)  # type: ignore[attr-defined]
         return call
 

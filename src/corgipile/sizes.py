@@ -113,7 +113,7 @@ def choice(value: Any, what: str, kind: Any) -> Any:
         corgipile.errors.BadArgument: on_bad must be "raise" or "skip", got 'drop'
     """
     if value not in get_args(kind):
-        names = " or ".join(f'"{one}"' for one in get_args(kind))
+        names = " or ".join(f'"{option}"' for option in get_args(kind))
         raise BadArgument(f"{what} must be {names}, got {value!r}")
     return value
 

@@ -107,13 +107,13 @@ class BufferedReader:
         self._key = Key(self.seed, 0, *shard)
         self.row_bytes = layout.row_bytes
         reading = Reading(layout, memory, update) if embed is None else None
-        wanted = replace(chosen(order, table, label, shard.batch, reading), ahead=prefetch)  # type: ignore[type-var]
-        if isinstance(wanted, GlobalBatches):
-            wanted = replace(wanted, parts=(shard.world, shard.workers))
-        size = limit_of(wanted, memory, len(table) * layout.row_bytes)
+        resolved = replace(chosen(order, table, label, shard.batch, reading), ahead=prefetch)  # type: ignore[type-var]
+        if isinstance(resolved, GlobalBatches):
+            resolved = replace(resolved, parts=(shard.world, shard.workers))
+        size = limit_of(resolved, memory, len(table) * layout.row_bytes)
         self.limit = None if size is None else size // shard.workers
-        self.requested_order = wanted
-        self.fitted = fit(table, wanted, memory, layout, shard.workers)
+        self.requested_order = resolved
+        self.fitted = fit(table, resolved, memory, layout, shard.workers)
         self.order, blocks, *_, self._way = self.fitted
         near = keep and shard == ALL and not self._way.ahead
         self._kept = near and fits_cache(len(table), layout.row_bytes, self.limit)
@@ -157,13 +157,13 @@ class BufferedReader:
     @property
     def coarser(self) -> str | None:
         """Return a warning if the table's smallest blocks are larger than the requested ones, else None."""
-        asked = getattr(self.requested_order, "block", None)
-        if asked is None or self.order.cuts_into != "block":
+        block = getattr(self.requested_order, "block", None)
+        if block is None or self.order.cuts_into != "block":
             return None
-        rows, widest = to_rows(asked, len(self.table), self.row_bytes, "block"), self.blocks.widest
+        rows, widest = to_rows(block, len(self.table), self.row_bytes, "block"), self.blocks.widest
         if widest <= max(1, rows):
             return None
-        return f"block is {asked!r}, {rows} rows; blocks are of {widest}, the units in which {self.table!r} is encoded"
+        return f"block is {block!r}, {rows} rows; blocks are of {widest}, the units in which {self.table!r} is encoded"
 
     def _reader(self) -> RowReader:
         if self._row_reader is None:

@@ -67,17 +67,17 @@ class Part:
         workers = len(self.begun)
         first = next_worker(self.begun, self.totals)
         turning = [(first + k) % workers for k in range(workers)]
-        left_out = [sorted(one for one in (lost[k] if lost else ()) if one >= self.begun[k]) for k in turning]
-        left = [self.totals[k] - self.begun[k] - len(some) for k, some in zip(turning, left_out, strict=True)]
+        left_out = [sorted(batch for batch in (lost[k] if lost else ()) if batch >= self.begun[k]) for k in turning]
+        left = [self.totals[k] - self.begun[k] - len(out) for k, out in zip(turning, left_out, strict=True)]
         got = dealt([-(-batches // each) for batches in left], turns)
         if sum(got) < turns:
             raise BadArgument(f"this iteration has {sum(got)} batches, got a request for {turns}")
         done = list(self.begun)
-        for k, some, most, skipped in zip(turning, got, left, left_out, strict=True):
-            done[k] += min(some * each, most)
-            for one in skipped if some else ():
-                done[k] += one < done[k]
-            if some * each >= most:
+        for k, count, most, skipped in zip(turning, got, left, left_out, strict=True):
+            done[k] += min(count * each, most)
+            for batch in skipped if count else ():
+                done[k] += batch < done[k]
+            if count * each >= most:
                 done[k] = self.totals[k]
         return done
 
@@ -144,15 +144,15 @@ def restore_part(
     mine = mine.of_epoch(fitted, epoch) if segments else mine
     stored = state.get("order")
     if not same_value(stored, order) and not (
-        segments and any(_same_but_sizes(stored, one) for one in (order, mine.order))
+        segments and any(_same_but_sizes(stored, other) for other in (order, mine.order))
     ):
         raise instead(segments[0].order if segments else stored, order)
     if len(segments) > 1:
         raise StateMismatch(f"state has an epoch in {len(segments)} segments: load it into a CorgiPileDataset")
-    for one in segments:
-        if not mine.like(one) and (moved := mine.moved(one, fitted, seed, epoch)):
+    for other in segments:
+        if not mine.like(other) and (moved := mine.moved(other, fitted, seed, epoch)):
             return epoch, moved.batches[worker], None
-        mine.check_like(one)
+        mine.check_like(other)
     done = segments[0].batches[worker] if segments else 0
     if not state.keys() >= set(Position._fields):
         return epoch, done, None

@@ -67,8 +67,8 @@ class BatchGatherer:
         Groups that are large for the budget, or all of them for None, are gathered on request.
         """
         if make != self._make:
-            limit, taken = self._feeder.limit, POOLED_AHEAD * self.capacity * self._row_bytes
-            fits = make is not None and (limit is None or taken <= limit // 2)
+            limit, needed = self._feeder.limit, POOLED_AHEAD * self.capacity * self._row_bytes
+            fits = make is not None and (limit is None or needed <= limit // 2)
             self._make, self._async_gather = make, AsyncGather(self._buffer) if fits else None
             pooled = POOLED_AHEAD if fits else POOLED
             self._pools = {name: ArrayPool(pooled, make or np.empty) for name in self._buffer.fields}
@@ -81,9 +81,9 @@ class BatchGatherer:
             for number, visit in enumerate(visits, step):
                 at, skip = min(skip, len(visit)), max(0, skip - len(visit))
                 while at < len(visit) and rows:
-                    took = self._add(group, visit[at : at + rows])
-                    group.places.append((number, at, took))
-                    at, rows = at + took, rows - took
+                    added = self._add(group, visit[at : at + rows])
+                    group.places.append((number, at, added))
+                    at, rows = at + added, rows - added
                     if group.rows == group.most:
                         ready.append(group)
                         group = _Gathering(self._fresh(), min(self.capacity, 2 * group.grown))

@@ -129,9 +129,9 @@ class LayoutReader:
 
     def fill(self, step: Step, *, urgent: bool = True) -> None:
         """Read runs of rows into slots."""
-        self.each(step, _kernel.reader_read, urgent=urgent)
+        self.run_parts(step, _kernel.reader_read, urgent=urgent)
 
-    def each(self, step: Step, call: Call, *, urgent: bool) -> None:
+    def run_parts(self, step: Step, call: Call, *, urgent: bool) -> None:
         """Call the kernel on a step's runs of rows; steps of many short runs or many files are divided."""
         if not len(step.extents):
             return
@@ -140,7 +140,7 @@ class LayoutReader:
         short = len(into) < SHORT_RUNS * len(extents)
         if short and step.sweep is None and len(extents) > most:
             for part in _parts_of(step, most):
-                self.each(part, call, urgent=urgent)
+                self.run_parts(part, call, urgent=urgent)
             return
         reader = self.reader(short=short)
         if self.hold():
@@ -196,9 +196,9 @@ def _parts_of(step: Step, most: int) -> Iterator[Step]:
     """Divide many short runs: the kernel's record of a run takes more memory than a narrow row."""
     at = 0
     for first in range(0, len(step.extents), most):
-        some = step.extents[first : first + most]
-        rows = int((some[:, 1] - some[:, 0]).sum())
-        yield Step(some, step.into[at : at + rows], step.into[:0])
+        part = step.extents[first : first + most]
+        rows = int((part[:, 1] - part[:, 0]).sum())
+        yield Step(part, step.into[at : at + rows], step.into[:0])
         at += rows
 
 

@@ -280,8 +280,8 @@ class Loader(Rewindable):
     def _cut_group(self, group: Group, total: int) -> Iterator[Any]:
         """Cut a group into batches and keep the position after each."""
         self._position, self._delivered = group.places, 0
-        columns, lost = self._selection.made(group.columns, self._pool), self._left_out.rows
-        for batch in cut_without(lost, self._batches, self._cut, columns, group.rows, self._size):
+        columns, skipped_rows = self._selection.made(group.columns, self._pool), self._left_out.rows
+        for batch in cut_without(skipped_rows, self._batches, self._cut, columns, group.rows, self._size):
             self._batches += 1
             self._delivered = min(self._delivered + self._size, group.rows)
             if self._batches - 1 not in self._left_out.batches:
@@ -339,9 +339,9 @@ class Loader(Rewindable):
             StateMismatch: The state belongs to another table, order, seed, batch size, world or number of workers.
         """
         feeder = self.feeder
-        mine = identity_of(feeder.table, feeder.requested_order, feeder.seed, self.encoding)
+        identity = identity_of(feeder.table, feeder.requested_order, feeder.seed, self.encoding)
         segment, fitted = self._segment(), feeder.fitted
-        epoch, batches, place = restore_part(state, mine, segment, feeder.shard.worker, fitted, feeder.seed)
+        epoch, batches, place = restore_part(state, identity, segment, feeder.shard.worker, fitted, feeder.seed)
         if batches > -(-feeder.visits(epoch) // self.batch_size):
             raise StateMismatch(f"state has no valid position: the epoch has fewer than {batches} batches")
         if place is not None and place[:2] == (feeder.shard.rank, feeder.shard.worker):

@@ -41,7 +41,7 @@ class _Announced:
 
     def __init__(self, step: Step, parts: Sequence[Part]) -> None:
         self.step, self.left = step, deque(parts)
-        self.coming: deque[tuple[int, Finish]] = deque()  # parts in flight: bytes, function that puts them into slots
+        self.pending: deque[tuple[int, Finish]] = deque()  # parts in flight: bytes, function that puts them into slots
 
 
 class _Reader:
@@ -67,12 +67,12 @@ class _Reader:
     def fill(self, step: Step, *, urgent: bool = True) -> None:
         """Read runs of rows into slots."""
         while self._announced and self._announced[0].step is not step:  # announced steps that the consumer skipped
-            self._in_flight -= sum(nbytes for nbytes, _ in self._announced.popleft().coming)
+            self._in_flight -= sum(nbytes for nbytes, _ in self._announced.popleft().pending)
         if not self._announced:
             self.hint(step)
         announced = self._announced[0]
-        while announced.coming:
-            nbytes, finish = announced.coming.popleft()
+        while announced.pending:
+            nbytes, finish = announced.pending.popleft()
             finish()
             del finish  # frees the part's memory before more is requested
             self._in_flight -= nbytes
@@ -88,7 +88,7 @@ class _Reader:
                     return
                 part = announced.left.popleft()
                 self._in_flight += part.nbytes
-                announced.coming.append((part.nbytes, self._begin(part)))
+                announced.pending.append((part.nbytes, self._begin(part)))
 
     def _tidy(self) -> None:
         if self.bytes_read - self._tidied > TIDY_BYTES:
@@ -156,7 +156,7 @@ class RemoteLayoutReader(_Reader):
         files, offsets, lengths, to = (np.concatenate(parts) for parts in zip(*places, strict=True))
         data = np.empty(at, np.uint8)
         self.bytes_read += int(lengths.sum())
-        fetches = [self._fetch(file, mine, offsets, lengths, data, to) for file, mine in places_of(files)]
+        fetches = [self._fetch(file, indices, offsets, lengths, data, to) for file, indices in places_of(files)]
 
         def finish() -> None:
             for fetch in fetches:
@@ -167,10 +167,10 @@ class RemoteLayoutReader(_Reader):
         return finish
 
     def _fetch(
-        self, file: int, mine: IntArray, offsets: IntArray, lengths: IntArray,
+        self, file: int, indices: IntArray, offsets: IntArray, lengths: IntArray,
         data: npt.NDArray[np.uint8], to: IntArray,
     ) -> Future[npt.NDArray[np.uint8]]:  # fmt: skip
-        wanted = offsets[mine], lengths[mine], data, to[mine]
+        wanted = offsets[indices], lengths[indices], data, to[indices]
         return self._submit(lambda: self._files[file].gather(*wanted))
 
     def _scatter(self, field: Field, data: npt.NDArray[np.uint8], bases: dict[str, int], into: SlotArray) -> None:

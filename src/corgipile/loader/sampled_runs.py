@@ -73,9 +73,9 @@ class SampledRuns(NamedTuple):
 
     def starts(self) -> IntArray:
         """Return the first row of each run."""
-        found = np.empty(self.n_runs, np.int64)
-        _kernel.spot_rows(len(self.table), self.n_runs, self.run_rows, found)
-        return found
+        rows = np.empty(self.n_runs, np.int64)
+        _kernel.spot_rows(len(self.table), self.n_runs, self.run_rows, rows)
+        return rows
 
     def spread(self, vectors: Vectors, cuts: IntArray) -> Vectors:
         """Return the vectors of the blocks between cuts: the mean of a block's runs, else the nearest run."""
@@ -100,24 +100,24 @@ class SampledRuns(NamedTuple):
         files = list(files_read(self.table))
         if not files or not self.n_runs:
             return self.make_vectors(featurize, label, unpacked, row_tap)
-        asked = repr((VERSION, self.names, label, self.n_runs, self.run_rows))
+        key = repr((VERSION, self.names, label, self.n_runs, self.run_rows))
         if len(files) == 1 and isinstance(files[0], File):
             path, facts = index_path(files[0], SKETCH_SUFFIX), facts_of(files[0])
-            facts["asked"] = digest(asked, self.table.fingerprint)
+            facts["asked"] = digest(key, self.table.fingerprint)
         else:
-            facts = {"asked": digest(asked, place_of(self.table))}
+            facts = {"asked": digest(key, place_of(self.table))}
             path = str(cache_folder("indexes") / f"{facts['asked']}{SKETCH_SUFFIX}{INDEX_SUFFIX}")
 
-        found: list[Vectors] = []  # reused if the cache cannot be written and calls again
+        made_vectors: list[Vectors] = []  # reused if the cache cannot be written and calls again
 
         def make_vectors(_: Any) -> Iterator[pa.RecordBatch]:
-            if not found:
-                found.append(self.make_vectors(featurize, label, unpacked, row_tap))
-            vectors = pa.FixedSizeListArray.from_arrays(array_of(found[0]), found[0].shape[1])
+            if not made_vectors:
+                made_vectors.append(self.make_vectors(featurize, label, unpacked, row_tap))
+            vectors = pa.FixedSizeListArray.from_arrays(array_of(made_vectors[0]), made_vectors[0].shape[1])
             yield pa.record_batch({"vector": vectors})
 
         index, _ = kept_index(path, facts, None, (), make_vectors)
-        if found:
+        if made_vectors:
             how = "are cached in" if any(files_read(index)) else "could not be cached in"
             log.info("content vectors of %r %s %s", self.table, how, path)
         return np.array(items_of(index.read(0, len(index), ["vector"]).column(0))).reshape(self.n_runs, -1)
@@ -181,15 +181,15 @@ class SampledRuns(NamedTuple):
     def _parts(self, table: Table, starts: IntArray, at_once: int) -> Parts:
         """Yield the first run and the rows of ``at_once`` runs at a time; the next ones are read meanwhile."""
         read = 0 if isinstance(table, MemoryTable) else READ_BYTES
-        many = max(at_once, int(read / (self.run_rows * self.row_bytes)) // at_once * at_once)
-        parts = [starts[first : first + many] for first in range(0, len(starts), many)]
+        part_runs = max(at_once, int(read / (self.run_rows * self.row_bytes)) // at_once * at_once)
+        parts = [starts[first : first + part_runs] for first in range(0, len(starts), part_runs)]
         with ThreadPoolExecutor(1, "corgipile-spots") as pool:
-            coming = [pool.submit(self._rows, table, parts[0])]
+            pending = [pool.submit(self._rows, table, parts[0])]
             for index in range(len(parts)):
-                batch = coming.pop().result()
-                coming = [pool.submit(self._rows, table, part) for part in parts[index + 1 : index + 2]]
+                batch = pending.pop().result()
+                pending = [pool.submit(self._rows, table, part) for part in parts[index + 1 : index + 2]]
                 for at in range(0, batch.num_rows, at_once * self.run_rows):
-                    yield index * many + at // self.run_rows, batch.slice(at, at_once * self.run_rows)
+                    yield index * part_runs + at // self.run_rows, batch.slice(at, at_once * self.run_rows)
 
     def shared_variance(
         self, featurize: Featurizer, label: str | None, unpacked: list[str] | None, *, beyond_label: bool
@@ -223,12 +223,12 @@ def _rows(starts: IntArray, run_rows: int) -> IntArray:
 
 
 def _picked(table: Table, names: list[str], rows: IntArray) -> Table:
-    found = []
+    batches = []
     for start, batch in scan(table, names):
         first, last = np.searchsorted(rows, [start, start + batch.num_rows])
-        found.append(batch.take(pa.array(rows[first:last] - start)))  # a copy: the batch is released
+        batches.append(batch.take(pa.array(rows[first:last] - start)))  # a copy: the batch is released
     schema = pa.schema([table.schema.field(name) for name in names])
-    return MemoryTable(pa.Table.from_batches(found, found[0].schema if found else schema).combine_chunks())
+    return MemoryTable(pa.Table.from_batches(batches, batches[0].schema if batches else schema).combine_chunks())
 
 
 class Classes(NamedTuple):
@@ -245,14 +245,14 @@ class Classes(NamedTuple):
             return cls(None)
         values = texts_of(batch.column(label))
         if values.dtype.kind == "f":
-            known = values[np.isfinite(values)]
-            found = np.unique(known)
+            finite = values[np.isfinite(values)]
+            classes = np.unique(finite)
             most = 64 if pa.types.is_floating(batch.column(label).type) else 1024
-            if len(found) > most or (known != np.floor(known)).any():
+            if len(classes) > most or (finite != np.floor(finite)).any():
                 return cls(label)
         else:
-            found = np.unique(values)
-        return cls(label, found, len(found) > CLASSES)
+            classes = np.unique(values)
+        return cls(label, classes, len(classes) > CLASSES)
 
     def encode(self, batch: pa.RecordBatch) -> Floats:
         """Return the encoded labels, (rows, numbers)."""
@@ -274,5 +274,5 @@ class Classes(NamedTuple):
     def spread(self, scale: Floats) -> None:
         """Scale all classes together to the variance of one feature; rare classes get no more than their share."""
         if self.classes is not None and len(scale) > 1:
-            total = sum(1 / (one * one) for one in scale.tolist() if one > 0)
+            total = sum(1 / (deviation * deviation) for deviation in scale.tolist() if deviation > 0)
             scale[:] = np.where(scale > 0, 1 / math.sqrt(total), 0) if total else 0.0

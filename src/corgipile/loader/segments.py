@@ -112,7 +112,7 @@ class EpochSegment(NamedTuple):
         """Raise StateMismatch, with the reason, unless a state's segment differs only in the batches done."""
         if not same_value(other.order, self.order):
             raise instead(other.order, self.order)
-        got, own = ({**one._asdict(), "batches": len(one.batches)} for one in (other, self))
+        got, own = ({**segment._asdict(), "batches": len(segment.batches)} for segment in (other, self))
         for name in own:
             if not same_value(got[name], own[name]):
                 what = "number of workers" if name == "batches" else name

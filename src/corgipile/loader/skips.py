@@ -59,13 +59,13 @@ class Skips:
         """Add rows and steps."""
         if isinstance(given, str) or not isinstance(given, Iterable):
             raise BadArgument(f"skip must be {SKIP_RULE}, got {given!r}")
-        for one in given:
-            if not isinstance(one, str) and isinstance(one, Sequence | np.ndarray) and len(one) == 2:
-                self._steps.add((whole(one[0], "epoch of skip", 0, MOST_EPOCH), whole(one[1], "step of skip", 0)))
-            elif isinstance(one, int | np.integer) and not isinstance(one, bool):
-                self._rows.add(whole(one, "row of skip", 0))
+        for item in given:
+            if not isinstance(item, str) and isinstance(item, Sequence | np.ndarray) and len(item) == 2:
+                self._steps.add((whole(item[0], "epoch of skip", 0, MOST_EPOCH), whole(item[1], "step of skip", 0)))
+            elif isinstance(item, int | np.integer) and not isinstance(item, bool):
+                self._rows.add(whole(item, "row of skip", 0))
             else:
-                raise BadArgument(f"skip must have {SKIP_RULE}, got {one!r}")
+                raise BadArgument(f"skip must have {SKIP_RULE}, got {item!r}")
 
     def check(self, rows: int) -> None:
         """Raise BadArgument if a table of ``rows`` rows lacks a skipped row."""
@@ -128,12 +128,12 @@ def cut_without(
     if not any(first <= batch < first + -(-rows // size) for batch in lost):
         return cut(columns, rows, size)
 
-    def one(batch: int, start: int) -> Iterator[Any]:
+    def cut_batch(batch: int, start: int) -> Iterator[Any]:
         part = {name: column[start : start + size] for name, column in columns.items()}
         count, skipped = min(size, rows - start), lost.get(batch, ())
         return cut(drop_rows(part, count, skipped) if skipped else part, count - len(skipped), size)
 
-    return chain.from_iterable(one(*at) for at in enumerate(range(0, rows, size), first))
+    return chain.from_iterable(cut_batch(*at) for at in enumerate(range(0, rows, size), first))
 
 
 def drop_rows(columns: dict[str, Any], rows: int, places: Sequence[int]) -> dict[str, Any]:

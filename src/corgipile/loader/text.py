@@ -117,9 +117,9 @@ class _Files:
         low = np.maximum(self._starts[file], runs[run, 0]) - self._starts[file]
         high = np.minimum(self._starts[file + 1], runs[run, 1]) - self._starts[file]
         parts, owner, total = np.stack([low, high], axis=1), np.repeat(file, high - low), 0
-        mine = dict(places_of(file))
+        parts_of = dict(places_of(file))
         for file_number, places in places_of(owner):
-            done = self._files[file_number].put(parts[mine[file_number]], into[places], slots)
+            done = self._files[file_number].put(parts[parts_of[file_number]], into[places], slots)
             if done is None:
                 return None
             total += done

@@ -140,13 +140,13 @@ class Varlen:
     def release(self, slots: SlotArray) -> None:
         """Release rows that are not visited again, and batches without other rows."""
         for start in range(0, len(slots), PART):
-            some = slots[start : start + PART]
-            if not _kernel.bundles_release(self._bundles, self._owner, some):
+            part = slots[start : start + PART]
+            if not _kernel.bundles_release(self._bundles, self._owner, part):
                 continue
-            some = some[some >= 0]
-            left, counts = np.unique(self._owner[some], return_counts=True)
-            self._owner[some] = NO_OWNER
-            for number, count in zip(left.tolist(), counts.tolist(), strict=True):
+            part = part[part >= 0]
+            owners, counts = np.unique(self._owner[part], return_counts=True)
+            self._owner[part] = NO_OWNER
+            for number, count in zip(owners.tolist(), counts.tolist(), strict=True):
                 if number < 0:
                     continue
                 self._alive[number] -= count
@@ -201,13 +201,13 @@ class Varlen:
         stats = np.concatenate([stats, np.array(sizes, np.int64).reshape(-1, 3)])
         owners = np.concatenate([-2 - np.arange(len(stats) - len(numbers)), numbers])
         share = stats[:, 2] / np.maximum(stats[:, 1], 1)
-        few = np.flatnonzero((stats[:, 2] > 0) & (share < SPARSE_SHARE))
-        few = few[np.lexsort((owners[few], share[few]))]
-        if stats[few, 1].sum() < rows * MIN_SPARSE_SHARE:
+        sparse = np.flatnonzero((stats[:, 2] > 0) & (share < SPARSE_SHARE))
+        sparse = sparse[np.lexsort((owners[sparse], share[sparse]))]
+        if stats[sparse, 1].sum() < rows * MIN_SPARSE_SHARE:
             return np.zeros(0, np.int32)
-        copied = np.cumsum(share[few] * stats[few, 0])
-        count = len(few) if most is None else 1 + int(np.searchsorted(copied[1:], most))
-        return owners[few[:count]].astype(np.int32)
+        copied = np.cumsum(share[sparse] * stats[sparse, 0])
+        count = len(sparse) if most is None else 1 + int(np.searchsorted(copied[1:], most))
+        return owners[sparse[:count]].astype(np.int32)
 
     def gather(self, visit: SlotArray) -> pa.RecordBatch:
         """Return the rows in these slots as a record batch, in visiting order."""

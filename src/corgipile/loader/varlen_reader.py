@@ -24,20 +24,20 @@ class VarlenReader(LayoutReader):
     """
 
     def __init__(
-        self, table: Table, found: Location, buffer: Buffer, sources: Sequence[str], size: int, *, sequential: bool
+        self, table: Table, place: Location, buffer: Buffer, sources: Sequence[str], size: int, *, sequential: bool
     ) -> None:
-        super().__init__(found, buffer, len(table), sequential=sequential)
+        super().__init__(place, buffer, len(table), sequential=sequential)
         self._table, self._sources = table, list(sources)
         self._located: Step | None = None  # step whose offsets are read
         self._coming = 0  # variable-length bytes of that step
         self._tidy = Tidy(max(size, buffer.limit or 0))
 
     @staticmethod
-    def supports(found: Location, buffer: Buffer) -> bool:
+    def supports(place: Location, buffer: Buffer) -> bool:
         """Return whether the kernel can read all columns of a buffer from files, which must all be open at once."""
-        columns = found.layout.columns
+        columns = place.layout.columns
         lists = all(isinstance(columns[name], VarlenLayout) for name in buffer.varlen.names)
-        return lists and not found.kept and all(movable(found.layout, buffer)) and POOL.spare(len(found.layout.paths))
+        return lists and not place.kept and all(movable(place.layout, buffer)) and POOL.spare(len(place.layout.paths))
 
     def _add_columns(self, reader: object) -> None:
         super()._add_columns(reader)
@@ -55,7 +55,7 @@ class VarlenReader(LayoutReader):
         if self._located is step:
             return
         self._located, self._coming = None, 0
-        self.each(step, self._offsets, urgent=urgent)
+        self.run_parts(step, self._offsets, urgent=urgent)
         self._located = step
 
     def _offsets(
@@ -79,7 +79,7 @@ class VarlenReader(LayoutReader):
         """Read runs of rows into slots."""
         self._locate(step, urgent=urgent)
         self._located = None
-        self.each(step, self._items, urgent=urgent)
+        self.run_parts(step, self._items, urgent=urgent)
         self._tidy.passed(self._coming)
 
     def failure(self, code: int, fd: int, row: int) -> ReadFailed | CorruptFile:

@@ -97,10 +97,10 @@ def described(order: Order) -> dict[str, Any]:
     """
     number = getattr(order, "version", None)
     version = {} if number is None else {"version": number}
-    found = {one.name: getattr(order, one.name) for one in fields(order)}  # type: ignore[arg-type]
+    values = {spec.name: getattr(order, spec.name) for spec in fields(order)}  # type: ignore[arg-type]
     settings = {
         name: described(value) if hasattr(value, "steps") else value
-        for name, value in found.items()
+        for name, value in values.items()
         if name not in ("row_bytes", "ahead", "spare", "parts", "batch") and (name, value) != ("first_epoch", None)
     }
     return {"name": order.name} | version | settings
@@ -124,17 +124,17 @@ def restored(description: dict[str, Any]) -> Order:
         if name not in ("name", "version")
     }
     order = replace(order, **sizes)  # type: ignore[type-var]
-    found, mine = description.get("version", 1), getattr(order, "version", None) or 1
-    if found != mine:
+    version, own = description.get("version", 1), getattr(order, "version", None) or 1
+    if version != own:
         title = getattr(order, "title", order.name)
         raise StateMismatch(
-            f"state belongs to version {found!r} of order {title}, this is version {mine}, which visits rows "
+            f"state belongs to version {version!r} of order {title}, this is version {own}, which visits rows "
             "differently: finish the epoch with the corgipile that saved it, or begin the next epoch"
         )
     return order
 
 
-def instead(found: Any, mine: dict[str, Any]) -> StateMismatch:
+def instead(stored: Any, own: dict[str, Any]) -> StateMismatch:
     """Make the error of a state with another order, both as `described`; it names the order to give.
 
     Example:
@@ -142,14 +142,14 @@ def instead(found: Any, mine: dict[str, Any]) -> StateMismatch:
         state belongs to another order than no_shuffle: give order=CorgiPile(block=10, buffer=None, ahead=1)
     """
     try:
-        order = restored(found)
-        if isinstance(order, GlobalBatches) and found.get("rows") != mine.get("rows"):
+        order = restored(stored)
+        if isinstance(order, GlobalBatches) and stored.get("rows") != own.get("rows"):
             return StateMismatch(
                 f"state belongs to global batches of {order.rows} rows: "
                 f'give global_batches="fixed", batch_size={order.rows}'
             )
-        return StateMismatch(f"state belongs to another order than {mine['name']}: give order={order!r}")
+        return StateMismatch(f"state belongs to another order than {own['name']}: give order={order!r}")
     except StateMismatch as error:
         return error
     except (BadArgument, KeyError, TypeError, AttributeError):
-        return StateMismatch(f"state belongs to another order: it has {found!r}, here it is {mine!r}")
+        return StateMismatch(f"state belongs to another order: it has {stored!r}, here it is {own!r}")

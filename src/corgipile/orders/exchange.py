@@ -160,14 +160,14 @@ class Exchange:
 
     def _stay_probability(self, epoch: int, units: int, others: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
         """Return the probability that a unit is on its first rank, which has ``units``; ``others``: ranks by size."""
-        here, there = 1.0, np.zeros(2)
+        home, away = 1.0, np.zeros(2)
         for before in range(epoch):
             k = self.moved(before)
             if k:
-                leaves, passes = here * k / units, there * k / [self.least + 1, self.least]
-                here += passes.sum() / (self.world - 1) - leaves
-                there = there - passes + ((leaves + passes.sum()) * others - passes) / (self.world - 1)
-        return float(here)
+                leaves, passes = home * k / units, away * k / [self.least + 1, self.least]
+                home += passes.sum() / (self.world - 1) - leaves
+                away = away - passes + ((leaves + passes.sum()) * others - passes) / (self.world - 1)
+        return float(home)
 
     def _key(self, epoch: int, purpose: int, *more: int) -> int:
         return random.derive(self.seed, epoch, PURPOSE, purpose, *more)

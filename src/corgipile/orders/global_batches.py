@@ -210,8 +210,8 @@ class GlobalBatches(Sized):
                 f"{key.world} ranks with batches of {key.batch} rows must make global batches of {self.rows} rows: "
                 'use global_batches="fixed", with any order'
             )
-        batches, rest = divmod(rows, self.rows)
-        short = -(-rest // key.world) if batches % key.workers == key.worker and not key.disjoint else 0
+        batches, remaining = divmod(rows, self.rows)
+        short = -(-remaining // key.world) if batches % key.workers == key.worker and not key.disjoint else 0
         return batches, max(0, -(-(batches - key.worker) // key.workers)), short
 
     def visits(self, blocks: Blocks, key: Key) -> int:
@@ -235,9 +235,9 @@ class GlobalBatches(Sized):
             numbers = key.worker + key.workers * np.arange(first, min(first + each, turns))
             takes = list[Take]()
             for group in np.unique(numbers % self.groups).tolist():
-                mine = np.flatnonzero(numbers % self.groups == group)
-                done, at = int(numbers[mine[0]]) // self.groups, int(mine[0]) * key.batch
-                takes.append(Take(lanes_of[group], done, at, stride, len(mine)))
+                indices = np.flatnonzero(numbers % self.groups == group)
+                done, at = int(numbers[indices[0]]) // self.groups, int(indices[0]) * key.batch
+                takes.append(Take(lanes_of[group], done, at, stride, len(indices)))
             visits = len(numbers) * key.batch
             if first + each > turns and short:
                 takes.append(Take(last, 0, visits, 0, 1))

@@ -172,5 +172,5 @@ class Auto(Riffle):
 
     def settled(self, label: str | None, batch: int = 0) -> Riffle:
         """Return a Riffle with this order's sizes, for a batch size, balanced by this order's column or ``label``."""
-        sizes = {one.name: getattr(self, one.name) for one in fields(self)}
+        sizes = {spec.name: getattr(self, spec.name) for spec in fields(self)}
         return Riffle(**{**sizes, "balance": self.balance or label, "batch": self.batch or batch})
