@@ -71,9 +71,9 @@ def test_bad_words(table, tmp_path, capsys):
     cases = [
         ((), "one of --step and --row"),
         (("--step", "1", "--row", "2"), "one of --step and --row"),
-        (("--step", "2"), "epoch 0 has 2 steps"),
-        (("--step", "0", "--rank", "1"), "rank is 1"),
-        (("--row", "500"), "numbers from 0 to 499"),
+        (("--step", "2"), "below 2, the steps of epoch 0"),
+        (("--step", "0", "--rank", "1"), "rank must be below 1"),
+        (("--row", "500"), "row must be from 0 to 499"),
         (("--step", "0", "--state", str(tmp_path / "missing.json")), "missing.json"),
         (("--step", "0", "--state", str(tmp_path / "list.json")), "a state must be a dictionary"),
         (("--step", "0", "--state", str(tmp_path / "no.json")), "no state as JSON"),

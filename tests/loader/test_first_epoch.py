@@ -241,7 +241,7 @@ def test_what_cannot_be_is_said_before_anything_is_read(tmp_path):
     with pytest.raises(BadArgument, match="first_epoch='content'"):
         Riffle(balance="content", first_epoch="content")
     for wrong in ({"first_epoch": ["label"], "balance": "content"}, {"balance": ["label"]}):
-        with pytest.raises(BadArgument, match=r"is the name of a column, got \['label'\]"):
+        with pytest.raises(BadArgument, match=r"must be the name of a column, got \['label'\]"):
             Riffle(**wrong)
     path = stored(tmp_path)
     with pytest.raises(cp.errors.MissingColumn, match="'y'"):

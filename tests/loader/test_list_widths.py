@@ -167,13 +167,13 @@ def test_mistakes(rows):
         cp.Loader(table, widths=["x"])
     with pytest.raises(BadArgument, match=r"widths\['x'\]"):
         cp.Loader(table, widths={"x": 0})
-    with pytest.raises(BadSchema, match="'row', which is int64"):
+    with pytest.raises(BadSchema, match="column 'row' is int64"):
         cp.Loader(table, widths={"row": 3})
     with pytest.raises(MissingColumn, match="no column 'z'"):
         cp.Loader(table, widths={"z": 3})
     with pytest.raises(MissingColumn, match="no column 'z'"):
         cp.Loader(table, columns=["z"])
-    with pytest.raises(BadArgument, match="list of names"):
+    with pytest.raises(BadArgument, match="list of at least one name"):
         cp.Loader(table, columns="x")
     with pytest.raises(RaggedRows, match="row 0 of column 'x' has 7 numbers, 3 are needed"):
         list(cp.Loader(table, widths={"x": 3}, order="no_shuffle"))

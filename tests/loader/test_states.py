@@ -129,7 +129,7 @@ def test_a_state_of_a_far_row_is_believed_until_the_epoch_ends(monkeypatch):
     assert [batch["x"].tolist() for batch in again] == rest
     for wrong in ({"step": state["step"] + 9}, {"step": 101}, {"offset": 101}):
         again.load_state_dict({**state, **wrong})
-        with pytest.raises(StateMismatch, match="of 15 batches came"):
+        with pytest.raises(StateMismatch, match="of 15 batches: the state is wrong"):
             list(again)
 
 
