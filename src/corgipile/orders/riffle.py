@@ -43,10 +43,10 @@ class Riffle(Planned):
         whole: Keep a block in its slots until its last row is visited; R is then n, else 2n. None: the default above,
             and always for variable-length rows.
         spare: Fill only as much of the memory as mixes well: 192 blocks, or 4 MB if that is more.
-        batch: Rows of a batch. The memory then holds a third more blocks, and at least 128, if it can, of at least
-            32 KB: hardly two rows of a batch come from one block, whatever other clusters the table has. If larger
-            blocks fit too, and the table has 16 times as many, blocks grow up to 64 KB; more memory then holds up to
-            one and a half times as many blocks as a batch has rows.
+        batch: Rows of a batch. Blocks shrink, down to 32 KB, until the memory holds 4/3 of this number, and at least
+            128: hardly two rows of a batch then come from one block, whatever other clusters the table has. If the
+            memory holds that many larger blocks, and the table 16 times as many, they grow up to 64 KB. Still more
+            memory holds up to 3/2 of this number.
 
     Example:
         >>> from corgipile.orders import Blocks, Key, visited_rows
