@@ -105,7 +105,7 @@ def test_what_is_cached_is_read_by_no_thread_what_comes_slowly_by_one(blobs, mon
     def readers(batches):
         return [any(one.name == "corgipile-reader" for one in threading.enumerate()) for _ in batches]
 
-    monkeypatch.setattr(wide_rows, "_asked_of_devices", lambda: 0)
+    monkeypatch.setattr(wide_rows, "_device_blocks", lambda: 0)
     for cached, first in ((0, ROWS), (1 << 60, wide_rows.SLOW_GROUPS)):
         monkeypatch.setattr(wide_rows, "CACHED_RATE", cached)
         with cp.Loader(blobs, batch_size=8, order="no_shuffle", memory="1MB") as loader:
