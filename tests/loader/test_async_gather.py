@@ -98,7 +98,7 @@ def test_arrays_are_made_as_is_said_and_used_again(table):
 @pytest.mark.parametrize(("memory", "fits"), [("64MB", True), ("1MB", False)])
 def test_groups_that_are_large_for_the_budget_are_not_gathered_ahead(table, memory, fits):
     loader = ahead(table, memory=memory, batch_size=8)  # groups of 8,192 rows of 32 bytes
-    assert (loader._source._aside is not None) == fits
+    assert (loader._source._async_gather is not None) == fits
     assert sum(len(batch["row"]) for batch in loader) == len(table)
 
 

@@ -173,7 +173,7 @@ def test_mistakes(rows):
         cp.Loader(table, widths={"z": 3})
     with pytest.raises(MissingColumn, match="no column 'z'"):
         cp.Loader(table, columns=["z"])
-    with pytest.raises(BadArgument, match="list of at least one name"):
+    with pytest.raises(BadArgument, match="list of names"):
         cp.Loader(table, columns="x")
     with pytest.raises(RaggedRows, match="row 0 of column 'x' has 7 numbers, 3 are needed"):
         list(cp.Loader(table, widths={"x": 3}, order="no_shuffle"))

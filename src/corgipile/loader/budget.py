@@ -96,7 +96,7 @@ def columns_of(
 ) -> Columns:
     """Return the columns' types and the row size; see `BufferedReader` for the arguments."""
     if isinstance(columns, str) or (columns is not None and not len(columns)):
-        raise BadArgument(f"columns must be a list of at least one name, got {columns!r}")
+        raise BadArgument(f"columns must be a list of names, at least one, got {columns!r}")
     pack = pack or {}
     names = list(columns) if columns is not None else list(table.schema.names)
     sources = [source for name in names for source in pack.get(name, (name,))]

@@ -114,7 +114,7 @@ def test_features_can_be_told(tmp_path):
     assert open_table(path, decode=False).schema.names == ["record"]
     assert open_table(path, features=["label"]).read(0, 5).to_pydict() == {"label": list(range(5))}
     for given_features, message in [
-        ("x", "at least one name, got 'x'"),
+        ("x", "at least one, got 'x'"),
         ([], "at least one"),
         ({"x": "floats"}, "feature 'x' cannot be 'floats'; 'byte', 'float', 'int', or int64"),
         ({"x": pa.int8()}, "feature 'x' cannot be DataType"),
