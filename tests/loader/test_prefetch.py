@@ -111,7 +111,7 @@ def test_narrow_rows_that_are_announced_count_with_their_steps():
     def announced(row_bytes):
         reader, order = Reader(), FullShuffle(buffer=100).fit(10_000, 1.0, None)
         run = StepPrefetch(order.steps(Blocks(10_000, even=1), Key(0)), reader, None, order, 24_000, row_bytes)
-        next(run._announced())
+        next(run._announced_steps())
         run.stop()
         return reader.announced
 
