@@ -16,7 +16,7 @@ from real import READERS, Split, dense, held_out
 
 import corgipile as cp
 from corgipile.linear import train
-from corgipile.loader.sampled_runs import KEPT
+from corgipile.loader.sampled_runs import SKETCH_SUFFIX
 from corgipile.orders import FullShuffle, Order, Riffle
 from corgipile.quality import coverage, deff, prefix_discrepancy
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
@@ -178,7 +178,7 @@ def cost_part(bench: Bench) -> None:
     rows = bench.pick(36_000_000, 2_000_000)
     path = higgs(bench.work, rows, 28)
 
-    index = path.with_name(f"{path.name}{KEPT}{INDEX_SUFFIX}")
+    index = path.with_name(f"{path.name}{SKETCH_SUFFIX}{INDEX_SUFFIX}")
 
     def looked() -> float:
         index.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from content import MODELS, TABLES, arrays, stored
 from real import Split, dense
 
 from corgipile.linear import train
-from corgipile.loader.sampled_runs import KEPT
+from corgipile.loader.sampled_runs import SKETCH_SUFFIX
 from corgipile.orders import FullShuffle, Riffle
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 
@@ -70,7 +70,7 @@ def _trained(
     path: Path, epochs: int, seeds: int, settings: dict[str, Any], split: Split
 ) -> dict[str, list[tuple[float, float]]]:
     """Return seconds and score of each order, for some seeds, in turn; nothing is kept from one to the next."""
-    kept, found = path.with_name(f"{path.name}{KEPT}{INDEX_SUFFIX}"), {what: [] for what in ORDERS}
+    kept, found = path.with_name(f"{path.name}{SKETCH_SUFFIX}{INDEX_SUFFIX}"), {what: [] for what in ORDERS}
     for seed in range(seeds):
         for what, order in ORDERS.items():
             kept.unlink(missing_ok=True)

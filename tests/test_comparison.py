@@ -125,7 +125,7 @@ def test_all_orders_are_checked_before_the_first_is_run():
     for seeds in (0, 1.5, "2"):
         with pytest.raises(BadArgument, match="seeds"):
             compare(clustered(100, classes=2), seeds=seeds)
-    with pytest.raises(BadArgument, match="no orders"):
+    with pytest.raises(BadArgument, match="at least one order to compare"):
         compare(clustered(100, classes=2), order=[])
 
 
@@ -140,7 +140,7 @@ def test_the_table_is_surveyed_once_for_all_orders_and_seeds(monkeypatch):
     def counting(real):
         return lambda *given, **also: surveyed.append(real.__name__) or real(*given, **also)
 
-    for module, name in (("passes", "moments"), ("train", "find_inputs"), ("held_out", "find_inputs")):
+    for module, name in (("passes", "moments"), ("train", "find_inputs"), ("validation", "find_inputs")):
         place = importlib.import_module(f"corgipile.linear.{module}")
         monkeypatch.setattr(place, name, counting(getattr(place, name)))
     x = np.arange(3000.0)

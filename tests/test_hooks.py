@@ -35,7 +35,7 @@ def test_figures_come_in_steps_and_at_the_end():
 
 def test_what_has_no_figures_says_so():
     for batches in ([1, 2], iter(loader())):
-        with pytest.raises(BadArgument, match="has no figures"):
+        with pytest.raises(BadArgument, match="has no statistics"):
             list(hooks.watch(batches, on_epoch=print))
     with pytest.raises(BadArgument, match="every"):
         list(hooks.watch(loader(), every=0))

@@ -105,11 +105,11 @@ def test_randoms_are_uniform():
 
 
 def test_bad_arguments_are_errors():
-    with pytest.raises(BadArgument, match="the permutation has 0 to 10"):
+    with pytest.raises(BadArgument, match="positions must be from 0 to 10"):
         random.permute(10, 1, 5, 11)
-    with pytest.raises(BadArgument, match="must lie in 0 to 9"):
+    with pytest.raises(BadArgument, match="must be from 0 to 9"):
         random.unpermute(10, 1, np.array([10]))
-    with pytest.raises(BadArgument, match="positions must lie in 0 to 9"):
+    with pytest.raises(BadArgument, match="positions must be from 0 to 9"):
         random.permute_at(10, 1, np.array([-1]))
     with pytest.raises(TypeError, match="4 or 8 are needed"):
         random.shuffle(np.arange(4, dtype=np.int16), 1)

@@ -33,7 +33,7 @@ def test_workers_come_back_and_change(tmp_path):
     assert said["task"].startswith("column 'x', row 3")
     left = {name.split("-")[0] for name in said["left"]}
     assert left == {"alone.arrow", "nulls.arrow", "rows", "shuffled", "table.arrow"}
-    assert "the function that a TorchTrainer runs" in said["outside"]
+    assert "must be called in a TorchTrainer's function" in said["outside"]
     alone = Loader(tmp_path / "table.arrow", batch_size=120, seed=1, global_batches="fixed", columns=["x"])
     batches = {str(step): sorted(batch["x"].tolist()) for step, batch in enumerate(alone, 1)}
     for run in ("changed", "failing"):

@@ -83,7 +83,7 @@ def test_a_file_system_that_takes_no_files_is_an_error(tmp_path):
         tries.append(path)
         raise FileNotFoundError(path)
 
-    with pytest.raises(FileNotFoundError), scratch._kept(tmp_path, "a", "part", refused):
+    with pytest.raises(FileNotFoundError), scratch._locked_path(tmp_path, "a", "part", refused):
         pass
     assert len(set(tries)) == len(tries) > 1
     assert not [*tmp_path.iterdir()]

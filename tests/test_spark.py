@@ -29,7 +29,7 @@ def test_tasks_shuffle_and_convert_and_ranks_share(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-4000:]
     said = json.loads((tmp_path / "said.json").read_text())
-    assert said["before"].startswith("BadArgument: there is no session of Spark here")
+    assert said["before"].startswith("BadArgument: there is no Spark session")
     assert said["shuffled"]
     assert said["files"] > 2
     assert said["converted"]

@@ -15,12 +15,12 @@ from corgipile import errors
 if TYPE_CHECKING:
     from corgipile import orders
     from corgipile.comparison import compare
-    from corgipile.conversion import convert  # type: ignore[no-redef]  # a module inside bears its name
+    from corgipile.conversion import convert  # type: ignore[no-redef]  # a submodule has this name
     from corgipile.linear.model import Model, load
     from corgipile.linear.search import search
     from corgipile.linear.train import train
     from corgipile.loader import Loader
-    from corgipile.relayout import reshuffle  # type: ignore[no-redef]  # as above
+    from corgipile.relayout import reshuffle  # type: ignore[no-redef]  # a submodule has this name
     from corgipile.tables import open  # noqa: A004  # used as corgipile.open
     from corgipile.tables.mixing import mix
     from corgipile.tables.opening import concat
@@ -44,7 +44,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_LATER = {
+_LAZY = {
     "Loader": "corgipile.loader",
     "Model": "corgipile.linear",
     "compare": "corgipile.comparison",
@@ -74,12 +74,12 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is first asked for, so that the package imports fast."""
+    """Import an attribute on first access, which keeps the import of the package fast."""
     if name in _ROOMS:
         return import_module(f"corgipile.{name}")
-    if name not in _LATER:
+    if name not in _LAZY:
         raise AttributeError(f"module 'corgipile' has no attribute {name!r}")
-    value = getattr(import_module(_LATER[name]), name)
+    value = getattr(import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""Arrow's functions of arrays, imported when the first is called: that takes as long as importing numpy.
+"""Lazy access to `pyarrow.compute`, whose import takes as long as importing numpy.
 
 Example:
     >>> import pyarrow as pa
@@ -14,6 +14,6 @@ def __getattr__(name: str) -> Any:
     """Return a function of `pyarrow.compute`."""
     if name.startswith("__"):
         raise AttributeError(name)
-    import pyarrow.compute  # noqa: PLC0415 - what this module is for
+    import pyarrow.compute  # noqa: PLC0415 - lazy by design
 
     return getattr(pyarrow.compute, name)

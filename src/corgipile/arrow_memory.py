@@ -1,4 +1,4 @@
-"""Arrow's memory, given back to the system as soon as it is free."""
+"""Return of Arrow's free memory to the system."""
 
 import threading
 from collections.abc import Iterator
@@ -9,64 +9,64 @@ import pyarrow as pa
 
 __all__ = ["Tidy", "frugal", "give_back"]
 
-EVERY = 4 << 20  # bytes that came and went until what they took meanwhile, and is free, is given back, at most
-SHARE = 8  # parts of a budget, of which one may be free and not given back
-LEAST = 1 << 20
+MAX_INTERVAL = 4 << 20  # largest number of released bytes after which free memory is returned
+BUDGET_PARTS = 8  # a budget's divisor for the free memory that may stay unreturned
+MIN_INTERVAL = 1 << 20  # smallest number of released bytes after which free memory is returned
 _lock = threading.Lock()
-_inside = 0
-_usual: Any = None
+_depth = 0
+_default_pool: Any = None
 
 
 @contextmanager
 def frugal() -> Iterator[None]:
-    """Let Arrow take memory from the system's allocator meanwhile.
+    """Use the system's allocator for Arrow within a block.
 
-    Arrow's own keeps what is freed, for the next to come, up to three times as much as is in use: too much for work
-    that promises to stay within a budget. The pool is one for all threads, so the last to leave restores it.
+    Arrow's own allocator keeps freed memory for reuse, up to three times the memory in use: too much for work within a
+    budget. The pool is global to the process, so the last block restores it.
 
     Example:
         >>> with frugal():
         ...     pa.default_memory_pool().backend_name
         'system'
     """
-    global _inside, _usual  # noqa: PLW0603 - so is the pool
+    global _depth, _default_pool  # noqa: PLW0603 - Arrow's pool is global too
     with _lock:
-        if not _inside:
-            _usual = pa.default_memory_pool()
+        if not _depth:
+            _default_pool = pa.default_memory_pool()
             pa.set_memory_pool(pa.system_memory_pool())
-        _inside += 1
+        _depth += 1
     try:
         yield
     finally:
         with _lock:
-            _inside -= 1
-            if not _inside:
+            _depth -= 1
+            if not _depth:
                 _give_back()
-                pa.set_memory_pool(_usual)
+                pa.set_memory_pool(_default_pool)
 
 
 def give_back() -> None:
-    """Give back what is free: of the C library's heap, and of Arrow's own, where decoders take their pages anyhow."""
+    """Return free memory to the system: the C library's heap, and Arrow's pool, which decoders use in any case."""
     with _lock:
         _give_back()
 
 
 def _give_back() -> None:
     now = pa.default_memory_pool()
-    for pool in (_usual or now, pa.system_memory_pool()):
+    for pool in (_default_pool or now, pa.system_memory_pool()):
         pa.set_memory_pool(pool)
-        pool.release_unused()  # of whichever is the default, whatever the pool it is asked of
+        pool.release_unused()  # acts on the default pool, whatever the pool
     pa.set_memory_pool(now)
 
 
 class Tidy:
-    """Gives back what is free after every so many bytes that came and went.
+    """Returns free memory to the system after each interval of released bytes.
 
-    The C library keeps what is freed for what comes next, and of rows that differ in length much lies between others.
+    The C library keeps freed memory for reuse, and rows of varying length leave much of it between other rows.
 
     Args:
-        budget: Bytes that may be in memory; of a small one, such as of one of several workers, little lies free.
-        every: Bytes after which what is free is given back; None: as few as the budget asks for.
+        budget: Bytes that may be in memory; a small budget shortens the interval.
+        every: Interval in bytes; None: the budget decides.
 
     Example:
         >>> tidy = Tidy()
@@ -76,10 +76,12 @@ class Tidy:
 
     def __init__(self, budget: int | None = None, every: int | None = None) -> None:
         self.waiting = 0
-        self._every = every or (EVERY if budget is None else min(EVERY, max(LEAST, budget // SHARE)))
+        self._every = every or (
+            MAX_INTERVAL if budget is None else min(MAX_INTERVAL, max(MIN_INTERVAL, budget // BUDGET_PARTS))
+        )
 
     def passed(self, nbytes: int) -> None:
-        """Hear of bytes that are no longer needed."""
+        """Count released bytes."""
         self.waiting += nbytes
         if self.waiting > self._every:
             self.waiting = 0

@@ -1,4 +1,4 @@
-"""How far work has come: a bar on a terminal, lines in a log."""
+"""Progress display: a bar on a terminal, lines in a log."""
 
 import sys
 import time
@@ -12,17 +12,17 @@ _EVERY = 5.0  # seconds between log lines
 
 
 class Bar(Protocol):
-    """Shows how far work has come."""
+    """Shows the progress of work."""
 
     def __call__(self, done: int, total: int | None, note: str = "") -> None:
-        """Tell rows done, rows in all if known, and a word beside them."""
+        """Show the rows done, the total if known, and a note."""
 
 
 @contextmanager
 def progress(title: str, *, quiet: bool = False) -> Iterator[Bar]:
     """Show a progress bar with rows/s on a terminal, log lines elsewhere, nothing if quiet; all on stderr."""
     if quiet:
-        yield lambda done, total, note="": None  # noqa: ARG005 - the shape of a bar
+        yield lambda done, total, note="": None  # noqa: ARG005 - has the signature of a bar
     elif sys.stderr.isatty():
         with _terminal_bar(title) as bar:
             yield bar
@@ -54,24 +54,24 @@ def _terminal_bar(title: str) -> Iterator[Bar]:
 
 
 class Watch:
-    """Counts rows for a bar, beside the last news."""
+    """Counts rows for a bar and keeps a note beside them."""
 
     def __init__(self, bar: Bar, total: int) -> None:
         self._bar, self._total, self._done, self._note = bar, total, 0, ""
 
     def rows(self, count: int) -> None:
-        """Take note of rows done."""
+        """Add rows done."""
         self._done += count
         known = self._done <= self._total  # a reservoir visits some rows twice
         self._bar(self._done, self._total if known else None, self._note)
 
     def say(self, note: str) -> None:
-        """Show this from now on."""
+        """Show this note from now on."""
         self._note = note
 
 
 class _Log:
-    """Writes a line now and then, and one at the end."""
+    """Writes a line every few seconds, and a last one."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -88,7 +88,7 @@ class _Log:
 
 
 def rows_per_second(rows: float, seconds: float) -> str:
-    """Write a rate as people read it.
+    """Format a rate with its unit.
 
     Example:
         >>> rows_per_second(3_000_000, 2), rows_per_second(1500, 1)
@@ -98,9 +98,9 @@ def rows_per_second(rows: float, seconds: float) -> str:
 
 
 def rate(rows: float, seconds: float) -> str:
-    """Write a rate without its unit."""
-    found = rows / max(seconds, 1e-9)
+    """Format a rate without its unit."""
+    value = rows / max(seconds, 1e-9)
     for unit, scale in (("M", 1e6), ("k", 1e3)):
-        if found >= scale:
-            return f"{found / scale:.3g} {unit}"
-    return f"{found:.3g}"
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value:.3g}"

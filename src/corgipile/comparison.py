@@ -1,4 +1,4 @@
-"""Trains one model by every order of the field on one table, and measures each."""
+"""Comparison of orders: trains one model by each on the same table and measures them."""
 
 import math
 import warnings
@@ -49,31 +49,31 @@ ORDERS = (
 
 @dataclass(frozen=True)
 class Result:
-    """What one order did.
+    """The result of one order.
 
-    Score and loss are of the held-out rows where given, else of the rows trained on, with the model as it is after
-    an epoch; what is not known is NaN.
+    Score and loss are those of the held-out rows, or of the training rows without them, after each epoch; unknown
+    values are NaN.
 
     Attributes:
         order: Its name.
-        metric: What ``score`` is: "accuracy" or "r2".
-        scores: Score after each epoch; the mean where there are several seeds.
-        spread: Standard deviation of the last score among the seeds; 0 for one.
-        seeds: How many seeds.
+        metric: The metric of ``score``: "accuracy" or "r2".
+        scores: Score after each epoch, averaged over seeds.
+        spread: Standard deviation of the last score over seeds; 0 for one seed.
+        seeds: Number of seeds.
         loss: Mean loss after the last epoch.
-        losses: The same after each epoch.
-        elapsed: Seconds of training until the end of each epoch, those spent once before the first one included.
-        seconds: Seconds of an epoch, median; measuring the model is not in it.
-        rows_per_second: Rows of the table by these seconds, however often an order visits them.
+        losses: Mean loss after each epoch.
+        elapsed: Seconds of training until the end of each epoch, including the seconds spent before the first one.
+        seconds: Median seconds of an epoch, without evaluation.
+        rows_per_second: Rows of the table per second of an epoch, however often an order visits them.
         bytes_read: Bytes read in an epoch.
-        buffer_bytes: Bytes of rows in memory at most.
-        peak_bytes: Memory of the process that was resident at most meanwhile, libraries and all; 0 where unknown.
-        deff: Design effect of a batch, of the plan of the first epoch; 1.0 is a full shuffle.
+        buffer_bytes: Largest number of bytes of rows in memory.
+        peak_bytes: Peak resident memory of the process, libraries included; 0 if unknown.
+        deff: Design effect of a batch in the plan of the first epoch; 1.0 is a full shuffle.
         prefix: Measured prefix discrepancy.
-        setup_seconds: Seconds spent once, before the first epoch, to write the table in another order.
-        failure: Why there is no result, empty if there is.
-        warning: What is wrong with the result, empty if nothing is: training drifted away.
-        audit: What came out of a loader in two more epochs, where that was asked for.
+        setup_seconds: Seconds spent before the first epoch to write the table in another order.
+        failure: The error if there is no result, else "".
+        warning: A warning about the result, such as diverging training, else "".
+        audit: Audit of two more epochs of a loader, if requested.
     """
 
     order: str
@@ -104,7 +104,7 @@ class Result:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CompareArguments(Settings):
-    """The arguments of `compare`; two have other defaults than those of training, and orders are many."""
+    """The arguments of `compare`; two defaults differ from training, and ``order`` has several orders."""
 
     table: Any = field(kw_only=False)
     learning_rate: Annotated[
@@ -124,7 +124,7 @@ class CompareArguments(Settings):
 
 @dataclass(frozen=True)
 class _Plan:
-    """What all orders share; the table was surveyed once for all of them."""
+    """Common inputs of all orders; the table was surveyed once for all of them."""
 
     given: CompareArguments
     task: "Task"
@@ -132,35 +132,35 @@ class _Plan:
     labels: npt.NDArray[Any]
     seed: int
     test: Table
-    copied: bool = False  # rows lie in another order than in the table that was given
+    copied: bool = False  # whether the source is a reordered copy of the given table
 
 
 @takes(CompareArguments)
-def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are those of CompareArguments
+def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - the arguments are those of CompareArguments
     """Train one model by several orders on the same table with the same memory.
 
-    ``"shuffle_once"`` is a two-pass reshuffle to a temporary file, within the same memory, read in storage order;
-    what the reshuffle took is told apart. All orders are checked before the first is run. One that does not fit the
-    memory, diverges, or fails in another way, says so in its result, and the others are run.
+    ``"shuffle_once"`` reshuffles the table to a temporary file in two passes within the same memory and reads it in
+    storage order; its setup time is reported separately. All orders are checked before the first one runs. A failing
+    order, such as one that exceeds the memory or diverges, reports its error in its result; the others still run.
 
     Args:
-        table: Table, or what ``corgipile.open`` takes.
+        table: Table, or a source that ``corgipile.open`` takes.
         model: This, features, label, encode, text, interactions, hash_bits, ngrams, missing, epochs, step, decay, l2,
             l1, max_norm, batch_size, memory, intercept, average and standardize are as for `corgipile.train`.
-        learning_rate: Rate of the first epoch, the same for all orders; None: the usual one of the step.
+        learning_rate: Learning rate of the first epoch for all orders; None: the default of the step.
         test: Held-out rows to score; the table itself by default.
         order: Orders, or their names.
-        block: Size of a block for all orders that are named; each chooses its own by default.
+        block: Block size of all orders given by name; each chooses its own by default.
         seed: Seed of all orders.
-        seeds: Run each order with so many seeds, from ``seed`` on, and give means and the spread.
+        seeds: Number of seeds per order, from ``seed`` on; results are means with a spread.
         batch: Rows of a batch for which deff is measured.
-        folder: Where the temporary file goes; where temporary files belong by default.
-        audited: Audit two more epochs of each order as a loader gives them, of labels alone: `Result.audit`.
+        folder: Folder of the temporary file; the system's by default.
+        audited: Audit two more epochs of each order, read by a loader, labels only: `Result.audit`.
         callback: Called with each result.
-        on_rows: Called with the number of rows learnt since the last call.
+        on_rows: Called with the number of rows trained on since the last call.
 
     Returns:
-        One result an order.
+        One result per order.
 
     Example:
         >>> from corgipile.datasets import clustered
@@ -169,27 +169,27 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
         >>> sorted_rows.score < shuffled.score, sorted_rows.deff > 200, shuffled.deff < 2
         (True, True, True)
     """
-    from corgipile.linear.schedule import schedule_of  # noqa: PLC0415 - comparing needs no learner before it is asked for
+    from corgipile.linear.schedule import schedule_of  # noqa: PLC0415 - imports no learner before one is needed
 
     opened, label = tables.open(given.table), given.label
     schedule = schedule_of(given)
     held_out = opened if given.test is None else tables.open(given.test)
-    chosen = [one if one == SHUFFLE_ONCE else _sized(one, label, given.block) for one in _names(given.order)]
+    chosen = [one if one == SHUFFLE_ONCE else _with_block(one, label, given.block) for one in _names(given.order)]
     if not chosen:
-        raise BadArgument("no orders are given; at least one is needed to compare")
-    task, labels = _prepared(opened, given)
+        raise BadArgument("order must name at least one order to compare")
+    task, labels = _prepare(opened, given)
     plan = _Plan(given, task, schedule, labels, given.seed, held_out)
     plans = [replace(plan, seed=seed) for seed in range(given.seed, given.seed + given.seeds)]
     results = []
-    for one in chosen:
-        results.append(_result(one, plans))
+    for order in chosen:
+        results.append(_result(order, plans))
         if given.callback is not None:
             given.callback(results[-1])
     return results
 
 
-def _prepared(table: Table, given: CompareArguments) -> "tuple[Task, npt.NDArray[Any]]":
-    """Find out what is learnt; labels are read once, for the classes and for what orders do to them."""
+def _prepare(table: Table, given: CompareArguments) -> "tuple[Task, npt.NDArray[Any]]":
+    """Return the training task and the labels, which are read once for classes and measurements."""
     from corgipile.linear.train import prepare  # noqa: PLC0415 - as in compare
 
     task = prepare(table, given)
@@ -210,17 +210,17 @@ def measure_order(
     epoch: int = 0,
     batch: int = 256,
 ) -> Report:
-    """Measure the visits of an epoch as training would make them; no row is read.
+    """Measure the visits of an epoch as training would make them, without reading rows.
 
     Args:
-        table: The table, for its cuts and the sketch of its blocks.
+        table: The table, for its blocks and their sketch.
         order: An order or its name.
         labels: Label of each row, in storage order.
-        features: Feature columns, which decide how many rows the memory holds.
+        features: Feature columns, which determine the row size.
         label: Label column.
         memory: Budget for rows in memory.
         seed: Seed of the order.
-        epoch: Which epoch.
+        epoch: Number of the epoch.
         batch: Rows of a batch.
 
     Example:
@@ -240,15 +240,15 @@ def _measured(feeder: "BufferedReader", labels: npt.ArrayLike, epoch: int, batch
     return measure(visits, labels, min(batch, len(feeder.table)))
 
 
-def _sized(order: Order | str, label: str, block: Size | None) -> Order:
+def _with_block(order: Order | str, label: str, block: Size | None) -> Order:
     if not isinstance(order, str):
         if block is not None:
-            raise BadArgument(f"block is {block!r}, but {order!r} has its own; name orders, or leave block out")
+            raise BadArgument(f"block must be left out for {order!r}, which has its own, got {block!r}")
         return order
-    made: Any = orders.named(order)
-    if getattr(made, "balance", None) is not None:
-        made = replace(made, balance=label)
-    return made if block is None else replace(made, block=block)  # type: ignore[no-any-return]
+    built: Any = orders.named(order)
+    if getattr(built, "balance", None) is not None:
+        built = replace(built, balance=label)
+    return built if block is None else replace(built, block=block)  # type: ignore[no-any-return]
 
 
 def _names(order: Sequence[Order | str] | Order | str) -> Sequence[Order | str]:
@@ -262,7 +262,7 @@ def _name(order: Order | str) -> str:
 
 
 def _result(order: Order | str, plans: Sequence[_Plan]) -> Result:
-    """Run one order with every seed; what goes wrong with it is its result, so that the others' are not lost."""
+    """Run one order with every seed; an error becomes its result, which keeps the other orders' results."""
     try:
         return _mean([_with_seed(order, plan) for plan in plans])
     except (CorgiPileError, OSError, MemoryError) as error:
@@ -283,7 +283,6 @@ def _with_seed(order: Order | str, plan: _Plan) -> Result:
 
 
 def _mean(runs: Sequence[Result]) -> Result:
-    """Join the runs of several seeds."""
     if len(runs) == 1:
         return runs[0]
     names = ("loss", "seconds", "rows_per_second", "deff", "prefix", "setup_seconds")
@@ -303,7 +302,7 @@ def _run(order: Order, plan: _Plan) -> Result:
     task, given = plan.task, plan.given
     with task.feeder(order, given.memory, plan.seed) as feeder:
         training = Training(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=given.on_rows)
-        with peaking() as peak, warnings.catch_warnings(record=True) as told, measuring(plan.test, task) as judge:
+        with peaking() as peak, warnings.catch_warnings(record=True) as warned, measuring(plan.test, task) as judge:
             warnings.simplefilter("always", DivergenceWarning)
             history = training.run(given.epochs, judge, _idle, _idle).history
         quality = _measured(feeder, plan.labels, 0, given.batch)
@@ -324,13 +323,13 @@ def _run(order: Order, plan: _Plan) -> Result:
         peak_bytes=peak.nbytes,
         deff=quality.deff,
         prefix=quality.prefix,
-        warning="; ".join(str(one.message) for one in told if issubclass(one.category, DivergenceWarning)),
-        audit=_audited(fitted, plan) if given.audited else None,
+        warning="; ".join(str(record.message) for record in warned if issubclass(record.category, DivergenceWarning)),
+        audit=_audit(fitted, plan) if given.audited else None,
     )
 
 
-def _audited(order: Order, plan: _Plan) -> AuditReport:
-    """Audit what a loader gives in this order; only the label column is read."""
+def _audit(order: Order, plan: _Plan) -> AuditReport:
+    """Audit a loader's batches in this order; only the label column is read."""
     from corgipile.loader import Loader  # noqa: PLC0415 - as in compare
 
     label, batch = plan.task.label, min(plan.given.batch, len(plan.task.source))
@@ -338,16 +337,16 @@ def _audited(order: Order, plan: _Plan) -> AuditReport:
         plan.task.source, order=order, memory=None, columns=[label], batch_size=batch, seed=plan.seed
     ) as loader:
         batches = _Numbered(loader, label, plan.labels, numbers=Keys(plan.labels).kinds == 1)
-        if plan.copied:  # whose row numbers say nothing
+        if plan.copied:  # the copy's row numbers are meaningless
             return audit(batches, key=label)
         return audit(batches, id="row", key=label, rows=len(plan.labels))
 
 
 @dataclass(frozen=True)
 class _Numbered:
-    """Batches of labels with the numbers that their rows have by the plan; -1 where the label is another.
+    """Batches of labels with their planned row numbers; -1 if the label differs from the planned row's.
 
-    Labels that are ``numbers`` in all come as a column of them: an audit must not take those of some rows for classes.
+    Numeric labels become a column of vectors: the audit must not treat a sample's few values as classes.
     """
 
     loader: "Loader"
@@ -358,15 +357,15 @@ class _Numbered:
     def __iter__(self) -> Iterator[dict[str, npt.NDArray[Any]]]:
         feeder = self.loader.feeder
         visits = visited_rows(feeder.order, feeder.blocks, feeder.key(self.loader.epoch))
-        waiting = np.zeros(0, np.int64)
+        pending = np.zeros(0, np.int64)
         for batch in self.loader:
-            found = np.asarray(batch[self.label])
-            while len(waiting) < len(found):
-                waiting = np.concatenate([waiting, next(visits)])
-            rows, waiting = waiting[: len(found)], waiting[len(found) :]
-            numbered = np.where(self.labels[rows] == found, rows, -1)
-            yield {"row": numbered, self.label: found[:, None] if self.numbers else found}
+            labels = np.asarray(batch[self.label])
+            while len(pending) < len(labels):
+                pending = np.concatenate([pending, next(visits)])
+            rows, pending = pending[: len(labels)], pending[len(labels) :]
+            numbered = np.where(self.labels[rows] == labels, rows, -1)
+            yield {"row": numbered, self.label: labels[:, None] if self.numbers else labels}
 
 
 def _idle(_: object) -> None:
-    """Do nothing with what a training says after each epoch."""
+    """Ignore a training's report of an epoch."""

@@ -37,9 +37,9 @@ def higgs_like(
 ) -> None:
     """Write a binary table like HIGGS: two overlapping classes, correlated float32 features, 53 % positive.
 
-    Features are normal with four common factors; the class means lie 1.2 standard deviations apart in the
-    best direction, so that a linear model can reach about 73 % (``bayes_accuracy``). Columns: ``features``, a
-    float32 list, and ``label``, int32 of 0 and 1.
+    Features are normal with four common factors; the class means are 1.2 standard deviations apart in the best
+    direction, so a linear model can reach about 73 % (``bayes_accuracy``). Columns: ``features``, a float32 list, and
+    ``label``, int32 of 0 and 1.
 
     Args:
         path: Arrow IPC file to write.
@@ -49,7 +49,7 @@ def higgs_like(
         sorted_by_label: Put all rows of class 0 first, the worst order for SGD.
         test: Arrow IPC file of held-out rows of the same distribution, in random order.
         test_rows: Rows held out.
-        overwrite: Replace files that are no tables of ours too.
+        overwrite: Replace files of any kind.
 
     Example:
         >>> import tempfile
@@ -60,7 +60,7 @@ def higgs_like(
         {'label': [0, 1, 1]}
     """
     if rows < 1 or features < 1 or test_rows < 1:
-        raise BadArgument(f"rows {rows}, features {features}, test_rows {test_rows}: each must be at least 1")
+        raise BadArgument(f"rows, features and test_rows must be at least 1, got {rows}, {features}, {test_rows}")
     task = _Task(seed, features)
     labels = None
     if sorted_by_label:
@@ -71,7 +71,7 @@ def higgs_like(
 
 
 def bayes_accuracy() -> float:
-    """Return the share of rows of ``higgs_like`` that the best possible model gets right.
+    """Return the accuracy of the best possible model of ``higgs_like``.
 
     Example:
         >>> round(bayes_accuracy(), 3)
@@ -91,22 +91,22 @@ def clustered(
     seed: int = 0,
     sorted_by_label: bool = True,
 ) -> pa.Table:
-    """Make a table in memory: one normal cluster a class, label-sorted.
+    """Make a label-sorted table in memory with one normal cluster per class.
 
     Args:
-        rows: Rows of the table; classes are of equal size, or one row less.
+        rows: Rows of the table; classes have equal sizes, or one row less.
         classes: Number of classes; labels are int32 from 0.
         features: Length of a row's features.
         spread: Standard deviation within a class; between class means it is 1 per feature.
         seed: The same seed gives the same rows.
-        sorted_by_label: Leave the rows sorted; else put them in random order.
+        sorted_by_label: Keep the rows sorted; else put them in random order.
 
     Example:
         >>> clustered(6, classes=3)["label"].to_pylist()
         [0, 0, 1, 1, 2, 2]
     """
     if rows < 1 or classes < 1 or features < 1:
-        raise BadArgument(f"rows {rows}, classes {classes}, features {features}: each must be at least 1")
+        raise BadArgument(f"rows, classes and features must be at least 1, got {rows}, {classes}, {features}")
     rng = _generator(seed, _CLUSTERS, 0)
     means = rng.standard_normal((classes, features), np.float32)
     labels = (np.arange(rows) * classes // rows).astype(np.int32)
@@ -117,7 +117,7 @@ def clustered(
 
 
 class _Task:
-    """Two normal distributions that differ in their mean."""
+    """Two normal distributions with different means."""
 
     def __init__(self, seed: int, features: int) -> None:
         rng = _generator(seed, _TASK, 0)
@@ -133,13 +133,13 @@ class _Task:
         """Draw rows of these labels, or of random ones."""
         for number, (start, stop) in enumerate(pairwise(even_cuts(rows, _CHUNK).tolist())):
             rng = _generator(self._seed, purpose, number)
-            many = stop - start
-            given = (rng.random(many) < _POSITIVE).astype(np.int32) if labels is None else labels[start:stop]
-            values = rng.standard_normal((many, self._features), np.float32)
+            count = stop - start
+            drawn = (rng.random(count) < _POSITIVE).astype(np.int32) if labels is None else labels[start:stop]
+            values = rng.standard_normal((count, self._features), np.float32)
             values *= np.float32(sqrt(0.5))
-            values += rng.standard_normal((many, _FACTORS), np.float32) @ self._factors
-            values += np.multiply.outer(given - np.float32(0.5), self._mean)
-            yield _batch(values, given)
+            values += rng.standard_normal((count, _FACTORS), np.float32) @ self._factors
+            values += np.multiply.outer(drawn - np.float32(0.5), self._mean)
+            yield _batch(values, drawn)
 
 
 def _generator(seed: int, purpose: int, number: int) -> np.random.Generator:

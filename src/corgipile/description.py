@@ -1,4 +1,4 @@
-"""Says what a table is and how its labels lie."""
+"""Description of tables: layout, labels, clustering."""
 
 import contextlib
 import os
@@ -26,9 +26,9 @@ from corgipile.tables.table import check_columns, even_cuts, fixed_field, is_lis
 from corgipile.tables.unit_check import DEFAULT_MEMORY, check_decoding
 from corgipile.tables.views import Columns
 
-RUNS, RUN = 300, 4  # of rows that are looked at for what is missing
-SAMPLED = 16 << 20  # bytes of rows that are looked at, of long ones fewer
-SOME = 16  # blocks at least by which columns are told to be clustered
+RUNS, RUN = 300, 4  # sampled runs; rows of a run
+SAMPLED_BYTES = 16 << 20  # sampled rows; fewer runs if rows are long
+MIN_BLOCKS = 16  # blocks that clustering is measured with
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,22 @@ class About:
     """Facts about a table.
 
     Attributes:
-        rows: Rows.
+        rows: Number of rows.
         nbytes: Stored bytes of all rows.
         columns: Names and Arrow types.
-        unit: Least rows of a block: those that must be read together.
-        block_rows: Rows of the blocks described.
-        blocks: Number of such blocks.
+        unit: Smallest number of rows that must be read together.
+        block_rows: Rows of the described blocks.
+        blocks: Number of these blocks.
         h_d: Block-wise variance factor of the label for these blocks; None without labels.
-        classes: Rows of each label, most frequent first; empty for labels that are numbers, or more than 1,024 texts.
-        label_range: Least, mean and greatest label if labels are numbers.
-        advice: What reading costs and how it could cost less, where that is much.
-        layout: How rows lie, where columns were asked for.
-        sorted_by: Columns by which parts of files ascend or descend, where footers say it and columns were asked for.
-        by_column: h_D of each column and its standard error, most clustered first, where it was asked for.
-        by_rows: Rows of the blocks that this is of: those described, or fewer where these are less than 16.
-        sampled: Rows that were looked at for what is missing, where it was asked for.
-        missing: How many of these have null, NaN or infinity, by column, where any has.
+        classes: Rows of each label, most frequent first; empty for numeric labels, or more than 1,024 texts.
+        label_range: Smallest, mean and largest label if labels are numbers.
+        advice: Cost of reading and how to reduce it, if it is high.
+        layout: How rows are stored, if columns were requested.
+        sorted_by: Columns that ascend or descend within files according to footers, if columns were requested.
+        by_column: h_D of each column and its standard error, most clustered first, if columns were requested.
+        by_rows: Rows of the blocks of ``by_column``: the described ones, or smaller for less than 16 blocks.
+        sampled: Number of rows sampled for missing values, if columns were requested.
+        missing: Sampled rows with null, NaN or infinity, by column that has any.
     """
 
     rows: int
@@ -73,13 +73,13 @@ class About:
 
 
 def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: bool = False) -> About:
-    """Describe a table; only its label column is read, and what ``columns`` asks for.
+    """Describe a table; this reads its label column only, unless ``columns`` is set.
 
     Args:
-        source: Table, or what ``corgipile.open`` takes.
+        source: Table, or a source that ``corgipile.open`` takes.
         label: Column of labels; the default need not exist.
-        block: Size of the blocks that h_D is measured for.
-        columns: Look at all columns, a few rows of a few hundred blocks: h_D, what is missing; and how rows lie.
+        block: Size of the blocks for which h_D is measured.
+        columns: Sample all columns, a few rows of a few hundred blocks: h_D, missing values, and the layout.
 
     Example:
         >>> from corgipile.datasets import clustered
@@ -94,8 +94,8 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
     facts = About(
         rows=rows,
         nbytes=table.nbytes,
-        columns={one.name: str(one.type) for one in table.schema},
-        unit=int(np.diff(table.cuts(1)).max(initial=0)) if _coarse(table, rows) else min(1, rows),
+        columns={column.name: str(column.type) for column in table.schema},
+        unit=int(np.diff(table.cuts(1)).max(initial=0)) if _reads_in_groups(table, rows) else min(1, rows),
         block_rows=int(np.diff(cuts).max(initial=0)),
         blocks=len(cuts) - 1,
         advice=getattr(table, "advice", None),
@@ -103,7 +103,7 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
     asked = table.schema.names if columns else [name for name in table.schema.names if name == label]
     small = [name for name in asked if _decodes(table, name)]
     if columns:
-        runs = int(np.clip(SAMPLED / (RUN * max(1.0, _measured_bytes(table, small))), 2, RUNS))
+        runs = int(np.clip(SAMPLED_BYTES / (RUN * max(1.0, _measured_bytes(table, small))), 2, RUNS))
         sampled, missing = _missing(table, small, runs)
         facts = replace(facts, layout=_layout(table), sorted_by=ascending(table), sampled=sampled, missing=missing)
         by_column, by_rows = _by_column(table, small, wanted, runs)
@@ -118,19 +118,19 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
     labels = LabelTally.of(table, label, cuts)
     if labels.counts is None:
         return replace(facts, h_d=labels.h_d, label_range=labels.range)
-    counts = sorted(labels.counts.items(), key=_first)
+    counts = sorted(labels.counts.items(), key=_class_key)
     names = {f"{value:g}" if isinstance(value, np.floating) else str(value): count for value, count in counts}
     return replace(facts, h_d=labels.h_d, classes=names)
 
 
-def _first(counted: tuple[Any, int]) -> tuple[int, bool, Any]:
-    """Return what sorts classes: the most frequent first, of those alike the smallest."""
+def _class_key(counted: tuple[Any, int]) -> tuple[int, bool, Any]:
+    """Return the sort key of a class: most frequent first, then by value."""
     value, count = counted
     return -count, isinstance(value, str), value
 
 
 def _decodes(table: Table, name: str) -> bool:
-    """Return whether a column is decoded within the default budget, and few of its rows within what is looked at."""
+    """Return whether the default budget holds a column's units and a sample of its rows."""
     try:
         check_decoding(table, [name])
     except BudgetTooSmall:
@@ -139,25 +139,25 @@ def _decodes(table: Table, name: str) -> bool:
 
 
 def _measured_bytes(table: Table, names: Sequence[str]) -> float:
-    """Return the bytes of a row of some columns while it is measured: each number of a list as a double."""
+    """Return the bytes of a row while it is measured: each number of a list is a double."""
     kinds = [table.schema.field(name).type for name in names]
     times = [1 if fixed is None or not fixed[1] else 8 / fixed[0].itemsize for fixed in map(fixed_field, kinds)]
     return sum(factor * row_bytes(table, [name]) for factor, name in zip(times, names, strict=True))
 
 
 def _by_column(table: Table, names: list[str], block: int, runs: int) -> tuple[dict[str, tuple[float, float]], int]:
-    """Estimate h_D of all columns that can be measured, and say of which blocks; none of a table of a few rows."""
-    block = max(2, min(block, len(table) // SOME))
+    """Estimate h_D of all measurable columns, and return the block size; nothing for a table of a few rows."""
+    block = max(2, min(block, len(table) // MIN_BLOCKS))
     try:
-        found = h_d_of_columns(Columns(table, names), block, blocks=runs, rows=RUN)
+        estimates = h_d_of_columns(Columns(table, names), block, blocks=runs, rows=RUN)
     except BadArgument:
         return {}, 0
-    order = sorted(found, key=lambda name: -found[name].value)
-    return {name: found[name][:2] for name in order}, int(np.diff(cuts_of(table, block)).max())
+    order = sorted(estimates, key=lambda name: -estimates[name].value)
+    return {name: estimates[name][:2] for name in order}, int(np.diff(cuts_of(table, block)).max())
 
 
 def _layout(table: Table) -> str:
-    """Say how rows are found and what is read together."""
+    """Describe how rows are located and which are read together."""
     names = table.schema.names
     layout = table.layout(names) if len(table) else None
     if layout is not None:
@@ -168,38 +168,38 @@ def _layout(table: Table) -> str:
             f"{format_bytes(units.total)} in all"
         )
     alone = len(table) and row_sizes(table, np.array([0, len(table) - 1]), names) is not None
-    return "rows of varying length, each found alone" if alone else "rows are asked for from the table"
+    return "rows of varying length, each located alone" if alone else "rows are located by the table"
 
 
 def _missing(table: Table, names: list[str], runs: int) -> tuple[int, dict[str, int]]:
-    """Count what has null, NaN or infinity, by column, in some runs of neighbours all over a table."""
+    """Count sampled rows with null, NaN or infinity, by column, in runs all over a table."""
     starts = np.unique(np.linspace(0, max(0, len(table) - RUN), runs).astype(np.int64))
     rows = np.unique((starts[:, None] + np.arange(RUN)).clip(0, max(0, len(table) - 1)))
     if not len(table) or not names:
         return 0, {}
-    batch, found = table.take(rows, names), {}
+    batch, counts = table.take(rows, names), {}
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         bad = values.is_null().to_numpy(zero_copy_only=False)
         if pa.types.is_floating(values.type):
             bad = bad | ~np.isfinite(values.to_numpy(zero_copy_only=False).astype(np.float64))
         elif is_list(values.type) and pa.types.is_floating(values.type.value_type):
             flat = values.flatten().to_numpy(zero_copy_only=False)
-            lengths = [len(one) if one.is_valid else 0 for one in values]
+            lengths = [len(cell) if cell.is_valid else 0 for cell in values]
             bad = bad.copy()
             bad[np.repeat(np.arange(len(bad)), lengths)[~np.isfinite(flat.astype(np.float64))]] = True
         if bad.any():
-            found[name] = int(bad.sum())
-    return len(rows), found
+            counts[name] = int(bad.sum())
+    return len(rows), counts
 
 
 def machine() -> dict[str, Any]:
-    """Say which version of what runs where, to be kept beside results.
+    """Return versions and hardware, to be stored with results.
 
     Example:
         >>> sorted(machine())
         ['corgipile', 'machine']
     """
-    from corgipile import __version__  # noqa: PLC0415 - which imports us
+    from corgipile import __version__  # noqa: PLC0415 - the package imports this module
 
     cpus = [line for line in _text("/proc/cpuinfo").splitlines() if line.startswith("model name")]
     facts = {
@@ -216,15 +216,15 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, Any]:
-    """Say the same in one dictionary, for people; nothing of it says whose computer it is.
+    """Return versions and hardware in one dictionary for display, without host or user names.
 
     Example:
         >>> "python" in versions()
         True
     """
-    made = machine()
-    facts = made.pop("machine")
-    return {**made, **facts, "memory": format_bytes(facts["memory"])}
+    facts_of = machine()
+    facts = facts_of.pop("machine")
+    return {**facts_of, **facts, "memory": format_bytes(facts["memory"])}
 
 
 def _text(path: str) -> str:
@@ -233,8 +233,8 @@ def _text(path: str) -> str:
     return ""
 
 
-def _coarse(table: Table, rows: int) -> bool:
-    """Say whether rows of this table must be read several at a time."""
-    # An odd size: row groups, often of round sizes, don't add up to it by chance.
+def _reads_in_groups(table: Table, rows: int) -> bool:
+    """Return whether rows of this table must be read several at a time."""
+    # An odd size: row groups, often of round sizes, do not add up to it by chance.
     probe = (rows // 1000) | 1
     return rows > 0 and len(table.cuts(probe)) != len(even_cuts(rows, probe))

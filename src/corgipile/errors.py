@@ -1,39 +1,39 @@
-"""Every error corgipile raises, one tree; each class is also the builtin a caller expects.
+"""The tree of corgipile's errors; each class is also the built-in error that a caller expects.
 
 ::
 
     CorgiPileError
     ├── BadArgument (ValueError)          a parameter is out of range
     │   ├── BadSize                       a block, buffer or memory size does not parse
-    │   ├── WouldOverwrite (FileExistsError)  a file that is read, or of another kind, lies where one is to be written
-    │   └── BudgetTooSmall                the memory budget holds not even the smallest working buffer
-    ├── TableError                        something is wrong with stored data
+    │   ├── WouldOverwrite (FileExistsError)  an output path holds an input or a file of another kind
+    │   └── BudgetTooSmall                the memory budget does not hold the smallest buffer
+    ├── TableError                        stored data are damaged or unsuitable
     │   ├── MissingFile (FileNotFoundError)
     │   ├── UnknownFormat (ValueError)    wrong magic, or no reader for this kind of file
     │   ├── CorruptFile (ValueError)      truncated, or contradicts its own metadata
     │   │   └── UntrustedPath             a file refers to a file outside its folder
     │   ├── ReadFailed (OSError)          the device or file system failed while reading
     │   ├── MissingColumn (KeyError)
-    │   ├── BadSchema (TypeError)         a column has a type that does not serve
+    │   ├── BadSchema (TypeError)         a column has an unsuitable type
     │   ├── ParseError (ValueError)       a text line does not parse: file, line, column
     │   ├── RaggedRows (ValueError)       feature lists of different lengths
     │   ├── BadSparseRow (ValueError)     indices negative, out of order or repeated
-    │   └── BadValue (ValueError)         NaN or infinity, or null, where a number must be
+    │   └── BadValue (ValueError)         NaN, infinity or null where a number is required
     ├── BadLabel (ValueError)             a label outside the model's range
     ├── StateMismatch (ValueError)        a saved state belongs to another table, order or seed
-    ├── PeerFailed (ConnectionError)      another rank died, is silent, or sent what cannot be
-    ├── FetchFailed (RuntimeError)        a dataset of the user's raised while a row was fetched
-    ├── BadModelFile (ValueError)         a model file that is none of ours
-    ├── WriteFailed (OSError)             a file could not be written; what was there is as it was
+    ├── PeerFailed (ConnectionError)      another rank died, timed out, or sent invalid data
+    ├── FetchFailed (RuntimeError)        a user's dataset raised an error for a row
+    ├── BadModelFile (ValueError)         the file is not a corgipile model
+    ├── WriteFailed (OSError)             a file could not be written; an existing one is unchanged
     ├── MissingExtra (ImportError)        an optional dependency is not installed
     ├── BadStatement (ValueError)         SQL that does not parse: line, column
     ├── ServerError (RuntimeError)        a PostgreSQL server cannot be built for, started or reached
     └── Diverged (ArithmeticError)        the loss became NaN, infinite, or grew without bound
 
-    DivergenceWarning (UserWarning)       the loss ended above that of a model that never learnt
-    LeftOutWarning (UserWarning)          a column is left out for some cells that are no numbers
+    DivergenceWarning (UserWarning)       the final loss exceeds that of a constant predictor
+    LeftOutWarning (UserWarning)          a text column is left out because some cells are not numbers
 
-Messages say what was wrong, the value got, and what would be right.
+Messages state the rule, the value, and a remedy.
 """
 
 import errno
@@ -72,7 +72,7 @@ __all__ = [
 
 
 class CorgiPileError(Exception):
-    """Everything that corgipile raises on purpose."""
+    """Base of all errors that corgipile raises."""
 
 
 class BadArgument(CorgiPileError, ValueError):
@@ -84,25 +84,25 @@ class BadSize(BadArgument):
 
 
 class WouldOverwrite(BadArgument, FileExistsError):
-    """An input, or a file of another kind, lies where a file is to be written."""
+    """An output path holds an input, or a file of another kind."""
 
 
 class BudgetTooSmall(BadArgument):
-    """The memory budget does not hold the smallest buffer that works."""
+    """The memory budget does not hold the smallest buffer."""
 
 
 class TableError(CorgiPileError):
-    """Something is wrong with stored data."""
+    """Stored data are damaged or unsuitable."""
 
 
 class MissingFile(TableError, FileNotFoundError):
-    """No file lies at the path."""
+    """The path has no file."""
 
     errno = errno.ENOENT
 
 
 class UnknownFormat(TableError, ValueError):
-    """No reader knows this kind of file."""
+    """No reader recognises this kind of file."""
 
 
 class CorruptFile(TableError, ValueError):
@@ -114,10 +114,10 @@ class UntrustedPath(CorruptFile):
 
 
 class ReadFailed(TableError, OSError):
-    """The device or the file system failed while reading; ``errno`` says how."""
+    """The device or the file system failed while reading; ``errno`` has the reason."""
 
     def __str__(self) -> str:
-        """Show the message alone; the number is in ``errno``."""
+        """Return the message alone; the number is in ``errno``."""
         return str(self.args[-1]) if self.args else ""
 
 
@@ -125,12 +125,12 @@ class MissingColumn(TableError, KeyError):
     """The schema has no column of this name."""
 
     def __str__(self) -> str:
-        """Show the message as it is: KeyError would quote it."""
+        """Return the plain message: KeyError would quote it."""
         return str(self.args[0]) if self.args else ""
 
 
 class BadSchema(TableError, TypeError):
-    """A column has a type that does not serve."""
+    """A column has an unsuitable type."""
 
 
 class ParseError(TableError, ValueError):
@@ -158,7 +158,7 @@ class StateMismatch(CorgiPileError, ValueError):
 
 
 class PeerFailed(CorgiPileError, ConnectionError):
-    """Another rank died, was silent for too long, or sent what cannot be; says which, and what was waited for."""
+    """Another rank died, timed out, or sent invalid data; the message names the rank and the operation."""
 
 
 class FetchFailed(CorgiPileError, RuntimeError):
@@ -170,10 +170,10 @@ class BadModelFile(CorgiPileError, ValueError):
 
 
 class WriteFailed(CorgiPileError, OSError):
-    """A file could not be written; nothing half-written is left, and what was there before is as it was."""
+    """A file could not be written; an existing file is unchanged and no partial file is left."""
 
     def __str__(self) -> str:
-        """Show the message alone; the number is in ``errno``."""
+        """Return the message alone; the number is in ``errno``."""
         return str(self.args[-1]) if self.args else ""
 
 
@@ -182,12 +182,12 @@ class MissingExtra(CorgiPileError, ImportError):
 
 
 class BadStatement(CorgiPileError, ValueError):
-    """A statement of SQL does not parse; the message shows where.
+    """A SQL statement does not parse; the message shows the place.
 
     Attributes:
         line: The line of the script, from 1 on.
         column: The character of that line, from 1 on.
-        incomplete: Whether more text could mend it: a string, a comment or a bracket is open.
+        incomplete: Whether more text could complete it: a string, a comment or a bracket is open.
     """
 
     line: int = 1
@@ -204,8 +204,8 @@ class Diverged(CorgiPileError, ArithmeticError):
 
 
 class DivergenceWarning(UserWarning):
-    """The loss ended above that of a model that never learnt: what was learnt is worse than nothing."""
+    """The final loss exceeds that of a constant predictor: the model is useless."""
 
 
 class LeftOutWarning(UserWarning):
-    """A column of text is left out of the features, though nearly all of its cells are numbers."""
+    """A text column is left out of the features although nearly all of its cells are numbers."""

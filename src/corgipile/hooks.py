@@ -1,4 +1,4 @@
-"""Figures of a training's loader, handed to whoever keeps them: plain functions, loggers, Prometheus."""
+"""Hooks that pass a training's statistics to functions, loggers and Prometheus."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,25 +28,25 @@ def watch(
     every: int = 100,
     of: Any = None,
 ) -> Iterator[Batch]:
-    """Yield the batches of one epoch, and hand on figures: those of ``loader.stats``, and rows a second.
+    """Yield the batches of one epoch and pass on statistics: those of ``loader.stats``, and rows per second.
 
     Args:
-        batches: A loader, a dataset, or what is made of one.
-        on_step: Called after every so many batches with a dictionary of numbers.
-        on_epoch: Called with one when the epoch has ended.
+        batches: A loader, a dataset, or batches made from one.
+        on_step: Called with a dictionary of numbers after every ``every`` batches.
+        on_epoch: Called with the dictionary at the end of the epoch.
         every: Batches between two calls of ``on_step``.
-        of: The loader or dataset that has the figures, where ``batches`` are made of it, such as by a DataLoader.
+        of: The loader or dataset with the statistics if ``batches`` are made from it, such as by a DataLoader.
 
     Raises:
-        BadArgument: There are no figures: it is no loader of ours.
+        BadArgument: The source has no statistics.
 
     Example:
         >>> import corgipile as cp, pyarrow as pa
         >>> loader = cp.Loader(pa.table({"x": range(1000)}), batch_size=10)
-        >>> told = []
-        >>> for batch in watch(loader, on_step=told.append, on_epoch=told.append, every=40):
+        >>> calls = []
+        >>> for batch in watch(loader, on_step=calls.append, on_epoch=calls.append, every=40):
         ...     pass
-        >>> [(figures["epoch"], figures["batches"], figures["rows"]) for figures in told]
+        >>> [(figures["epoch"], figures["batches"], figures["rows"]) for figures in calls]
         [(0, 40, 400), (0, 80, 800), (0, 100, 1000)]
     """
     source, every = batches if of is None else of, whole(every, "every", 1)
@@ -62,15 +62,15 @@ def _figures(source: Any) -> dict[str, float]:
     stats = getattr(source, "stats", None)
     if stats is None:
         kind = type(source).__name__
-        raise BadArgument(f"{kind} has no figures: a Loader, or a CorgiPileDataset, is right for of=")
+        raise BadArgument(f"of must be a Loader or a CorgiPileDataset, got a {kind}, which has no statistics")
     return {**asdict(stats), "rows_per_second": stats.rows_per_second}
 
 
 def by_rows(on_step: Hook, *, every: int = 1_000_000) -> Callable[[int], None]:
-    """Return what `corgipile.train` takes as ``on_rows``: it hands on how far a training is, after every so many rows.
+    """Return an ``on_rows`` function for `corgipile.train` that calls a hook after every ``every`` rows.
 
-    The figures are ``rows`` learnt since the training began, ``seconds``, and ``rows_per_second``. Those of epochs need
-    nothing: any hook is a ``callback``.
+    The hook gets ``rows`` trained on so far, ``seconds``, and ``rows_per_second``. For epochs, pass any hook as
+    ``callback``.
 
     Args:
         on_step: Called with a dictionary of numbers.
@@ -89,7 +89,7 @@ def by_rows(on_step: Hook, *, every: int = 1_000_000) -> Callable[[int], None]:
 
     def on_rows(count: int) -> None:
         nonlocal rows, due
-        rows += count  # below 0 where an epoch begins again
+        rows += count  # negative if an epoch restarts
         if rows >= (due or every):
             seconds = time.perf_counter() - began
             due = rows - rows % every + every
@@ -99,7 +99,7 @@ def by_rows(on_step: Hook, *, every: int = 1_000_000) -> Callable[[int], None]:
 
 
 def to_tensorboard(writer: Any) -> Hook:
-    """Return a hook that adds scalars to a SummaryWriter of TensorBoard, by the step of its own calls.
+    """Return a hook that adds scalars to a TensorBoard SummaryWriter; the step counts the hook's calls.
 
     Example:
         >>> class Writer:
@@ -112,17 +112,17 @@ def to_tensorboard(writer: Any) -> Hook:
 
 
 def to_logger(logger: Any) -> Hook:
-    """Return a hook that calls ``log_metrics`` of a logger of Lightning, or of one like it."""
+    """Return a hook that calls ``log_metrics`` of a Lightning logger."""
     return _counted(lambda figures, step: logger.log_metrics(figures, step=step))
 
 
 def to_wandb(run: Any) -> Hook:
-    """Return a hook that calls ``log`` of a run of Weights & Biases, or of one like it; the run counts its steps."""
+    """Return a hook that calls ``log`` of a Weights & Biases run, which counts its own steps."""
     return _counted(lambda figures, _: run.log(figures))
 
 
 def _counted(log: Callable[[dict[str, float], int], object]) -> Hook:
-    """Call with names of ours, and how often it was called: batches begin anew in each epoch."""
+    """Return a hook that passes prefixed names and the number of calls: batch numbers restart in each epoch."""
     calls = 0
 
     def hook(figures: Figures) -> None:
@@ -134,17 +134,17 @@ def _counted(log: Callable[[dict[str, float], int], object]) -> Hook:
 
 
 def to_prometheus(path: PathLike, **labels: str) -> Hook:
-    """Return a hook that writes the figures as Prometheus text, for the textfile collector of its node exporter.
+    """Return a hook that writes the statistics as Prometheus text, for the node exporter's textfile collector.
 
-    The file is replaced as a whole each time.
+    Each call replaces the file atomically.
 
     Args:
         path: The file, such as ``/var/lib/node_exporter/train.prom``.
         labels: Labels of all figures, such as ``rank="3"``.
 
     Raises:
-        WouldOverwrite: A file that is no such text lies there, when the hook is called.
-        WriteFailed: It cannot be written.
+        WouldOverwrite: The path holds another kind of file when the hook is called.
+        WriteFailed: The file cannot be written.
 
     Example:
         >>> import tempfile
@@ -155,7 +155,7 @@ def to_prometheus(path: PathLike, **labels: str) -> Hook:
     """
     for name in labels:
         if not (name.isidentifier() and name.isascii()):
-            raise BadArgument(f"a label is named {name!r}; letters, digits and _ are right")
+            raise BadArgument(f"label names must consist of letters, digits and _, got {name!r}")
     quoted = [f'{name}="{_escaped(str(value))}"' for name, value in labels.items()]
     inside = f"{{{','.join(quoted)}}}" if quoted else ""
 

@@ -1,4 +1,4 @@
-"""The losses that models are trained by: the table of kernel/sgd/losses.h, and how users name them."""
+"""Losses of models: the table of kernel/sgd/losses.h, and their names."""
 
 import math
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ class Loss:
     """A loss.
 
     Attributes:
-        name: What users call it; two losses may have one, where one of them takes two classes and the other more.
+        name: Its public name; two losses may share one, for two classes and for more.
         labels: ``TWO_CLASSES``, ``CLASSES`` or ``NUMBERS`` of the kernel.
-        probability: Whether its scores make probabilities.
-        exponential: Whether it predicts the exponential of a score, not the score.
+        probability: Whether scores become probabilities.
+        exponential: Whether it predicts the exponential of a score instead of the score.
         not_negative: Whether labels below 0 are refused.
         of_mean: Whether the best constant is the mean of the labels.
-        rest: Whether it tells each class from the rest: the sum of a loss of two classes over all.
+        rest: Whether it is one-vs-rest: the sum of a binary loss over all classes.
         score: Name of the score of an epoch: ``"accuracy"`` or ``"r2"``.
-        takes: The name of its parameter, if it has one.
-        below: What the parameter lies below, and above 0.
+        takes: Name of its parameter, if it has one.
+        below: Upper bound of the parameter, which is above 0.
         code: Its number in the kernel.
-        parameter: The value of its parameter; 0 where it has none.
+        parameter: Value of its parameter; 0 without one.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Loss:
 
     @property
     def numbers(self) -> bool:
-        """Say whether it predicts numbers."""
+        """Return whether it predicts numbers."""
         return self.labels == _kernel.NUMBERS
 
     @property
     def per_class(self) -> bool:
-        """Say whether it has a score a class; else it has one."""
+        """Return whether it has one score per class; else it has a single one."""
         return self.labels == _kernel.CLASSES
 
 
@@ -60,14 +60,10 @@ NAMES = tuple(dict.fromkeys(loss.name for loss in LOSSES))
 
 
 def loss_of(kind: Any, classes: int = 2) -> Loss:
-    """Return the loss of a kind of model, for so many classes.
-
-    Args:
-        kind: A name; where the loss has a parameter, perhaps with a colon and its value.
-        classes: How many classes there are.
+    """Return the loss of a kind of model: a name, with a colon and a value if the loss has a parameter.
 
     Raises:
-        BadArgument: It is no kind of model.
+        BadArgument: It is not a kind of model.
 
     Example:
         >>> loss_of("svm").per_class, loss_of("svm", 3).per_class
@@ -78,16 +74,16 @@ def loss_of(kind: Any, classes: int = 2) -> Loss:
     return _loss_of(kind, classes)
 
 
-@lru_cache(64)  # asked for every few thousand rows that are predicted
+@lru_cache(64)  # called every few thousand rows of a prediction
 def _loss_of(kind: str, classes: int) -> Loss:
     how, code, parameter = _kernel.sgd_loss(kind, classes)
     if how == _kernel.LOSS_UNKNOWN:
         raise BadArgument(f"model must be one of {', '.join(NAMES)}, got {kind!r}{did_you_mean(kind, NAMES)}")
-    found = LOSSES[code]
+    loss = LOSSES[code]
     if how == _kernel.LOSS_TAKES_NONE:
-        raise BadArgument(f"a {found.name} model has no parameter, got {kind!r}")
+        raise BadArgument(f"a {loss.name} model has no parameter, got {kind!r}")
     if how == _kernel.LOSS_BAD_PARAMETER:
-        raise BadArgument(f"{found.takes} of a {found.name} model must be {_bounds(found)}, got {kind!r}")
+        raise BadArgument(f"{loss.takes} of a {loss.name} model must be {_bounds(loss)}, got {kind!r}")
     return Loss(*_kernel.LOSSES[code], code, parameter)
 
 
@@ -96,12 +92,12 @@ def _bounds(loss: Loss) -> str:
 
 
 def check_kind(model: Any) -> None:
-    """Raise BadArgument for what is no kind of model."""
+    """Raise BadArgument unless ``model`` is a kind of model."""
     loss_of(model)
 
 
 def most_classes(kind: str) -> int:
-    """Return how many classes the models of a kind can tell apart.
+    """Return the largest number of classes that models of a kind can distinguish.
 
     Example:
         >>> most_classes("logistic"), most_classes("svm"), most_classes("linear")
@@ -113,7 +109,7 @@ def most_classes(kind: str) -> int:
 
 
 def quoted(**facts: Any) -> list[str]:
-    """Return the names of losses of which some facts hold, in quotes.
+    """Return the quoted names of the losses with these properties.
 
     Example:
         >>> quoted(probability=True)

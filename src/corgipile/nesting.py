@@ -78,6 +78,6 @@ def check_types(fields: Iterable[pa.Field], where: str, most: int = MAX_DEPTH) -
                     f"{where}: column {field.name!r} must have at most {MAX_FIELDS} inner fields; flatten it"
                 )
             level = [
-                one.type.field(i) for one in level if str(one.name) is not None for i in range(one.type.num_fields)
+                sub.type.field(i) for sub in level if str(sub.name) is not None for i in range(sub.type.num_fields)
             ]
             depth += 1

@@ -1,8 +1,7 @@
-"""Files that are written: whole or not at all, and never in the place of what a user would miss.
+"""Atomic output files that never replace a file by mistake.
 
-Everything that writes a file goes through `replacing`, which asks for the kind of the file. A file that is there is
-replaced only if it is of the same kind and corgipile wrote it, or the caller says ``overwrite``; a file that is read
-is never replaced.
+Every writer uses `replacing` with the kind of its file. An existing file is replaced only if corgipile wrote it and it
+has the same kind, or with ``overwrite``; an input file is never replaced.
 """
 
 import contextlib
@@ -33,8 +32,8 @@ __all__ = [
 ]
 
 PathLike = str | os.PathLike[str]
-PLAIN = {bool, int, float, str, bytes, type(None)}  # types of what no file is in
-_SEND = {
+PLAIN = {bool, int, float, str, bytes, type(None)}  # types of values that hold no file
+_UPLOAD_HINTS = {
     "file": "or rather, give the plain path",
     "gs": "then `gcloud storage cp` it there",
     "hf": "then `hf upload --repo-type dataset` it",
@@ -46,9 +45,9 @@ class Kind(NamedTuple):
     """A kind of file.
 
     Attributes:
-        name: What messages call it, such as "model".
-        owns: Says whether a file is surely one that corgipile wrote.
-        follow: Whether what a symbolic link leads to is written, not the link replaced.
+        name: Its name in messages, such as "model".
+        owns: Returns whether corgipile certainly wrote a file.
+        follow: Whether a symbolic link's target is written instead of the link.
     """
 
     name: str
@@ -60,20 +59,20 @@ class Kind(NamedTuple):
 def replacing(
     path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), overwrite: bool = False, of: PathLike | None = None
 ) -> Iterator[Path]:
-    """Give a temporary name beside ``path``; on success flush the file and rename it, on failure remove it.
+    """Yield a temporary path beside ``path``; flush and rename the file on success, remove it on failure.
 
     A file keeps the owner and mode of the one it replaces; a new file's mode follows the umask.
 
     Args:
-        path: The file to write; where it is a link, the file that it leads to.
-        kind: What it will be.
-        inputs: What is read meanwhile: tables, paths, globs, folders, lists of these.
-        overwrite: Replace a file of any kind, the inputs excepted.
-        of: The file that it describes, or a private folder; its permissions bound the new file's.
+        path: File to write, or a link to it.
+        kind: Kind of the new file.
+        inputs: Sources read meanwhile: tables, paths, globs, folders, lists of these.
+        overwrite: Replace a file of any kind, except inputs.
+        of: The file that the new one describes, or a private folder; its mode bounds the new file's mode.
 
     Raises:
-        WouldOverwrite: An input, or a file of another kind, lies there.
-        WriteFailed: There is no such folder, the disk is full, or the file system refuses.
+        WouldOverwrite: The path holds an input, or a file of another kind.
+        WriteFailed: The folder does not exist, the disk is full, or the file system refuses.
 
     Example:
         >>> import tempfile
@@ -88,7 +87,7 @@ def replacing(
     with writing(goal), scratch.temporary(goal, mode) as temporary:
         yield temporary
         if not overwrite:
-            _check_kind(goal, kind)  # it may have appeared meanwhile
+            _check_kind(goal, kind)  # the file may have appeared meanwhile
         keep_rights(temporary, goal, of)
         flush(temporary)
         temporary.replace(goal)
@@ -96,12 +95,12 @@ def replacing(
 
 
 def keep_rights(new: Path, old: PathLike, of: PathLike | None = None) -> None:
-    """Give a file or folder the owner and mode of the one that it replaces or describes.
+    """Set a file's or folder's owner and mode to those of the one that it replaces or describes.
 
     Args:
         new: The file.
-        old: The one that it replaces, which need not exist.
-        of: The one that it describes, whose mode is an upper bound.
+        old: The replaced file, which need not exist.
+        of: The described file, whose mode is an upper bound.
 
     Example:
         >>> import tempfile
@@ -109,24 +108,24 @@ def keep_rights(new: Path, old: PathLike, of: PathLike | None = None) -> None:
         >>> old.touch(0o640), new.touch(0o600), keep_rights(new, old), oct(new.stat().st_mode & 0o777)
         (None, None, None, '0o640')
     """
-    here, there = Path(new).stat(), Path(old) if Path(old).exists() or of is None else Path(of)
-    if not there.exists():
+    own, model = Path(new).stat(), Path(old) if Path(old).exists() or of is None else Path(of)
+    if not model.exists():
         return
-    like = there.stat()
-    mode = (like if there == Path(old) else here).st_mode & (0o777 if of is None else Path(of).stat().st_mode & 0o777)
-    for owner in (like.st_uid, -1):
+    base = model.stat()
+    mode = (base if model == Path(old) else own).st_mode & (0o777 if of is None else Path(of).stat().st_mode & 0o777)
+    for owner in (base.st_uid, -1):
         with contextlib.suppress(PermissionError):
-            os.chown(new, owner, like.st_gid)
+            os.chown(new, owner, base.st_gid)
             break
     else:
-        mode &= ~0o070 | (mode & 0o007) << 3  # the file has another group
-    with contextlib.suppress(PermissionError):  # file systems without modes
+        mode &= ~0o070 | (mode & 0o007) << 3  # the file's group differs, so it gets the rights of others
+    with contextlib.suppress(PermissionError):  # some file systems have no modes
         new.chmod(mode)
 
 
 @contextlib.contextmanager
 def writing(goal: PathLike) -> Iterator[None]:
-    """Turn errors of the operating system into WriteFailed.
+    """Convert errors of the operating system to WriteFailed.
 
     Example:
         >>> with writing("/nowhere/a"):
@@ -145,25 +144,18 @@ def writing(goal: PathLike) -> Iterator[None]:
 
 
 def check_target(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), overwrite: bool = False) -> Path:
-    """Raise, before any work is done, unless a file of this kind may be written there; return where it will lie.
-
-    Args:
-        path: As for `replacing`.
-        kind: As for `replacing`.
-        inputs: As for `replacing`.
-        overwrite: As for `replacing`.
-    """
+    """Return the resolved path of an output, or raise an error before any work; arguments as for `replacing`."""
     refuse_url(path)
     given = Path(path).expanduser()
     with writing(given):
         goal = _place(given, kind)
         if not goal.name or goal.is_dir():
-            raise WriteFailed(errno.EISDIR, f"cannot write {given}: it is a folder; a file name is wanted")
+            raise WriteFailed(errno.EISDIR, f"cannot write {given}: it is a folder; give a file name")
         if not goal.parent.is_dir():
-            raise WriteFailed(errno.ENOENT, f"cannot write {given}: there is no folder {goal.parent}; make it first")
+            raise WriteFailed(errno.ENOENT, f"cannot write {given}: there is no folder {goal.parent}; create it first")
         _check_writable(goal.parent)
         if goal.exists() and not goal.is_file():
-            raise WriteFailed(errno.EINVAL, f"cannot write {given}: it is a device or a pipe; a file is wanted")
+            raise WriteFailed(errno.EINVAL, f"cannot write {given}: it is a device or a pipe; give a regular file")
         _check_inputs(goal, inputs)
         if not overwrite:
             _check_kind(goal, kind)
@@ -171,7 +163,7 @@ def check_target(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), over
 
 
 def check_apart(path: PathLike, inputs: Iterable[Any]) -> None:
-    """Raise WouldOverwrite if a file to be written is one of those that are read.
+    """Raise WouldOverwrite if an output file is one of the inputs.
 
     Example:
         >>> check_apart("/tmp/a.arrow", ["/tmp/b.arrow"])
@@ -181,31 +173,31 @@ def check_apart(path: PathLike, inputs: Iterable[Any]) -> None:
 
 
 def refuse_url(path: PathLike) -> None:
-    """Raise BadArgument if a path is a URL: files are written on this machine.
+    """Raise BadArgument if a path is a URL: outputs are local files.
 
     Example:
         >>> refuse_url("s3://bucket/a.arrow")
         Traceback (most recent call last):
         ...
-        corgipile.errors.BadArgument: s3://bucket/a.arrow is a URL, and only local files are written: write ...
+        corgipile.errors.BadArgument: s3://bucket/a.arrow is a URL, but only local files are written: write ...
     """
     if is_url(path):
         shown = redacted(os.fspath(path))
-        how = _SEND.get(shown.partition(":")[0], "then copy it there")
-        raise BadArgument(f"{shown} is a URL, and only local files are written: write it here, {how}")
+        how = _UPLOAD_HINTS.get(shown.partition(":")[0], "then copy it there")
+        raise BadArgument(f"{shown} is a URL, but only local files are written: write it here, {how}")
 
 
 def _place(given: Path, kind: Kind) -> Path:
-    """Return the plain path of a file, without links and dots on the way."""
+    """Return a path with links and dots resolved."""
     if not kind.follow:
         return given.parent.resolve() / given.name
     with contextlib.suppress(FileNotFoundError):
-        given.stat()  # what resolve says of loops is no error of the system
+        given.stat()  # raises the system's error for loops of links, unlike resolve
     return given.resolve()
 
 
 def _check_writable(folder: Path) -> None:
-    """Raise OSError where no file can be made in a folder."""
+    """Raise OSError unless files can be created in a folder."""
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         raise OSError(errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES, "no file can be made")
 
@@ -215,19 +207,19 @@ def _check_kind(goal: Path, kind: Kind) -> None:
         return
     if not kind.owns(goal):
         raise WouldOverwrite(
-            f"{goal} is there, and surely no {kind.name} that corgipile wrote: it would be lost; name another file, "
-            "or say --overwrite (in Python overwrite=True)"
+            f"{goal} exists and is not a {kind.name} written by corgipile: give another path, or replace it by "
+            "--overwrite (in Python overwrite=True)"
         )
 
 
 def _check_inputs(goal: Path, inputs: Iterable[Any]) -> None:
     for source in inputs:
         if _reads(source, goal):
-            raise WouldOverwrite(f"{goal} is, or would be, one of the files that are read here; name another file")
+            raise WouldOverwrite(f"{goal} is, or would become, one of the input files: give another path")
 
 
 def _reads(source: Any, goal: Path) -> bool:
-    """Say whether a source takes rows from a file."""
+    """Return whether a source reads rows from a file."""
     if is_url(source):
         return False
     if isinstance(source, str | os.PathLike):
@@ -246,11 +238,11 @@ def _path_reads(path: Path, goal: Path) -> bool:
 
 
 def _folder_reads(path: Path, goal: Path) -> bool:
-    """Say whether a file lies in a folder of a table and bears the name of a part, or is linked to one."""
+    """Return whether a file is in a table's folder under the name of a part, or hard-linked to a file there."""
     if goal.resolve().is_relative_to(path.resolve()) and _is_table_name(goal.name):
         return True
     if not goal.exists() or goal.stat().st_nlink == 1:
-        return False  # a file of one name
+        return False  # no hard links
     names = (Path(root, name) for root, _, files in os.walk(path) for name in files)
     return any(_same(name, goal) for name in names)
 
@@ -258,23 +250,23 @@ def _folder_reads(path: Path, goal: Path) -> bool:
 def _glob_reads(pattern: Path, goal: Path) -> bool:
     if not glob.has_magic(str(pattern.parent)):
         pattern = pattern.parent.resolve() / pattern.name
-    found = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 - takes absolute patterns
-    if any(_path_reads(Path(name), goal) for name in found):
+    names_found = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 - takes absolute patterns
+    if any(_path_reads(Path(name), goal) for name in names_found):
         return True
     deep = "**" in pattern.parts
     return (deep or len(pattern.parts) == len(goal.parts)) and fnmatch.fnmatchcase(str(goal), str(pattern))
 
 
 def _beside(path: Path) -> list[Path]:
-    """List where the index of a file may lie."""
-    from corgipile.tables.io.index_cache import INDEX_SUFFIX  # noqa: PLC0415 - tables write their indexes through us
+    """Return the possible paths of a file's index."""
+    from corgipile.tables.io.index_cache import INDEX_SUFFIX  # noqa: PLC0415 - tables import this module
     from corgipile.tables.tfrecord.index import TEXT_SUFFIXES  # noqa: PLC0415
 
     return [path.with_name(stem + end) for stem in {path.name, path.stem} for end in (INDEX_SUFFIX, *TEXT_SUFFIXES)]
 
 
 def _is_table_name(name: str) -> bool:
-    from corgipile.tables.formats import formats  # noqa: PLC0415 - as above
+    from corgipile.tables.formats import formats  # noqa: PLC0415 - tables import this module
     from corgipile.tables.images import IMAGES  # noqa: PLC0415
 
     return name.lower().endswith((*IMAGES, *(end for kind in formats().values() for end in kind.suffixes)))
@@ -288,12 +280,12 @@ def _same(path: Path, goal: Path) -> bool:
 
 
 def _paths_of(table: Any) -> Iterator[str]:
-    """Find the files, and the folders of images, that a table reads."""
-    return (one.path for one in files_read(table))
+    """Yield the paths of files and image folders that a table reads."""
+    return (part.path for part in files_read(table))
 
 
 def files_read(table: Any) -> Iterator[Any]:
-    """Yield the files, open, and the folders of images that a table reads, through whatever wraps it."""
+    """Yield the open files and the image folders that a table reads, through all its wrappers."""
     seen, waiting = set(), [table]
     while waiting:
         one = waiting.pop()
@@ -325,7 +317,7 @@ def _holds(kind: type) -> Literal["files", "items", "attributes", "nothing"]:
 
 
 def flush(path: Path) -> None:
-    """Have a file, or the names in a folder, written to the device."""
+    """Flush a file's data, or a folder's entries, to the device."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

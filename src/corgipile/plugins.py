@@ -1,4 +1,4 @@
-"""Formats and orders of other packages, found by their entry points."""
+"""Formats and orders of other packages, registered by entry points."""
 
 import warnings
 from functools import cache
@@ -11,18 +11,18 @@ FORMATS, ORDERS = "corgipile.formats", "corgipile.orders"  # groups of entry poi
 
 @cache
 def registered(group: str) -> dict[str, Any]:
-    """Load what other packages registered in a group, by name; what cannot be loaded is left out with a warning.
+    """Load the objects that other packages registered in a group, by name; failing ones are skipped with a warning.
 
     Example:
         >>> isinstance(registered(ORDERS), dict)
         True
     """
-    from importlib.metadata import entry_points  # noqa: PLC0415 - not before a name is asked for
+    from importlib.metadata import entry_points  # noqa: PLC0415 - needed for unknown names only
 
-    found = {}
+    objects = {}
     for entry in entry_points(group=group):
         try:
-            found[entry.name] = entry.load()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the other package's
+            objects[entry.name] = entry.load()
+        except Exception as error:  # noqa: BLE001 - other packages may raise anything
             warnings.warn(f"{group} {entry.name!r} ({entry.value}) cannot be loaded: {error!r}", stacklevel=2)
-    return found
+    return objects

@@ -1,6 +1,6 @@
-"""Randomness for all of corgipile: pure functions of a key, from ``kernel/plan/permute.h``.
+"""Random numbers of corgipile: pure functions of a key, from ``kernel/plan/permute.h``.
 
-A key is a hash of numbers, never a sum of them: seed 7 epoch 1 and seed 8 epoch 0 have nothing in common.
+A key is a hash of numbers, never their sum: seed 7, epoch 1 and seed 8, epoch 0 are unrelated.
 """
 
 from collections.abc import Callable
@@ -39,63 +39,63 @@ def shuffle(array: npt.NDArray[np.int32] | IntArray, key: int) -> None:
 
 
 def permute(n: int, key: int, start: int, stop: int) -> IntArray:
-    """Return positions ``start`` to ``stop`` of a keyed permutation of ``range(n)``, in O(1) memory beside the result.
+    """Return positions ``start`` to ``stop`` of a keyed permutation of ``range(n)``, in O(1) additional memory.
 
     Args:
         n: Length of the permutation, at most 2^63.
         key: From `derive`.
         start: First position.
-        stop: Position after the last.
+        stop: End position.
 
     Returns:
         int64[stop - start].
 
     Raises:
-        BadArgument: The positions lie outside the permutation.
+        BadArgument: The positions are outside the permutation.
 
     Example:
         >>> sorted(permute(6, derive(3), 0, 6).tolist())
         [0, 1, 2, 3, 4, 5]
     """
     if not 0 <= start <= stop <= n:
-        raise BadArgument(f"positions {start} to {stop} asked for; the permutation has 0 to {n}")
+        raise BadArgument(f"positions must be from 0 to {n}, got {start} to {stop}")
     out = np.empty(stop - start, np.int64)
     _kernel.permute(n, key, start, out)
     return out
 
 
 def permute_at(n: int, key: int, positions: IntArray) -> IntArray:
-    """Return scattered positions of a keyed permutation of ``range(n)``, in the order asked for.
+    """Return scattered positions of a keyed permutation of ``range(n)``, in the given order.
 
     Args:
         n: Length of the permutation, at most 2^63.
         key: From `derive`.
-        positions: int64, of any number.
+        positions: int64, any number.
 
     Raises:
-        BadArgument: A position lies outside the permutation.
+        BadArgument: A position is outside the permutation.
 
     Example:
         >>> bool((permute_at(100, derive(3), np.array([42, 40])) == permute(100, derive(3), 40, 43)[[2, 0]]).all())
         True
     """
-    return _moved(n, key, positions, _kernel.permute_at, "positions")
+    return _apply(n, key, positions, _kernel.permute_at, "positions")
 
 
 def unpermute(n: int, key: int, values: IntArray) -> IntArray:
-    """Return the positions at which a keyed permutation of ``range(n)`` has these values.
+    """Return the positions of values in a keyed permutation of ``range(n)``.
 
     Example:
         >>> unpermute(100, derive(3), permute(100, derive(3), 40, 43)).tolist()
         [40, 41, 42]
     """
-    return _moved(n, key, values, _kernel.unpermute, "values")
+    return _apply(n, key, values, _kernel.unpermute, "values")
 
 
-def _moved(n: int, key: int, numbers: IntArray, move: Callable[[int, int, IntArray], None], what: str) -> IntArray:
+def _apply(n: int, key: int, numbers: IntArray, move: Callable[[int, int, IntArray], None], what: str) -> IntArray:
     out = np.array(numbers, np.int64)
     if out.size and not 0 <= out.min() <= out.max() < n:
-        raise BadArgument(f"{what} must lie in 0 to {n - 1}, got {out.min()} to {out.max()}")
+        raise BadArgument(f"{what} must be from 0 to {n - 1}, got {out.min()} to {out.max()}")
     move(n, key, out)
     return out
 

@@ -1,4 +1,4 @@
-"""Ray: a worker's share in Ray Train, its state in checkpoints, shuffled blocks for Ray Data, tables by tasks."""
+"""Ray integration: datasets for Ray Train with checkpoints, shuffled blocks for Ray Data, tables written by tasks."""
 
 import json
 import os
@@ -31,35 +31,35 @@ except ImportError as error:
 
 __all__ = ["STATE", "ShuffledDatasource", "convert", "dataset", "reshuffle", "save"]
 
-STATE = "corgipile.json"  # in the folder of a checkpoint
-BLOCK_BYTES = 8 << 20  # of a block that Ray Data is given
+STATE = "corgipile.json"  # file name in a checkpoint's folder
+BLOCK_BYTES = 8 << 20  # size of Ray Data's blocks
 
 
 def dataset(table: Any, *, checkpoint: Any = None, **settings: Any) -> CorgiPileDataset:
-    """Return the dataset of a worker of Ray Train: its share of each epoch, from where the checkpoint stands.
+    """Return the dataset of a Ray Train worker: its share of each epoch, resumed from the checkpoint.
 
-    Call it in the function that a ``TorchTrainer`` runs. Rank and world are those of ``ray.train.get_context()``. Where
-    the trainer goes on from a checkpoint that `save` wrote to, the dataset does too, whatever the number of workers.
+    Call it in the function that a ``TorchTrainer`` runs. Rank and world come from ``ray.train.get_context()``. If the
+    trainer resumes from a checkpoint that `save` wrote, the dataset does too, for any number of workers.
 
     Args:
-        table: What `corgipile.open` takes; a path that every worker reaches.
-        checkpoint: The checkpoint to go on from; None: that of ``ray.train.get_checkpoint()``, if there is one.
+        table: A source for `corgipile.open`, such as a path that every worker can read.
+        checkpoint: The checkpoint to resume from; None: that of ``ray.train.get_checkpoint()``, if any.
         settings: Other arguments of `corgipile.torch.CorgiPileDataset`; ``global_batches="fixed"`` keeps batches the
-            same where the number of workers changes.
+            same if the number of workers changes.
 
     Raises:
-        BadArgument: It is not called by a worker, or given the rank.
-        StateMismatch: The checkpoint is of another table, order or seed.
+        BadArgument: The caller is not a worker, or passes rank or world.
+        StateMismatch: The checkpoint belongs to another table, order or seed.
     """
     if wrong := {"rank", "world"} & settings.keys():
-        raise BadArgument(f"Ray Train says {' and '.join(sorted(wrong))}: leave them out")
+        raise BadArgument(f"Ray Train sets {' and '.join(sorted(wrong))}: leave them out")
     try:
         context = ray.train.get_context()
         rank, world = context.get_world_rank(), context.get_world_size()
     except (RuntimeError, AttributeError) as error:
-        raise BadArgument(f"corgipile.ray.dataset is for the function that a TorchTrainer runs: {error}") from error
+        raise BadArgument(f"corgipile.ray.dataset must be called in a TorchTrainer's function: {error}") from error
     if rank is None or world is None:
-        raise BadArgument("corgipile.ray.dataset is for the function that a TorchTrainer runs: there is no worker here")
+        raise BadArgument("corgipile.ray.dataset must be called in a TorchTrainer's function: there is no worker here")
     made = CorgiPileDataset(table, rank=rank, world=world, **settings)
     checkpoint = ray.train.get_checkpoint() if checkpoint is None else checkpoint
     if checkpoint is not None:
@@ -71,32 +71,32 @@ def dataset(table: Any, *, checkpoint: Any = None, **settings: Any) -> CorgiPile
 
 
 def save(made: CorgiPileDataset, folder: str | os.PathLike[str], batches: int | None = None) -> "ray.train.Checkpoint":
-    """Write where a dataset stands beside a model, and return the folder as a checkpoint for ``ray.train.report``.
+    """Write a dataset's state to a folder, and return the folder as a checkpoint for ``ray.train.report``.
 
-    The state is the same on every worker, so it is enough that one of them reports it.
+    All workers have the same state, so one of them may report it.
 
     Args:
         made: The dataset.
-        folder: The folder, which the model may be in.
-        batches: Batches that the training loop got in this iteration; needed where a DataLoader has workers.
+        folder: The folder, which may hold the model too.
+        batches: Batches that the training loop got in this iteration; required if a DataLoader has workers.
     """
     (Path(folder) / STATE).write_text(json.dumps(made.state_dict(batches)))
     return ray.train.Checkpoint.from_directory(folder)
 
 
 class ShuffledDatasource(Datasource):  # type: ignore[misc]  # Ray has no types
-    """One epoch of a table for Ray Data, whose blocks are rows in the order in which they are to be visited.
+    """One epoch of a table for Ray Data, as blocks of rows in visiting order.
 
-    ``ray.data.read_datasource(ShuffledDatasource(path, seed=1, epoch=3))`` is a Dataset that needs no shuffle of its
-    own: each task runs an order over a share of the table, within a budget, and yields what it visits. Each row comes
-    once.
+    ``ray.data.read_datasource(ShuffledDatasource(path, seed=1, epoch=3))`` is a Dataset that needs no further shuffle:
+    each task runs an order over a share of the table, within a budget, and yields the visited rows. Each row is
+    visited once.
 
     Args:
-        table: What `corgipile.open` takes; a path that every node reaches.
+        table: A source for `corgipile.open`, such as a path that every node can read.
         order: An order of `corgipile.orders`, or its name.
         memory: Budget of a task for rows in memory.
-        block_rows: Rows of a block that Ray Data gets; None: 8 MB of them.
-        epoch: Which epoch.
+        block_rows: Rows of Ray Data's blocks; None: 8 MB of rows.
+        epoch: Number of the epoch.
         settings: Other arguments of `corgipile.Loader`, such as ``seed`` and ``columns``.
     """
 
@@ -113,7 +113,7 @@ class ShuffledDatasource(Datasource):  # type: ignore[misc]  # Ray has no types
         super().__init__()
         if wrong := {"rank", "world", "worker", "workers", "format", "batch_size"} & settings.keys():
             raise BadArgument(
-                f"a ShuffledDatasource shares the table among tasks: leave {', '.join(sorted(wrong))} out"
+                f"a ShuffledDatasource divides the table among tasks: leave out {', '.join(sorted(wrong))}"
             )
         opened = open_table(table)
         self._rows, self._bytes = len(opened), int(opened.nbytes)
@@ -130,7 +130,7 @@ class ShuffledDatasource(Datasource):  # type: ignore[misc]  # Ray has no types
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
     ) -> list[ReadTask]:
-        """Return the tasks, which share the epoch: each row is in one of them."""
+        """Return the tasks, which divide the epoch."""
         tasks = max(1, min(parallelism, self._rows // self._block))
         shares = [
             {**self._settings, "worker": task, "workers": tasks, "memory": self._memory * tasks}
@@ -138,11 +138,11 @@ class ShuffledDatasource(Datasource):  # type: ignore[misc]  # Ray has no types
         ]
         size = BlockMetadata(self._rows // tasks, self._bytes // tasks, None, None)
         read = [partial(_blocks, self._source, self._block, self._epoch, share) for share in shares]
-        return [ReadTask(one, size, per_task_row_limit=per_task_row_limit) for one in read]
+        return [ReadTask(read_task, size, per_task_row_limit=per_task_row_limit) for read_task in read]
 
 
 def _blocks(table: Any, rows: int, epoch: int, share: Mapping[str, Any]) -> Iterable[pa.Table]:
-    """Yield the rows of a task, some at a time."""
+    """Yield a task's rows as tables of up to ``rows`` rows."""
     with Loader(table, batch_size=rows, format="arrow", **share) as loader:
         loader.set_epoch(epoch)
         for batch in loader:
@@ -150,59 +150,60 @@ def _blocks(table: Any, rows: int, epoch: int, share: Mapping[str, Any]) -> Iter
 
 
 def reshuffle(table: Any, out: PathLike, **settings: Any) -> int:
-    """Write the rows of a table in an order of which each is equally likely, as tasks of Ray; return how many.
+    """Write a table in uniformly random order, by Ray tasks; return the number of rows.
 
-    What is dealt to piles waits in Ray's memory, which spills to disk. Rows come as `corgipile.reshuffle` writes them
-    on one machine with the same ``memory`` and ``seed``.
+    Piles wait in Ray's memory, which spills to disk. The output equals that of `corgipile.reshuffle` on one machine
+    with the same ``memory`` and ``seed``.
 
     Args:
-        table: What `corgipile.open` takes; files that every node reaches.
-        out: A folder that every node reaches, or ``rows-%05d.arrow`` for the files of one.
-        settings: Others of `corgipile.relayout.tasks.reshuffle`: ``memory`` of a task ("1GB"), ``seed``, ``to``, sizes.
+        table: A source for `corgipile.open`: files that every node can read.
+        out: A folder that every node can write, or ``rows-%05d.arrow`` for the files in one.
+        settings: Arguments of `corgipile.relayout.tasks.reshuffle`: ``memory`` of a task ("1GB"), ``seed``, ``to``,
+            sizes.
 
     Raises:
-        BadArgument: The output is one file, or a setting is wrong.
-        WriteFailed: What a task wrote is not to be found here.
+        BadArgument: The output is a single file, or a setting is wrong.
+        WriteFailed: This machine does not see a task's output.
     """
     return relayout.reshuffle(_Tasks(), table, out, **settings)
 
 
 def convert(table: Any, out: PathLike, **settings: Any) -> int:
-    """Write a table in another format, as tasks of Ray, whose rows come in the order of the table; return how many.
+    """Write a table in another format, by Ray tasks, in the table's order; return the number of rows.
 
     Args:
-        table: What `corgipile.open` takes; files that every node reaches.
-        out: A folder that every node reaches, or ``rows-%05d.parquet`` for the files of one.
-        settings: Others of `corgipile.conversion.tasks.convert`, which are those of `corgipile.convert`.
+        table: A source for `corgipile.open`: files that every node can read.
+        out: A folder that every node can write, or ``rows-%05d.parquet`` for the files in one.
+        settings: Arguments of `corgipile.conversion.tasks.convert`, which are those of `corgipile.convert`.
 
     Raises:
-        BadArgument: The output is one file, or a setting is wrong.
-        WriteFailed: What a task wrote is not to be found here.
+        BadArgument: The output is a single file, or a setting is wrong.
+        WriteFailed: This machine does not see a task's output.
     """
     return conversion.convert(_Tasks(), table, out, **settings)
 
 
 class _Tasks:
-    """Runs tasks as Ray's: what one deals are objects, which others get one after the other."""
+    """Runs tasks in Ray; dealt piles are Ray objects, which merging tasks fetch one by one."""
 
     largest = 1 << 40
 
     def each(self, write: Write, tasks: int) -> Sequence[Written]:
         shared = ray.put(write)
-        found: Sequence[Written] = _had([_write.remote(shared, task) for task in range(tasks)])
-        return found
+        results: Sequence[Written] = _wait([_write.remote(shared, task) for task in range(tasks)])
+        return results
 
     def dealt(self, deal: Deal, tasks: int, merge: Merge, piles: int) -> Sequence[Written]:
         dealing, merging = ray.put(deal), ray.put(merge)
         parts = [_deal.options(num_returns=1 + piles).remote(dealing, task, piles) for task in range(tasks)]
-        _had([one[0] for one in parts])
-        merged = [_merge.remote(merging, pile, [one[1 + pile] for one in parts]) for pile in range(piles)]
-        found: Sequence[Written] = _had(merged)
-        return found
+        _wait([part[0] for part in parts])
+        merged = [_merge.remote(merging, pile, [part[1 + pile] for part in parts]) for pile in range(piles)]
+        results: Sequence[Written] = _wait(merged)
+        return results
 
 
-def _had(references: Sequence[Any]) -> Any:
-    """Wait for tasks; an error of one is raised as it was there, once none writes any more."""
+def _wait(references: Sequence[Any]) -> Any:
+    """Wait for tasks; raise a task's error after all tasks have stopped."""
     try:
         return ray.get(references)
     except RayTaskError as error:
@@ -214,8 +215,8 @@ def _had(references: Sequence[Any]) -> Any:
 
 
 def _stop(references: Sequence[Any]) -> None:
-    for one in references:
-        ray.cancel(one)
+    for reference in references:
+        ray.cancel(reference)
     ray.wait(references, num_returns=len(references), fetch_local=False)
 
 
@@ -226,11 +227,11 @@ def _write(write: Write, task: int) -> Written:
 
 @ray.remote  # type: ignore[untyped-decorator]
 def _deal(deal: Deal, task: int, piles: int) -> list[Any]:
-    """Return that all is well, and for each pile None, or bytes, which others on the same node do not copy."""
-    found: list[Any] = [True] + [None] * piles
+    """Return True, and for each pile None or its bytes, which tasks on the same node do not copy."""
+    piles_data: list[Any] = [True] + [None] * piles
     for pile, rows in deal(task):
-        found[1 + pile] = np.frombuffer(rows, np.uint8)
-    return found
+        piles_data[1 + pile] = np.frombuffer(rows, np.uint8)
+    return piles_data
 
 
 @ray.remote  # type: ignore[untyped-decorator]

@@ -1,4 +1,4 @@
-"""The epochs after which writing a table once in random order pays off, for `plan`, `inspect` and `compare`."""
+"""Number of epochs after which a one-time shuffle pays off, for `plan`, `inspect` and `compare`."""
 
 import math
 
@@ -6,12 +6,12 @@ __all__ = ["repaid_after", "repays"]
 
 
 def repaid_after(setup: float, shuffled: float, other: float) -> int | None:
-    """Return the epochs after which writing a table once in random order pays off; None: never.
+    """Return the number of epochs after which a one-time shuffle pays off; None: never.
 
     Args:
-        setup: Seconds to write it.
-        shuffled: Seconds of an epoch over what was written.
-        other: Seconds of an epoch over the table as it lies, in another order.
+        setup: Seconds to write the shuffled table.
+        shuffled: Seconds of an epoch over the shuffled table.
+        other: Seconds of an epoch over the original table, in another order.
 
     Example:
         >>> repaid_after(12.0, 2.0, 10.0), repaid_after(12.0, 2.0, 2.0)
@@ -21,7 +21,7 @@ def repaid_after(setup: float, shuffled: float, other: float) -> int | None:
 
 
 def repays(setup: float, shuffled: float, other: float) -> str:
-    """Describe in words after how many epochs it pays off.
+    """Describe after how many epochs a one-time shuffle pays off.
 
     Example:
         >>> repays(12.0, 2.0, 10.0), repays(0.1, 2.0, 10.0)

@@ -1,4 +1,4 @@
-"""Resident memory of this process at most, over a while; where the system tells it."""
+"""Peak resident memory of this process during a block, on systems that report it."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Peak:
-    """What was found.
+    """The measured peak.
 
     Attributes:
-        nbytes: The most bytes that were resident, libraries and all; 0 while that is not known.
+        nbytes: Peak resident bytes, libraries included; 0 while unknown.
     """
 
     nbytes = 0
@@ -21,7 +21,7 @@ class Peak:
 
 @contextlib.contextmanager
 def peaking() -> Iterator[Peak]:
-    """Tell the most memory that was resident in the block, once it has ended.
+    """Measure the peak resident memory of a block; the result is set when it ends.
 
     Example:
         >>> with peaking() as peak:
@@ -29,13 +29,13 @@ def peaking() -> Iterator[Peak]:
         >>> peak.nbytes == 0 or peak.nbytes > 1 << 20
         True
     """
-    found = Peak()
+    peak = Peak()
     try:
-        _RESET.write_text("5", encoding="ascii")  # the peak begins anew
+        _RESET.write_text("5", encoding="ascii")  # resets the system's peak counter
     except OSError:
-        yield found
+        yield peak
         return
-    yield found
+    yield peak
     with contextlib.suppress(OSError, ValueError, IndexError):
         line = _STATUS.read_text(encoding="ascii", errors="replace").partition("VmHWM:")[2]
-        found.nbytes = int(line.split()[0]) << 10
+        peak.nbytes = int(line.split()[0]) << 10

@@ -1,11 +1,10 @@
-"""Files and folders that live as long as a run; those of runs that were killed are removed by the next one.
+"""Temporary files and folders of a run; the next run removes those of killed runs.
 
-Each is locked (``flock``) by the process that made it. The system lets go of the lock when the process ends, however
-it ends, so whatever bears one of our names and is not locked is a leftover. Where the file system has no locks nothing
-is ever taken for one.
+Each is locked (``flock``) by its process. The system releases the lock when the process ends in any way, so an unlocked
+file with one of our names is a leftover. Without locks in the file system, nothing counts as a leftover.
 
-A signal may come between any two steps, also within what cleans up. So a name is noted before anything bears it, and
-`clean` removes what is left of those noted: when Python ends, or before it is ended without its own farewell.
+A signal may come between any two steps, even during the clean-up. So a name is registered before the file exists, and
+`clean` removes what is left of the registered names: at interpreter exit, or before the process is ended otherwise.
 """
 
 import atexit
@@ -21,29 +20,29 @@ from pathlib import Path
 __all__ = ["clean", "folder", "name_for", "note", "sweep", "temporary"]
 
 _OURS = re.compile(r"\..*\.corgipile-[0-9a-f]{12}\.(part|room)")
-TRIES = 100  # names; of each a sweep may take away the file before it is locked
-_LONGEST = 200  # bytes of a name; 255 are allowed
-_noted: dict[Path, tuple[int, Callable[[Path], object]]] = {}  # who noted a name (a fork has them too), and how it goes
+TRIES = 100  # names to try; a sweep may remove a file before it is locked
+_MAX_NAME = 200  # bytes of a name; file systems allow 255
+_noted: dict[Path, tuple[int, Callable[[Path], object]]] = {}  # process (forks inherit entries), and remove function
 
 
 def name_for(name: str, ending: str) -> str:
-    """Return a new name for what becomes ``name``, or serves it.
+    """Return a new temporary name for ``name``.
 
     Example:
         >>> len(name_for("a.arrow", "part")) == len(".a.arrow.corgipile-0123456789ab.part")
         True
     """
     mark = f".corgipile-{os.urandom(6).hex()}.{ending}"
-    short = os.fsencode(name)[: _LONGEST - len(mark)].decode(errors="ignore")
+    short = os.fsencode(name)[: _MAX_NAME - len(mark)].decode(errors="ignore")
     return f".{short}{mark}"
 
 
 @contextlib.contextmanager
 def temporary(goal: Path, mode: int = 0o666) -> Iterator[Path]:
-    """Give an empty, locked file beside ``goal``; what is left of it goes when the block ends.
+    """Yield an empty, locked file beside ``goal``, which is removed at the end of the block.
 
     Args:
-        goal: The final file, or the one that it helps to write.
+        goal: The final file, or the file that it helps to write.
         mode: Its permissions before the umask.
 
     Example:
@@ -55,13 +54,13 @@ def temporary(goal: Path, mode: int = 0o666) -> Iterator[Path]:
         >>> list(place.iterdir())
         []
     """
-    with _kept(goal.parent, goal.name, "part", partial(_new_file, mode=mode)) as path:
+    with _locked_path(goal.parent, goal.name, "part", partial(_new_file, mode=mode)) as path:
         yield path
 
 
 @contextlib.contextmanager
 def folder(parent: Path, name: str) -> Iterator[Path]:
-    """Give a new, locked folder in ``parent``; it goes with all that is in it when the block ends.
+    """Yield a new, locked folder in ``parent``, which is removed with its contents at the end of the block.
 
     Example:
         >>> import tempfile
@@ -71,12 +70,12 @@ def folder(parent: Path, name: str) -> Iterator[Path]:
         >>> list(place.iterdir())
         []
     """
-    with _kept(parent, name, "room", _new_folder) as path:
+    with _locked_path(parent, name, "room", _new_folder) as path:
         yield path
 
 
 def note(path: Path, remove: Callable[[Path], object]) -> None:
-    """Have a name that something will bear removed by ``remove``, should the process end first.
+    """Register a name that ``remove`` removes if the process ends first.
 
     Example:
         >>> note(Path("/tmp/a"), lambda path: path.unlink(missing_ok=True))
@@ -85,7 +84,7 @@ def note(path: Path, remove: Callable[[Path], object]) -> None:
 
 
 def clean() -> None:
-    """Remove at once what this process has made and not yet removed.
+    """Remove everything that this process has registered and not removed.
 
     Example:
         >>> import tempfile
@@ -104,7 +103,7 @@ atexit.register(clean)
 
 
 def sweep(place: Path) -> list[str]:
-    """Remove what runs of ours, killed before they could, left in a folder; return the names.
+    """Remove leftovers of killed runs in a folder; return their names.
 
     Example:
         >>> import tempfile
@@ -115,33 +114,33 @@ def sweep(place: Path) -> list[str]:
         (1, ['a.part'])
     """
     with contextlib.suppress(OSError), os.scandir(place) as entries:
-        found = [entry.name for entry in entries if _OURS.fullmatch(entry.name)]
-        return [name for name in found if _swept(place / name)]
+        names = [entry.name for entry in entries if _OURS.fullmatch(entry.name)]
+        return [name for name in names if _remove_leftover(place / name)]
     return []
 
 
 @contextlib.contextmanager
-def _kept(parent: Path, name: str, ending: str, make: Callable[[Path], int]) -> Iterator[Path]:
-    """Give what ``make`` makes and opens under a new name, locked, until the block ends."""
+def _locked_path(parent: Path, name: str, ending: str, make: Callable[[Path], int]) -> Iterator[Path]:
+    """Yield what ``make`` creates and opens under a new name, locked until the end of the block."""
     sweep(parent)
     path, lock, left = parent, -1, TRIES
     try:
         while lock < 0:
             path, left = parent.absolute() / name_for(name, ending), left - 1
             note(path, _delete)
-            lock = _locked(path, make, last=left <= 0)
+            lock = _make_locked(path, make, last=left <= 0)
         yield path
     finally:
-        # First the name, then the lock: else another run could take it for a leftover.
+        # The name goes before the lock: else another run could take the file for a leftover.
         _remove(path)
         if lock >= 0:
             os.close(lock)
 
 
-def _locked(path: Path, make: Callable[[Path], int], *, last: bool) -> int:
-    """Make and lock a file or folder; -1 if a sweep came between: then it is gone, or about to be.
+def _make_locked(path: Path, make: Callable[[Path], int], *, last: bool) -> int:
+    """Create and lock a file or folder; return -1 if a sweep has removed it, or is about to.
 
-    Some file systems, such as /proc, say of any new file that it is not there: that is so at the ``last`` try, too.
+    Some file systems, such as /proc, report any new file as missing: the ``last`` try raises their error.
     """
     try:
         lock = make(path)
@@ -165,7 +164,7 @@ def _new_folder(path: Path) -> int:
 
 
 def _remove(path: Path) -> None:
-    """Remove what bears a name that this process noted, and forget it."""
+    """Remove a name that this process registered, and unregister it."""
     process, remove = _noted.get(path, (None, _delete))
     if process == os.getpid():
         remove(path)
@@ -180,7 +179,7 @@ def _delete(path: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a file; say whether nobody else has. True too where there are no locks."""
+    """Lock a file; return whether no other process has it. True too without locks in the file system."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -190,8 +189,8 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _swept(path: Path) -> bool:
-    """Remove a leftover; say whether it was one: of this user, and locked by nobody."""
+def _remove_leftover(path: Path) -> bool:
+    """Remove a leftover of this user, which no process has locked; return whether it was one."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""The settings of training, each declared once, for every host: type, default, check, and what it does."""
+"""Training settings, each declared once for all hosts: type, default, check, and help text."""
 
 import inspect
 import os
@@ -29,7 +29,7 @@ __all__ = [
     "takes",
 ]
 
-MOST_BATCH = 1 << 31
+MAX_BATCH = 1 << 31  # rows of one update
 Solver = Literal["sgd", "dual"]
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,14 +39,14 @@ STEPS = [name for name, *_ in _kernel.STEPS]
 
 
 class Setting(NamedTuple):
-    """What a setting does, in a line, and what checks a value of it; one without the line is no option of commands."""
+    """A setting's help text, in one line, and its check; without a help text, commands have no such option."""
 
     about: str
     check: Callable[[Any, str], Any] = lambda value, _: value
 
 
 class Declared(NamedTuple):
-    """A setting as it is declared, with its type and its default."""
+    """A declared setting with its type and default."""
 
     kind: Any
     default: Any
@@ -54,11 +54,11 @@ class Declared(NamedTuple):
 
     @property
     def optional(self) -> bool:
-        """Say whether it may be None."""
+        """Return whether the setting may be None."""
         return self.default is None or NoneType in get_args(self.kind)
 
     def checked(self, value: Any, name: str) -> Any:
-        """Return a value as it is used; raise BadArgument where it is out of range."""
+        """Return a value in the type that is used; raise BadArgument if it is out of range."""
         return None if value is None and self.optional else self.setting.check(value, name)
 
 
@@ -70,13 +70,13 @@ def _kind(value: Any, _: str) -> Any:
 
 
 def _step(value: Any, _: str) -> Any:
-    from corgipile.steps import step_of  # noqa: PLC0415 - as above
+    from corgipile.steps import step_of  # noqa: PLC0415 - keeps the import of corgipile light
 
     return step_of(value).name
 
 
 def _is(kind: Any, words: str) -> Callable[[Any, str], Any]:
-    """Return what checks that a value is of a type, which is said in words."""
+    """Return a check of a value's type, which messages describe by ``words``."""
 
     def check(value: Any, name: str) -> Any:
         if not isinstance(value, kind):
@@ -92,33 +92,30 @@ def _order(value: Any, _: str) -> Any:
 
 
 def _encode(value: Any, _: str) -> Any:
-    from corgipile.features.fit import check_encode  # noqa: PLC0415 - as above
+    from corgipile.features.fit import check_encode  # noqa: PLC0415 - keeps the import of corgipile light
 
-    if isinstance(value, str | Mapping):  # of what else is wrong the columns say more
+    if isinstance(value, str | Mapping):  # for other types, errors about columns are more specific
         check_encode(value)
     return value
 
 
 def _text(value: Any, name: str) -> Any:
-    """Return names of columns, or one."""
     if isinstance(value, str):
         return value
-    if not isinstance(value, list | tuple) or not value or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(part, str) for part in value):
         raise BadArgument(f"{name} must be the name of a column or a list of them, got {value!r}")
     return tuple(value)
 
 
 def _interactions(value: Any, name: str) -> Any:
-    from corgipile.features.fit_hashed import terms_of  # noqa: PLC0415 - as above
+    from corgipile.features.fit_hashed import terms_of  # noqa: PLC0415 - keeps the import of corgipile light
 
     if (
         not isinstance(value, list | tuple)
         or not value
         or not all(isinstance(one, str | list | tuple) for one in value)
     ):
-        raise BadArgument(
-            f'{name} must be a list of columns that are crossed, such as [("city", "device")], got {value!r}'
-        )
+        raise BadArgument(f'{name} must be a list of columns to cross, such as [("city", "device")], got {value!r}')
     return terms_of(None, value)
 
 
@@ -128,22 +125,22 @@ def _memory(value: Any, name: str) -> Any:
 
 
 def _class_weight(value: Any, name: str) -> Any:
-    """Return ``"balanced"``, or weights by the text of a class."""
+    """Return ``"balanced"``, or weights by class as text."""
     if value == "balanced":
         return value
     if not isinstance(value, Mapping) or not value:
         raise BadArgument(
             f'{name} must be "balanced" or numbers by class, such as {{"no": 1, "yes": 20}}, got {value!r}'
         )
-    plain = {one.item() if hasattr(one, "item") else one: by for one, by in value.items()}
+    plain = {label.item() if hasattr(label, "item") else label: by for label, by in value.items()}
     return {
-        str(int(one) if isinstance(one, bool) else one): real(by, f"{name} of {one!r}", least=0)
-        for one, by in plain.items()
+        str(int(label) if isinstance(label, bool) else label): real(by, f"{name} of {label!r}", least=0)
+        for label, by in plain.items()
     }
 
 
 def _model(value: Any, name: str) -> Any:
-    from corgipile.linear.model import Model  # noqa: PLC0415 - as above
+    from corgipile.linear.model import Model  # noqa: PLC0415 - keeps the import of corgipile light
 
     return _is(Model, "a model, as corgipile.load returns")(value, name)
 
@@ -155,16 +152,16 @@ TEST = Setting("Table of held-out rows.")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Settings:
-    """What `corgipile.train`, the estimators, `corgipile.compare` and their commands share.
+    """Settings of `corgipile.train`, the estimators, `corgipile.compare` and their commands.
 
-    A setting is added here, or in the class below of those that have it, and used where it matters: the commands then
-    have it as an option, its value is checked, and model files and ``--json`` say it.
+    Declare a setting here, or in the subclass of those that have it, and use it where it matters: commands then have it
+    as an option, its value is checked, and model files and ``--json`` contain it.
     """
 
     model: Annotated[str, Setting(f"{', '.join(LOSSES)}.", _kind)] = "logistic"
     features: Annotated[
         str | Sequence[str] | Callable[[Any], Sequence[str]] | None,
-        Setting("Feature column, or several with commas; found by default."),
+        Setting("Feature column, or several with commas; inferred by default."),
     ] = None
     label: Annotated[str, Setting("Column of labels.", _is(str, "the name of a column"))] = "label"
     encode: Annotated[
@@ -181,55 +178,53 @@ class Settings:
     ] = None
     hash_bits: Annotated[
         int,
-        Setting("Hashed features have 2^bits places.", partial(whole, least=1, most=_kernel.MOST_HASH_BITS)),
+        Setting("Hashed features have 2^bits indices.", partial(whole, least=1, most=_kernel.MOST_HASH_BITS)),
     ] = 18
     ngrams: Annotated[
-        int, Setting("Words of an n-gram of text, at most.", partial(whole, least=1, most=_kernel.MOST_NGRAMS))
+        int, Setting("Largest number of words of an n-gram.", partial(whole, least=1, most=_kernel.MOST_NGRAMS))
     ] = 2
-    missing: Annotated[str | float, Setting("What stands for null and NaN: error, mean or a number.")] = "error"
+    missing: Annotated[str | float, Setting("Value for null and NaN: error, mean or a number.")] = "error"
     epochs: Annotated[int, Setting("Passes over the table.", partial(whole, least=0, most=MOST_EPOCH))] = 5
     learning_rate: Annotated[
         float | None,
         Setting(
-            "Rate of the first epoch; by default the usual one of the step, less where it diverges.",
+            "Learning rate of the first epoch; by default that of the step, reduced if training diverges.",
             partial(real, above=0),
         ),
     ] = None
     step: Annotated[
         str | None,
         Setting(
-            f"{', '.join(STEPS)}; by default auto for classes (adagrad by n-grams of text alone), else decay.", _step
+            f"{', '.join(STEPS)}; by default auto for classes (adagrad for n-grams of text alone), else decay.", _step
         ),
     ] = None
     decay: Annotated[
-        float, Setting("Factor on the rate from epoch to epoch, of decay.", partial(real, above=0, most=1))
+        float, Setting("Factor on the learning rate per epoch, for decay.", partial(real, above=0, most=1))
     ] = 0.95
     l2: Annotated[float, Setting("Strength of L2 regularisation.", partial(real, least=0))] = 0.0
     l1: Annotated[float, Setting("Strength of L1 regularisation.", partial(real, least=0))] = 0.0
     max_norm: Annotated[
-        float | None, Setting("Bound of the weights' norm, kept after each update.", partial(real, above=0))
+        float | None, Setting("Bound of the weights' norm after each update.", partial(real, above=0))
     ] = None
-    batch_size: Annotated[int, Setting("Rows of one update.", partial(whole, least=1, most=MOST_BATCH))] = 1
+    batch_size: Annotated[int, Setting("Rows of one update.", partial(whole, least=1, most=MAX_BATCH))] = 1
     memory: Annotated[
         Size | None, Setting("Memory for rows, read-ahead included: 64MB, 1G, or a share of the table (5%).", _memory)
     ] = "64MB"
     seed: Annotated[int, Setting("The same seed gives the same result.", whole)] = 0
-    intercept: Annotated[bool, Setting("Learn a constant beside the coefficients.", yes_or_no)] = True
+    intercept: Annotated[bool, Setting("Learn an intercept.", yes_or_no)] = True
     average: Annotated[
         bool | None,
-        Setting(
-            "Predict by the mean of the weights on their way; by default where no step or rate is named.", yes_or_no
-        ),
+        Setting("Predict with the mean of all weights; by default unless a step or learning rate is given.", yes_or_no),
     ] = None
     standardize: Annotated[
-        bool | None, Setting("Learn from features of mean 0 and spread 1; by default where it is needed.", yes_or_no)
+        bool | None, Setting("Standardise features to mean 0 and deviation 1; by default if needed.", yes_or_no)
     ] = None
 
     def checked(self) -> Self:
-        """Return them as they are used: numbers are Python's own.
+        """Return the checked settings, with numbers as Python's own types.
 
         Raises:
-            BadArgument: One is out of range.
+            BadArgument: A setting is out of range.
 
         Example:
             >>> Settings(epochs=-1).checked()
@@ -237,37 +232,39 @@ class Settings:
             ...
             corgipile.errors.BadArgument: epochs must be a whole number of 0 to 4611686018427387904, got -1
         """
-        given = [(name, getattr(self, name), found) for name, found in declared(type(self)).items()]
-        said = {name: found.checked(value, name) for name, value, found in given if value is not found.default}
-        return replace(self, **said)
+        given = [(name, getattr(self, name), declaration) for name, declaration in declared(type(self)).items()]
+        checked = {
+            name: declaration.checked(value, name)
+            for name, value, declaration in given
+            if value is not declaration.default
+        }
+        return replace(self, **checked)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TrainSettings(Settings):
-    """What `corgipile.train` and the estimators share."""
+    """Settings of `corgipile.train` and the estimators."""
 
-    order: Annotated[Order | str, Setting("Which rows next: auto, balanced, riffle, full ...", _order)] = "auto"
+    order: Annotated[Order | str, Setting("Visit order: auto, balanced, riffle, full ...", _order)] = "auto"
     tolerance: Annotated[
         float | None, Setting("Stop when the loss improves by less than this.", partial(real, least=0))
     ] = None
     validation: Annotated[
         float | None,
-        Setting("Share of rows left out to measure the model on, such as 0.1.", partial(real, above=0)),
+        Setting("Share of rows held out for validation, such as 0.1.", partial(real, above=0)),
     ] = None
     patience: Annotated[
         int | None,
-        Setting("Stop after so many epochs without a better held-out loss; keep the best.", partial(whole, least=1)),
+        Setting("Stop after this many epochs without a better validation loss.", partial(whole, least=1)),
     ] = None
-    weight: Annotated[str | None, Setting("Column of what each row counts for.", _is(str, "the name of a column"))] = (
-        None
-    )
+    weight: Annotated[str | None, Setting("Column of sample weights.", _is(str, "the name of a column"))] = None
     class_weight: Annotated[
         str | Mapping[Any, float] | None,
-        Setting("What rows of a class count for: balanced, or by class: no=1,yes=20.", _class_weight),
+        Setting("Weights of classes: balanced, or by class: no=1,yes=20.", _class_weight),
     ] = None
     on_bad: Annotated[
         OnBad,
-        Setting("What to do with rows that cannot be learnt from: raise or skip.", partial(choice, kind=OnBad)),
+        Setting("Treatment of rows that cannot be trained on: raise or skip.", partial(choice, kind=OnBad)),
     ] = "raise"
 
 
@@ -279,58 +276,54 @@ class TrainArguments(TrainSettings):
     test: Annotated[Any, TEST] = None
     group: Annotated[
         str | None,
-        Setting("Column of which all rows of a value are on one side of validation.", _is(str, "the name of a column")),
+        Setting("Column whose values validation does not split.", _is(str, "the name of a column")),
     ] = None
     by: Annotated[
         str | None,
-        Setting("Column: a model for each of its values, all from one read.", _is(str, "the name of a column")),
+        Setting("Column: one model for each of its values, in one pass.", _is(str, "the name of a column")),
     ] = None
     labels: Annotated[
         str | Sequence[str] | None,
-        Setting("Column of lists of labels, or columns of 0 and 1: a model for each label, all from one read.", _text),
+        Setting("Column of lists of labels, or columns of 0 and 1: one model for each label, in one pass.", _text),
     ] = None
     classes: Sequence[Any] | None = None
-    warm_start: Annotated["Model | None", Setting("Model file to go on from.", _model)] = None
+    warm_start: Annotated["Model | None", Setting("Model file to continue from.", _model)] = None
     save: Annotated[
         str | os.PathLike[str] | None,
         Setting("Model file, written after each epoch.", _is(str | os.PathLike, "a path")),
     ] = None
-    overwrite: Annotated[bool, Setting("Replace a file of another kind too; a file that is read never.", yes_or_no)] = (
-        False
-    )
+    overwrite: Annotated[bool, Setting("Replace files of other kinds too, except inputs.", yes_or_no)] = False
     solver: Annotated[
-        Solver, Setting("sgd, or dual: the optimum, by dual coordinate descent.", partial(choice, kind=Solver))
+        Solver, Setting("sgd, or dual: the optimum by dual coordinate descent.", partial(choice, kind=Solver))
     ] = "sgd"
     inner: Annotated[
         int | None,
-        Setting(
-            "Visits of each row while it is in memory, of dual; 10 by default.", partial(whole, least=1, most=1 << 31)
-        ),
+        Setting("Visits of each buffered row, for dual; 10 by default.", partial(whole, least=1, most=1 << 31)),
     ] = None
     callback: Annotated[Callable[[dict[str, Any]], object] | None, CALL] = None
     on_rows: Annotated[Callable[[int], object] | None, CALL] = None
 
 
 def declared(kind: type) -> Mapping[str, Declared]:
-    """Return the settings among the fields of a class.
+    """Return the settings declared in a class.
 
     Example:
         >>> declared(TrainSettings)["epochs"].default
         5
     """
     if kind not in _declared:
-        _declared[kind] = MappingProxyType(_found(kind))
+        _declared[kind] = MappingProxyType(_settings_of(kind))
     return _declared[kind]
 
 
-_declared: dict[type, Mapping[str, Declared]] = {}  # by class, looked for once
+_declared: dict[type, Mapping[str, Declared]] = {}  # cache by class
 
 
-def _found(kind: type) -> dict[str, Declared]:
+def _settings_of(kind: type) -> dict[str, Declared]:
     return {
-        one.name: Declared(one.type.__origin__, one.default, one.type.__metadata__[0])  # type: ignore[union-attr]
-        for one in fields(kind)
-        if hasattr(one.type, "__metadata__")
+        spec.name: Declared(spec.type.__origin__, spec.default, spec.type.__metadata__[0])  # type: ignore[union-attr]
+        for spec in fields(kind)
+        if hasattr(spec.type, "__metadata__")
     }
 
 
@@ -342,7 +335,7 @@ A = TypeVar("A", bound=_Arguments)
 
 
 def takes(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
-    """Let a function of some settings be called with them as arguments, named and typed as they are declared.
+    """Give a function of settings their fields as named and typed arguments.
 
     Example:
         >>> @takes(Settings)
@@ -357,9 +350,9 @@ def takes(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P,
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             return function(arguments(*args, **kwargs).checked())
 
-        arguments.__init__.__qualname__ = function.__name__  # as Python's errors of wrong arguments say
+        arguments.__init__.__qualname__ = function.__name__  # Python's argument errors name the function
         given, returned = inspect.signature(arguments), inspect.signature(function).return_annotation
-        plain = [one.replace(annotation=_plain(one.annotation)) for one in given.parameters.values()]
+        plain = [parameter.replace(annotation=_plain(parameter.annotation)) for parameter in given.parameters.values()]
         call.__signature__ = given.replace(parameters=plain, return_annotation=returned)  # type: ignore[attr-defined]
         return call
 
@@ -367,5 +360,5 @@ def takes(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P,
 
 
 def _plain(kind: Any) -> Any:
-    """Return a type without what is said of the setting."""
+    """Return a type without its setting."""
     return getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind

@@ -1,4 +1,4 @@
-"""Arguments as people write them: sizes in rows, bytes or a share of the table; numbers, yes or no, a choice."""
+"""Parsing and checks of arguments: sizes in rows, bytes or shares of a table; numbers, booleans, choices."""
 
 import math
 import numbers
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-MOST_EPOCH = 1 << 62  # so that it and the next one are 64-bit numbers anywhere
+MOST_EPOCH = 1 << 62  # largest epoch: it and the next one fit 64-bit numbers everywhere
 Size = int | str
 OnBad = Literal["raise", "skip"]
 _BYTES = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(?:([KMGT])(?:I?B)?|B)\s*", re.IGNORECASE)
@@ -31,10 +31,10 @@ _SHARE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*")
 
 
 def whole(value: Any, what: str, least: int | None = None, most: int | None = None) -> int:
-    """Return a whole number of any type, NumPy's too, as an int.
+    """Return an integer of any type, also NumPy's, as an int.
 
     Raises:
-        BadArgument: It is none, or out of bounds; a bool is none.
+        BadArgument: It is not an integer, or a bool, or out of bounds.
 
     Example:
         >>> whole(3, "batch_size", 1)
@@ -57,10 +57,10 @@ def whole(value: Any, what: str, least: int | None = None, most: int | None = No
 def real(
     value: Any, what: str, least: float | None = None, most: float | None = None, above: float | None = None
 ) -> float:
-    """Return a finite number of any type, NumPy's too, as a float.
+    """Return a finite number of any type, also NumPy's, as a float.
 
     Raises:
-        BadArgument: It is none, or out of bounds; a bool is none, nor is text.
+        BadArgument: It is not a number, or a bool or text, or out of bounds.
 
     Example:
         >>> real(3, "l2")
@@ -86,10 +86,10 @@ def real(
 
 
 def yes_or_no(value: Any, what: str) -> bool:
-    """Return a bool, NumPy's too, as a bool.
+    """Return a bool, also NumPy's, as a bool.
 
     Raises:
-        BadArgument: It is none.
+        BadArgument: It is not a bool.
 
     Example:
         >>> yes_or_no(True, "intercept")
@@ -101,10 +101,10 @@ def yes_or_no(value: Any, what: str) -> bool:
 
 
 def choice(value: Any, what: str, kind: Any) -> Any:
-    """Return a value that is one of those of a ``Literal``.
+    """Return a value if it is among those of a ``Literal``.
 
     Raises:
-        BadArgument: It is none of them.
+        BadArgument: It is not.
 
     Example:
         >>> choice("drop", "on_bad", OnBad)
@@ -113,18 +113,18 @@ def choice(value: Any, what: str, kind: Any) -> Any:
         corgipile.errors.BadArgument: on_bad must be "raise" or "skip", got 'drop'
     """
     if value not in get_args(kind):
-        names = " or ".join(f'"{one}"' for one in get_args(kind))
+        names = " or ".join(f'"{option}"' for option in get_args(kind))
         raise BadArgument(f"{what} must be {names}, got {value!r}")
     return value
 
 
 def parse_bytes(size: Size, what: str = "memory", whole: float | None = None) -> int:
-    """Return bytes of a size such as ``"64MB"``, ``"64M"`` or an int of bytes; 1 KB is 1024 bytes.
+    """Return the bytes of a size such as ``"64MB"``, ``"64M"`` or an int of bytes; 1 KB is 1024 bytes.
 
     Args:
-        size: What the caller wrote.
-        what: Name of the parameter, for the message.
-        whole: Bytes of what ``"5%"`` is a share of; such shares are refused without.
+        size: The size.
+        what: Name of the parameter in messages.
+        whole: Total bytes for shares such as ``"5%"``; None refuses shares.
 
     Raises:
         BadSize: The text does not parse, or the size is not positive.
@@ -135,30 +135,30 @@ def parse_bytes(size: Size, what: str = "memory", whole: float | None = None) ->
         >>> parse_bytes("5%", whole=2000)
         100
     """
-    found = _BYTES.fullmatch(size) if isinstance(size, str) else None
+    match = _BYTES.fullmatch(size) if isinstance(size, str) else None
     share = _SHARE.fullmatch(size) if isinstance(size, str) and whole is not None else None
     if share and whole is not None:
         value = max(1, math.floor(whole * _share(size, share, what)))
-    elif found:
-        value = math.floor(float(found[1]) * float(1 << 10 * _POWERS[(found[2] or "").upper()]))
+    elif match:
+        value = math.floor(float(match[1]) * float(1 << 10 * _POWERS[(match[2] or "").upper()]))
     elif isinstance(size, int) and not isinstance(size, bool):
         value = size
     else:
         or_share = "" if whole is None else ' or a share of the table such as "5%"'
-        raise BadSize(f'{what} {size!r} is no size; give bytes such as "64MB"{or_share}')
+        raise BadSize(f'{what} must be a size in bytes such as "64MB"{or_share}, got {size!r}')
     if value < 1:
         raise BadSize(f'{what} must be positive, got {size!r}; give bytes such as "64MB"')
     return value
 
 
 def to_rows(size: Size, rows: int, row_bytes: float, what: str) -> int:
-    """Return rows, at least 1, of a size in rows (int), bytes (``"256KB"``) or a share of the table (``"2%"``).
+    """Return the rows, at least 1, of a size in rows (int), bytes (``"256KB"``) or a share of the table (``"2%"``).
 
     Args:
-        size: What the caller wrote.
+        size: The size.
         rows: Rows of the table.
         row_bytes: Bytes of one row.
-        what: Name of the parameter, for the message.
+        what: Name of the parameter in messages.
 
     Raises:
         BadSize: The text does not parse, or the size is not positive.
@@ -175,18 +175,18 @@ def to_rows(size: Size, rows: int, row_bytes: float, what: str) -> int:
     if share:
         return max(1, math.floor(rows * _share(size, share, what)))
     if not isinstance(size, str) or not _BYTES.fullmatch(size):
-        raise BadSize(f'{what} {size!r} is no size; give rows (1000), bytes ("256KB") or a share of the table ("2%")')
+        raise BadSize(f'{what} must be rows (1000), bytes ("256KB") or a share of the table ("2%"), got {size!r}')
     return max(1, math.floor(parse_bytes(size, what) / row_bytes))
 
 
-def _share(size: Size, found: re.Match[str], what: str) -> float:
-    if not 0 < float(found[1]) <= 100:
+def _share(size: Size, match: re.Match[str], what: str) -> float:
+    if not 0 < float(match[1]) <= 100:
         raise BadSize(f"{what} must be above 0% and at most 100%, got {size!r}")
-    return float(found[1]) / 100
+    return float(match[1]) / 100
 
 
 def part_of(size: Size, parts: int) -> Size:
-    """Return a size divided, at least 1 row where it is in rows.
+    """Return a size divided by ``parts``; at least 1 if it is in rows.
 
     Example:
         >>> part_of(100, 3), part_of("4KB", 2), part_of("3%", 2)
@@ -199,7 +199,7 @@ def part_of(size: Size, parts: int) -> Size:
 
 
 def format_bytes(count: float) -> str:
-    """Return bytes as people read them.
+    """Format bytes with a unit.
 
     Example:
         >>> format_bytes(262144), format_bytes(1536), format_bytes(12)

@@ -1,4 +1,4 @@
-"""Spark: tables shuffled and converted by its tasks. Ranks of a `TorchDistributor` need `corgipile.torch` alone."""
+"""Spark integration: reshuffles and conversions by its tasks. A `TorchDistributor` needs `corgipile.torch` only."""
 
 import pickle
 from collections import deque
@@ -26,81 +26,82 @@ __all__ = ["convert", "reshuffle"]
 
 Batches = Iterable[pa.RecordBatch]
 COLUMNS = "pile int, task int, data binary"
-FAILED = -1  # pile of errors
-TOGETHER = 8  # rows, each some of a pile, that Python gets at a time
+FAILED = -1  # pile number of errors
+BATCH_ROWS = 8  # rows, each a piece of a pile, per Arrow batch in Python
 
 
 def reshuffle(table: Any, out: PathLike, **settings: Any) -> int:
-    """Write the rows of a table in an order of which each is equally likely, as tasks of Spark; return how many.
+    """Write a table in uniformly random order, by Spark tasks; return the number of rows.
 
-    Tasks of ``mapInArrow`` read runs of rows and deal them to piles, Spark's shuffle brings piles together, and a task
-    for each orders and writes it. On the way rows are the bytes of Arrow, so that their types are kept. They come as
-    `corgipile.reshuffle` writes them on one machine with the same ``memory`` and ``seed``.
+    Tasks of ``mapInArrow`` read runs of rows and deal them to piles, Spark's shuffle gathers the piles, and one task
+    per pile orders and writes it. Rows travel as Arrow bytes, which keeps their types. The output equals that of
+    `corgipile.reshuffle` on one machine with the same ``memory`` and ``seed``.
 
     Args:
-        table: What `corgipile.open` takes; files that every executor reaches.
-        out: A folder that driver and executors reach, or ``rows-%05d.arrow`` for the files of one.
-        settings: Others of `corgipile.relayout.tasks.reshuffle`: ``memory`` of a task ("1GB"), ``seed``, ``to``, sizes.
+        table: A source for `corgipile.open`: files that every executor can read.
+        out: A folder that driver and executors can write, or ``rows-%05d.arrow`` for the files in one.
+        settings: Arguments of `corgipile.relayout.tasks.reshuffle`: ``memory`` of a task ("1GB"), ``seed``, ``to``,
+            sizes.
 
     Raises:
-        BadArgument: There is no session, the output is one file, or a setting is wrong.
-        WriteFailed: What a task wrote is not to be found here.
+        BadArgument: There is no session, the output is a single file, or a setting is wrong.
+        WriteFailed: The driver does not see a task's output.
     """
     return relayout.reshuffle(_Tasks(), table, out, **settings)
 
 
 def convert(table: Any, out: PathLike, **settings: Any) -> int:
-    """Write a table in another format, as tasks of Spark, whose rows come in the order of the table; return how many.
+    """Write a table in another format, by Spark tasks, in the table's order; return the number of rows.
 
     Args:
-        table: What `corgipile.open` takes; files that every executor reaches.
-        out: A folder that driver and executors reach, or ``rows-%05d.parquet`` for the files of one.
-        settings: Others of `corgipile.conversion.tasks.convert`, which are those of `corgipile.convert`.
+        table: A source for `corgipile.open`: files that every executor can read.
+        out: A folder that driver and executors can write, or ``rows-%05d.parquet`` for the files in one.
+        settings: Arguments of `corgipile.conversion.tasks.convert`, which are those of `corgipile.convert`.
 
     Raises:
-        BadArgument: There is no session, the output is one file, or a setting is wrong.
-        WriteFailed: What a task wrote is not to be found here.
+        BadArgument: There is no session, the output is a single file, or a setting is wrong.
+        WriteFailed: The driver does not see a task's output.
     """
     return conversion.convert(_Tasks(), table, out, **settings)
 
 
 class _Tasks:
-    """Runs tasks as those of jobs of the session at hand, under settings of their own."""
+    """Runs tasks as jobs of the active session, with settings of their own."""
 
-    largest = 128 << 20  # of which `TOGETHER` are a batch of Arrow, which ends at 2 GB
+    largest = 128 << 20  # bytes of a piece: `BATCH_ROWS` of them must fit an Arrow batch of 2 GB
 
     def __init__(self) -> None:
         session = SparkSession.getActiveSession()
         if session is None:
-            raise BadArgument("there is no session of Spark here: make one by SparkSession.builder.getOrCreate()")
+            raise BadArgument("there is no Spark session: create one by SparkSession.builder.getOrCreate()")
         self._session = session.newSession()
-        self._session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", TOGETHER)
+        self._session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH_ROWS)
 
     def each(self, write: Write, tasks: int) -> Sequence[Written]:
-        return _had(self._numbers(tasks).mapInArrow(partial(_writing, write), COLUMNS))
+        return _wait(self._numbers(tasks).mapInArrow(partial(_writing, write), COLUMNS))
 
     def dealt(self, deal: Deal, tasks: int, merge: Merge, piles: int) -> Sequence[Written]:
         dealt = self._numbers(tasks).mapInArrow(partial(_dealing, deal), COLUMNS)
         gathered = dealt.repartition(piles, "pile").sortWithinPartitions("pile", "task")
-        return _had(gathered.mapInArrow(partial(_merging, merge), COLUMNS))
+        return _wait(gathered.mapInArrow(partial(_merging, merge), COLUMNS))
 
     def _numbers(self, tasks: int) -> DataFrame:
         return self._session.range(0, tasks, 1, tasks)
 
 
-def _had(rows: DataFrame) -> Sequence[Written]:
-    """Wait for tasks; an error of one is raised as it was there."""
-    done = sorted(rows.collect(), key=itemgetter(0))  # by Spark, all tasks would run twice: first for a sample
-    found = [pickle.loads(row["data"]) for row in done]  # noqa: S301 - of our own tasks
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-    return found
+def _wait(rows: DataFrame) -> Sequence[Written]:
+    """Wait for tasks; raise a task's error."""
+    done = sorted(rows.collect(), key=itemgetter(0))  # Spark's sort would run all tasks twice, first for a sample
+    results = [pickle.loads(row["data"]) for row in done]  # noqa: S301 - made by our own tasks
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
 
 
 def _writing(write: Write, batches: Batches) -> Batches:
     for task in _tasks(batches):
-        yield _row(task, task, _made(partial(write, task)))
+        yield _row(task, task, _pickled(partial(write, task)))
 
 
 def _dealing(deal: Deal, batches: Batches) -> Batches:
@@ -116,7 +117,7 @@ def _merging(merge: Merge, batches: Batches) -> Batches:
     rows = (row for batch in batches for row in zip(batch[0].to_pylist(), batch[2], strict=True))
     for pile, parts in groupby(rows, itemgetter(0)):
         data = (scalar.as_buffer() for _, scalar in parts)
-        yield _row(pile, 0, next(data).to_pybytes() if pile == FAILED else _made(partial(merge, pile, data)))
+        yield _row(pile, 0, next(data).to_pybytes() if pile == FAILED else _pickled(partial(merge, pile, data)))
         deque(data, 0)
 
 
@@ -125,8 +126,8 @@ def _tasks(batches: Batches) -> Iterator[int]:
         yield from batch.column(0).to_pylist()
 
 
-def _made(work: Callable[[], Written]) -> bytes:
-    """Return what a task returns, or the error that it ends with."""
+def _pickled(work: Callable[[], Written]) -> bytes:
+    """Return a task's pickled result or error."""
     try:
         return pickle.dumps(work())
     except CorgiPileError as error:

@@ -1,4 +1,4 @@
-"""How gradients move weights: the table of kernel/sgd/steps.h, and how users name its lines."""
+"""Step rules: the table of kernel/sgd/steps.h, and their names."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +12,14 @@ __all__ = ["STEPS", "Step", "step_of"]
 
 @dataclass(frozen=True)
 class Step:
-    """A step.
+    """A rule for the step from gradient to weights.
 
     Attributes:
-        name: What users call it.
-        usual: The learning rate of the first epoch, if nobody says another.
-        decays: Whether the rate is multiplied by ``decay`` after each epoch.
-        same: Whether all weights have one rate.
-        fixed: Whether the rate is not to be chosen.
+        name: Its public name.
+        usual: Default learning rate of the first epoch.
+        decays: Whether the learning rate is multiplied by ``decay`` after each epoch.
+        same: Whether all weights share one learning rate.
+        fixed: Whether the learning rate cannot be chosen.
         code: Its number in the kernel.
     """
 
@@ -35,10 +35,10 @@ STEPS = {line[0]: Step(*line, code) for code, line in enumerate(_kernel.STEPS)}
 
 
 def step_of(name: Any) -> Step:
-    """Return the step of a name.
+    """Return the step with a name.
 
     Raises:
-        BadArgument: There is none.
+        BadArgument: No step has this name.
 
     Example:
         >>> step_of("adagrad").same

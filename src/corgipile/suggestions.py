@@ -1,15 +1,15 @@
-"""What a mistyped name was meant to be."""
+"""Suggestions for mistyped names."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 __all__ = ["column_meant", "did_you_mean", "listed"]
 
-_MOST = 8
+_MAX_LISTED = 8  # names in a message
 
 
 def did_you_mean(word: object, names: Iterable[str]) -> str:
-    """Return a question to be put behind a message, empty if no name is close.
+    """Return a question to append to a message, empty if no name is close.
 
     Example:
         >>> did_you_mean("rifle", ["riffle", "full"])
@@ -22,17 +22,17 @@ def did_you_mean(word: object, names: Iterable[str]) -> str:
     if not isinstance(word, str):
         return ""
     known = {name.lower(): name for name in names}
-    found = get_close_matches(word.lower(), known, n=1, cutoff=0.66)  # a letter of three
-    if not found:
+    matches = get_close_matches(word.lower(), known, n=1, cutoff=0.66)  # about one wrong letter in three
+    if not matches:
         return ""
-    name = known[found[0]]
+    name = known[matches[0]]
     if name.strip() == name:
         return f"; did you mean {name}?"
     return f"; did you mean {name!r}, with the blank? Text that has ', ' between fields has it in names"
 
 
 def column_meant(word: str, names: Iterable[str]) -> str:
-    """Return what a column that is not there was meant to be; names that are joined, as a command line has them, too.
+    """Return a suggestion for an unknown column, also for joined names as on a command line.
 
     Example:
         >>> column_meant("x,y", ["x", "y"])
@@ -43,23 +43,23 @@ def column_meant(word: str, names: Iterable[str]) -> str:
         '; did you mean z?'
     """
     known = list(names)
-    for mark, what, made in (
+    for mark, what, join in (
         (",", "several columns are a list", list),
         (":", "columns that are crossed are a tuple", tuple),
     ):
         parts = [part.strip() for part in word.split(mark)]
         if len(parts) > 1 and set(parts) <= set(known):
-            return f"; {what} in Python: {made(parts)!r}"
+            return f"; {what} in Python: {join(parts)!r}"
     return did_you_mean(word, known)
 
 
 def listed(names: Iterable[str]) -> str:
-    """Write names one after the other, the first of them if they are many.
+    """Return a list of names for messages, with the number of omitted ones.
 
     Example:
         >>> listed(["x", "y"])
         "'x', 'y'"
     """
     named = list(names)
-    more = f" and {len(named) - _MOST} more" if len(named) > _MOST else ""
-    return ", ".join(map(repr, named[:_MOST])) + more
+    more = f" and {len(named) - _MAX_LISTED} more" if len(named) > _MAX_LISTED else ""
+    return ", ".join(map(repr, named[:_MAX_LISTED])) + more

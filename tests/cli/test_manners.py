@@ -36,7 +36,7 @@ def test_folders_that_are_not_there_and_devices(higgs, tmp_path, capsys):
         assert cli.main([*words, "--json"]) == 2
         error = json.loads(capsys.readouterr().out)["error"]
         assert error["type"] == "WriteFailed"
-        assert "make it first" in error["message"]
+        assert "create it first" in error["message"]
     for device in ("/dev/full", "/dev/null"):
         for words in (
             ["train", higgs[0], "--save", device],

@@ -104,7 +104,7 @@ def test_wrong_options(groups, capsys, words, says):
 
 def test_no_file_of_a_table_is_written_over(groups, capsys):
     assert cli.main(["convert", groups, groups, "--open", "group=train", "--to", "arrow", "--overwrite"]) == 2
-    assert "one of the files that are read" in " ".join(capsys.readouterr().err.split())
+    assert "one of the input files" in " ".join(capsys.readouterr().err.split())
 
 
 def test_values_are_read_by_their_options():

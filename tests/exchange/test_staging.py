@@ -185,7 +185,7 @@ def test_what_is_wrong_is_said(tmp_path):
         ({"by": "sorted"}, "by must be"),
         ({"by": "balanced"}, "label is for by='balanced', which needs one"),
         ({"label": "label"}, "label is for by='balanced'"),
-        ({"rank": 2}, "rank must be 0 to world - 1"),
+        ({"rank": 2}, "rank must be from 0 to world - 1"),
         ({"in_place": True, "table": texts(9)}, "in_place needs columns of numbers"),
         ({"table": numbers(0)}, "0 rows for 2 ranks"),
         ({"folder": "s3://bucket/part"}, "only local files are written"),

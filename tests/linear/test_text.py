@@ -273,5 +273,5 @@ def test_what_is_wrong_is_said(rows, how, error, words):
 
 def test_loaders_refuse_hashed_features(rows):
     model = cp.train(rows, text="review", hash_bits=10, epochs=1)
-    with pytest.raises(BadArgument, match="features that are hashed are for linear models"):
+    with pytest.raises(BadArgument, match="hashed features are for linear models"):
         cp.Loader(rows, features=model.encoding)

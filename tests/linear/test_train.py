@@ -239,7 +239,7 @@ def test_tables_that_do_not_serve(make):
     with pytest.raises(RaggedRows, match="row 1 of column 'features'"):
         train(pa.table({"features": [[1.0, 2.0], [1.0]], "label": [0, 1]}))
     uneven = pa.table({"x": [[1.0, 2.0], [2.0], [0.5, 1.0]], "label": [0, 1, 1]})
-    with pytest.raises(RaggedRows, match=r"row 1 .* on_bad= does not leave others out, but table.filter"):
+    with pytest.raises(RaggedRows, match=r"row 1 .* on_bad= does not cover this; leave others out by table.filter"):
         train(uneven, features="x", on_bad="skip")
     length = pc.list_value_length(pc.field("x"))  # as the message says
     assert train(tables.open(uneven).filter(length == 2), features="x", epochs=1).history[0]["rows"] == 2

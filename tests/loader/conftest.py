@@ -1,4 +1,4 @@
-"""One small label-sorted table in every shape a loader meets."""
+"""A small label-sorted table in every format that loaders read."""
 
 import numpy as np
 import pyarrow as pa
@@ -48,5 +48,5 @@ def table(request, rows_table, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def mixed(rows_table, tmp_path_factory):
-    """With lists and text beside."""
+    """Tables with additional list and text columns."""
     return cp.open(write_arrow(tmp_path_factory.mktemp("tables") / "mixed.arrow", rows_table))

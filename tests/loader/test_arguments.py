@@ -1,4 +1,4 @@
-"""What a first user gets wrong is a clear error, and what they may expect to work does."""
+"""A beginner's mistakes raise clear errors, and reasonable expectations work."""
 
 import os
 import pathlib
@@ -79,7 +79,7 @@ def test_the_memory_an_error_asks_for_is_enough(order):
 )
 @settings(deadline=None)
 def test_a_budget_that_is_asked_for_is_enough_at_once(order, rows, group, memory, data, tmp_path_factory):
-    """Also where the file's own blocks are wide, and where blocks grow with the budget."""
+    """Covers files with wide blocks of their own, and blocks that grow with the budget."""
     path = tmp_path_factory.getbasetemp() / f"groups-{rows}-{group}.parquet"
     if not path.exists():
         pq.write_table(pa.table({"x": np.zeros(rows, np.float32)}), path, row_group_size=group)

@@ -1,4 +1,4 @@
-"""Rows gathered ahead: the same batches, whatever the order, the columns and where one stops."""
+"""Gathering ahead yields the same batches for every order, column type and stopping point."""
 
 import gc
 import weakref
@@ -80,7 +80,7 @@ def test_arrays_are_made_as_is_said_and_used_again(table):
 
     def make(shape, dtype):
         array = np.full(shape, 7, dtype)
-        made.append(weakref.ref(array))  # one that is held is not used again
+        made.append(weakref.ref(array))  # arrays in use must not be reused
         return array
 
     loader = cp.Loader(table, batch_size=10, order=Riffle(block=20, buffer=110))
@@ -98,7 +98,7 @@ def test_arrays_are_made_as_is_said_and_used_again(table):
 @pytest.mark.parametrize(("memory", "fits"), [("64MB", True), ("1MB", False)])
 def test_groups_that_are_large_for_the_budget_are_not_gathered_ahead(table, memory, fits):
     loader = ahead(table, memory=memory, batch_size=8)  # groups of 8,192 rows of 32 bytes
-    assert (loader._source._aside is not None) == fits
+    assert (loader._source._async_gather is not None) == fits
     assert sum(len(batch["row"]) for batch in loader) == len(table)
 
 
@@ -106,7 +106,7 @@ def test_an_iteration_let_go_of_leaves_nothing_asked_for(table):
     loader = ahead(table, batch_size=16, order=Riffle(block=20, buffer=110))
     next(iter(loader))
     gc.collect()
-    assert loader._source._aside.idle
+    assert loader._source._async_gather.idle
 
 
 def test_what_python_asks_is_checked():

@@ -1,4 +1,4 @@
-"""Where the default order balances by content: features cluster, labels do not say how, memory holds few blocks."""
+"""The default order balances by content if features cluster beyond the label and the memory holds few blocks."""
 
 import logging
 
@@ -22,7 +22,7 @@ ROWS, FEW = 20_000, "40KB"  # rows of 20 bytes; memory that holds few of their b
 
 
 def rows(lies, seed=0):
-    """Rows of four features and a label, which lie in one of some ways."""
+    """Makes rows of four features and a label in one of several layouts."""
     random = np.random.default_rng(seed)
     x, label = random.normal(size=(ROWS, 4)).astype(np.float32), random.integers(0, 2, ROWS).astype(np.int32)
     if lies == "clustered":
@@ -89,14 +89,14 @@ def test_numbers_of_rows_do_not_count_and_text_alone_tells_nothing():
 
 @pytest.fixture
 def looks(monkeypatch):
-    """Return the looks at what rows have in common."""
-    found, alike = [], SampledRuns.alike
+    """Return the measurements of shared variance."""
+    found, alike = [], SampledRuns.shared_variance
 
     def counted(self, *given, **more):
         found.append(self)
         return alike(self, *given, **more)
 
-    monkeypatch.setattr(SampledRuns, "alike", counted)
+    monkeypatch.setattr(SampledRuns, "shared_variance", counted)
     return found
 
 

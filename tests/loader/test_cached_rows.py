@@ -1,4 +1,4 @@
-"""Rows that are few enough stay in memory, each in the slot of its number: the same visits, and one reading."""
+"""Small tables stay in memory, each row in the slot of its number: the same visits from one read."""
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ def tables():
 
 
 def seen(feeder, epoch):
-    """Return each step's labels and, of rows of varying length, the numbers in them."""
+    """Return each step's labels and the numbers in variable-length rows."""
     found = []
     for visit in feeder.epoch(epoch):
         labels = feeder.buffer.dense("label")[visit].tolist()
@@ -61,7 +61,7 @@ def test_rows_that_are_not_few_are_not_kept(tmp_path):
 
 def test_rows_longer_than_those_looked_at_are_not_kept(tmp_path):
     lengths = np.full(4000, 1)
-    lengths[1600:1900] = 900  # neither first, middle nor last
+    lengths[1600:1900] = 900  # the sample sees the first, middle and last rows only
     starts = np.concatenate([[0], np.cumsum(lengths)])
     rows = pa.table({"x": pa.ListArray.from_arrays(starts, np.arange(starts[-1])), "label": np.arange(4000)})
     cp.convert(rows, tmp_path / "rows.arrow")
@@ -89,7 +89,7 @@ def test_training_has_the_same_bits(form, tmp_path, monkeypatch):
         cp.train(path, features=features, model="softmax", epochs=3, standardize=standardize)
         for standardize in (False, True)
     ]
-    monkeypatch.setattr("corgipile.loader.buffered_reader.small", lambda *_: False)
+    monkeypatch.setattr("corgipile.loader.buffered_reader.fits_cache", lambda *_: False)
     for model, standardize in zip(models, (False, True), strict=True):
         other = cp.train(path, features=features, model="softmax", epochs=3, standardize=standardize)
         assert other.history[-1]["bytes_read"] > 0 == model.history[-1]["bytes_read"]

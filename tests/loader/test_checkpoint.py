@@ -1,4 +1,4 @@
-"""Ranks and workers share an epoch exactly; one that is interrupted goes on exactly, also with others."""
+"""Ranks and workers share an epoch exactly, and an interrupted one resumes exactly, also in another world."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ def table_of(rows):
 
 
 class Ranks:
-    """All ranks and workers of one world, over what some segments left of an epoch."""
+    """All ranks and workers of one world, over the rows that some segments left of an epoch."""
 
     def __init__(self, table, order, batch_size, world, workers, drop_last=False, epoch=3, segments=()):
         def begin(some):
@@ -50,7 +50,7 @@ class Ranks:
         self.epoch, self.workers = epoch, workers
 
     def batches(self, turns=None):
-        """Return the batches of each rank, its workers taking turns, and the segments at the end."""
+        """Return the batches of each rank, its workers taking turns, and the final segments."""
         begun = list(self.part.segment.batches)
         turns = sum(self.part.totals) - sum(begun) if turns is None else turns
         done, seen = self.part.after(turns), []
@@ -114,7 +114,7 @@ def test_what_is_left_is_visited_once_by_others(order, rows, batch_size, data):
     visited += flat(Ranks(table, order, batch_size, 1, 1, segments=segments).batches()[0])
     assert set(visited) == set(range(rows))
     if order.name != "reservoir":
-        assert len(visited) <= rows + 2 * 3  # of at most three worlds of three, each repeats two at most
+        assert len(visited) <= rows + 2 * 3  # at most three worlds of three ranks, each repeats at most two rows
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: f"{order.name}-{getattr(order, 'balance', None)}")

@@ -1,4 +1,4 @@
-"""Balance by content: what blocks are told apart by, wherever rows are; and epochs that go on from states of it."""
+"""Balance by content: the vectors of blocks for every storage, and epochs resumed from their states."""
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ SIZES = {"block": BLOCK, "buffer": 12 * BLOCK, "group": 1}
 
 
 def table(rows=ROWS):
-    """Clustered by its features, with labels mixed, and a text beside."""
+    """Rows with clustered features, mixed labels and a text."""
     rng = np.random.default_rng(2)
     x = rng.normal(size=(rows, 6)).astype(np.float32)
     x = x[np.lexsort((x[:, 0], x[:, 1] > 0))]
@@ -200,7 +200,7 @@ def test_other_ranks_visit_what_is_left():
 
 @pytest.mark.parametrize("earlier", ["narrower", "other", "none"])
 def test_states_of_other_vectors_are_refused(earlier, monkeypatch):
-    """What blocks were told by has changed since they were saved: visits would be others."""
+    """The blocks' vectors have changed since the state was saved, so its visits would differ."""
     rng = np.random.default_rng(3)
     rows = pa.table({"x": np.sort(rng.normal(size=600)), "label": rng.integers(0, 2, 600)})
     order = Riffle(block=10, buffer=60, balance="content")
@@ -218,9 +218,9 @@ def test_states_of_other_vectors_are_refused(earlier, monkeypatch):
     with begun() as again:
         again.load_state_dict(state)
         assert all(map(np.array_equal, [batch["x"] for batch in again], batches[7:]))
-    if earlier == "narrower":  # as vectors were before products were among them
-        told = sampled_runs.SampledRuns.described
-        monkeypatch.setattr(sampled_runs.SampledRuns, "described", lambda *given: told(*given)[:, :2])
+    if earlier == "narrower":  # vectors without products of features
+        told = sampled_runs.SampledRuns.make_vectors
+        monkeypatch.setattr(sampled_runs.SampledRuns, "make_vectors", lambda *given: told(*given)[:, :2])
         with begun() as loader:
             assert loader.feeder.blocks.sketch.shape == (60, 2)
             state = loader.state_dict()
@@ -229,5 +229,5 @@ def test_states_of_other_vectors_are_refused(earlier, monkeypatch):
         state["segments"][0]["sketch"] ^= 1
     else:
         del state["segments"][0]["sketch"]
-    with begun() as again, pytest.raises(StateMismatch, match="of another sketch"):
+    with begun() as again, pytest.raises(StateMismatch, match="to another sketch"):
         again.load_state_dict(state)

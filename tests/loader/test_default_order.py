@@ -1,4 +1,4 @@
-"""The order where none was asked for: balanced where the label is cheap to read, alike for all who read tables."""
+"""The default order: balanced if the label is cheap to read, the same for all readers of tables."""
 
 import logging
 from dataclasses import replace
@@ -87,7 +87,7 @@ def test_labels_that_cost_a_read_of_the_rows_are_left_alone(tmp_path):
 
 
 def test_a_label_that_is_most_of_a_large_table_is_left_alone(monkeypatch):
-    monkeypatch.setattr("corgipile.loader.default_order.SMALL", 100)
+    monkeypatch.setattr("corgipile.loader.default_order.MAX_LABEL_BYTES", 100)
     assert chosen("auto", MemoryTable(rows())) == Riffle()
     wide = rows().append_column("wide", pa.array(np.zeros((ROWS, 64)).tolist(), pa.list_(pa.float32(), 64)))
     assert chosen("auto", MemoryTable(wide)) == Riffle(balance="label")
@@ -146,7 +146,7 @@ def test_a_state_of_the_plain_order_says_how_to_go_on_with_it(path):
     next(batches)
     state = loader.state_dict()
     rest = [batch["x"].tolist() for batch in batches]
-    with pytest.raises(StateMismatch, match=r"not riffle as here: give order=Riffle\(block=") as caught:
+    with pytest.raises(StateMismatch, match=r"than riffle: give order=Riffle\(block=") as caught:
         cp.Loader(path, batch_size=64, seed=1).load_state_dict(state)
     wanted = restored(state["segments"][0]["order"])
     assert repr(wanted) in str(caught.value)
@@ -176,4 +176,4 @@ def test_where_memory_holds_enough_of_them_blocks_are_such_as_disks_read_at_full
         return Auto(batch=batch).settled("label").fit(rows, 116.0, budget).block * 116
 
     assert 63 << 10 < block(4_000_000) <= 64 << 10
-    assert block(40_000) < 4 << 10  # of a small table there would be too few
+    assert block(40_000) < 4 << 10  # a small table would have too few blocks

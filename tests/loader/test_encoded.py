@@ -1,4 +1,4 @@
-"""Loaders over encoded tables: within the budget, in the same orders, and states that know how blocks were cut."""
+"""Loaders over encoded tables: within the budget, in the same orders, with states that record the cuts."""
 
 import warnings
 
@@ -47,10 +47,10 @@ def ids(loader):
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_orders_are_those_of_a_plain_file(files, rows, kind, order):
-    """One unit, unpacked, is cut and read as a file whose rows have places of their own."""
+    """One unit, unpacked, is cut and read like a file with rows at known places."""
     found = cp.Loader(str(files / kind), batch_size=100, order=order_of(order), memory="300KB", seed=3)
     assert found.feeder._way.even
-    alike = found.order if found.feeder._way.scanning else order_of(order)  # of whose window decoding takes a part
+    alike = found.order if found.feeder._way.scanning_bytes else order_of(order)  # decoding takes a part of its window
     plain = cp.Loader(str(files / "plain"), batch_size=100, order=alike, memory="300KB", seed=3)
     mine, theirs = ids(found), ids(plain)
     assert np.array_equal(mine, theirs)
@@ -93,7 +93,7 @@ def test_whole_units_where_spilling_is_off(files, monkeypatch):
 def test_few_units_in_memory_warn(rows, tmp_path, monkeypatch):
     monkeypatch.setattr("corgipile.loader.encoded.SMALL", 0)
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=500)
-    with pytest.warns(UserWarning, match=r"units of 500 rows, of which the memory holds \d+: batches mix few of them"):
+    with pytest.warns(UserWarning, match=r"units of 500 rows, and the memory holds \d+: batches mix few of them"):
         cp.Loader(cp.open(tmp_path / "a.parquet", spill="off"), batch_size=100, order="corgipile", memory="1MB")
 
 

@@ -1,4 +1,4 @@
-"""Blocks that are told apart by rows of the first epoch: what it and the later ones visit, and how states go on."""
+"""Blocks described by rows of the first epoch: visits of all epochs, and resumed states."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ LATER = Riffle(balance="content", first_epoch="label", **SIZES)
 
 
 def rows(count=ROWS):
-    """Rows that are sorted by one of five features; labels are mixed."""
+    """Rows sorted by one of five features, with mixed labels."""
     random = np.random.default_rng(1)
     x = random.normal(size=(count, 5)).astype(np.float32)
     x = x[np.argsort(x[:, 0])]
@@ -51,14 +51,14 @@ def opened(path):
 
 
 def visits(path, order, epochs=3, **more):
-    """Return the rows of some epochs, as they are delivered."""
+    """Return the rows of some epochs, as delivered."""
     with cp.Loader(opened(path), batch_size=64, order=order, memory=None, seed=3, **more) as loader:
         return [np.concatenate([batch["id"] for batch in loader]) for _ in range(epochs)]
 
 
 @pytest.fixture
 def picked(monkeypatch):
-    """Return how many rows each description of blocks found kept, and how many it read."""
+    """Return how many captured rows each description of blocks used, and how many rows it read."""
     found, pick, whole = [], row_tap.RowTap.picked, sampled_runs._picked
 
     def counted(self, table):
@@ -79,16 +79,16 @@ def picked(monkeypatch):
 def test_the_first_epoch_is_balanced_by_a_column_and_later_ones_by_content(kind, first, tmp_path, picked):
     path = stored(tmp_path, kind)
     found = visits(path, Riffle(balance="content", first_epoch=first, **SIZES))
-    assert all(left == 0 for _, left in picked)  # what passed was enough
+    assert all(left == 0 for _, left in picked)  # the captured rows sufficed
     assert len(picked) == (kind != "arrow")
     assert picked == [] or picked[0][0] > 2000
     alone = Riffle(balance=None if first == "random" else first, whole=True, **SIZES)
     assert (found[0] == visits(path, alone, 1)[0]).all()
-    by_content = visits(path, Riffle(balance="content", **SIZES))  # from what is kept beside the table
+    by_content = visits(path, Riffle(balance="content", **SIZES))  # from vectors cached with the table
     assert all((one == other).all() for one, other in zip(found[1:], by_content[1:], strict=True))
     assert len(picked) == (kind != "arrow")
     (path.parent / f"{path.name}.sketch.corgipile-index.arrow").unlink()
-    looked = visits(path, Riffle(balance="content", **SIZES))  # from a look
+    looked = visits(path, Riffle(balance="content", **SIZES))  # from a scan
     assert all((one == other).all() for one, other in zip(looked, by_content, strict=True))
     x = rows()["x"].combine_chunks().flatten().to_numpy().reshape(-1, 5)[:, 0]
     assert deff(x[found[0]], 64) > 1.4
@@ -119,7 +119,7 @@ def test_any_table_stopped_anywhere_goes_on_to_the_same_rows(tmp_path_factory, c
     with begun(0) as one:
         epochs = [[found["id"] for found in one] for _ in range(3)]
     others = [[[found["id"] for found in loader] for _ in range(3)] for loader in map(begun, range(1, world))]
-    for epoch in range(3):  # all ranks agree on one order
+    for epoch in range(3):  # all ranks use the same order
         seen = np.concatenate([one for rank in (epochs, *others) for one in rank[epoch]])
         assert (np.unique(seen) == np.arange(count)).all()
         assert len(seen) < count + world
@@ -135,7 +135,7 @@ def test_any_table_stopped_anywhere_goes_on_to_the_same_rows(tmp_path_factory, c
     if data.draw(st.booleans()):
         beside.unlink(missing_ok=True)
     elif data.draw(st.booleans()):
-        visits(path, Riffle(balance="content", **SIZES), 1)  # somebody else looked meanwhile
+        visits(path, Riffle(balance="content", **SIZES), 1)  # another reader has cached the vectors meanwhile
     with begun(0) as again:
         again.load_state_dict(state)
         for epoch in range(at[0], 3):
@@ -165,7 +165,7 @@ def test_another_process_goes_on(epoch, tmp_path):
         loader.set_epoch(epoch)
         loader.seek(100)
         state = json.dumps(loader.state_dict())
-    assert bool(json.loads(state)["segments"][0]["sketch"]) == bool(epoch)  # what the epoch is balanced by
+    assert bool(json.loads(state)["segments"][0]["sketch"]) == bool(epoch)  # checksum of the epoch's sketch
     again = subprocess.run(
         [sys.executable, "-c", AGAIN, str(path), state], check=True, capture_output=True, text=True, timeout=300
     )
@@ -190,7 +190,7 @@ def test_rows_and_steps_are_found_in_all_epochs(tmp_path):
             assert (got == left[left != 17]).all()
         second = loader.state_dict()
     assert (Rewind.of(opened(path), first).rows_of(9) == whole[0][9 * 64 : 10 * 64]).all()
-    with pytest.raises(StateMismatch, match="says nothing of what epoch 1 is balanced by"):
+    with pytest.raises(StateMismatch, match="does not hold the balance of epoch 1"):
         Rewind.of(opened(path), first).rows_of(9, epoch=1)
     later = Rewind.of(opened(path), second)
     assert all((later.rows_of(9, epoch=epoch) == whole[epoch][9 * 64 : 10 * 64]).all() for epoch in (0, 1, 2))
@@ -236,12 +236,12 @@ def test_what_a_function_makes_of_rows_is_found_after_the_first_epoch(tmp_path):
 
 def test_what_cannot_be_is_said_before_anything_is_read(tmp_path):
     for wrong in ({"first_epoch": "label"}, {"first_epoch": "label", "balance": "y"}):
-        with pytest.raises(BadArgument, match="first_epoch is a column, or 'random'"):
+        with pytest.raises(BadArgument, match="first_epoch must be a column or 'random'"):
             Riffle(**wrong)
     with pytest.raises(BadArgument, match="first_epoch='content'"):
         Riffle(balance="content", first_epoch="content")
     for wrong in ({"first_epoch": ["label"], "balance": "content"}, {"balance": ["label"]}):
-        with pytest.raises(BadArgument, match=r"is the name of a column, got \['label'\]"):
+        with pytest.raises(BadArgument, match=r"must be the name of a column, got \['label'\]"):
             Riffle(**wrong)
     path = stored(tmp_path)
     with pytest.raises(cp.errors.MissingColumn, match="'y'"):
@@ -250,7 +250,7 @@ def test_what_cannot_be_is_said_before_anything_is_read(tmp_path):
         cp.Loader(pa.table({"text": ["a", "b"]}), order=Riffle(balance="content", first_epoch="random"))
     with pytest.raises(BadArgument, match="a dataset looks at blocks before"):
         CorgiPileDataset(path, batch_size=4, order=LATER)
-    with pytest.raises(BadArgument, match="leave out first_epoch"):
+    with pytest.raises(BadArgument, match="must have no first_epoch"):
         Partial(within=LATER)
 
 
@@ -268,14 +268,14 @@ def test_states_tell_it_from_other_orders(tmp_path):
             told = loader.state_dict()
         with (
             cp.Loader(opened(path), batch_size=64, order=LATER, memory=None) as loader,
-            pytest.raises(StateMismatch, match="of another order"),
+            pytest.raises(StateMismatch, match="to another order"),
         ):
             loader.load_state_dict(told)
     state |= {"epoch": 1}
     state["segments"][0]["sketch"] = 5
     with (
         cp.Loader(opened(path), batch_size=64, order=LATER, memory=None) as loader,
-        pytest.raises(StateMismatch, match="of another sketch"),
+        pytest.raises(StateMismatch, match="to another sketch"),
     ):
         loader.load_state_dict(state)
 
@@ -285,9 +285,9 @@ def test_the_budget_has_room_for_rows_that_are_kept(tmp_path):
     beside = {}
     for order in (LATER, Riffle(balance="content", **SIZES)):
         with cp.Loader(opened(path), order=order, memory="4MB", columns=["x", "label"]) as loader:
-            beside[order.first_epoch] = loader.feeder.fitted.way.beside
+            beside[order.first_epoch] = loader.feeder.fitted.way.decoding_bytes
     assert beside["label"] - beside[None] == 3 * ROWS * (5 * 4 + 8)
-    assert sampled_runs.ROOM > ROWS * (5 * 4 + 8)
+    assert sampled_runs.SAMPLE_BYTES > ROWS * (5 * 4 + 8)
 
 
 def test_global_batches_have_it_too(tmp_path):

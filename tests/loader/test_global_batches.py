@@ -1,4 +1,4 @@
-"""Loaders of fixed global batches: the same rows in every world, and states that go on in another."""
+"""Loaders of fixed global batches: the same rows in every world, and states that resume in another."""
 
 import json
 from itertools import chain

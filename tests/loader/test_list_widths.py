@@ -1,4 +1,4 @@
-"""List columns of one length are arrays of (rows, length), whatever the format; others stay lists."""
+"""List columns of one length become arrays of (rows, length) in every format; others stay lists."""
 
 import json
 
@@ -83,7 +83,7 @@ def test_even_lists_are_tensors(rows, workers, tmp_path):
 def test_what_the_rest_of_an_epoch_holds_does_not_change_the_shape(rows):
     torch, data = pytest.importorskip("torch"), pytest.importorskip("corgipile.torch")
     lengths = np.full(ROWS, WIDTH)
-    lengths[:3] = 1  # only the first rows are short: what is left of the epoch looks even
+    lengths[:3] = 1  # only the first rows are short: the rest of the epoch looks even
     offsets = pa.array(np.append(0, np.cumsum(lengths)).astype(np.int32))
     table = pa.table({"row": np.arange(ROWS), "x": pa.ListArray.from_arrays(offsets, pa.array(np.ones(lengths.sum())))})
     dataset = data.CorgiPileDataset(table, batch_size=10, order="no_shuffle", columns=["row", "x"])
@@ -103,7 +103,7 @@ def test_arrow_batches_keep_the_type(rows):
 
 
 def uneven(at, length):
-    """Make a table whose rows are of one length where it is looked at."""
+    """Make a table whose sampled rows have one length."""
     lengths = np.full(ROWS, WIDTH)
     lengths[at] = length
     offsets = pa.array(np.append(0, np.cumsum(lengths)).astype(np.int32))
@@ -145,7 +145,7 @@ def test_wide_even_rows_are_read_one_by_one(tmp_path):
     column = pa.ListArray.from_arrays(pa.array(np.arange(41, dtype=np.int32) * 5000), pa.array(values.ravel()))
     path = written(pa.table({"x": column}), "arrow", tmp_path)
     loader = cp.Loader(path, batch_size=4, memory="1MB")
-    assert loader.feeder.apart
+    assert loader.feeder.unbuffered
     seen = np.concatenate([batch["x"] for batch in loader])
     assert np.array_equal(seen[np.argsort(seen[:, 0])], values)
 
@@ -167,7 +167,7 @@ def test_mistakes(rows):
         cp.Loader(table, widths=["x"])
     with pytest.raises(BadArgument, match=r"widths\['x'\]"):
         cp.Loader(table, widths={"x": 0})
-    with pytest.raises(BadSchema, match="'row', which is int64"):
+    with pytest.raises(BadSchema, match="column 'row' is int64"):
         cp.Loader(table, widths={"row": 3})
     with pytest.raises(MissingColumn, match="no column 'z'"):
         cp.Loader(table, widths={"z": 3})

@@ -1,4 +1,4 @@
-"""Batches hold the right rows, in the right shape, each once; any batch can be the last before a restart."""
+"""Batches have the right rows and shapes, each row once; a restart may follow any batch."""
 
 import json
 import os
@@ -184,7 +184,7 @@ def test_formats(mixed):
 
 
 def test_batches_kept_by_the_consumer_stay_as_they_were(table):
-    """Arrays are used again only when nobody holds them."""
+    """Arrays are reused only after their last reference is gone."""
     kept = list(cp.Loader(table, batch_size=7, order="riffle", seed=2))
     assert np.array_equal(np.sort(rows_of(kept)), np.arange(len(table)))
 
@@ -206,7 +206,7 @@ OF_STORES = ("corgipile-request", "corgipile-fetch")
 
 
 def threads():
-    """Return the threads of loaders; those that speak to stores are the process's."""
+    """Return the threads of loaders; threads of store clients belong to the process."""
     names = [thread.name for thread in threading.enumerate()]
     return [name for name in names if name.startswith("corgipile") and not name.startswith(OF_STORES)]
 
@@ -267,7 +267,7 @@ def test_states_of_others_are_refused(table):
         (cp.Loader(table, batch_size=10, order="riffle", seed=1, rank=1, world=2), "world"),
         (cp.Loader(cp.open(pa.table({"x": [1, 2]})), batch_size=10, order="riffle", seed=1), "table"),
     ]:
-        with pytest.raises(StateMismatch, match=f"state is of another {what}"):
+        with pytest.raises(StateMismatch, match=f"state belongs to another {what}"):
             other.load_state_dict(state)
     with pytest.raises(StateMismatch, match="version"):
         cp.Loader(table, batch_size=10).load_state_dict({})

@@ -19,7 +19,7 @@ KINDS = {
 
 @pytest.fixture(params=KINDS)
 def made(request, tmp_path):
-    """Return what makes a loader of a file, and what a row has."""
+    """Return a function that makes a loader of a file, and a function that checks a row."""
     value, rows = KINDS[request.param], ROWS if request.param != "wide" else 200
     kinds = {"text": pa.string(), "fixed": pa.list_(pa.float32(), 16), "wide": pa.binary()}
     table = pa.table({"row": np.arange(rows), "value": pa.array(map(value, range(rows)), kinds[request.param])})
@@ -30,7 +30,7 @@ def made(request, tmp_path):
 
 
 def together(*jobs):
-    """Run jobs in a thread each, at once; return what they return or raise."""
+    """Run each job in a thread, all at once; return their results or errors."""
     begin, results = threading.Barrier(len(jobs)), {}
 
     def run(at):
@@ -49,7 +49,7 @@ def together(*jobs):
 
 
 def rows_of(batches, value):
-    """Return the rows of batches, each of which has its own value."""
+    """Return the rows of batches, each with a unique value."""
     rows = []
     for batch in batches:
         rows += batch["row"].tolist()
@@ -64,7 +64,7 @@ def test_batches_of_two_threads_are_right_or_refused(made):
         loader = make()
         found = together(*[lambda loader=loader: rows_of(loader, value)] * 2)
         errors = [error for error in found if not isinstance(error, list)]
-        assert len(errors) < 2, errors  # none, where one thread was done before the other began
+        assert len(errors) < 2, errors  # no errors if one thread was done before the other began
         for rows in (rows for rows in found if isinstance(rows, list)):
             assert sorted(rows) == list(range(len(loader.feeder.table)))
         for error in errors:
@@ -104,7 +104,7 @@ def test_states_of_another_thread_are_states_between_batches(made):
     assert isinstance(found, list), found
     for state in found[:: max(1, len(found) // 8)]:
         again = make()
-        again.load_state_dict(state)  # it refuses a position where no batch ends
+        again.load_state_dict(state)  # refuses positions inside a batch
         if state["epoch"] == 0:  # else the iteration was over
             assert rows_of(again, value) == rows[state["segments"][-1]["batches"][0] * 50 :]
 

@@ -12,7 +12,7 @@ ROWS = 3000
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """Rows of 100 bytes; all numbers of a row are its own."""
+    """Rows of 100 bytes, whose numbers are unique to the row."""
     path = tmp_path_factory.mktemp("pages") / "x.npy"
     np.save(path, np.repeat(np.arange(ROWS, dtype=np.float32)[:, None], 25, axis=1))
     return cp.open(path)

@@ -1,4 +1,4 @@
-"""Ranks that own blocks and exchange a fraction of them: each row once, parts that mix, states that resume."""
+"""Ranks that own blocks and exchange a fraction of them: each row once, mixing parts, resumable states."""
 
 import json
 
@@ -125,7 +125,7 @@ def test_few_rows_on_many_ranks(rows, world):
 
 def test_what_cannot_be_within_is_an_error():
     for within in (Reservoir(), FullShuffle(unit="page"), "riffle", BlockOnly):
-        with pytest.raises(BadArgument, match="within must be an order of blocks or rows"):
+        with pytest.raises(BadArgument, match="within must be an order that visits single rows or blocks once"):
             Partial(within=within)
     with pytest.raises(BadArgument, match="fraction must be"):
         Partial(fraction=2)

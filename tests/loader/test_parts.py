@@ -1,4 +1,4 @@
-"""Steps divided into parts: every row comes once, to its slot, and no part is much larger than asked for."""
+"""Steps divided into parts: every row comes once, to its slot, and parts stay near the requested size."""
 
 import numpy as np
 from hypothesis import given
@@ -12,7 +12,7 @@ RUNS = st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 400)), max_size=4
 
 
 def step_of(runs, seed):
-    """Make a step of runs that do not overlap, in any order, of gaps and lengths."""
+    """Make a step of disjoint runs in any order, with varying gaps and lengths."""
     gaps, lengths = np.array(runs, np.int64).reshape(-1, 2).T
     stops = np.cumsum(gaps + lengths)
     random = np.random.default_rng(seed)

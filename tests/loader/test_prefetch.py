@@ -1,4 +1,4 @@
-"""A pass in the kernel is the pass of a Python thread: the same visits, errors and threads that end."""
+"""A kernel pass equals a Python thread's pass: the same visits and errors, and threads that end."""
 
 import contextlib
 import errno
@@ -53,7 +53,7 @@ def paths(tmp_path_factory):
 
 
 def seen(feeder, epoch, start=0):
-    """The rows each step visits, by what lies in their slots."""
+    """The rows each step visits, by the contents of their slots."""
     found = []
     for visit in feeder.epoch(epoch, start):
         found.append(feeder.buffer.dense("row")[visit].tolist())
@@ -111,11 +111,11 @@ def test_narrow_rows_that_are_announced_count_with_their_steps():
     def announced(row_bytes):
         reader, order = Reader(), FullShuffle(buffer=100).fit(10_000, 1.0, None)
         run = StepPrefetch(order.steps(Blocks(10_000, even=1), Key(0)), reader, None, order, 24_000, row_bytes)
-        next(run._announced())
+        next(run._announced_steps())
         run.stop()
         return reader.announced
 
-    assert announced(1.0) == 1100  # of 25 bytes each; in whole steps, with the next
+    assert announced(1.0) == 1100  # 25 bytes each; whole steps, including the next one
     assert announced(216.0) == 300
 
 
@@ -130,10 +130,10 @@ def test_an_order_with_steps_of_its_own_keeps_them(paths):
 
 
 def threads(name=None):
-    """Threads of this process, or those of a name, as the system knows them."""
+    """Threads of this process, or those with a name, as the system lists them."""
     found = set()
     for task in TASKS.iterdir():
-        with contextlib.suppress(OSError):  # one that ends meanwhile
+        with contextlib.suppress(OSError):  # the thread may end meanwhile
             if name in (None, (task / "comm").read_text().strip()):
                 found.add(task.name)
     return found
@@ -141,14 +141,14 @@ def threads(name=None):
 
 @pytest.fixture
 def readers():
-    """What lists the reading threads that began since."""
-    known = threads("corgipile-read")  # what other tests left
+    """Return a function that lists the reading threads started since."""
+    known = threads("corgipile-read")  # threads of other tests
     return lambda: threads("corgipile-read") - known
 
 
 @pytest.mark.skipif(not TASKS.exists(), reason="threads are listed on Linux only")
 def test_threads_get_no_signals_but_their_own_faults(paths, readers):
-    """A fault in a thread that blocks it ends Python without a word; with faulthandler it says where it was."""
+    """A fault in a blocked thread ends Python silently; faulthandler prints its stack."""
     visits = BufferedReader(paths[3001], order=Riffle(block=20, buffer=200), prefetch=1).epoch(0)
     next(visits)
     (reader,) = readers()
@@ -206,7 +206,7 @@ def test_a_new_epoch_ends_the_one_under_way(paths):
 
 
 def test_whoever_waits_in_another_thread_learns_of_the_end(paths):
-    """Amid an epoch for certain at first, then at any moment."""
+    """Interrupts in the middle of an epoch at first, then at random moments."""
     said = []
 
     def consume(visits, begun, closed):

@@ -1,4 +1,4 @@
-"""How tables are asked for the rows of a step."""
+"""Requests of a step's rows from tables."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ from corgipile.tables import MemoryTable
 
 
 class Counting(MemoryTable):
-    """A table that counts what it is asked."""
+    """A table that counts its requests."""
 
     asked = 0
 

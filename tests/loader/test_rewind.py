@@ -1,4 +1,4 @@
-"""Which rows a step has, and when a row has its turn, against what loaders deliver: by any order, ranks and workers."""
+"""Rows of a step and visits of a row equal what loaders deliver, for all orders, ranks and workers."""
 
 import json
 
@@ -56,7 +56,7 @@ def test_steps_have_the_rows_that_are_delivered(rows, batch, order, world, worke
                     step += 1
         assert step == steps
     assert sorted(first.visits_of(np.arange(rows))) == sorted(turns)
-    with pytest.raises(BadArgument, match=f"has {steps} steps"):
+    with pytest.raises(BadArgument, match=f"below {steps}, the steps of epoch"):
         first.rows_of(steps)
 
 
@@ -84,7 +84,7 @@ def test_an_epoch_that_was_continued_otherwise_is_followed(rows, order, data, ch
     rewind = Rewind.of(table, state)
     for step, made in enumerate(log):
         assert [rewind.rows_of(step, rank=rank).tolist() for rank in range(len(made))] == made
-    for run in runs:  # and what is to come
+    for run in runs:  # including later epochs
         for step, made in enumerate(run, len(log)):
             assert rewind.rows_of(step, rank=runs.index(run)).tolist() == made["row"].tolist()
 
@@ -129,10 +129,10 @@ def test_bad_input():
     for wrong in (-1, 10, "x", 0.5):
         with pytest.raises(BadArgument, match="step"):
             rewind.rows_of(wrong)
-    with pytest.raises(BadArgument, match="rank is 1; step 0 was run by 1"):
+    with pytest.raises(BadArgument, match="rank must be below 1, the ranks of step 0"):
         rewind.rows_of(0, rank=1)
     for row in (-1, 100, 0.5, "x"):
-        with pytest.raises(BadArgument, match="row is"):
+        with pytest.raises(BadArgument, match="row must be"):
             rewind.visits_of(row)
     with pytest.raises(StateMismatch, match="table"):
         Rewind.of(rows_table(99), state)

@@ -1,4 +1,4 @@
-"""What is kept of a table's content beside it: made once, and used as long as the table is the same."""
+"""Content vectors cached with a table: made once, and used as long as the table is unchanged."""
 
 import itertools
 import threading
@@ -41,14 +41,14 @@ def file(tmp_path, monkeypatch):
 
 @pytest.fixture
 def made(monkeypatch):
-    """Count how often rows were looked at."""
-    count, whole = [], sampled_runs.SampledRuns.described
+    """Count how often rows were sampled."""
+    count, whole = [], sampled_runs.SampledRuns.make_vectors
 
     def described(self, *arguments):
         count.append(self.table)
         return whole(self, *arguments)
 
-    monkeypatch.setattr(sampled_runs.SampledRuns, "described", described)
+    monkeypatch.setattr(sampled_runs.SampledRuns, "make_vectors", described)
     return count
 
 
@@ -59,10 +59,10 @@ def vectors(source, columns=("x", "label"), label="label", cuts=CUTS, **more):
 def test_the_next_run_begins_with_what_was_kept(file, made):
     first = vectors(file)
     assert (file.parent / BESIDE).exists()
-    assert (first == vectors(rows())).all()  # the same as of rows in memory, of which nothing is kept
+    assert (first == vectors(rows())).all()  # equal to those of rows in memory, which are not cached
     made.clear()
     assert (vectors(file) == first).all()
-    assert vectors(file, cuts=np.array([0, 7, ROWS])).shape == (2, 13)  # for blocks of any size
+    assert vectors(file, cuts=np.array([0, 7, ROWS])).shape == (2, 13)  # blocks of any size
     assert made == []
     assert {path.name for path in file.parent.iterdir()} == {"rows.arrow", BESIDE}
 
@@ -108,7 +108,7 @@ def test_a_disk_that_is_full_is_found_out_after_one_look(file, made, monkeypatch
 
     def full(sink, *given):
         build(sink, *given)
-        if hasattr(sink, "name"):  # not memory
+        if hasattr(sink, "name"):  # not in memory
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(index_cache, "_build", full)
@@ -116,12 +116,12 @@ def test_a_disk_that_is_full_is_found_out_after_one_look(file, made, monkeypatch
         first = vectors(file)
     assert len(made) == 1
     assert {path.name for path in file.parent.iterdir()} == {"rows.arrow"}
-    assert "cannot be kept in" in caplog.text
+    assert "could not be cached in" in caplog.text
     monkeypatch.undo()
     caplog.clear()
     with caplog.at_level("INFO", logger="corgipile"):
         assert (vectors(file) == first).all()
-    assert "is kept in" in caplog.text
+    assert "are cached in" in caplog.text
 
 
 def test_tables_of_several_files_are_kept_on_this_machine(file, made, tmp_path):
@@ -178,11 +178,11 @@ def test_a_loader_goes_on_from_a_state_with_what_was_kept(file, made):
 @pytest.mark.parametrize(("read", "room"), [(1, 1), (1, 40_000), (40_000, 1), (3000, 3000), (1 << 30, 1 << 30)])
 def test_vectors_are_the_same_however_much_is_read_and_looked_at_at_a_time(file, read, room, monkeypatch):
     names = ["x", "label"]
-    some = sampled_runs.SampledRuns.of(cp.open(file), names)._replace(number=100, each=7)
-    first = some.described(made_of, "label")
-    monkeypatch.setattr(sampled_runs, "READ", read)
-    monkeypatch.setattr(sampled_runs, "ROOM", room)
-    assert (some.described(made_of, "label") == first).all()
+    some = sampled_runs.SampledRuns.of(cp.open(file), names)._replace(n_runs=100, run_rows=7)
+    first = some.make_vectors(made_of, "label")
+    monkeypatch.setattr(sampled_runs, "READ_BYTES", read)
+    monkeypatch.setattr(sampled_runs, "SAMPLE_BYTES", room)
+    assert (some.make_vectors(made_of, "label") == first).all()
     assert len(np.unique(first, axis=0)) > 50
 
 
@@ -195,8 +195,8 @@ def test_a_function_that_fails_leaves_no_thread(file):
             raise RuntimeError("mine")
         return made_of(batch)
 
-    with pytest.raises(RuntimeError, match="mine") as caught:  # an error that is kept keeps all that it came through
-        sampled_runs.SampledRuns.of(cp.open(file), ["x", "label"]).described(fails, "label")
+    with pytest.raises(RuntimeError, match="mine") as caught:  # a cached error would keep its frames alive
+        sampled_runs.SampledRuns.of(cp.open(file), ["x", "label"]).make_vectors(fails, "label")
     assert set(threading.enumerate()) <= known, caught
 
 

@@ -132,8 +132,8 @@ def test_it_goes_on_after_any_batch(source):
     [
         ({"encode": "onehot"}, BadArgument, "has no effect without features"),
         ({"as_tuple": True}, BadArgument, "has no effect without features"),
-        ({"features": ["x0"], "as_tuple": True}, BadArgument, "name a label"),
-        ({"features": ["x0"], "label": "id", "columns": ["x0"]}, BadArgument, "is among the features"),
+        ({"features": ["x0"], "as_tuple": True}, BadArgument, "give a label"),
+        ({"features": ["x0"], "label": "id", "columns": ["x0"]}, BadArgument, "is a feature or the label already"),
         ({"features": ["x0"], "label": "nowhere"}, MissingColumn, "nowhere"),
         ({"features": ["x0", "city"]}, BadSchema, "say how it becomes numbers"),
         ({"features": ["x0"], "dtype": "int8"}, BadArgument, "dtype must be"),
@@ -150,7 +150,7 @@ def test_a_null_is_an_error_unless_something_stands_for_it(people):
         list(cp.Loader(people, features=["age"], label="income"))
     lists = pa.array([[1.0, 2.0]] * 9, pa.list_(pa.float32(), 2))
     holes = pa.table({"e": lists, "x": [float("nan")] * 9, "y": [1] * 9})
-    with pytest.raises(BadValue, match="column 'x' holds NaN; say missing="):
+    with pytest.raises(BadValue, match="column 'x' holds NaN; fill it by missing="):
         list(cp.Loader(holes, features=["e", "x"], label="y"))
 
 
@@ -172,7 +172,7 @@ def test_a_row_group_larger_than_the_budget_is_no_matter(tmp_path, missing):
     seen = sum(len(batch["label"]) for batch in loader)
     assert seen == rows
     whole = cp.Loader(tmp_path / "one.parquet", features=["id", "x"], label="y", missing="mean", memory="600KB")
-    assert "id" not in getattr(whole.feeder.table, "changed", {})  # nothing is missing there: it stays where it lies
+    assert "id" not in getattr(whole.feeder.table, "changed", {})  # no values are missing, so the column stays in place
     found = np.concatenate([batch["features"][:, 0] for batch in whole])
     assert np.array_equal(np.sort(found), np.arange(rows))
 
@@ -200,7 +200,7 @@ def test_an_encoding_takes_another_label_and_nothing_else(people):
 @pytest.mark.parametrize(
     ("column", "text"),
     [
-        (pa.array([[1.0, 2.0], [1.0]]), "lists of numbers that are all of one length"),
+        (pa.array([[1.0, 2.0], [1.0]]), "lists of numbers of one length"),
         (pa.array([["a"], ["b"]]), "lists of numbers are needed"),
     ],
 )
@@ -223,7 +223,7 @@ def test_what_is_missing_in_lists():
 def test_labels_that_no_learner_takes():
     with pytest.raises(BadValue, match="label column holds NaN"):
         list(cp.Loader(pa.table({"x": [1.0], "y": [float("nan")]}), features=["x"], label="y"))
-    with pytest.raises(BadValue, match="labels up to"):
+    with pytest.raises(BadValue, match="integer labels must be at most"):
         list(cp.Loader(pa.table({"x": [1.0], "y": pa.array([2**63], pa.uint64())}), features=["x"], label="y"))
 
 
@@ -235,7 +235,7 @@ def test_what_is_left_out_is_said(people, caplog):
     assert "features of MemoryTable" in caplog.text
     caplog.clear()
     cp.Loader(people, features=loader.encoding)
-    assert "are no features" not in caplog.text
+    assert "are not features" not in caplog.text
 
 
 def test_a_label_beside_text_alone():

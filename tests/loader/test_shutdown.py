@@ -1,4 +1,4 @@
-"""Iterations that are under way when the program ends."""
+"""Iterations that are running when the program ends."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.mark.parametrize("source", ["table", "'rows.arrow'"])
 def test_an_iteration_that_is_not_over_ends_with_the_program(tmp_path, source):
-    """Whoever counts steps, not epochs, holds an iterator at the end; with PyTorch it outlives the modules it uses."""
+    """A loop over steps leaves an open iterator at exit; with PyTorch it outlives the modules it uses."""
     pytest.importorskip("torch")
     program = f"""
 import torch, pyarrow as pa, corgipile as cp

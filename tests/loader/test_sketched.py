@@ -1,4 +1,4 @@
-"""What balanced blocks need to know of a table is read once."""
+"""The sketch of balanced blocks is computed once per table."""
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,7 @@ def test_once_for_the_same_blocks(memory):
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning", "ignore:.*fork.*:DeprecationWarning")
 def test_before_workers_are_forked(monkeypatch):
     dataset = CorgiPileDataset(ROWS, order="balanced", memory="64KB", batch_size=64)
-    monkeypatch.setattr(budget, "sketch", None)  # a worker that reads labels again fails
+    monkeypatch.setattr(budget, "sketch", None)  # fails in a worker that reads labels again
     for _ in range(2):
         loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
         assert sum(len(batch["x"]) for batch in loader) == len(ROWS)

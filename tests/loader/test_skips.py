@@ -1,4 +1,4 @@
-"""Steps that are left out: on all ranks and workers, whatever the order, after every resume; nothing else changes."""
+"""Skipped steps and rows: on all ranks and workers, in every order, after every resume; the rest is unchanged."""
 
 import json
 import pickle
@@ -33,13 +33,13 @@ KINDS = pa.table({
 
 
 def own_turn(most, step, worker):
-    """Return which of a worker's batches a step is, where all take turns while they have any; none of another's."""
+    """Return a step's number among a worker's batches, all taking turns; None for another worker's."""
     turns = sorted((turn, one) for one, count in enumerate(most) for turn in range(count))
     return [turns[step][0]] if step < len(turns) and turns[step][1] == worker else []
 
 
 def left(plain, ranks, skip, epoch):
-    """Return the batches of each rank, by step, that are left by the plain ones, each computed anew."""
+    """Return the batches of each rank, by step, after skips; computed independently from the plain ones."""
     rows = {one for one in skip if isinstance(one, int)}
     steps = {one[1] for one in skip if not isinstance(one, int) and one[0] == epoch}
     made = [

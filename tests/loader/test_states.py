@@ -1,4 +1,4 @@
-"""States as anybody may write them: each is refused, or goes on exactly."""
+"""Arbitrary states: each is refused, or resumes exactly."""
 
 import copy
 import json
@@ -25,7 +25,7 @@ VALUES = st.recursive(
 
 
 def places(state, path=()):
-    """List the places of all values of a state."""
+    """List the paths of all values of a state."""
     yield path
     pairs = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else ()
     for key, value in pairs:
@@ -33,7 +33,7 @@ def places(state, path=()):
 
 
 def put(state, path, value):
-    """Return a state with another value at a place."""
+    """Return a state with another value at a path."""
     if not path:
         return value
     changed = copy.deepcopy(state)
@@ -49,7 +49,7 @@ def loader(order="riffle", **options):
 
 
 def begun(made, batches):
-    """Go so far, and return the state and what is still to come."""
+    """Iterate so far, and return the state and the remaining batches."""
     it = iter(made)
     for _ in range(batches):
         next(it)
@@ -84,7 +84,7 @@ def alike(one, other):
 
 
 def with_batches(state, batches):
-    """Return a state that says other batches are done."""
+    """Return a state with other numbers of finished batches."""
     return {**state, "segments": [{**state["segments"][0], "batches": [batches]}]}
 
 
@@ -103,7 +103,7 @@ def test_positions_that_cannot_be(name, value):
 
 def test_a_position_without_segments_is_refused():
     state, _ = begun(loader("full"), 1)
-    with pytest.raises(StateMismatch, match="without segments"):
+    with pytest.raises(StateMismatch, match="but no segments"):
         loader("full").load_state_dict({**state, "segments": []})
 
 
@@ -122,19 +122,19 @@ def test_one_batch_more_or_less_is_refused():
 
 
 def test_a_state_of_a_far_row_is_believed_until_the_epoch_ends(monkeypatch):
-    monkeypatch.setattr("corgipile.loader.segments.FOLLOWED", 10)
+    monkeypatch.setattr("corgipile.loader.segments.MAX_FOLLOWED", 10)
     state, rest = begun(loader(), 3)
     again = loader()
     again.load_state_dict(state)
     assert [batch["x"].tolist() for batch in again] == rest
     for wrong in ({"step": state["step"] + 9}, {"step": 101}, {"offset": 101}):
         again.load_state_dict({**state, **wrong})
-        with pytest.raises(StateMismatch, match="of 15 batches came"):
+        with pytest.raises(StateMismatch, match="of 15 batches: the state is wrong"):
             list(again)
 
 
 def old_form(state, made):
-    """Write the state of a loader as earlier releases did, which had no segments."""
+    """Write the state of a loader as earlier releases did, without segments."""
     (segment,), order = state["segments"], made.feeder.order
     whose = {name: segment[name] for name in ("batch_size", "drop_last", "world")}
     place = {name: state[name] for name in ("table", "seed", "rank", "worker", "epoch", "step", "offset")}
@@ -167,7 +167,7 @@ def test_loaders_and_datasets_have_one_kind_of_state():
     assert [batch["x"].tolist() for batch in again] == rest[1:]
     dataset.load_state_dict(state)
     assert rows_of(dataset) == rest
-    again.load_state_dict(dataset.state_dict())  # of the next epoch, whole
+    again.load_state_dict(dataset.state_dict())  # the whole next epoch
     assert again.epoch == 1
     assert len(list(again)) == 15
 
@@ -195,7 +195,7 @@ def test_an_epoch_in_parts_is_for_a_dataset():
     other = CorgiPileDataset(TABLE, order="riffle", memory=None, batch_size=5, seed=5)
     other.load_state_dict(state)
     next(iter(other))
-    with pytest.raises(StateMismatch, match="an epoch in 2 parts: load it into a CorgiPileDataset"):
+    with pytest.raises(StateMismatch, match="an epoch in 2 segments: load it into a CorgiPileDataset"):
         loader().load_state_dict(other.state_dict())
 
 
@@ -241,7 +241,7 @@ def test_a_full_shuffle_without_a_block_is_no_state():
     state = dataset.state_dict()
     state["segments"][0]["order"]["block"] = None
     dataset.load_state_dict(state)
-    with pytest.raises(StateMismatch, match="block None is not in rows"):
+    with pytest.raises(StateMismatch, match="block must be in rows, got None"):
         next(iter(dataset))
 
 
@@ -267,7 +267,7 @@ def test_any_state_of_a_dataset_or_sampler(kind, data):
     except StateMismatch:
         return
     if len(path) and path[0] == "epoch":
-        return  # another epoch, which may be
+        return  # another epoch, which is valid
     seen = sorted(row for batch in got for row in batch)
     assert len(seen) == len(set(seen))
     assert set(seen) <= set(range(101))

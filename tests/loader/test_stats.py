@@ -1,4 +1,4 @@
-"""What a loader says of itself while it runs: sums that agree, times that fit, whatever the order and the table."""
+"""Statistics of a running loader: consistent sums and times for all orders and tables."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ def tables(tmp_path_factory):
 
 
 def checked(stats, loader, before=None):
-    """Check what holds at any time; return the figures."""
+    """Check the invariants; return the figures."""
     assert 0 <= stats.waited <= stats.seconds
     assert 0 <= stats.reader_waited <= stats.seconds
     assert stats.steps_ahead >= 0 <= stats.resident_bytes
@@ -56,9 +56,9 @@ def test_figures_of_an_epoch(tables, name, order, prefetch):
             assert (stats.epoch, stats.batches, stats.rows) == (epoch, number, seen)
         ended = checked(loader.stats, loader, stats)
         assert (ended.rows, ended.batches, ended.epoch) == (rows, len(loader), epoch)
-        assert loader.stats == ended  # time stands still
+        assert loader.stats == ended  # statistics are final
         assert ended.bytes_delivered == pytest.approx(rows * loader.feeder.row_bytes, abs=1)
-        if "ragged" not in name:  # whose rows are counted by their mean
+        if "ragged" not in name:  # ragged rows count with their mean
             assert ended.bytes_read >= ended.bytes_delivered
 
 

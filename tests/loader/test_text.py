@@ -1,4 +1,4 @@
-"""Numbers of text go straight into slots, of one file and of many; what is none is told as ever."""
+"""Numbers in text go straight into slots, from one or several files; other cells raise the usual errors."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Rows of varying length read by the kernel: those that record batches have, within the budget, and no damaged ones."""
+"""Variable-length rows read by the kernel equal those of record batches, within the budget, and damage is detected."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def write(path, table, batch=BATCH):
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """Return a file, and the same rows as three files and as a table of some of them."""
+    """Return a file, and the same rows as three files and as a selection of a table."""
     folder, table = tmp_path_factory.mktemp("varlen"), rows()
     write(folder / "all.arrow", table)
     (folder / "parts").mkdir()
@@ -68,7 +68,7 @@ def stored(tmp_path_factory):
 
 
 def batches(table, order, memory="60KB", **how):
-    """Return what a loader gives in two epochs, and what reads for it."""
+    """Return a loader's rows in two epochs, and its reader."""
     with cp.Loader(table, batch_size=40, memory=memory, order=order, seed=4, format="arrow", **how) as loader:
         made = [batch.to_pylist() for _ in range(2) for batch in loader]
         return made, loader.feeder._reader()
@@ -79,7 +79,7 @@ def batches(table, order, memory="60KB", **how):
 def test_rows_are_those_of_record_batches(stored, name, order, monkeypatch):
     found, reader = batches(stored[name], order)
     assert type(reader) is VarlenReader
-    monkeypatch.setattr(VarlenReader, "serves", staticmethod(lambda *_: False))
+    monkeypatch.setattr(VarlenReader, "supports", staticmethod(lambda *_: False))
     expected, other = batches(stored[name], order)
     assert type(other) is not VarlenReader
     assert found == expected
@@ -147,8 +147,8 @@ def test_rows_stay_within_the_budget_and_are_let_go(stored, order):
 
 def test_few_rows_of_many_bundles_are_copied_together(stored, monkeypatch):
     copied = []
-    original = Varlen._copy_together
-    monkeypatch.setattr(Varlen, "_copy_together", lambda self, old: copied.append(old) or original(self, old))
+    original = Varlen._copy_rows
+    monkeypatch.setattr(Varlen, "_copy_rows", lambda self, old: copied.append(old) or original(self, old))
     made, reader = batches(stored["file"], "reservoir", "300KB")
     assert isinstance(reader, VarlenReader)
     assert any((old < -1).any() for old in copied)
@@ -157,7 +157,7 @@ def test_few_rows_of_many_bundles_are_copied_together(stored, monkeypatch):
 
 
 def broken(path, name, change):
-    """Write rows of which the bytes of a column's offsets, or items, are changed."""
+    """Write rows after changing bytes of a column's offsets or items."""
     table = pa.table({name: rows()[name], "label": rows()["label"]})
     write(path, table)
     column = varlen_location(cp.open(path), [name]).layout.columns[name]
@@ -168,7 +168,7 @@ def broken(path, name, change):
 
 
 def offset(row, value):
-    """Return what changes where a row of the second record batch ends."""
+    """Return a function that moves a row's end in the second record batch."""
 
     def change(data, column):
         wide = column.dtype.itemsize
@@ -236,5 +236,5 @@ def test_sparse_models_are_the_same_and_errors_name_row_and_file(tmp_path, monke
     bad = write(tmp_path / "bad.arrow", table(places))
     with pytest.raises(BadSparseRow, match=r"row 701 of .*bad\.arrow.* repeat or fall"):
         cp.train(bad, order="riffle", **how)
-    monkeypatch.setattr(VarlenReader, "serves", staticmethod(lambda *_: False))
+    monkeypatch.setattr(VarlenReader, "supports", staticmethod(lambda *_: False))
     assert found == {order: cp.train(path, order=order, **how).coef.tobytes() for order in ORDERS}

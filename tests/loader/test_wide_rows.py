@@ -1,4 +1,4 @@
-"""Wide rows are read when it is their turn; rows of very uneven length stay within the budget; nothing else changes."""
+"""Wide rows are read at their turn; rows of uneven length stay within the budget; batches are unchanged."""
 
 import json
 import threading
@@ -44,7 +44,7 @@ def blobs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fixed(tmp_path_factory):
-    """Rows of a fixed width, in two files."""
+    """Fixed-width rows in two files."""
     paths = [tmp_path_factory.mktemp("wide") / f"{i}.arrow" for i in range(2)]
     for i, path in enumerate(paths):
         rows = np.arange(i * 50, i * 50 + 50)
@@ -69,19 +69,19 @@ def check(batch):
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("prefetch", "cached"), [(0, 0), (1, 0), (1, 1 << 60)])  # the last: a thread reads ahead
 def test_wide_rows_come_as_they_do_from_a_buffer(blobs, order, prefetch, cached, monkeypatch):
-    monkeypatch.setattr(wide_rows, "CACHED", cached)
+    monkeypatch.setattr(wide_rows, "CACHED_RATE", cached)
 
     def loader():
         return cp.Loader(blobs, batch_size=8, order=order, memory="1MB", seed=3, prefetch=prefetch)
 
     with loader() as apart:
-        assert apart.feeder.apart
+        assert apart.feeder.unbuffered
         found = list(apart)
         for batch in found:
             check(batch)
     monkeypatch.setattr(buffered_reader, "WIDE", 1 << 40)
     with loader() as held:
-        assert not held.feeder.apart
+        assert not held.feeder.unbuffered
         assert plain(held) == plain(found)
     if order != "reservoir":
         assert sorted(int(row) for batch in found for row in batch["row"]) == list(range(ROWS))
@@ -90,7 +90,7 @@ def test_wide_rows_come_as_they_do_from_a_buffer(blobs, order, prefetch, cached,
 @pytest.mark.parametrize("order", ORDERS)
 def test_rows_of_a_fixed_width_too(fixed, order, monkeypatch):
     with cp.Loader(fixed, batch_size=8, order=order, memory="2MB", seed=3) as apart:
-        assert apart.feeder.apart
+        assert apart.feeder.unbuffered
         found = list(apart)
     for batch in found:
         assert batch["x"].shape[1:] == (9000,)
@@ -105,9 +105,9 @@ def test_what_is_cached_is_read_by_no_thread_what_comes_slowly_by_one(blobs, mon
     def readers(batches):
         return [any(one.name == "corgipile-reader" for one in threading.enumerate()) for _ in batches]
 
-    monkeypatch.setattr(wide_rows, "_asked_of_devices", lambda: 0)
-    for cached, first in ((0, ROWS), (1 << 60, wide_rows.SLOW)):
-        monkeypatch.setattr(wide_rows, "CACHED", cached)
+    monkeypatch.setattr(wide_rows, "_device_blocks", lambda: 0)
+    for cached, first in ((0, ROWS), (1 << 60, wide_rows.SLOW_GROUPS)):
+        monkeypatch.setattr(wide_rows, "CACHED_RATE", cached)
         with cp.Loader(blobs, batch_size=8, order="no_shuffle", memory="1MB") as loader:
             found = readers(loader)
             assert loader.stats.rows == ROWS
@@ -118,7 +118,7 @@ def test_what_is_cached_is_read_by_no_thread_what_comes_slowly_by_one(blobs, mon
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cached", [0, 1 << 60])
 def test_stop_anywhere_and_go_on(blobs, order, cached, monkeypatch):
-    monkeypatch.setattr(wide_rows, "CACHED", cached)
+    monkeypatch.setattr(wide_rows, "CACHED_RATE", cached)
 
     def fresh():
         return cp.Loader(blobs, batch_size=16, order=order, memory="1MB", seed=5)
@@ -135,7 +135,7 @@ def test_stop_anywhere_and_go_on(blobs, order, cached, monkeypatch):
 
 
 def _shards(folder, kind):
-    """Write rows in two files of a kind."""
+    """Write rows in two files of one format."""
     for part in range(2):
         rows = range(part * ROWS // 2, (part + 1) * ROWS // 2)
         table = pa.table({"image": pa.array([blob(row, WIDTH + row) for row in rows], pa.binary()), "row": rows})
@@ -148,14 +148,14 @@ def _shards(folder, kind):
 
 @pytest.mark.parametrize("kind", ["parquet", "tfrecord"])
 def test_shards_that_are_decoded(tmp_path, kind, monkeypatch):
-    """Row groups are unpacked first, larger than the budget as they are; records are found by an index."""
+    """Row groups are unpacked first, larger than the budget when decoded; records are located by an index."""
     table, batches, states = _shards(tmp_path, kind), [], []
     whole = cp.Loader(table, batch_size=8, memory="1MB", seed=3, order="riffle")
     for batch in whole:
         assert list(batch["image"]) == [blob(int(row), WIDTH + int(row)) for row in batch["row"]]
         batches.append(batch["row"].tolist())
         states.append(whole.state_dict())
-    assert whole.feeder.apart
+    assert whole.feeder.unbuffered
     assert sorted(row for batch in batches for row in batch) == list(range(ROWS))
     for done in (1, 7):
         again = cp.Loader(table, batch_size=8, memory="1MB", seed=3, order="riffle")
@@ -164,7 +164,7 @@ def test_shards_that_are_decoded(tmp_path, kind, monkeypatch):
     monkeypatch.setattr(buffered_reader, "WIDE", 1 << 40)
     held = cp.Loader(table, batch_size=8, memory="1MB", seed=3, order="riffle")
     assert [batch["row"].tolist() for batch in held] == batches
-    assert not held.feeder.apart
+    assert not held.feeder.unbuffered
 
 
 @pytest.mark.parametrize("form", ["numpy", "torch", "arrow"])
@@ -189,14 +189,14 @@ def test_ranks_and_workers_share_the_rows(blobs):
 def test_the_first_batch_waits_for_no_other(blobs):
     counting = Counting(blobs)
     with cp.Loader(counting, batch_size=4, memory="1MB", prefetch=0, columns=["image", "label"]) as loader:
-        before = counting.rows  # what was read to learn how long rows are
+        before = counting.rows  # read to measure row lengths
         next(iter(loader))
         assert counting.rows - before == 2 * 4  # images, and labels
 
 
 @pytest.mark.parametrize("order", ["riffle", "corgipile", "full", "sliding_window"])
 def test_held_rows_are_gathered_by_their_bytes(tmp_path, order, monkeypatch):
-    """Also where rows are held: 8,192 of them together took gigabytes."""
+    """Also if the consumer keeps rows: 8,192 of them together took gigabytes."""
     monkeypatch.setattr(buffered_reader, "WIDE", 1 << 40)
     table = written(tmp_path / "t.arrow", [20_000] * 400, batch=50)
     with cp.Loader(table, batch_size=4, order=order, memory="2MB") as loader:
@@ -206,7 +206,7 @@ def test_held_rows_are_gathered_by_their_bytes(tmp_path, order, monkeypatch):
 
 
 def uneven(path, **options):
-    """Short rows at the beginning, the middle and the end; long ones between, which nobody could foresee."""
+    """Short rows at the beginning, the middle and the end; long rows between, unseen by any sample."""
     lengths = np.full(600, 1000)
     lengths[150:170] = lengths[430:450] = 600_000
     return written(path, lengths, batch=50, **options), lengths
@@ -222,9 +222,9 @@ def test_rows_longer_than_the_sample_stay_within_the_budget(tmp_path, order, pre
             for row, image in zip(batch["row"], batch["image"], strict=True):
                 assert image == blob(int(row), lengths[row])
             seen += batch["row"].tolist()
-            if not loader.feeder.apart:
+            if not loader.feeder.unbuffered:
                 assert loader.feeder.buffer.nbytes <= (1 << 20) + (4 << 20)
-        assert loader.feeder.apart
+        assert loader.feeder.unbuffered
         if order != "reservoir":
             assert sorted(seen) == list(range(600))
         seen_again = [row for batch in loader for row in batch["row"].tolist()]
@@ -242,7 +242,7 @@ def test_it_is_an_error_where_rows_are_not_found_one_by_one(tmp_path):
 
 @pytest.mark.parametrize("order", ["riffle", "full", "no_shuffle"])
 def test_damaged_offsets_are_an_error(tmp_path, order):
-    """Of a row that no sample meets."""
+    """A row that no sample sees."""
     path, rows = tmp_path / "t.arrow", 400
     written(path, [WIDTH] * rows, batch=rows)
     data = bytearray(path.read_bytes())
@@ -263,7 +263,7 @@ def test_a_full_shuffle_of_narrow_rows_takes_small_steps():
 
 
 def test_states_of_larger_steps_still_load():
-    """Before, a step of this shuffle had all rows of the buffer."""
+    """Once, a step of this shuffle had all rows of the buffer."""
     table = cp.open(pa.table({"row": np.arange(200_000, dtype=np.int32)}))
     order = FullShuffle(buffer=150_000)
     with cp.Loader(table, batch_size=1000, order=order, seed=4) as whole:

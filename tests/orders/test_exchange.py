@@ -1,4 +1,4 @@
-"""The plan of an exchange: balanced by construction, a permutation of all units, and mixed as the formula says."""
+"""The plan of an exchange: balanced by construction, a permutation of all units, mixed as the formula predicts."""
 
 import tracemalloc
 
@@ -22,13 +22,13 @@ plans = st.integers(1, 64).flatmap(
 
 
 def moves(plan, epoch):
-    """Follow what each rank says of itself: rows of (from, to, slot sent, slot taken) for all units that move."""
+    """Return a row (from, to, sent slot, taken slot) for each unit that moves, as the ranks compute it."""
     found = []
     for rank in range(plan.world):
         slots, (to, whence) = plan.sent(rank, epoch), plan.peers(rank, epoch)
         assert len(slots) == len(set(slots.tolist())) == len(to) == len(whence) == plan.moved(epoch)
         found.append(np.stack([np.full(len(slots), rank), to, whence, slots]))
-    return np.array(found)  # [rank, what, turn]
+    return np.array(found)  # [rank, quantity, turn]
 
 
 @settings(max_examples=150, deadline=None)
@@ -39,7 +39,7 @@ def test_each_rank_sends_and_receives_as_much_and_nothing_to_itself(plan, epoch)
         ranks, to, whence, _ = told[:, :, turn].T
         assert sorted(to) == sorted(whence) == list(range(plan.world))
         assert (to != ranks).all()
-        assert (whence[to] == ranks).all()  # whom one sends to expects it from that one
+        assert (whence[to] == ranks).all()  # the receiver expects the unit from its sender
     if plan.world > 1:
         several = told[:, 1, : plan.world - 1]
         assert all(len(set(row)) == len(row) for row in several.tolist())  # to each other rank in turn
@@ -74,7 +74,7 @@ def test_fractions_of_units_are_carried_on(plan, epochs):
 
 @pytest.mark.parametrize(("units", "world", "fraction"), [(600, 6, 0.1), (605, 6, 0.3), (210, 20, 0.25), (8, 4, 0.5)])
 def test_the_share_at_home_is_that_of_the_formula(units, world, fraction):
-    """Counted over 300 seeds; the bound is five standard errors of what they differ by."""
+    """Counted over 300 seeds; the bound is five standard errors of the differences."""
     for epochs in (1, 2, 6):
         shares = []
         for seed in range(300):
@@ -93,7 +93,7 @@ def test_the_share_at_home_tends_to_that_of_all_ranks():
 
 
 def test_where_units_go_is_even_and_pairs_part():
-    """Units that began together are no more together later than those of different ranks."""
+    """Units of one rank at the beginning meet no more often later than units of different ranks."""
     units, world = 4000, 8
     together = []
     for seed in range(20):
@@ -128,9 +128,9 @@ def test_a_huge_plan_takes_no_room():
 
 
 def test_bad_plans_are_errors():
-    with pytest.raises(BadArgument, match="3 blocks or rows for 4 ranks"):
+    with pytest.raises(BadArgument, match="at least one block or row, got 3 for 4 ranks"):
         Exchange(3, 4, 0.1)
     with pytest.raises(BadArgument, match=r"fraction must be 0 or more and at most 1, got 1\.5"):
         Exchange(30, 4, 1.5)
-    with pytest.raises(BadArgument, match="too many to number"):
+    with pytest.raises(BadArgument, match="are too many: use larger blocks"):
         Exchange(2**61, 4, 0.5)

@@ -1,4 +1,4 @@
-"""Steps followed without data: what is no step is refused."""
+"""Following steps without data: invalid steps are refused."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Full shuffle by units: rows of a unit stay together and in place, in any number of ranks."""
+"""Full shuffle by units: rows of a unit stay together and in place for any number of ranks."""
 
 from dataclasses import replace
 from itertools import chain
@@ -14,7 +14,7 @@ from corgipile.orders import Blocks, FullShuffle, Key, described, instead, resto
 
 @st.composite
 def cases(draw):
-    """Units of uneven lengths, as runs of pages are, or even ones; some steps hold many, some one."""
+    """Units of uneven lengths, like runs of pages, or even ones; steps hold one or many of them."""
     lengths = draw(st.lists(st.integers(0, 9), min_size=1, max_size=80))
     cuts = np.cumsum([0, *lengths])
     even = draw(st.integers(0, 9))
@@ -51,7 +51,7 @@ def test_rows_of_a_unit_are_visited_together_as_they_lie(case):
 @settings(max_examples=300)
 @given(cases(), st.integers(1, 6), st.booleans(), st.data())
 def test_ranks_cut_one_order_of_visits_at_rows(case, world, disjoint, data):
-    """A rank's share is exactly a stretch of what one rank alone visits, from any step on."""
+    """A rank's share is exactly a stretch of a single rank's visits, from any step on."""
     order, blocks, key = case
     alone = flat(visited(order, blocks, key))
     for rank in range(world):
@@ -76,7 +76,7 @@ def test_memory_is_as_stated(case, ahead):
 
 
 def test_long_searches_go_by_parts(monkeypatch):
-    monkeypatch.setattr("corgipile.orders.full.SOUGHT", 3)
+    monkeypatch.setattr("corgipile.orders.full.SUMMED_UNITS", 3)
     blocks = Blocks.of(np.cumsum([0, *range(1, 40)]))
     order = FullShuffle(unit="page", block=blocks.widest).fit(blocks.rows, 8.0, 100)
     alone = flat(visited(order, blocks, Key(1)))
@@ -95,7 +95,7 @@ def test_sizes():
 
 
 def test_states_of_other_permutations_are_refused():
-    """A state without the version was saved when only even permutations were drawn: its rows went in another order."""
+    """States without a version date from even permutations only: their rows came in another order."""
     order = FullShuffle().fit(100, 8.0, None)
     old = {name: value for name, value in described(order).items() if name != "version"}
     assert restored(described(order)) == replace(order, row_bytes=0.0)

@@ -1,4 +1,4 @@
-"""Global batches hold the same rows in every world, each row once, within the slots and the parts of their ranks."""
+"""Global batches have the same rows in every world, each row once, within the slots and parts of their ranks."""
 
 from dataclasses import replace
 from itertools import chain
@@ -107,7 +107,7 @@ def test_slots_are_a_bound_and_any_step_can_be_the_first(case, data):
 
 
 class Followed(Riffle):
-    """Riffle whose lanes Python follows."""
+    """Riffle whose lanes run in Python."""
 
     def steps(self, *args):
         return super().steps(*args)
@@ -158,7 +158,7 @@ def test_epochs_and_seeds_differ():
 
 
 def test_what_cannot_be_is_said():
-    with pytest.raises(BadArgument, match="visits each once"):
+    with pytest.raises(BadArgument, match="visits single rows or blocks once"):
         GlobalBatches.of(Reservoir(), 12)
     with pytest.raises(BadArgument, match=r"12 rows do not divide among 5 ranks; give batch_size=10 or 15"):
         GlobalBatches.of(Riffle(), 12).batch_rows(5)
@@ -167,5 +167,5 @@ def test_what_cannot_be_is_said():
     with pytest.raises(BadArgument, match="call fit"):
         GlobalBatches.of(Riffle(), 12).slots(Blocks(10, even=1))
     order = GlobalBatches().fit(100, 8.0, None)
-    with pytest.raises(BadArgument, match='global_batches="fixed" sees to it'):
+    with pytest.raises(BadArgument, match='use global_batches="fixed"'):
         order.visits(Blocks(100, even=1), Key(1, batch=5))

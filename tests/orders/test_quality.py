@@ -1,4 +1,4 @@
-"""How well the orders mix, against exact expectations with stated bounds."""
+"""How well orders mix, compared with exact expectations within stated bounds."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_riffle_mixes_as_promised():
 
 
 def test_balanced_prefixes_drift_less_than_a_full_shuffles():
-    """Max over the pass of one class's count beyond its share, in sigma sqrt(m): near 0.9 here, near 1.2 when full."""
+    """Max excess of one class's count over its share, in sigma sqrt(m): near 0.9 here, near 1.2 for a full shuffle."""
     riffle = Riffle(block=BLOCK, buffer=128 * BLOCK, balance="label").fit(ROWS, 8.0, None)
     blocks = Blocks(ROWS, even=BLOCK, sketch=LABELS[::BLOCK] + 0.5)
     labels = LABELS[np.concatenate(list(visited_rows(riffle, blocks, Key(0))))]

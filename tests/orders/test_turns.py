@@ -1,4 +1,4 @@
-"""The turns of some rows are those that the whole pass has."""
+"""The visits of some rows equal those of the whole pass."""
 
 import numpy as np
 import pytest

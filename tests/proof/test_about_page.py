@@ -48,7 +48,7 @@ def test_the_command_writes_a_page(tmp_path, capsys, monkeypatch, rows):
     assert "clustered by kind" in tree(page.read_text()).find("./body/header/h1").text
     for command in ("info", "inspect"):
         assert run([command, str(path), "--html", str(path), "--overwrite"]) == 2
-        assert "files that are read" in capsys.readouterr().err
+        assert "input files" in capsys.readouterr().err
     again = tmp_path / "inspect.html"
     words = ["inspect", str(path), "--label", "kind", "--block", "400", "--seconds", "0", "--html", str(again)]
     assert run(words) == 0

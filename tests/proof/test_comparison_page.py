@@ -163,7 +163,7 @@ def test_a_page_is_refused_before_orders_run(table, tmp_path, capsys):
     assert run(["compare", str(table), "--html", str(other)]) == 2
     assert "--overwrite" in capsys.readouterr().err
     assert run(["compare", str(table), "--html", str(table), "--overwrite"]) == 2
-    assert "files that are read" in capsys.readouterr().err
+    assert "input files" in capsys.readouterr().err
     assert run(["compare", str(table), "--html", str(tmp_path / "none" / "a.html")]) == 2
     assert other.read_text() == "<p>mine"
     assert [one.name for one in tmp_path.iterdir()] == ["notes.html"]

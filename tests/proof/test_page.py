@@ -70,7 +70,7 @@ def test_a_page_is_replaced_by_a_page_and_nothing_else_is(tmp_path):
     with pytest.raises(WouldOverwrite, match="no page that corgipile wrote"):
         sample().save(other)
     sample().save(other, overwrite=True)
-    with pytest.raises(WouldOverwrite, match="one of the files that are read"):
+    with pytest.raises(WouldOverwrite, match="one of the input files"):
         sample().save(path, inputs=[path], overwrite=True)
     with pytest.raises(WriteFailed, match="no folder"):
         sample().save(tmp_path / "none" / "proof.html")

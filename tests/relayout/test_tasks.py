@@ -170,7 +170,7 @@ def test_what_is_there_is_replaced_as_a_whole_or_not_at_all(tmp_path):
         reshuffle(Here(), tmp_path / "rows.arrow", tmp_path / "out", memory="64KB", seed=seed, overwrite=seed == 2)
     with pytest.raises(WouldOverwrite, match="is there"):
         reshuffle(Here(), tmp_path / "rows.arrow", tmp_path / "out")
-    with pytest.raises(WouldOverwrite, match="files that are read here"):
+    with pytest.raises(WouldOverwrite, match="one of the input files"):
         convert(Here(), tmp_path / "out", tmp_path / "out", overwrite=True)
     cp.reshuffle(tmp_path / "rows.arrow", tmp_path / "one.arrow", memory="64KB", seed=2)
     assert rows_of(tmp_path / "out") == rows_of(tmp_path / "one.arrow")

@@ -131,7 +131,7 @@ def test_copy_overwrites_no_file_that_it_reads(tmp_path, predict):
     with connect() as sql:
         sql.execute(f"SELECT * FROM '{path}' TRAIN BY logistic INTO m")
         for goal in (path, link):
-            with pytest.raises(WouldOverwrite, match="is, or would be, one of the files"):
+            with pytest.raises(WouldOverwrite, match="is, or would become, one of the input files"):
                 sql.execute(f"COPY (SELECT * FROM '{path}' {predict}) TO '{goal}'")
         sql.execute(f"COPY (SELECT * FROM '{path}' {predict}) TO '{tmp_path / 'b.parquet'}' (FORMAT parquet)")
     assert path.read_bytes() == before

@@ -29,8 +29,8 @@ def vectors(source):
 
 def test_tables_in_a_store_are_kept_on_this_machine(objects, tmp_path, monkeypatch):
     monkeypatch.setenv(index_cache.VARIABLE, str(tmp_path / "cache"))
-    made, whole = [], sampled_runs.SampledRuns.described
-    monkeypatch.setattr(sampled_runs.SampledRuns, "described", lambda *given: made.append(given) or whole(*given))
+    made, whole = [], sampled_runs.SampledRuns.make_vectors
+    monkeypatch.setattr(sampled_runs.SampledRuns, "make_vectors", lambda *given: made.append(given) or whole(*given))
     bucket = objects.root / "bucket"
     tables = [write(bucket / name) for name in ("rows.arrow", "parts/0.arrow", "parts/1.arrow")]
     for url, count in (("s3://bucket/rows.arrow", 1), ("s3://bucket/parts/*.arrow", 2)):

@@ -101,7 +101,7 @@ def test_single_rows_are_copied_first(objects, bucket, caplog):
     objects.log()
     with caplog.at_level(logging.WARNING, "corgipile"):
         check_epoch(loader)
-    assert "20000 requests an epoch" in caplog.text
+    assert "20000 requests per epoch" in caplog.text
     requests, nbytes = sent(objects)
     assert requests <= 4
     assert nbytes == (bucket / "a.arrow").stat().st_size
@@ -112,11 +112,11 @@ def test_single_rows_are_copied_first(objects, bucket, caplog):
 def test_single_rows_that_are_requests_are_warned_of(objects, bucket, monkeypatch):
     arrow(bucket / "a.arrow", packed())
     loader = cp.Loader(cp.open("s3://bucket/a.arrow", spill="off"), order="full", memory="1MB")
-    with pytest.warns(UserWarning, match=r"20,000 an epoch.*riffle.*cache=FOLDER.*off"):
+    with pytest.warns(UserWarning, match=r"20,000 per epoch.*riffle.*cache=FOLDER.*off"):
         check_epoch(loader)
     monkeypatch.setattr(spill, "SPARE", 1 << 60)
     loader = cp.Loader("s3://bucket/a.arrow", order="full", memory="1MB")
-    with pytest.warns(UserWarning, match="a request to the store each.*are free"):
+    with pytest.warns(UserWarning, match="each a request to the store.*are free"):
         check_epoch(loader)
 
 

@@ -83,7 +83,7 @@ def test_workers_go_on_where_the_loop_was(path, done):
     assert [next(batches)["row"].tolist() for _ in range(done)] == whole[:done]
     with pytest.raises(BadArgument, match="workers run ahead"):
         dataset.state_dict()
-    with pytest.raises(BadArgument, match="this iteration has 8 batches, 9 were asked for"):
+    with pytest.raises(BadArgument, match="this iteration has 8 batches, got a request for 9"):
         dataset.state_dict(batches=9)
     for settings in ({"batches": -1}, {"batches": 1.5}, {"batches": 1, "batch_size": 0}):
         with pytest.raises(BadArgument, match="must be a whole number of at least"):
@@ -264,7 +264,7 @@ def test_states_of_others_are_refused(path):
         (make(path, order="full"), "order"),
         (CorgiPileDataset(other, order=ORDER, seed=1), "table"),
     ]:
-        with pytest.raises(StateMismatch, match=f"state is of another {what}"):
+        with pytest.raises(StateMismatch, match=f"state belongs to another {what}"):
             dataset.load_state_dict(state)
     for broken in ({**state, "epoch": -1}, {**state, "segments": [{}]}, {**state, "segments": 3}):
         with pytest.raises(StateMismatch, match=r"no valid position|a segment must have|list of segments"):

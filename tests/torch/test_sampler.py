@@ -180,7 +180,7 @@ def test_states_and_positions_that_do_not_fit():
     for epoch in (1.5, "1", 2**63, -1):
         with pytest.raises(BadArgument, match="epoch must be a whole number"):
             sampler.set_epoch(epoch)
-    with pytest.raises(StateMismatch, match="state is of another seed"):
+    with pytest.raises(StateMismatch, match="state belongs to another seed"):
         BatchSampler(10, block=2, buffer=4, batch_size=2, seed=1).load_state_dict(
             BatchSampler(10, block=2, buffer=4, batch_size=2).state_dict()
         )

@@ -1,4 +1,4 @@
-"""Arrays that are used again once nobody holds them: fresh memory costs more than what is written there."""
+"""A pool of reusable arrays: allocating fresh memory costs more than filling it."""
 
 import sys
 from collections.abc import Callable
@@ -9,47 +9,47 @@ import numpy.typing as npt
 
 __all__ = ["ArrayPool", "Make"]
 
-Make = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]  # an array of a shape and type, with anything in it
+Make = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]  # allocates an uninitialised array
 
 
 def _references(arrays: list[npt.NDArray[Any]]) -> int:
-    """Count the references of a list's last array as `ArrayPool` does in its loop: it depends on the interpreter."""
+    """Count the references to a list's last array as `ArrayPool.array` does; the number depends on the interpreter."""
     count = 0
     for array in arrays:
         count = sys.getrefcount(array)
     return count
 
 
-FREE_REFERENCES = _references([np.empty(0)])  # of an array that nobody but its list holds
+FREE_REFERENCES = _references([np.empty(0)])  # references to an array that only its list holds
 
 
 class ArrayPool:
-    """Gives arrays of some rows of one width.
+    """Lends arrays with a fixed row shape and reuses them once no caller refers to them.
 
     Args:
-        most: How many are kept.
-        make: Makes one of a shape and type.
+        most: Largest number of pooled arrays.
+        make: Allocates an array of a shape and dtype.
 
     Example:
-        >>> spare = ArrayPool(2)
-        >>> held = spare.array(3, (2,), np.dtype("f4"))
-        >>> held.shape, spare.array(3, (2,), np.dtype("f4")) is held
+        >>> pool = ArrayPool(2)
+        >>> lent = pool.array(3, (2,), np.dtype("f4"))
+        >>> lent.shape, pool.array(3, (2,), np.dtype("f4")) is lent
         ((3, 2), False)
     """
 
-    def __init__(self, most: int, make: Make = np.empty) -> None:
-        self._most, self._make, self._arrays = most, make, list[npt.NDArray[Any]]()
+    def __init__(self, limit: int, make: Make = np.empty) -> None:
+        self._limit, self._make, self._arrays = limit, make, list[npt.NDArray[Any]]()
 
     def array(self, rows: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Return an array of these rows that nobody else holds; what is in it is left from before."""
+        """Return an array of this many rows that no other caller holds; its values are undefined."""
         for array in self._arrays:
             if sys.getrefcount(array) <= FREE_REFERENCES and len(array) >= rows:
                 return array if len(array) == rows else array[:rows]
-        made = self._make((rows, *shape), dtype)
-        if len(self._arrays) < self._most:
-            self._arrays.append(made)
-            return made
+        array = self._make((rows, *shape), dtype)
+        if len(self._arrays) < self._limit:
+            self._arrays.append(array)
+            return array
         short = next((i for i, array in enumerate(self._arrays) if len(array) < rows), None)
-        if short is not None:  # of the end of an epoch: it is whoever's who holds it
-            self._arrays[short] = made
-        return made
+        if short is not None:  # allocated for the short end of an epoch; its caller may still hold it
+            self._arrays[short] = array
+        return array

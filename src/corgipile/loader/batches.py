@@ -1,4 +1,4 @@
-"""Batches in the format asked for, cut from groups of rows."""
+"""Batches in the requested format, cut from groups of rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
@@ -18,11 +18,11 @@ Cut = Callable[[dict[str, Any], int, int], Iterator[Any]]
 
 
 class Unseen(NamedTuple):
-    """Makes what stands for rows of varying length that nobody looks at in this process.
+    """Replacements for variable-length rows that this process passes on without reading.
 
     Attributes:
-        numbers: Of a tensor of the numbers of all rows, and their lengths.
-        others: Of an Arrow array of rows that are no numbers.
+        numbers: Makes one from a tensor of all rows' numbers and the row lengths.
+        others: Makes one from an Arrow array of non-numeric rows.
     """
 
     numbers: Callable[[Any, list[int]], Any]
@@ -30,11 +30,11 @@ class Unseen(NamedTuple):
 
 
 def cutter(form: Format, unseen: Unseen | None = None) -> Cut:
-    """Return what cuts columns of so many rows into batches of some; see `corgipile.loader.groups.Group`.
+    """Return a function that cuts columns into batches: ``(columns, rows, batch_size)``.
 
     Args:
-        form: What batches are made of.
-        unseen: What tensors of rows of varying length are made of; None for lists with a tensor, or an object, a row.
+        form: Batch format.
+        unseen: Replacements for variable-length rows; None: lists of one tensor or object per row.
 
     Example:
         >>> [batch["x"].tolist() for batch in cutter("numpy")({"x": np.arange(5)}, 5, 2)]
@@ -51,17 +51,17 @@ def cutter(form: Format, unseen: Unseen | None = None) -> Cut:
     except ImportError:
         raise MissingExtra('format="torch" needs PyTorch: pip install torch') from None
 
-    def split(flat: Any, lengths: list[int]) -> Any:  # views of one tensor take less time and memory than thousands
+    def split(flat: Any, lengths: list[int]) -> Any:  # views of one tensor are cheaper than thousands of tensors
         return list(torch.unsafe_split_with_sizes(flat, lengths))
 
     unseen = unseen or Unseen(split, tensors_of)
-    return lambda columns, rows, size: _together(
+    return lambda columns, rows, size: _zip_columns(
         {name: _tensors(torch, column, rows, size, unseen) for name, column in columns.items()}
     )
 
 
-def _together(parts: Mapping[str, Iterable[Any]]) -> Iterator[dict[str, Any]]:
-    """Make one dictionary a batch of each column's parts."""
+def _zip_columns(parts: Mapping[str, Iterable[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield one dictionary per batch from each column's parts."""
     if len(parts) == 1:
         [(name, values)] = parts.items()
         return ({name: value} for value in values)
@@ -70,20 +70,19 @@ def _together(parts: Mapping[str, Iterable[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _slices(column: Any, rows: int, size: int) -> Iterator[Any]:
-    """Cut an array every so many rows."""
     return (column[start : start + size] for start in range(0, rows, size))
 
 
 def _numpy(columns: dict[str, Any], rows: int, size: int) -> Iterator[Any]:
-    return _together({name: map(_array, _slices(column, rows, size)) for name, column in columns.items()})
+    return _zip_columns({name: map(_array, _slices(column, rows, size)) for name, column in columns.items()})
 
 
 def _array(column: Any) -> Any:
-    """Return a column as an array, of objects where they are no numbers."""
+    """Return a column as an array, with dtype object for non-numeric values."""
     if isinstance(column, SparseRows):
         return column.dense()
     if isinstance(column, pa.Array) and pa.types.is_union(column.type):
-        column = column.to_pylist()  # Arrow makes no array of it
+        column = column.to_pylist()  # Arrow cannot convert unions to NumPy
     if isinstance(column, pa.Array):
         return column.to_numpy(zero_copy_only=False)
     if isinstance(column, list | Rows):
@@ -92,20 +91,20 @@ def _array(column: Any) -> Any:
 
 
 def _arrow(columns: dict[str, Any], rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    """Make record batches of copies, since Arrow data must not change when arrays are used again."""
-    made = {}
+    """Make record batches from copies: Arrow data must not change when pooled arrays are reused."""
+    arrays = {}
     for name, column in columns.items():
-        made[name] = column
+        arrays[name] = column
         if not isinstance(column, pa.Array):
-            made[name] = array_of(column.copy())
+            arrays[name] = array_of(column.copy())
             for width in reversed(column.shape[1:]):
-                made[name] = pa.FixedSizeListArray.from_arrays(made[name], width)
-    whole = pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+                arrays[name] = pa.FixedSizeListArray.from_arrays(arrays[name], width)
+    whole = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
     return (whole.slice(start, min(size, rows - start)) for start in range(0, rows, size))
 
 
 def tensors_of(column: pa.Array) -> list[Any]:
-    """Return a row of an Arrow array each: a tensor of those that are lists of numbers, a Python value of others.
+    """Return one value per row of an Arrow array: a tensor for lists of numbers, else a Python value.
 
     Example:
         >>> tensors_of(pa.array(["a", None])), tensors_of(pa.array([[1, 2], [3]]))
@@ -115,15 +114,15 @@ def tensors_of(column: pa.Array) -> list[Any]:
 
     if item_bytes(column.type) and is_list(column.type):
         return [_tensor(torch, row) for row in _array(column)]
-    found = objects(column)
-    return found if isinstance(found, list) else column.to_pylist()
+    values = objects(column)
+    return values if isinstance(values, list) else column.to_pylist()
 
 
 def _tensors(torch: Any, column: Any, rows: int, size: int, unseen: Unseen) -> Iterable[Any]:
-    """Cut a column into tensors; rows that are lists of numbers become one tensor each, others Python values."""
+    """Cut a column into tensors; variable-length rows become one tensor or Python value per row."""
     if isinstance(column, pa.Array) and is_list(column.type):
-        made = objects(column, own=True)
-        column = made if isinstance(made, Rows) else column
+        arrays = objects(column, own=True)
+        column = arrays if isinstance(arrays, Rows) else column
     if isinstance(column, SparseRows):
         return (torch.from_numpy(part.dense()) for part in _slices(column, rows, size))
     if isinstance(column, pa.Array):
@@ -133,7 +132,7 @@ def _tensors(torch: Any, column: Any, rows: int, size: int, unseen: Unseen) -> I
         return (unseen.numbers(torch.from_numpy(part.values), part.lengths.tolist()) for part in parts)
     if isinstance(column, list):
         return ([_tensor(torch, row) for row in part] for part in _slices(column, rows, size))
-    return torch.unsafe_split(torch.from_numpy(column), size)  # type: ignore[no-any-return]  # no view to keep track of
+    return torch.unsafe_split(torch.from_numpy(column), size)  # type: ignore[no-any-return]  # unsafe: no view tracking
 
 
 def _tensor(torch: Any, row: Any) -> Any:

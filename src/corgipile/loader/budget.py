@@ -1,4 +1,4 @@
-"""Fits an order to a table and a memory budget: sizes in rows, blocks, and what balanced blocks need to know."""
+"""Fitting of an order to a table and a memory budget: sizes in rows, blocks, and their sketches."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffer import Field, fields_of
 from corgipile.loader.encoded import AS_CUT, ReadStrategy, choose_strategy, warn_few, wide_units
-from corgipile.loader.sampled_runs import ROOM
+from corgipile.loader.sampled_runs import SAMPLE_BYTES
 from corgipile.loader.varlen import slot_bytes
 from corgipile.orders import Blocks, GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT, RANDOM
@@ -40,26 +40,26 @@ __all__ = [
     "sketched",
 ]
 
-MANY_COLUMNS, COLUMN_RUN = 4, 4 << 10  # bytes of a column that are worth a request
-TABLE_BLOCKS, BUFFER_BLOCKS = 512, 128  # at least, where blocks are larger for that
-# Of a table in a store: what is worth a request, of one column where there are several; blocks at least, for that.
+MANY_COLUMNS, COLUMN_RUN = 4, 4 << 10  # columns from which blocks grow; bytes of a column worth one request
+TABLE_BLOCKS, BUFFER_BLOCKS = 512, 128  # smallest numbers of blocks that grown blocks leave
+# Remote tables: bytes worth one request, of one column where there are several; smallest numbers of blocks.
 REQUEST, COLUMN_REQUEST = 1 << 20, 128 << 10
 REMOTE_TABLE_BLOCKS, REMOTE_BUFFER_BLOCKS = 256, 64
-KEPT = 3  # times what rows of spots take that are kept: in order, and as numbers
-CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
+SAMPLED_COPIES = 3  # memory of sampled rows per byte: read, in order, and as numbers
+SUGGESTION_RATIO = 1.02  # largest ratio of the suggested budget to the smallest one that works
 
 
 Sketch = Callable[[Table, IntArray, str], npt.NDArray[Any]]
-_sketches: "WeakKeyDictionary[Table, tuple[object, npt.NDArray[Any]]]" = WeakKeyDictionary()  # the last of each
+_sketches: "WeakKeyDictionary[Table, tuple[object, npt.NDArray[Any]]]" = WeakKeyDictionary()  # the last one per table
 
 
 class Columns(NamedTuple):
-    """What is read of a table.
+    """Columns that are read from a table.
 
     Attributes:
         sources: Names of the stored columns.
-        fields: The columns of fixed width.
-        varlen: Names and types of the others.
+        fields: Fixed-width columns.
+        varlen: Names and types of the variable-length columns.
         row_bytes: Bytes of a row in memory.
     """
 
@@ -68,15 +68,15 @@ class Columns(NamedTuple):
     varlen: dict[str, pa.DataType]
     row_bytes: float
 
-    def in_order(self, made: dict[str, Any]) -> dict[str, Any]:
-        """Return a batch's columns in the requested order, numeric and other columns mixed."""
+    def in_order(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Return a batch's columns in the requested order."""
         place = {name: at for at, name in enumerate(self.sources)}
         place |= {field.name: place[field.sources[0]] for field in self.fields}
-        return {name: made[name] for name in sorted(made, key=place.__getitem__)}
+        return {name: columns[name] for name in sorted(columns, key=place.__getitem__)}
 
 
 class Fitted(NamedTuple):
-    """An order with all sizes in rows, the blocks it runs over, and what `cut` was asked for to get them."""
+    """An order with all sizes in rows, its blocks, and the rows and columns that `cut` got."""
 
     order: Order
     blocks: Blocks
@@ -92,7 +92,7 @@ def columns_of(
     pack: Mapping[str, Sequence[str]] | None = None,
     widths: Mapping[str, int] | None = None,
 ) -> Columns:
-    """Find out the types of columns and the size of a row; see `BufferedReader` for the arguments."""
+    """Return the columns' types and the row size; see `BufferedReader` for the arguments."""
     if isinstance(columns, str) or (columns is not None and not len(columns)):
         raise BadArgument(f"columns must be a list of names, at least one, got {columns!r}")
     pack = pack or {}
@@ -106,8 +106,8 @@ def columns_of(
     return Columns(sources, fields, varlen, size or 1.0)
 
 
-def found_alone(table: Table, columns: Columns) -> bool:
-    """Say whether each row of a table is found without reading others."""
+def readable_alone(table: Table, columns: Columns) -> bool:
+    """Return whether each row can be read without its neighbours."""
     if not len(table) or any(len(field.sources) > 1 for field in columns.fields):
         return False
     lists = [name for name in columns.sources if name not in columns.varlen and is_list(table.schema.field(name).type)]
@@ -117,19 +117,19 @@ def found_alone(table: Table, columns: Columns) -> bool:
 
 
 def limit_of(order: Order, memory: Size | None, whole: float) -> int | None:
-    """Return the bytes that may be in memory, of ``whole`` in all; None where the order's own buffer says what is."""
+    """Return the memory limit in bytes, or None if the order sets its buffer size; ``whole``: table bytes."""
     if memory is not None:
         return parse_bytes(memory, whole=whole)
     return DEFAULT_MEMORY if getattr(order, "buffer", None) is None else None
 
 
 def fit(table: Table, order: Order, memory: Size | None, columns: Columns, workers: int = 1) -> Fitted:
-    """Turn sizes into rows and cut the table. Memory and the order's buffer are divided among workers.
+    """Convert sizes to rows and cut the table into blocks. Workers divide memory and the order's buffer.
 
-    Those of `GlobalBatches` are of all ranks and workers together, whose number must change nothing.
+    `GlobalBatches` share one budget: its batches must not depend on the numbers of ranks and workers.
 
     Raises:
-        BudgetTooSmall: The budget does not hold the smallest buffer that works; the message names one that does.
+        BudgetTooSmall: The budget does not hold the smallest buffer; the message names a budget that works.
     """
     sized, workers = getattr(order, "buffer", None), 1 if isinstance(order, GlobalBatches) else workers
     if sized is not None and workers > 1:
@@ -141,7 +141,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     share = None if limit is None else limit / workers - shared
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
-    way = _way(table, order, columns.sources, share)
+    way = _read_strategy(table, order, columns.sources, share)
     if limit is not None and way.units is not None:
         check_taken(table, shared + way.units.dictionary, limit)
 
@@ -154,39 +154,39 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
             fitted = attempt(limit)
             warn_few(table, way, fitted.order.slots(fitted.blocks) / max(1, fitted.blocks.widest))
             return fitted
-        way = _way(table, order, columns.sources, share, units_fit=False)
+        way = _read_strategy(table, order, columns.sources, share, units_fit=False)
     try:
         return attempt(limit)
     except BudgetTooSmall as error:
-        enough = None if limit is None else _enough(attempt, limit)
-        if limit is None or enough is None:
+        suggested = None if limit is None else _smallest_budget(attempt, limit)
+        if limit is None or suggested is None:
             raise
         fitting = int(max(0, limit / workers - shared) / columns.row_bytes)
-        each = f" for each of {workers} workers" if workers > 1 else ""
+        per_worker = f" for each of {workers} workers" if workers > 1 else ""
         raise BudgetTooSmall(
-            f"memory={memory or limit!r} holds {fitting} rows of {table!r}{each}, too few for {order.name}: "
-            f"give memory={enough!r} or a smaller {'block or buffer' if sized else 'block'}"
+            f"memory={memory or limit!r} holds {fitting} rows of {table!r}{per_worker}, too few for {order.name}: "
+            f"give memory={suggested!r} or a smaller {'block or buffer' if sized else 'block'}"
             f"{wide_units(table, way)}"
         ) from error
 
 
-def _way(
+def _read_strategy(
     table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool = True
 ) -> ReadStrategy:
-    """Choose how to read a table; rows that are kept of a first epoch, and what is made of them, have room beside."""
+    """Choose how to read a table, with room for the rows sampled in a first epoch and their features."""
     units = table.units(columns) if first_epoch_of(order) is not None and is_encoded(table, columns) else None
-    room = KEPT * min(ROOM, units.total) if units is not None else 0
+    room = SAMPLED_COPIES * min(SAMPLE_BYTES, units.total) if units is not None else 0
     way = choose_strategy(table, order, columns, None if share is None else share - room, units_fit=units_fit)
-    return way._replace(beside=way.beside + room) if way.units is not None and not way.spilled else way
+    return way._replace(decoding_bytes=way.decoding_bytes + room) if way.units is not None and not way.spilled else way
 
 
 def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: ReadStrategy) -> Fitted:
-    """Fit to a budget in rows; where the table's natural blocks are wider than asked for, fit again."""
+    """Fit to a budget in rows, and again if the table's natural blocks are wider than requested."""
     whole = bool(columns.varlen)
     fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
-    apart = max(_column_runs(table, order, columns, budget), _request_rows(table, order, columns, budget, way))
-    if apart > fitted.block_rows:
-        fitted = replace(order, block=apart).fit(len(table), columns.row_bytes, budget, whole=whole)  # type: ignore[type-var]
+    least = max(_column_runs(table, order, columns, budget), _request_rows(table, order, columns, budget, way))
+    if least > fitted.block_rows:
+        fitted = replace(order, block=least).fit(len(table), columns.row_bytes, budget, whole=whole)  # type: ignore[type-var]
     wanted = fitted.block_rows
     blocks = cut(table, fitted, wanted, columns.sources, even=way.even)
     if blocks.widest > wanted:
@@ -201,10 +201,10 @@ def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: 
 
 
 def _column_runs(table: Table, order: Order, columns: Columns, budget: int | None) -> int:
-    """Return the rows of a block that is worth a request for each of many columns, 0 where that is no matter.
+    """Return the block rows that make reads of many columns worth a request each; 0: no matter.
 
-    Columns lie apart, so a block of narrow ones is as many short reads. Blocks stay so small that many are in memory,
-    and in the table: it is their number that mixes.
+    Each column of a block is a read of its own, short where columns are narrow. Blocks stay small enough that the
+    buffer and the table have many: their number determines the mixing.
     """
     if getattr(order, "block", 0) is not None or order.cuts_into != "block" or len(columns.sources) < MANY_COLUMNS:
         return 0
@@ -215,9 +215,10 @@ def _column_runs(table: Table, order: Order, columns: Columns, budget: int | Non
 
 
 def _request_rows(table: Table, order: Order, columns: Columns, budget: int | None, way: ReadStrategy) -> int:
-    """Return the rows of a block that is worth a request to a store, 0 where rows come from this machine.
+    """Return the block rows worth one request to a remote store; 0 for local tables.
 
-    Until an answer begins, its share of the line could have brought as much; several columns lie apart, as above.
+    The latency of a request costs as much as the bytes that its share of the connection could have carried. Columns
+    are requested separately, see `_column_runs`.
     """
     if not way.ahead or getattr(order, "block", 0) is not None or order.cuts_into != "block":
         return 0
@@ -229,9 +230,9 @@ def _request_rows(table: Table, order: Order, columns: Columns, budget: int | No
 
 
 def cut(table: Table, order: Order, rows: int, columns: Sequence[str], *, even: bool = False) -> Blocks:
-    """Cut a table into the units of an order: blocks of about so many rows, single rows, or runs of pages.
+    """Cut a table into an order's units: blocks of about ``rows`` rows, single rows, or runs of pages.
 
-    Blocks are ``even`` where encoded rows are read plain, and the table's own units do not matter.
+    ``even`` ignores the table's own units: encoded rows are read from a spill file.
     """
     if order.cuts_into == "row":
         return Blocks(len(table), even=1)
@@ -241,12 +242,12 @@ def cut(table: Table, order: Order, rows: int, columns: Sequence[str], *, even: 
 
 
 def by_pages(order: Order) -> bool:
-    """Say whether an order's blocks are runs of pages, and so depend on the columns that are read."""
+    """Return whether an order's blocks are runs of pages, which depend on the columns that are read."""
     return order.cuts_into == "page"
 
 
-def _enough(attempt: Callable[[int], object], limit: int) -> str | None:
-    """Find a budget that works, and not much smaller ones do not; None where no budget would."""
+def _smallest_budget(attempt: Callable[[int], object], limit: int) -> str | None:
+    """Return nearly the smallest budget that works, or None if none does."""
 
     def works(size: float) -> bool:
         try:
@@ -260,7 +261,7 @@ def _enough(attempt: Callable[[int], object], limit: int) -> str | None:
         low, high = high, 2 * high
         if high > 1 << 62:
             return None
-    while high > low * CLOSE and high > low + 1:
+    while high > low * SUGGESTION_RATIO and high > low + 1:
         middle = (low + high) / 2
         low, high = (low, middle) if works(middle) else (middle, high)
     return _text(high)
@@ -271,35 +272,35 @@ def _text(size: float) -> str:
 
 
 def sketched(table: Table, order: Order, blocks: Blocks, look: Sketch = sketch) -> Blocks:
-    """Add to blocks the sketch by which an order balances them, if it does; what later epochs have is made for them.
+    """Add to blocks the sketch that an order balances them by, and a function that makes later epochs' sketch.
 
-    The last one of a table is kept: workers that are forked later, and the next order over the same blocks, read no
-    column again.
+    The last sketch of a table is cached: workers forked later, and the next order over the same blocks, do not read
+    the column again.
     """
     column, first = order.sketch_column, first_epoch_of(order)
     if column is None:
         return blocks
     cuts = even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
     if first is None:
-        return replace(blocks, sketch=_found(table, cuts, column, look))
-    sketch = None if first == RANDOM else _found(table, cuts, first, look)
-    return replace(blocks, sketch=sketch, later=cache(lambda: _found(table, cuts, column, look)))
+        return replace(blocks, sketch=_cached_sketch(table, cuts, column, look))
+    sketch = None if first == RANDOM else _cached_sketch(table, cuts, first, look)
+    return replace(blocks, sketch=sketch, later=cache(lambda: _cached_sketch(table, cuts, column, look)))
 
 
 def first_epoch_of(order: Order) -> str | None:
-    """Return what an order balances its first epoch by, where that is another column than later, or none."""
+    """Return the column that an order balances its first epoch by if it differs from later epochs, else None."""
     return getattr(order, "first_epoch", None)
 
 
-def _found(table: Table, cuts: IntArray, column: str, look: Sketch) -> npt.NDArray[Any]:
-    """Return the sketch of blocks by a column; the last one of a table is kept."""
-    what = look if column == CONTENT else None
-    asked = column, what, len(cuts), blake2b(np.ascontiguousarray(cuts).data).digest()
+def _cached_sketch(table: Table, cuts: IntArray, column: str, look: Sketch) -> npt.NDArray[Any]:
+    """Return the blocks' sketch of a column, from the cache of each table's last sketch if it matches."""
+    function = look if column == CONTENT else None
+    key = column, function, len(cuts), blake2b(np.ascontiguousarray(cuts).data).digest()
     try:
-        known, found = _sketches.get(table, (None, None))
-    except TypeError:  # a table of others that cannot be a key
+        cached_key, sketch = _sketches.get(table, (None, None))
+    except TypeError:  # a composed table that is not hashable
         return look(table, cuts, column)
-    if found is None or known != asked:
-        found = look(table, cuts, column)
-        _sketches[table] = asked, found
-    return found
+    if sketch is None or cached_key != key:
+        sketch = look(table, cuts, column)
+        _sketches[table] = key, sketch
+    return sketch

@@ -1,4 +1,4 @@
-"""The buffer: rows in slots. Fixed-width columns lie in arrays, other columns in the Arrow batches they came in."""
+"""The buffer: rows in slots. Fixed-width columns lie in arrays, other columns in the record batches they came in."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -21,28 +21,28 @@ from corgipile.tables.values import value_type
 if TYPE_CHECKING:
     from corgipile.loader.row_tap import RowTap
 
-__all__ = ["ROWS_ALIKE", "Buffer", "Field", "inner"]
+__all__ = ["FEATURE_RULE", "Buffer", "Field", "inner"]
 
-ROWS_ALIKE = "numbers, or lists of numbers that are all of one length, are needed"
+FEATURE_RULE = "feature columns must hold numbers or lists of numbers of one length"
 SlotArray = npt.NDArray[np.int32]
-LEAST_SLACK = 4 << 20  # bytes, of all workers together
+MIN_SLACK = 4 << 20  # bytes above the limit that all workers together may take
 Numbered = range | npt.NDArray[np.int64]  # the row numbers of a batch
 
 
 def inner(name: str) -> str:
-    """Return a buffer array's name that no stored column can have, since Arrow's names are UTF-8."""
+    """Return a buffer array's name that no stored column can have: Arrow's names are UTF-8."""
     return f"\udc00{name}"
 
 
 class Field:
-    """One column of the buffer that has a fixed width: its number type and row shape.
+    """A fixed-width column of the buffer: its dtype and row shape.
 
     Args:
         name: Its name.
-        sources: The stored columns that lie side by side in a row.
+        sources: Stored columns, which lie side by side in a row.
         dtype: Number type.
         shape: Shape of a row.
-        widths: Numbers that each of the sources has in a row; None: all as many.
+        widths: Numbers per row of each source; None: equal widths.
     """
 
     def __init__(
@@ -69,17 +69,17 @@ class Field:
 
 
 class Buffer:
-    """Holds the rows that wait, by slot.
+    """Holds buffered rows, by slot.
 
     Args:
         slots: Number of slots.
-        fields: The fixed-width columns.
-        varlen: Names and types of the other columns, kept in the record batches they were read in.
-        limit: Bytes that may be held, if there is a limit.
-        workers: Those who share the limit's slack.
+        fields: Fixed-width columns.
+        varlen: Names and types of the other columns, which stay in the record batches that were read.
+        limit: Largest number of bytes; None: no limit.
+        workers: Number of workers that share the slack above the limit.
 
     Attributes:
-        passing: What keeps some of the rows that are put into slots; None: nothing does.
+        row_tap: Captures sampled rows as they enter slots; None: no capture.
     """
 
     def __init__(
@@ -91,47 +91,47 @@ class Buffer:
         workers: int = 1,
     ) -> None:
         self.slots, self.limit, self._workers = slots, limit, workers
-        self.passing: RowTap | None = None
+        self.row_tap: RowTap | None = None
         self.fields = {field.name: field for field in fields}
         self.varlen = Varlen(slots, varlen)
         try:
             self._arrays = {field.name: _aligned(slots, field) for field in fields}
-        except (MemoryError, ValueError):  # NumPy's, of what no address reaches
+        except (MemoryError, ValueError):  # NumPy raises ValueError for sizes beyond the address space
             size = format_bytes(sum(slots * field.row_bytes for field in fields))
             raise BudgetTooSmall(f"the machine has no memory for a buffer of {slots} rows, {size}") from None
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes held: arrays, and record batches not yet let go."""
+        """Return the bytes of arrays and of record batches still in use."""
         return sum(array.nbytes for array in self._arrays.values()) + self.varlen.nbytes
 
     @property
     def most(self) -> int:
-        """Return the bytes that rows of varying length may take, if there is a limit: orders are fitted to a mean."""
+        """Return the largest number of bytes of variable-length rows; above the limit, since fits use a mean size."""
         limit = self.limit or 0
-        return limit + max(limit // 8, LEAST_SLACK // self._workers)
+        return limit + max(limit // 8, MIN_SLACK // self._workers)
 
     def dense(self, name: str) -> npt.NDArray[np.generic]:
-        """Return the array of a fixed-width column, [slots, *row shape]; rows are visited in place."""
+        """Return the array of a fixed-width column, [slots, *row shape]; steps read rows in place."""
         return self._arrays[name]
 
     def ragged(self, name: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """Return memory address and length of each slot's row of a column of number lists.
+        """Return address and length of each slot's row in a column of number lists.
 
         Returns:
-            uint64[slots], address of the first element; int64[slots], elements. Valid while the slot's row waits.
+            uint64[slots], address of the first element; int64[slots], elements. Valid while the row is buffered.
         """
         return self.varlen.span(name)
 
     def put(self, batch: pa.RecordBatch, into: SlotArray, numbered: Numbered) -> None:
-        """Put the rows of a batch of values, which have these numbers in the table, into slots; -1 drops a row."""
+        """Put the rows of a batch, which have these row numbers, into slots; -1 drops a row."""
         for field in self.fields.values():
             for index, source in enumerate(field.sources):
                 self._put_dense(field, index, batch.column(source), into, numbered)
         if self.varlen:
             self.varlen.put(batch, into)
-        if self.passing is not None:
-            self.passing.note(batch, numbered)
+        if self.row_tap is not None:
+            self.row_tap.note(batch, numbered)
 
     def _put_dense(self, field: Field, index: int, column: pa.Array, into: SlotArray, numbered: Numbered) -> None:
         values = numbers(column, field, index, numbered)
@@ -142,9 +142,9 @@ class Buffer:
             values = values.astype(field.dtype)
         code, to, target = type_code(values.dtype), type_code(field.dtype), self._arrays[field.name]
         if code < 0 or to < 0:
-            kept = into >= 0
+            filled = into >= 0
             begin = field.begins[index]
-            target.reshape(self.slots, -1)[into[kept], begin : begin + values.shape[1]] = values[kept]
+            target.reshape(self.slots, -1)[into[filled], begin : begin + values.shape[1]] = values[filled]
             return
         items = values.shape[1]
         at = field.begins[index] * field.dtype.itemsize
@@ -171,7 +171,7 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
 
     Raises:
         BadValue: A null.
-        RaggedRows: A list column whose rows have not as many numbers as the field has of it.
+        RaggedRows: A row of a list column has not the field's number of values.
         BadSchema: Not a column of numbers.
     """
     source, rows, width = field.sources[index], len(column), field.widths[index]
@@ -185,14 +185,14 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
         if uneven.size:
             raise RaggedRows(
                 f"row {numbered[int(uneven[0])]} of column {source!r} has {int(lengths[uneven[0]])} numbers, "
-                f"{width} are needed: dense features are rows of one length. on_bad= does not leave others out, but "
-                f"table.filter(pyarrow.compute.list_value_length(pyarrow.compute.field({source!r})) == {width}) does"
+                f"{width} are needed: dense features are rows of one length. on_bad= does not cover this; leave others "
+                f"out by table.filter(pyarrow.compute.list_value_length(pyarrow.compute.field({source!r})) == {width})"
             )
         column = column.flatten()
     while pa.types.is_fixed_size_list(column.type):
         column = column.flatten()
     if not (pa.types.is_boolean(column.type) or fixed_field(column.type) or pa.types.is_decimal(column.type)):
-        raise BadSchema(f"column {source!r} has type {column.type}; numbers are needed")
+        raise BadSchema(f"column {source!r} must hold numbers, got type {column.type}")
     return flat(column).reshape(rows, -1)
 
 
@@ -203,27 +203,27 @@ def fields_of(
     pack: Mapping[str, Sequence[str]],
     widths: Mapping[str, int],
 ) -> tuple[list[Field], dict[str, pa.DataType]]:
-    """Sort columns into those of fixed width and the rest."""
+    """Split columns into fixed-width and variable-length ones."""
     fields, varlen = [], {}
     for name in columns:
         sources = pack.get(name, (name,))
-        found = [_fixed(schema.field(source).type, widths.get(source)) for source in sources]
-        if found[0] is None and name not in pack:
+        cols = [_fixed(schema.field(source).type, widths.get(source)) for source in sources]
+        if cols[0] is None and name not in pack:
             varlen[name] = value_type(schema.field(name).type)
             _check_movable(name, varlen[name])
             continue
-        for source, one in zip(sources, found, strict=True):
-            if one is None:
-                raise BadSchema(f"feature column {source!r} is {schema.field(source).type}; {ROWS_ALIKE}")
-            if 0 in one[1]:
+        for source, col in zip(sources, cols, strict=True):
+            if col is None:
+                raise BadSchema(f"feature column {source!r} is {schema.field(source).type}; {FEATURE_RULE}")
+            if 0 in col[1]:
                 kind = schema.field(source).type
-                raise BadSchema(f"column {source!r} is {kind}: its rows are empty; leave it out, by columns=[...]")
-        fields.append(_field(name, sources, [one for one in found if one is not None], casts.get(name), name in pack))
+                raise BadSchema(f"column {source!r} is {kind}: its rows are empty; leave it out by columns=[...]")
+        fields.append(_field(name, sources, [col for col in cols if col is not None], casts.get(name), name in pack))
     return fields, varlen
 
 
 def _fixed(kind: pa.DataType, width: int | None) -> tuple[np.dtype[np.generic], tuple[int, ...]] | None:
-    """Return dtype and row shape of a column, None where rows differ in length."""
+    """Return a column's dtype and row shape, None for variable-length columns."""
     if pa.types.is_boolean(kind):
         return np.dtype(np.bool_), ()
     if width is not None:
@@ -231,21 +231,21 @@ def _fixed(kind: pa.DataType, width: int | None) -> tuple[np.dtype[np.generic], 
     return fixed_field(kind)
 
 
-def _field(name: str, sources: Sequence[str], found: Sequence[Any], cast: Any, packed: bool) -> Field:
-    kinds, shapes = [one[0] for one in found], [one[1] for one in found]
+def _field(name: str, sources: Sequence[str], cols: Sequence[Any], cast: Any, packed: bool) -> Field:
+    kinds, shapes = [col[0] for col in cols], [col[1] for col in cols]
     items = [prod(shape) for shape in shapes]
     dtype: np.dtype[np.generic] = np.dtype(cast if cast is not None else kinds[0])
     return Field(name, sources, dtype, (sum(items),) if packed else shapes[0], items)
 
 
 def _check_movable(name: str, kind: pa.DataType) -> None:
-    """Raise BadSchema for types of which Arrow cannot pick rows, also deep inside others."""
+    """Raise BadSchema for types whose rows Arrow cannot select, nested types included."""
     inside, types = [kind], pa.types
     while inside:
-        one = inside.pop()
-        if types.is_string_view(one) or types.is_binary_view(one) or types.is_run_end_encoded(one):
+        col = inside.pop()
+        if types.is_string_view(col) or types.is_binary_view(col) or types.is_run_end_encoded(col):
             raise BadSchema(
-                f"column {name!r} is {kind}, of which rows cannot be picked; store it as plain values, or leave it "
-                "out, by columns=[...]"
+                f"column {name!r} is {kind}, whose rows cannot be selected; store plain values, or leave it out "
+                "by columns=[...]"
             )
-        inside += [one.field(i).type for i in range(one.num_fields)]
+        inside += [col.field(i).type for i in range(col.num_fields)]

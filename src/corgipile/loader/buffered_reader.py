@@ -1,4 +1,4 @@
-"""Runs an order over a table: reads the rows of each step into slots ahead of their visit."""
+"""Runs an order over a table: reads each step's rows into slots ahead of their visits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -8,16 +8,25 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
-from corgipile.loader.budget import COLUMN_RUN, Sketch, columns_of, first_epoch_of, fit, found_alone, limit_of, sketched
+from corgipile.loader.budget import (
+    COLUMN_RUN,
+    Sketch,
+    columns_of,
+    first_epoch_of,
+    fit,
+    limit_of,
+    readable_alone,
+    sketched,
+)
 from corgipile.loader.buffer import Buffer, SlotArray
-from corgipile.loader.cached_rows import CachedRows, read_all, small
+from corgipile.loader.cached_rows import CachedRows, fits_cache, read_all
 from corgipile.loader.content import Content, Embed
 from corgipile.loader.default_order import LABEL, Reading, chosen
-from corgipile.loader.materialize import worth_bringing
+from corgipile.loader.materialize import should_materialize
 from corgipile.loader.mixed import MixReader
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
-from corgipile.loader.single_rows import bring_near
+from corgipile.loader.single_rows import stage_locally
 from corgipile.loader.stats import Progress
 from corgipile.orders import GlobalBatches, Key, Order, Shard, visited_rows
 from corgipile.orders.riffle import CONTENT
@@ -33,48 +42,48 @@ from corgipile.tables.table import IntArray, Table
 
 __all__ = ["MOST_PREFETCH", "BufferedReader"]
 
-MOST_PREFETCH = 64
+MOST_PREFETCH = 64  # largest `prefetch`, in steps
 ALL = Shard()
-WIDE = 32 << 10  # bytes of a row that is read as fast alone as among its neighbours
+WIDE = 32 << 10  # row bytes from which a row is read as fast alone as with its neighbours
 
 
 class BufferedReader:
-    """Joins one table and one order; the buffer is allocated once and serves every epoch.
+    """Reads one table in one order; every epoch uses the same buffer.
 
     Args:
-        table: What to read: a table, or what `corgipile.open` takes.
+        table: A table, or a source that `corgipile.open` takes.
         order: An order or its name.
-        memory: Bytes for rows in memory, read-ahead included; None: what the order's buffer needs, or 64 MB.
+        memory: Bytes for rows in memory, read-ahead included; None: the size of the order's buffer, or 64 MB.
         columns: Columns to read; None for all.
         casts: Number types to convert columns to, float32 or float64, by name.
         pack: Columns made of several scalar columns side by side, by name.
-        widths: List columns that are dense, with their row length, by name.
+        widths: Row lengths of list columns to read as dense columns, by name.
         seed: Seed of all epochs.
         prefetch: Steps read ahead; 0 reads in the consumer's thread.
-        shard: Whose part of the table it is; workers of a rank divide its memory, and the order's buffer.
-        apart: Make no buffer where rows are so wide that each is better read when it is its turn: `rows` says which.
-        update: Rows that a learner takes one step for: balance by content is decided for so many.
-        keep: Read rows once and keep them, each in the slot of its number, where they are few enough.
-        label: The column that orders balance by unless they name one; None: "label".
-        sketch: What describes blocks by a column for that, see `corgipile.tables.sketch`.
-        embed: What makes numbers of rows for balance by content, see `corgipile.loader.content`.
+        shard: Part of the table to read; a rank's workers divide its memory and the order's buffer.
+        unbuffered: Make no buffer if rows are wide enough to be read one by one; `rows` then yields row numbers.
+        update: Rows per step of a learner: decides whether blocks are balanced by content.
+        keep: Cache the rows if they are few, each in the slot of its number.
+        label: Column that orders balance by default; None: "label".
+        sketch: Describes blocks by a column, see `corgipile.tables.sketch`.
+        embed: Makes numbers of rows for balance by content, see `corgipile.loader.content`.
 
     Attributes:
-        columns: What is read.
-        asked: The order, its sizes as they were given.
-        fitted: The same with sizes in rows, and the blocks it runs over.
-        limit: Bytes that this worker may hold, None where the buffer's size was given instead.
-        apart: Whether there is no buffer.
+        columns: Columns that are read.
+        requested_order: The order with its sizes as given.
+        fitted: The order with sizes in rows, and its blocks.
+        limit: Largest number of bytes of this worker; None if the order's buffer size decides.
+        unbuffered: Whether rows are read one by one, without a buffer.
 
     Raises:
-        BudgetTooSmall: The memory does not hold the smallest buffer that works; says what would.
+        BudgetTooSmall: The memory does not hold the smallest buffer; the message names a budget that works.
 
     Example:
         >>> import pyarrow as pa
         >>> from corgipile.tables import MemoryTable
         >>> table = MemoryTable(pa.table({"x": pa.array(range(10), pa.int32())}))
-        >>> with BufferedReader(table, order="riffle", memory=None) as feeder:
-        ...     seen = [feeder.buffer.dense("x")[visit].tolist() for visit in feeder.epoch(0)]
+        >>> with BufferedReader(table, order="riffle", memory=None) as reader:
+        ...     seen = [reader.buffer.dense("x")[visit].tolist() for visit in reader.epoch(0)]
         >>> sorted(sum(seen, []))
         [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
@@ -92,7 +101,7 @@ class BufferedReader:
         seed: int = 0,
         prefetch: int = 1,
         shard: Shard = ALL,
-        apart: bool = False,
+        unbuffered: bool = False,
         update: int = 1,
         keep: bool = False,
         label: str | None = None,
@@ -101,56 +110,58 @@ class BufferedReader:
     ) -> None:
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
         table = table if isinstance(table, Views) else open_table(table)
-        self.columns = found = columns_of(table, columns, casts, pack, widths)
+        self.columns = layout = columns_of(table, columns, casts, pack, widths)
         self.table: Table = table
         self.seed, self.shard = seed, shard
         self._closed = False
         self._key = Key(self.seed, 0, *shard)
-        self.row_bytes = found.row_bytes
-        reading = Reading(found, memory, update) if embed is None else None
-        wanted = replace(chosen(order, table, label, shard.batch, reading), ahead=prefetch)  # type: ignore[type-var]
-        if isinstance(wanted, GlobalBatches):
-            wanted = replace(wanted, parts=(shard.world, shard.workers))
-        size = limit_of(wanted, memory, len(table) * found.row_bytes)
+        self.row_bytes = layout.row_bytes
+        reading = Reading(layout, memory, update) if embed is None else None
+        resolved = replace(chosen(order, table, label, shard.batch, reading), ahead=prefetch)  # type: ignore[type-var]
+        if isinstance(resolved, GlobalBatches):
+            resolved = replace(resolved, parts=(shard.world, shard.workers))
+        size = limit_of(resolved, memory, len(table) * layout.row_bytes)
         self.limit = None if size is None else size // shard.workers
-        self.asked = wanted
-        self.fitted = fit(table, wanted, memory, found, shard.workers)
+        self.requested_order = resolved
+        self.fitted = fit(table, resolved, memory, layout, shard.workers)
         self.order, blocks, *_, self._way = self.fitted
         near = keep and shard == ALL and not self._way.ahead
-        self._kept = near and small(len(table), found.row_bytes, self.limit)
+        self._kept = near and fits_cache(len(table), layout.row_bytes, self.limit)
         self._filled = False
-        if not self._kept and worth_bringing(table, self.order, found.sources, self._way):
+        if not self._kept and should_materialize(table, self.order, layout.sources, self._way):
             with within(self.limit):
-                unpack_shared(table, found.sources)
+                unpack_shared(table, layout.sources)
         if embed is not None and self.order.sketch_column != CONTENT:
             raise BadArgument('sketch= describes blocks for balance="content": give order=Riffle(balance="content")')
-        content = Content(tuple(found.sources), LABEL if label is None else label, embed, self._way.spilled, sketch)
+        content = Content(tuple(layout.sources), LABEL if label is None else label, embed, self._way.spilled, sketch)
         if first_epoch_of(self.order) is not None:
-            content = content.waiting(table)
-        self._passing = content.passing
+            content = content.deferred(table)
+        self._row_tap = content.row_tap
         self.blocks = sketched(table, self.order, blocks, content)
         self.fitted = self.fitted._replace(blocks=self.blocks)
         self.slots = max(1, len(table) if self._kept else self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
-            raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")
+            raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: lower memory or the buffer")
         self._run: Prefetch | None = None
-        self.bytes_apart = 0
-        # A store takes as long for a row as for many, so there they are read together.
-        # Each column that lies by itself is read by itself.
-        lying = sum(by_column(table, name) for name in found.sources) if found.row_bytes >= WIDE and apart else 0
-        self._wide = apart and found.row_bytes >= max(WIDE, COLUMN_RUN * lying) and not self._way.ahead
-        self.apart = self._wide and found_alone(table, found)
+        self.unbuffered_bytes = 0
+        # A request to a store costs as much for one row as for many, so remote rows are read in blocks.
+        # Each column of a columnar table is read by its own request.
+        requests = (
+            sum(by_column(table, name) for name in layout.sources) if layout.row_bytes >= WIDE and unbuffered else 0
+        )
+        self._wide = unbuffered and layout.row_bytes >= max(WIDE, COLUMN_RUN * requests) and not self._way.ahead
+        self.unbuffered = self._wide and readable_alone(table, layout)
         self._row_reader: RowReader | None = None
-        if not self.apart:
+        if not self.unbuffered:
             self.buffer = self._new_buffer()
 
     def _new_buffer(self) -> Buffer:
-        limit = None if isinstance(self.table, MemoryTable) else self.limit  # its rows are in memory anyhow
+        limit = None if isinstance(self.table, MemoryTable) else self.limit  # its rows are in memory already
         return Buffer(self.slots, self.columns.fields, self.columns.varlen, limit, self.shard.workers)
 
     @property
     def source(self) -> Table:
-        """Return the table that is read: the same rows, unpacked if they must be, when it is first asked."""
+        """Return the table that is read; the first call unpacks encoded rows if necessary."""
         table: Table = self.table
         if not self._way.spilled or self._kept:
             return nearest(table, self.columns.sources) if self._way.ahead else table
@@ -159,45 +170,44 @@ class BufferedReader:
 
     @property
     def coarser(self) -> str | None:
-        """Say that blocks are larger than was asked for, where those of the table can be no smaller; None elsewhere."""
-        asked = getattr(self.asked, "block", None)
-        if asked is None or self.order.cuts_into != "block":
+        """Return a warning if the table's smallest blocks are larger than the requested ones, else None."""
+        block = getattr(self.requested_order, "block", None)
+        if block is None or self.order.cuts_into != "block":
             return None
-        rows, widest = to_rows(asked, len(self.table), self.row_bytes, "block"), self.blocks.widest
+        rows, widest = to_rows(block, len(self.table), self.row_bytes, "block"), self.blocks.widest
         if widest <= max(1, rows):
             return None
-        return f"block is {asked!r}, {rows} rows; blocks are of {widest}, the units in which {self.table!r} is encoded"
+        return f"block is {block!r}, {rows} rows; blocks are of {widest}, the units in which {self.table!r} is encoded"
 
     def _reader(self) -> RowReader:
-        """Return what reads rows into slots."""
         if self._row_reader is None:
             sources, sequential = self.columns.sources, self.order.sequential
             with within(self.limit):
-                bring_near(self.table, self.order, self.blocks, self.row_bytes, self._way)
+                stage_locally(self.table, self.order, self.blocks, self.row_bytes, self._way)
             self._row_reader = row_reader(
                 self.source, self.buffer, sources, self.buffer_bytes, sequential=sequential, ahead=self._way.ahead
             )
-            if not isinstance(self._row_reader, MixReader):  # whose rows have the numbers of their own tables
-                self.buffer.passing = self._passing
+            if not isinstance(self._row_reader, MixReader):  # its row numbers are those of the mixed tables
+                self.buffer.row_tap = self._row_tap
         return self._row_reader
 
     @property
     def buffer_bytes(self) -> int:
-        """Return the bytes of rows in memory at most, read-ahead included."""
+        """Return the largest number of bytes of rows in memory, read-ahead included."""
         return int((len(self.table) if self._kept else self.order.resident(self.blocks)) * self.row_bytes)
 
     def facts(self) -> dict[str, Any]:
-        """Return what a model keeps of the order that it was trained in."""
+        """Return the order's properties that a trained model stores."""
         return {"order": self.order.name, "balance": self.order.sketch_column, "buffer_bytes": self.buffer_bytes}
 
     @property
     def bytes_read(self) -> int:
         """Return the bytes read so far."""
-        return self.bytes_apart + (self._row_reader.bytes_read if self._row_reader else 0)
+        return self.unbuffered_bytes + (self._row_reader.bytes_read if self._row_reader else 0)
 
     @property
     def progress(self) -> Progress:
-        """Return how far the latest pass is."""
+        """Return the progress of the latest pass."""
         return self._run.progress() if self._run else Progress()
 
     def key(self, epoch: int) -> Key:
@@ -209,15 +219,15 @@ class BufferedReader:
         return self.order.visits(self.blocks, self.key(epoch))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[SlotArray]:
-        """Yield the slots each step visits; a yielded step's rows may be gone once the next is asked for.
+        """Yield the slots of each step; the next step may overwrite a yielded step's rows.
 
-        There is one buffer, so a new epoch ends one that is still under way.
+        The only buffer is shared: a new epoch ends a running one.
         """
         self._check_open()
-        if self.apart:
-            raise BadArgument("this feeder has no buffer: its rows are read one by one")
+        if self.unbuffered:
+            raise BadArgument("this reader has no buffer: it reads rows one by one")
         self.stop()
-        self.blocks.sketch_of(epoch)  # reads what it must in this thread
+        self.blocks.sketch_of(epoch)  # may read the table: must happen in this thread
         if self.kept():
             self._run = CachedRows(self.rows(epoch, start))
         else:
@@ -226,25 +236,25 @@ class BufferedReader:
         return self._run.visits()
 
     def kept(self) -> bool:
-        """Say whether all rows stay in memory, each in the slot of its number; they are read now, if nobody has."""
+        """Return whether all rows stay in memory, each in the slot of its number; the first call reads them."""
         if self._kept and not self._filled:
             self._keep()
         return self._kept
 
     def _keep(self) -> None:
-        """Read all rows; where they take more than those looked at let think, none is kept."""
+        """Read all rows; fall back to the buffer if they take more memory than the sampled rows suggested."""
         reader = self._reader()
         self._kept = self._filled = read_all(reader, self.table, self.buffer, self.limit)
         reader.idle()
         if self._kept:
             return
-        self.bytes_apart, self._row_reader = self.bytes_read, None
+        self.unbuffered_bytes, self._row_reader = self.bytes_read, None
         reader.close()
         self.slots = max(1, self.order.slots(self.blocks))
         self.buffer = self._new_buffer()
 
     def rows(self, epoch: int, start: int = 0) -> Iterator[IntArray]:
-        """Yield the numbers of the rows that each step visits; nothing is read."""
+        """Yield the row numbers of each step without reading rows."""
         self._check_open()
         return visited_rows(self.order, self.blocks, self.key(epoch), start)
 
@@ -252,18 +262,18 @@ class BufferedReader:
         if self._closed:
             raise BadArgument("this loader was closed; make a new one")
 
-    def part_wide(self) -> bool:
-        """Give up the buffer if rows are wide and, unpacked now, each is found alone; say whether it was given up."""
-        found = not self.apart and self._wide and self._way.spilled and found_alone(self.source, self.columns)
-        if found:
-            self.give_up_buffer()
-        return found
+    def drop_buffer_if_wide(self) -> bool:
+        """Drop the buffer if rows are wide and, once unpacked, readable one by one; return whether it was dropped."""
+        drop = not self.unbuffered and self._wide and self._way.spilled and readable_alone(self.source, self.columns)
+        if drop:
+            self.drop_buffer()
+        return drop
 
-    def give_up_buffer(self) -> None:
-        """Let go of the buffer and read rows one by one from now on."""
+    def drop_buffer(self) -> None:
+        """Drop the buffer and read rows one by one from now on."""
         self.close()
-        self.bytes_apart = self.bytes_read
-        self._closed, self.apart, self._row_reader, self._run = False, True, None, None
+        self.unbuffered_bytes = self.bytes_read
+        self._closed, self.unbuffered, self._row_reader, self._run = False, True, None, None
         del self.buffer
 
     def stop(self) -> None:

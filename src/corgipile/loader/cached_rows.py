@@ -1,4 +1,4 @@
-"""Tables so small that all rows stay in memory, each in the slot of its number: they are read once for all epochs."""
+"""Caching of small tables: all rows are read once and stay in memory, each in the slot of its number."""
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -17,62 +17,62 @@ from corgipile.tables.encoded import is_encoded
 from corgipile.tables.memory import runs_in_memory
 from corgipile.tables.table import IntArray, Table, even_cuts
 
-__all__ = ["CachedRows", "most_read_once", "read_all", "small"]
+__all__ = ["CachedRows", "fits_cache", "most_read_once", "read_all"]
 
-MOST = 16 << 20  # bytes of rows that are kept
-SHARE = 4  # of the budget: the others are for what reads and learns
-PARTS = 4  # in which rows of varying length are read where only that shows their size
+MAX_CACHED = 16 << 20  # largest cached table
+MIN_BUDGET_RATIO = 4  # smallest ratio of the budget to the cached rows: reading and learning need the others
+VARLEN_READS = 4  # reads of variable-length rows if only reading shows their size
 
 
 def most_read_once(memory: Size | None, nbytes: int) -> int:
-    """Return the bytes of a table that is read into memory before anything is found out about it.
+    """Return the largest table in bytes that is read into memory before it is examined.
 
     Example:
         >>> most_read_once("64MB", 10**6), most_read_once("1%", 10**6)
         (8388608, 1250)
     """
     limit = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=nbytes)
-    return min(MOST // 2, limit // (2 * SHARE))
+    return min(MAX_CACHED // 2, limit // (2 * MIN_BUDGET_RATIO))
 
 
-def small(rows: int, row_bytes: float, limit: int | None) -> bool:
-    """Say whether so many rows are kept in memory within a budget.
+def fits_cache(rows: int, row_bytes: float, limit: int | None) -> bool:
+    """Return whether rows of this size are cached within a budget.
 
     Example:
-        >>> small(10_000, 232, 64 << 20), small(10_000, 232, 1 << 20), small(10**6, 232, None)
+        >>> fits_cache(10_000, 232, 64 << 20), fits_cache(10_000, 232, 1 << 20), fits_cache(10**6, 232, None)
         (True, False, False)
     """
-    return rows * row_bytes <= (MOST if limit is None else min(MOST, limit // SHARE))
+    return rows * row_bytes <= (MAX_CACHED if limit is None else min(MAX_CACHED, limit // MIN_BUDGET_RATIO))
 
 
 def read_all(reader: RowReader, table: Table, buffer: Buffer, limit: int | None) -> bool:
-    """Read all rows into the slots of their numbers; False where they take more than rows looked at beforehand did."""
-    rows, most = len(table), 2 * (MOST if limit is None else min(MOST, limit // SHARE))
-    known = not buffer.varlen or (table.nbytes <= most and not is_encoded(table, buffer.varlen.names))
+    """Read all rows into the slots of their numbers; False if they take more than twice the cache's limit."""
+    rows, cap = len(table), 2 * (MAX_CACHED if limit is None else min(MAX_CACHED, limit // MIN_BUDGET_RATIO))
+    known = not buffer.varlen or (table.nbytes <= cap and not is_encoded(table, buffer.varlen.names))
     whole = (runs_in_memory(table, rows) or [(0, rows)]) if known else None
-    for start, stop in whole or pairwise(even_cuts(rows, max(1, -(-rows // PARTS))).tolist()):
+    for start, stop in whole or pairwise(even_cuts(rows, max(1, -(-rows // VARLEN_READS))).tolist()):
         into = np.arange(start, stop, dtype=np.int32)
         reader.fill(Step(np.array([[start, stop]]), into, into))
-        if buffer.varlen and buffer.nbytes > most:
+        if buffer.varlen and buffer.nbytes > cap:
             return False
     return True
 
 
 class CachedRows:
-    """One pass over rows that are in memory: their numbers are their slots."""
+    """A pass over cached rows, whose numbers are their slots."""
 
     def __init__(self, rows: Iterable[IntArray]) -> None:
         self._rows, self._stopped = rows, False
 
     def visits(self) -> Iterator[SlotArray]:
-        """Yield the slots each step visits."""
+        """Yield each step's slots."""
         for rows in self._rows:
             if self._stopped:
                 raise BadArgument(ENDED)
             yield rows.astype(np.int32)
 
     def progress(self) -> Progress:
-        """Return that nobody waits."""
+        """Return empty progress: no step waits for reading."""
         return Progress()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What is in each block, as a vector made of a few of its rows: what content balance tells blocks apart by."""
+"""Content sketches: a vector per block, the mean of sampled rows, for balance by content."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from corgipile.arrow_memory import give_back
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.loader.numbers import Numbers, is_class
 from corgipile.loader.row_tap import RowTap
-from corgipile.loader.sampled_runs import Made, SampledRuns
+from corgipile.loader.sampled_runs import Featurizer, SampledRuns
 from corgipile.orders.riffle import CONTENT
 from corgipile.suggestions import listed
 from corgipile.tables.encoded import is_encoded
@@ -28,22 +28,22 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Content:
-    """Describes blocks: by what is in them where ``"content"`` is asked for, else by a column.
+    """Describes blocks by their content for ``"content"``, else by a column.
 
-    A block's vector is the mean of some of its rows, or of the rows nearest to it where blocks are many: of spots that
-    are evenly spaced over the table (`corgipile.loader.sampled_runs`). A row is its numbers; more than 32 are mixed
-    into 32, and its label (`kernel/plan/content.h`). What is missing counts as the mean. Rows are read where they
-    lie; a table that is encoded in large units is read whole. What is found is kept beside the table, unless ``embed``
-    makes it.
+    A block's vector is the mean of its sampled rows, or of the nearest ones if there are more blocks than samples:
+    runs of rows evenly spaced over the table (`corgipile.loader.sampled_runs`). A row's features are its numbers and
+    its label; more than 32 numbers are projected to 32 (`kernel/plan/content.h`). Missing values count as the mean.
+    Only sampled rows are read, but tables encoded in large units are read whole. Vectors are cached with the table
+    unless ``embed`` makes them.
 
     Attributes:
-        columns: What is read of the table.
-        label: Its label column, None if it has none.
-        embed: What makes numbers of a record batch of these columns, (rows, numbers) or (rows,), instead of the columns
-            that are numbers; the same ones whenever it is called with the same rows.
-        unpacked: Whether the columns are unpacked for reading anyway, so that they are to be had one by one.
-        look: What describes blocks by one column.
-        passing: Keeps the rows that are looked at, where they are read for something else before.
+        columns: Columns that are read.
+        label: The label column; None: no label.
+        embed: Makes numbers, (rows, numbers) or (rows,), from a record batch of these columns instead of the numeric
+            columns; it must be deterministic.
+        unpacked: Whether the columns are unpacked anyway, so that single rows can be read.
+        look: Describes blocks by one column.
+        row_tap: Captures sampled rows while they are read for training.
 
     Example:
         >>> from corgipile.tables import open
@@ -57,96 +57,92 @@ class Content:
     embed: Embed | None = None
     unpacked: bool = field(default=False, compare=False)
     look: Look = field(default=sketch, compare=False)
-    passing: RowTap | None = field(default=None, compare=False, repr=False)
+    row_tap: RowTap | None = field(default=None, compare=False, repr=False)
 
     def __call__(self, table: Table, cuts: IntArray, column: str) -> npt.NDArray[Any]:
         """Describe the blocks between these cuts.
 
         Returns:
-            int16[blocks, numbers] for ``"content"``, else what ``look`` returns.
+            int16[blocks, numbers] for ``"content"``, else the result of ``look``.
 
         Raises:
-            BadSchema: There is nothing to describe blocks by.
-            BadArgument: ``embed`` returned no numbers, or not as many as there are rows.
+            BadSchema: The table has no numbers to describe blocks by.
+            BadArgument: ``embed`` returned no numbers, or a wrong number of rows.
         """
         if column != CONTENT:
             return self.look(table, cuts, column)
-        spots, made, label = self._seen(table)
-        describe = spots.kept if self.embed is None else spots.described
-        vectors = describe(made, label, self._unpacked, self.passing)
-        if self.passing is not None:
-            self.passing.end()
+        runs, features, label = self._sample(table)
+        describe = runs.vectors if self.embed is None else runs.make_vectors
+        vectors = describe(features, label, self._unpacked, self.row_tap)
+        if self.row_tap is not None:
+            self.row_tap.end()
             give_back()
-        return spots.spread(vectors, cuts)
+        return runs.spread(vectors, cuts)
 
-    def waiting(self, table: Table) -> "Content":
-        """Return the same, for blocks that are described after an epoch: by rows that were kept of it, if that helps.
+    def deferred(self, table: Table) -> "Content":
+        """Return a copy that describes blocks after an epoch, by rows captured in it if that saves a scan.
 
-        Rows are kept where a table must be decoded in units, a few megabytes of them; elsewhere they are read alone.
+        It captures a few megabytes of rows from tables decoded in units; other tables are sampled separately.
 
         Raises:
-            BadSchema, BadArgument: There is nothing to describe blocks by: this is said now.
+            BadSchema, BadArgument: The table has no numbers to describe blocks by.
         """
-        spots, made, _ = self._seen(table)
+        runs, features, _ = self._sample(table)
         if self.embed is not None:
-            made(table.read(0, min(1, len(table)), spots.names))
-        encoded = self.embed is None and not self.unpacked and is_encoded(table, spots.names)
-        if not encoded or not set(spots.names) <= set(self.columns):
+            features(table.read(0, min(1, len(table)), runs.names))
+        encoded = self.embed is None and not self.unpacked and is_encoded(table, runs.names)
+        if not encoded or not set(runs.names) <= set(self.columns):
             return self
-        return replace(self, passing=RowTap(spots.names, spots.rows()))
+        return replace(self, row_tap=RowTap(runs.names, runs.rows()))
 
-    def alike(self, table: Table, *, beyond_label: bool) -> float:
-        """Return what rows beside each other have in common: most, of all features, as a share of its variance.
+    def shared_variance(self, table: Table, *, beyond_label: bool) -> float:
+        """Return the largest share of a feature's variance that neighbouring rows have in common.
 
-        Columns that number the rows, whole numbers that only ascend, do not count.
-
-        Args:
-            table: The table.
-            beyond_label: What the label explains does not count; else the label is one of the features.
+        Ascending whole numbers count as row numbers and are ignored. ``beyond_label`` ignores variance that the label
+        explains; else the label is one of the features.
 
         Raises:
-            BadSchema: There is nothing to describe rows by.
+            BadSchema: The table has no numbers to describe rows by.
 
         Example:
             >>> from corgipile.tables import open
             >>> drift = open({"x": np.repeat(np.arange(20.0), 500), "label": [0, 1] * 5000})
-            >>> Content(("x", "label"), "label").alike(drift, beyond_label=True) > 0.9
+            >>> Content(("x", "label"), "label").shared_variance(drift, beyond_label=True) > 0.9
             True
         """
-        spots, made, label = self._seen(table)
-        return spots.alike(made, label, self._unpacked, beyond_label=beyond_label)
+        runs, features, label = self._sample(table)
+        return runs.shared_variance(features, label, self._unpacked, beyond_label=beyond_label)
 
     @property
     def _unpacked(self) -> list[str] | None:
         return list(self.columns) if self.unpacked else None
 
-    def _seen(self, table: Table) -> tuple[SampledRuns, Made, str | None]:
-        """Return which rows are looked at, what makes features of them, and the label that tells blocks apart."""
+    def _sample(self, table: Table) -> tuple[SampledRuns, Featurizer, str | None]:
+        """Return the sampled runs, the function that makes features of rows, and the label column."""
         label = self.label if self.label is not None and is_class(table.schema, self.label) else None
         numbers = Numbers.of(table.schema, self.columns, label) if self.embed is None else None
         names = list(self.columns) if numbers is None else numbers.columns
         if numbers is not None and not names and label is None:
             raise BadSchema(
-                f"balance='content' tells blocks apart by columns of numbers, and {listed(self.columns)} are none; "
+                f"balance='content' needs columns of numbers, got {listed(self.columns)}; "
                 "give sketch=, a function that makes numbers of rows, or balance='label'"
             )
         names = [name for name in names if name != label] + ([label] if label is not None else [])
-        return SampledRuns.of(table, names), self._made(numbers), label
+        return SampledRuns.of(table, names), self._featurizer(numbers), label
 
-    def _made(self, numbers: Numbers | None) -> Made:
-        """Return what makes features of rows."""
+    def _featurizer(self, numbers: Numbers | None) -> Featurizer:
         embed = self.embed
         if numbers is not None:
-            return numbers.made
+            return numbers.matrix
 
-        def made(batch: pa.RecordBatch) -> Floats:
+        def features(batch: pa.RecordBatch) -> Floats:
             try:
-                found = np.asarray(embed(batch), np.float64)  # type: ignore[misc]
+                vectors = np.asarray(embed(batch), np.float64)  # type: ignore[misc]
             except (TypeError, ValueError) as error:
                 raise BadArgument(f"sketch= must return numbers, (rows, numbers): {error}") from None
-            found = found.reshape(-1, 1) if found.ndim == 1 else found
-            if found.ndim != 2 or len(found) != batch.num_rows or not found.shape[1]:
-                raise BadArgument(f"sketch= must return (rows, numbers) for {batch.num_rows} rows, got {found.shape}")
-            return found
+            vectors = vectors.reshape(-1, 1) if vectors.ndim == 1 else vectors
+            if vectors.ndim != 2 or len(vectors) != batch.num_rows or not vectors.shape[1]:
+                raise BadArgument(f"sketch= must return (rows, numbers) for {batch.num_rows} rows, got {vectors.shape}")
+            return vectors
 
-        return made
+        return features

@@ -1,4 +1,4 @@
-"""The order that serves where none was asked for: one rule for all who read tables."""
+"""Choice of the default order, shared by all readers of tables."""
 
 import logging
 from contextlib import suppress
@@ -23,18 +23,18 @@ from corgipile.tables.table import Table
 __all__ = ["LABEL", "Reading", "cap_buffer", "cheap", "chosen", "fixed"]
 
 LABEL = "label"
-SMALL = 64 << 20  # bytes of labels that are read whatever their share
-SHARE = 16  # else a row is so many times as large as its label, at least
+MAX_LABEL_BYTES = 64 << 20  # largest label column that is read whatever its share of the table
+MIN_TABLE_RATIO = 16  # smallest ratio of the table to a larger label column
 log = logging.getLogger("corgipile")
 
 
 class Reading(NamedTuple):
-    """What is read of a table, within which memory, of all workers of a rank, however many these are, and for what.
+    """The read that an order is chosen for.
 
     Attributes:
-        columns: What is read.
-        memory: Bytes for it.
-        update: Rows that a learner takes one step for, where batches are not cut beforehand.
+        columns: Columns that are read.
+        memory: Budget of all workers of a rank.
+        update: Rows per step of a learner that forms its own batches.
     """
 
     columns: Columns
@@ -47,19 +47,18 @@ def chosen(
 ) -> Order:
     """Return the order to run over a table.
 
-    ``"auto"`` becomes Riffle balanced by the label, if the table has one that is `cheap` to read, else plain Riffle;
-    where memory holds as many blocks as a batch has rows, so many are mixed. Where it holds too few, and rows that lie
-    beside each other are alike beyond their label, blocks are balanced by content: by the rule of PostgreSQL's
-    (`kernel/plan/alike.h`). ``"balanced"`` is balanced by the label. Any other order is taken as it is. What is decided
-    depends on the table, the memory and the batch, never on what this machine is like: the same seed gives the same
-    visits on another one, and a state goes on there.
+    ``"auto"`` becomes Riffle balanced by the label if the table has a `cheap` one, else plain Riffle. A batch mixes as
+    many blocks as it has rows if the buffer holds them. If it does not, and neighbouring rows are similar beyond their
+    label, blocks are balanced by content, by the rule of PostgreSQL (`kernel/plan/alike.h`). ``"balanced"`` becomes
+    Riffle balanced by the label. Other orders are returned unchanged. The choice depends on table, memory and batch
+    only, never on the machine: a seed gives the same visits everywhere, and states can move.
 
     Args:
         order: An order or its name.
-        table: What it runs over.
+        table: The table.
         label: The label column; None: the one named "label".
         batch: Rows of a batch; 0: unknown.
-        reading: How it is read; None: that is not known, and blocks are not balanced by content.
+        reading: How the table is read; None: unknown, which rules out balance by content.
 
     Example:
         >>> from corgipile.tables import open
@@ -68,68 +67,68 @@ def chosen(
         ("balanced by 'label'", 'riffle')
     """
     column = LABEL if label is None else label
-    found = named(order)
+    base = named(order)
     if order == "balanced":
-        return replace(found, balance=column)  # type: ignore[type-var]
-    if not isinstance(found, Auto):
-        return found
-    settled: Riffle = found.settled(column if cheap(table, column) else None, batch)
-    why = "" if settled.balance else f": no column {column!r} that holds numbers, text or times and is cheap to read"
-    share = None if reading is None or found.balance else _by_content(settled, table, column, batch, reading)
+        return replace(base, balance=column)  # type: ignore[type-var]
+    if not isinstance(base, Auto):
+        return base
+    settled: Riffle = base.settled(column if cheap(table, column) else None, batch)
+    why = "" if settled.balance else f": no column {column!r} holds numbers, text or times and is cheap to read"
+    share = None if reading is None or base.balance else _by_content(settled, table, column, batch, reading)
     if share is not None:
         beyond = f", beyond {column!r}" if settled.balance else ""
-        why = f": rows that lie beside each other have {share:.0%} of the variance of a column in common{beyond}"
+        why = f": neighbouring rows have {share:.0%} of the variance of a column in common{beyond}"
         settled = replace(settled, balance=CONTENT)
     log.info("order of %r: %s%s", table, settled.title, why)
     return settled
 
 
 def _by_content(order: Riffle, table: Table, label: str, batch: int, reading: Reading) -> float | None:
-    """Return what rows beside each other have in common if blocks are better balanced by content for it; else None.
+    """Return the variance that neighbouring rows share if balance by content mixes blocks better, else None.
 
-    A look takes some hundred small reads. It is not taken where these are dear, in stores and in encoded units that are
-    not unpacked anyway, nor where rows differ in length.
+    The check takes some hundred small reads. It is skipped where these are expensive, in stores and in encoded units
+    that are not unpacked anyway, and for variable-length rows.
     """
     columns, memory, update = reading
     batch = max(batch, update)
     dense = set(Numbers.of(table.schema, columns.sources, label).dense)
     if is_remote(table) or dense & columns.varlen.keys():
         return None
-    with suppress(BudgetTooSmall, BadSchema):  # whoever reads it says so; there are no numbers
+    with suppress(BudgetTooSmall, BadSchema):  # the reader raises them; without numbers there is no content
         fitted = fit(table, order, memory, columns)
-        there = label in columns.sources or label not in table.schema.names  # where it is unpacked
-        if is_encoded(table, columns.sources) and not (fitted.way.spilled and there):
+        label_unpacked = label in columns.sources or label not in table.schema.names
+        if is_encoded(table, columns.sources) and not (fitted.way.spilled and label_unpacked):
             return None
         sizes: Any = fitted.order
         blocks, dealt = fitted.blocks.count, sizes.buffer_blocks() * (1 if sizes.whole else 2)
         if _kernel.wants_content(1, blocks, dealt, batch):
             content = Content(tuple(columns.sources), label, unpacked=fitted.way.spilled)
-            share = content.alike(table, beyond_label=order.balance is not None)
+            share = content.shared_variance(table, beyond_label=order.balance is not None)
             return share if _kernel.wants_content(share, blocks, dealt, batch) else None
     return None
 
 
-def fixed(said: Any, order: Order, rows: int | None) -> GlobalBatches:
-    """Return the order of global batches that are the same in every world, of so many rows.
+def fixed(requested: Any, order: Order, rows: int | None) -> GlobalBatches:
+    """Return the order of global batches of this many rows, equal for any number of ranks.
 
     Raises:
-        BadArgument: Something else than ``"fixed"`` was said, or no rows.
+        BadArgument: ``requested`` is not ``"fixed"``, or there is no number of rows.
 
     Example:
         >>> fixed("fixed", Riffle(), 24).title
         'riffle in global batches of 24 rows'
     """
-    if said != "fixed":
-        raise BadArgument(f'global_batches must be "fixed" or None, got {said!r}')
+    if requested != "fixed":
+        raise BadArgument(f'global_batches must be "fixed" or None, got {requested!r}')
     if rows is None:
-        raise BadArgument('global_batches="fixed" needs batch_size, the rows of a batch of all ranks together')
+        raise BadArgument('global_batches="fixed" needs batch_size, the rows of one batch across all ranks')
     return GlobalBatches.of(order, rows)
 
 
 def cap_buffer(order: Order | str) -> Order | str:
-    """Return an order for a training that nobody gave a budget: Riffle then takes no more of it than mixes well.
+    """Cap an order's buffer for a training without a memory budget: Riffle buffers only as much as mixes well.
 
-    A buffer that stays near the core is visited in two thirds of the time; PostgreSQL does the same.
+    Visits of a buffer that stays in cache take two thirds of the time; PostgreSQL does the same.
 
     Example:
         >>> cap_buffer("riffle").spare, cap_buffer("full")
@@ -141,7 +140,7 @@ def cap_buffer(order: Order | str) -> Order | str:
 
 
 def cheap(table: Table, column: str) -> bool:
-    """Say whether blocks can be described by a column that is read without those around it, and is little of the table.
+    """Return whether blocks can be described by a column that is readable alone and small.
 
     Example:
         >>> from corgipile.tables import open
@@ -153,4 +152,4 @@ def cheap(table: Table, column: str) -> bool:
     if not by_column(table, column):
         return False
     size = len(table) * row_bytes(table, [column])
-    return size <= SMALL or size * SHARE <= table.nbytes
+    return size <= MAX_LABEL_BYTES or size * MIN_TABLE_RATIO <= table.nbytes

@@ -1,4 +1,4 @@
-"""How rows that are encoded in large units are read within a budget: by whole units, or plain from a spill file."""
+"""Strategies for reading rows encoded in large units within a budget: by whole units, or from a spill file."""
 
 import warnings
 from typing import NamedTuple
@@ -12,37 +12,37 @@ from corgipile.tables.table import Table
 
 __all__ = ["AS_CUT", "ReadStrategy", "ahead_of", "choose_strategy", "warn_few", "wide_units"]
 
-ENOUGH = 64  # units in memory, which mix well
-CROWDED = 2  # times what a library takes, that leave too little beside it
-DECODING = 8  # units in memory while they are decoded: four at a time, as they come and as they are joined
-SCANNING, MOST_SCANNING = 4, 1 / 4  # the same where one is decoded after another; the share of a small budget
-# On their way from a store: share of the budget, bytes at most, and what they take with answers that come in.
-AHEAD, MOST_AHEAD, ARRIVING = 1 / 6, 64 << 20, 2.4
+MIXING_UNITS = 64  # units in memory that mix well
+MIN_LIBRARY_RATIO = 2  # smallest ratio of a budget to the decoding library's memory
+DECODED_UNITS = 8  # units in memory during decoding: four at a time, encoded and joined
+SCAN_UNITS, MAX_SCANNING = 4, 1 / 4  # units in memory during a sequential scan; their share of a small budget
+# Rows in flight from a store: share of the budget, largest number of bytes, memory per byte with incoming responses.
+AHEAD_SHARE, MAX_AHEAD, ARRIVING = 1 / 6, 64 << 20, 2.4
 
 
 class ReadStrategy(NamedTuple):
     """How a table is read.
 
     Attributes:
-        even: Whether blocks may have any rows, whatever the units.
-        spilled: Whether all rows are unpacked to a spill file first; else, if ``even``, a unit at a time.
-        beside: Bytes that decoding takes beside the buffer.
-        scanning: Bytes that it takes as well unless the budget is small.
-        units: The units, if there are any.
-        ahead: Bytes of rows that are on their way from a store, 0 where they come from this machine.
+        even: Whether blocks may have any size, whatever the units.
+        spilled: Whether all rows are unpacked to a spill file first; else, if ``even``, one unit at a time.
+        decoding_bytes: Bytes that decoding takes in addition to the buffer.
+        scanning_bytes: Further bytes for a sequential scan, fewer if the budget is small.
+        units: The encoded units, if any.
+        ahead: Bytes of rows in flight from a store; 0 for local tables.
     """
 
     even: bool = False
     spilled: bool = False
-    beside: float = 0.0
-    scanning: float = 0.0
+    decoding_bytes: float = 0.0
+    scanning_bytes: float = 0.0
     units: Units | None = None
     ahead: int = 0
 
     def left(self, share: float) -> float:
-        """Return the bytes of a budget that decoding leaves."""
-        room = max(0.0, share - self.beside)
-        return room - min(self.scanning, MOST_SCANNING * room)
+        """Return the bytes of a budget that decoding leaves for rows."""
+        room = max(0.0, share - self.decoding_bytes)
+        return room - min(self.scanning_bytes, MAX_SCANNING * room)
 
 
 AS_CUT = ReadStrategy()
@@ -51,87 +51,82 @@ AS_CUT = ReadStrategy()
 def choose_strategy(
     table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool = True
 ) -> ReadStrategy:
-    """Choose how to read a table, see `_find_way`, and how much of it is on its way if it lies in a store."""
-    way = _find_way(table, order, columns, share, units_fit=units_fit)
-    if way.spilled or not is_remote(table):
-        return way
+    """Choose how to read a table, see `_strategy`, and for a remote one how much of it is in flight."""
+    strategy = _strategy(table, order, columns, share, units_fit=units_fit)
+    if strategy.spilled or not is_remote(table):
+        return strategy
     ahead = ahead_of(share)
-    return way._replace(ahead=ahead, beside=way.beside + ARRIVING * ahead)
+    return strategy._replace(ahead=ahead, decoding_bytes=strategy.decoding_bytes + ARRIVING * ahead)
 
 
 def ahead_of(share: float | None) -> int:
-    """Return the bytes of rows that may be on their way from a store, within a budget.
+    """Return the bytes of rows that may be in flight from a store within a budget.
 
     Example:
         >>> ahead_of(60e6), ahead_of(None)
         (10000000, 33554432)
     """
-    return MOST_AHEAD // 2 if share is None else int(min(max(share, 0) * AHEAD, MOST_AHEAD))
+    return MAX_AHEAD // 2 if share is None else int(min(max(share, 0) * AHEAD_SHARE, MAX_AHEAD))
 
 
-def _find_way(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool) -> ReadStrategy:
-    """Choose how to read a table: it depends on the table, the order and the budget, not on the state of a disk.
+def _strategy(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool) -> ReadStrategy:
+    """Choose how to read a table; the choice depends on table, order and budget, not on the state of a disk.
 
-    Args:
-        table: The table.
-        order: The order.
-        columns: The columns that are read.
-        share: Bytes of the budget, of this worker; None if there is none.
-        units_fit: Whether whole units may fit; else it is known that they do not.
+    ``share``: this worker's budget in bytes; ``units_fit`` False: an attempt has shown that whole units do not fit.
 
     Raises:
-        WriteFailed: A spill file is needed, and there is no room for it.
+        WriteFailed: A spill file is needed and the disk has too little space.
     """
     if not is_encoded(table, columns):
         return ReadStrategy(even=True) if _is_loose(table, columns) else AS_CUT
     units = table.units(columns)
     assert units is not None  # noqa: S101 - is_encoded says so
-    beside = min(DECODING * units.nbytes, 2 * units.total)
+    decoding_bytes = min(DECODED_UNITS * units.nbytes, 2 * units.total)
     singly = order.cuts_into == "row"
-    needed = units.total if singly else min(ENOUGH * units.nbytes, units.total)
-    if (units_fit and (share is None or share >= beside + needed)) or table.spill is None:
-        return ReadStrategy(beside=beside, units=units)
-    crowded = share is not None and share < CROWDED * units.library  # one process unpacks for all
+    needed = units.total if singly else min(MIXING_UNITS * units.nbytes, units.total)
+    if (units_fit and (share is None or share >= decoding_bytes + needed)) or table.spill is None:
+        return ReadStrategy(decoding_bytes=decoding_bytes, units=units)
+    crowded = share is not None and share < MIN_LIBRARY_RATIO * units.library  # one process unpacks for all
     spilled = not order.sequential or (units.pieces <= 2 and units.nbytes > SMALL) or crowded
     if spilled or units.nbytes > SMALL:
         _expect(table, units, columns, spilled=spilled)
     if spilled:
         return ReadStrategy(even=True, spilled=True, units=units)
     return ReadStrategy(
-        even=True, beside=units.library, scanning=min(SCANNING * units.nbytes, units.total), units=units
+        even=True, decoding_bytes=units.library, scanning_bytes=min(SCAN_UNITS * units.nbytes, units.total), units=units
     )
 
 
 def _is_loose(table: Table, columns: list[str]) -> bool:
-    """Say whether rows of these columns were laid out plain, whatever units the table has for others."""
-    own, inner = getattr(table, "loose", None), getattr(table, "table", None)  # of a wrapper, or a part of a table
+    """Return whether these columns are stored without encoding, whatever the units of others."""
+    own, inner = getattr(table, "loose", None), getattr(table, "table", None)  # inner: the table of a wrapper or part
     return bool(own(columns)) if own is not None else inner is not None and _is_loose(inner, columns)
 
 
 def _expect(table: Encoded, units: Units, columns: list[str], *, spilled: bool) -> None:
-    assert table.spill is not None  # noqa: S101 - asked before
+    assert table.spill is not None  # noqa: S101 - the caller checks it
     expect_room(table.spill, f"{table.place} {columns!r}", units.total if spilled else 2 * units.nbytes)
 
 
-def wide_units(table: Table, way: ReadStrategy) -> str:
-    """Say what else helps where whole units do not fit, for an error."""
-    if way.units is None or way.even:
+def wide_units(table: Table, strategy: ReadStrategy) -> str:
+    """Return an error's hint for encoded units that do not fit, or ""."""
+    if strategy.units is None or strategy.even:
         return ""
-    size = format_bytes(way.units.nbytes)
+    size = format_bytes(strategy.units.nbytes)
     return (
-        f". {table!r} is encoded in units of {way.units.rows} rows ({size}), which are decoded whole where spill files "
-        "are off: open(..., spill=FOLDER) allows one, and `corgipile convert` makes a file that needs none"
+        f". {table!r} is encoded in units of {strategy.units.rows} rows ({size}), which must be decoded whole without "
+        "spill files: allow one by open(..., spill=FOLDER), or rewrite the file with `corgipile convert`"
     )
 
 
-def warn_few(table: Table, way: ReadStrategy, blocks: float) -> None:
-    """Warn where the buffer holds too few units to mix their rows."""
-    units = way.units
-    if units is None or units.nbytes <= SMALL or blocks >= min(ENOUGH, units.pieces):
+def warn_few(table: Table, strategy: ReadStrategy, blocks: float) -> None:
+    """Warn if the buffer holds too few units to mix their rows."""
+    units = strategy.units
+    if units is None or units.nbytes <= SMALL or blocks >= min(MIXING_UNITS, units.pieces):
         return
     warnings.warn(
-        f"{table!r} is encoded in units of {units.rows} rows, of which the memory holds {max(1, int(blocks))}: batches "
-        "mix few of them. Give more memory, or allow a spill file: open(..., spill=FOLDER); `corgipile convert` makes "
-        "a file whose rows can be read in small blocks",
+        f"{table!r} is encoded in units of {units.rows} rows, and the memory holds {max(1, int(blocks))}: batches mix "
+        "few of them. Give more memory, allow a spill file by open(..., spill=FOLDER), or rewrite the file with "
+        "`corgipile convert`",
         stacklevel=4,
     )

@@ -1,4 +1,4 @@
-"""Groups of whole batches: rows gathered together, since small batches then share the cost of a call."""
+"""Gathering of whole batches in groups: small batches share the cost of one call."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -16,25 +16,22 @@ from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.stats import Progress
 from corgipile.tables.arrow.spans import Rows
 
-__all__ = ["BatchGatherer", "Group", "Place", "reached"]
+__all__ = ["BatchGatherer", "Group", "Place", "position_after"]
 
-GATHER_ROWS, GATHER_BYTES = 8192, 1 << 20  # gathered at a time
-KEPT = 4  # arrays of a column that are used again
-KEPT_AHEAD, STOCK = (
-    8,
-    2,
-)  # the same where rows are gathered ahead, and whole groups that wait: a step may end within one
+GATHER_ROWS, GATHER_BYTES = 8192, 1 << 20  # rows and bytes gathered at a time
+POOLED = 4  # reusable arrays per column
+POOLED_AHEAD, READY_GROUPS = 8, 2  # the same when gathering ahead; largest number of gathered groups that wait
 
-Place = tuple[int, int, int]  # step, place among its visits, rows
+Place = tuple[int, int, int]  # step, offset among its visits, rows
 
 
 class Group(NamedTuple):
-    """Some batches, of which only the last of a pass may be short.
+    """Some batches, of which only a pass's last may be short.
 
     Attributes:
-        places: Where its rows were visited.
-        rows: How many there are.
-        columns: Each column: an array, an Arrow array or a list with an object a row.
+        places: Steps and offsets at which the rows were visited.
+        rows: Number of rows.
+        columns: Each column: an array, an Arrow array, or a list with one object per row.
     """
 
     places: list[Place]
@@ -45,13 +42,13 @@ class Group(NamedTuple):
 class BatchGatherer:
     """Collects visited rows from the buffer into arrays of several batches.
 
-    A group ends where it has rows or bytes enough. The first is a single batch, those after it twice as many each: who
-    waits for the first batch does not wait for others.
+    A full group has enough rows or bytes. The first group is a single batch and each later one twice the size: the
+    consumer gets the first batch without waiting for others.
 
     Args:
-        feeder: What visits rows.
+        feeder: Reader that visits rows.
         batch_size: Rows of a batch.
-        arrow: Leave columns of varying length Arrow arrays; else they are a list with an object a row.
+        arrow: Return variable-length columns as Arrow arrays; else as lists with one object per row.
     """
 
     def __init__(self, feeder: BufferedReader, batch_size: int, *, arrow: bool) -> None:
@@ -61,72 +58,72 @@ class BatchGatherer:
         self.capacity = batch_size * max(1, most // batch_size)
         self._tidy = Tidy(feeder.limit)
         self._make: Make | None = None
-        self._aside: AsyncGather | None = None
-        self._spare = {name: ArrayPool(KEPT) for name in self._buffer.fields}
+        self._async_gather: AsyncGather | None = None
+        self._pools = {name: ArrayPool(POOLED) for name in self._buffer.fields}
 
     def gather_ahead(self, make: Make | None) -> None:
-        """Gather a group or two ahead, while whoever asked for the last one is busy, into arrays made so.
+        """Gather one or two groups while the consumer uses the last one, into arrays allocated by ``make``.
 
-        Groups that are large for the budget are gathered when they are asked for, as all are with None.
+        Groups that are large for the budget, or all of them for None, are gathered on request.
         """
         if make != self._make:
-            limit, taken = self._feeder.limit, KEPT_AHEAD * self.capacity * self._row_bytes
-            fits = make is not None and (limit is None or taken <= limit // 2)
-            self._make, self._aside = make, AsyncGather(self._buffer) if fits else None
-            kept = KEPT_AHEAD if fits else KEPT
-            self._spare = {name: ArrayPool(kept, make or np.empty) for name in self._buffer.fields}
+            limit, needed = self._feeder.limit, POOLED_AHEAD * self.capacity * self._row_bytes
+            fits = make is not None and (limit is None or needed <= limit // 2)
+            self._make, self._async_gather = make, AsyncGather(self._buffer) if fits else None
+            pooled = POOLED_AHEAD if fits else POOLED
+            self._pools = {name: ArrayPool(pooled, make or np.empty) for name in self._buffer.fields}
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
-        """Gather so many rows of an epoch, from a place on."""
+        """Gather this many rows of an epoch, starting at an offset in a step."""
         visits = self._feeder.epoch(epoch, step)
-        group, made = _Gathering(self._fresh(), self._batch_size), deque["_Gathering"]()
+        group, ready = _Gathering(self._fresh(), self._batch_size), deque["_Gathering"]()
         try:
             for number, visit in enumerate(visits, step):
                 at, skip = min(skip, len(visit)), max(0, skip - len(visit))
                 while at < len(visit) and rows:
-                    took = self._add(group, visit[at : at + rows])
-                    group.places.append((number, at, took))
-                    at, rows = at + took, rows - took
+                    added = self._add(group, visit[at : at + rows])
+                    group.places.append((number, at, added))
+                    at, rows = at + added, rows - added
                     if group.rows == group.most:
-                        made.append(group)
+                        ready.append(group)
                         group = _Gathering(self._fresh(), min(self.capacity, 2 * group.grown))
-                        yield from self._handed(made, STOCK if self._aside else 0)
+                        yield from self._pop_ready(ready, READY_GROUPS if self._async_gather else 0)
                 if not rows:
                     break
-                while made and not self._at_hand():
-                    yield from self._handed(made, len(made) - 1)
-                self._settle()  # the next step may take the slots of this one
+                while ready and not self._at_hand():
+                    yield from self._pop_ready(ready, len(ready) - 1)
+                self._wait()  # the next step may overwrite this step's slots
             if group.rows:
-                made.append(group)
-            yield from self._handed(made, 0)
+                ready.append(group)
+            yield from self._pop_ready(ready, 0)
         finally:
-            self._settle()
+            self._wait()
             visits.close()  # type: ignore[attr-defined]  # a generator: ends its reading thread
 
-    def _handed(self, made: deque["_Gathering"], left: int) -> Iterator[Group]:
-        """Hand over groups, the first that were made first, until so many are left."""
-        while len(made) > left:
-            group = made.popleft()
-            if self._aside:
-                self._aside.wait(group.asked)
-            found = group.made()
-            yield found._replace(columns=self._feeder.columns.in_order(found.columns)) if group.varlen else found
+    def _pop_ready(self, ready: deque["_Gathering"], left: int) -> Iterator[Group]:
+        """Yield the oldest groups until only ``left`` are left."""
+        while len(ready) > left:
+            group = ready.popleft()
+            if self._async_gather:
+                self._async_gather.wait(group.last_request)
+            done = group.finish()
+            yield done._replace(columns=self._feeder.columns.in_order(done.columns)) if group.varlen else done
             group.arrays.clear()
             group.varlen.clear()
             self._tidy.passed(group.nbytes)
 
     def _at_hand(self) -> bool:
-        """Say whether another step can be had at once, and nothing of this one is still to be gathered."""
-        feeder, aside = self._feeder, self._aside
-        return aside is not None and aside.idle and (feeder.kept() or feeder.progress.ahead > 0)
+        """Return whether another step is ready and all of this step's rows are gathered."""
+        feeder, async_gather = self._feeder, self._async_gather
+        return async_gather is not None and async_gather.idle and (feeder.kept() or feeder.progress.ahead > 0)
 
-    def _settle(self) -> None:
-        if self._aside:
-            self._aside.wait(self._aside.asked)
+    def _wait(self) -> None:
+        if self._async_gather:
+            self._async_gather.wait(self._async_gather.last_request)
 
     @property
     def progress(self) -> Progress:
-        """Return how far reading is."""
+        """Return the reading progress."""
         return self._feeder.progress
 
     @property
@@ -135,14 +132,14 @@ class BatchGatherer:
         return self._buffer.nbytes
 
     def close(self) -> None:
-        """Do nothing: it is the feeder that reads."""
+        """Do nothing: the reader owns the files."""
 
     def _fresh(self) -> dict[str, npt.NDArray[np.generic]]:
         fields = self._buffer.fields.items()
-        return {name: self._spare[name].array(self.capacity, field.shape, field.dtype) for name, field in fields}
+        return {name: self._pools[name].array(self.capacity, field.shape, field.dtype) for name, field in fields}
 
     def _add(self, group: "_Gathering", visit: SlotArray) -> int:
-        """Gather rows that still fit; return how many."""
+        """Gather the rows that fit; return their number."""
         varlen = self._buffer.varlen
         visit = visit[: group.most - group.rows]
         if varlen:
@@ -150,15 +147,15 @@ class BatchGatherer:
             if len(visit):
                 group.varlen.append(varlen.gather(visit) if self._arrow else varlen.objects(visit))
         end = group.rows + len(visit)
-        gather = self._aside.gather if self._aside else self._buffer.gather
+        gather = self._async_gather.gather if self._async_gather else self._buffer.gather
         for name, array in group.arrays.items():
             gather(name, visit, array[group.rows : end])
-        group.asked = self._aside.asked if self._aside else 0
+        group.last_request = self._async_gather.last_request if self._async_gather else 0
         group.rows = end
         return len(visit)
 
     def _bounded(self, group: "_Gathering", visit: SlotArray) -> int:
-        """End the group before the batch in which it gets too many bytes, if it is not the first; return what fits."""
+        """End the group before the batch that exceeds its bytes, unless it is the first; return the rows that fit."""
         sizes = np.cumsum(self._buffer.varlen.sizes(visit))
         enough = int(np.searchsorted(sizes, GATHER_BYTES - group.nbytes))
         if enough < len(visit):
@@ -170,8 +167,8 @@ class BatchGatherer:
         return fit
 
 
-def reached(places: list[Place], rows: int) -> tuple[int, int] | None:
-    """Return step and place of the first row after so many of a group; None of one without rows."""
+def position_after(places: list[Place], rows: int) -> tuple[int, int] | None:
+    """Return step and offset after this many rows of a group; None for a group without rows."""
     step = at = take = 0
     for step, at, take in places:
         if rows < take:
@@ -181,16 +178,16 @@ def reached(places: list[Place], rows: int) -> tuple[int, int] | None:
 
 
 class _Gathering:
-    """A group in the making."""
+    """A group that is being gathered."""
 
     def __init__(self, arrays: dict[str, npt.NDArray[np.generic]], most: int) -> None:
         self.arrays, self.most, self.grown = arrays, most, most
         self.varlen: list[Any] = []
         self.places: list[Place] = []
-        self.rows = self.nbytes = self.asked = 0
+        self.rows = self.nbytes = self.last_request = 0
 
-    def made(self) -> Group:
-        """Return what was gathered."""
+    def finish(self) -> Group:
+        """Return the gathered rows."""
         columns: dict[str, Any] = {name: array[: self.rows] for name, array in self.arrays.items()}
         if self.varlen:
             columns |= {name: _joined([part[name] for part in self.varlen]) for name in _names(self.varlen[0])}
@@ -202,7 +199,7 @@ def _names(part: Any) -> list[str]:
 
 
 def _joined(parts: list[Any]) -> Any:
-    """Join what was gathered of a column; as Python objects if some of it is already."""
+    """Concatenate the parts of a column; as Python objects if a part is a list of them."""
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(part, pa.Array) for part in parts):

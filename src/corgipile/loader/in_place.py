@@ -1,4 +1,4 @@
-"""Rows of fixed width into slots by the kernel, from their places in files or in memory."""
+"""Reads of fixed-width rows by the kernel, from files or memory straight into slots."""
 
 import errno
 import os
@@ -21,15 +21,15 @@ __all__ = ["BLOCK_THREADS", "SHORT_RUNS", "THREAD_BYTES", "LayoutReader", "few_f
 MEMORY = -2  # the kernel's CP_MEMORY, in place of a descriptor
 BLOCK_THREADS = 4
 ROW_THREADS = 32
-MOST_REQUESTS = 1 << 15  # short runs that are asked for at a time
-SHORT_RUNS = 8  # rows; runs this short are asked for together
-THREAD_BYTES = 4 << 20  # of the buffer for each thread, which takes memory of its own
+MOST_REQUESTS = 1 << 15  # largest number of short runs per kernel call
+SHORT_RUNS = 8  # mean rows of a run below which runs are read together
+THREAD_BYTES = 4 << 20  # buffer bytes per thread, which needs memory of its own
 Failure = tuple[int, int, int]
 Call = Callable[[object, IntArray, SlotArray, SlotArray | None, bool], Failure | None]
 
 
 def movable(layout: Layout, buffer: Buffer) -> list[bool]:
-    """Say for each column whether the kernel can move its numbers and cast them as asked."""
+    """Return for each column whether the kernel can copy its numbers and cast them to the buffer's dtype."""
     return [
         type_code(layout.columns[source].dtype) >= 0
         and (layout.columns[source].dtype == field.dtype or field.dtype in (np.float32, np.float64))
@@ -40,34 +40,34 @@ def movable(layout: Layout, buffer: Buffer) -> list[bool]:
 
 
 class LayoutReader:
-    """Reads bytes from their place in files or in memory straight into slots, several requests at a time.
+    """Reads bytes of files or memory straight into slots, with several requests in flight.
 
-    Where there are more files than may be open for a whole pass, those of a step are opened for it, a few at a time.
+    Tables of more files than a process may open have a step's files opened for the step, a few at a time.
     """
 
-    def __init__(self, found: Location, buffer: Buffer, rows: int, *, sequential: bool) -> None:
-        layout = found.layout
-        self._buffer, self._rows, self._found = buffer, rows, found
+    def __init__(self, location: Location, buffer: Buffer, rows: int, *, sequential: bool) -> None:
+        layout = location.layout
+        self._buffer, self._rows, self._location = buffer, rows, location
         self._layout, self._bytes = layout, 0
         which = layout.identities or (None,) * len(layout.paths)
         self._files = [
             Descriptor(path, expected, random=not sequential)
             for path, expected in zip(layout.paths, which, strict=True)
         ]
-        self._fds = np.full(len(self._files) + 1, -1, np.int32)  # of the files that are pinned, and of IN_MEMORY, -1
+        self._fds = np.full(len(self._files) + 1, -1, np.int32)  # of pinned files; the last is that of IN_MEMORY, -1
         self._fds[-1] = MEMORY
         self._pinned: bool | None = None
-        self._places: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]] = []  # files of pieces, descriptors
+        self._places: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]] = []  # files and descriptors of pieces
         self._readers: dict[int, object] = {}
 
     def hold(self) -> bool:
-        """Keep all files open until `rest`; False where they are too many, so that `fill` opens those it needs."""
+        """Keep all files open until `idle`; False if they are too many, so that `fill` opens those of a step."""
         if self._pinned is None:
             self._pinned = POOL.spare(len(self._files)) and self._pin(np.arange(len(self._files)))
         return self._pinned
 
     def _pin(self, files: IntArray) -> bool:
-        """Open files; False where the process has too many open."""
+        """Open files; return False if the process has too many open."""
         try:
             for file in files.tolist():
                 with readable(self._files[file].path):
@@ -90,22 +90,22 @@ class LayoutReader:
             self._files[file].unpin()
 
     def reader(self, *, short: bool) -> object:
-        """Return the kernel's reader for short or long runs, started when first needed."""
+        """Return the kernel's reader for short or long runs, made on first use."""
         threads = ROW_THREADS if short else BLOCK_THREADS
-        if not self._layout.paths:  # no device that several would wait for
+        if not self._layout.paths:  # memory has no latency that many threads would hide
             size = self._rows * sum(field.row_bytes for field in self._buffer.fields.values())
             threads = min(threads, os.cpu_count() or 1, size // THREAD_BYTES + 1)
         if threads in self._readers:
             return self._readers[threads]
-        reader = _kernel.reader_new(threads, self._buffer.slots, self._rows, self._found.kept)
+        reader = _kernel.reader_new(threads, self._buffer.slots, self._rows, self._location.kept)
         self._add_columns(reader)
-        if self._found.bits is not None:
-            _kernel.reader_pick(reader, self._found.bits.words, self._found.bits.ranks)
+        if self._location.bits is not None:
+            _kernel.reader_pick(reader, self._location.bits.words, self._location.bits.ranks)
         self._readers[threads] = reader
         return reader
 
     def _add_columns(self, reader: object) -> None:
-        """Tell a reader where columns lie, and where they go."""
+        """Add the columns' places and targets to a kernel reader."""
         for field in self._buffer.fields.values():
             to = type_code(field.dtype)
             for source, begin, items in zip(field.sources, field.begins, field.widths, strict=True):
@@ -117,7 +117,7 @@ class LayoutReader:
                 )  # fmt: skip
 
     def _fds_of(self, column: ColumnLayout) -> npt.NDArray[np.int32]:
-        """Return the descriptors of a column's files, as they are from now on."""
+        """Return the descriptors of a column's files; `_pin` updates them."""
         fds = self._fds[column.files]
         self._places.append((column.files, fds))
         return fds
@@ -129,10 +129,10 @@ class LayoutReader:
 
     def fill(self, step: Step, *, urgent: bool = True) -> None:
         """Read runs of rows into slots."""
-        self.each(step, _kernel.reader_read, urgent=urgent)
+        self.run_parts(step, _kernel.reader_read, urgent=urgent)
 
-    def each(self, step: Step, call: Call, *, urgent: bool) -> None:
-        """Let the kernel read runs of rows, those of a step that are many and short, or of many files, in parts."""
+    def run_parts(self, step: Step, call: Call, *, urgent: bool) -> None:
+        """Call the kernel on a step's runs of rows; steps of many short runs or many files are divided."""
         if not len(step.extents):
             return
         extents, into = step.extents, step.into
@@ -140,13 +140,13 @@ class LayoutReader:
         short = len(into) < SHORT_RUNS * len(extents)
         if short and step.sweep is None and len(extents) > most:
             for part in _parts_of(step, most):
-                self.each(part, call, urgent=urgent)
+                self.run_parts(part, call, urgent=urgent)
             return
         reader = self.reader(short=short)
         if self.hold():
             self._checked(call(reader, extents, into, step.sweep, urgent))
             return
-        if self._found.bits is not None:  # numbers its rows otherwise; there was room for its files before
+        if self._location.bits is not None:  # the row mask needs all files, which could be opened when it was made
             raise ReadFailed(errno.EMFILE, f"{len(self._files)} files cannot be open at once: too many others are")
         for files, runs, slots in few_files(self._layout, extents, into, max(1, POOL.room // 4)):
             if not self._pin(files[files >= 0]):
@@ -161,7 +161,7 @@ class LayoutReader:
             raise self.failure(*failure)
 
     def failure(self, code: int, fd: int, row: int) -> ReadFailed | CorruptFile:
-        """Return the error of a reading that the kernel could not do; code 0: the file ended."""
+        """Return the error for a failed read; code 0: the file ended."""
         path = self._layout.paths[self._fds.tolist().index(fd)]
         if code:
             name = f"{os.strerror(code)} ({errno.errorcode.get(code)})"
@@ -169,16 +169,16 @@ class LayoutReader:
         return CorruptFile(f"{path} ended while row {row} was read; the file was cut short since it was opened")
 
     def size(self, step: Step) -> int:
-        """Return 0: all rows are of one size."""
+        """Return 0: rows have a fixed size."""
         return 0
 
     def hint(self, step: Step) -> None:
-        """Let the device begin with a step ahead of time, where it was the device that was waited for."""
+        """Announce a step to the device if the device was the bottleneck."""
         if len(step.into) >= SHORT_RUNS * len(step.extents) and self.hold():
             _kernel.reader_soon(self.reader(short=False), step.extents)
 
     def idle(self) -> None:
-        """End threads, and let files be closed, until the next reading."""
+        """Stop threads and allow files to be closed, until the next read."""
         self._bytes = self.bytes_read
         self._readers.clear()
         self._places.clear()
@@ -186,29 +186,29 @@ class LayoutReader:
         self._pinned = None
 
     def close(self) -> None:
-        """End threads and close files."""
+        """Stop threads and close files."""
         self.idle()
         for file in self._files:
             file.close()
 
 
 def _parts_of(step: Step, most: int) -> Iterator[Step]:
-    """Divide many short runs: what the kernel notes of each takes more than a narrow row."""
+    """Divide many short runs: the kernel's record of a run takes more memory than a narrow row."""
     at = 0
     for first in range(0, len(step.extents), most):
-        some = step.extents[first : first + most]
-        rows = int((some[:, 1] - some[:, 0]).sum())
-        yield Step(some, step.into[at : at + rows], step.into[:0])
+        part = step.extents[first : first + most]
+        rows = int((part[:, 1] - part[:, 0]).sum())
+        yield Step(part, step.into[at : at + rows], step.into[:0])
         at += rows
 
 
 def few_files(
     layout: Layout, extents: IntArray, into: SlotArray, most: int
 ) -> Iterator[tuple[IntArray, IntArray, SlotArray]]:
-    """Divide runs of rows so that each part is of few files, ``most`` where a row is of no more.
+    """Divide runs of rows so that each part needs at most ``most`` files, or those of one row if it has more.
 
     Returns:
-        Of each part the files, int64, its runs as extents, and the slots of their rows.
+        For each part: its files, int64; its runs as extents; the slots of their rows.
     """
     columns = layout.columns.values()
     changes = [column.starts[1:-1][np.diff(column.files) != 0] for column in columns]
@@ -223,11 +223,11 @@ def few_files(
     stops = np.minimum(np.append(edges[1:], np.iinfo(np.int64).max)[stretch], extents[run, 1])
     ends = np.cumsum(stops - starts)
     order = np.argsort(stretch, kind="stable")
-    found, begins = np.unique(stretch[order], return_index=True)
+    location, begins = np.unique(stretch[order], return_index=True)
     begins = np.append(begins, len(order))
     step = max(1, most // len(files))
-    for at in range(0, len(found), step):
-        chosen = order[begins[at] : begins[min(at + step, len(found))]]
+    for at in range(0, len(location), step):
+        chosen = order[begins[at] : begins[min(at + step, len(location))]]
         rows = [np.arange(ends[i] - (stops[i] - starts[i]), ends[i]) for i in chosen.tolist()]
         runs = np.stack([starts[chosen], stops[chosen]], axis=1)
-        yield np.unique(files[:, found[at : at + step]]).astype(np.int64), runs, into[np.concatenate(rows)]
+        yield np.unique(files[:, location[at : at + step]]).astype(np.int64), runs, into[np.concatenate(rows)]

@@ -1,4 +1,4 @@
-"""Which list columns are read as arrays of (rows, length): those said, or those that look even."""
+"""Row lengths of list columns that are read as arrays of (rows, length)."""
 
 from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
@@ -17,24 +17,24 @@ __all__ = ["widths_of"]
 
 PAIR = {"_k": "_v", "_v": "_k"}  # indices and values of sparse rows
 
-_known: "WeakKeyDictionary[Table, dict[str, int | None]]" = WeakKeyDictionary()
+_widths: "WeakKeyDictionary[Table, dict[str, int | None]]" = WeakKeyDictionary()
 
 
 def widths_of(
-    table: Table, columns: Sequence[str] | None, said: Mapping[str, int] | None, memory: Size | None = None
+    table: Table, columns: Sequence[str] | None, given: Mapping[str, int] | None, memory: Size | None = None
 ) -> dict[str, int]:
     """Return the row length of each list column that is read as an array of (rows, length).
 
     Args:
         table: The table.
         columns: Columns that are read; None for all.
-        said: What the caller knows; None: columns of number lists of which rows at the beginning, the middle and the
-            end are of one length, but for the columns of sparse pairs, such as ``x_k`` and ``x_v``.
-        memory: The budget of what reads them.
+        given: The caller's lengths; None: infer them from rows at the beginning, the middle and the end. Columns of
+            sparse pairs, such as ``x_k`` and ``x_v``, are never inferred.
+        memory: The reader's budget.
 
     Raises:
-        BadArgument: A length is no number from 1 on, or ``said`` is no dictionary.
-        BadSchema: A column that is said has no lists of numbers.
+        BadArgument: A length is not a positive integer, or ``given`` is not a dictionary.
+        BadSchema: A column of ``given`` has no lists of numbers.
 
     Example:
         >>> from corgipile.tables import open
@@ -42,29 +42,29 @@ def widths_of(
         >>> widths_of(open(rows), None, None)
         {'x': 2}
     """
-    if said is not None:
-        return _checked(table.schema, said)
+    if given is not None:
+        return _checked(table.schema, given)
     if columns is not None and (isinstance(columns, str) or not set(columns) <= set(table.schema.names)):
-        return {}  # `columns_of` says what is wrong
+        return {}  # `columns_of` raises the error
     if memory is not None and not is_remote(table):
         check_decoding(table, columns or table.schema.names, memory)
     names = [name for name in columns or table.schema.names if _may_be_even(table.schema, name)]
-    if names and not hasattr(table, "list_width"):  # rows are read for it
+    if names and not hasattr(table, "list_width"):  # rows must be read to infer lengths
         bring(table, columns or table.schema.names, memory)
-    found = {name: _width(table, name) for name in names}
-    return {name: width for name, width in found.items() if width}
+    lengths = {name: _sampled_width(table, name) for name in names}
+    return {name: width for name, width in lengths.items() if width}
 
 
-def _checked(schema: pa.Schema, said: Mapping[str, int]) -> dict[str, int]:
-    if not isinstance(said, Mapping):
+def _checked(schema: pa.Schema, given: Mapping[str, int]) -> dict[str, int]:
+    if not isinstance(given, Mapping):
         raise BadArgument(
-            f"widths must be a dictionary of column names and row lengths, such as {{'x': 3}}; got {said!r}"
+            f"widths must be a dictionary of column names and row lengths such as {{'x': 3}}, got {given!r}"
         )
-    for name in check_columns(schema, list(said)):
+    for name in check_columns(schema, list(given)):
         kind = schema.field(name).type
         if not (is_list(kind) and item_bytes(kind)):
-            raise BadSchema(f"widths names column {name!r}, which is {kind}; lists of numbers are needed")
-    return {name: whole(width, f"widths[{name!r}]", 1) for name, width in said.items()}
+            raise BadSchema(f"widths needs columns with lists of numbers; column {name!r} is {kind}")
+    return {name: whole(width, f"widths[{name!r}]", 1) for name, width in given.items()}
 
 
 def _may_be_even(schema: pa.Schema, name: str) -> bool:
@@ -74,12 +74,12 @@ def _may_be_even(schema: pa.Schema, name: str) -> bool:
     return is_list(kind) and item_bytes(kind) > 0 and not paired
 
 
-def _width(table: Table, name: str) -> int | None:
-    """Return the length of all rows looked at, once for a table; None where they differ, are empty or hold nulls."""
+def _sampled_width(table: Table, name: str) -> int | None:
+    """Return the length of all sampled rows, cached per table; None if they differ, are empty or hold nulls."""
     try:
-        known = _known.setdefault(table, {})
-    except TypeError:  # a table of others that cannot be a key
-        known = {}
-    if name not in known:
-        known[name] = list_width(table, name)
-    return known[name]
+        widths = _widths.setdefault(table, {})
+    except TypeError:  # a composed table that is not hashable
+        widths = {}
+    if name not in widths:
+        widths[name] = list_width(table, name)
+    return widths[name]

@@ -1,4 +1,4 @@
-"""The loader: batches of a table in any order, at the speed of a sequential read, resumable anywhere."""
+"""The loader: batches of a table in any order, read nearly sequentially, resumable at any batch."""
 
 import logging
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -9,12 +9,12 @@ from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.array_pool import ArrayPool, Make
 from corgipile.loader.batches import Format, Unseen, cutter
-from corgipile.loader.budget import found_alone
+from corgipile.loader.budget import readable_alone
 from corgipile.loader.buffered_reader import BufferedReader
-from corgipile.loader.checkpoint import Position, checked_place, found_place, identity_of, own_part
+from corgipile.loader.checkpoint import Position, check_place, find_place, identity_of, restore_part
 from corgipile.loader.content import Embed
 from corgipile.loader.default_order import Reading, chosen, fixed
-from corgipile.loader.groups import BatchGatherer, Group, Place, reached
+from corgipile.loader.groups import BatchGatherer, Group, Place, position_after
 from corgipile.loader.null_rows import NullRow
 from corgipile.loader.one_thread import OneThread
 from corgipile.loader.prefetch import Overfull
@@ -22,7 +22,7 @@ from corgipile.loader.rewind import Rewind, Rewindable
 from corgipile.loader.segments import EpochSegment
 from corgipile.loader.selection import Selection, select
 from corgipile.loader.shutdown import closed_at_exit
-from corgipile.loader.skips import LeftOut, Skips, cut_without
+from corgipile.loader.skips import Skipped, Skips, cut_without
 from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.wide_rows import WideRows
 from corgipile.orders import GlobalBatches, Order, Shard
@@ -31,7 +31,7 @@ from corgipile.tables import open as open_table
 
 __all__ = ["Loader"]
 
-DENSE = 2  # batches of sparse rows that are used again: the one in use, and the next
+REUSED_BATCHES = 2  # reusable batches of sparse rows: the one in use, and the next
 log = logging.getLogger("corgipile")
 
 
@@ -39,56 +39,55 @@ class Loader(Rewindable):
     """Iterates over batches of a table: one pass is one epoch, each row once.
 
     Args:
-        table: From `corgipile.open`, or what it takes, or any object that satisfies the Table protocol.
+        table: A table from `corgipile.open`, a source that it takes, or an object that satisfies the Table protocol.
         batch_size: Rows of a batch.
-        order: An order of `corgipile.orders`, or its name; ``"auto"`` is Riffle, balanced by the column "label" if that
-            can be read without the rows, or by content where memory holds few blocks and rows beside each other are
-            alike, of as many blocks as its batches need (``loader.order`` tells).
-        memory: Budget for rows in memory, read-ahead included, such as ``"64MB"``; None: what ``order.buffer``
-            needs, or 64 MB.
+        order: An order of `corgipile.orders`, or its name. ``"auto"`` is Riffle, with the block count that batches
+            need, balanced by the column "label" if that can be read without the rows. It is balanced by content if the
+            memory holds few blocks and neighbouring rows are similar. See ``loader.order`` for the choice.
+        memory: Budget for rows in memory, read-ahead included, such as ``"64MB"``; None: the size of ``order.buffer``,
+            or 64 MB.
         seed: Seed of all epochs.
         columns: Columns to read; None for all.
-        format: ``"numpy"`` (dictionary of arrays), ``"torch"`` (of tensors) or ``"arrow"`` (record batch). Numbers
-            keep the type they are stored in, labels too: what takes only int64, such as PyTorch's cross-entropy, is
-            given ``batch["label"].long()``; the labels of image folders are int64.
-        prefetch: Steps read ahead in the background; 0 reads when asked.
-        drop_last: Drop the last batch if it is short; with several ranks nothing is then repeated.
-        rank: This process of ``world``.
-        world: Number of processes that share each epoch. All take the same number of batches; where rows do not divide,
-            fewer than ``world`` rows are visited twice (`repeated`), unless ``drop_last``; of fewer rows than ranks
-            each is visited ``world / rows`` times, rounded down or up, so that every rank has one.
-        worker: This worker of the ``workers`` that share what falls to the rank, batch by batch in turn.
-        workers: Number of workers of the rank; each has its part of the memory.
-        widths: Row lengths of list columns that are read as arrays of (rows, length), by name; ``{}`` for none. None:
-            of columns of number lists whose rows are of one length at the beginning, the middle and the end of the
-            table, which are then an error where they are not; for ``"arrow"``, none.
-        features: Columns that are one array of (rows, features) under the name "features" in every batch, whatever
-            they are called in the table: see `corgipile.features.fit_encoding`. With it, or ``label``, ``columns`` are
-            what batches have besides.
-        label: The column that batches have as "label": integers as int64, fractions in the type of the features, text
-            classes as indices into `classes`. If no other column is numeric, all columns are as stored.
-        encode: What feature columns that are no numbers become: ``"onehot"``, ``"ordinal"``, ``"hash"``, or a
-            dictionary of these by column.
-        missing: What stands for null and NaN in features: ``"error"``, ``"mean"`` or a number.
+        format: ``"numpy"`` (dictionary of arrays), ``"torch"`` (dictionary of tensors) or ``"arrow"`` (record batch).
+            Numbers keep their stored type, labels too: functions that need int64, such as PyTorch's cross-entropy,
+            take ``batch["label"].long()``. Labels of image folders are int64.
+        prefetch: Steps read ahead in the background; 0 reads on request.
+        drop_last: Drop the last batch if it is short; ranks then repeat no rows.
+        rank: Rank of this process among ``world``.
+        world: Number of processes that share each epoch. All take the same number of batches: without ``drop_last``,
+            fewer than ``world`` rows are visited twice (`repeated`). A table of fewer rows than ranks has each row
+            visited ``world / rows`` times, rounded down or up, so that every rank gets one.
+        worker: This worker's number among the ``workers`` of a rank, which take its batches in turn.
+        workers: Number of workers of the rank, which divide its memory.
+        widths: Row lengths of list columns to read as arrays of (rows, length), by name; ``{}`` for none. None infers
+            them for number lists of one length at the beginning, the middle and the end of the table; a row of another
+            length is then an error. With ``"arrow"`` None means none.
+        features: Columns that batches have as one array of (rows, features) under the name "features", see
+            `corgipile.features.fit_encoding`. With ``features`` or ``label``, ``columns`` are additional columns.
+        label: Column that batches have as "label": integers as int64, fractions in the type of the features, text
+            classes as indices into `classes`. If no other column is numeric, all columns are read as stored.
+        encode: Encoding of non-numeric feature columns: ``"onehot"``, ``"ordinal"``, ``"hash"``, or a dictionary of
+            these by column.
+        missing: Value for null and NaN in features: ``"error"``, ``"mean"`` or a number.
         classes: The classes of the label, in the order of their codes.
         dtype: Number type of features that are scalar columns: ``"float32"`` or ``"float64"``.
         as_tuple: Make each batch a pair of features and label.
-        sketch: For ``balance="content"`` of tables whose columns are no numbers, images or text: a function that is
-            given some rows of each block, a record batch, and returns numbers, (rows, numbers), the same each time.
-        skip: What is left out: pairs of epoch and step, whose batches all ranks leave out, and numbers of rows, whose
-            batches come without them (a step that has no others on some rank is left out on all). Other batches stay
-            as they are, and so do the numbers of steps. A state keeps it, and a loader that continues it adds its own.
-        global_batches: ``"fixed"``: batch i of all ranks together holds the same rows, whatever ``world`` and
-            ``workers`` are. ``batch_size``, ``memory`` and the sizes of the order are then those of all ranks together,
-            of which each has its share: the world must divide the batch. A state goes on at its batch in any world.
+        sketch: Function for ``balance="content"`` of tables without numeric columns, such as images or text: it takes
+            a record batch of sampled rows and returns numbers, (rows, numbers), deterministically.
+        skip: Pairs of epoch and step, whose batches all ranks skip, and row numbers, which batches leave out. A step
+            without other rows on some rank is skipped on all. Other batches and step numbers do not change. A state
+            stores it; a loader that resumes the state adds its own.
+        global_batches: ``"fixed"``: batch i of all ranks together has the same rows for any ``world`` and ``workers``.
+            ``batch_size``, ``memory`` and the order's sizes are then totals of all ranks; the world must divide the
+            batch. A state resumes at its batch in any world.
 
     Attributes:
-        epoch: The epoch the next iteration runs, set by `set_epoch`; it advances by itself after a whole pass.
+        epoch: Epoch of the next iteration, set by `set_epoch`; it advances after a whole pass.
 
     Raises:
-        BudgetTooSmall: The memory does not hold the smallest buffer that works.
-        MissingColumn: The table has no such column.
-        RaggedRows: While iterating: a row of a list column is longer or shorter than the rows looked at first.
+        BudgetTooSmall: The memory does not hold the smallest buffer.
+        MissingColumn: The table lacks a column.
+        RaggedRows: While iterating: a row of a list column has another length than the sampled rows.
 
     Example:
         >>> import corgipile as cp, pyarrow as pa
@@ -107,7 +106,7 @@ class Loader(Rewindable):
         memory: Size | None = None,
         seed: int = 0,
         columns: Sequence[str] | None = None,
-        format: Format = "numpy",  # noqa: A002  # the word users know
+        format: Format = "numpy",  # noqa: A002  # the usual word
         prefetch: int = 1,
         drop_last: bool = False,
         rank: int = 0,
@@ -142,7 +141,7 @@ class Loader(Rewindable):
         shard = Shard.checked(rank, world, disjoint=drop_last, worker=worker, workers=workers, batch=batch_size)
         self.feeder = BufferedReader(
             table, order=order, memory=memory, columns=selection.columns, casts=selection.casts, pack=selection.pack,
-            widths=selection.widths, seed=seed, prefetch=prefetch, shard=shard, apart=True, label=selection.label,
+            widths=selection.widths, seed=seed, prefetch=prefetch, shard=shard, unbuffered=True, label=selection.label,
             embed=sketch,
         )  # fmt: skip
         if (coarser := self.feeder.coarser) is not None:
@@ -151,10 +150,10 @@ class Loader(Rewindable):
         self._size = min(batch_size, max(1, self.feeder.visits(0)))
         self._unseen = False
         self._cut, self._source = cutter(format), self._make_source()
-        self._spare = ArrayPool(DENSE)
+        self._pool = ArrayPool(REUSED_BATCHES)
         self._position: list[Place] = []
-        self._turns, self._skips, self._left_out = OneThread(), Skips(skip), LeftOut()
-        self._within: tuple[Rewind, int] | None = None
+        self._lock, self._skips, self._left_out = OneThread(), Skips(skip), Skipped()
+        self._whole_epoch: tuple[Rewind, int] | None = None
         self._skips.check(len(table))
         self.set_epoch(0)
         self._meter = Meter(0, 0, batch_size, 0, 0)
@@ -168,13 +167,13 @@ class Loader(Rewindable):
         rows = self.feeder.visits(self.epoch)
         return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
 
-    def _skipped(self) -> LeftOut:
-        """Return what of the epoch this loader leaves out."""
+    def _skipped(self) -> Skipped:
+        """Return this worker's batches and rows of the epoch that ``skip`` leaves out."""
         skips, shard, epoch = self._skips, self.feeder.shard, self.epoch
         if not skips:
-            return LeftOut()
+            return Skipped()
         totals = self._segment().totals(self.feeder.fitted, self.feeder.seed, epoch)
-        rewind, first = self._within or (self.rewind(), 0)
+        rewind, first = self._whole_epoch or (self.rewind(), 0)
         return skips.of(rewind, epoch, totals, shard.rank, shard.worker, first)
 
     def __repr__(self) -> str:
@@ -183,34 +182,34 @@ class Loader(Rewindable):
 
     @property
     def order(self) -> Order:
-        """Return the order that runs, its sizes in rows."""
+        """Return the running order, with sizes in rows."""
         return self.feeder.order
 
     @property
     def encoding(self) -> Encoding | None:
-        """Return how columns become features and label: ``features=`` of a loader of another table takes it."""
+        """Return the encoding of features and label, to pass as ``features=`` to a loader of another table."""
         return self._selection.encoding
 
     @property
     def classes(self) -> Any:
-        """Return the classes of the label by their codes, an array; None where it is numbers."""
+        """Return the label's classes by code, an array; None for numeric labels."""
         return self.encoding.classes if self.encoding else None
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return the arguments by which it was made, but for the table: what it found out of that is among them."""
+        """Return the loader's arguments without the table, inferred features and widths included."""
         return dict(self._settings)
 
     @property
     def repeated(self) -> int:
-        """Return how many rows all ranks together visit a second time per epoch so that their batch counts agree."""
+        """Return the rows that all ranks together visit twice per epoch, so that their batch counts agree."""
         rows, world = len(self.feeder.table), self.feeder.shard.world
         rows = rows % self.order.rows if isinstance(self.order, GlobalBatches) else rows
         return 0 if self.drop_last else -(-rows // world) * world - rows
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration start this epoch at its beginning; ends a running iteration."""
-        self._turns.end()
+        """Set the epoch of the next iteration and end a running one."""
+        self._lock.end()
         self._begin(epoch)
 
     def _begin(self, epoch: int) -> None:
@@ -220,13 +219,13 @@ class Loader(Rewindable):
 
     @closed_at_exit
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches of the epoch: all of them, or after `load_state_dict` those still to come."""
-        return self._turns.take(self._run())
+        """Yield the epoch's batches, or the remaining ones after `load_state_dict`."""
+        return self._lock.take(self._run())
 
     def _run(self) -> Generator[Any, None, None]:
         if not self._restored:
             self._begin(self.epoch)
-        if self.feeder.part_wide():
+        if self.feeder.drop_buffer_if_wide():
             self._source = self._make_source()
         total, self._left_out = self._total(), self._skipped()
         self._position, self._delivered, self._restored = [], 0, False
@@ -234,33 +233,33 @@ class Loader(Rewindable):
         meter = self._meter = Meter(self.epoch, self._batches, self.batch_size, visits, read)
         try:
             while self._batches < total:
-                yield from self._go_on(total)
+                yield from self._yield_batches(total)
         finally:
             if self._meter is meter:
                 meter.end(self.stats)
         self._begin(min(self.epoch + 1, MOST_EPOCH))
 
-    def _go_on(self, total: int) -> Iterator[Any]:
-        """Yield batches to the end, or until the rows that wait outgrow the buffer: then it is given up."""
+    def _yield_batches(self, total: int) -> Iterator[Any]:
+        """Yield batches to the end, or until buffered rows exceed the budget: then drop the buffer."""
         rows = (total - self._batches) * self.batch_size
         try:
             for group in self._source.groups(self.epoch, self._step, self._offset, rows):
-                yield from self._drain(group, total)
+                yield from self._cut_group(group, total)
             if self._batches < total:
-                raise StateMismatch(f"{self._batches} of {total} batches came: the state said too few")
+                raise StateMismatch(f"the epoch ended after {self._batches} of {total} batches: the state is wrong")
         except RaggedRows as error:
-            raise RaggedRows(f"{error}; to read lists of any length give widths={{}}") from None
+            raise RaggedRows(f"{error}; give widths={{}} to read lists of any length") from None
         except NullRow as error:
             raise error.first(self.feeder.table, features=self.encoding is not None) from None
         except Overfull:
-            if not found_alone(self.feeder.source, self.feeder.columns):
+            if not readable_alone(self.feeder.source, self.feeder.columns):
                 raise
-            self.feeder.give_up_buffer()
+            self.feeder.drop_buffer()
             self._source = self._make_source()
 
     @property
     def stats(self) -> LoaderStats:
-        """Return how the iteration under way is doing, or how the last one did; it may be asked at any time.
+        """Return statistics of the running or the last iteration; callable at any time.
 
         Example:
             >>> import corgipile as cp, pyarrow as pa
@@ -275,112 +274,112 @@ class Loader(Rewindable):
         return self._meter.now(self._batches, feeder.bytes_read, feeder.row_bytes, source.resident, source.progress)
 
     def _make_source(self) -> BatchGatherer | WideRows:
-        arrow = self._settings["format"] == "arrow" or (self._unseen and not self.feeder.apart)
-        return (WideRows if self.feeder.apart else BatchGatherer)(self.feeder, self._size, arrow=arrow)
+        arrow = self._settings["format"] == "arrow" or (self._unseen and not self.feeder.unbuffered)
+        return (WideRows if self.feeder.unbuffered else BatchGatherer)(self.feeder, self._size, arrow=arrow)
 
-    def _drain(self, group: Group, total: int) -> Iterator[Any]:
-        """Cut a group into batches; where the loader stands is known after each."""
+    def _cut_group(self, group: Group, total: int) -> Iterator[Any]:
+        """Cut a group into batches and keep the position after each."""
         self._position, self._delivered = group.places, 0
-        made, lost = self._selection.made(group.columns, self._spare), self._left_out.rows
-        for batch in cut_without(lost, self._batches, self._cut, made, group.rows, self._size):
+        columns, skipped_rows = self._selection.made(group.columns, self._pool), self._left_out.rows
+        for batch in cut_without(skipped_rows, self._batches, self._cut, columns, group.rows, self._size):
             self._batches += 1
             self._delivered = min(self._delivered + self._size, group.rows)
             if self._batches - 1 not in self._left_out.batches:
                 yield self._selection.batch(batch)
             if self._batches == total:
                 break
-        self._step, self._offset = self._stand()
+        self._step, self._offset = self._current_place()
         self._position, self._delivered = [], 0
-        group.columns.clear()  # arrays are used again
+        group.columns.clear()  # frees pooled arrays
 
     def skipping(self, skips: Skips, rewind: Rewind, first: int) -> None:
-        """Leave out what is named by steps and rows of a whole of which this table is what was left at a step."""
-        self._skips, self._within = skips, (rewind, first)
+        """Skip steps and rows given by numbers of the whole epoch, of which this table is the rest from a step on."""
+        self._skips, self._whole_epoch = skips, (rewind, first)
 
     @property
     def batches_done(self) -> int:
-        """Return how many batches of the epoch are behind, those left out included."""
+        """Return the number of the epoch's finished batches, skipped ones included."""
         return self._batches
 
     def rows_by(self, unseen: Unseen | None) -> None:
-        """Pack rows of varying length as tensors for another process; None: return them as lists again."""
+        """Pack variable-length rows as tensors for another process; None: return lists again."""
         changed, self._unseen = self._unseen != (unseen is not None), unseen is not None
         self._cut = cutter("torch", unseen)
-        if changed and not self.feeder.apart:
+        if changed and not self.feeder.unbuffered:
             self._source = self._make_source()
 
     def gather_ahead(self, make: Make | None) -> None:
-        """Gather rows of batches to come while one is in use, into arrays made so; None: when they are asked for."""
+        """Gather rows of later batches while one is in use, into arrays allocated by ``make``; None: on request."""
         if isinstance(self._source, BatchGatherer):
             self._source.gather_ahead(make)
 
-    def _stand(self) -> tuple[int, int]:
-        """Return step and offset of the first row not delivered."""
-        return reached(self._position, self._delivered) or (self._step, self._offset)
+    def _current_place(self) -> tuple[int, int]:
+        """Return step and offset of the first undelivered row."""
+        return position_after(self._position, self._delivered) or (self._step, self._offset)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the loader stands: a small dictionary for JSON; restoring it costs no reading of past rows."""
+        """Return the loader's position as a small JSON dictionary; resuming from it reads no earlier rows."""
         feeder = self.feeder
-        with self._turns:
+        with self._lock:
             segment = self._segment()
             segment.batches[feeder.shard.worker] = self._batches
-            place = Position(feeder.shard.rank, feeder.shard.worker, *self._stand())
+            place = Position(feeder.shard.rank, feeder.shard.worker, *self._current_place())
             part = {"epoch": self.epoch, "segments": [segment._asdict()], **place._asdict()}
         part |= {"skip": skips} if (skips := self._skips.state()) else {}
-        return {**identity_of(feeder.table, feeder.asked, feeder.seed, self.encoding), **part}
+        return {**identity_of(feeder.table, feeder.requested_order, feeder.seed, self.encoding), **part}
 
     def _segment(self) -> EpochSegment:
         fitted, shard, last = self.feeder.fitted, self.feeder.shard, self.drop_last
         return EpochSegment.begin(fitted, self.batch_size, shard.world, shard.workers, drop_last=last, epoch=self.epoch)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state: the next iteration yields the batches that were still to come.
+        """Continue from a saved state: the next iteration yields the remaining batches.
 
         Raises:
             StateMismatch: The state belongs to another table, order, seed, batch size, world or number of workers.
         """
         feeder = self.feeder
-        mine = identity_of(feeder.table, feeder.asked, feeder.seed, self.encoding)
+        identity = identity_of(feeder.table, feeder.requested_order, feeder.seed, self.encoding)
         segment, fitted = self._segment(), feeder.fitted
-        epoch, batches, place = own_part(state, mine, segment, feeder.shard.worker, fitted, feeder.seed)
+        epoch, batches, place = restore_part(state, identity, segment, feeder.shard.worker, fitted, feeder.seed)
         if batches > -(-feeder.visits(epoch) // self.batch_size):
-            raise StateMismatch(f"state has no valid position: there are fewer batches than {batches}")
+            raise StateMismatch(f"state has no valid position: the epoch has fewer than {batches} batches")
         if place is not None and place[:2] == (feeder.shard.rank, feeder.shard.worker):
-            self._go(epoch, batches, checked_place(feeder, epoch, batches, self.batch_size, place))
+            self._set_position(epoch, batches, check_place(feeder, epoch, batches, self.batch_size, place))
         else:
-            self._go(epoch, batches, found_place(feeder, epoch, batches, self.batch_size))
+            self._set_position(epoch, batches, find_place(feeder, epoch, batches, self.batch_size))
         self._skips.resume(state.get("skip", ()), len(feeder.table))
 
-    def _go(self, epoch: int, batches: int, where: tuple[int, int]) -> None:
-        self._turns.end()
-        self.epoch, self._batches, (self._step, self._offset) = epoch, batches, where
+    def _set_position(self, epoch: int, batches: int, position: tuple[int, int]) -> None:
+        self._lock.end()
+        self.epoch, self._batches, (self._step, self._offset) = epoch, batches, position
         self._restored, self._position = True, []
 
     def seek(self, batches: int) -> None:
-        """Make the next iteration continue the epoch after this many of its batches; no row is read for it.
+        """Make the next iteration continue the epoch after this many batches, without reading earlier rows.
 
         Raises:
-            BadArgument: The epoch has not so many.
+            BadArgument: The epoch has fewer batches.
         """
         batches = whole(batches, "batches", 0, self._total())
-        self._go(self.epoch, batches, found_place(self.feeder, self.epoch, batches, self.batch_size))
+        self._set_position(self.epoch, batches, find_place(self.feeder, self.epoch, batches, self.batch_size))
 
     def rewind(self) -> Rewind:
-        """Return what finds rows by steps and steps by rows, for many questions."""
+        """Return a `Rewind` that finds rows by steps and steps by rows, for many queries."""
         feeder = self.feeder
         order, rank = (feeder.order, feeder.blocks), feeder.shard.rank
         return Rewind(feeder.table, feeder.seed, self.epoch, [self._segment()], order, rank=rank)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.feeder.table, self._settings), self.state_dict()
+        return _rebuild, (self.feeder.table, self._settings), self.state_dict()
 
     __setstate__ = load_state_dict
 
     def close(self) -> None:
-        """Close files and threads; iterating again is then an error."""
+        """Close files and threads; a later iteration is an error."""
         self._source.close()
-        self.feeder.stop()  # ends a thread that waits for rows
-        with self._turns:
+        self.feeder.stop()  # ends a thread that is waiting
+        with self._lock:
             self.feeder.close()
 
     def __enter__(self) -> Self:
@@ -390,5 +389,5 @@ class Loader(Rewindable):
         self.close()
 
 
-def _again(table: Any, settings: dict[str, Any]) -> Loader:
+def _rebuild(table: Any, settings: dict[str, Any]) -> Loader:
     return Loader(table, **settings)

@@ -1,4 +1,4 @@
-"""Columns of tables in stores of which something is found out before the first epoch: they come once, for both."""
+"""Materialises remote columns once, before they are examined and trained on."""
 
 import contextlib
 from collections.abc import Sequence
@@ -14,24 +14,24 @@ from corgipile.tables.io.arriving import within
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import Table
 
-__all__ = ["bring", "worth_bringing"]
+__all__ = ["bring", "should_materialize"]
 
-LITTLE = 1 / 16  # of the requests, or the bytes, of an epoch that may be sent before it for the labels alone
-REQUEST, SOON = 1 << 20, 8 << 30  # bytes of a request, and of a table that is fetched in a minute or so
+LABEL_PART = 1 / 16  # of an epoch's requests or bytes, that reading labels alone may cost
+REQUEST, MAX_SOON = 1 << 20, 8 << 30  # bytes of a request; largest table that is fetched in about a minute
 
 
 def bring(table: Table, columns: Sequence[str], memory: Size | None) -> None:
-    """Unpack columns of a table in a store, if epochs would, or if they are no more than the memory may hold.
+    """Unpack columns of a remote table if epochs would, or if they fit the memory.
 
-    Where a spill file has no room nothing is unpacked: who needs one says so.
+    A full disk leaves the columns packed: a reader that needs a spill file raises the error.
 
     Args:
         table: The table.
-        columns: What is read more than once; those that it does not have are passed over.
-        memory: The budget of what reads them.
+        columns: Columns that are read more than once; unknown names are ignored.
+        memory: The reader's budget.
     """
-    known = set(table.schema.names)
-    names = [name for name in dict.fromkeys(columns) if name in known]
+    schema_names = set(table.schema.names)
+    names = [name for name in dict.fromkeys(columns) if name in schema_names]
     if not names or not is_remote(table) or not is_encoded(table, names) or table.spill is None:
         return
     limit = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
@@ -41,17 +41,17 @@ def bring(table: Table, columns: Sequence[str], memory: Size | None) -> None:
             unpack_shared(table, names)
 
 
-def worth_bringing(table: Table, order: Order, columns: Sequence[str], way: ReadStrategy) -> bool:
-    """Say whether a table is to be unpacked before its labels are looked at, or its content, which then cost nothing.
+def should_materialize(table: Table, order: Order, columns: Sequence[str], way: ReadStrategy) -> bool:
+    """Return whether to unpack a table before its labels or content are read, which then costs nothing.
 
-    It is not where that takes long, and labels are little by themselves: an epoch may never come.
+    Large tables with small labels are left packed: an epoch may never come.
     """
     label = order.sketch_column
     if label == CONTENT:
         return way.spilled
     if label is None or label not in columns or not way.spilled or way.units is None or not is_remote(table):
         return False
-    found: Units | None = table.units([label])  # type: ignore[attr-defined]
+    labels: Units | None = table.units([label])  # type: ignore[attr-defined]
     total = way.units.total
-    few = way.units.pieces <= LITTLE * total / REQUEST and found is not None and found.total <= LITTLE * total
-    return total <= SOON or not few
+    few = way.units.pieces <= LABEL_PART * total / REQUEST and labels is not None and labels.total <= LABEL_PART * total
+    return total <= MAX_SOON or not few

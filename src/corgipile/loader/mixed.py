@@ -1,4 +1,4 @@
-"""Rows of a mix into slots: of each source by what reads that source."""
+"""Reads of a mix: each source's rows by the reader of that source."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -15,17 +15,17 @@ __all__ = ["MixReader"]
 
 
 class MixReader:
-    """Divides each step among the sources.
+    """Divides each step among the sources' readers.
 
     Args:
         table: The mix.
-        readers: What reads each source into the buffer.
-        ahead: Bytes that are on their way from stores, 0 where there are none.
+        readers: Reader of each source.
+        ahead: Bytes in flight from stores; 0 for local sources.
     """
 
     def __init__(self, table: Mix, readers: Sequence["RowReader"], ahead: int = 0) -> None:
         self._table, self._readers, self.ahead = table, list(readers), ahead
-        self._divided: tuple[Step, list[tuple[RowReader, Step]]] | None = None  # a step is sized before it is read
+        self._divided: tuple[Step, list[tuple[RowReader, Step]]] | None = None  # cached: `size` precedes `fill`
 
     @property
     def bytes_read(self) -> int:
@@ -38,12 +38,12 @@ class MixReader:
             reader.fill(part, urgent=urgent)
 
     def size(self, step: Step) -> int:
-        """Return the bytes of varying length that a step will bring, or 0 where a source does not tell."""
+        """Return the variable-length bytes of a step, or 0 if a source does not know."""
         sizes = [reader.size(part) for reader, part in self._parts(step)]
         return sum(sizes) if all(sizes) else 0
 
     def hint(self, step: Step) -> None:
-        """Do nothing: to divide a step takes as long as to announce it saves."""
+        """Do nothing: dividing a step takes as long as the announcement saves."""
 
     def _parts(self, step: Step) -> "list[tuple[RowReader, Step]]":
         if self._divided is None or self._divided[0] is not step:
@@ -57,7 +57,7 @@ class MixReader:
             yield self._readers[number], Step(extents, step.into[places], step.visit[:0])
 
     def idle(self) -> None:
-        """End threads until the next reading."""
+        """Stop threads until the next read."""
         for reader in self._readers:
             reader.idle()
 

@@ -1,4 +1,4 @@
-"""Errors for nulls where batches need numbers."""
+"""Errors for nulls in columns that must hold numbers."""
 
 import pyarrow as pa
 
@@ -12,23 +12,23 @@ __all__ = ["NullRow", "null_at"]
 
 
 class NullRow(BadValue):
-    """A null in a row, perhaps not the first of its column."""
+    """A null in some row of a column, not always the first."""
 
     column = ""
 
     @classmethod
     def of(cls, cells: pa.Array, at: int, column: str, row: int) -> "NullRow":
-        """Make the error for a row of a table; ``at`` is its index in these cells of a column."""
+        """Make the error for a row; ``at`` is its index in ``cells``."""
         error = cls(f"row {row} of column {column!r} {_what(cells[at])}")
         error.column = column
         return error
 
     def first(self, table: Table, *, features: bool) -> BadValue:
-        """Return the error that names the first such row, its file and a remedy.
+        """Return an error that names the column's first null, its file and a remedy.
 
         Args:
             table: The table.
-            features: Whether batches have features and a label instead of columns as they are stored.
+            features: Whether batches have encoded features instead of stored columns.
         """
         for start, batch in scan(table, [self.column]):
             if (at := null_at(batch.column(0))) is not None:
@@ -36,10 +36,10 @@ class NullRow(BadValue):
         return self
 
     def _at(self, table: Table, row: int, cell: pa.Scalar, *, features: bool) -> BadValue:
-        there = f" ({place})" if (place := row_place(table, row)) else ""
-        cure = "missing= fills such rows" if features else "features= with missing= fills such rows"
+        where = f" ({place})" if (place := row_place(table, row)) else ""
+        remedy = "missing= fills such rows" if features else "features= with missing= fills such rows"
         drop = "" if cell.is_valid else f", table.filter(pyarrow.compute.field({self.column!r}).is_valid()) drops them"
-        return BadValue(f"row {row} of column {self.column!r} {_what(cell)}{there}; {cure}{drop}")
+        return BadValue(f"row {row} of column {self.column!r} {_what(cell)}{where}; {remedy}{drop}")
 
 
 def _what(cell: pa.Scalar) -> str:
@@ -47,7 +47,7 @@ def _what(cell: pa.Scalar) -> str:
 
 
 def null_at(column: pa.Array) -> int | None:
-    """Return the first row that is null or a list with a null; None if there is none.
+    """Return the index of the first null or list with a null; None without nulls.
 
     Example:
         >>> null_at(pa.array([[1], [2, None]])), null_at(pa.array([1, None])), null_at(pa.array([1]))

@@ -1,4 +1,4 @@
-"""The numbers of rows, whatever columns they are in: one array of them."""
+"""Numeric features of rows, from all columns that hold numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ from corgipile.tables.arrow.spans import flat
 
 __all__ = ["Numbers", "is_class", "texts_of"]
 
-MIXED, COPIES = 32, 4  # numbers that those of a sparse row are added into, and how often each
+PROJECTED, COPIES = 32, 4  # numbers that sparse rows are projected to; copies of each value
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Which columns hold numbers.
+    """The columns that hold numbers.
 
     Attributes:
-        dense: Columns of a number, or of a list of so many, in each row.
-        pair: Columns of the places and the values of sparse rows, if there are any.
+        dense: Columns of numbers or of number lists of one length.
+        pair: Index and value columns of sparse rows, or empty.
 
     Example:
         >>> schema = pa.schema({"x": pa.int8(), "name": pa.string(), "v": pa.list_(pa.float32(), 2)})
         >>> numbers = Numbers.of(schema, schema.names, None)
         >>> lists = pa.array([[2, 3], [4, 5]], schema.field("v").type)
-        >>> numbers.made(pa.record_batch({"x": [1, None], "v": lists})).tolist()
+        >>> numbers.matrix(pa.record_batch({"x": [1, None], "v": lists})).tolist()
         [[1.0, 2.0, 3.0], [nan, 4.0, 5.0]]
     """
 
@@ -42,7 +42,7 @@ class Numbers:
 
     @classmethod
     def of(cls, schema: pa.Schema, columns: Sequence[str], label: str | None) -> "Numbers":
-        """Choose among columns; others, of text or bytes, are passed over."""
+        """Select the numeric columns; other types are ignored."""
         names = [name for name in columns if name != label]
         twos = [names] if len(names) == 2 else [[name, f"{name[:-2]}_v"] for name in names if name.endswith("_k")]
         pair = next((two for two in twos if set(two) <= set(names) and is_pair(schema, two)), [])
@@ -52,23 +52,23 @@ class Numbers:
 
     @property
     def columns(self) -> list[str]:
-        """Return all of them."""
+        """Return the names of all numeric columns."""
         return [*self.dense, *self.pair]
 
-    def made(self, batch: pa.RecordBatch) -> Floats:
-        """Return the numbers of some rows, (rows, numbers); NaN where one is missing.
+    def matrix(self, batch: pa.RecordBatch) -> Floats:
+        """Return the rows' numbers, (rows, numbers), NaN for missing ones.
 
         Raises:
             BadSchema: Lists of a column differ in length.
         """
         parts = [_matrix(batch.column(name), name) for name in self.dense]
         if self.pair:
-            parts.append(_mixed(*(batch.column(name) for name in self.pair)))
+            parts.append(_projected(*(batch.column(name) for name in self.pair)))
         return np.hstack([np.zeros((batch.num_rows, 0)), *parts])
 
 
 def is_class(schema: pa.Schema, label: str) -> bool:
-    """Say whether a column can be told apart by: numbers or text, one a row."""
+    """Return whether a column can serve as class label: numbers or text, one per row."""
     if label not in schema.names:
         return False
     kind = schema.field(label).type
@@ -76,7 +76,7 @@ def is_class(schema: pa.Schema, label: str) -> bool:
 
 
 def texts_of(column: pa.Array) -> npt.NDArray[Any]:
-    """Return a column of numbers as float64, NaN where one is missing, or of text."""
+    """Return a column of numbers as float64 with NaN for nulls, or of text as strings."""
     if is_number(column.type):
         return _scalars(column)
     return np.asarray(pc.fill_null(column, "").to_pylist(), dtype=np.str_)
@@ -95,43 +95,42 @@ def _scalars(column: pa.Array) -> Floats:
 
 
 def _matrix(column: pa.Array, name: str) -> Floats:
-    """Return (rows, numbers) of a column of numbers, or of lists of them that are of one length."""
+    """Return (rows, numbers) of a column of numbers, or of number lists of one length."""
     rows = len(column)
     if is_number(column.type):
         return _scalars(column).reshape(rows, 1)
-    there = np.arange(rows)
+    valid = np.arange(rows)
     if column.null_count:
-        there = np.flatnonzero(flat(column.is_valid()))
+        valid = np.flatnonzero(flat(column.is_valid()))
     inner = _matrix(column.flatten(), name)
-    if len(there) and (inner.shape[0] % len(there) or _lengths(column) > 1):
+    if len(valid) and (inner.shape[0] % len(valid) or _lengths(column) > 1):
         raise BadSchema(f"lists of column {name!r} differ in length; give sketch=, which makes numbers of rows")
-    found = inner.reshape(len(there), -1)
-    if len(there) == rows:
-        return found
-    made = np.full((rows, found.shape[1]), np.nan)
-    made[there] = found
-    return made
+    matrix = inner.reshape(len(valid), -1)
+    if len(valid) == rows:
+        return matrix
+    padded = np.full((rows, matrix.shape[1]), np.nan)
+    padded[valid] = matrix
+    return padded
 
 
 def _lengths(column: pa.Array) -> int:
-    """Return how many lengths lists have."""
     return 1 if pa.types.is_fixed_size_list(column.type) else len(pc.unique(pc.list_value_length(column).drop_null()))
 
 
-def _mixed(indices: pa.Array, values: pa.Array) -> Floats:
-    """Return sparse rows added into few numbers, with signs, so that they are about as far from each other."""
+def _projected(indices: pa.Array, values: pa.Array) -> Floats:
+    """Project sparse rows to a few numbers with random signs, which keeps distances approximately."""
     lengths = flat(pc.fill_null(pc.list_value_length(indices), 0))
     row = np.repeat(np.arange(len(indices)), lengths)
     place = _scalars(indices.flatten()).astype(np.int64).astype(np.uint64)
     value = _scalars(values.flatten())
     if len(place) != len(value):
-        raise BadSchema("sparse rows have more places than values, or fewer")
+        raise BadSchema("sparse rows must have as many indices as values")
     hashed = (place + np.uint64(1)) * GOLDEN
     hashed ^= hashed >> np.uint64(29)
     hashed *= GOLDEN
-    out = np.zeros(len(indices) * MIXED)
+    out = np.zeros(len(indices) * PROJECTED)
     for copy in range(COPIES):
         bits = hashed >> np.uint64(64 - 6 * (copy + 1))
-        to = row * MIXED + (bits % np.uint64(MIXED)).astype(np.int64)
-        out += np.bincount(to, np.where(bits & np.uint64(MIXED), value, -value), len(out))
-    return out.reshape(-1, MIXED)
+        to = row * PROJECTED + (bits % np.uint64(PROJECTED)).astype(np.int64)
+        out += np.bincount(to, np.where(bits & np.uint64(PROJECTED), value, -value), len(out))
+    return out.reshape(-1, PROJECTED)

@@ -11,7 +11,7 @@ from corgipile.loader.prefetch import ENDED
 __all__ = ["OneThread"]
 
 Item = TypeVar("Item")
-OVER = object()
+EXHAUSTED = object()
 
 
 class OneThread:
@@ -22,7 +22,7 @@ class OneThread:
         self._latest: Generator[Any, None, None] | None = None
 
     def __enter__(self) -> None:
-        if self._process != os.getpid():  # the lock's holder may be a thread that a fork lacks
+        if self._process != os.getpid():  # the lock may be held by a thread that the forked child lacks
             self._lock, self._process = threading.RLock(), os.getpid()
         self._lock.acquire()
 
@@ -43,8 +43,8 @@ class OneThread:
                 with self:
                     if self._latest is not steps:
                         raise BadArgument(ENDED)
-                    item = next(steps, OVER)
-                if item is OVER:
+                    item = next(steps, EXHAUSTED)
+                if item is EXHAUSTED:
                     return
                 yield item  # type: ignore[misc]
         finally:
@@ -58,9 +58,9 @@ class OneThread:
                 previous.close()
 
     def _leave(self, steps: Generator[Any, None, None]) -> None:
-        """Close a generator, unless the lock's holder is about to close it.
+        """Close a generator unless the lock's holder is about to close it.
 
-        It never waits: the garbage collector may call it in a thread that the holder of the lock waits for.
+        It never waits: the garbage collector may call it in a thread that the lock's holder waits for.
         """
         if self._latest is steps and self._lock.acquire(blocking=False):
             try:

@@ -1,4 +1,4 @@
-"""Divides a step into parts, so that no more of it is on its way from a store at a time than memory holds."""
+"""Division of a step into parts that bound the bytes in flight from a store."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ class Part(NamedTuple):
     Attributes:
         extents: int64[k, 2], runs of rows, ascending.
         into: int32[rows], buffer slot of each row.
-        nbytes: What they take on their way, with what is read over between them.
+        nbytes: Bytes in flight, gaps between runs included.
     """
 
     extents: IntArray
@@ -26,14 +26,14 @@ class Part(NamedTuple):
 
 
 def divide(step: Step, row_bytes: float, most: int, between: int, *, whole: bool = False) -> list[Part]:
-    """Divide a step into parts of about as many bytes, neighbours together; long runs are cut evenly.
+    """Divide a step into parts of about equal bytes, neighbouring rows together; long runs are cut evenly.
 
     Args:
         step: The step.
         row_bytes: Bytes of a row.
-        most: Bytes of a part; it may have up to half as many more, and twice as many if it has several runs.
-        between: Bytes that may be read over from one run to the next.
-        whole: Cut no run.
+        most: Bytes of a part; it may have half as many more, or twice as many if it has several runs.
+        between: Largest gap in bytes between two runs that is read over.
+        whole: Do not cut runs.
 
     Example:
         >>> step = Step(np.array([[50, 60], [0, 30]]), np.arange(40, dtype=np.int32), np.zeros(0, np.int32))
@@ -61,7 +61,7 @@ def divide(step: Step, row_bytes: float, most: int, between: int, *, whole: bool
 
 
 def _sorted(step: Step, order: IntArray) -> SlotArray:
-    """Return the slots of a step's rows, its runs in another order."""
+    """Return the slots of a step's rows for its runs in another order."""
     if (order[1:] > order[:-1]).all():
         return step.into
     lengths = step.extents[:, 1] - step.extents[:, 0]
@@ -70,6 +70,5 @@ def _sorted(step: Step, order: IntArray) -> SlotArray:
 
 
 def _edges(costs: "np.ndarray[tuple[int], np.dtype[np.float64]]", most: int) -> IntArray:
-    """Return where parts begin, and the end."""
     turn = ((np.cumsum(costs) - costs / 2) // most).astype(np.int64)
     return np.concatenate([[0], np.flatnonzero(np.diff(turn)) + 1, [len(costs)]])

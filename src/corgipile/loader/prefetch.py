@@ -1,4 +1,4 @@
-"""One pass over a table: the rows of each step are read into slots ahead of their visit.
+"""A pass over a table: reads each step's rows into slots ahead of their visits.
 
 Slots are reused: step i may be read once the visits up to step i - 1 - ahead are over.
 """
@@ -28,40 +28,40 @@ __all__ = ["Overfull", "Prefetch", "begin"]
 
 ENDED = "this iteration has ended: another one of the same loader or dataset began, or it was closed"
 FORKED = "this iteration began before the process was forked; begin one in the child"
-FAR_BYTES = 4 << 20  # announced to the device ahead of their reading: of rows, and of the steps they wait in
-PLANNED_ROW = 12  # bytes of a row in a step of the kernel: where it goes, its place in the sweep, its visit
+FAR_BYTES = 4 << 20  # rows and steps announced to the device ahead of their reads
+PLANNED_ROW = 12  # bytes of a row in a kernel step: slot, place in the sweep, visit
 
 
-class Overfull(BudgetTooSmall):  # only reading tells: the order was fitted to some rows of the table
-    """The rows that have to wait together do not fit the budget."""
+class Overfull(BudgetTooSmall):  # only reading shows the size: the order was fitted to sampled rows
+    """The rows buffered at once exceed the budget."""
 
     @classmethod
     def of(cls, needed: int, limit: int) -> "Overfull":
         """Make the error."""
         return cls(
-            f"rows that have to wait together take {format_bytes(needed)}, memory={limit} was asked for: rows are "
-            "longer here than at the beginning, the middle and the end of the table; give "
+            f"rows buffered at once take {format_bytes(needed)}, but memory={limit}: rows are longer here than at the "
+            "beginning, the middle and the end of the table; give "
             f"memory={format_bytes(needed * 1.25).replace(' ', '')!r} or a smaller block and buffer"
         )
 
 
 class Prefetch(Protocol):
-    """One pass, with its threads."""
+    """A pass with its threads."""
 
     def visits(self) -> Iterator[SlotArray]:
         """Yield the slots each step visits."""
 
     def progress(self) -> Progress:
-        """Return how far it is, from any thread; after `stop`, how far it was."""
+        """Return the progress, from any thread; after `stop` the final one."""
 
     def stop(self) -> None:
-        """End the threads of this pass."""
+        """Stop this pass's threads."""
 
 
 def begin(
     order: Order, blocks: Blocks, key: Key, start: int, buffer: Buffer, row_reader: RowReader, row_bytes: float
 ) -> Prefetch:
-    """Prepare one pass: in the kernel where it makes the steps and reads the rows, else by a Python thread."""
+    """Prepare a pass: in the kernel if it can plan the steps and read the rows, else in a Python thread."""
     far = getattr(row_reader, "ahead", 0) or FAR_BYTES
     planned = order if isinstance(order, Planned) and type(order).steps is Planned.steps else None
     if planned and isinstance(row_reader, LayoutReader) and not buffer.varlen and row_reader.hold():
@@ -70,7 +70,7 @@ def begin(
 
 
 class KernelPrefetch:
-    """One pass in the kernel, read ahead by one thread of its own; with ``ahead`` 0 there is none."""
+    """A pass in the kernel, which reads ahead in one thread; with ``ahead`` 0 there is no thread."""
 
     def __init__(
         self, order: Planned, blocks: Blocks, key: Key, start: int, row_reader: LayoutReader, far: int
@@ -96,7 +96,7 @@ class KernelPrefetch:
         return None if visit is None else np.frombuffer(visit, np.int32)
 
     def visits(self) -> Iterator[SlotArray]:
-        """Yield the slots each step visits."""
+        """Yield each step's slots."""
         if not self._stopped:
             order, blocks, key, start = self._pass
             reader = self._row_reader.reader(short=not self._far)
@@ -108,7 +108,7 @@ class KernelPrefetch:
             self.stop()
 
     def progress(self) -> Progress:
-        """Return how far it is."""
+        """Return the progress of this pass."""
         run = self._run
         if run is None:
             return Progress(self._waited, self._reader_waited)
@@ -116,7 +116,7 @@ class KernelPrefetch:
         return Progress(self._waited, waited / 1e9, ahead)
 
     def stop(self) -> None:
-        """End the threads of this pass."""
+        """Stop this pass's threads."""
         run, self._run = self._run, None
         if self._stopped:
             return
@@ -129,20 +129,20 @@ class KernelPrefetch:
 
 
 class StepPrefetch:
-    """One pass of any order and reader, read ahead by one Python thread; credits count the visits that are over."""
+    """A pass of any order and reader, read ahead by one Python thread; credits count finished visits."""
 
     def __init__(
         self, steps: Iterator[Step], reader: RowReader, buffer: Buffer, order: Order, far: int, row_bytes: float
     ) -> None:
         self._steps, self._reader, self._buffer, self._order = steps, reader, buffer, order
-        self._under_way: deque[SlotArray] = deque()  # visits of the steps loaded, those known to be over left out
-        self._loaded = self._over = 0  # steps
-        self._brought = 0  # bytes of varying length that came with the step loaded last
+        self._unreleased: deque[SlotArray] = deque()  # visits of loaded steps whose rows are not released
+        self._loaded = self._over = 0  # steps read, steps visited
+        self._last_bytes = 0  # variable-length bytes of the last step
         self._waited = self._reader_waited = 0.0
         self._far, self._row_bytes = far, row_bytes
         ahead = order.ahead
         self._credits = threading.Semaphore(ahead + 1)
-        self._left = threading.Event()  # a visit is over since it was cleared, or all shall end
+        self._left = threading.Event()  # set when a visit ends or the pass stops
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stopped, self._process = False, os.getpid()
         self._thread = threading.Thread(target=self._read, name="corgipile-reader", daemon=True) if ahead else None
@@ -150,8 +150,8 @@ class StepPrefetch:
 
     def _read(self) -> None:
         try:
-            for step in self._announced():
-                urgent = self._credits.acquire(blocking=False)  # else the consumer is the slower one
+            for step in self._announced_steps():
+                urgent = self._credits.acquire(blocking=False)  # else the consumer is the bottleneck
                 if not urgent:
                     since = time.perf_counter()
                     self._credits.acquire()
@@ -161,24 +161,24 @@ class StepPrefetch:
                 self._fill(step, urgent=urgent)
                 self._ready.put(step.visit)
             self._ready.put(None)
-        except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
+        except BaseException as error:  # noqa: BLE001  # the consumer raises it
             self._ready.put([error])
 
-    def _announced(self) -> Iterator[Step]:
-        """Yield the steps, having told the reader of them and those that follow, as far as keeps a device busy."""
+    def _announced_steps(self) -> Iterator[Step]:
+        """Yield steps, announced to the reader far enough ahead to keep a device busy."""
         coming: deque[Step] = deque()
-        ahead = 0  # bytes of the steps announced and of their rows, but the next one's
+        ahead = 0  # bytes of the announced steps and their rows, without the next step
         for step in self._steps:
             self._reader.hint(step)
-            ahead += self._waiting(step) if coming else 0
+            ahead += self._step_bytes(step) if coming else 0
             coming.append(step)
             while ahead > self._far:
                 yield coming.popleft()
-                ahead -= self._waiting(coming[0])
+                ahead -= self._step_bytes(coming[0])
         yield from coming
 
-    def _waiting(self, step: Step) -> int:
-        """Return the bytes of a step that waits, and of its rows: of narrow ones, shuffled, the step takes more."""
+    def _step_bytes(self, step: Step) -> int:
+        """Return the bytes of an announced step and its rows: narrow shuffled rows take less than their step."""
         return int(len(step.into) * self._row_bytes) + step.extents.nbytes + step.into.nbytes + step.visit.nbytes
 
     def _next(self) -> Any:
@@ -202,67 +202,67 @@ class StepPrefetch:
         return item
 
     def progress(self) -> Progress:
-        """Return how far it is."""
+        """Return the progress of this pass."""
         return Progress(self._waited, self._reader_waited, 0 if self._stopped else self._ready.qsize())
 
     def _fill(self, step: Step, *, urgent: bool) -> None:
         varlen = self._buffer.varlen
         if varlen:
-            self._let_go()
+            self._release_visited()
             varlen.release(step.into)
-            self._make_room(step)
+            self._wait_for_room(step)
         before = varlen.nbytes
         self._reader.fill(step, urgent=urgent)
         if varlen:
-            self._brought = varlen.nbytes - before
+            self._last_bytes = varlen.nbytes - before
             self._check_room()
-            varlen.settle(self._order.ahead, None if self._buffer.limit is None else self._buffer.most)
-            self._under_way.append(step.visit)
+            varlen.compact(self._order.ahead, None if self._buffer.limit is None else self._buffer.most)
+            self._unreleased.append(step.visit)
             self._loaded += 1
 
-    def _let_go(self) -> None:
-        """Let go of rows whose visit is over, where there is no other to come."""
-        while self._under_way and self._loaded - len(self._under_way) < self._over:
-            visit = self._under_way.popleft()
+    def _release_visited(self) -> None:
+        """Release rows whose visit is over, if the order visits rows once."""
+        while self._unreleased and self._loaded - len(self._unreleased) < self._over:
+            visit = self._unreleased.popleft()
             if self._order.once:
                 self._buffer.varlen.release(visit)
 
-    def _make_room(self, step: Step) -> None:
-        """See to it that a step fits the budget, whatever its rows are like: if need be it is not read ahead.
+    def _wait_for_room(self, step: Step) -> None:
+        """Wait until a step fits the budget; a large step is not read ahead.
 
         Raises:
-            Overfull: It does not fit beside the rows that wait.
+            Overfull: The step does not fit with the buffered rows.
         """
         limit, most = self._buffer.limit, self._buffer.most
         if limit is None:
             return
-        varlen, coming = self._buffer.varlen, self._reader.size(step) or self._brought
+        varlen, coming = self._buffer.varlen, self._reader.size(step) or self._last_bytes
         while self._buffer.nbytes + coming > most:
             if self._over == self._loaded or self._stopped:
                 if not self._reader.size(step):
-                    return  # an estimate is no reason to give up
+                    return  # an estimate is not enough to raise
                 raise Overfull.of(self._buffer.nbytes + coming, limit)
             since = time.perf_counter()
             self._left.wait()
             self._reader_waited += time.perf_counter() - since
             self._left.clear()
-            self._let_go()
+            self._release_visited()
             varlen.release(step.into)
 
     def _check_room(self) -> None:
-        """Where lengths show only when rows are there: raise Overfull if they take more than the budget."""
+        """Raise Overfull if rows, whose lengths only reading shows, exceed the budget."""
         limit = self._buffer.limit
         if limit is not None and self._buffer.nbytes > self._buffer.most:
             raise Overfull.of(self._buffer.nbytes, limit)
 
     def visits(self) -> Iterator[SlotArray]:
-        """Yield the slots each step visits."""
+        """Yield each step's slots."""
         if self._thread is not None:
             self._thread.start()
         try:
             while (item := self._timed()) is not None:
                 if isinstance(item, list):
-                    raise item.pop()  # a name would create a cycle through its traceback and all frames above
+                    raise item.pop()  # a local name would create a reference cycle with the traceback's frames
                 yield item
                 self._over += 1
                 self._left.set()
@@ -271,7 +271,7 @@ class StepPrefetch:
             self.stop()
 
     def stop(self) -> None:
-        """End the threads of this pass."""
+        """Stop this pass's threads."""
         if self._stopped:
             return
         self._stopped = True
@@ -279,5 +279,5 @@ class StepPrefetch:
         self._credits.release()
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()
-        self._ready.put(None)  # whoever waits in another thread learns that it ended
+        self._ready.put(None)  # wakes a consumer in another thread
         self._reader.idle()

@@ -1,4 +1,4 @@
-"""Ways to get rows into slots: by the kernel from where they lie in files, or through the table's own reads."""
+"""Readers that put rows into slots: in the kernel from known places in files, or through the table's own reads."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,10 +24,10 @@ from corgipile.tables.values import values
 
 __all__ = ["RowReader", "row_reader"]
 
-TAKEN_RUNS = 256  # rows; the same of tables that are asked in Python: a call costs as much as hundreds of rows
-CALL_BYTES = 64 << 10  # of a run of wide rows that is worth a call; its rows then leave memory together
-LEAST_TAKEN, TAKEN_BYTES = 4 << 10, 2 << 20  # of scattered rows that a table is asked for at a time
-PART = 1 << 16  # rows that are numbered one by one at a time: what is noted of each takes more than a narrow row
+TAKEN_RUNS = 256  # mean rows of a run below which runs are taken in one Python call, which costs hundreds of rows
+CALL_BYTES = 64 << 10  # bytes of a run of wide rows worth a call; its rows then leave memory together
+MIN_TAKEN, TAKEN_BYTES = 4 << 10, 2 << 20  # smallest and largest number of bytes of scattered rows per call
+PART = 1 << 16  # rows numbered at once: the record of a row takes more memory than a narrow row
 
 
 class RowReader(Protocol):
@@ -38,16 +38,16 @@ class RowReader(Protocol):
         """Return the bytes read so far."""
 
     def fill(self, step: Step, *, urgent: bool = True) -> None:
-        """Read runs of rows into slots; returns when they are there; ``urgent``: the consumer waits for them."""
+        """Read runs of rows into slots and return when done; ``urgent``: the consumer waits for them."""
 
     def size(self, step: Step) -> int:
-        """Return the bytes of varying length that a step will bring, or 0 where that is not known before."""
+        """Return the variable-length bytes of a step, or 0 if they are unknown before reading."""
 
     def hint(self, step: Step) -> None:
-        """Hear which step is read after the one `fill` is called with next."""
+        """Announce a step that later calls of `fill` read."""
 
     def idle(self) -> None:
-        """End threads until the next reading."""
+        """Stop threads until the next read."""
 
     def close(self) -> None:
         """Close files and threads."""
@@ -56,45 +56,45 @@ class RowReader(Protocol):
 def row_reader(
     table: Table, buffer: Buffer, sources: Sequence[str], size: int, *, sequential: bool, ahead: int = 0
 ) -> RowReader:
-    """Choose what fills a buffer of a size in bytes: the fast way where every column lies at a fixed place.
+    """Choose the reader that fills a buffer of ``size`` bytes: in the kernel if every column lies at a known place.
 
-    Of a table in a store some bytes are on their way ``ahead``.
+    ``ahead``: bytes in flight from a remote store.
     """
     if isinstance(table, Mix):
-        make = [
+        readers = [
             row_reader(source, buffer, sources, size, sequential=sequential, ahead=ahead // len(table.tables))
             for source in table.tables
         ]
-        return MixReader(table, make, ahead)
-    found = None if buffer.varlen else location(table, sources)
+        return MixReader(table, readers, ahead)
+    place = None if buffer.varlen else location(table, sources)
     if ahead and is_remote(table):
-        plain = found is not None and found.bits is None and not found.kept
-        if found is not None and plain and all(movable(found.layout, buffer)):
-            return RemoteLayoutReader(found.layout, buffer, ahead)
+        plain = place is not None and place.bits is None and not place.kept
+        if place is not None and plain and all(movable(place.layout, buffer)):
+            return RemoteLayoutReader(place.layout, buffer, ahead)
         return RemoteTableReader(table, buffer, sources, ahead, max(1.0, row_bytes(table, sources)))
-    openable = found is not None and (found.bits is None or POOL.spare(len(found.layout.paths)))
-    if found is not None and openable and all(movable(found.layout, buffer)):
-        return LayoutReader(found, buffer, len(table), sequential=sequential)
-    from corgipile.loader.text import TextReader  # noqa: PLC0415 - it derives from what is here
-    from corgipile.loader.varlen_reader import VarlenReader  # noqa: PLC0415 - so does it
+    openable = place is not None and (place.bits is None or POOL.spare(len(place.layout.paths)))
+    if place is not None and openable and all(movable(place.layout, buffer)):
+        return LayoutReader(place, buffer, len(table), sequential=sequential)
+    from corgipile.loader.text import TextReader  # noqa: PLC0415 - subclasses this module's class
+    from corgipile.loader.varlen_reader import VarlenReader  # noqa: PLC0415 - subclasses this module's class
 
-    there = varlen_location(table, sources) if buffer.varlen else None
-    if there is not None and VarlenReader.serves(there, buffer):
-        return VarlenReader(table, there, buffer, sources, size, sequential=sequential)
+    varlen_place = varlen_location(table, sources) if buffer.varlen else None
+    if varlen_place is not None and VarlenReader.supports(varlen_place, buffer):
+        return VarlenReader(table, varlen_place, buffer, sources, size, sequential=sequential)
     return TextReader.of(table, buffer, sources, size) or TableReader(table, buffer, sources, size)
 
 
 def taken_runs(table: Table) -> int:
-    """Return the rows of runs that a table would rather be asked for together; it may say so by ``taken_runs``."""
+    """Return the mean rows of a run below which a table's runs are taken together; tables may set ``taken_runs``."""
     inside = getattr(table, "table", None) or next(iter(getattr(table, "tables", ())), None)
     return taken_runs(inside) if inside is not None else getattr(table, "taken_runs", TAKEN_RUNS)
 
 
 def _parts(extents: IntArray, *, ascending: bool = False) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield the rows of short runs, and where they are among all rows of the runs, about `PART` at a time.
+    """Yield the rows of short runs and their places among all rows of the runs, about `PART` at a time.
 
-    Neighbours come together if they shall ascend. But what an order begins with leaves in many steps, together what was
-    loaded together, and a batch is in memory until its last row leaves: then they come as the order names them.
+    ``ascending`` brings neighbours together. Rows that fill a buffer first keep the order's sequence instead: they
+    leave over many steps, rows loaded together leave together, and a batch stays in memory until its last row leaves.
     """
     lengths = extents[:, 1] - extents[:, 0]
     ends = np.cumsum(lengths)
@@ -108,24 +108,24 @@ def _parts(extents: IntArray, *, ascending: bool = False) -> Iterator[tuple[IntA
 
 
 class TableReader:
-    """Reads record batches from the table and puts their rows into slots."""
+    """Reads record batches from a table and puts their rows into slots."""
 
     def __init__(self, table: Table, buffer: Buffer, sources: Sequence[str], size: int) -> None:
         self._table, self._buffer, self._sources = table, buffer, list(sources)
         self._pool: ThreadPoolExecutor | None = None
         self._threads = min(BLOCK_THREADS, max(1, size // THREAD_BYTES))
-        self._taken = SHORT_RUNS  # rows, until their size is known
+        self._taken = SHORT_RUNS  # rows per call, until the row size is known
         width, most = max(1, size // max(1, buffer.slots)), max(size, buffer.limit or 0)
-        # An order may need less than it was given: there rows may leave memory later.
+        # An order may need less than its budget: its rows may then stay in memory longer.
         worth, runs = CALL_BYTES if most < 2 * size else 4 * CALL_BYTES, taken_runs(table)
         worth *= runs // TAKEN_RUNS
-        self._short = max(SHORT_RUNS, min(runs, worth // width))  # rows; runs this short are taken together
-        self._room = min(TAKEN_BYTES, max(LEAST_TAKEN, most // 64))  # all are kept while one of them is waited for
-        self._frugal: ExitStack | None = None  # from the first reading of a pass to its end
+        self._short = max(SHORT_RUNS, min(runs, worth // width))  # mean rows of a run below which runs are taken
+        self._room = min(TAKEN_BYTES, max(MIN_TAKEN, most // 64))  # a call's rows stay until the last one leaves
+        self._frugal: ExitStack | None = None  # open from a pass's first read to its end
         self._tidy, self.bytes_read = Tidy(most), 0
 
     def fill(self, step: Step, *, urgent: bool = True) -> None:
-        """Read runs of rows into slots, a few at a time."""
+        """Read runs of rows into slots."""
         extents, into = step.extents, step.into
         if not len(extents):
             return
@@ -149,7 +149,7 @@ class TableReader:
         self._tidy.passed(nbytes)
 
     def _take(self, rows: IntArray, into: SlotArray) -> None:
-        """Read scattered rows, some at a time: tables need a multiple of what they are asked for meanwhile."""
+        """Read scattered rows in parts: during a call a table needs a multiple of its rows' bytes."""
         at = 0
         while at < len(rows):
             some = slice(at, at + self._taken)
@@ -160,20 +160,20 @@ class TableReader:
             self._taken = max(1, self._room * batch.num_rows // max(1, batch.nbytes))
 
     def size(self, step: Step) -> int:
-        """Return the bytes of varying length that a step will bring, or 0 where the table does not tell."""
+        """Return the variable-length bytes of a step, or 0 if the table does not know them."""
         extents, columns = step.extents, list(self._buffer.varlen.names)
         if len(step.into) < self._short * len(extents):
             runs = (rows for rows, _ in _parts(extents))
         else:
             runs = (np.arange(start, stop) for start, stop in extents.tolist())
         sizes = (row_sizes(self._table, rows, columns) for rows in runs if len(rows))
-        return sum(int(found.sum()) for found in sizes if found is not None)
+        return sum(int(place.sum()) for place in sizes if place is not None)
 
     def hint(self, step: Step) -> None:
-        """Do nothing: tables read when asked."""
+        """Do nothing: tables read on request."""
 
     def _read(self, runs: list[tuple[int, int]]) -> Iterator[pa.RecordBatch]:
-        """Read runs a few at a time: no more are in memory beside the buffer."""
+        """Read runs a few at a time, to bound the memory besides the buffer."""
         if len(runs) == 1:
             yield self._read_one(runs[0])
             return
@@ -187,11 +187,11 @@ class TableReader:
         return values(self._table.read(*run, self._sources))
 
     def close(self) -> None:
-        """End threads."""
+        """Stop threads."""
         self.idle()
 
     def idle(self) -> None:
-        """End threads until the next reading."""
+        """Stop threads until the next read."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None

@@ -1,4 +1,4 @@
-"""Rows of tables in stores into slots: those of the steps to come are on their way, all their requests at once."""
+"""Reads of remote tables: the requests of the coming steps are in flight together."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -26,74 +26,69 @@ from corgipile.tables.values import values
 
 __all__ = ["RemoteLayoutReader", "RemoteTableReader"]
 
-FETCHES = 16  # files that are read at the same time
-READS = 32  # reads of a table, which mostly wait
-SHORT_RUNS = 256  # rows; runs this short are asked for together
-TIDY_BYTES = 4 << 20  # read until what answers took, and is free, is given back
-PART_BYTES, PARTS = 1 << 20, 12  # of a step that are asked for at a time, and how many of these are on their way
-COLUMN_BYTES, FEW_PARTS = 128 << 10, 3  # the same where many columns lie apart
+FETCHES = 16  # files read at once
+READS = 32  # reads of a table at once; they mostly wait
+SHORT_RUNS = 256  # mean rows of a run below which runs are requested together
+TIDY_BYTES = 4 << 20  # bytes read before freed memory is returned to the system
+PART_BYTES, PARTS = 1 << 20, 12  # bytes of a part of a step; parts in flight
+COLUMN_BYTES, FEW_PARTS = 128 << 10, 3  # the same for tables of many columns, each a request of its own
 Result = TypeVar("Result")
 Finish = Callable[[], None]
 
 
-class _Asked:
-    """A step that was announced.
-
-    Args:
-        step: The step.
-        parts: Its rows, divided.
-    """
+class _Announced:
+    """An announced step and its parts."""
 
     def __init__(self, step: Step, parts: Sequence[Part]) -> None:
         self.step, self.left = step, deque(parts)
-        self.coming: deque[tuple[int, Finish]] = deque()  # of parts on their way: bytes, what puts them into slots
+        self.pending: deque[tuple[int, Finish]] = deque()  # parts in flight: bytes, function that puts them into slots
 
 
 class _Reader:
-    """Keeps what is on its way, the parts of steps that come first before others, so many bytes at a time.
+    """Keeps a bounded number of bytes in flight, those of earlier steps first.
 
     Args:
-        ahead: Bytes of rows that may be on their way.
-        threads: Threads, that wait for them.
+        ahead: Bytes of rows in flight.
+        threads: Threads that wait for responses.
     """
 
     def __init__(self, ahead: int, threads: int) -> None:
         self.ahead, self._threads = ahead, threads
-        self.bytes_read = self._tidied = self._under_way = 0
+        self.bytes_read = self._tidied = self._in_flight = 0
         self._pool: ThreadPoolExecutor | None = None
-        self._asked: deque[_Asked] = deque()
-        self._meanwhile = ExitStack()
+        self._announced: deque[_Announced] = deque()
+        self._contexts = ExitStack()
 
     def hint(self, step: Step) -> None:
-        """Begin to read a step, as far as there is room."""
-        self._asked.append(_Asked(step, self._divide(step)))
+        """Begin to read a step as far as the bytes in flight allow."""
+        self._announced.append(_Announced(step, self._divide(step)))
         self._begin_more()
 
     def fill(self, step: Step, *, urgent: bool = True) -> None:
-        """Read runs of rows into slots, once they are there."""
-        while self._asked and self._asked[0].step is not step:  # given up
-            self._under_way -= sum(nbytes for nbytes, _ in self._asked.popleft().coming)
-        if not self._asked:
+        """Read runs of rows into slots."""
+        while self._announced and self._announced[0].step is not step:  # announced steps that the consumer skipped
+            self._in_flight -= sum(nbytes for nbytes, _ in self._announced.popleft().pending)
+        if not self._announced:
             self.hint(step)
-        asked = self._asked[0]
-        while asked.coming:
-            nbytes, finish = asked.coming.popleft()
+        announced = self._announced[0]
+        while announced.pending:
+            nbytes, finish = announced.pending.popleft()
             finish()
-            del finish  # and with it the memory, before more is asked for
-            self._under_way -= nbytes
+            del finish  # frees the part's memory before more is requested
+            self._in_flight -= nbytes
             self._tidy()
             self._begin_more()
-        self._asked.popleft()
+        self._announced.popleft()
 
     def _begin_more(self) -> None:
-        """Send requests, those for what is needed first before others, as many as there is room for, one at least."""
-        for asked in self._asked:
-            while asked.left:
-                if self._under_way and self._under_way + asked.left[0].nbytes > self.ahead:
+        """Send the requests of as many parts as the bytes in flight allow, at least one, in the order of need."""
+        for announced in self._announced:
+            while announced.left:
+                if self._in_flight and self._in_flight + announced.left[0].nbytes > self.ahead:
                     return
-                part = asked.left.popleft()
-                self._under_way += part.nbytes
-                asked.coming.append((part.nbytes, self._begin(part)))
+                part = announced.left.popleft()
+                self._in_flight += part.nbytes
+                announced.pending.append((part.nbytes, self._begin(part)))
 
     def _tidy(self) -> None:
         if self.bytes_read - self._tidied > TIDY_BYTES:
@@ -101,47 +96,40 @@ class _Reader:
             self._tidied = self.bytes_read
 
     def _divide(self, step: Step) -> list[Part]:
-        """Divide a step into what is asked for at a time."""
         raise NotImplementedError
 
     def _begin(self, part: Part) -> Finish:
-        """Send the requests of a part; return what puts its rows into slots."""
+        """Send a part's requests; return a function that puts its rows into slots."""
         raise NotImplementedError
 
     @property
     def part_bytes(self) -> int:
-        """Return the bytes of a part: a request, where the memory holds enough of these."""
+        """Return the bytes of a part: one request if the memory holds enough of them."""
         return max(1, min(PART_BYTES, self.ahead // PARTS))
 
     def _submit(self, work: Callable[[], Result]) -> Future[Result]:
         if self._pool is None:
-            self._meanwhile.enter_context(few_requests(self.ahead))
-            self._meanwhile.enter_context(frugal())  # each thread would keep what Arrow took in it
+            self._contexts.enter_context(few_requests(self.ahead))
+            self._contexts.enter_context(frugal())  # each thread would hold on to Arrow's memory
             self._pool = ThreadPoolExecutor(self._threads, "corgipile-reader")
         return self._pool.submit(work)
 
     def idle(self) -> None:
-        """Give up what is on its way."""
-        self._asked.clear()
-        self._under_way = 0
+        """Cancel what is in flight."""
+        self._announced.clear()
+        self._in_flight = 0
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
-        self._meanwhile.close()
+        self._contexts.close()
 
     def close(self) -> None:
-        """Do the same."""
+        """Cancel what is in flight."""
         self.idle()
 
 
 class RemoteLayoutReader(_Reader):
-    """Reads rows of columns of fixed width: the bytes of a step come into memory beside the buffer, then into slots.
-
-    Args:
-        layout: Where the columns lie.
-        buffer: Where rows go.
-        ahead: Bytes of rows that may be on their way.
-    """
+    """Reads fixed-width rows: a step's bytes go into memory besides the buffer, then into slots."""
 
     def __init__(self, layout: Layout, buffer: Buffer, ahead: int) -> None:
         super().__init__(ahead, FETCHES)
@@ -150,13 +138,13 @@ class RemoteLayoutReader(_Reader):
         self._row_bytes = sum(column.width for column in layout.columns.values())
 
     def size(self, step: Step) -> int:
-        """Return 0: all rows are of one size."""
+        """Return 0: rows have a fixed size."""
         return 0
 
     def _divide(self, step: Step) -> list[Part]:
         columns = len(self._layout.columns)
-        apart = min(self.ahead // FEW_PARTS, COLUMN_BYTES * columns)  # each is a request of its own
-        return divide(step, self._row_bytes, max(1, self.part_bytes, apart), LEAST_GAP * columns)
+        column_bytes = min(self.ahead // FEW_PARTS, COLUMN_BYTES * columns)  # each column is a request of its own
+        return divide(step, self._row_bytes, max(1, self.part_bytes, column_bytes), LEAST_GAP * columns)
 
     def _begin(self, part: Part) -> Finish:
         rows, places, at = len(part.into), [], 0
@@ -164,11 +152,11 @@ class RemoteLayoutReader(_Reader):
         for name, column in self._layout.columns.items():
             bases[name] = at
             places.append(_ranges(column, part.extents, at))
-            at += -(-rows * column.width // 8) * 8  # so that numbers lie as processors like them
+            at += -(-rows * column.width // 8) * 8  # keeps numbers aligned
         files, offsets, lengths, to = (np.concatenate(parts) for parts in zip(*places, strict=True))
         data = np.empty(at, np.uint8)
         self.bytes_read += int(lengths.sum())
-        fetches = [self._fetch(file, mine, offsets, lengths, data, to) for file, mine in places_of(files)]
+        fetches = [self._fetch(file, indices, offsets, lengths, data, to) for file, indices in places_of(files)]
 
         def finish() -> None:
             for fetch in fetches:
@@ -179,10 +167,10 @@ class RemoteLayoutReader(_Reader):
         return finish
 
     def _fetch(
-        self, file: int, mine: IntArray, offsets: IntArray, lengths: IntArray,
+        self, file: int, indices: IntArray, offsets: IntArray, lengths: IntArray,
         data: npt.NDArray[np.uint8], to: IntArray,
     ) -> Future[npt.NDArray[np.uint8]]:  # fmt: skip
-        wanted = offsets[mine], lengths[mine], data, to[mine]
+        wanted = offsets[indices], lengths[indices], data, to[indices]
         return self._submit(lambda: self._files[file].gather(*wanted))
 
     def _scatter(self, field: Field, data: npt.NDArray[np.uint8], bases: dict[str, int], into: SlotArray) -> None:
@@ -197,7 +185,7 @@ class RemoteLayoutReader(_Reader):
 
 
 def _ranges(column: ColumnLayout, extents: IntArray, base: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return file, offset and length of each range that holds rows of a column, and where it goes from a base on."""
+    """Return file, offset and length of each range that holds rows of a column, and its target from ``base`` on."""
     starts, stops = extents[:, 0], extents[:, 1]
     first = np.searchsorted(column.starts, starts, side="right") - 1
     counts = np.maximum(np.searchsorted(column.starts, stops, side="left") - first, 0)
@@ -210,15 +198,7 @@ def _ranges(column: ColumnLayout, extents: IntArray, base: int) -> tuple[IntArra
 
 
 class RemoteTableReader(_Reader):
-    """Reads rows that a table must decode, or find: several reads at a time, as most of it is waiting.
-
-    Args:
-        table: The table.
-        buffer: Where rows go.
-        sources: The columns.
-        ahead: Bytes of rows that may be on their way.
-        row_bytes: Bytes of a row.
-    """
+    """Reads rows that a table must decode or locate, with several reads at once since they mostly wait."""
 
     def __init__(self, table: Table, buffer: Buffer, sources: Sequence[str], ahead: int, row_bytes: float) -> None:
         super().__init__(ahead, READS)
@@ -226,17 +206,17 @@ class RemoteTableReader(_Reader):
         self._encoded, self._row_bytes = is_encoded(table, sources), row_bytes
 
     def size(self, step: Step) -> int:
-        """Return 0: to know it takes as long as to read the step."""
+        """Return 0: measuring a step takes as long as reading it."""
         return 0
 
     def _divide(self, step: Step) -> list[Part]:
         most = self.part_bytes
-        if self._is_short(step):  # a table may read one row after another
+        if self._is_short(step):  # the table may read row by row
             most = max(1, min(most, int(len(step.into) * self._row_bytes) // READS))
         return divide(step, self._row_bytes, most, LEAST_GAP, whole=self._encoded)
 
     def _is_short(self, rows: Step | Part) -> bool:
-        """Say whether runs of rows are better read together: not where units are decoded, each by itself."""
+        """Return whether to read the runs together; encoded units are decoded separately."""
         return not self._encoded and len(rows.extents) > 1 and len(rows.into) < SHORT_RUNS * len(rows.extents)
 
     def _begin(self, part: Part) -> Finish:
@@ -251,7 +231,7 @@ class RemoteTableReader(_Reader):
         return finish
 
     def _runs(self, part: Part) -> Iterator[tuple[SlotArray, range | IntArray]]:
-        """Yield slots and numbers of rows that are read together."""
+        """Yield slots and row numbers of the rows that are read together."""
         if self._is_short(part):
             yield part.into, rows_of(part.extents)
             return

@@ -1,4 +1,4 @@
-"""Which rows an epoch visits in which step, of a small state and no log: orders know it by seed and epoch alone."""
+"""Rows of each step of an epoch, computed from a small state without a log: seed and epoch determine orders."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ from corgipile.tables.table import IntArray, Table
 
 __all__ = ["Rewind", "Rewindable", "Visit"]
 
-MAX_NAMED_ROWS, MAX_NAMED_FILES = 64, 8  # of a batch, in messages
+MAX_NAMED_ROWS, MAX_NAMED_FILES = 64, 8  # rows and files of a batch that messages list
 
 
 class Visit(NamedTuple):
-    """A row's turn.
+    """A visit of a row.
 
     Attributes:
-        row: Its number in the table.
+        row: Row number in the table.
         epoch: The epoch.
-        step: The batch of the epoch, from 0, that holds it; all ranks take one in a step.
-        rank: The rank whose batch that is.
-        place: Its place in the batch.
+        step: The epoch's batch, from 0; each rank has one per step.
+        rank: The rank that has the row.
+        place: The row's place in the batch.
     """
 
     row: int
@@ -45,12 +45,12 @@ class Visit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Stretch:
-    """A segment of an epoch, over the rows that those before it left.
+class _EpochPart:
+    """A segment of an epoch, over the rows that earlier segments left.
 
     Attributes:
-        first: The step that it begins with.
-        limits: The batches of each worker in it.
+        first: The segment's first step.
+        limits: Batches of each worker in the segment.
     """
 
     table: Table
@@ -62,44 +62,44 @@ class _Stretch:
 
     @property
     def stop(self) -> int:
-        """Return the step after its last."""
+        """Return the step after the last one."""
         return self.first + sum(self.limits)
 
     def numbers(self, rows: IntArray, below: Table) -> IntArray:
-        """Return the numbers that rows have in the whole table."""
+        """Return the rows' numbers in the whole table."""
         table = self.table
         while table is not below and isinstance(table, Subset):
             rows, table = table.places(rows), table.table
         return rows
 
     def within(self, rows: IntArray, whole: Table) -> IntArray:
-        """Return the numbers that rows of the whole table have in this one, those that it has."""
+        """Return the numbers in this segment's table of the whole table's rows, if they have one."""
         tables: list[Subset] = []
         table = self.table
         while table is not whole and isinstance(table, Subset):
             tables.append(table)
             table = table.table
-        for one in reversed(tables):
-            rows = one.within(rows)
+        for subset in reversed(tables):
+            rows = subset.within(rows)
         return rows
 
     def step(self, worker: int, batches: IntArray) -> IntArray:
-        """Return the steps of a worker's batches: workers take turns while they have any left."""
-        others = (np.minimum(most, batches + (one < worker)) for one, most in enumerate(self.limits) if one != worker)
+        """Return the steps of a worker's batches; workers take turns until they are done."""
+        others = (np.minimum(most, batches + (i < worker)) for i, most in enumerate(self.limits) if i != worker)
         return self.first + batches + sum(others, np.zeros(len(batches), np.int64))
 
 
 class Rewind:
-    """Finds rows by steps and steps by rows; no row is read, but for the column that an order balances by.
+    """Finds rows by steps and steps by rows, without reading rows but for the column that an order balances by.
 
     Args:
         table: The table.
         seed: Seed of all epochs.
-        epoch: The epoch that segments are of.
-        segments: What was run of it, the last one perhaps under way; other epochs are taken to run like the last one.
-        order: The order of the last segment over the whole table, if it is at hand, and its blocks.
-        look: What describes blocks, see `corgipile.loader.budget.sketched`; by default a column, or all of them.
-        rank: The rank that is asked about where none is named.
+        epoch: The segments' epoch.
+        segments: The epoch's segments; the last one may be running, and other epochs are assumed to run like it.
+        order: The last segment's order over the whole table and its blocks, if known.
+        look: Describes blocks, see `corgipile.loader.budget.sketched`; by default by a column or by content.
+        rank: Default rank of queries.
 
     Example:
         >>> import corgipile as cp, pyarrow as pa
@@ -127,23 +127,23 @@ class Rewind:
         self._look: Sketch = look or Content(tuple(table.schema.names), LABEL)
         self._table, self._seed, self.epoch, self._segments, self._order = table, seed, epoch, list(segments), order
         self._rank = rank
-        self._known: dict[int, list[_Stretch]] = {}
+        self._cache: dict[int, list[_EpochPart]] = {}
 
     @classmethod
     def of(cls, table: Table, state: Mapping[str, Any]) -> "Rewind":
-        """Return that of a state: of a loader, or of a dataset.
+        """Return a rewind of a loader's or dataset's state.
 
         Raises:
-            StateMismatch: The state is of another table, is none, or says nothing of batches and ranks.
+            StateMismatch: The state belongs to another table, is no state, or has no batches and ranks.
         """
         if not isinstance(state, Mapping):
-            raise StateMismatch(f"a state is a dictionary, got {state!r}")
+            raise StateMismatch(f"a state must be a dictionary, got {state!r}")
         encoding = state.get("encoding")
         if encoding is not None:
             try:
                 table = Encoding.of(encoding).table(table)
             except (BadArgument, BadSchema, MissingColumn) as error:
-                raise StateMismatch(f"state has features that are not of this table: {error}") from None
+                raise StateMismatch(f"state has features that this table lacks: {error}") from None
         identity = {"version": STATE_VERSION, "table": fingerprint_of(table), "encoding": encoding}
         epoch, segments = checked(state, identity)
         try:
@@ -151,87 +151,87 @@ class Rewind:
         except BadArgument as error:
             raise StateMismatch(f"state has no seed: {error}") from None
         if not segments:
-            raise StateMismatch("state is of an epoch that has not begun: it does not say how many ranks run it")
+            raise StateMismatch("state belongs to an epoch that has not begun: its number of ranks is unknown")
         return cls(table, seed, epoch, segments)
 
     def steps(self, epoch: int | None = None) -> int:
-        """Return the steps of an epoch; None: that of the state."""
-        return self._stretches(epoch)[-1].stop
+        """Return the number of steps of an epoch; None: the state's epoch."""
+        return self._parts(epoch)[-1].stop
 
     def world_of(self, step: int, *, epoch: int | None = None) -> int:
-        """Return how many ranks run a step of an epoch."""
-        return self._stretch(step, epoch).segment.world
+        """Return the number of ranks that run a step."""
+        return self._part(step, epoch).segment.world
 
     def rows_of(self, step: int, *, rank: int | None = None, epoch: int | None = None) -> IntArray:
-        """Return the numbers of the rows that a rank's batch has, int64[rows].
+        """Return the row numbers of a rank's batch, int64[rows].
 
         Args:
-            step: The batch of the epoch, from 0.
-            rank: The rank; None: this process's, or 0.
-            epoch: The epoch; None: that of the state.
+            step: The epoch's batch, from 0.
+            rank: The rank; None: this process's rank, or 0.
+            epoch: The epoch; None: the state's epoch.
 
         Raises:
-            BadArgument: There is no such step, or no such rank.
+            BadArgument: The epoch has no such step, or the step no such rank.
         """
-        one = self._stretch(step, epoch)
+        part = self._part(step, epoch)
         rank = self._rank if rank is None else whole(rank, "rank", 0)
-        if rank >= one.segment.world:
-            raise BadArgument(f"rank is {rank}; step {step} was run by {one.segment.world} ranks, from 0")
-        done = dealt(one.limits, step - one.first)
-        worker = next_worker(done, one.limits)
-        key = one.segment.key(self._seed, self._epoch(epoch), rank, worker)
-        size = one.segment.batch_size
-        rows = _visited(one.order, one.blocks, key, done[worker] * size, size)
-        return one.numbers(rows, self._table)
+        if rank >= part.segment.world:
+            raise BadArgument(f"rank must be below {part.segment.world}, the ranks of step {step}, got {rank}")
+        done = dealt(part.limits, step - part.first)
+        worker = next_worker(done, part.limits)
+        key = part.segment.key(self._seed, self._epoch(epoch), rank, worker)
+        size = part.segment.batch_size
+        rows = _visited(part.order, part.blocks, key, done[worker] * size, size)
+        return part.numbers(rows, self._table)
 
     def named(self, worker: int, batch: int) -> str:
-        """Return a worker's batch in words, for messages: its step, rows and files."""
-        step = int(self._stretches(None)[-1].step(worker, np.array([batch]))[0])
+        """Return a message's description of a worker's batch: its step, rows and files."""
+        step = int(self._parts(None)[-1].step(worker, np.array([batch]))[0])
         rows = self.rows_of(step).tolist()
-        found = [place_of(self._table, row) for row in rows[:MAX_NAMED_ROWS]]
-        files = list(dict.fromkeys(path for _, path in found if path))
+        places = [place_of(self._table, row) for row in rows[:MAX_NAMED_ROWS]]
+        files = list(dict.fromkeys(path for _, path in places if path))
         some = ", ".join(map(str, rows[:MAX_NAMED_ROWS])) + ", ..." * (len(rows) > MAX_NAMED_ROWS)
         where = f" of {', '.join(files[:MAX_NAMED_FILES])}{', ...' * (len(files) > MAX_NAMED_FILES)}" if files else ""
         if len(rows) == 1 and files:
-            some, where = f"{rows[0]}", f" (row {found[0][0]}{where})"
+            some, where = f"{rows[0]}", f" (row {places[0][0]}{where})"
         return f"batch {step} of epoch {self.epoch}, row{'s' * (len(rows) > 1)} {some}{where}"
 
     def size_of(self, step: int, *, rank: int, epoch: int | None = None) -> int:
-        """Return how many rows a rank's batch has."""
-        one = self._stretch(step, epoch)
-        done = dealt(one.limits, step - one.first)
-        worker = next_worker(done, one.limits)
-        visits = one.order.visits(one.blocks, one.segment.key(self._seed, self._epoch(epoch), rank, worker))
-        return min(one.segment.batch_size, visits - done[worker] * one.segment.batch_size)
+        """Return the number of rows of a rank's batch."""
+        part = self._part(step, epoch)
+        done = dealt(part.limits, step - part.first)
+        worker = next_worker(done, part.limits)
+        visits = part.order.visits(part.blocks, part.segment.key(self._seed, self._epoch(epoch), rank, worker))
+        return min(part.segment.batch_size, visits - done[worker] * part.segment.batch_size)
 
     def visits_of(self, rows: int | npt.ArrayLike, *, epoch: int | None = None) -> list[Visit]:
-        """Return when rows are visited in an epoch, by step: each once, or as often as ranks repeat it; or not at all.
+        """Return the visits of rows in an epoch, by step; ``drop_last`` may leave out a row, and ranks may repeat one.
 
-        All visits of the epoch are followed, without data: some seconds for a hundred million rows.
+        This follows all visits without data: some seconds for a hundred million rows.
 
         Args:
-            rows: A row's number, or several.
-            epoch: The epoch; None: that of the state.
+            rows: A row number, or several.
+            epoch: The epoch; None: the state's epoch.
 
         Raises:
             BadArgument: The table has no such row.
         """
         wanted = np.unique(np.asarray(rows))
         if wanted.dtype.kind not in "iu" or (wanted.size and not 0 <= wanted[0] <= wanted[-1] < len(self._table)):
-            raise BadArgument(f"row is {rows!r}; numbers from 0 to {len(self._table) - 1} are right")
-        found = [visit for one in self._stretches(epoch) for visit in self._found(one, wanted, self._epoch(epoch))]
-        return sorted(found, key=lambda visit: visit[1:])
+            raise BadArgument(f"row must be from 0 to {len(self._table) - 1}, got {rows!r}")
+        visits = [visit for part in self._parts(epoch) for visit in self._find_visits(part, wanted, self._epoch(epoch))]
+        return sorted(visits, key=lambda visit: visit[1:])
 
-    def _found(self, one: _Stretch, wanted: npt.NDArray[Any], epoch: int) -> Iterator[Visit]:
-        size, local = one.segment.batch_size, one.within(wanted.astype(np.int64), self._table)
-        for rank in range(one.segment.world) if len(local) else ():
-            for worker, most in enumerate(one.limits):
-                at, key = 0, one.segment.key(self._seed, epoch, rank, worker)
-                for places, visited, count in turns_of(local, one.order, one.blocks, key) if most else ():
+    def _find_visits(self, part: _EpochPart, wanted: npt.NDArray[Any], epoch: int) -> Iterator[Visit]:
+        size, local = part.segment.batch_size, part.within(wanted.astype(np.int64), self._table)
+        for rank in range(part.segment.world) if len(local) else ():
+            for worker, most in enumerate(part.limits):
+                at, key = 0, part.segment.key(self._seed, epoch, rank, worker)
+                for places, visited, count in turns_of(local, part.order, part.blocks, key) if most else ():
                     hits = at + places[at + places < most * size]
-                    numbers = one.numbers(visited[: len(hits)], self._table).tolist()
+                    numbers = part.numbers(visited[: len(hits)], self._table).tolist()
                     for hit, row, step in zip(
-                        hits.tolist(), numbers, one.step(worker, hits // size).tolist(), strict=True
+                        hits.tolist(), numbers, part.step(worker, hits // size).tolist(), strict=True
                     ):
                         yield Visit(row, epoch, step, rank, hit % size)
                     at += count
@@ -241,59 +241,59 @@ class Rewind:
     def _epoch(self, epoch: int | None) -> int:
         return self.epoch if epoch is None else whole(epoch, "epoch", 0, MOST_EPOCH)
 
-    def _stretch(self, step: int, epoch: int | None) -> _Stretch:
+    def _part(self, step: int, epoch: int | None) -> _EpochPart:
         step, steps = whole(step, "step", 0), self.steps(epoch)
         if step >= steps:
-            raise BadArgument(f"step is {step}; epoch {self._epoch(epoch)} has {steps} steps, from 0")
-        return next(stretch for stretch in self._stretches(epoch) if step < stretch.stop)
+            raise BadArgument(f"step must be below {steps}, the steps of epoch {self._epoch(epoch)}, got {step}")
+        return next(part for part in self._parts(epoch) if step < part.stop)
 
-    def _stretches(self, epoch: int | None) -> list[_Stretch]:
+    def _parts(self, epoch: int | None) -> list[_EpochPart]:
         epoch = self._epoch(epoch)
-        if epoch not in self._known:
+        if epoch not in self._cache:
             last = self._segments[-1]
             whole_epoch = [last._replace(batches=[0] * len(last.batches))]
-            self._known = {epoch: self._made(epoch, self._segments if epoch == self.epoch else whole_epoch)}
-        return self._known[epoch]
+            self._cache = {epoch: self._make_parts(epoch, self._segments if epoch == self.epoch else whole_epoch)}
+        return self._cache[epoch]
 
-    def _made(self, epoch: int, segments: list[EpochSegment]) -> list[_Stretch]:
-        made: list[_Stretch] = []
+    def _make_parts(self, epoch: int, segments: list[EpochSegment]) -> list[_EpochPart]:
+        parts: list[_EpochPart] = []
         table, first = self._table, 0
         for segment in segments:
             last = segment is segments[-1]
-            known = self._order if last and table is self._table else None
-            if known:
-                fitted = Fitted(*known, segment.cut, segment.columns)
+            order = self._order if last and table is self._table else None
+            if order:
+                fitted = Fitted(*order, segment.cut, segment.columns)
             else:
                 fitted = segment.fitted(table, self._look, self.epoch)
-            if epoch and not self.epoch and not known and fitted.blocks.later is not None:
+            if epoch and not self.epoch and not order and fitted.blocks.later is not None:
                 raise StateMismatch(
-                    f"state is of the first epoch, which says nothing of what epoch {epoch} is balanced by; a state of "
-                    "a later epoch does, or the loader itself"
+                    f"state belongs to the first epoch, which does not hold the balance of epoch {epoch}; use a state "
+                    "of a later epoch, or the loader itself"
                 )
             limits = segment.totals(fitted, self._seed, epoch) if last else segment.batches
-            made.append(_Stretch(table, segment, fitted.order, fitted.blocks, first, limits))
-            first = made[-1].stop
+            parts.append(_EpochPart(table, segment, fitted.order, fitted.blocks, first, limits))
+            first = parts[-1].stop
             table = table if last else remainder(table, self._seed, epoch, [segment], self._look)
-        return made
+        return parts
 
 
 class Rewindable:
-    """What is asked which rows a step has: see `Rewind`."""
+    """Base of loaders and datasets that find the rows of a step, see `Rewind`."""
 
     def rewind(self) -> Rewind:
-        """Return what finds rows by steps and steps by rows, for many questions."""
+        """Return a `Rewind` that answers many queries."""
         raise NotImplementedError
 
     def rows_of(self, step: int, *, rank: int | None = None, epoch: int | None = None) -> IntArray:
-        """Return the numbers of the rows in a batch of an epoch, int64[rows]; nothing is read.
+        """Return the row numbers of a batch, int64[rows], without reading data.
 
         Args:
-            step: Which batch, from 0; with several workers, of all of theirs in turn.
-            rank: Whose; None: this one's.
-            epoch: The epoch; None: that of the iteration under way, or of the next one.
+            step: The epoch's batch, from 0, with all workers' batches in turn.
+            rank: The rank; None: this process's rank.
+            epoch: The epoch; None: that of the running iteration, or the next one.
 
         Raises:
-            BadArgument: There is no such step, or no such rank.
+            BadArgument: The epoch has no such step, or the step no such rank.
 
         Example:
             >>> import corgipile as cp, pyarrow as pa
@@ -304,11 +304,11 @@ class Rewindable:
         return self.rewind().rows_of(step, rank=rank, epoch=epoch)
 
     def visits_of(self, rows: int | npt.ArrayLike, *, epoch: int | None = None) -> list[Visit]:
-        """Return when rows have their turn in an epoch, on any rank: see `corgipile.loader.Rewind`."""
+        """Return the visits of rows in an epoch, on all ranks: see `corgipile.loader.Rewind`."""
         return self.rewind().visits_of(rows, epoch=epoch)
 
     def visit_of(self, row: int, *, epoch: int | None = None) -> Visit | None:
-        """Return when a row has its first turn in an epoch; None: it is left out (``drop_last``).
+        """Return a row's first visit in an epoch; None: the epoch leaves it out (``drop_last``).
 
         Example:
             >>> import corgipile as cp, pyarrow as pa
@@ -321,7 +321,7 @@ class Rewindable:
 
 
 def place_of(table: Any, row: int) -> tuple[int, str]:
-    """Return a table row's number within its file, and the file; for a table in memory, the row and ''.
+    """Return a row's number within its file, and the file; in memory, the row and ''.
 
     Example:
         >>> from corgipile.tables import open
@@ -344,13 +344,13 @@ def place_of(table: Any, row: int) -> tuple[int, str]:
 
 
 def _visited(order: Order, blocks: Blocks, key: Key, start: int, most: int) -> IntArray:
-    """Return some rows of a pass, from a visit on; fewer where it ends."""
+    """Return the rows of up to ``most`` visits of a pass, from visit ``start`` on."""
     step, offset = seek(order, blocks, key, start)
-    found = [np.zeros(0, np.int64)]
+    places = [np.zeros(0, np.int64)]
     for visited in visited_rows(order, blocks, key, step):
         some = visited[offset : offset + most]
-        found.append(some)
+        places.append(some)
         offset, most = max(0, offset - len(visited)), most - len(some)
         if not most:
             break
-    return np.concatenate(found)
+    return np.concatenate(places)

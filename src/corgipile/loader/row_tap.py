@@ -1,4 +1,4 @@
-"""Rows of spots, kept as they pass on their way to slots: a look at an encoded table would read all of it for them."""
+"""Captures sampled rows while they are read, so that encoded tables are not scanned twice."""
 
 import threading
 
@@ -14,40 +14,40 @@ from corgipile.tables.values import values
 
 __all__ = ["RowTap"]
 
-TOGETHER = 64  # batches that are joined
+JOINED_BATCHES = 64  # captured batches that are joined
 
 
 class RowTap:
-    """Keeps copies of some rows of a table as they are read for something else.
+    """Copies some rows of a table while they are read for another purpose.
 
     Args:
-        names: The columns that are kept.
-        rows: The numbers of the rows, ascending.
+        names: Columns that are captured.
+        rows: Row numbers, ascending.
 
     Example:
         >>> from corgipile.tables import open
         >>> table = open({"x": [5, 6, 7, 8]})
-        >>> passing = RowTap(["x"], np.array([1, 3]))
-        >>> passing.note(table.read(2, 4), range(2, 4))
-        >>> passing.missing.tolist(), passing.picked(table).read(0, 2).column("x").to_pylist()
+        >>> tap = RowTap(["x"], np.array([1, 3]))
+        >>> tap.note(table.read(2, 4), range(2, 4))
+        >>> tap.missing.tolist(), tap.picked(table).read(0, 2).column("x").to_pylist()
         ([1], [6, 8])
     """
 
     def __init__(self, names: list[str], rows: IntArray) -> None:
         self.names, self._rows = names, rows
         self._wanted = np.ones(len(rows), np.bool_)
-        self._found: list[tuple[IntArray, pa.RecordBatch]] = []  # places among the rows, and what they are
+        self._batches: list[tuple[IntArray, pa.RecordBatch]] = []  # indices into the rows, captured rows
         self._ended = False
-        self._few = 0  # of them, that came since some were joined
-        self._lock = threading.Lock()  # one thread reads, another may ask
+        self._unjoined = 0  # batches since the last join
+        self._lock = threading.Lock()  # readers and consumers are different threads
 
     @property
     def missing(self) -> IntArray:
-        """Return the rows that did not pass yet."""
+        """Return the rows that are not captured yet."""
         return self._rows[self._wanted]
 
     def note(self, batch: pa.RecordBatch, numbered: range | npt.NDArray[np.int64]) -> None:
-        """Keep what is wanted of a batch, whose rows have these numbers in the table."""
+        """Capture the wanted rows of a batch, whose rows have these numbers in the table."""
         with self._lock:
             if self._ended or not self._wanted.any():
                 return
@@ -60,40 +60,39 @@ class RowTap:
                 at = near[inside]
             new = self._wanted[at]
             if new.any():
-                self._keep(at[new], pick_rows(batch.select(self.names), inside[new]))  # a copy: the batch goes
+                self._keep(at[new], pick_rows(batch.select(self.names), inside[new]))  # a copy: the batch is released
 
     def _keep(self, at: IntArray, batch: pa.RecordBatch) -> None:
         self._wanted[at] = False
-        self._found.append((at, batch))
-        self._few += 1
-        if self._few == TOGETHER:  # a column of few rows takes more than these
-            self._join(TOGETHER)
+        self._batches.append((at, batch))
+        self._unjoined += 1
+        if self._unjoined == JOINED_BATCHES:  # a batch of few rows takes more memory than its rows
+            self._join(JOINED_BATCHES)
 
-    def _join(self, few: int) -> None:
-        """Join those that came last."""
-        some, self._few = self._found[-few:], 0
-        self._found[-few:] = [(np.concatenate([at for at, _ in some]), join([batch for _, batch in some]))]
+    def _join(self, count: int) -> None:
+        some, self._unjoined = self._batches[-count:], 0
+        self._batches[-count:] = [(np.concatenate([at for at, _ in some]), join([batch for _, batch in some]))]
 
     def picked(self, table: Table) -> Table:
-        """Return all of the rows, in order; those that did not pass are read. They are not kept any more."""
+        """Return all rows in order; missing ones are read. The tap releases them."""
         with self._lock:
             left = np.flatnonzero(self._wanted)
             if len(left):
                 self._keep(left, values(table.take(self._rows[left], self.names)))
-            self._join(len(self._found))
-            at, batch = self._found.pop()
+            self._join(len(self._batches))
+            at, batch = self._batches.pop()
             self._end()
-        give_back()  # a budget has room for them twice
+        give_back()  # a budget has room for two copies
         if (np.diff(at) < 0).any():
             batch = pick_rows(batch, np.argsort(at))
             give_back()
         return MemoryTable(pa.Table.from_batches([batch]))
 
     def end(self) -> None:
-        """Let go of all rows, and keep no more."""
+        """Release all rows and stop capturing."""
         with self._lock:
             self._end()
 
     def _end(self) -> None:
-        self._found.clear()
+        self._batches.clear()
         self._wanted[:], self._ended = True, True

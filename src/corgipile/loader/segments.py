@@ -1,4 +1,4 @@
-"""Epochs in parts: which rows several ranks and workers have visited in step, and the table of those they have not."""
+"""Segments of epochs: the rows that ranks and workers have visited in step, and the table of the remaining rows."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,27 +15,27 @@ from corgipile.tables.sketch import sketch as by_column
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import Table, check_columns
 
-__all__ = ["EpochSegment", "alike", "dealt", "next_worker", "remainder", "stands"]
+__all__ = ["EpochSegment", "dealt", "is_at", "next_worker", "remainder", "same_value"]
 
 Rows = npt.NDArray[np.int64]
-MOST_ROWS, MOST_WORLD, MOST_SLOTS = 1 << 62, 1 << 16, 1 << 24
-FOLLOWED = 1 << 24  # visits: they are followed in a tenth of a second
+MAX_ROWS, MAX_WORLD, MAX_SLOTS = 1 << 62, 1 << 16, 1 << 24  # largest values that a state may have
+MAX_FOLLOWED = 1 << 24  # visits that are checked by following the order, which takes a tenth of a second
 
 
 class EpochSegment(NamedTuple):
-    """A part of an epoch that ranks and workers run in step, so that one state serves all of them.
+    """A part of an epoch that ranks and workers run in step: one state restores all of them.
 
     Attributes:
         order: The order with sizes in rows, as `described`.
-        cut: Rows of a block asked for.
-        columns: The stored columns that are read, where blocks depend on them: else a state is small for any table.
+        cut: Requested rows of a block.
+        columns: Stored columns that are read if blocks depend on them; else none, to keep states small.
         batch_size: Rows of a batch.
-        drop_last: Whether rows that make no whole batch are left out.
+        drop_last: Whether a short last batch is dropped.
         world: Number of ranks.
         batches: Batches done by each worker, the same on all ranks.
-        even: Whether blocks were cut evenly, though the table is encoded in units.
-        sketch: Checksum of the vectors that blocks are balanced by, 0 where they are balanced otherwise.
-        ranks: Batches done by each rank, where ranks were not in step when it ended; else none.
+        even: Whether blocks ignore the encoded units of the table.
+        sketch: Checksum of the vectors that blocks are balanced by; 0 without vectors.
+        ranks: Batches done by each rank if ranks were not in step at the end; else none.
     """
 
     order: dict[str, Any]
@@ -53,51 +53,51 @@ class EpochSegment(NamedTuple):
     def begin(
         cls, fitted: Fitted, batch_size: int, world: int, workers: int, *, drop_last: bool, epoch: int = 0
     ) -> "EpochSegment":
-        """Make a segment of which nothing is done yet."""
+        """Make a segment without finished batches."""
         columns = fitted.sources if by_pages(fitted.order) else []
         done = [0] * workers
         order, sketch = described(fitted.order), _checksum(fitted.blocks, epoch)
         return cls(order, fitted.cut, columns, batch_size, drop_last, world, done, fitted.way.even, sketch)
 
     @classmethod
-    def read(cls, said: Any, order: dict[str, Any] | None = None) -> "EpochSegment":
-        """Read a segment of a state, whatever it may be; ``order`` is one at hand, which may have no name of ours.
+    def read(cls, value: Any, order: dict[str, Any] | None = None) -> "EpochSegment":
+        """Parse a segment of an untrusted state; ``order`` is a known order, which may not be a registered one.
 
         Raises:
-            StateMismatch: It is none.
+            StateMismatch: It is not a segment.
 
         Example:
             >>> done = EpochSegment({"name": "no_shuffle", "block": 1, "buffer": 1}, 1, [], 2, False, 1, [1, 1])
             >>> EpochSegment.read(done._asdict()) == done
             True
         """
-        if not isinstance(said, Mapping) or set(said) | cls._field_defaults.keys() != set(cls._fields):
-            raise StateMismatch(f"a segment must have {', '.join(cls._fields)}, got {said!r}")
+        if not isinstance(value, Mapping) or set(value) | cls._field_defaults.keys() != set(cls._fields):
+            raise StateMismatch(f"a segment must have {', '.join(cls._fields)}, got {value!r}")
         try:
-            segment = cls(**{**said, "columns": list(said["columns"]), "batches": list(said["batches"])})
+            segment = cls(**{**value, "columns": list(value["columns"]), "batches": list(value["batches"])})
             segment = segment._replace(ranks=list(segment.ranks))
             _check_fields(segment, order)
         except (BadArgument, TypeError, KeyError, AttributeError, ValueError, OverflowError) as error:
-            raise StateMismatch(f"state has a segment that cannot be: {error}") from None
+            raise StateMismatch(f"state has an invalid segment: {error}") from None
         return segment
 
     def check(self, fitted: Fitted, seed: int, epoch: int) -> None:
-        """Raise StateMismatch if more is said to be done than there is."""
+        """Raise StateMismatch if the segment has more batches than the epoch."""
         totals = self.totals(fitted, seed, epoch)
         if any(done > totals[0] for done in self.ranks):
-            raise StateMismatch(f"state has {self.ranks} batches of ranks; there are {totals[0]}")
+            raise StateMismatch(f"state has {self.ranks} batches of ranks, but the epoch has {totals[0]}")
         for worker, (done, most) in enumerate(zip(self.batches, totals, strict=True)):
             if done > most:
-                raise StateMismatch(f"state has {done} batches of worker {worker}; there are {most}")
+                raise StateMismatch(f"state has {done} batches of worker {worker}, but the epoch has {most}")
 
     def like(self, other: "EpochSegment") -> bool:
-        """Say whether two segments differ in what is done only."""
+        """Return whether two segments differ only in the batches done."""
         return self._replace(batches=[]) == other._replace(batches=[]) and len(self.batches) == len(other.batches)
 
     def moved(self, other: "EpochSegment", fitted: Fitted, seed: int, epoch: int) -> "EpochSegment | None":
-        """Return this segment, of which nothing is done, where another one stands: that of the same global batches.
+        """Return this segment with the progress of another one of the same global batches.
 
-        None where batches of the other, whatever its world, are no global batches of this, or are not done in turn.
+        None if the other's batches are not these global batches, or were not done in turn. Worlds may differ.
         """
         if not isinstance(fitted.order, GlobalBatches) or other.batch_size * other.world != fitted.order.rows:
             return None
@@ -109,52 +109,52 @@ class EpochSegment(NamedTuple):
         return self._replace(batches=dealt(self.totals(fitted, seed, epoch), done))
 
     def check_like(self, other: "EpochSegment") -> None:
-        """Raise StateMismatch, which says why, unless the other, of a state, differs in what is done only."""
-        if not alike(other.order, self.order):
+        """Raise StateMismatch, with the reason, unless a state's segment differs only in the batches done."""
+        if not same_value(other.order, self.order):
             raise instead(other.order, self.order)
-        found, mine = ({**one._asdict(), "batches": len(one.batches)} for one in (other, self))
-        for name in mine:
-            if not alike(found[name], mine[name]):
+        got, own = ({**segment._asdict(), "batches": len(segment.batches)} for segment in (other, self))
+        for name in own:
+            if not same_value(got[name], own[name]):
                 what = "number of workers" if name == "batches" else name
-                raise StateMismatch(f"state is of another {what}: it has {found[name]!r}, here it is {mine[name]!r}")
+                raise StateMismatch(f"state belongs to another {what}: it has {got[name]!r}, here it is {own[name]!r}")
 
     def of_epoch(self, fitted: Fitted, epoch: int) -> "EpochSegment":
-        """Return the same of another epoch, whose blocks may be balanced by something else."""
+        """Return this segment for another epoch, whose blocks may have another sketch."""
         return self._replace(sketch=_checksum(fitted.blocks, epoch))
 
     def key(self, seed: int, epoch: int, rank: int, worker: int) -> Key:
-        """Return the key of a worker."""
+        """Return a worker's key."""
         return Key(seed, epoch, rank, self.world, self.drop_last, worker, len(self.batches), self.batch_size)
 
     def totals(self, fitted: Fitted, seed: int, epoch: int) -> list[int]:
-        """Return the batches of each worker, the same on all ranks."""
+        """Return the number of batches of each worker, the same on all ranks."""
         keys = [self.key(seed, epoch, 0, worker) for worker in range(len(self.batches))]
         visits = [fitted.order.visits(fitted.blocks, key) for key in keys]
         return [rows // self.batch_size if self.drop_last else -(-rows // self.batch_size) for rows in visits]
 
     def fitted(self, table: Table, look: Sketch = by_column, epoch: int = 0) -> Fitted:
-        """Return its order over a table, and the blocks that it runs over in an epoch, of which it is.
+        """Return the segment's order over a table, and its blocks in an epoch.
 
         Raises:
-            StateMismatch: The segment cannot be one of this table.
+            StateMismatch: The segment does not belong to this table.
         """
         try:
             order = restored(self.order)
             check_columns(table.schema, self.columns)
             blocks = sketched(table, order, cut(table, order, self.cut, self.columns, even=self.even), look)
-            whole(order.slots(blocks), "buffer", 0, max(MOST_SLOTS, 16 * len(table)))
+            whole(order.slots(blocks), "buffer", 0, max(MAX_SLOTS, 16 * len(table)))
             whole(order.block_rows, "block", 1)
         except (BadArgument, BadSchema, MissingColumn, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise StateMismatch(f"state has a segment of another table: {error}") from None
+            raise StateMismatch(f"state has a segment that does not fit the table: {error}") from None
         if _checksum(blocks, epoch) != self.sketch:
-            raise StateMismatch("state is of blocks that held other rows, or of another sketch= of them")
+            raise StateMismatch("state belongs to blocks of other rows, or to another sketch= of them")
         return Fitted(order, blocks, self.cut, self.columns)
 
     def visited(self, table: Table, seed: int, epoch: int, look: Sketch = by_column) -> Iterator[Rows]:
-        """Yield the numbers of the rows that all ranks visited; no row is read but for a balanced order's sketch.
+        """Yield the numbers of the rows that all ranks visited; only a balanced order's sketch reads data.
 
         Raises:
-            StateMismatch: The segment cannot be one of this table.
+            StateMismatch: The segment does not belong to this table.
         """
         fitted = self.fitted(table, look, epoch)
         self.check(fitted, seed, epoch)
@@ -171,72 +171,74 @@ class EpochSegment(NamedTuple):
 
 
 def _checksum(blocks: Blocks, epoch: int) -> int:
-    """Return what tells vectors of blocks apart, which come from a sample and may be what a function returned."""
+    """Return a checksum of blocks' vectors, which depend on a sample and may depend on a user's function."""
     sketch = blocks.sketch_of(epoch)
     return 0 if sketch is None or sketch.ndim == 1 else zlib.crc32(sketch.tobytes())
 
 
 def _check_fields(segment: EpochSegment, known: dict[str, Any] | None) -> None:
-    whole(segment.cut, "cut", 1, MOST_ROWS)
+    whole(segment.cut, "cut", 1, MAX_ROWS)
     whole(segment.sketch, "sketch", 0, (1 << 32) - 1)
-    whole(segment.batch_size, "batch_size", 1, MOST_ROWS)
-    whole(segment.world, "world", 1, MOST_WORLD)
-    whole(len(segment.batches), "workers", 1, MOST_WORLD)
+    whole(segment.batch_size, "batch_size", 1, MAX_ROWS)
+    whole(segment.world, "world", 1, MAX_WORLD)
+    whole(len(segment.batches), "workers", 1, MAX_WORLD)
     for batches in (*segment.batches, *segment.ranks):
-        whole(batches, "batches", 0, MOST_ROWS)
+        whole(batches, "batches", 0, MAX_ROWS)
     if segment.ranks and (len(segment.ranks) != segment.world or len(segment.batches) > 1):
-        raise BadArgument(f"batches of {len(segment.ranks)} ranks without workers, of {segment.world}, are said apart")
+        raise BadArgument(f"ranks needs {segment.world} numbers and a single worker, got {len(segment.ranks)} numbers")
     if not all(isinstance(name, str) for name in segment.columns) or not isinstance(segment.drop_last, bool):
-        raise BadArgument(f"columns are names and drop_last is a bool, got {segment.columns!r}, {segment.drop_last!r}")
+        raise BadArgument(f"columns must be names and drop_last a bool, got {segment.columns!r}, {segment.drop_last!r}")
     if not isinstance(segment.even, bool):
-        raise BadArgument(f"even is a bool, got {segment.even!r}")
-    if not alike(segment.order, known) and not alike(segment.order, described(restored(segment.order))):
-        raise BadArgument(f"no order is {segment.order!r}")
+        raise BadArgument(f"even must be a bool, got {segment.even!r}")
+    if not same_value(segment.order, known) and not same_value(segment.order, described(restored(segment.order))):
+        raise BadArgument(f"order must be a known order, got {segment.order!r}")
 
 
-def alike(said: Any, mine: Any) -> bool:
-    """Say whether a value of a state is ours, of the same type too: to Python True is 1 and 1.0.
+def same_value(value: Any, own: Any) -> bool:
+    """Return whether a state's value equals ours in value and type: in Python True equals 1 and 1.0.
 
     Example:
-        >>> alike({"a": 1}, {"a": 1}), alike(True, 1), alike({"a": 1.0}, {"a": 1})
+        >>> same_value({"a": 1}, {"a": 1}), same_value(True, 1), same_value({"a": 1.0}, {"a": 1})
         (True, False, False)
     """
-    if isinstance(mine, dict):
+    if isinstance(own, dict):
         return (
-            isinstance(said, dict) and said.keys() == mine.keys() and all(alike(said[key], mine[key]) for key in mine)
+            isinstance(value, dict)
+            and value.keys() == own.keys()
+            and all(same_value(value[key], own[key]) for key in own)
         )
-    return type(said) is type(mine) and bool(said == mine)
+    return type(value) is type(own) and bool(value == own)
 
 
-def stands(order: Order, blocks: Blocks, key: Key, visits: int, place: tuple[int, int]) -> bool:
-    """Say whether a pass stands at this step and offset after some visits; follows it so far, without data.
+def is_at(order: Order, blocks: Blocks, key: Key, visits: int, place: tuple[int, int]) -> bool:
+    """Return whether a pass is at this step and offset after some visits, by following the order without data.
 
-    Beyond `FOLLOWED` visits it is believed, so that to go on at row 10^12 takes no longer than at row 10: an epoch that
-    then ends too early is an error.
+    Beyond `MAX_FOLLOWED` visits the position is trusted: resuming at row 10^12 takes no longer than at row 10. If it
+    is wrong, the epoch ends early with an error.
 
     Example:
         >>> from corgipile.orders import NoShuffle
         >>> order = NoShuffle(block=3).fit(7, 8e5, None)
-        >>> [stands(order, Blocks(7, even=3), Key(0), 4, place) for place in ((1, 1), (1, 2), (2, 0))]
+        >>> [is_at(order, Blocks(7, even=3), Key(0), 4, place) for place in ((1, 1), (1, 2), (2, 0))]
         [True, False, False]
     """
     step, offset = place
-    if visits > FOLLOWED:
+    if visits > MAX_FOLLOWED:
         return True
     at = -1
-    for at, made in enumerate(order.steps(blocks, key)) if visits or step else ():
+    for at, planned in enumerate(order.steps(blocks, key)) if visits or step else ():
         if at == step:
-            return visits == offset <= len(made.visit)
-        visits -= len(made.visit)
+            return visits == offset <= len(planned.visit)
+        visits -= len(planned.visit)
         if visits < 0:
             return False
     return visits == offset == 0 and step == at + 1
 
 
 def remainder(table: Table, seed: int, epoch: int, segments: Sequence[EpochSegment], look: Sketch = by_column) -> Table:
-    """Return the table of the rows that none of the segments visited, each of which ran over what was left before it.
+    """Return the table of the rows that no segment visited; each segment ran over the rows that the previous one left.
 
-    It takes a byte a row of memory for the moment, and reads a balanced order's column but nothing else.
+    It needs one byte per row temporarily, and reads only a balanced order's column.
 
     Example:
         >>> import pyarrow as pa
@@ -256,7 +258,7 @@ def remainder(table: Table, seed: int, epoch: int, segments: Sequence[EpochSegme
 
 
 def next_worker(done: Sequence[int], totals: Sequence[int]) -> int:
-    """Return the worker whose turn it is when all take turns, those that are through left out.
+    """Return the worker whose turn is next; workers that are done are skipped.
 
     Example:
         >>> next_worker([2, 1, 1], [5, 4, 4]), next_worker([3, 3], [3, 3])
@@ -266,7 +268,7 @@ def next_worker(done: Sequence[int], totals: Sequence[int]) -> int:
 
 
 def dealt(left: Sequence[int], turns: int) -> list[int]:
-    """Return how many turns each worker gets of some when all take turns from the first on, while they have any left.
+    """Return the turns of each worker if ``turns`` are dealt in order, from the first worker on, to unfinished workers.
 
     Example:
         >>> dealt([5, 1, 4], 7), dealt([2, 2], 9)

@@ -1,4 +1,4 @@
-"""What batches are made of: stored columns as they are, or one array of features and the label."""
+"""Contents of batches: stored columns, or one array of features and the label."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from corgipile.features.fit import Encode, Features, Missing, chosen_columns
 from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.array_pool import ArrayPool
 from corgipile.loader.budget import Columns, columns_of
-from corgipile.loader.buffer import ROWS_ALIKE, inner
+from corgipile.loader.buffer import FEATURE_RULE, inner
 from corgipile.loader.list_widths import widths_of
 from corgipile.loader.materialize import bring
 from corgipile.loader.sparse import SparseRows
@@ -35,20 +35,20 @@ log = logging.getLogger("corgipile")
 
 @dataclass(frozen=True)
 class Selection:
-    """What is read of a table, and under which names batches have it.
+    """Columns that are read from a table, and their names in batches.
 
     Attributes:
-        columns: What the feeder reads; None for every column.
+        columns: Columns that are read; None for all.
         widths: Row lengths of list columns that are read as arrays.
         pack: Columns made of several, by name.
         casts: Number types to convert to, by name.
-        names: What batches call a column, where it is not its own name.
-        as_tuple: Whether a batch is features and label, instead of a dictionary.
-        label: The label column, None where none was named.
-        encoding: What columns are made of; None where they are read as they are.
-        ends: Where the numbers of each packed column end in a row.
-        sparse: The length of a row of features that are sparse, 0 of others.
-        dtype: The number type of these.
+        names: Names in batches of columns that have another name there.
+        as_tuple: Whether a batch is a pair of features and label instead of a dictionary.
+        label: The label column; None: no label.
+        encoding: How columns become features; None: columns are read as stored.
+        ends: End of each packed column's numbers in a row.
+        sparse: Row length of sparse features; 0 for dense ones.
+        dtype: Number type of sparse features.
     """
 
     columns: Sequence[str] | None
@@ -64,11 +64,11 @@ class Selection:
     dtype: str = "float32"
 
     def found(self, table: Table) -> Columns:
-        """Return what the columns of a table are made of."""
+        """Return the layout of the columns in a table."""
         return columns_of(table, self.columns, self.casts, self.pack, self.widths)
 
     def made(self, columns: dict[str, Any], spare: ArrayPool | None = None) -> dict[str, Any]:
-        """Return the columns of some batches by their names there, labels in the type that learners take."""
+        """Return columns under their names in batches, with labels in the type that learners take."""
         if not self.names and not self.sparse:
             return columns
         columns = self._with_rows(dict(columns), spare) if self.sparse else columns
@@ -79,8 +79,8 @@ class Selection:
         return made
 
     def _with_rows(self, columns: dict[str, Any], spare: ArrayPool | None) -> dict[str, Any]:
-        """Return columns with one of sparse rows in place of the pair of them."""
-        assert self.encoding is not None  # noqa: S101 - which says what the features are
+        """Replace the index and value columns by one column of sparse rows."""
+        assert self.encoding is not None  # noqa: S101 - sparse features have an encoding
         pair = self.encoding.columns
         found = []
         for name in pair:
@@ -93,7 +93,7 @@ class Selection:
         return {PACKED: SparseRows(found[0], found[1], self.sparse, np.dtype(self.dtype), called, spare), **columns}
 
     def _check(self, features: Any) -> None:
-        """Raise BadValue where a number is missing, which is NaN for pandas; a sum is the shortest look at all."""
+        """Raise BadValue for NaN, which is pandas' null; a sum is the fastest check."""
         if isinstance(features, SparseRows) and _has_nan(features.values):
             raise BadValue(f"feature column {self.encoding.columns[1]!r} holds NaN")  # type: ignore[union-attr]
         if not _has_nan(features):
@@ -102,19 +102,19 @@ class Selection:
         place = int(np.flatnonzero(np.isnan(flat).any(axis=0))[0])
         packed = self.pack.get(PACKED)
         column = packed[int(np.searchsorted(self.ends, place, side="right"))] if packed else self.called(FEATURES)
-        raise BadValue(f"feature column {column!r} holds NaN; say missing= what stands for it (in lists, a number)")
+        raise BadValue(f"feature column {column!r} holds NaN; fill it by missing= (in lists, a number)")
 
     def called(self, name: str) -> str:
-        """Return what the table calls a column of batches."""
+        """Return the table's name of a column of batches."""
         return next(stored for stored, called in self.names.items() if called == name)
 
     def batch(self, batch: Any) -> Any:
-        """Return a batch in the form asked for."""
+        """Return a batch as a pair if requested."""
         return (batch[FEATURES], batch[LABEL]) if self.as_tuple else batch
 
 
 class Selected(NamedTuple):
-    """A table whose columns are numbers where they are to be, and what batches are made of."""
+    """A table with encoded features, and the selection of its columns."""
 
     table: Table
     selection: Selection
@@ -135,12 +135,12 @@ def select(
     arrow: bool = False,
     memory: Size | None = None,
 ) -> Selected:
-    """Find out what batches are made of; see `corgipile.Loader` for the arguments.
+    """Choose the columns of batches; see `corgipile.Loader` for the arguments.
 
     Raises:
         BadArgument: Arguments that have no effect, or contradict each other.
     """
-    if isinstance(features, Selection):  # found out by who made the table
+    if isinstance(features, Selection):  # the table is encoded already
         return Selected(table, features)
     if features is None and label is None:
         _check_useless(encode, classes, missing, dtype, as_tuple=as_tuple)
@@ -157,11 +157,11 @@ def select(
     encoding = fit_encoding(table, chosen, label, encode=encode, missing=missing, classes=classes, memory=memory)
     if as_tuple and (label is None or (columns and encoding.columns) or arrow):
         raise BadArgument(
-            "as_tuple=True makes pairs of features and label: name a label, no columns, no format='arrow'"
+            "as_tuple=True makes pairs of features and label: give a label, no columns and no format='arrow'"
         )
     log.info("features of %r: %s", table, listed(encoding.columns) or "none; all columns are read as stored")
     if encoding.left_out and not isinstance(features, Encoding):
-        log.warning("columns of %r that are no features: %s", table, told(encoding.left_out))
+        log.warning("columns of %r that are not features: %s", table, told(encoding.left_out))
     encoded = encoding.table(table, once=True)
     if not encoding.columns and label is not None:
         return Selected(encoded, _as_stored(encoded, encoding, columns, widths, label, memory, as_tuple=as_tuple))
@@ -175,7 +175,7 @@ def _check_useless(encode: Encode, classes: Any, missing: Missing, dtype: str, *
     for name, value in given.items():
         if value is not None:
             raise BadArgument(
-                f"{name}={value!r} has no effect without features= or label=; features='numeric' takes all numbers"
+                f"{name}={value!r} has no effect without features= or label=; features='numeric' uses all numbers"
             )
 
 
@@ -194,11 +194,11 @@ def _none_beside(schema: pa.Schema, features: Features, label: str | None) -> Fe
 def _surveyed(
     table: Table, features: Features | Selection, label: str | None, encode: Encode, missing: Missing
 ) -> list[str]:
-    """Return the columns that are read to find out how they become numbers, and then to make these of them."""
+    """Return the columns that are read both to fit their encoding and to encode them."""
     schema = table.schema
     try:
         names = [] if isinstance(features, Encoding) else [*chosen_columns(schema, features, label, encode).names]
-    except CorgiPileError:  # which is said by who needs them
+    except CorgiPileError:  # a later step raises it
         return []
     names += [label] if label is not None and label in schema.names else []
     kinds = {name: schema.field(name).type for name in names}
@@ -244,20 +244,18 @@ def _selection(
     arrow: bool,
 ) -> Selection:
     if encoding.hashing is not None:
-        raise BadArgument(
-            "features that are hashed are for linear models; a loader gives text as it is stored: columns="
-        )
+        raise BadArgument("hashed features are for linear models; a loader reads text as stored: give columns=")
     sources, besides = encoding.columns, list(columns or ())
     for name in besides:
         if name in sources or name == label:
-            raise BadArgument(f"column {name!r} is among the features, or the label: leave it out of columns")
+            raise BadArgument(f"column {name!r} is a feature or the label already: leave it out of columns")
         if name in (FEATURES, LABEL):
-            raise BadArgument(f"batches have their features and label under {name!r}: column {name!r} cannot be beside")
+            raise BadArgument(f"{name!r} is the batches' name of features or label: leave that column out of columns")
     read = [*sources, *besides, *([] if label is None else [label])]
     found = widths_of(table, read, widths, memory)
     if [name[-2:] for name in sources] == ["_k", "_v"] and is_pair(table.schema, sources):
         if arrow:
-            raise BadArgument(f"format='arrow' has sparse features as they are stored: name columns {list(sources)}")
+            raise BadArgument(f"format='arrow' cannot have sparse features: give columns={list(sources)}")
         width = pair_width(table, sources[0])
         return Selection(
             read, found, names={PACKED: FEATURES, **({} if label is None else {label: LABEL})}, as_tuple=as_tuple,
@@ -268,7 +266,7 @@ def _selection(
     if len(sources) == 1 and lists[0]:
         name, pack, casts = sources[0], {}, {}
         if name not in found and fixed_field(table.schema.field(name).type) is None:
-            raise BadSchema(f"feature column {name!r} is {table.schema.field(name).type}; {ROWS_ALIKE}")
+            raise BadSchema(f"feature column {name!r} is {table.schema.field(name).type}; {FEATURE_RULE}")
     else:
         name, pack, casts = PACKED, {PACKED: sources}, {PACKED: np.dtype(dtype)}
     names[name] = FEATURES
@@ -288,13 +286,13 @@ def _learnable(label: Any, features: Any) -> Any:
     """Return labels as int64, or fractions in the type of the features.
 
     Raises:
-        BadValue: One is NaN, or beyond int64.
+        BadValue: A label is NaN, or beyond int64.
     """
     if not isinstance(label, np.ndarray) or label.dtype.kind not in "biuf":
         return label
     if label.dtype.kind != "f":
         if label.dtype == np.uint64 and len(label) and label.max() > np.iinfo(np.int64).max:
-            raise BadValue(f"the label column holds {label.max()}; labels up to 2^63 - 1 are whole numbers")
+            raise BadValue(f"integer labels must be at most 2^63 - 1, got {label.max()} in the label column")
         return label.astype(np.int64, copy=False)
     if _has_nan(label):
         raise BadValue("the label column holds NaN; fill or drop such rows first")

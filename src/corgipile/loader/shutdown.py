@@ -1,6 +1,6 @@
-"""What reads when Python ends: it is stopped first, for nothing within a library can end it otherwise.
+"""Orderly end of readers at interpreter exit: a library has no other way to stop its threads.
 
-Iterations under way are closed before the threads below them, while all that they use is still there.
+Running iterations are closed before the threads that they use.
 """
 
 import atexit
@@ -13,47 +13,47 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 __all__ = ["closed_at_exit", "stop_at_exit"]
 
-Asked = ParamSpec("Asked")
-Given = TypeVar("Given")
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
 
 
 class Stoppable(Protocol):
-    """What reads by a thread of its own."""
+    """A reader with a thread of its own."""
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
 
 
-_running: "weakref.WeakKeyDictionary[Stoppable, int]" = weakref.WeakKeyDictionary()
+_readers: "weakref.WeakKeyDictionary[Stoppable, int]" = weakref.WeakKeyDictionary()
 
 
-_begun: "weakref.WeakKeyDictionary[Generator[Any, Any, Any], int]" = weakref.WeakKeyDictionary()
+_generators: "weakref.WeakKeyDictionary[Generator[Any, Any, Any], int]" = weakref.WeakKeyDictionary()
 
 
-def closed_at_exit(make: Callable[Asked, Iterator[Given]]) -> Callable[Asked, Iterator[Given]]:
-    """Close the generators that a function makes when Python ends, if nobody has let go of them before."""
+def closed_at_exit(make: Callable[Params, Iterator[Result]]) -> Callable[Params, Iterator[Result]]:
+    """Close the generators that a function returns at interpreter exit, if they are still referenced."""
 
     @wraps(make)
-    def made(*args: Asked.args, **named: Asked.kwargs) -> Iterator[Given]:
-        found = make(*args, **named)
-        if isinstance(found, Generator):
-            _begun[found] = os.getpid()
-        return found
+    def wrapper(*args: Params.args, **named: Params.kwargs) -> Iterator[Result]:
+        iterator = make(*args, **named)
+        if isinstance(iterator, Generator):
+            _generators[iterator] = os.getpid()
+        return iterator
 
-    return made
+    return wrapper
 
 
-def stop_at_exit(reading: Stoppable) -> None:
-    """Stop it when Python ends, if nobody has let go of it before; a forked process leaves it alone."""
-    _running[reading] = os.getpid()
+def stop_at_exit(reader: Stoppable) -> None:
+    """Stop a reader at interpreter exit, if it is still referenced; forked processes ignore it."""
+    _readers[reader] = os.getpid()
 
 
 @atexit.register
 def _stop_all() -> None:
-    for begun, process in list(_begun.items()):
+    for generator, process in list(_generators.items()):
         if process == os.getpid():
-            with contextlib.suppress(ValueError):  # a thread is within it
-                begun.close()
-    for reading, process in list(_running.items()):
+            with contextlib.suppress(ValueError):  # another thread is executing it
+                generator.close()
+    for reader, process in list(_readers.items()):
         if process == os.getpid():
-            reading.stop()
+            reader.stop()

@@ -1,4 +1,4 @@
-"""Orders that ask for single rows of tables in stores: the table is copied to the local disk first, or it is warned."""
+"""Orders that read single rows of remote tables: copies the table to the local disk first, or warns."""
 
 import logging
 import warnings
@@ -13,40 +13,33 @@ from corgipile.tables.io.spill import spill_folder
 from corgipile.tables.io.staged import bring
 from corgipile.tables.table import Table
 
-__all__ = ["bring_near"]
+__all__ = ["stage_locally"]
 
-REQUEST = 800_000  # bytes that could have come while a request waits for its answer
-FEW = 1000  # requests that are no matter
-LITTLE = 4 << 10  # bytes of a block that is no better than a row
-RATE = 500  # requests a second, of the next store, with some on their way
+LATENCY_BYTES = 800_000  # bytes that a connection transfers during one request's latency
+MIN_REQUESTS = 1000  # requests below which nothing is copied
+SMALL_BLOCK = 4 << 10  # bytes below which a block counts as a single row
+REQUEST_RATE = 500  # requests per second to a nearby store, several in flight
 log = logging.getLogger("corgipile")
 
 
-def bring_near(table: Table, order: Order, blocks: Blocks, row_bytes: float, way: ReadStrategy) -> None:
-    """Copy a table in a store to a spill file, if an order asks for so little at a time that this takes less time.
+def stage_locally(table: Table, order: Order, blocks: Blocks, row_bytes: float, way: ReadStrategy) -> None:
+    """Copy a remote table to a spill file if an order's reads are so small that the copy takes less time.
 
-    Warns where there is no room for it, or there shall be no spill file: then each row is a request.
-
-    Args:
-        table: The table.
-        order: The order.
-        blocks: What it asks for at a time.
-        row_bytes: Bytes of a row.
-        way: How the table is read.
+    Warns if the disk has too little space or spill files are off: each row is then a request.
     """
-    single = order.cuts_into == "row" or blocks.rows * row_bytes < LITTLE * blocks.count
-    if not way.ahead or way.units is not None or not single or blocks.count < FEW:
+    single = order.cuts_into == "row" or blocks.rows * row_bytes < SMALL_BLOCK * blocks.count
+    if not way.ahead or way.units is not None or not single or blocks.count < MIN_REQUESTS:
         return
     files = [file for file in files_read(table) if isinstance(file, RemoteFile) and not file.near]
     size = sum(file.size for file in files)
-    if not files or size > REQUEST * blocks.count:
+    if not files or size > LATENCY_BYTES * blocks.count:
         return
     folder = getattr(table, "spill", spill_folder(None))
     failure = "spill files are off"
     if folder is not None:
         try:
             log.warning(
-                "copying %r to %s, once (%s): %s asks for single rows, which would be %d requests an epoch",
+                "copying %r to %s, once (%s): %s reads single rows, which would take %d requests per epoch",
                 table, folder, format_bytes(size), order.name, blocks.count,
             )  # fmt: skip
             bring(files, folder)
@@ -55,9 +48,9 @@ def bring_near(table: Table, order: Order, blocks: Blocks, row_bytes: float, way
         else:
             return
     warnings.warn(
-        f"{order.name} asks for single rows of {table!r}, a request to the store each: {blocks.count:,} an epoch, "
-        f"{blocks.count / RATE / 60:,.1f} minutes or more. order='riffle' or 'balanced' asks for blocks; "
-        "open(..., cache=FOLDER) keeps what was read on a local disk, and a spill file would hold the table "
+        f"{order.name} reads single rows of {table!r}, each a request to the store: {blocks.count:,} per epoch, "
+        f"{blocks.count / REQUEST_RATE / 60:,.1f} minutes or more. Use order='riffle' or 'balanced' to read blocks, or "
+        "open(..., cache=FOLDER), which caches reads on a local disk; a spill file would hold the table "
         f"({format_bytes(size)}), but {failure}",
         stacklevel=5,
     )

@@ -1,4 +1,4 @@
-"""Steps and rows that a training leaves out: what was found to be bad, on all ranks and after every resume."""
+"""Steps and rows that a training skips, on all ranks and after every resume."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,17 +15,17 @@ from corgipile.loader.segments import dealt, next_worker
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.arrow.spans import Rows
 
-__all__ = ["LeftOut", "Skips", "cut_without", "without"]
+__all__ = ["Skipped", "Skips", "cut_without", "drop_rows"]
 
-RIGHT = "numbers of rows, and pairs of epoch and step such as (0, 340), are right"
+SKIP_RULE = "row numbers, and pairs of epoch and step such as (0, 340)"
 
 
-class LeftOut(NamedTuple):
-    """What a worker leaves out of an epoch.
+class Skipped(NamedTuple):
+    """A worker's skipped batches and rows of an epoch.
 
     Attributes:
-        batches: Which of its batches.
-        rows: Places of rows in its other batches, by batch.
+        batches: Skipped batches.
+        rows: Places of skipped rows in other batches, by batch.
     """
 
     batches: frozenset[int] = frozenset()
@@ -33,13 +33,13 @@ class LeftOut(NamedTuple):
 
 
 class Skips:
-    """Remember steps of epochs, and rows.
+    """Steps of epochs and rows to skip.
 
     Args:
-        given: Numbers of rows, and pairs of epoch and step, the batch of the epoch from 0.
+        given: Row numbers, and pairs of epoch and step (the epoch's batch, from 0).
 
     Raises:
-        BadArgument: Something else is given.
+        BadArgument: ``given`` has something else.
 
     Example:
         >>> skips = Skips([(0, 3), 17, (2, 5), (2, 0)])
@@ -56,115 +56,108 @@ class Skips:
         return bool(self._steps or self._rows)
 
     def add(self, given: Any) -> None:
-        """Remember more of them."""
+        """Add rows and steps."""
         if isinstance(given, str) or not isinstance(given, Iterable):
-            raise BadArgument(f"skip is {given!r}; {RIGHT}")
-        for one in given:
-            if not isinstance(one, str) and isinstance(one, Sequence | np.ndarray) and len(one) == 2:
-                self._steps.add((whole(one[0], "epoch of skip", 0, MOST_EPOCH), whole(one[1], "step of skip", 0)))
-            elif isinstance(one, int | np.integer) and not isinstance(one, bool):
-                self._rows.add(whole(one, "row of skip", 0))
+            raise BadArgument(f"skip must be {SKIP_RULE}, got {given!r}")
+        for item in given:
+            if not isinstance(item, str) and isinstance(item, Sequence | np.ndarray) and len(item) == 2:
+                self._steps.add((whole(item[0], "epoch of skip", 0, MOST_EPOCH), whole(item[1], "step of skip", 0)))
+            elif isinstance(item, int | np.integer) and not isinstance(item, bool):
+                self._rows.add(whole(item, "row of skip", 0))
             else:
-                raise BadArgument(f"skip has {one!r}; {RIGHT}")
+                raise BadArgument(f"skip must have {SKIP_RULE}, got {item!r}")
 
     def check(self, rows: int) -> None:
-        """Raise BadArgument if a table of so many rows has not all that are named."""
+        """Raise BadArgument if a table of ``rows`` rows lacks a skipped row."""
         if self._rows and max(self._rows) >= rows:
-            raise BadArgument(f"skip has row {max(self._rows)}; the table has rows 0 to {rows - 1}")
+            raise BadArgument(f"skip must have rows from 0 to {rows - 1}, got {max(self._rows)}")
 
     def resume(self, state: Any, rows: int) -> None:
-        """Remember those of a state, of a table of so many rows.
+        """Add the skips of a state of a table of ``rows`` rows.
 
         Raises:
-            StateMismatch: It has none that can be.
+            StateMismatch: They are invalid.
         """
         try:
             self.add(state)
             self.check(rows)
         except BadArgument as error:
-            raise StateMismatch(f"state: {error}") from None
+            raise StateMismatch(f"state is invalid: {error}") from None
 
     def state(self) -> list[Any]:
-        """Return them for JSON."""
+        """Return all skips as a JSON list."""
         return [*sorted(self._rows), *(list(pair) for pair in sorted(self._steps))]
 
     def steps(self, epoch: int) -> list[int]:
-        """Return the steps of an epoch that were named."""
+        """Return the skipped steps of an epoch."""
         return sorted(step for of, step in self._steps if of == epoch)
 
-    def of(self, rewind: Rewind, epoch: int, totals: Sequence[int], rank: int, worker: int, first: int = 0) -> LeftOut:
-        """Return what a worker of a rank leaves out of an epoch.
+    def of(self, rewind: Rewind, epoch: int, totals: Sequence[int], rank: int, worker: int, first: int = 0) -> Skipped:
+        """Return the batches and rows that a worker skips in an epoch.
 
-        A step of which nothing would be left on one rank is left out on all of them, so that they stay in step.
-
-        Args:
-            rewind: What finds rows in the epoch; followed only where rows were named.
-            epoch: The epoch.
-            totals: The batches of each worker, who take turns.
-            rank: The rank.
-            worker: The worker.
-            first: The step that they begin with.
+        A step whose rows are all skipped on one rank is skipped on all ranks, which keeps them in step. The workers
+        take turns from step ``first`` on until each has ``totals`` batches.
         """
         named = np.array(sorted(self._rows), np.int64)
         visits = [visit for visit in rewind.visits_of(named, epoch=epoch) if visit.step >= first] if self._rows else []
         lost = Counter((visit.step, visit.rank) for visit in visits)
-        empty = {step for (step, of), gone in lost.items() if gone == rewind.size_of(step, rank=of, epoch=epoch)}
+        empty = {step for (step, of), skipped in lost.items() if skipped == rewind.size_of(step, rank=of, epoch=epoch)}
         steps = {step - first for step in {*self.steps(epoch), *empty} if 0 <= step - first < sum(totals)}
-        found: dict[int, list[int]] = {}
+        places_by_step: dict[int, list[int]] = {}
         for visit in visits:
             if visit.rank == rank and visit.step - first not in steps:
-                found.setdefault(visit.step - first, []).append(visit.place)
-        turns = {step: _turn(totals, step, worker) for step in {*steps, *found}}
-        return LeftOut(
+                places_by_step.setdefault(visit.step - first, []).append(visit.place)
+        turns = {step: _turn(totals, step, worker) for step in {*steps, *places_by_step}}
+        return Skipped(
             frozenset(turn for step in steps if (turn := turns[step]) is not None),
-            {turn: places for step, places in found.items() if (turn := turns[step]) is not None},
+            {turn: places for step, places in places_by_step.items() if (turn := turns[step]) is not None},
         )
 
 
 def cut_without(
     lost: Mapping[int, Sequence[int]], first: int, cut: Cut, columns: dict[str, Any], rows: int, size: int
 ) -> Iterator[Any]:
-    """Cut columns into batches of so many rows, of which the first is that of this number, without rows that are lost.
+    """Cut columns into batches of ``size`` rows without the lost rows; ``first`` is the first batch's number.
 
     Example:
         >>> from corgipile.loader.batches import cutter
-        >>> made = cut_without({4: [0, 2]}, 3, cutter("numpy"), {"x": np.arange(8)}, 8, 3)
-        >>> [batch["x"].tolist() for batch in made]
+        >>> batches = cut_without({4: [0, 2]}, 3, cutter("numpy"), {"x": np.arange(8)}, 8, 3)
+        >>> [batch["x"].tolist() for batch in batches]
         [[0, 1, 2], [4], [6, 7]]
     """
     if not any(first <= batch < first + -(-rows // size) for batch in lost):
         return cut(columns, rows, size)
 
-    def one(batch: int, start: int) -> Iterator[Any]:
+    def cut_batch(batch: int, start: int) -> Iterator[Any]:
         part = {name: column[start : start + size] for name, column in columns.items()}
-        count, gone = min(size, rows - start), lost.get(batch, ())
-        return cut(without(part, count, gone) if gone else part, count - len(gone), size)
+        count, skipped = min(size, rows - start), lost.get(batch, ())
+        return cut(drop_rows(part, count, skipped) if skipped else part, count - len(skipped), size)
 
-    return chain.from_iterable(one(*at) for at in enumerate(range(0, rows, size), first))
+    return chain.from_iterable(cut_batch(*at) for at in enumerate(range(0, rows, size), first))
 
 
-def without(columns: dict[str, Any], rows: int, places: Sequence[int]) -> dict[str, Any]:
-    """Return the columns of one batch without some of its rows.
+def drop_rows(columns: dict[str, Any], rows: int, places: Sequence[int]) -> dict[str, Any]:
+    """Return a batch's columns without some rows.
 
     Example:
-        >>> without({"x": np.arange(4), "y": ["a", "b", "c", "d"]}, 4, [1, 3])
+        >>> drop_rows({"x": np.arange(4), "y": ["a", "b", "c", "d"]}, 4, [1, 3])
         {'x': array([0, 2]), 'y': ['a', 'c']}
     """
-    kept = np.delete(np.arange(rows), places)
-    return {name: _taken(column, kept) for name, column in columns.items()}
+    left = np.delete(np.arange(rows), places)
+    return {name: _take(column, left) for name, column in columns.items()}
 
 
-def _taken(column: Any, kept: npt.NDArray[np.int64]) -> Any:
+def _take(column: Any, left: npt.NDArray[np.int64]) -> Any:
     if isinstance(column, np.ndarray):
-        return column[kept]
+        return column[left]
     if isinstance(column, Rows):
-        return column.taken(kept)
+        return column.taken(left)
     if isinstance(column, list):
-        return [column[row] for row in kept.tolist()]
-    return column.take(kept)  # of Arrow, or sparse
+        return [column[row] for row in left.tolist()]
+    return column.take(left)  # an Arrow array or sparse rows
 
 
 def _turn(totals: Sequence[int], step: int, worker: int) -> int | None:
-    """Return which of a worker's batches a step is; None if it is another's."""
+    """Return a step's number among a worker's batches; None: it belongs to another worker."""
     done = dealt(totals, step)
     return done[worker] if next_worker(done, totals) == worker else None

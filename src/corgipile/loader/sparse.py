@@ -1,4 +1,4 @@
-"""Sparse rows as dense batches: made of their indices and values when a batch is cut."""
+"""Sparse rows that become dense batches when a batch is cut."""
 
 from typing import Any, Self
 
@@ -15,15 +15,15 @@ __all__ = ["SparseRows"]
 
 
 class SparseRows:
-    """Rows of which only some numbers are not 0.
+    """Sparse rows as indices and values.
 
     Args:
-        indices: The places of these numbers, of each row.
-        values: The numbers.
-        width: The length of a row.
-        dtype: The type of the dense numbers, float32 or float64.
-        called: What errors call the columns.
-        spare: Where dense rows are put that nobody holds any more.
+        indices: Indices of the non-zero values of each row.
+        values: The values.
+        width: Length of a row.
+        dtype: Dense number type, float32 or float64.
+        called: Name of the columns in errors.
+        spare: Pool of dense arrays.
 
     Example:
         >>> rows = SparseRows(Rows(np.array([2, 0]), np.array([0, 1, 2])), Rows(np.array([5, 7]), np.array([0, 1, 2])),
@@ -33,49 +33,49 @@ class SparseRows:
     """
 
     def __init__(
-        self, indices: Rows, values: Rows, width: int, dtype: np.dtype[Any], called: str, spare: ArrayPool | None = None
+        self, indices: Rows, values: Rows, width: int, dtype: np.dtype[Any], title: str, pool: ArrayPool | None = None
     ) -> None:
-        half = values.values.dtype == np.float16  # of which the kernel knows the bits only
+        half = values.values.dtype == np.float16  # the kernel cannot convert float16
         self.values, self.dtype = values.values.astype(np.float32) if half else values.values, dtype
-        self._indices, self._ends, self._width, self._called = indices, values.ends, width, called
-        self._spare, self._first, self._count = spare or ArrayPool(0), 0, len(values)
+        self._indices, self._ends, self._width, self._title = indices, values.ends, width, title
+        self._pool, self._first, self._count = pool or ArrayPool(0), 0, len(values)
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, place: slice) -> Self:
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
+        rows = object.__new__(type(self))
+        rows.__dict__.update(self.__dict__)
         start, stop, _ = place.indices(len(self))
-        made._first, made._count = self._first + start, max(0, stop - start)
-        return made
+        rows._first, rows._count = self._first + start, max(0, stop - start)
+        return rows
 
     def take(self, places: npt.NDArray[np.int64]) -> Self:
         """Return some of the rows."""
         places = places + self._first
         indices, values = self._indices.taken(places), Rows(self.values, self._ends).taken(places)
-        return type(self)(indices, values, self._width, self.dtype, self._called, self._spare)
+        return type(self)(indices, values, self._width, self.dtype, self._title, self._pool)
 
     def dense(self) -> npt.NDArray[Any]:
         """Return an array of (rows, width).
 
         Raises:
-            BadSparseRow: An index is none of a row, or a row has not as many indices as values.
+            BadSparseRow: An index is out of range, or a row's indices and values differ in number.
         """
-        made = self._spare.array(len(self), (self._width,), self.dtype)
+        rows = self._pool.array(len(self), (self._width,), self.dtype)
         bad = _kernel.expand(
-            made, self._indices.values, self._indices.ends, self.values, self._ends, self._first, len(self),
+            rows, self._indices.values, self._indices.ends, self.values, self._ends, self._first, len(self),
             width=self._width, index_type=type_code(self._indices.values.dtype),
             value_type=type_code(self.values.dtype), wide=self.dtype == np.float64,
         )  # fmt: skip
         if bad >= 0:
-            raise self._wrong(bad)
-        return made
+            raise self._error(bad)
+        return rows
 
-    def _wrong(self, row: int) -> BadSparseRow:
+    def _error(self, row: int) -> BadSparseRow:
         places = self._indices[row : row + 1].values
         if len(places) != self._ends[row + 1] - self._ends[row]:
-            return BadSparseRow(f"{self._called}: a row has not as many indices as values")
+            return BadSparseRow(f"{self._title}: a row must have as many indices as values")
         return BadSparseRow(
-            f"{self._called} has indices from {places.min()} to {places.max()}; rows have {self._width} places"
+            f"{self._title} must have indices below {self._width}, got {places.min()} to {places.max()}"
         )

@@ -1,4 +1,4 @@
-"""How a loader is doing: what it delivered, what it read, who waited for whom."""
+"""Loader statistics: rows delivered, bytes read, waiting times."""
 
 import time
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ __all__ = ["LoaderStats", "Meter", "Progress", "joined"]
 
 
 class Progress(NamedTuple):
-    """How far one pass is.
+    """Progress of a pass.
 
     Attributes:
         waited: Seconds that the consumer waited for rows.
-        reader_waited: Seconds that the reader waited for room.
-        ahead: Steps, or groups of batches, that were read and wait.
+        reader_waited: Seconds that the reader waited for free slots.
+        ahead: Steps, or groups of batches, that are read but not visited.
     """
 
     waited: float = 0.0
@@ -24,20 +24,20 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class LoaderStats:
-    """What a loader has done in the iteration under way, or in the last one that ended.
+    """Statistics of a loader's running or last iteration.
 
     Attributes:
-        epoch: Its epoch.
-        seconds: Since it began, until it ended.
-        batches: Batches delivered, or skipped as asked; of an iteration that a state continued, since then.
-        rows: Rows of these.
-        waited: Seconds that the consumer waited for rows to be read: near ``seconds``, reading is what limits.
-        reader_waited: Seconds that the reader had to wait for room: near ``seconds``, the consumer is what limits.
-        bytes_read: Bytes of rows that were read: as they are stored, of encoded tables as they are decoded; what lies
-            between short runs is read too, where that is faster than to ask twice.
-        bytes_delivered: Bytes of the rows delivered, as batches have them; of varying length, by their mean.
-        resident_bytes: Bytes of rows in memory now, those read ahead included.
-        steps_ahead: Steps of the order that were read and wait for their visit; of wide rows, groups of batches.
+        epoch: The epoch.
+        seconds: Duration so far, or to the end.
+        batches: Batches delivered or skipped; after a resume, those since then.
+        rows: Rows of these batches.
+        waited: Seconds that the consumer waited for rows: near ``seconds``, reading is the bottleneck.
+        reader_waited: Seconds that the reader waited for free slots: near ``seconds``, the consumer is the bottleneck.
+        bytes_read: Stored bytes read, or decoded bytes of encoded tables; gaps between short runs are included if
+            reading them was faster than a second request.
+        bytes_delivered: Bytes of the delivered rows; variable-length rows count with their mean.
+        resident_bytes: Bytes of rows in memory now, read-ahead included.
+        steps_ahead: Steps read but not visited; for wide rows, groups of batches.
     """
 
     epoch: int
@@ -53,33 +53,33 @@ class LoaderStats:
 
     @property
     def rows_per_second(self) -> float:
-        """Return rows by seconds, those of the consumer's own work included; 0.0 before the first."""
+        """Return rows per second, including the consumer's work; 0.0 before the first batch."""
         return self.rows / self.seconds if self.rows else 0.0
 
 
-def joined(found: Sequence[LoaderStats]) -> LoaderStats:
-    """Return the stats of several workers as one: sums, the longest time, and waits of the mean worker.
+def joined(workers: Sequence[LoaderStats]) -> LoaderStats:
+    """Combine the statistics of several workers: sums, the longest duration, mean waiting times.
 
     Example:
         >>> joined([LoaderStats(0, 2.0, 5, 50, waited=1.0), LoaderStats(0, 3.0, 4, 40)])
         LoaderStats(epoch=0, seconds=3.0, batches=9, rows=90, waited=0.5, reader_waited=0.0, ...)
     """
-    of = {name: [getattr(one, name) for one in found] for name in LoaderStats.__dataclass_fields__}
-    made: dict[str, Any] = {name: sum(values) for name, values in of.items()}
-    made |= {name: max(of[name]) for name in ("epoch", "seconds")}
-    made |= {name: made[name] / len(found) for name in ("waited", "reader_waited")}
-    return LoaderStats(**made)
+    values_of = {name: [getattr(worker, name) for worker in workers] for name in LoaderStats.__dataclass_fields__}
+    totals: dict[str, Any] = {name: sum(values) for name, values in values_of.items()}
+    totals |= {name: max(values_of[name]) for name in ("epoch", "seconds")}
+    totals |= {name: totals[name] / len(workers) for name in ("waited", "reader_waited")}
+    return LoaderStats(**totals)
 
 
 class Meter:
-    """Says of one iteration what came since it began; asks when it is asked, so that it costs nothing else.
+    """Measures one iteration from its beginning, at no cost until it is read.
 
     Args:
-        epoch: Its epoch.
-        batches: Batches that were done when it began.
+        epoch: The epoch.
+        batches: Batches done before.
         batch_size: Rows of a batch.
         rows: Rows of the whole epoch.
-        read: Bytes that had been read.
+        read: Bytes read before.
     """
 
     def __init__(self, epoch: int, batches: int, batch_size: int, rows: int, read: int) -> None:
@@ -88,7 +88,7 @@ class Meter:
         self._ended: LoaderStats | None = None
 
     def now(self, batches: int, read: int, row_bytes: float, resident: int, progress: Progress) -> LoaderStats:
-        """Return how things stand, or stood at the end."""
+        """Return the current statistics, or the final ones after the end."""
         if self._ended is not None:
             return self._ended
         rows = min(batches * self._size, self._most) - min(self._first * self._size, self._most)
@@ -99,5 +99,5 @@ class Meter:
         )  # fmt: skip
 
     def end(self, stats: LoaderStats) -> None:
-        """Keep how things stand for good."""
+        """Store the final statistics."""
         self._ended = self._ended or stats

@@ -1,4 +1,4 @@
-"""Rows of varying length in the buffer: kept in the record batches, or bundles, they came in, found by slot."""
+"""Variable-length rows of the buffer, held in the record batches or bundles they came in, by slot."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -16,19 +16,19 @@ from corgipile.tables.table import IntArray, is_bytes, is_list, is_wide, item_by
 __all__ = ["Varlen", "slot_bytes"]
 
 SlotArray = npt.NDArray[np.int32]
-MOST_BATCHES = (1 << 31) - 1
-NOBODY = -1  # owns a slot that waits for no row; below are bundles, from 0 on record batches
-CROWDED = 1 / 2  # of the bytes that may be held, from which on batches of few rows are copied together
-MORE = 5 / 4  # times as many rows as there are slots; of orders that keep whole blocks there are no more
-FEW = 2 / 3  # of the rows of a batch
-WORTH = 1 / 8  # of all rows that are in such batches, at least
-PART = 1 << 16  # slots that are let go at a time: what is noted of each takes more than a narrow row
-COPIED = 1 / 16  # of the bytes that may be held, that are copied at a time
+MAX_BATCHES = (1 << 31) - 1  # numbers of record batches
+NO_OWNER = -1  # owner of a free slot; bundles are below, record batches from 0 on
+CROWDED_SHARE = 1 / 2  # of the byte limit, above which sparse batches are compacted early
+ROWS_PER_SLOT = 5 / 4  # above which a crowded buffer is compacted; orders of whole blocks stay below
+SPARSE_SHARE = 2 / 3  # largest share of a sparse batch's rows that are buffered
+MIN_SPARSE_SHARE = 1 / 8  # smallest share of all rows that are in sparse batches worth compacting
+PART = 1 << 16  # slots released at a time: the record of a slot takes more memory than a narrow row
+COPY_SHARE = 1 / 16  # of the byte limit, copied at a time
 Span = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]
 
 
 def slot_bytes(kinds: Mapping[str, pa.DataType]) -> int:
-    """Return the bytes that a slot takes beside its row: which batch has the row, where there, and each column's span.
+    """Return the bytes of a slot without its row: its batch, the row's index there, and each column's span.
 
     Example:
         >>> slot_bytes({}), slot_bytes({"text": pa.string()})
@@ -38,7 +38,7 @@ def slot_bytes(kinds: Mapping[str, pa.DataType]) -> int:
 
 
 class Varlen:
-    """Holds the columns that have no fixed width.
+    """Holds the variable-length columns.
 
     Args:
         slots: Number of slots.
@@ -47,15 +47,15 @@ class Varlen:
 
     def __init__(self, slots: int, kinds: Mapping[str, pa.DataType]) -> None:
         self._slots, self._kinds = slots, dict(kinds)
-        self._owner = np.full(slots if kinds else 0, NOBODY, np.int32)
+        self._owner = np.full(slots if kinds else 0, NO_OWNER, np.int32)
         self._row = np.zeros(slots if kinds else 0, np.int32)
-        self._means: dict[int, int] = {}  # bytes of a mean row of each batch, but for columns of which each is known
+        self._means: dict[int, int] = {}  # mean row bytes of each batch, without columns of known lengths
         self._batches: dict[int, pa.RecordBatch] = {}
         self._alive: dict[int, int] = {}
-        self._retired: list[tuple[int, list[pa.RecordBatch], IntArray]] = []  # when, and of which bundles
+        self._retired: list[tuple[int, list[pa.RecordBatch], IntArray]] = []  # fill number, batches, bundles
         self._next = self._fills = self._rows = 0
-        self._nbytes = slots * slot_bytes(kinds)  # and of record batches not yet let go
-        self._bundles = _kernel.bundles_new()  # what the kernel read: see kernel/io/bundles.h
+        self._nbytes = slots * slot_bytes(kinds)  # plus the record batches in memory
+        self._bundles = _kernel.bundles_new()  # rows read by the kernel, see kernel/io/bundles.h
         self._lock = threading.Lock()  # the reader puts rows while the consumer gathers others
         spanned = [name for name, kind in kinds.items() if item_bytes(kind)]
         self._spans: dict[str, Span] = {n: (np.zeros(slots, np.uint64), np.zeros(slots, np.int64)) for n in spanned}
@@ -66,7 +66,7 @@ class Varlen:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes held: what is noted of slots, and the rows not yet let go."""
+        """Return the bytes of slots and of rows in memory."""
         return self._nbytes + _kernel.bundles_look(self._bundles)[0]
 
     @property
@@ -75,23 +75,23 @@ class Varlen:
         return tuple(self._kinds)
 
     def span(self, name: str) -> Span:
-        """Return memory address and length of each slot's row, see `Buffer.ragged`."""
+        """Return address and length of each slot's row, see `Buffer.ragged`."""
         if name not in self._spans:
-            raise BadSchema(f"column {name!r} has type {self._kinds.get(name)}; a list of numbers is needed")
+            raise BadSchema(f"column {name!r} must hold lists of numbers, got type {self._kinds.get(name)}")
         if name in self._nulls:
             raise BadValue(f"column {name!r} holds nulls; fill or drop such rows first")
         return self._spans[name]
 
     def places(self, name: str) -> Span:
-        """Return the arrays in which memory address and length of each slot's row are noted."""
+        """Return the arrays of address and length of each slot's row, to be filled by the kernel."""
         return self._spans[name]
 
     def read(self, reader: object, extents: IntArray, into: SlotArray, *, urgent: bool) -> tuple[int, int, int] | None:
-        """Let the kernel read rows whose offsets it has read; return what failed, None if nothing did."""
+        """Read rows in the kernel, which has their offsets; return the failure or None."""
         return _kernel.reader_items(reader, extents, into, self._owner, self._bundles, urgent)
 
     def sizes(self, visit: SlotArray) -> npt.NDArray[np.int64]:
-        """Return the bytes of the rows in these slots; of types that do not tell, those of a mean row."""
+        """Return the bytes of the rows in these slots; the batch's mean for types without known lengths."""
         sizes = np.zeros(len(visit), np.int64)
         for name, (_, length) in self._spans.items():
             if name not in self._nulls:
@@ -99,33 +99,33 @@ class Varlen:
         if len(self._spans) - len(self._nulls) < len(self._kinds):
             owners, which = np.unique(self._owner[visit], return_inverse=True)
             sizes += np.array([self._means.get(owner, 0) for owner in owners.tolist()], np.int64)[which]
-            bundled = visit[self._owner[visit] < NOBODY]  # the kernel reads no nulls, which others may have
+            bundled = visit[self._owner[visit] < NO_OWNER]  # bundles have no nulls, so their lengths are known
             for name in self._nulls & self._spans.keys():
-                told = self._spans[name][1][bundled] * item_bytes(self._kinds[name])
-                sizes[self._owner[visit] < NOBODY] += told
+                exact = self._spans[name][1][bundled] * item_bytes(self._kinds[name])
+                sizes[self._owner[visit] < NO_OWNER] += exact
         return sizes
 
     def put(self, batch: pa.RecordBatch, into: SlotArray) -> None:
-        """Keep the rows of a batch that go to slots."""
-        kept = np.flatnonzero(into >= 0)
-        if len(kept):
-            self._adopt(batch.select(list(self._kinds)), into[kept], kept)
+        """Add the rows of a batch that go to slots."""
+        rows = np.flatnonzero(into >= 0)
+        if len(rows):
+            self._add_batch(batch.select(list(self._kinds)), into[rows], rows)
 
-    def _adopt(self, batch: pa.RecordBatch, slots: SlotArray, rows: npt.NDArray[Any]) -> None:
+    def _add_batch(self, batch: pa.RecordBatch, slots: SlotArray, rows: npt.NDArray[Any]) -> None:
         nbytes = int(batch.nbytes)
         with self._lock:
-            number, self._next = self._next, (self._next + 1) % MOST_BATCHES
+            number, self._next = self._next, (self._next + 1) % MAX_BATCHES
             while self._next in self._batches:
-                self._next = (self._next + 1) % MOST_BATCHES
+                self._next = (self._next + 1) % MAX_BATCHES
             self._owner[slots], self._row[slots] = number, rows
             self._batches[number], self._alive[number] = batch, len(rows)
             self._rows += batch.num_rows
             self._nbytes += nbytes
-            told = sum(self._point(name, batch.column(name), slots, rows) for name in self._spans)
-            self._means[number] = max(0, nbytes - told) // max(1, batch.num_rows)
+            exact = sum(self._set_spans(name, batch.column(name), slots, rows) for name in self._spans)
+            self._means[number] = max(0, nbytes - exact) // max(1, batch.num_rows)
 
-    def _point(self, name: str, column: pa.Array, slots: SlotArray, rows: npt.NDArray[Any]) -> int:
-        """Note where the rows of a column lie; return the bytes of all of them."""
+    def _set_spans(self, name: str, column: pa.Array, slots: SlotArray, rows: npt.NDArray[Any]) -> int:
+        """Set the spans of a column's rows; return the bytes of all rows."""
         if column.null_count or (is_list(column.type) and column.values.null_count):
             self._nulls.add(name)
             return 0
@@ -138,15 +138,15 @@ class Varlen:
         return int(offsets[-1] - offsets[0]) * item
 
     def release(self, slots: SlotArray) -> None:
-        """Let go of the rows in slots that nobody will visit any more, and of the batches of which none is left."""
+        """Release rows that are not visited again, and batches without other rows."""
         for start in range(0, len(slots), PART):
-            some = slots[start : start + PART]
-            if not _kernel.bundles_release(self._bundles, self._owner, some):
+            part = slots[start : start + PART]
+            if not _kernel.bundles_release(self._bundles, self._owner, part):
                 continue
-            some = some[some >= 0]
-            left, counts = np.unique(self._owner[some], return_counts=True)
-            self._owner[some] = NOBODY
-            for number, count in zip(left.tolist(), counts.tolist(), strict=True):
+            part = part[part >= 0]
+            owners, counts = np.unique(self._owner[part], return_counts=True)
+            self._owner[part] = NO_OWNER
+            for number, count in zip(owners.tolist(), counts.tolist(), strict=True):
                 if number < 0:
                     continue
                 self._alive[number] -= count
@@ -161,75 +161,75 @@ class Varlen:
             self._nbytes -= int(batch.nbytes)
         return batch
 
-    def settle(self, ahead: int, most: int | None = None) -> None:
-        """After a step was put: where rows of few slots keep many batches alive, copy them together.
+    def compact(self, ahead: int, most: int | None = None) -> None:
+        """Compact sparse batches after a step: copy their few buffered rows to a new batch.
 
-        Sliding windows leave a few rows of each batch behind. What they leave is let go ``ahead + 1`` steps later, when
-        no visit that began before can still be reading it. Batches of which most rows still wait are left alone: a copy
-        would take as much again. ``most``: the bytes that may be held, if there is a limit.
+        Sliding windows leave a few rows of each batch behind. The old batches are dropped ``ahead + 1`` steps later,
+        when no earlier visit can read them. Batches with most rows buffered are left alone: a copy would take as much
+        memory again. ``most``: the byte limit, if any.
         """
         self._fills += 1
         while self._retired and self._fills - self._retired[0][0] > ahead + 1:
             _, batches, bundles = self._retired.pop(0)
             self._nbytes -= sum(int(batch.nbytes) for batch in batches)
             _kernel.bundles_drop(self._bundles, bundles)
-        crowded = most is not None and self.nbytes > most * CROWDED
+        crowded = most is not None and self.nbytes > most * CROWDED_SHARE
         rows = self._rows + _kernel.bundles_look(self._bundles)[1]
-        if rows <= self._slots * (MORE if crowded else 2):
+        if rows <= self._slots * (ROWS_PER_SLOT if crowded else 2):
             return
-        old = self._sparse(rows, None if most is None else most * COPIED)
+        old = self._sparse(rows, None if most is None else most * COPY_SHARE)
         if len(old):
-            self._copy_together(old)
+            self._copy_rows(old)
 
-    def _copy_together(self, old: npt.NDArray[np.int32]) -> None:
-        """Copy the rows of owners into one record batch; the owners go when nobody can be reading their rows."""
+    def _copy_rows(self, old: npt.NDArray[np.int32]) -> None:
+        """Copy the rows of owners into one record batch; the owners are dropped when no visit can read them."""
         slots = np.flatnonzero(np.isin(self._owner, old)).astype(np.int32)
-        together = self.gather(slots)
-        self._adopt(together, slots, np.arange(len(slots)))
+        compacted = self.gather(slots)
+        self._add_batch(compacted, slots, np.arange(len(slots)))
         batches = [self._drop(number) for number in old[old >= 0].tolist()]
-        bundles = -2 - old[old < NOBODY].astype(np.int64)
+        bundles = -2 - old[old < NO_OWNER].astype(np.int64)
         _kernel.bundles_retire(self._bundles, bundles)
         self._nbytes += sum(int(batch.nbytes) for batch in batches)
         self._retired.append((self._fills, batches, bundles))
 
     def _sparse(self, rows: int, most: float | None) -> npt.NDArray[np.int32]:
-        """Return owners of which few rows wait, of no more bytes of such rows; none if it is not worth it."""
-        told = np.zeros((_kernel.bundles_look(self._bundles)[2], 3), np.int64)
-        _kernel.bundles_tell(self._bundles, told)
+        """Return owners of few buffered rows, up to ``most`` bytes; none if compacting is not worth it."""
+        stats = np.zeros((_kernel.bundles_look(self._bundles)[2], 3), np.int64)
+        _kernel.bundles_tell(self._bundles, stats)
         numbers = np.array([*self._batches], np.int64)
-        known = [(batch.nbytes, batch.num_rows, self._alive[number]) for number, batch in self._batches.items()]
-        told = np.concatenate([told, np.array(known, np.int64).reshape(-1, 3)])
-        owners = np.concatenate([-2 - np.arange(len(told) - len(numbers)), numbers])
-        share = told[:, 2] / np.maximum(told[:, 1], 1)
-        few = np.flatnonzero((told[:, 2] > 0) & (share < FEW))
-        few = few[np.lexsort((owners[few], share[few]))]
-        if told[few, 1].sum() < rows * WORTH:
+        sizes = [(batch.nbytes, batch.num_rows, self._alive[number]) for number, batch in self._batches.items()]
+        stats = np.concatenate([stats, np.array(sizes, np.int64).reshape(-1, 3)])
+        owners = np.concatenate([-2 - np.arange(len(stats) - len(numbers)), numbers])
+        share = stats[:, 2] / np.maximum(stats[:, 1], 1)
+        sparse = np.flatnonzero((stats[:, 2] > 0) & (share < SPARSE_SHARE))
+        sparse = sparse[np.lexsort((owners[sparse], share[sparse]))]
+        if stats[sparse, 1].sum() < rows * MIN_SPARSE_SHARE:
             return np.zeros(0, np.int32)
-        copied = np.cumsum(share[few] * told[few, 0])
-        count = len(few) if most is None else 1 + int(np.searchsorted(copied[1:], most))
-        return owners[few[:count]].astype(np.int32)
+        copied = np.cumsum(share[sparse] * stats[sparse, 0])
+        count = len(sparse) if most is None else 1 + int(np.searchsorted(copied[1:], most))
+        return owners[sparse[:count]].astype(np.int32)
 
     def gather(self, visit: SlotArray) -> pa.RecordBatch:
-        """Return the rows in these slots as one record batch, in visiting order."""
+        """Return the rows in these slots as a record batch, in visiting order."""
         spanned = [name for name in self._spans if name not in self._nulls]
         columns = {name: _join(self._kinds[name], self._spans[name], visit) for name in spanned}
-        rest = [name for name in self._kinds if columns.get(name) is None]
-        if rest:
-            taken = self._take(visit, rest)
-            columns |= {name: taken.column(name) for name in rest}
+        unjoined = [name for name in self._kinds if columns.get(name) is None]
+        if unjoined:
+            selected = self._take(visit, unjoined)
+            columns |= {name: selected.column(name) for name in unjoined}
         return pa.RecordBatch.from_arrays([columns[name] for name in self._kinds], names=list(self._kinds))
 
     def objects(self, visit: SlotArray) -> dict[str, Sequence[Any] | pa.Array]:
-        """Return the rows in these slots as one object a row, see `corgipile.tables.arrow.spans.objects`."""
-        made: dict[str, Sequence[Any] | pa.Array] = {}
+        """Return the rows in these slots as one object per row, see `corgipile.tables.arrow.spans.objects`."""
+        values: dict[str, Sequence[Any] | pa.Array] = {}
         for name, kind in self._kinds.items():
             if name in self._spans and name not in self._nulls and is_bytes(kind):
                 text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-                made[name] = _kernel.gather_objects(*self._spans[name], visit, text)
+                values[name] = _kernel.gather_objects(*self._spans[name], visit, text)
                 continue
             joined = _join(kind, self._spans[name], visit) if name in self._spans and name not in self._nulls else None
-            made[name] = objects(self._take(visit, [name]).column(0) if joined is None else joined, own=True)
-        return made
+            values[name] = objects(self._take(visit, [name]).column(0) if joined is None else joined, own=True)
+        return values
 
     def _take(self, visit: SlotArray, names: list[str]) -> pa.RecordBatch:
         if not len(visit):
@@ -244,22 +244,22 @@ class Varlen:
         parts = [
             batches[int(owners[start])].take(array_of(rows[start:stop]))
             if owners[start] >= 0
-            else self._bundled(visit[order[start:stop]], names)
+            else self._bundle_rows(visit[order[start:stop]], names)
             for start, stop in runs
         ]
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return pa.concat_batches(parts).take(array_of(back))
 
-    def _bundled(self, visit: SlotArray, names: list[str]) -> pa.RecordBatch:
+    def _bundle_rows(self, visit: SlotArray, names: list[str]) -> pa.RecordBatch:
         """Return rows that the kernel read."""
         columns = [_join(self._kinds[name], self._spans[name], visit) for name in names]
-        assert None not in columns  # noqa: S101 - they lay in one file, with offsets of this type
+        assert None not in columns  # noqa: S101 - a file's rows fit its own offset type
         return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def _join(kind: pa.DataType, span: Span, visit: SlotArray) -> pa.Array | None:
-    """Copy rows together; None if they are too long for the type's offsets."""
+    """Copy rows into one array; None if they are too long for the type's offsets."""
     item = item_bytes(kind)
     offsets = np.zeros(len(visit) + 1, np.int64)
     np.cumsum(span[1][visit], out=offsets[1:])

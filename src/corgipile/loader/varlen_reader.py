@@ -1,4 +1,4 @@
-"""Rows of varying length into slots by the kernel: first the offsets that say where they lie, then their items."""
+"""Kernel reads of variable-length rows into slots: their offsets first, then their items."""
 
 from collections.abc import Sequence
 
@@ -18,41 +18,32 @@ __all__ = ["VarlenReader"]
 
 
 class VarlenReader(LayoutReader):
-    """Reads rows of which some columns vary in length, where all lie at known places in files.
+    """Reads variable-length rows that lie at known places in files.
 
-    The slots of a step are free when its size is asked for: what its rows take is known once their offsets are read,
-    and where each row lies is noted with its slot.
-
-    Args:
-        table: The rows.
-        found: Where they lie.
-        buffer: Where they go.
-        sources: The columns that are read.
-        size: Bytes of the buffer.
-        sequential: Whether rows are read as they lie.
+    `size` reads the step's offsets into its free slots: they give the bytes of its rows and the places of its items.
     """
 
     def __init__(
-        self, table: Table, found: Location, buffer: Buffer, sources: Sequence[str], size: int, *, sequential: bool
+        self, table: Table, place: Location, buffer: Buffer, sources: Sequence[str], size: int, *, sequential: bool
     ) -> None:
-        super().__init__(found, buffer, len(table), sequential=sequential)
+        super().__init__(place, buffer, len(table), sequential=sequential)
         self._table, self._sources = table, list(sources)
-        self._located: Step | None = None  # the step whose offsets were read
-        self._coming = 0  # bytes of it
+        self._located: Step | None = None  # step whose offsets are read
+        self._coming = 0  # variable-length bytes of that step
         self._tidy = Tidy(max(size, buffer.limit or 0))
 
     @staticmethod
-    def serves(found: Location, buffer: Buffer) -> bool:
-        """Say whether the kernel reads all columns of a buffer from there: from files, that may be open at once."""
-        columns = found.layout.columns
+    def supports(place: Location, buffer: Buffer) -> bool:
+        """Return whether the kernel can read all columns of a buffer from files, which must all be open at once."""
+        columns = place.layout.columns
         lists = all(isinstance(columns[name], VarlenLayout) for name in buffer.varlen.names)
-        return lists and not found.kept and all(movable(found.layout, buffer)) and POOL.spare(len(found.layout.paths))
+        return lists and not place.kept and all(movable(place.layout, buffer)) and POOL.spare(len(place.layout.paths))
 
     def _add_columns(self, reader: object) -> None:
         super()._add_columns(reader)
         for name in self._buffer.varlen.names:
             column = self._layout.columns[name]
-            assert isinstance(column, VarlenLayout)  # noqa: S101 - asked before
+            assert isinstance(column, VarlenLayout)  # noqa: S101 - checked by `supports`
             _kernel.reader_list(
                 reader, column.starts, column.offsets, self._fds_of(column), column.items, column.counts,
                 *self._buffer.varlen.places(name),
@@ -60,11 +51,11 @@ class VarlenReader(LayoutReader):
             )  # fmt: skip
 
     def _locate(self, step: Step, *, urgent: bool) -> None:
-        """Read offsets, and the columns of fixed width."""
+        """Read a step's offsets and fixed-width columns."""
         if self._located is step:
             return
         self._located, self._coming = None, 0
-        self.each(step, self._offsets, urgent=urgent)
+        self.run_parts(step, self._offsets, urgent=urgent)
         self._located = step
 
     def _offsets(
@@ -80,7 +71,7 @@ class VarlenReader(LayoutReader):
         return self._buffer.varlen.read(reader, extents, into, urgent=urgent)
 
     def size(self, step: Step) -> int:
-        """Return the bytes of varying length that a step will bring."""
+        """Return the variable-length bytes of a step."""
         self._locate(step, urgent=True)
         return self._coming
 
@@ -88,21 +79,21 @@ class VarlenReader(LayoutReader):
         """Read runs of rows into slots."""
         self._locate(step, urgent=urgent)
         self._located = None
-        self.each(step, self._items, urgent=urgent)
+        self.run_parts(step, self._items, urgent=urgent)
         self._tidy.passed(self._coming)
 
     def failure(self, code: int, fd: int, row: int) -> ReadFailed | CorruptFile:
-        """Return the error of a reading that the kernel could not do; of a damaged row what the table says of it."""
+        """Return the error of a failed read; for a damaged row the table's own error."""
         if code >= 0:
             return super().failure(code, fd, row)
-        bits = self._found.bits
+        bits = self._location.bits
         number = row if bits is None else int(bits.before(np.array([row]))[0])
         try:
             self._table.read(number, number + 1, self._sources)
         except CorruptFile as error:
             return error
         path = self._layout.paths[self._fds.tolist().index(fd)]
-        return CorruptFile(f"{path}: row {row} has offsets, or text, that cannot be")
+        return CorruptFile(f"{path}: row {row} has invalid offsets or text")
 
     def hint(self, step: Step) -> None:
-        """Do nothing: where items lie shows only when offsets are there."""
+        """Do nothing: the items' places are unknown until their offsets are read."""

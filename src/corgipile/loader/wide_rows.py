@@ -1,7 +1,7 @@
-"""Wide rows: each is read when it is its turn, straight to where its batch has it.
+"""Unbuffered wide rows: each is read at its turn, straight into its batch.
 
-A row of many pages is read as fast alone as among its neighbours, so no buffer holds it: the order says which rows come
-next, and they are read some batches ahead.
+A row of many pages is read as fast alone as with its neighbours, so it needs no buffer: the order gives the next rows,
+and they are read some batches ahead.
 """
 
 import os
@@ -32,21 +32,21 @@ from corgipile.tables.table import IntArray, Single, Table, row_sizes
 
 __all__ = ["WideRows"]
 
-GROUP_BYTES = 1 << 20  # read at a time
-AHEAD_BYTES = 8 << 20  # and half of the budget at most: what was handed on may be on its way to another process
-TIDY_BYTES = 64 << 20  # read until what is free is given back: pages that come anew take as long as their bytes
-LOOK = 4096  # rows whose lengths are asked for at a time
-CACHED = 1 << 30  # bytes a second at least, of rows that are copied from memory
-SLOW = 3  # groups in a row that come slower until they are read ahead
+GROUP_BYTES = 1 << 20  # bytes of a group, which are read together
+AHEAD_BYTES = 8 << 20  # read ahead, and at most half the budget: delivered rows may be in flight to another process
+TIDY_BYTES = 64 << 20  # bytes read before free memory is returned: new pages take as long as their bytes
+LENGTH_ROWS = 4096  # rows whose lengths are requested at a time
+CACHED_RATE = 1 << 30  # smallest bytes per second of reads from the page cache
+SLOW_GROUPS = 3  # consecutive slower groups that start reading ahead
 
 
 class WideRows:
     """Reads rows of a table one by one.
 
     Args:
-        feeder: What says which rows come next.
+        feeder: Reader that gives the order of rows.
         batch_size: Rows of a batch.
-        arrow: Leave columns of varying length Arrow arrays; else they are a list with an object a row.
+        arrow: Return variable-length columns as Arrow arrays; else as lists with one object per row.
     """
 
     def __init__(self, feeder: BufferedReader, batch_size: int, *, arrow: bool) -> None:
@@ -57,15 +57,15 @@ class WideRows:
         self._fields = {field.name: field for field in columns.fields}
         self._in_place = _in_place(self._table, columns.fields)
         self._varlen = list(columns.varlen)
-        self._apart = {name for name in self._varlen if by_column(self._table, name)}
+        self._by_column = {name for name in self._varlen if by_column(self._table, name)}
         self._tidy = Tidy(every=TIDY_BYTES)
-        self._run: _Run | _Unread | None = None
+        self._run: _Ahead | _Direct | None = None
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
-        """Read so many rows of an epoch, from a place on."""
+        """Read this many rows of an epoch, starting at an offset in a step."""
         self.close()
         plan = self._plan(epoch, step, skip, rows)
-        run: _Run | _Unread = _Run(self, plan, self._ahead) if self._feeder.order.ahead else _Unread(self, plan)
+        run: _Ahead | _Direct = _Ahead(self, plan, self._ahead) if self._feeder.order.ahead else _Direct(self, plan)
         self._run = run
         try:
             yield from run.groups()
@@ -74,40 +74,40 @@ class WideRows:
 
     @property
     def progress(self) -> Progress:
-        """Return how far reading is."""
+        """Return the reading progress."""
         return self._run.progress() if self._run else Progress()
 
     @property
     def resident(self) -> int:
-        """Return the bytes of rows in memory, those of the batches that were delivered last included."""
+        """Return the bytes of rows in memory, the last delivered batches included."""
         return self._run.bytes if self._run else 0
 
     def close(self) -> None:
-        """End reading ahead."""
+        """Stop reading ahead."""
         if self._run is not None:
             self._run.stop()
 
     def _plan(self, epoch: int, step: int, skip: int, rows: int) -> Iterator["tuple[list[Place], IntArray, int]"]:
-        """Cut rows into groups of whole batches with bytes enough, the first a single batch: places, rows, bytes."""
-        waiting = _Waiting(self._batch_size)
+        """Cut rows into groups of whole batches, a single one first, then `GROUP_BYTES`: places, rows, bytes."""
+        pending = _PendingRows(self._batch_size)
         most, look = 0, self._batch_size
         visits = self._visits(epoch, step, skip, rows)
         while some := _some(visits, look):
             numbers = np.concatenate([visited for _, visited in some])
-            waiting.add([place for place, _ in some], numbers, self._sizes(numbers))
-            while (count := waiting.whole(most)) > 0:
-                yield waiting.take(count)
+            pending.add([place for place, _ in some], numbers, self._sizes(numbers))
+            while (count := pending.whole(most)) > 0:
+                yield pending.take(count)
                 most = GROUP_BYTES
-            look = min(2 * look, LOOK)
-        while count := min(waiting.count, waiting.whole(most, last=True) or waiting.count):
-            yield waiting.take(count)
+            look = min(2 * look, LENGTH_ROWS)
+        while count := min(pending.count, pending.whole(most, last=True) or pending.count):
+            yield pending.take(count)
 
     def _visits(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[tuple[Place, IntArray]]:
-        """Yield rows in visiting order, those of a step together or in parts."""
+        """Yield rows in visiting order, of one step or a part of it at a time."""
         for number, visited in enumerate(self._feeder.rows(epoch, step), step):
             at, skip = min(skip, len(visited)), max(0, skip - len(visited))
-            for start in range(at, len(visited), LOOK):
-                some = visited[start : min(start + LOOK, start + rows)]
+            for start in range(at, len(visited), LENGTH_ROWS):
+                some = visited[start : min(start + LENGTH_ROWS, start + rows)]
                 rows -= len(some)
                 yield (number, start, len(some)), some
                 if not rows:
@@ -118,25 +118,24 @@ class WideRows:
         return np.full(len(rows), self._fixed_bytes) if sizes is None else sizes + self._fixed_bytes
 
     def _group(self, places: list[Place], rows: IntArray, nbytes: int) -> Group:
-        self._feeder.bytes_apart += nbytes
+        self._feeder.unbuffered_bytes += nbytes
         self._tidy.passed(nbytes)
         return Group(places, len(rows), self._read(rows))
 
     def _read(self, rows: IntArray) -> dict[str, Any]:
-        """Read rows, each column the shortest way."""
-        made: dict[str, Any] = {}
-        loose = []
+        columns: dict[str, Any] = {}
+        others = []
         for name in self._columns.sources:
             if (in_place := self._in_place.get(name)) is not None:
-                made[name] = in_place.take(rows)
-            elif name in self._apart and pa.types.is_binary(self._columns.varlen[name]) and not self._arrow:
-                made[name] = cast("Single", self._table).take_bytes(rows, name)
+                columns[name] = in_place.take(rows)
+            elif name in self._by_column and pa.types.is_binary(self._columns.varlen[name]) and not self._arrow:
+                columns[name] = cast("Single", self._table).take_bytes(rows, name)
             else:
-                loose.append(name)
-        if loose:
-            batch = self._table.take(rows, loose)
-            made |= {name: self._loose(name, batch.column(name), rows) for name in loose}
-        return {name: made[name] for name in self._columns.sources}
+                others.append(name)
+        if others:
+            batch = self._table.take(rows, others)
+            columns |= {name: self._loose(name, batch.column(name), rows) for name in others}
+        return {name: columns[name] for name in self._columns.sources}
 
     def _loose(self, name: str, column: pa.Array, rows: IntArray) -> Sequence[Any] | npt.NDArray[Any] | pa.Array:
         field = self._fields.get(name)
@@ -146,7 +145,7 @@ class WideRows:
 
 
 def _in_place(table: Table, fields: Sequence[Field]) -> dict[str, PlacedColumn]:
-    """Find the fields that lie in place: all by one layout, or else by halves, down to those without one."""
+    """Return the columns that lie in place, by a layout of all fields, or of halves of them recursively."""
     layout = table.layout([source for field in fields for source in field.sources]) if fields else None
     if layout is not None:
         files = files_of_layout(layout)
@@ -156,7 +155,7 @@ def _in_place(table: Table, fields: Sequence[Field]) -> dict[str, PlacedColumn]:
 
 
 def _some(visits: Iterator[tuple[Place, IntArray]], wanted: int) -> list[tuple[Place, IntArray]]:
-    """Return the next visits, of so many rows if there are as many."""
+    """Return the next visits of at least ``wanted`` rows, or all that are left."""
     some: list[tuple[Place, IntArray]] = []
     while wanted > 0 and (visit := next(visits, None)) is not None:
         some.append(visit)
@@ -164,7 +163,7 @@ def _some(visits: Iterator[tuple[Place, IntArray]], wanted: int) -> list[tuple[P
     return some
 
 
-class _Waiting:
+class _PendingRows:
     """Rows that are not in a group yet."""
 
     def __init__(self, batch_size: int) -> None:
@@ -174,16 +173,16 @@ class _Waiting:
 
     @property
     def count(self) -> int:
-        """Return how many rows wait."""
+        """Return the number of rows."""
         return len(self._rows)
 
     def add(self, places: list[Place], rows: IntArray, sizes: IntArray) -> None:
-        """Add rows that are visited at these places."""
+        """Add rows visited at these places."""
         self._places.extend(places)
         self._rows, self._sizes = np.concatenate([self._rows, rows]), np.concatenate([self._sizes, sizes])
 
     def whole(self, most: int, *, last: bool = False) -> int:
-        """Return the rows of the whole batches that make a group of so many bytes; 0 if more rows are to come first."""
+        """Return the rows of whole batches that fill a group of ``most`` bytes; 0 if more rows must be added first."""
         ends = np.cumsum(self._sizes)[self._size - 1 :: self._size]
         batches = int(np.searchsorted(ends, most, side="right"))
         if batches == len(ends) and not last:
@@ -191,7 +190,7 @@ class _Waiting:
         return max(1, batches) * self._size if len(ends) else 0
 
     def take(self, count: int) -> tuple[list[Place], IntArray, int]:
-        """Take the first rows: places, rows, bytes."""
+        """Remove the first rows and return their places, numbers and bytes."""
         places, left = [], count
         while left:
             step, at, rows = self._places.popleft()
@@ -200,53 +199,53 @@ class _Waiting:
             left -= some
             if some < rows:
                 self._places.appendleft((step, at + some, rows - some))
-        taken = places, self._rows[:count], int(self._sizes[:count].sum())
+        result = places, self._rows[:count], int(self._sizes[:count].sum())
         self._rows, self._sizes = self._rows[count:], self._sizes[count:]
-        return taken
+        return result
 
 
-def _asked_of_devices() -> int:
-    """Return how many blocks this process had to ask devices for."""
+def _device_blocks() -> int:
+    """Return the number of blocks that this process has read from devices."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
 
 
-class _Unread:
-    """Reads each group when it is asked for."""
+class _Direct:
+    """Reads each group on request."""
 
     def __init__(self, reader: WideRows, plan: Iterator[tuple[list[Place], IntArray, int]]) -> None:
         self._reader, self._plan = reader, plan
         self._waited, self.bytes = 0.0, 0
 
     def groups(self) -> Iterator[Group]:
-        """Yield the groups in turn."""
+        """Yield the groups in order."""
         for places, rows, nbytes in self._plan:
             since, self.bytes = time.perf_counter(), nbytes
-            group = self._reader._group(places, rows, nbytes)  # noqa: SLF001  # its own
+            group = self._reader._group(places, rows, nbytes)  # noqa: SLF001  # same module
             self._waited += time.perf_counter() - since
             yield group
         self.bytes = 0
 
     def progress(self) -> Progress:
-        """Return how far it is."""
+        """Return the progress of this pass."""
         return Progress(self._waited)
 
     def stop(self) -> None:
-        """Do nothing: nobody reads ahead."""
+        """Do nothing: there is no thread."""
 
 
-class _Run:
-    """Reads groups ahead in a thread, as many as some bytes hold, and at least one.
+class _Ahead:
+    """Reads groups ahead in a thread, bounded by bytes, at least one.
 
-    What is cached is read when it is asked for, until some groups had to come from a device: to hand rows from thread
-    to thread takes as long as to copy them, and what was read long ago is not in the processor's cache any more. One
-    of several workers reads ahead at once, while it sends.
+    Cached rows are read on request until several groups had to come from a device: passing rows between threads takes
+    as long as copying them, and rows read earlier leave the processor's cache. With several workers each reads ahead
+    at once, while it sends.
     """
 
     def __init__(self, reader: WideRows, plan: Iterator[tuple[list[Place], IntArray, int]], room: int) -> None:
         self._reader, self._plan, self._room = reader, plan, room
         self._changed = threading.Condition()
         self._ready: deque[tuple[Any, int]] = deque()
-        self.bytes = self._given = 0  # of groups read, or being read, that the consumer has not done with; of its own
+        self.bytes = self._consumer_bytes = 0  # bytes of groups not finished by the consumer; of the group it has
         self._waited = self._reader_waited = 0.0
         self._stopped, self._process = False, os.getpid()
         self._thread = threading.Thread(target=self._read, name="corgipile-reader", daemon=True)
@@ -256,7 +255,7 @@ class _Run:
         try:
             with frugal():
                 self._read_all()
-        except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
+        except BaseException as error:  # noqa: BLE001  # the consumer raises it
             self._put([error], 0)
 
     def _read_all(self) -> None:
@@ -269,7 +268,7 @@ class _Run:
                 if self._stopped:
                     return
                 self.bytes += nbytes
-            self._put(self._reader._group(places, rows, nbytes), nbytes)  # noqa: SLF001  # its own
+            self._put(self._reader._group(places, rows, nbytes), nbytes)  # noqa: SLF001  # same module
         self._put(None, 0)
 
     def _put(self, item: Any, nbytes: int) -> None:
@@ -278,27 +277,27 @@ class _Run:
             self._changed.notify_all()
 
     def groups(self) -> Iterator[Group]:
-        """Yield the groups in turn."""
-        if self._reader._feeder.shard.workers == 1:  # noqa: SLF001  # its own
+        """Yield the groups in order."""
+        if self._reader._feeder.shard.workers == 1:  # noqa: SLF001  # same module
             with frugal():
-                yield from self._cached()
+                yield from self._read_cached()
             self._check()
         self._thread.start()
         while (group := self._next()) is not None:
             yield group
 
-    def _cached(self) -> Iterator[Group]:
-        """Read groups here, to the end or until they come slowly."""
+    def _read_cached(self) -> Iterator[Group]:
+        """Read groups in this thread, to the end or until they are slow."""
         slow = 0
         for places, rows, nbytes in self._plan:
-            asked, since, self.bytes = _asked_of_devices(), time.perf_counter(), nbytes
-            group = self._reader._group(places, rows, nbytes)  # noqa: SLF001  # its own
+            blocks, since, self.bytes = _device_blocks(), time.perf_counter(), nbytes
+            group = self._reader._group(places, rows, nbytes)  # noqa: SLF001  # same module
             seconds = time.perf_counter() - since
             self._waited += seconds
             yield group
             self._check()
-            slow = slow + 1 if nbytes < CACHED * seconds or _asked_of_devices() > asked else 0
-            if slow == SLOW:
+            slow = slow + 1 if nbytes < CACHED_RATE * seconds or _device_blocks() > blocks else 0
+            if slow == SLOW_GROUPS:
                 break
         self.bytes = 0
 
@@ -311,25 +310,25 @@ class _Run:
     def _next(self) -> Group | None:
         self._check()
         with self._changed:
-            self.bytes -= self._given
+            self.bytes -= self._consumer_bytes
             self._changed.notify_all()
             since = time.perf_counter()
             self._changed.wait_for(lambda: self._ready or self._stopped)
             self._waited += time.perf_counter() - since
             self._check()
-            item, self._given = self._ready.popleft()
+            item, self._consumer_bytes = self._ready.popleft()
         if isinstance(item, list):
-            raise item.pop()  # a name for it would be a cycle, by its traceback, with all frames above
+            raise item.pop()  # a local name would create a reference cycle with the traceback's frames
         return cast("Group | None", item)
 
     def progress(self) -> Progress:
-        """Return how far it is."""
+        """Return the progress of this pass."""
         return Progress(self._waited, self._reader_waited, len(self._ready))
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         if os.getpid() != self._process:
-            return  # a fork, where it is not
+            return  # a forked process has no such thread
         with self._changed:
             self._stopped = True
             self._ready.clear()

@@ -1,8 +1,8 @@
-"""Which rows next: every shuffle strategy is a short program of steps over row numbers.
+"""Visit orders: every shuffle strategy is a short program of steps over row numbers.
 
-Three strategies of the field are physical re-layouts instead, written once by `corgipile.reshuffle` and then read by an
-order of this package: Shuffle Once (``"two-pass"``, then `NoShuffle`), BMF (``"bmf"``, then `BlockOnly`) and Corgi2
-(``"corgi2"``, then `CorgiPile`).
+Three published strategies are physical re-layouts: `corgipile.reshuffle` writes the table once, and an order of this
+package reads it. They are Shuffle Once (``"two-pass"``, then `NoShuffle`), BMF (``"bmf"``, then `BlockOnly`) and
+Corgi2 (``"corgi2"``, then `CorgiPile`).
 """
 
 from collections.abc import Callable
@@ -68,7 +68,7 @@ NAMES: dict[str, Callable[[], Order]] = {
 def named(order: Order | str) -> Order:
     """Return an order by its name, or the order itself.
 
-    Other packages add names by entry points of the group ``corgipile.orders`` that make an `Order` when called.
+    Other packages add names by entry points of the group ``corgipile.orders``, which return an `Order` when called.
 
     Raises:
         BadArgument: No order has this name.
@@ -89,7 +89,7 @@ def named(order: Order | str) -> Order:
 
 
 def described(order: Order) -> dict[str, Any]:
-    """Return what decides which rows an order visits when, for JSON.
+    """Return the settings that determine an order's visits, for JSON.
 
     Example:
         >>> described(CorgiPile(block=10, buffer="1%"))
@@ -97,26 +97,26 @@ def described(order: Order) -> dict[str, Any]:
     """
     number = getattr(order, "version", None)
     version = {} if number is None else {"version": number}
-    found = {one.name: getattr(order, one.name) for one in fields(order)}  # type: ignore[arg-type]
-    kept = {
+    values = {spec.name: getattr(order, spec.name) for spec in fields(order)}  # type: ignore[arg-type]
+    settings = {
         name: described(value) if hasattr(value, "steps") else value
-        for name, value in found.items()
+        for name, value in values.items()
         if name not in ("row_bytes", "ahead", "spare", "parts", "batch") and (name, value) != ("first_epoch", None)
     }
-    return {"name": order.name} | version | kept
+    return {"name": order.name} | version | settings
 
 
 def restored(description: dict[str, Any]) -> Order:
     """Return the order that was `described`.
 
     Raises:
-        StateMismatch: By another version of corgipile, whose order of this name visited rows in another order.
+        StateMismatch: Another version of corgipile made it, whose order of this name visits rows differently.
 
     Example:
         >>> restored({"name": "corgipile", "block": 10, "buffer": 60})
         CorgiPile(block=10, buffer=60, ahead=1)
     """
-    batches = description["name"] == GlobalBatches.name  # which nobody asks for by its name alone
+    batches = description["name"] == GlobalBatches.name  # not a name that users may give
     order: Order = GlobalBatches() if batches else named(description["name"])
     sizes = {
         name: restored(value) if isinstance(value, dict) else value
@@ -124,31 +124,32 @@ def restored(description: dict[str, Any]) -> Order:
         if name not in ("name", "version")
     }
     order = replace(order, **sizes)  # type: ignore[type-var]
-    found, mine = description.get("version", 1), getattr(order, "version", None) or 1
-    if found != mine:
+    version, own = description.get("version", 1), getattr(order, "version", None) or 1
+    if version != own:
         title = getattr(order, "title", order.name)
         raise StateMismatch(
-            f"state is of version {found!r} of order {title}, this is version {mine}, which "
-            "visits rows in another order: finish the epoch with the corgipile that saved it, or begin the next one"
+            f"state belongs to version {version!r} of order {title}, this is version {own}, which visits rows "
+            "differently: finish the epoch with the corgipile that saved it, or begin the next epoch"
         )
     return order
 
 
-def instead(found: Any, mine: dict[str, Any]) -> StateMismatch:
-    """Make the error of a state whose order is not the one at hand, both as `described`; it says how to go on with it.
+def instead(stored: Any, own: dict[str, Any]) -> StateMismatch:
+    """Make the error of a state with another order, both as `described`; it names the order to give.
 
     Example:
         >>> print(instead(described(CorgiPile(block=10)), described(NoShuffle())))
-        state is of another order, not no_shuffle as here: give order=CorgiPile(block=10, buffer=None, ahead=1)
+        state belongs to another order than no_shuffle: give order=CorgiPile(block=10, buffer=None, ahead=1)
     """
     try:
-        order = restored(found)
-        if isinstance(order, GlobalBatches) and found.get("rows") != mine.get("rows"):
+        order = restored(stored)
+        if isinstance(order, GlobalBatches) and stored.get("rows") != own.get("rows"):
             return StateMismatch(
-                f'state is of global batches of {order.rows} rows: give global_batches="fixed", batch_size={order.rows}'
+                f"state belongs to global batches of {order.rows} rows: "
+                f'give global_batches="fixed", batch_size={order.rows}'
             )
-        return StateMismatch(f"state is of another order, not {mine['name']} as here: give order={order!r}")
+        return StateMismatch(f"state belongs to another order than {own['name']}: give order={order!r}")
     except StateMismatch as error:
         return error
     except (BadArgument, KeyError, TypeError, AttributeError):
-        return StateMismatch(f"state is of another order: it has {found!r}, here it is {mine!r}")
+        return StateMismatch(f"state belongs to another order: it has {stored!r}, here it is {own!r}")

@@ -1,4 +1,4 @@
-"""Block only: blocks in random order, their rows as they lie (CorgiPile, section 7.3)."""
+"""Block only: blocks in random order, their rows in storage order (CorgiPile, section 7.3)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +8,7 @@ from corgipile.orders.planned import Planned
 
 @dataclass(frozen=True, kw_only=True)
 class BlockOnly(Planned):
-    """Visit blocks in random order, the rows inside as they lie.
+    """Visit blocks in random order, their rows in storage order.
 
     Example:
         >>> from corgipile.orders import Blocks, Key, visited_rows

@@ -8,10 +8,10 @@ from corgipile.orders.planned import Planned
 
 @dataclass(frozen=True, kw_only=True)
 class CorgiPile(Planned):
-    """Load n random blocks, visit all their rows in random order, and so on over all blocks.
+    """Load n random blocks, visit all their rows in random order, and repeat over all blocks.
 
-    With ``ahead=1`` the next n blocks are loaded while these are visited, so memory holds 2n blocks to mix n.
-    The full-pass form of the paper's implementations: blocks are drawn without replacement across buffers.
+    With ``ahead=1`` the next n blocks are loaded meanwhile, so memory holds 2n blocks and mixes n. As in the paper's
+    implementations, a pass visits all rows: blocks are drawn without replacement across buffers.
 
     Example:
         >>> from corgipile.orders import Blocks, Key, visited_rows

@@ -13,21 +13,21 @@ from corgipile.sizes import to_rows
 
 PAGES = 16
 PAGE_BYTES = 4096
-STEP_ROWS = 1 << 14  # of a step that is worth its overhead, however narrow its rows are
-ROW_STEP, ROW_MADE = 24, 128  # bytes of a row in a step that waits: its extent, two slots; while it is made and read
-WHOLE = 1  # step more that rows of varying length take, while others come
-SOUGHT = 1 << 16  # units whose lengths are summed at a time
+STEP_ROWS = 1 << 14  # smallest number of rows of a step, however narrow they are
+ROW_STEP, ROW_MADE = 24, 128  # bytes of a row in an announced step: extent and two slots; while it is planned and read
+VARLEN_STEPS = 1  # additional steps of variable-length rows in memory
+SUMMED_UNITS = 1 << 16  # units whose lengths are summed at a time
 
 
 @dataclass(frozen=True, kw_only=True)
 class FullShuffle(Sized):
-    """Visit units (rows, runs of pages, or blocks) in the order of a keyed bijection: no table of positions is kept.
+    """Visit units (rows, runs of pages, or blocks) in the order of a keyed bijection, without a table of positions.
 
-    LIRS shuffles an index and reads rows at random, whole pages where rows are small. Rows of ``buffer`` visits are
-    read at a time, sorted by place, so that neighbours are read together. With ``unit="page"`` the rows whose first
-    byte lies in one run of pages are visited together, as they lie: each page is read once, but for the one into which
-    the last row of a run reaches. The loader finds out which rows these are. Batches then mix fewer places than those
-    of other orders; where neighbouring rows are alike, an order with a buffer is better.
+    LIRS shuffles an index and reads rows at random, or whole pages of small rows. The rows of ``buffer`` visits are
+    read together, sorted by place, which merges neighbours. With ``unit="page"`` the rows whose first byte is in a run
+    of pages are visited together in storage order: each page is read once, except one into which a run's last row
+    reaches. The loader computes these rows. Batches then mix fewer places than with other orders: if neighbouring rows
+    are similar, use an order with a buffer.
 
     Attributes:
         unit: ``"row"``, ``"page"`` or ``"block"``.
@@ -42,7 +42,7 @@ class FullShuffle(Sized):
     """
 
     name: ClassVar[str] = "full"
-    version: ClassVar[int] = 2  # of the permutations: the first were even ones only
+    version: ClassVar[int] = 2  # version 1 drew even permutations only
     unit: Literal["row", "page", "block"] = "row"
     pages: int = PAGES
     row_bytes: float = 0.0
@@ -56,7 +56,7 @@ class FullShuffle(Sized):
 
     @property
     def cuts_into(self) -> Literal["row", "page", "block"]:
-        """Return the unit that is visited as it lies."""
+        """Return the unit that is visited in storage order."""
         return self.unit
 
     @property
@@ -65,14 +65,14 @@ class FullShuffle(Sized):
         return self.pages * PAGE_BYTES
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
-        """Turn all sizes into rows: as many visits a step as the budget holds.
+        """Convert all sizes to rows, with as many visits per step as the budget holds.
 
         Raises:
             BudgetTooSmall: The budget does not hold one unit and those read ahead.
         """
         unit = 1 if self.unit == "row" else self._fit_unit(rows, row_bytes, budget)
-        # Rows of varying length stay in the batches they came in until the last row of each is visited.
-        room = rows if budget is None else int(budget / (1 + self.ahead + (WHOLE if whole else 0)))
+        # Variable-length rows stay in their batches until a batch's last row is visited.
+        room = rows if budget is None else int(budget / (1 + self.ahead + (VARLEN_STEPS if whole else 0)))
         wanted = room if self.buffer is None else to_rows(self.buffer, rows, row_bytes, "buffer")
         if budget is not None and (wanted > room or room < unit):
             raise too_small(self.name, max(wanted, unit) * (1 + self.ahead), budget, row_bytes)
@@ -86,9 +86,9 @@ class FullShuffle(Sized):
 
     @property
     def visits_per_step(self) -> int:
-        """Return the rows visited by one step: those of the buffer, or fewer where rows are narrower than their places.
+        """Return the rows visited by one step: the buffer, or fewer if rows are narrower than their places.
 
-        Which row is visited when does not depend on it.
+        It does not change the order of visits.
         """
         rows, waits = to_rows(self.buffer or 1, 1, 1.0, "buffer"), 1 + self.ahead
         shared = rows * waits * self.row_bytes / (waits * (self.row_bytes + ROW_STEP) + ROW_MADE)
@@ -103,29 +103,29 @@ class FullShuffle(Sized):
         return Blocks(blocks.rows, even=1) if self.unit == "row" else blocks
 
     def seek(self, blocks: Blocks, key: Key, visits: int) -> tuple[int, int] | None:
-        """Say where a pass stands after some visits: step, and visits of it done; None where lengths must be summed."""
+        """Return a pass's step and offset after some visits; None if unit lengths must be summed."""
         return None if self.unit != "row" else divmod(visits, self.visits_per_step)
 
     def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
-        """Make the steps of one pass from step ``start`` on; a rank's first and last unit may be parts of units."""
+        """Yield the steps of a pass from step ``start`` on; a rank's first and last unit may be partial."""
         first, stop = key.share(blocks.rows)
         if first == stop:
             return
-        units, each = self._units(blocks), max(1, self.visits_per_step // self.block_rows)
+        units, units_per_step = self._units(blocks), max(1, self.visits_per_step // self.block_rows)
         at, skip = _unit_at(units, key, first)
-        to, rest = _unit_at(units, key, stop)
-        end = to + (rest > 0)
-        for index, place in enumerate(range(at + start * each, end, each), start):
-            found = random.permute(units.count, key.hash(_kernel.KEY_FULL), place, min(end, place + each))
+        to, partial = _unit_at(units, key, stop)
+        end = to + (partial > 0)
+        for index, place in enumerate(range(at + start * units_per_step, end, units_per_step), start):
+            numbers = random.permute(units.count, key.hash(_kernel.KEY_FULL), place, min(end, place + units_per_step))
             if self.unit == "row":
-                yield _step_of_rows(found, (index % (1 + self.ahead)) * self.visits_per_step)
+                yield _step_of_rows(numbers, (index % (1 + self.ahead)) * self.visits_per_step)
                 continue
-            runs = _rows_of_units(units, found)
-            if place + each >= end and rest:
-                runs[-1, 1] = runs[-1, 0] + rest
+            runs = _rows_of_units(units, numbers)
+            if place + units_per_step >= end and partial:
+                runs[-1, 1] = runs[-1, 0] + partial
             if place == at:
                 runs[0, 0] += skip
-            ascending = np.argsort(found)
+            ascending = np.argsort(numbers)
             lengths = runs[:, 1] - runs[:, 0]
             base = (index % (1 + self.ahead)) * self.visits_per_step + np.cumsum(lengths) - lengths
             slots = np.stack([base, base + lengths], axis=1)[ascending]
@@ -134,7 +134,7 @@ class FullShuffle(Sized):
 
 
 def _step_of_rows(rows: IntArray, base: int) -> Step:
-    """Read rows sorted by place into slots that follow each other in the order of visits."""
+    """Make a step that reads rows sorted by place into consecutive slots in visiting order."""
     ascending = np.argsort(rows)
     extents = np.empty((len(rows), 2), np.int64)
     np.take(rows, ascending, out=extents[:, 0])
@@ -145,24 +145,24 @@ def _step_of_rows(rows: IntArray, base: int) -> Step:
 
 
 def _rows_of_units(units: Blocks, numbers: IntArray) -> IntArray:
-    """Return first row, and row after the last, of each unit: int64[k, 2]."""
+    """Return the first row and the end of each unit: int64[k, 2]."""
     if units.cuts is None:
         return np.stack([numbers * units.even, np.minimum((numbers + 1) * units.even, units.rows)], axis=1)
     return np.stack([units.cuts[numbers], units.cuts[numbers + 1]], axis=1)
 
 
 def _unit_at(units: Blocks, key: Key, position: int) -> tuple[int, int]:
-    """Return which unit in order of visits holds a row's position, and how many rows of it come before.
+    """Return the unit, in visiting order, that holds a position, and the position's offset in it.
 
-    Units of one row are found at once; of others the lengths are summed up, unless it is one of the ends.
+    Single-row units are found directly; for others unit lengths are summed.
     """
     if position == units.rows:
         return units.count, 0
     if position == 0 or (units.cuts is None and units.even == 1):
         return position, 0
-    for at in range(0, units.count, SOUGHT):
-        found = random.permute(units.count, key.hash(_kernel.KEY_FULL), at, min(units.count, at + SOUGHT))
-        runs = _rows_of_units(units, found)
+    for at in range(0, units.count, SUMMED_UNITS):
+        numbers = random.permute(units.count, key.hash(_kernel.KEY_FULL), at, min(units.count, at + SUMMED_UNITS))
+        runs = _rows_of_units(units, numbers)
         ends = np.cumsum(runs[:, 1] - runs[:, 0])
         if position < ends[-1]:
             index = int(np.searchsorted(ends, position, side="right"))

@@ -1,4 +1,4 @@
-"""Global batches that are the same whatever the world: a pass in lanes, of which each batch takes as many rows."""
+"""Global batches that do not depend on the world: a pass in lanes that each give equally many rows to a batch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,43 +15,42 @@ from corgipile.orders.riffle import Riffle
 from corgipile.sizes import to_rows, whole
 
 WITHIN = Riffle()
-GROUPS = (12, 6, 4, 3, 2, 1)  # as many workers as divide the first share a rank without reading a row twice
-WAYS = 24  # lanes of a batch that are enough for many worlds
-MOST_WAYS = 128
-MOST_LANES = 300
-LANE_BLOCKS = 3  # of memory, for each lane
-STEP_SHARE = 4  # of the memory, for rows that wait in steps
-GROUP_SHARE = 4  # of a lane in a step of it
-LANE_ROWS = 64  # of a lane in a step that is worth its overhead
-PLANNED, FOLLOWED = 24, 64  # bytes that a row takes in the plans of lanes: of the kernel's orders; of others
-BESIDE = 12 << 20  # of these, that come beside the budget
+GROUPS = (12, 6, 4, 3, 2, 1)  # numbers of lane groups: workers that divide the first share a rank without rereads
+ENOUGH_WAYS = 24  # lanes of a batch that suffice for many worlds
+MAX_WAYS = 128  # lanes of a batch
+MAX_LANES = 300
+LANE_BLOCKS = 3  # blocks of memory per lane
+STEP_SHARE = 4  # of the memory, the part for rows of announced steps
+GROUP_SHARE = 4  # of a lane, the part of one step
+LANE_ROWS = 64  # smallest number of rows of a lane per step, for low overhead
+PLANNED, FOLLOWED = 24, 64  # bytes of a row in lane plans: for kernel orders; for others
+PLAN_BYTES = 12 << 20  # bytes of lane plans that may exceed the budget
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalBatches(Sized):
-    """Global batch i holds the same rows, whatever the number of ranks and of workers.
+    """Global batch i has the same rows for any number of ranks and workers.
 
-    The rows of a pass, in the random or balanced order of blocks in which `within` would visit them, are divided into
-    lanes: stretches that run side by side, each through a buffer of its own. Batch i takes ``rows / ways`` rows from
-    each of the ``ways`` lanes of group ``i % groups``, and ranks divide them lane by lane: rank r of W has the places
-    from ``r rows / W`` on. So a rank reads the lanes that its places are in, ``1 / W`` of the table where W divides
-    ``ways`` and less than two lanes of each group more elsewhere; a worker reads those of the groups that its batches
-    are of. The rows that make no whole batch are one more lane, of which all ranks take as many: fewer than ``world``
-    of them are visited twice, or with ``drop_last`` none of them at all.
+    The pass of `within` over all blocks, random or balanced, is divided into lanes: stretches that run side by side,
+    each through its own buffer. Batch i takes ``rows / ways`` rows from each of the ``ways`` lanes of group
+    ``i % groups``. Ranks divide these lane by lane: rank r of W has the places from ``r rows / W`` on. So a rank reads
+    the lanes of its places only, ``1 / W`` of the table if W divides ``ways``, else up to two more lanes per group. A
+    worker reads the groups of its batches. The rows left after the last whole batch are another lane, shared equally
+    by all ranks: fewer than ``world`` of them are visited twice, or none at all with ``drop_last``.
 
-    All sizes, and the memory, are those of all ranks together, so that they do not depend on how many there are. A rank
-    has slots for its own lanes only.
+    All sizes and the memory are totals of all ranks, so they do not depend on their number. A rank has slots for its
+    own lanes only.
 
     Attributes:
-        within: The order of a lane's rows; its sizes are those of this order.
+        within: Order of a lane's rows; it gets this order's sizes.
         rows: Rows of a global batch.
         ways: Lanes that give rows to one batch; chosen by `fit`, divides ``rows``.
-        groups: Batches that have lanes of their own, chosen by `fit`.
-        waiting: Rows of a step at most, of all ranks; chosen by `fit`.
-        parts: World and workers; what a rank's worker does not read needs no slots.
+        groups: Groups of lanes, used by batches in turn; chosen by `fit`.
+        waiting: Largest number of rows of a step, of all ranks; chosen by `fit`.
+        parts: World and workers, which determine the slots.
 
     Raises:
-        BadArgument: The order within visits rows twice, or runs of pages; or the world does not divide the batch.
+        BadArgument: The order within visits rows twice or runs of pages, or the world does not divide the batch.
 
     Example:
         >>> from corgipile.orders import visited_rows
@@ -78,12 +77,12 @@ class GlobalBatches(Sized):
         whole(self.rows, "rows", 1)
         if not isinstance(self.within, Sized) or not self.within.once or self.within.cuts_into == "page":
             raise BadArgument(
-                f'global_batches="fixed" needs an order of blocks or rows that visits each once, got {self.within!r}'
+                f'global_batches="fixed" needs an order that visits single rows or blocks once, got {self.within!r}'
             )
 
     @classmethod
     def of(cls, order: Order, rows: int) -> Self:
-        """Make batches of so many rows that another order mixes.
+        """Make global batches of ``rows`` rows with the sizes of another order.
 
         Example:
             >>> GlobalBatches.of(Riffle(block=4, buffer=96), 12).buffer
@@ -94,31 +93,31 @@ class GlobalBatches(Sized):
 
     @property
     def title(self) -> str:
-        """Return the name of the order within, with the rows of a batch."""
+        """Return the inner order's title and the rows of a batch."""
         return f"{getattr(self.within, 'title', self.within.name)} in global batches of {self.rows} rows"
 
     @property
     def cuts_into(self) -> Literal["row", "page", "block"]:
-        """Return the unit that the order within cuts into."""
+        """Return the inner order's unit."""
         order: Order = self.within
         return order.cuts_into
 
     @property
     def sketch_column(self) -> str | None:
-        """Return the column by which the order within balances blocks."""
+        """Return the inner order's balance column."""
         order: Order = self.within
         return order.sketch_column
 
     @property
     def first_epoch(self) -> str | None:
-        """Return what it balances the first epoch by, if that is another column."""
+        """Return the inner order's balance column of the first epoch, if it differs."""
         return getattr(self.within, "first_epoch", None)
 
     def batch_rows(self, world: int) -> int:
-        """Return the rows that each of so many ranks has of a batch.
+        """Return the rows of a batch for each rank.
 
         Raises:
-            BadArgument: They cannot have as many each.
+            BadArgument: The world does not divide the batch.
 
         Example:
             >>> GlobalBatches(rows=24).batch_rows(6)
@@ -127,22 +126,22 @@ class GlobalBatches(Sized):
         if self.rows % world:
             near = [size for size in (self.rows // world * world, -(-self.rows // world) * world) if size]
             raise BadArgument(
-                f'global_batches="fixed" shares each batch evenly: {self.rows} rows do not divide among {world} ranks; '
-                f"give batch_size={' or '.join(map(str, near))}, or as many ranks as divide {self.rows}"
+                f'global_batches="fixed" needs equal shares: {self.rows} rows do not divide among {world} ranks; '
+                f"give batch_size={' or '.join(map(str, near))}, or a number of ranks that divides {self.rows}"
             )
         return self.rows // world
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
-        """Turn all sizes into rows, for all ranks together, and choose the lanes.
+        """Convert all sizes to rows, for all ranks together, and choose the lanes.
 
         Raises:
             BudgetTooSmall: The budget does not hold a lane and the batches read ahead.
         """
         if budget is not None:
-            taken = row_bytes + (PLANNED if isinstance(self.within, Planned) else FOLLOWED)
-            budget = min(budget, int((budget * row_bytes + BESIDE) / taken))
-        asked: Any = replace(self.within, block=self.block, buffer=self.buffer, ahead=0)
-        block = asked.fit(rows, row_bytes, budget, whole=whole).block_rows
+            row_memory = row_bytes + (PLANNED if isinstance(self.within, Planned) else FOLLOWED)
+            budget = min(budget, int((budget * row_bytes + PLAN_BYTES) / row_memory))
+        inner: Any = replace(self.within, block=self.block, buffer=self.buffer, ahead=0)
+        block = inner.fit(rows, row_bytes, budget, whole=whole).block_rows
         buffer = rows if self.buffer is None else to_rows(self.buffer, rows, row_bytes, "buffer")
         room = min(rows, buffer) if budget is None else budget
         depth = (1 + self.ahead) * self.rows
@@ -151,9 +150,9 @@ class GlobalBatches(Sized):
         if left is not None and left < LANE_BLOCKS * block:
             raise too_small(self.name, batches * depth + LANE_BLOCKS * block, budget or 0, row_bytes)
         mixed = min(rows, buffer) if left is None else min(left, buffer)
-        ways, groups = self._lanes(min(mixed // (LANE_BLOCKS * block), rows // max(block, self.rows), MOST_LANES))
+        ways, groups = self._lanes(min(mixed // (LANE_BLOCKS * block), rows // max(block, self.rows), MAX_LANES))
         lanes = ways * groups + 1
-        lane = replace(asked, block=block, buffer=max(block, min(mixed, rows) // lanes))
+        lane = replace(inner, block=block, buffer=max(block, min(mixed, rows) // lanes))
         if isinstance(lane, Riffle) and not lane.group:
             lane = replace(lane, group=max(1, lane.buffer_blocks() // GROUP_SHARE))
         if left is not None and self.buffer is None:
@@ -164,17 +163,17 @@ class GlobalBatches(Sized):
         )  # fmt: skip
 
     def _lanes(self, most: int) -> tuple[int, int]:
-        """Choose how many lanes a batch takes rows from, and how many batches have lanes of their own.
+        """Return the lanes that give rows to one batch, and the number of lane groups.
 
         Example:
             >>> [GlobalBatches(rows=rows)._lanes(340) for rows in (192, 256, 7, 1009)]
             [(24, 12), (16, 12), (7, 12), (1, 12)]
         """
-        divisors = [ways for ways in range(1, min(self.rows, MOST_WAYS) + 1) if self.rows % ways == 0]
+        divisors = [ways for ways in range(1, min(self.rows, MAX_WAYS) + 1) if self.rows % ways == 0]
         for groups in GROUPS:
             fits = [ways for ways in divisors if ways * groups <= most] or [1]
             best = max((ways for ways in fits if 2 * ways > fits[-1]), key=_worlds)
-            if groups == 1 or 2 * best > min(WAYS, divisors[-1]):
+            if groups == 1 or 2 * best > min(ENOUGH_WAYS, divisors[-1]):
                 return best, groups
         raise AssertionError
 
@@ -183,63 +182,62 @@ class GlobalBatches(Sized):
         return self._slots(blocks, *self.parts)
 
     def _slots(self, blocks: Blocks, world: int, workers: int) -> int:
-        lanes = self._own(world, workers)
+        lanes = self._own_lanes(world, workers)
         depth = (1 + self.ahead) * self.batch_rows(world)
         return (lanes + 1) * self._order.slots(blocks) + depth * self._batches(world, workers)
 
-    def _own(self, world: int, workers: int) -> int:
-        """Return how many lanes a worker reads at most, but for the last."""
+    def _own_lanes(self, world: int, workers: int) -> int:
+        """Return the largest number of lanes that a worker reads, without the last lane."""
         each, more = divmod(self.ways, world)
         ways = min(self.ways, each + 2) if more else each
         return ways * self.groups // gcd(self.groups, workers)
 
     def _batches(self, world: int, workers: int) -> int:
-        """Return the batches of a step."""
-        wanted = max(LANE_ROWS * self._own(world, workers), step_rows(self.row_bytes) if self.row_bytes else 0)
+        wanted = max(LANE_ROWS * self._own_lanes(world, workers), step_rows(self.row_bytes) if self.row_bytes else 0)
         return max(1, min(self.waiting // self.rows, wanted // self.batch_rows(world)))
 
     @property
     def _order(self) -> Order:
         if not self.ways:
-            raise BadArgument(f"the lanes of {self!r} are not known yet; call fit() first")
+            raise BadArgument(f"the lanes of {self!r} are unknown; call fit() first")
         order: Order = self.within
         return order
 
     def _turns(self, rows: int, key: Key) -> tuple[int, int, int]:
-        """Return the whole batches of a pass, and of a worker; and the rows that it has of the last, short one."""
+        """Return the whole batches of a pass, those of a worker, and its rows of the last, short batch."""
         if key.batch * key.world != self.rows:
             raise BadArgument(
-                f"{key.world} ranks with batches of {key.batch} rows make no global batch of {self.rows} rows: "
-                'global_batches="fixed" sees to it, with any order'
+                f"{key.world} ranks with batches of {key.batch} rows must make global batches of {self.rows} rows: "
+                'use global_batches="fixed", with any order'
             )
-        batches, rest = divmod(rows, self.rows)
-        short = -(-rest // key.world) if batches % key.workers == key.worker and not key.disjoint else 0
+        batches, remaining = divmod(rows, self.rows)
+        short = -(-remaining // key.world) if batches % key.workers == key.worker and not key.disjoint else 0
         return batches, max(0, -(-(batches - key.worker) // key.workers)), short
 
     def visits(self, blocks: Blocks, key: Key) -> int:
-        """Return the rows visited in one pass by this worker of this rank."""
+        """Return the rows visited in a pass by this worker of this rank."""
         _, turns, short = self._turns(blocks.rows, key)
         return turns * key.batch + short
 
     def seek(self, blocks: Blocks, key: Key, visits: int) -> tuple[int, int]:
-        """Say where a pass stands after some visits."""
+        """Return a pass's step and offset after some visits."""
         return divmod(visits, self._batches(key.world, key.workers) * key.batch)
 
     def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
-        """Make the steps of one pass from step ``start`` on."""
+        """Yield the steps of a pass from step ``start`` on."""
         batches, turns, short = self._turns(blocks.rows, key)
         each = self._batches(key.world, key.workers)
         lanes = follow(self._order, blocks, key, self._slots(blocks, key.world, key.workers), self.ahead)
-        apart = self.groups // gcd(self.groups, key.workers) * key.batch
+        stride = self.groups // gcd(self.groups, key.workers) * key.batch
         lanes_of = [Group(self._stretches(batches, key, group)) for group in range(self.groups)]
         last = Group([_short(blocks.rows, batches * self.rows, key)])
         for first in range(start * each, turns + (short > 0), each):
             numbers = key.worker + key.workers * np.arange(first, min(first + each, turns))
             takes = list[Take]()
             for group in np.unique(numbers % self.groups).tolist():
-                mine = np.flatnonzero(numbers % self.groups == group)
-                done, at = int(numbers[mine[0]]) // self.groups, int(mine[0]) * key.batch
-                takes.append(Take(lanes_of[group], done, at, apart, len(mine)))
+                indices = np.flatnonzero(numbers % self.groups == group)
+                done, at = int(numbers[indices[0]]) // self.groups, int(indices[0]) * key.batch
+                takes.append(Take(lanes_of[group], done, at, stride, len(indices)))
             visits = len(numbers) * key.batch
             if first + each > turns and short:
                 takes.append(Take(last, 0, visits, 0, 1))
@@ -247,7 +245,6 @@ class GlobalBatches(Sized):
             yield lanes.step(takes, visits)
 
     def _stretches(self, batches: int, key: Key, group: int) -> Iterator[Stretch]:
-        """Return what a rank takes of the lanes of a group, one lane after the other."""
         each, (count, more) = self.rows // self.ways, divmod(batches, self.groups)
         begin = (group * count + min(group, more)) * self.rows
         long = (count + (group < more)) * each
@@ -259,11 +256,10 @@ class GlobalBatches(Sized):
 
 
 def _short(rows: int, begin: int, key: Key) -> Stretch:
-    """Return what a rank takes of the last batch."""
     columns = key._replace(worker=0, workers=1).share(rows - begin)
     return Stretch((begin, rows), rows - begin, columns, 0, 1, 0, 1)
 
 
 def _worlds(ways: int) -> tuple[int, int]:
-    """Say how many worlds read no lane twice, and how many lanes there are."""
+    """Return the number of worlds that read no lane twice, and the number of lanes, as a sort key."""
     return sum(ways % world == 0 for world in range(1, ways + 1)), ways

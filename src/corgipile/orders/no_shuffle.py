@@ -1,4 +1,4 @@
-"""No shuffle: rows in storage order, the baseline every order is measured against."""
+"""No shuffle: rows in storage order, the baseline of all orders."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +8,7 @@ from corgipile.orders.planned import Planned
 
 @dataclass(frozen=True, kw_only=True)
 class NoShuffle(Planned):
-    """Visit rows as they lie.
+    """Visit rows in storage order.
 
     Example:
         >>> from corgipile.orders import Blocks, Key, visited_rows

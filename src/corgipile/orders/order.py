@@ -1,4 +1,4 @@
-"""The contract of an order, and what all orders share: keys, blocks, steps, sizes."""
+"""The protocol of orders, and their common parts: keys, blocks, steps, sizes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -16,15 +16,15 @@ IntArray = npt.NDArray[np.int64]
 Sketched = npt.NDArray[np.float64] | npt.NDArray[np.int16]
 SlotArray = npt.NDArray[np.int32]
 
-RUN_BYTES = 256 << 10  # of blocks that are read one after the other, as they lie
-BLOCK_BYTES = 64 << 10  # read at random at nine tenths of the rate of any larger run, several at a time
-MOST_BLOCKS = 12_800  # of a smaller table, so that 0.5 % of it holds...
-LEAST_ROWS = 8  # of such a block, where 16 fit: fewer are read row by row
-FEWEST_BLOCKS = 64  # ...that many, enough to mix
+RUN_BYTES = 256 << 10  # block bytes of orders that read in storage order
+BLOCK_BYTES = 64 << 10  # block bytes of random reads: several in flight reach nine tenths of the sequential rate
+MAX_BLOCKS = 12_800  # blocks of a small table: 0.5 % of it then holds MIN_BLOCKS
+MIN_ROWS = 8  # rows of a block where 16 fit the memory: fewer would be read row by row
+MIN_BLOCKS = 64  # blocks in memory, enough to mix
 
 
 class Shard(NamedTuple):
-    """Says whose part of each pass it is; the fields are those of a `Key`."""
+    """The part of each pass that a worker of a rank visits; the fields are those of a `Key`."""
 
     rank: int = 0
     world: int = 1
@@ -35,7 +35,7 @@ class Shard(NamedTuple):
 
     @classmethod
     def checked(cls, rank: Any, world: Any, **more: Any) -> Self:
-        """Make one whose rank and world are whole numbers, one inside the other.
+        """Make a shard after checking that rank and world are whole numbers and ``0 <= rank < world``.
 
         Raises:
             BadArgument: They are not.
@@ -46,23 +46,23 @@ class Shard(NamedTuple):
         """
         rank, world = whole(rank, "rank"), whole(world, "world", 1)
         if not 0 <= rank < world:
-            raise BadArgument(f"rank must be 0 to world - 1, got rank {rank} of world {world}")
+            raise BadArgument(f"rank must be from 0 to world - 1, got rank {rank} of world {world}")
         return cls(rank, world, **more)
 
 
 class Key(NamedTuple):
-    """Names one pass over a table: whose it is and which.
+    """Identifies one pass over a table, and a worker's part of it.
 
     Attributes:
         seed: Seed of all epochs.
-        epoch: Which pass.
-        rank: The process of ``world``.
+        epoch: Number of the pass.
+        rank: Rank of this process.
         world: Processes that share the pass.
-        disjoint: Leave fewer than ``world`` rows out where they do not divide, rather than visit some twice.
-        worker: The worker of this rank.
-        workers: Workers that share what falls to the rank.
-        batch: Rows that workers are dealt at a time, so that only one batch of a rank can be short.
-        span: First position of the pass and the one after the last, where they are no rank's share.
+        disjoint: If the world does not divide the rows, leave out fewer than ``world`` of them instead of repeating.
+        worker: Worker of this rank.
+        workers: Workers that share the rank's part.
+        batch: Rows dealt to a worker at a time; only one batch of a rank may be short.
+        span: First position of the pass and its end, instead of a rank's share.
     """
 
     seed: int
@@ -76,16 +76,16 @@ class Key(NamedTuple):
     span: tuple[int, int] | None = None
 
     def hash(self, purpose: int = 0) -> int:
-        """Return the 64-bit key of this pass; all ranks share it."""
+        """Return the 64-bit key of this pass, the same on all ranks."""
         return random.derive(self.seed, self.epoch, purpose)
 
     def share(self, rows: int) -> tuple[int, int]:
-        """Return the positions of this rank, or of its worker: first and after the last.
+        """Return the first position and the end of this rank's, or its worker's, part.
 
-        Every rank gets ``ceil(rows / world)`` positions; where that does not divide, neighbours overlap by one, so
-        fewer than ``world`` rows are repeated, each once (of fewer rows than ranks, each goes to ``world / rows``
-        ranks, rounded down or up); or, if ``disjoint``, ``floor(rows / world)``, and as few are left out.
-        Workers taking turns batch by batch give whole batches up to the rank's last.
+        Every rank gets ``ceil(rows / world)`` positions. If the world does not divide the rows, neighbours overlap by
+        one: fewer than ``world`` rows are repeated once. With fewer rows than ranks, each row goes to
+        ``world / rows`` ranks, rounded down or up. If ``disjoint``, every rank gets ``floor(rows / world)`` positions
+        and the others are left out. Workers take turns batch by batch; only the rank's last batch may be short.
 
         Example:
             >>> [Key(0, 0, rank, 3).share(10) for rank in range(3)]
@@ -102,7 +102,7 @@ class Key(NamedTuple):
             return first, stop
         batches = -(-(stop - first) // self.batch)
         each, more = divmod(batches, self.workers)
-        missing = batches * self.batch - (stop - first)  # of the rank's last batch, which worker `more - 1` gives
+        missing = batches * self.batch - (stop - first)  # rows that the rank's last batch lacks, of worker `more - 1`
         edges = [
             (k * each + min(k, more)) * self.batch - (missing if k >= (more or self.workers) else 0)
             for k in (self.worker, self.worker + 1)
@@ -115,10 +115,10 @@ class Step(NamedTuple):
 
     Attributes:
         extents: int64[k, 2], runs of rows to read.
-        into: int32[rows], buffer slot of each row read; -1 where the row is not wanted.
-        visit: int32[m], buffer slots in the order in which they are visited.
-        sweep: int32[rows] or None: the rows of each extent, counted from its start, in the order in which their slots
-            ascend: the order in which they are written fastest.
+        into: int32[rows], buffer slot of each row read; -1 for unwanted rows.
+        visit: int32[m], buffer slots in visiting order.
+        sweep: int32[rows] or None: the rows of each extent, counted from its start, in ascending order of their slots,
+            which is the fastest order of writing.
     """
 
     extents: IntArray
@@ -129,14 +129,14 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Blocks:
-    """How a table is cut into blocks.
+    """A table's division into blocks.
 
     Attributes:
         rows: Rows of the table.
-        cuts: int64[blocks + 1], or None where every block but the last has ``even`` rows.
-        even: Rows of a block where ``cuts`` is None.
-        sketch: One number a block, or a vector of int16, alike for blocks that hold alike rows; or None.
-        later: Makes that of all epochs but the first, if it is another; what was made is kept.
+        cuts: int64[blocks + 1], or None if every block but the last has ``even`` rows.
+        even: Rows of a block if ``cuts`` is None.
+        sketch: One number, or int16 vector, per block: similar for blocks of similar rows; or None.
+        later: Makes the sketch of all epochs after the first if it differs; it must cache its result.
 
     Example:
         >>> Blocks(10, even=4).count, Blocks.of([0, 4, 10]).widest
@@ -164,7 +164,7 @@ class Blocks:
         return cls(int(array[-1]), array)
 
     def sketch_of(self, epoch: int) -> Sketched | None:
-        """Return the sketch of an epoch, which may be made for it now."""
+        """Return the sketch of an epoch; this may compute it."""
         return self.later() if epoch and self.later is not None else self.sketch
 
     @property
@@ -181,11 +181,11 @@ class Blocks:
 
 
 class Order(Protocol):
-    """A strategy that decides what is read when and visited when; it knows row numbers only."""
+    """A strategy that decides the order of reads and visits; it uses row numbers only."""
 
     name: ClassVar[str]
-    once: ClassVar[bool]  # a row loaded is visited once
-    sequential: ClassVar[bool]  # rows are read as they lie
+    once: ClassVar[bool]  # a loaded row is visited once
+    sequential: ClassVar[bool]  # rows are read in storage order
 
     @property
     def ahead(self) -> int:
@@ -193,45 +193,45 @@ class Order(Protocol):
 
     @property
     def block_rows(self) -> int:
-        """Return the rows of a block once sizes are known."""
+        """Return the rows of a block after `fit`."""
 
     @property
     def cuts_into(self) -> Literal["row", "page", "block"]:
-        """Return the unit that blocks are cut into: ``"page"``: runs of ``run_bytes`` of the file's pages."""
+        """Return the unit that blocks are made of; ``"page"``: runs of ``run_bytes`` of a file's pages."""
 
     @property
     def run_bytes(self) -> int:
-        """Return the bytes of a run of pages, where blocks are these."""
+        """Return the bytes of a run of pages, if blocks are runs."""
 
     @property
     def sketch_column(self) -> str | None:
-        """Return the column of which it needs a number a block in ``Blocks.sketch``; None: of none.
+        """Return the column whose sketch the order needs in ``Blocks.sketch``, or None.
 
-        ``"content"`` is no column: it needs vectors of what is in each block.
+        ``"content"`` needs vectors of the blocks' rows instead of a column.
         """
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
-        """Return this order with all sizes in rows, within a budget of rows in memory (None: as its sizes say)."""
+        """Return this order with all sizes in rows, within a budget of rows in memory (None: the order's own sizes)."""
 
     def slots(self, blocks: Blocks) -> int:
-        """Return the number of buffer slots that steps name."""
+        """Return the number of buffer slots that steps use."""
 
     def resident(self, blocks: Blocks) -> int:
-        """Return the rows in memory at most, read-ahead included: memory is explicit."""
+        """Return the largest number of rows in memory, read-ahead included."""
 
     def visits(self, blocks: Blocks, key: Key) -> int:
-        """Return the rows visited in one pass of this rank."""
+        """Return the rows visited in a pass of this rank."""
 
     def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
-        """Make the steps of one pass from step ``start`` on; the first then loads the rows that wait at that point."""
+        """Yield the steps of a pass from step ``start`` on; the first one loads the rows buffered at that point."""
 
 
 @runtime_checkable
 class Seekable(Protocol):
-    """What an order has besides where it knows its place without making steps."""
+    """Method of orders that compute a position without making steps."""
 
     def seek(self, blocks: Blocks, key: Key, visits: int) -> tuple[int, int] | None:
-        """Say where a pass stands after some visits, see `seek`; None where steps must be made."""
+        """Return a pass's position after some visits, see `seek`; None if steps must be made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,10 +239,10 @@ class Sized:
     """The sizes that block orders share.
 
     Attributes:
-        block: Rows (int), bytes (``"64KB"``) or share (``"1%"``) of a block; None: 64 KB, less of a table below 800 MB,
-            so that 64 blocks are 0.5 % of it, and less where the memory does not hold 64: memory buys more blocks,
-            never larger ones. Orders that read rows as they lie take 256 KB.
-        buffer: Rows that wait to be visited, in the same units; None: as the memory budget allows.
+        block: Rows (int), bytes (``"64KB"``) or share (``"1%"``) of a block. None: 64 KB, or 256 KB for orders that
+            read in storage order; less for tables below 800 MB, so that 64 blocks are 0.5 % of the table, and less if
+            the memory does not hold 64 blocks. More memory buys more blocks, never larger ones.
+        buffer: Buffered rows, in the same units; None: as the memory budget allows.
         ahead: Steps loaded while an earlier one is visited; 1 is double buffering.
     """
 
@@ -254,41 +254,41 @@ class Sized:
 
     def __post_init__(self) -> None:
         if not 0 <= self.ahead <= 64:
-            raise BadArgument(f"ahead must be 0 to 64 steps, got {self.ahead}")
-        for what in ("block", "buffer"):
-            size = getattr(self, what)
+            raise BadArgument(f"ahead must be from 0 to 64 steps, got {self.ahead}")
+        for name in ("block", "buffer"):
+            size = getattr(self, name)
             if size is not None:
-                to_rows(size, 1, 1.0, what)
+                to_rows(size, 1, 1.0, name)
 
     @property
     def cuts_into(self) -> Literal["row", "page", "block"]:
-        """Return the unit that blocks are cut into."""
+        """Return the unit that blocks are made of."""
         return "block"
 
     @property
     def run_bytes(self) -> int:
-        """Return the bytes of a run of pages; blocks are none."""
+        """Return 0: blocks are not runs of pages."""
         return 0
 
     @property
     def sketch_column(self) -> str | None:
-        """Return the column of which it needs a number a block: none."""
+        """Return None: no sketch is needed."""
         return None
 
     @property
     def block_rows(self) -> int:
-        """Return the rows of a block once `fit` was called."""
+        """Return the rows of a block after `fit`."""
         if not isinstance(self.block, int):
-            raise BadArgument(f"block {self.block!r} is not in rows yet; call fit() first")
+            raise BadArgument(f"block must be in rows, got {self.block!r}; call fit() first")
         return self.block
 
     def visits(self, blocks: Blocks, key: Key) -> int:
-        """Return the rows visited in one pass of this rank: each of its rows once."""
+        """Return the rows visited in a pass of this rank: each of its rows once."""
         first, stop = key.share(blocks.rows)
         return stop - first
 
     def resident(self, blocks: Blocks) -> int:
-        """Return the rows in memory at most, read-ahead included: one a slot."""
+        """Return the largest number of rows in memory, read-ahead included: the slots."""
         return int(self.slots(blocks))  # type: ignore[attr-defined]
 
     def fit_block(self, rows: int, row_bytes: float, budget: int | None) -> int:
@@ -298,9 +298,9 @@ class Sized:
         room = to_rows(self.buffer, rows, row_bytes, "buffer") if self.buffer is not None else budget
         room = rows if room is None else room
         if self.sequential:
-            return max(1, min(int(RUN_BYTES / row_bytes), rows, room // FEWEST_BLOCKS))
-        least = min(LEAST_ROWS, room // 16)
-        block = min(max(least, rows // MOST_BLOCKS), max(least, room // FEWEST_BLOCKS))
+            return max(1, min(int(RUN_BYTES / row_bytes), rows, room // MIN_BLOCKS))
+        least = min(MIN_ROWS, room // 16)
+        block = min(max(least, rows // MAX_BLOCKS), max(least, room // MIN_BLOCKS))
         return max(1, min(int(BLOCK_BYTES / row_bytes), block, rows))
 
 
@@ -315,7 +315,7 @@ def step_rows(row_bytes: float) -> int:
 
 
 def too_small(name: str, needed: int, budget: int, row_bytes: float) -> BudgetTooSmall:
-    """Make the error that says which memory would do."""
+    """Make the error that names the smallest memory that works."""
     return BudgetTooSmall(
         f"memory holds {budget} rows ({format_bytes(budget * row_bytes)}), but {name} needs at least {needed}: "
         f"give memory={format_bytes(np.ceil(needed * row_bytes * 1.01)).replace(' ', '')!r} or a smaller block"
@@ -345,7 +345,7 @@ def visited_rows(order: Order, blocks: Blocks, key: Key, start: int = 0) -> Iter
 
 
 def follow(step: Step, row_of: IntArray) -> IntArray:
-    """Return the row numbers that a step visits, int64[m]; which row is in each slot is kept in ``row_of``."""
+    """Return the row numbers that a step visits, int64[m]; ``row_of`` keeps the row of each slot."""
     into, visit = np.ascontiguousarray(step.into, np.int32), np.ascontiguousarray(step.visit, np.int32)
     rows = np.empty(len(visit), np.int64)
     _kernel.follow(np.ascontiguousarray(step.extents, np.int64), into, visit, row_of, rows)
@@ -353,10 +353,10 @@ def follow(step: Step, row_of: IntArray) -> IntArray:
 
 
 def seek(order: Order, blocks: Blocks, key: Key, visits: int) -> tuple[int, int]:
-    """Find where a pass stands after some visits, without data.
+    """Return a pass's position after some visits, without data.
 
     Returns:
-        The step to begin with, and how many of its visits are done.
+        The step to begin with, and the number of its visits that are done.
 
     Example:
         >>> from corgipile.orders import NoShuffle
@@ -364,14 +364,14 @@ def seek(order: Order, blocks: Blocks, key: Key, visits: int) -> tuple[int, int]
         (1, 1)
     """
     step = 0
-    known = order.seek(blocks, key, visits) if isinstance(order, Seekable) else None
-    if known is not None:
-        return known
+    position = order.seek(blocks, key, visits) if isinstance(order, Seekable) else None
+    if position is not None:
+        return position
     if visits:
-        for step, made in enumerate(order.steps(blocks, key)):
-            if visits < len(made.visit):
+        for step, planned in enumerate(order.steps(blocks, key)):
+            if visits < len(planned.visit):
                 return step, visits
-            visits -= len(made.visit)
+            visits -= len(planned.visit)
         step += 1
     return step, visits
 
@@ -383,7 +383,7 @@ def rows_of(extents: IntArray) -> IntArray:
         >>> rows_of(np.array([[4, 7], [1, 3]])).tolist()
         [4, 5, 6, 1, 2]
     """
-    if len(extents) == 1:  # as steps of few rows have them: half of what it takes to follow an order
+    if len(extents) == 1:  # steps of few rows have one run; this halves the time of following an order
         return np.arange(*extents[0].tolist(), dtype=np.int64)
     lengths = extents[:, 1] - extents[:, 0]
     starts = np.cumsum(lengths) - lengths

@@ -1,4 +1,4 @@
-"""Partial local shuffling without moving rows: ranks on shared storage exchange the numbers of blocks."""
+"""Partial local shuffling without moving rows: ranks on shared storage exchange block numbers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,18 +15,18 @@ from corgipile.orders.riffle import Riffle
 from corgipile.sizes import Size, real, to_rows
 
 WITHIN = Riffle()
-PURPOSE = 0x6F776E  # of the seeds of ranks
+PURPOSE = 0x6F776E  # makes keys of this module unique
 SPLIT, REST = range(2)
-FEWEST = 4  # units of a rank, at least, where it has so many rows
+MIN_UNITS = 4  # units of a rank that has as many rows
 
 
 class Part(NamedTuple):
     """The rows of a rank in an epoch.
 
     Attributes:
-        starts: int64[runs], where each run begins among the rank's own rows.
-        firsts: int64[runs], and in the table.
-        rows: How many there are.
+        starts: int64[runs], first row of each run among the rank's rows.
+        firsts: int64[runs], first row of each run in the table.
+        rows: Number of rows.
     """
 
     starts: IntArray
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     rows: int
 
     def located(self, extents: IntArray) -> IntArray:
-        """Turn runs of the rank's rows into runs of the table's.
+        """Convert runs of the rank's rows to runs of the table's rows.
 
         Example:
             >>> Part(np.array([0, 4]), np.array([10, 30]), 6).located(np.array([[2, 6]])).tolist()
@@ -54,19 +54,19 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Partial(Sized):
-    """Each rank visits rows of its own by any order; before each epoch it exchanges a fraction of them with the others.
+    """Each rank visits its own rows by any order; before each epoch ranks exchange a fraction of them.
 
-    It is partial local shuffling where ranks reach the same storage: what moves is which rank reads a block, so nothing
-    is sent, and nothing is lost with a rank. A rank begins with a part of the table as it lies; `Exchange` says which
-    blocks it has in an epoch. All ranks together visit each row once, each as many; where rows do not divide, fewer
-    than ``world`` twice, or with ``drop_last`` not at all. A rank that keeps what it has read, as the cache of a store
-    does, reads that fraction anew. To learn what is its own it traces its blocks back: 0.2 µs a block and epoch.
+    This is partial local shuffling for ranks with shared storage: a block changes its reader, so nothing is sent, and
+    losing a rank loses no rows. A rank begins with a contiguous part of the table; `Exchange` determines its blocks in
+    an epoch. All ranks together visit each row once, equally many each. If the world does not divide the rows, fewer
+    than ``world`` are visited twice, or left out with ``drop_last``. A rank with a read cache reads only that fraction
+    again. Tracing its blocks takes 0.2 µs per block and epoch.
 
     Attributes:
-        within: The order of a rank's rows; its sizes are those of this order.
-        fraction: Of a rank's rows that it exchanges, 0 to 1; above 1 - 1/world mixes less again, see `Exchange`.
-        unit: Rows (int), bytes or share that change ranks together; None: a block of the order, 64 KB of single rows.
-            They are fewer where a rank would have less than four units.
+        within: Order of a rank's rows; it gets this order's sizes.
+        fraction: Share of its rows that a rank exchanges, 0 to 1; mixing decreases above 1 - 1/world, see `Exchange`.
+        unit: Rows (int), bytes or share of a unit of exchange; None: a block of the order, or 64 KB of single rows.
+            Units are smaller if a rank would have less than four.
 
     Raises:
         BadArgument: The order within visits rows twice, or runs of pages.
@@ -88,37 +88,37 @@ class Partial(Sized):
         super().__post_init__()
         real(self.fraction, "fraction", 0, 1)
         if not isinstance(self.within, Sized) or not self.within.once or self.within.cuts_into == "page":
-            raise BadArgument(f"within must be an order of blocks or rows that visits each once, got {self.within!r}")
+            raise BadArgument(f"within must be an order that visits single rows or blocks once, got {self.within!r}")
         if getattr(self.within, "first_epoch", None) is not None:
-            raise BadArgument(f"within is balanced alike in all epochs, leave out first_epoch: got {self.within!r}")
+            raise BadArgument(f"within must have no first_epoch, got {self.within!r}: all epochs share one balance")
         if self.unit is not None:
             to_rows(self.unit, 1, 1.0, "unit")
 
     @property
     def title(self) -> str:
-        """Return the order's name, with the one within."""
+        """Return the inner order's title and the fraction."""
         return f"{getattr(self.within, 'title', self.within.name)}, {100 * self.fraction:g} % exchanged"
 
     @property
     def cuts_into(self) -> Literal["row", "page", "block"]:
-        """Return the unit that the order within cuts into."""
+        """Return the inner order's unit."""
         return self.order.cuts_into
 
     @property
     def sketch_column(self) -> str | None:
-        """Return the column by which the order within balances blocks."""
+        """Return the inner order's balance column."""
         return self.order.sketch_column
 
     @property
     def order(self) -> Order:
-        """Return the order within, of these sizes."""
+        """Return the inner order with this order's sizes."""
         sizes = {"block": self.block, "buffer": self.buffer, "ahead": self.ahead}
-        given = {name: size for name, size in sizes.items() if size is not None}
-        found: Order = replace(self.within, **given)
-        return found
+        sizes_given = {name: size for name, size in sizes.items() if size is not None}
+        order: Order = replace(self.within, **sizes_given)
+        return order
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
-        """Turn all sizes into rows.
+        """Convert all sizes to rows.
 
         Raises:
             BudgetTooSmall: The budget does not hold the smallest buffer of the order within.
@@ -129,37 +129,37 @@ class Partial(Sized):
         return with_sizes(self, within=order, block=order.block, buffer=order.buffer, unit=unit)
 
     def slots(self, blocks: Blocks) -> int:
-        """Return the number of buffer slots that steps name."""
+        """Return the number of buffer slots that steps use."""
         return self.order.slots(Blocks(blocks.rows, even=self.block_rows))
 
     def resident(self, blocks: Blocks) -> int:
-        """Return the rows in memory at most."""
+        """Return the largest number of rows in memory."""
         return self.order.resident(Blocks(blocks.rows, even=self.block_rows))
 
     def visits(self, blocks: Blocks, key: Key) -> int:
-        """Return the rows visited in one pass of this rank."""
+        """Return the rows visited in a pass of this rank."""
         rows = blocks.rows // key.world if key.disjoint else -(-blocks.rows // key.world)
-        return self.order.visits(Blocks(rows, even=self.block_rows), _alone(key))
+        return self.order.visits(Blocks(rows, even=self.block_rows), _own_key(key))
 
     def seek(self, blocks: Blocks, key: Key, visits: int) -> tuple[int, int]:
-        """Say where a pass stands after some visits."""
-        return seek(self.order, self._cut(self.part(blocks.rows, key), blocks), _alone(key), visits)
+        """Return a pass's step and offset after some visits."""
+        return seek(self.order, self._cut(self.part(blocks.rows, key), blocks), _own_key(key), visits)
 
     def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
-        """Make the steps of one pass from step ``start`` on."""
+        """Yield the steps of a pass from step ``start`` on."""
         part = self.part(blocks.rows, key)
-        for step in self.order.steps(self._cut(part, blocks), _alone(key), start):
+        for step in self.order.steps(self._cut(part, blocks), _own_key(key), start):
             extents = part.located(step.extents)
             yield step._replace(extents=extents, sweep=step.sweep if len(extents) == len(step.extents) else None)
 
     def part(self, rows: int, key: Key) -> Part:
-        """Return the rows of a rank in an epoch, of so many of the table."""
+        """Return a rank's rows in an epoch, given the rows of the table."""
         if not isinstance(self.unit, int):
-            raise BadArgument(f"unit {self.unit!r} is not in rows yet; call fit() first")
+            raise BadArgument(f"unit must be in rows, got {self.unit!r}; call fit() first")
         return _part(rows, self.unit, self.fraction, key.disjoint, key.seed, key.epoch, key.rank, key.world)
 
     def _cut(self, part: Part, blocks: Blocks) -> Blocks:
-        """Cut a rank's rows into blocks; each is described as that of the table in which it begins."""
+        """Cut a rank's rows into blocks; each has the sketch of the table's block at its beginning."""
         cut = Blocks(part.rows, even=self.block_rows)
         if blocks.sketch is None:
             return cut
@@ -169,12 +169,12 @@ class Partial(Sized):
         return replace(cut, sketch=blocks.sketch[inside])
 
 
-def _alone(key: Key) -> Key:
+def _own_key(key: Key) -> Key:
     """Return the key of a rank's pass over its own rows."""
     return key._replace(seed=random.derive(key.seed, key.rank, PURPOSE), rank=0, world=1)
 
 
-@lru_cache(maxsize=2)  # of this epoch, and the next
+@lru_cache(maxsize=2)  # this epoch and the next
 def _part(
     rows: int,
     unit: int,
@@ -185,22 +185,22 @@ def _part(
     rank: int,
     world: int,
 ) -> Part:
-    """Return whole units of a rank, as many for each, and its piece of the rest, which changes ranks too."""
-    unit = max(1, min(unit, rows // (world * FEWEST)))
+    """Return a rank's whole units, equally many for each, and its piece of the remaining rows, which moves too."""
+    unit = max(1, min(unit, rows // (world * MIN_UNITS)))
     each = rows // (world * unit)
     firsts = np.empty(0, np.int64)
     if each:
         plan = Exchange(each * world, world, fraction, random.derive(seed, PURPOSE, SPLIT))
         firsts = np.sort(plan.owned(rank, epoch)) * unit
     done = each * world * unit
-    rest = rows - done
+    remaining = rows - done
     piece = int(Exchange(world, world, fraction, random.derive(seed, PURPOSE, REST)).owned(rank, epoch)[0])
-    first, stop = (done + at * rest // world for at in (piece, piece + 1))
-    wanted = rest // world if disjoint else -(-rest // world)
+    first, stop = (done + at * remaining // world for at in (piece, piece + 1))
+    wanted = remaining // world if disjoint else -(-remaining // world)
     ends = [[first, min(stop, first + wanted)]]
     if stop - first < wanted:
         twice = int(firsts[random.derive(seed, epoch, rank, PURPOSE) % each]) if each else first
-        ends.append([twice, twice + 1])  # to have as many rows as others
+        ends.append([twice, twice + 1])  # every rank has equally many rows
     joined = np.concatenate([np.stack([firsts, firsts + unit], axis=1), np.array(ends, np.int64)])
     joined = joined[joined[:, 1] > joined[:, 0]]
     new = np.append(True, joined[1:, 0] != joined[:-1, 1])[: len(joined)]

@@ -1,4 +1,4 @@
-"""The orders whose steps come from ``kernel/plan/plan.h``, which PostgreSQL shares."""
+"""Orders whose steps come from ``kernel/plan/plan.h``, shared with PostgreSQL."""
 
 import math
 from collections.abc import Iterator
@@ -18,34 +18,34 @@ def _slots(count: int) -> SlotArray:
 
 @dataclass(frozen=True, kw_only=True)
 class Planned(Sized):
-    """Runs one kind of kernel plan; subclasses say which and how the buffer is cut into blocks."""
+    """Runs one kind of kernel plan; subclasses set the kind and the buffer's division into blocks."""
 
     name: ClassVar[str]
-    kind: ClassVar[str]  # its name in the kernel
+    kind: ClassVar[str]  # the plan's name in the kernel
 
     def shape(self) -> tuple[int, int, bool]:
         """Return the plan's buffer blocks, blocks per step, and whether blocks stay whole."""
         return self.buffer_blocks(), 1, False
 
     def buffer_blocks(self) -> int:
-        """Return the blocks mixed at a time."""
+        """Return the number of blocks mixed at a time."""
         return max(1, to_rows(self.buffer or 1, 1, 1.0, "buffer") // self.block_rows)
 
     def slots(self, blocks: Blocks) -> int:
-        """Return the buffer size in rows: (ahead + 1) times the blocks of one step."""
+        """Return the buffer size in rows: (ahead + 1) times the blocks of a step."""
         return _kernel.plan_slots(self.kind, blocks.count, max(1, blocks.widest), *self.shape(), self.ahead)
 
-    def taken(self, blocks: Blocks, row_bytes: float) -> int:
-        """Return the rows in memory, and as many as take what the plan takes beyond 4 MB."""
+    def memory_rows(self, blocks: Blocks, row_bytes: float) -> int:
+        """Return the rows in memory, plus the rows' equivalent of the plan's bytes above 4 MB."""
         sizes = self.kind, blocks.count, max(1, blocks.widest), *self.shape(), self.ahead
         over = _kernel.plan_bytes(*sizes) - _kernel.PLAN_BYTES
         return self.resident(blocks) + max(0, math.ceil(over / row_bytes))
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
-        """Turn all sizes into rows, at most ``budget`` rows in memory.
+        """Convert all sizes to rows, at most ``budget`` rows in memory.
 
         Raises:
-            BudgetTooSmall: The budget does not hold the smallest buffer that works.
+            BudgetTooSmall: The budget does not hold the smallest buffer.
         """
         block = self.fit_block(rows, row_bytes, budget)
         wanted = 0 if self.buffer is None else max(block, to_rows(self.buffer, rows, row_bytes, "buffer"))
@@ -57,15 +57,15 @@ class Planned(Sized):
             ahead=self.ahead,
         )  # fmt: skip
         fitted = self.sized(block, wanted or sizes[0] * block, *sizes[1:])
-        needed = fitted.taken(Blocks(rows, even=block), row_bytes)
+        needed = fitted.memory_rows(Blocks(rows, even=block), row_bytes)
         if budget is not None and needed > budget:
             raise too_small(self.name, needed, budget, row_bytes)
         return fitted
 
-    def fit_request(self, whole: bool) -> tuple[int, int, int, bool]:  # by position, into the kernel
-        """Return blocks per step (0: any), whether they stay whole (-1: either), how many do, and if no more are kept.
+    def fit_request(self, whole: bool) -> tuple[int, int, int, bool]:  # passed to the kernel by position
+        """Return blocks per step (0: any), whether they stay whole (-1: either), enough balanced blocks, ``spare``.
 
-        How many do is asked of balanced blocks only; 0: they are not.
+        The third is the number of balanced blocks that suffices, 0 for blocks in random order.
         """
         return 1, int(whole), 0, False
 
@@ -89,7 +89,7 @@ class Planned(Sized):
         )  # fmt: skip
 
     def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
-        """Make the steps of one pass from step ``start`` on."""
+        """Yield the steps of a pass from step ``start`` on."""
         plan = self.plan(blocks, key, start)
         while (sizes := _kernel.plan_begin(plan)) is not None:
             extents, into, visit = np.empty((sizes[0], 2), np.int64), _slots(sizes[1]), _slots(sizes[2])

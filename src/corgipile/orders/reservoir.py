@@ -9,11 +9,11 @@ from corgipile.orders.streaming import Streaming
 
 @dataclass(frozen=True, kw_only=True)
 class Reservoir(Streaming):
-    """Visit the rows that leave a reservoir sample, each followed by one of the kept rows (MRS, Bismarck).
+    """Visit the rows that leave a reservoir sample, each followed by a row of the kept sample (MRS, Bismarck).
 
-    A pass over m rows with a window of w visits each row once as it leaves the reservoir, or at the end if it stayed,
-    and m - w times a kept row from the loop: 2m - w visits where m > w, else m. Of workers that share a pass each makes
-    fewer from the loop, so that all make whole batches; or none, where the smallest share leaves too few.
+    A pass over m rows with a window of w visits each row once, as it leaves the reservoir or at the end, and m - w
+    times a kept row in the loop: 2m - w visits for m > w, else m. Workers that share a pass make fewer loop visits, so
+    that all have whole batches, or none if the smallest share leaves too few.
 
     Example:
         >>> import numpy as np
@@ -29,11 +29,11 @@ class Reservoir(Streaming):
     reservoir: ClassVar[bool] = True
 
     def visits(self, blocks: Blocks, key: Key) -> int:
-        """Return the rows visited in one pass of this rank, the loop's included."""
+        """Return the rows visited in a pass of this rank, loop visits included."""
         return super().visits(blocks, key) + self.loops(blocks, key)
 
     def loops(self, blocks: Blocks, key: Key) -> int:
-        """Return the visits of kept rows in one pass."""
+        """Return the loop visits of kept rows in a pass."""
         rows = super().visits(blocks, key)
         if key.workers == 1:
             return max(0, rows - self.window)

@@ -8,7 +8,7 @@ from corgipile.orders.streaming import Streaming
 
 @dataclass(frozen=True, kw_only=True)
 class SlidingWindow(Streaming):
-    """Visit a random row of a window over the stored order and replace it by the next (``tf.data`` shuffle).
+    """Visit a random row of a window over the stored order and replace it by the next one (``tf.data`` shuffle).
 
     Example:
         >>> import numpy as np

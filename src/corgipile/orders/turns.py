@@ -1,4 +1,4 @@
-"""When some rows have their turn in a pass, without following all others."""
+"""Visits of some rows in a pass, without following all others."""
 
 from collections.abc import Iterator
 
@@ -10,16 +10,10 @@ __all__ = ["turns_of"]
 
 
 def turns_of(wanted: IntArray, order: Order, blocks: Blocks, key: Key) -> Iterator[tuple[IntArray, IntArray, int]]:
-    """Follow an order without data, for some rows only: which of them a step visits, and where in it.
-
-    Args:
-        wanted: Numbers of rows, ascending, each once.
-        order: The order.
-        blocks: The blocks it runs over.
-        key: Which pass.
+    """Follow an order without data, for the ``wanted`` rows only, which must be ascending and unique.
 
     Yields:
-        Of each step its visits of these rows: places among all its visits, the rows, and how many visits it has.
+        For each step: its visits of these rows as places among all its visits, the rows, and its number of visits.
 
     Example:
         >>> from corgipile.orders import NoShuffle
@@ -29,15 +23,15 @@ def turns_of(wanted: IntArray, order: Order, blocks: Blocks, key: Key) -> Iterat
         [([1], [1]), ([2], [5]), ([], [])]
     """
     slots = order.slots(blocks)
-    row_of, here = np.zeros(slots, np.int64), np.zeros(slots, np.bool_)
+    row_of, loaded_slots = np.zeros(slots, np.int64), np.zeros(slots, np.bool_)
     for step in order.steps(blocks, key):
-        if here.any():
-            here[step.into[step.into >= 0]] = False
+        if loaded_slots.any():
+            loaded_slots[step.into[step.into >= 0]] = False
         first, last = np.searchsorted(wanted, step.extents.T)
         if (last > first).any():
             loaded, ends = rows_of(np.column_stack([first, last])), np.cumsum(np.diff(step.extents)[:, 0])
             of = np.repeat(np.arange(len(first)), last - first)
             into = step.into[wanted[loaded] - step.extents[of, 1] + ends[of]]
-            row_of[into[into >= 0]], here[into[into >= 0]] = wanted[loaded][into >= 0], True
-        at = np.flatnonzero(here[step.visit]) if here.any() else np.zeros(0, np.int64)
+            row_of[into[into >= 0]], loaded_slots[into[into >= 0]] = wanted[loaded][into >= 0], True
+        at = np.flatnonzero(loaded_slots[step.visit]) if loaded_slots.any() else np.zeros(0, np.int64)
         yield at, row_of[step.visit[at]], len(step.visit)
