@@ -147,7 +147,7 @@ static inline void cp_split(cp_series *s, int64_t from, int64_t to, int64_t midd
     }
 }
 
-static inline int64_t cp_apart(const cp_series *s, int32_t x, int32_t y)
+static inline int64_t cp_model_folds(const cp_series *s, int32_t x, int32_t y)
 {
     const int16_t *a = s->vectors + x * (int64_t)s->width, *b = s->vectors + y * (int64_t)s->width;
     int64_t sum = 0;
@@ -172,7 +172,7 @@ static inline void cp_bisect(cp_series *s, int64_t from, int64_t to)
     cp_bisect(s, from, middle);
     cp_bisect(s, middle, to);
     int32_t last = s->blocks[middle - 1];
-    if (cp_apart(s, last, s->blocks[to - 1]) < cp_apart(s, last, s->blocks[middle]))
+    if (cp_model_folds(s, last, s->blocks[to - 1]) < cp_model_folds(s, last, s->blocks[middle]))
         for (int64_t i = middle, j = to - 1; i < j; i++, j--)
             cp_exchange_blocks(s, i, j);
 }

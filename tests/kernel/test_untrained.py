@@ -58,7 +58,7 @@ int main(int count, char **argument)
         }
         double found[] = {cp_untrained_loss(&all, of, 0), cp_untrained_loss(&parts, of, 0)};
         memcpy(bits, found, sizeof bits);
-        printf("%" PRIu64 " %" PRIu64 " %d\n", bits[0], bits[1], cp_adrift(found[0] * 1.2, found[0]));
+        printf("%" PRIu64 " %" PRIu64 " %d\n", bits[0], bits[1], cp_sgd_diverged(found[0] * 1.2, found[0]));
         free(bytes), free(y), free(weight), free(visit);
     }
     return fclose(file);

@@ -164,10 +164,10 @@ static PyObject *teams_of(model_object **all, Py_ssize_t count, int64_t rows, cp
     cp_sgd **states = calloc((size_t)count, sizeof *states);
     int64_t *team = calloc((size_t)count, sizeof *team);
     PyObject *result = NULL;
-    p->kin = calloc((size_t)count, sizeof *p->kin);
+    p->group = calloc((size_t)count, sizeof *p->group);
     for (Py_ssize_t i = 0; states && i < count; i++)
         states[i] = all[i]->state;
-    if (!states || !team || !p->kin)
+    if (!states || !team || !p->group)
         PyErr_NoMemory();
     else {
         cp_sgd_teams(states, count, rows, p, team);
@@ -176,7 +176,7 @@ static PyObject *teams_of(model_object **all, Py_ssize_t count, int64_t rows, cp
     for (Py_ssize_t i = 0; result && i < count; i++)
         if (PyList_SetItem(result, i, PyLong_FromLongLong(team[i])) < 0)
             Py_CLEAR(result);
-    free(states), free(team), free(p->kin);
+    free(states), free(team), free(p->group);
     return result;
 }
 
@@ -191,7 +191,7 @@ static PyObject *sgd_teams(PyObject *self, PyObject *args)
         return NULL;
     if (cp_buffer(objects[0], &theirs, 1, 0, "parts of models") == 0) {
         if (cp_buffer(objects[1], &of, 1, 0, "parts of rows") == 0) {
-            cp_parts p = {.of = of.buf, .theirs = theirs.buf};
+            cp_parts p = {.of = of.buf, .model_fold = theirs.buf};
             if (theirs.len != PyList_Size(models))
                 PyErr_SetString(PyExc_ValueError, "parts must be those of all models");
             else
@@ -215,12 +215,12 @@ static PyObject *learn_parts(model_object **all, Py_ssize_t count, const cp_rows
     p->done = calloc((size_t)count, 2 * sizeof *p->done);
     p->visit = calloc((size_t)p->each, sizeof *p->visit);
     p->number = calloc((size_t)p->each, sizeof *p->number);
-    p->kin = calloc((size_t)count, sizeof *p->kin);
+    p->group = calloc((size_t)count, sizeof *p->group);
     for (; states && taken < count && !all[taken]->busy; taken++) { /* one that is there twice is busy */
         all[taken]->busy = 1;
         states[taken] = all[taken]->state;
     }
-    if (!states || !p->left || !p->status || !p->done || !p->visit || !p->number || !p->kin)
+    if (!states || !p->left || !p->status || !p->done || !p->visit || !p->number || !p->group)
         PyErr_NoMemory();
     else if (taken < count)
         PyErr_SetString(PyExc_ValueError, "a model is there twice");
@@ -235,7 +235,7 @@ static PyObject *learn_parts(model_object **all, Py_ssize_t count, const cp_rows
     for (Py_ssize_t i = 0; result && i < count; i++)
         if (PyList_SetItem(result, i, Py_BuildValue("iL", p->status[i], (long long)p->done[i])) < 0)
             Py_CLEAR(result);
-    free(states), free(p->left), free(p->status), free(p->done), free(p->visit), free(p->number), free(p->kin);
+    free(states), free(p->left), free(p->status), free(p->done), free(p->visit), free(p->number), free(p->group);
     return result;
 }
 
@@ -257,7 +257,7 @@ static PyObject *sgd_parts(PyObject *self, PyObject *args)
     if (rows_either(&r, all[0]->state, rows) == 0 && rows_labels(&r, y, type) == 0 && rows_weights(&r, weights, weights_type) == 0 &&
         rows_visit(&r, visit) == 0 &&
         (t = rows_hold(&r, theirs, 1, 0, "parts of models")) >= 0 && (o = rows_hold(&r, of, 1, 0, "parts of visits")) >= 0) {
-        p.theirs = r.view[t].buf;
+        p.model_fold = r.view[t].buf;
         p.of = r.view[o].buf;
         p.each = each < r.rows.m ? each : r.rows.m + (r.rows.m == 0);
         if (r.view[t].len != count || r.view[o].len != r.rows.m || each < 1)

@@ -148,7 +148,7 @@ static PyObject *sgd_adrift(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "dd", &loss, &untrained))
         return NULL;
-    return PyBool_FromLong(cp_adrift(loss, untrained));
+    return PyBool_FromLong(cp_sgd_diverged(loss, untrained));
 }
 
 /* sgd_again(step, rate, mean loss, untrained, far) -> the rate at which the epoch is begun again, or 0 */
