@@ -20,10 +20,10 @@
 typedef struct { REAL factor, h; } CP(adam_by);
 
 #define CP_ADAM(vec, name) \
-    /* Return the decayed mean of gradients, and of squared gradients. */                                              \
+    /* Return the decayed mean of gradients, and of squared gradients. */ \
     CP_INLINE vec CP(faded_##name)(vec m) { return (m * (REAL)CP_ADAM_B1 + CP_ADAM_MIN_MEAN) - CP_ADAM_MIN_MEAN; } \
     CP_INLINE vec CP(faded_squares_##name)(vec sum) { return sum * (REAL)CP_ADAM_B2 + CP_ADAM_FLOOR; } \
-    /* Return weights moved by a gradient. */                                                                          \
+    /* Return weights moved by a gradient. */ \
     CP_INLINE vec CP(adam_##name)(vec v, vec *m, vec *sum, vec g, const CP(adam_by) by) \
     { \
         g = g * by.factor; \

@@ -11,7 +11,7 @@
 #define CP_GROWTH ((REAL)1.0625)
 
 #define CP_RENEWED(vec, bits, name) \
-    /* Return roots, recomputed where the sum has outgrown them. */                                                    \
+    /* Return roots, recomputed where the sum has outgrown them. */ \
     CP_INLINE vec CP(renewed_##name)(vec sum, vec root) \
     { \
         const bits hit = (bits)((sum * root) * root > CP_GROWTH); \

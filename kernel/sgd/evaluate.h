@@ -9,8 +9,8 @@
 #define CP_COUNT_SCORE(kind, real) \
     do { \
         cp_point_type_##kind##_base point; \
-        cp_formula_called_##kind##_base(&point, of.loss, cp_all_##kind##_base((real)score),                              \
-                                         cp_all_##kind##_base((real)y),                                                \
+        cp_formula_called_##kind##_base(&point, of.loss, cp_all_##kind##_base((real)score), \
+                                         cp_all_##kind##_base((real)y), \
                                        cp_all_##kind##_base(0), cp_all_##kind##_base((real)of.parameter)); \
         cp_count_called_##kind##_base(t, of.loss, &point, 0, y, w, of.parameter); \
     } while (0)

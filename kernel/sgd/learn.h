@@ -4,11 +4,11 @@ static CP_NOINLINE int64_t CP(learn)(cp_sgd *s, const cp_chunk *c, int *status)
 {
     if (s->sparse)
         return CP(sparse)(s, c, status);
-#define CP_LEARN(id, code, ...)                                                                                        \
-    case CP_##id:                                                                                                      \
-        return s->batched  ? CP(code##_batches)(s, c)                                                                  \
-               : s->rooted ? CP(code##_rooted)(s, c)                                                                   \
-               : s->ruled  ? CP(code##_ruled)(s, c)                                                                    \
+#define CP_LEARN(id, code, ...) \
+    case CP_##id: \
+        return s->batched  ? CP(code##_batches)(s, c) \
+               : s->rooted ? CP(code##_rooted)(s, c) \
+               : s->ruled  ? CP(code##_ruled)(s, c) \
                            : CP(code##_rows)(s, c);
 #define CP_LEARN_SCORES(id, ...) CP_LEARN(id, SCORES, )
     switch (s->loss) { CP_LOSSES(CP_LEARN, CP_LEARN_SCORES) }

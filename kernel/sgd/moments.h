@@ -57,7 +57,7 @@ static inline void cp_moments_close(cp_moments *m)
             nonfinite |= !(x[j] - x[j] == 0); \
         if (nonfinite) \
             return; \
-        for (int64_t j = 0; m->rows == 0 && j < width; j++) /* a first guess of the mean */                    \
+        for (int64_t j = 0; m->rows == 0 && j < width; j++) /* a first guess of the mean */ \
             p.mean[j] = (double)x[j]; \
         for (int64_t j = 0; j < width; j++) { \
             double d = (double)x[j] - p.mean[j]; \

@@ -1,7 +1,7 @@
 /* The optimizer state of a model, as lines of numbers that a host stores, so that training resumes bit for bit. A line
  * has one number per feature and one for the intercept; the last line begins with counters. */
-#ifndef CP_SGD_KEEP_H
-#define CP_SGD_KEEP_H
+#ifndef CP_SGD_OPTIMIZER_STATE_H
+#define CP_SGD_OPTIMIZER_STATE_H
 
 #include "sgd/state.h"
 

@@ -14,7 +14,7 @@
  * all debts are settled. Weights are those of sgd/state.h, w = scale * v, so updates of v are divided by the scale. */
 
 #define CP_RULE(vec, bits, by_type, name) \
-    /* Return 1 / sqrt(a) for a >= 0, within 5e-6 (doubles 4e-11), by basic operations only; a large number for 0. */  \
+    /* Return 1 / sqrt(a) for a >= 0, within 5e-6 (doubles 4e-11), by basic operations only; a large number for 0. */ \
     CP_INLINE vec CP(rsqrt_##name)(vec a) \
     { \
         vec half = a * (REAL)0.5, y; \
@@ -26,7 +26,7 @@
             y = y * ((REAL)1.5 - (half * y) * y); \
         return y; \
     } \
-    /* Return weights moved by a gradient. */                                                                          \
+    /* Return weights moved by a gradient. */ \
     CP_INLINE vec CP(move_##name)(vec v, vec *sum, vec inv, vec g, by_type h, const enum cp_rule rule) \
     { \
         if (rule == CP_SAME) \
@@ -34,7 +34,7 @@
         *sum += g * g; \
         return v - h * ((rule == CP_NORMALIZED ? g * inv : g) * CP(rsqrt_##name)(*sum)); \
     } \
-    /* Return weights moved towards 0, at most to it. */                                                               \
+    /* Return weights moved towards 0, at most to it. */ \
     CP_INLINE vec CP(soft_##name)(vec v, by_type by) \
     { \
         vec down = v - by, up = v + by; \

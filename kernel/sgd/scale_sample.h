@@ -1,6 +1,6 @@
 /* Checks from a sample of rows whether the features of a table need scaling. */
-#ifndef CP_LOOK_H
-#define CP_LOOK_H
+#ifndef CP_SCALE_SAMPLE_H
+#define CP_SCALE_SAMPLE_H
 
 #include <math.h>
 #include <stdint.h>

@@ -92,7 +92,7 @@ CP_INLINE void CP(assign_folds)(SCRATCH *t, int count, const uint8_t *assign_fol
 }
 
 #define CP_NUMBERS_OF_EACH(NUMBER) NUMBER(scale) NUMBER(inverse) NUMBER(decay) NUMBER(undecay) NUMBER(slopes)
-#define CP_TOTALS_OF_EACH(TOTAL)                                                                                       \
+#define CP_TOTALS_OF_EACH(TOTAL) \
     TOTAL(loss) TOTAL(ln) TOTAL(correct) TOTAL(weight) TOTAL(squares) TOTAL(sum) TOTAL(square)
 
 /* Load a model into lane k. */

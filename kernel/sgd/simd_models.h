@@ -314,12 +314,12 @@ CP_INLINE int64_t CP(models_rows)(cp_sgd *const *s, SCRATCH *t, cp_chunk *c, con
 static CP_NOINLINE int64_t CP(learn_models)(cp_sgd *const *s, void *memory, cp_chunk *c)
 {
     SCRATCH *t = memory;
-#define CP_HELD(id, rooted)                                                                                            \
+#define CP_HELD(id, rooted) \
     c->part ? CP(models_rows)(s, t, c, CP_##id, rooted, 1) : CP(models_rows)(s, t, c, CP_##id, rooted, 0)
-#define CP_COPY(id)                                                                                                    \
-    if (s[0]->loss == CP_##id)                                                                                         \
-        return s[0]->rooted  ? (CP_HELD(id, 1))                                                                        \
-               : s[0]->ruled ? CP(ruled_models_rows)(s, t, c, CP_##id)                                                 \
+#define CP_COPY(id) \
+    if (s[0]->loss == CP_##id) \
+        return s[0]->rooted  ? (CP_HELD(id, 1)) \
+               : s[0]->ruled ? CP(ruled_models_rows)(s, t, c, CP_##id) \
                              : (CP_HELD(id, 0));
     CP_COPIES(CP_COPY)
 #undef CP_COPY

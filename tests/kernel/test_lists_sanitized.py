@@ -54,7 +54,7 @@ int main(int argc, char **argv)
         int64_t starts[3] = {0, h[3], h[3] + h[4]}, counts[2] = {h[8], h[9]};
         int32_t fds[2] = {fd, fd}, *owner = malloc(4 * (size_t)h[5]), *slots = malloc(4 * (size_t)h[5]);
         for (int32_t i = 0; i < h[5]; i++)
-            owner[i] = CP_NOBODY, slots[i] = i;
+            owner[i] = CP_NO_OWNER, slots[i] = i;
         uint64_t *address = calloc((size_t)h[5], 8), *other_address = calloc((size_t)h[5], 8);
         int64_t *lengths = calloc((size_t)h[5], 8), *other_lengths = calloc((size_t)h[5], 8);
         cp_lists lists[2] = {{places + 2, counts, h[1], (int)h[2], address, lengths},
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
         if (left || bundles.bytes || bundles.rows)
             return 4;
         for (int64_t i = 0; i < h[5]; i++)
-            if (owner[i] != CP_NOBODY)
+            if (owner[i] != CP_NO_OWNER)
                 return 5;
         printf("%d %d %lld %lld\n", status, status ? reader.read.error : 0, (long long)sum, (long long)listed);
         cp_reader_stop(&reader);

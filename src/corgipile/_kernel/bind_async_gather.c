@@ -13,7 +13,7 @@ typedef struct asked {
 } asked;
 
 typedef struct {
-    cp_aside aside;
+    cp_async_gather gather;
     asked *first, *last; /* whose arrays are still held */
     int64_t let_go;
 } aside_object;
@@ -35,7 +35,7 @@ static void aside_destroy(PyObject *capsule)
 {
     aside_object *o = PyCapsule_GetPointer(capsule, ASIDE);
     Py_BEGIN_ALLOW_THREADS
-    cp_aside_free(&o->aside);
+    cp_async_gather_free(&o->gather);
     Py_END_ALLOW_THREADS
     aside_let_go(o, INT64_MAX);
     free(o);
@@ -48,10 +48,10 @@ static PyObject *aside_new(PyObject *self, PyObject *none)
     (void)self, (void)none;
     if (!o)
         return PyErr_NoMemory();
-    cp_aside_init(&o->aside);
+    cp_async_gather_init(&o->gather);
     PyObject *capsule = PyCapsule_New(o, ASIDE, aside_destroy);
     if (!capsule) {
-        cp_aside_free(&o->aside);
+        cp_async_gather_free(&o->gather);
         free(o);
     }
     return capsule;
@@ -89,7 +89,7 @@ static PyObject *aside_gather(PyObject *self, PyObject *args)
         o->first = one;
     o->last = one;
     Py_BEGIN_ALLOW_THREADS
-    number = cp_aside_ask(&o->aside, &one->copy);
+    number = cp_async_gather_request(&o->gather, &one->copy);
     Py_END_ALLOW_THREADS
     return PyLong_FromLongLong((long long)number);
 failed_all:
@@ -113,10 +113,10 @@ static PyObject *aside_wait(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "OL", &capsule, &until) || !(o = PyCapsule_GetPointer(capsule, ASIDE)))
         return NULL;
-    if (until > o->aside.asked)
+    if (until > o->gather.asked)
         return PyErr_Format(PyExc_ValueError, "copy %lld was not asked for", until);
     Py_BEGIN_ALLOW_THREADS
-    made = cp_aside_wait(&o->aside, until);
+    made = cp_async_gather_wait(&o->gather, until);
     Py_END_ALLOW_THREADS
     aside_let_go(o, made);
     return PyLong_FromLongLong((long long)made);

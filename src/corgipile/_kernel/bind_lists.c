@@ -30,7 +30,7 @@ static int owners_ok(const cp_bundles *b, const int32_t *owner, const int32_t *s
 {
     int bad = !cp_slots_ok(slots, count, limit, INT32_MIN);
     for (int64_t i = 0; !bad && i < count; i++) {
-        int64_t own = slots[i] < 0 ? CP_NOBODY : owner[slots[i]];
+        int64_t own = slots[i] < 0 ? CP_NO_OWNER : owner[slots[i]];
         bad = own < -1 && (-2 - own >= b->count || !b->all[-2 - own].data || !b->all[-2 - own].alive);
     }
     return !bad;

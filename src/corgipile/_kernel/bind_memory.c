@@ -18,7 +18,7 @@ static PyObject *advise(PyObject *self, PyObject *args)
         PyBuffer_Release(&address);
         return NULL;
     }
-    int fits = address.len == length.len && what >= 0 && what < CP_ADVICES;
+    int fits = address.len == length.len && what >= 0 && what < CP_ADVICE_COUNT;
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
         failed = cp_advise(address.buf, length.buf, address.len / 8, what);
@@ -32,7 +32,7 @@ static PyObject *advise(PyObject *self, PyObject *args)
 }
 
 const cp_constant cp_memory_constants[] = {
-    {"ADVICE_NORMAL", CP_NORMAL}, {"ADVICE_RANDOM", CP_RANDOM}, {"ADVICE_SOON", CP_SOON}, {"ADVICE_NOW", CP_NOW}, {NULL, 0}};
+    {"ADVICE_NORMAL", CP_ADVICE_NORMAL}, {"ADVICE_RANDOM", CP_ADVICE_RANDOM}, {"ADVICE_SOON", CP_ADVICE_SOON}, {"ADVICE_NOW", CP_ADVICE_NOW}, {NULL, 0}};
 
 PyMethodDef cp_memory_methods[] = {
     {"advise", advise, METH_VARARGS, "Tell the system which ranges of memory are wanted."},

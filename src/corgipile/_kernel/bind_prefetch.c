@@ -93,7 +93,7 @@ static PyObject *run_look(PyObject *self, PyObject *capsule)
     if (!o)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    found = cp_run_look(&o->run);
+    found = cp_run_figures_of(&o->run);
     Py_END_ALLOW_THREADS
     return Py_BuildValue("LL", (long long)found.ready, (long long)found.waited);
 }

@@ -108,7 +108,7 @@ static PyObject *reader_column(PyObject *self, PyObject *args, PyObject *named)
         cp_column *c = &reader->columns[reader->column_count];
         *c = (cp_column){v[1].len / 8, v[0].buf, v[1].buf, v[2].buf,
                          {(char *)v[3].buf + at, stride, items, (enum cp_type)from, (enum cp_type)to,
-                          r->slots * stride > CP_CACHE}, NULL};
+                          r->slots * stride > CP_CACHE_BYTES}, NULL};
         if (column_check(r, c, v, at) == 0) {
             int64_t width = items * cp_type_bytes[from];
             reader->read.stage_bytes = width > reader->read.stage_bytes ? width : reader->read.stage_bytes;
@@ -206,7 +206,7 @@ static PyObject *reader_soon(PyObject *self, PyObject *args)
     while (count < extents.len / 16 && e[2 * count] >= 0 && e[2 * count + 1] <= r->rows)
         count++;
     if (r->reader.read.waited)
-        cp_reader_soon(&r->reader, e, count);
+        cp_reader_prefetch(&r->reader, e, count);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&extents);
     Py_RETURN_NONE;

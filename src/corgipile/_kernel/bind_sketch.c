@@ -255,7 +255,7 @@ static int parse_spots(PyObject *args, const char *format, cp_spots *s, PyObject
     if (!PyArg_ParseTuple(args, format, &rows, &count, &each, &arrays[0], &arrays[1], &arrays[2]))
         return 0;
     *s = (cp_spots){rows, count, each};
-    if (rows < 0 || each < 1 || count < 0 || count > CP_MOST_SPOTS || (count > 0 && rows / count < each))
+    if (rows < 0 || each < 1 || count < 0 || count > CP_MAX_SPOTS || (count > 0 && rows / count < each))
         PyErr_Format(PyExc_ValueError, "%lld rows have no %lld spots of %lld", rows, count, each);
     return !PyErr_Occurred();
 }
@@ -318,7 +318,7 @@ static PyObject *alike(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "OLLL", &array, &each, &features, &extras))
         return NULL;
-    if (each < 1 || features < 0 || extras < 0 || each > CP_SPOT_MOST || features > INT32_MAX || extras > INT32_MAX)
+    if (each < 1 || features < 0 || extras < 0 || each > CP_SPOT_MAX_ROWS || features > INT32_MAX || extras > INT32_MAX)
         return PyErr_Format(PyExc_ValueError, "there are no %lld rows of %lld features, %lld extras", each, features, extras);
     if (cp_buffer(array, &rows, 8, 1, "rows") < 0)
         return NULL;
