@@ -105,9 +105,9 @@ def test_arguments_that_do_not_fit():
         with pytest.raises(ValueError, match="have no"):
             _kernel.spots_spread(rows, count, each, one, cuts, out)
     for vectors, edges, found in ((one[:1], cuts, out), (one, np.array([0, 9]), out), (one, cuts, out[:0])):
-        with pytest.raises(ValueError, match="fit together"):
+        with pytest.raises(ValueError, match="must have matching shapes"):
             _kernel.spots_spread(10, 2, 1, vectors, edges, found)
-    with pytest.raises(ValueError, match="one number a spot"):
+    with pytest.raises(ValueError, match="one number per spot"):
         _kernel.spot_rows(10, 2, 1, np.zeros(3, np.int64))
     with pytest.raises(ValueError, match="no -1 rows"):
         _kernel.spots(-1, 8)
