@@ -215,7 +215,7 @@ def test_the_kernel_refuses_bits_that_do_not_fit():
         (10, bits.words[:4], bits.ranks),
     ):
         reader = _kernel.reader_new(1, 16, rows)
-        with pytest.raises(ValueError, match=r"must pick \d+ rows"):
+        with pytest.raises(ValueError, match=r"must select \d+ rows"):
             _kernel.reader_pick(reader, words, ranks)
     reader = _kernel.reader_new(1, 16, 10)
     starts, target = np.array([0, 10]), np.zeros(16, np.int64)
