@@ -50,7 +50,7 @@ static int bursts(int at_once)
     cp_async_gather_init(&aside);
     for (int burst = 0; burst < BURSTS; burst++) {
         asked *all = malloc(sizeof(asked) * MOST);
-        int64_t count = 1 + draw(MOST), before = aside.asked;
+        int64_t count = 1 + draw(MOST), before = aside.requested;
         for (int64_t i = 0; i < count; i++) {
             ask(&aside, all + i);
             if (draw(3) == 0 && (cp_async_gather_wait(&aside, before + i + 1) < before + i + 1 || !right(all + i)))
@@ -61,7 +61,8 @@ static int bursts(int at_once)
         for (int64_t i = 0; i < some; i++)
             if (!right(all + i))
                 return 2;
-        if (cp_async_gather_wait(&aside, aside.asked) != aside.asked || cp_async_gather_wait(&aside, 0) != aside.asked)
+        if (cp_async_gather_wait(&aside, aside.requested) != aside.requested ||
+            cp_async_gather_wait(&aside, 0) != aside.requested)
             return 3;
         free(all);
     }

@@ -240,7 +240,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
         return real(path, flags, *rest, **named)
 
     monkeypatch.setattr(os, "open", readonly)
-    with pytest.raises(WriteFailed, match="Read-only file system; name a folder"):
+    with pytest.raises(WriteFailed, match="Read-only file system; pass a writable folder"):
         Cached(FakeRanges(10), tmp_path, "4MB")
 
 

@@ -108,11 +108,11 @@ def test_taken_apart():
     assert parts_of("https://host?x=1")[:4] == ("https", "host", "", "x=1")
     assert not is_url("C:/a")
     assert not is_url(3)
-    with pytest.raises(BadArgument, match="no URL"):
+    with pytest.raises(BadArgument, match="must be a URL"):
         redacted("a.csv")
 
 
 def test_local():
     assert local_path("file:///a%20b") == "/a b"
-    with pytest.raises(BadArgument, match="host 'there'"):
+    with pytest.raises(BadArgument, match="another host, got 'there'"):
         local_path("file://there/a")
