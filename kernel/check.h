@@ -1,5 +1,5 @@
-/* Checks of what the kernel takes for granted of itself. They are compiled with -DCP_CHECKS, or as part of a server's
- * extension with -DUSE_ASSERT_CHECKING, and end the process if one fails. */
+/* Internal assertions. They are compiled with -DCP_CHECKS, or in a server extension with -DUSE_ASSERT_CHECKING; a
+ * failed one aborts the process. */
 #ifndef CP_CHECK_H
 #define CP_CHECK_H
 

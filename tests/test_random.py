@@ -111,5 +111,5 @@ def test_bad_arguments_are_errors():
         random.unpermute(10, 1, np.array([10]))
     with pytest.raises(BadArgument, match="positions must be from 0 to 9"):
         random.permute_at(10, 1, np.array([-1]))
-    with pytest.raises(TypeError, match="4 or 8 are needed"):
+    with pytest.raises(TypeError, match="must have elements of 4 or 8 bytes"):
         random.shuffle(np.arange(4, dtype=np.int16), 1)

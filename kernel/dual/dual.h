@@ -1,10 +1,10 @@
-/* Dual coordinate descent for linear SVMs and logistic models; dual/state.h says what it does.
+/* Dual coordinate descent for linear SVMs and logistic models; dual/state.h has the formulas.
  *
  *     state = zeroed memory of cp_dual_size(&shape) bytes, 64-byte aligned;  cp_dual_init(state, &shape);
  *     each pass:  cp_dual_begin(state);  cp_dual_learn(state, &rows, number, a, &done) ...
  *
- * `a` has one dual variable for each row of the table and output (the state's `stride` a row), 0 before its first visit; number[i]
- * says which row visit[i] is. A model depends on the rows and their order alone, as of sgd/sgd.h. */
+ * `a` has one dual variable per row of the table and output (the state's `stride` per row), 0 before the first visit;
+ * number[i] is the row number of visit[i]. A model depends on the rows and their order alone, as in sgd/sgd.h. */
 #ifndef CP_DUAL_H
 #define CP_DUAL_H
 
@@ -22,17 +22,18 @@ typedef struct {
     const void *x;
     const int32_t *index;      /* NULL: dense */
     int64_t n;
-    double label, weight;      /* -1 or 1, or the number of a class; what it counts for */
+    double label, weight;      /* -1 or 1, or a class number; sample weight times class weight */
 } cp_dual_row;
 
 typedef struct { double free, held; } cp_dual_pull;
 
-/* Ask for a row some visits ahead, and for its dual variables. */
-CP_DUAL_INLINE void cp_dual_ask(const cp_dual *s, const cp_rows *r, const int64_t *number, const double *a, int64_t i)
+/* Prefetch a row some visits ahead, and its dual variables. */
+CP_DUAL_INLINE void cp_dual_prefetch(const cp_dual *s, const cp_rows *r, const int64_t *number, const double *a,
+                                     int64_t i)
 {
-    if (i + CP_DUAL_AHEAD >= r->m)
+    if (i + CP_DUAL_PREFETCH_ROWS >= r->m)
         return;
-    int64_t slot = r->visit[i + CP_DUAL_AHEAD];
+    int64_t slot = r->visit[i + CP_DUAL_PREFETCH_ROWS];
     const char *x = s->sparse ? (const char *)(uintptr_t)r->values[slot] : (const char *)r->x + slot * r->stride;
     int64_t bytes = (s->sparse ? r->lengths[slot] : s->features) * s->bytes;
     for (int64_t at = 0; at < bytes && at < 2048; at += CP_LINE)
@@ -41,10 +42,10 @@ CP_DUAL_INLINE void cp_dual_ask(const cp_dual *s, const cp_rows *r, const int64_
         for (int64_t at = 0; at < bytes / s->bytes * 4 && at < 2048; at += CP_LINE)
             __builtin_prefetch((const char *)(uintptr_t)r->indices[slot] + at);
     if (a)
-        __builtin_prefetch(a + number[i + CP_DUAL_AHEAD] * s->stride, 1);
+        __builtin_prefetch(a + number[i + CP_DUAL_PREFETCH_ROWS] * s->stride, 1);
 }
 
-/* Turn a stored label into -1 or 1, or the number of a class. */
+/* Turn a stored label into -1 or 1, or a class number. Returns a status. */
 static inline int cp_dual_label(const cp_dual *s, double *label)
 {
     const double *classes = CP_AT(s, const double, classes);
@@ -55,7 +56,7 @@ static inline int cp_dual_label(const cp_dual *s, double *label)
     return CP_SGD_OK;
 }
 
-/* Say what a row counts for, by itself and by its class. */
+/* Set the weight of a row from its sample weight and its class. Returns a status. */
 CP_DUAL_INLINE int cp_dual_weigh(const cp_dual *s, const cp_rows *r, int64_t i, cp_dual_row *row)
 {
     if (r->weight)
@@ -67,8 +68,8 @@ CP_DUAL_INLINE int cp_dual_weigh(const cp_dual *s, const cp_rows *r, int64_t i, 
     return CP_SGD_OK;
 }
 
-/* Find a row, its label and what it counts for; indices are not checked. */
-CP_DUAL_INLINE int cp_dual_take(const cp_dual *s, const cp_rows *r, int64_t i, cp_dual_row *row)
+/* Read the address, label and weight of a row; indices are not checked. Returns a status. */
+CP_DUAL_INLINE int cp_dual_read_row(const cp_dual *s, const cp_rows *r, int64_t i, cp_dual_row *row)
 {
     int64_t slot = r->visit[i];
     int status;
@@ -119,7 +120,7 @@ CP_DUAL_INLINE int cp_dual_take(const cp_dual *s, const cp_rows *r, int64_t i, c
 #endif
 #endif
 
-/* Return the best level of this CPU: 0 the compiler's own, 1 AVX2. */
+/* Return the best level of this CPU: 0 the compiler's default, 1 AVX2. */
 static inline int cp_dual_isa(void)
 {
 #ifdef CP_DUAL_CLONES
@@ -140,17 +141,17 @@ static inline void cp_dual_init(cp_dual *s, const cp_dual_shape *shape)
         memcpy(CP_AT(s, double, class_weight), shape->class_weight, (size_t)s->count * sizeof(double));
 }
 
-/* Begin a pass: clear what it adds up. Single coordinates are solved the better the less there is to do. */
+/* Begin a pass: clear its totals. The fewer Newton steps remain, the more precisely single coordinates are solved. */
 static inline void cp_dual_begin(cp_dual *s)
 {
     if (s->rows && s->newtons <= s->rows / 10)
-        s->near = s->near > 10 * CP_DUAL_NEAREST ? 0.1 * s->near : CP_DUAL_NEAREST;
+        s->near = s->near > 10 * CP_DUAL_MIN_GRADIENT ? 0.1 * s->near : CP_DUAL_MIN_GRADIENT;
     s->newtons = s->rows = 0;
     s->sum = s->correct = s->weight = 0;
 }
 
-/* Visit rows in the order of r->visit, `a` NULL: to judge them only. Sets `done` to the rows visited; where the status is
- * not CP_SGD_OK the row at visit[done] is why. Numbers of rows are the host's to check. */
+/* Visit rows in the order of r->visit; `a` NULL: only to evaluate them. Sets `done` to the number of rows visited; on
+ * an error, visit[done] is the row that caused it. The host checks row numbers. */
 static inline int cp_dual_learn(cp_dual *s, const cp_rows *r, const int64_t *number, double *a, int64_t *done)
 {
     int status = CP_SGD_OK;
@@ -170,8 +171,8 @@ static inline int cp_dual_learn(cp_dual *s, const cp_rows *r, const int64_t *num
     return status;
 }
 
-/* Visit rows that cp_dual_learn has taken again, `passes` times or until no variable could move by `still`; `places` has
- * room for a number a row. */
+/* Revisit rows that cp_dual_learn has learnt, `passes` times or until no variable could move by `still`; `places` has
+ * space for a number per row. */
 static inline void cp_dual_again(cp_dual *s, const cp_rows *r, const int64_t *number, double *a, int32_t *places,
                                  int64_t passes, double still, uint64_t key)
 {

@@ -1,6 +1,6 @@
-/* Template: one visit of a row. Sums are made of the same lanes in the same order whatever the CPU.
+/* Template: one visit of a row. Sums use the same lanes in the same order on every CPU.
  *
- * Wants CP_REAL, the type of features, and CP(name). */
+ * Expects CP_REAL, the type of features, and CP(name). */
 
 typedef double CP(lanes) __attribute__((vector_size(32)));
 typedef CP_REAL CP(reals) __attribute__((vector_size(4 * sizeof(CP_REAL))));
@@ -9,9 +9,9 @@ typedef struct { double margin, square; } CP(products_type);
 
 CP_DUAL_INLINE void CP(load)(const CP_REAL *x, CP(lanes) *v)
 {
-    CP(reals) some;
-    memcpy(&some, x, sizeof some);
-    *v = __builtin_convertvector(some, CP(lanes));
+    CP(reals) reals;
+    memcpy(&reals, x, sizeof reals);
+    *v = __builtin_convertvector(reals, CP(lanes));
 }
 
 /* Return w . x and x . x. */
@@ -60,10 +60,10 @@ CP_DUAL_INLINE void CP(add)(double *w, const CP_REAL *x, const int32_t *index, i
 {
     int64_t j = 0;
     for (; !index && j + 4 <= n; j += 4) {
-        CP(lanes) v, some;
+        CP(lanes) v, reals;
         memcpy(&v, w + j, sizeof v);
-        CP(load)(x + j, &some);
-        v += by * some;
+        CP(load)(x + j, &reals);
+        v += by * reals;
         memcpy(w + j, &v, sizeof v);
     }
     for (; j < n; j++)
@@ -78,8 +78,8 @@ CP_DUAL_INLINE int CP(finite)(const CP_REAL *x, int64_t n)
     return 1;
 }
 
-/* Visit a row: judge it, and move its dual variables `a`, if there are any: one an output, and behind them what it counts for.
- * `pull` says what gradients they had: the steepest of those that can move, and the flattest of those that a bound holds. */
+/* Visit a row: evaluate it, and move its dual variables `a` unless NULL: one per output, then its weight. `pull` gets
+ * the steepest gradient of variables that can move, and the flattest of those held by a bound. Returns a status. */
 CP_DUAL_INLINE int CP(visit)(cp_dual *s, const cp_dual_row *row, double *a, int judged, cp_dual_pull *pull)
 {
     const CP_REAL *x = (const CP_REAL *)row->x;
@@ -87,8 +87,8 @@ CP_DUAL_INLINE int CP(visit)(cp_dual *s, const cp_dual_row *row, double *a, int 
     int64_t best = 0;
     *pull = (cp_dual_pull){0, INFINITY};
     for (int64_t k = 0; k < s->outputs; k++, w += s->features) {
-        CP(products_type) got = CP(products)(w, x, row->index, row->n);
-        const double m = got.margin + bias[k], square = got.square + s->intercept;
+        CP(products_type) products = CP(products)(w, x, row->index, row->n);
+        const double m = products.margin + bias[k], square = products.square + s->intercept;
         const double y = s->outputs == 1 ? row->label : (int64_t)row->label == k ? 1 : -1;
         if (!(m - m == 0) || !(square - square == 0))
             return CP(finite)(x, row->n) ? CP_SGD_DIVERGED : CP_SGD_BAD_VALUE;
@@ -120,14 +120,16 @@ CP_DUAL_INLINE int CP(visit)(cp_dual *s, const cp_dual_row *row, double *a, int 
     return CP_SGD_OK;
 }
 
-/* Visit rows in the order of r->visit; `a` NULL: to judge them only. Returns how many, fewer where one is no good. */
-static __attribute__((noinline)) int64_t CP(learn)(cp_dual *s, const cp_rows *r, const int64_t *number, double *a, int *status)
+/* Visit rows in the order of r->visit; `a` NULL: only to evaluate them. Returns the number visited, fewer than all on
+ * an error. */
+static __attribute__((noinline)) int64_t CP(learn)(cp_dual *s, const cp_rows *r, const int64_t *number, double *a,
+                                                   int *status)
 {
     cp_dual_row row;
     cp_dual_pull pull;
     for (int64_t i = 0; i < r->m; i++) {
-        cp_dual_ask(s, r, number, a, i);
-        if ((*status = cp_dual_take(s, r, i, &row))
+        cp_dual_prefetch(s, r, number, a, i);
+        if ((*status = cp_dual_read_row(s, r, i, &row))
             || (s->sparse && (*status = cp_check_indices(row.index, row.n, s->features)))
             || (*status = CP(visit)(s, &row, a ? a + number[i] * s->stride : NULL, 1, &pull)))
             return i;
@@ -135,8 +137,8 @@ static __attribute__((noinline)) int64_t CP(learn)(cp_dual *s, const cp_rows *r,
     return r->m;
 }
 
-/* Visit rows that have been learnt again and again while they are in memory, each time in another order. Those that a bound
- * holds more firmly than any was moved in the pass before are left out. Ends where none could move by `still`. */
+/* Revisit learnt rows while they are in memory, each pass in another order. Skips variables that a bound holds more
+ * firmly than any moved in the previous pass. Ends when none could move by `still`. */
 static __attribute__((noinline)) void CP(again)(cp_dual *s, const cp_rows *r, const int64_t *number, double *a,
                                                 int32_t *places, int64_t passes, double still, uint64_t key)
 {
@@ -151,7 +153,7 @@ static __attribute__((noinline)) void CP(again)(cp_dual *s, const cp_rows *r, co
         cp_shuffle32(places, (uint64_t)left, cp_derive2(key, (uint64_t)pass));
         for (int64_t i = 0; i < left; i++) {
             int64_t at = places[i];
-            if (cp_dual_take(s, r, at, &row) || CP(visit)(s, &row, a + number[at] * s->stride, 0, &pull))
+            if (cp_dual_read_row(s, r, at, &row) || CP(visit)(s, &row, a + number[at] * s->stride, 0, &pull))
                 return;
             most = pull.free > most ? pull.free : most;
             if (pull.free == 0 && pull.held > last)
@@ -160,9 +162,9 @@ static __attribute__((noinline)) void CP(again)(cp_dual *s, const cp_rows *r, co
         if (most <= still)
             return;
         if (s->loss == CP_LOGISTIC && most <= s->near) {
-            if (s->near <= still || s->near <= CP_DUAL_NEAREST)
+            if (s->near <= still || s->near <= CP_DUAL_MIN_GRADIENT)
                 return;
-            s->near *= 0.1; /* all are solved as well as was asked for: ask for more */
+            s->near *= 0.1; /* all are solved to the current precision: increase it */
         }
     }
 }

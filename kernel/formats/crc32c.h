@@ -1,5 +1,5 @@
-/* CRC-32C (Castagnoli), and its masked form as TFRecord files hold it: by the CPU's own instruction where it has one,
- * else by eight tables for eight bytes (slicing-by-8, Kounavis and Berry 2008). -DCP_NO_CLONES leaves the tables alone. */
+/* CRC-32C (Castagnoli), and its masked form in TFRecord files: by the CPU's instruction if it has one, else by eight
+ * tables (slicing-by-8, Kounavis and Berry 2008). -DCP_NO_CLONES uses the tables only. */
 #ifndef CP_CRC32C_H
 #define CP_CRC32C_H
 
@@ -33,7 +33,7 @@ static inline void cp_crc_fill(void)
         }
 }
 
-/* Numbers in files are little-endian, as are the machines this is built for. */
+/* Load a little-endian number; the supported machines are little-endian too. */
 static inline uint64_t cp_load_u64(const uint8_t *p)
 {
     uint64_t v;
@@ -73,7 +73,8 @@ __attribute__((target("sse4.2"))) static inline uint32_t cp_crc_by_cpu(uint32_t 
     return crc;
 }
 
-/* The CRC-32C of three ranges of one length: the instruction takes new bytes each cycle, and answers three later. */
+/* Compute the CRC-32C of three ranges of equal length: the instruction accepts new bytes every cycle, but takes
+ * three. */
 __attribute__((target("sse4.2"))) static inline void cp_crc_three(const char *data, const int64_t *starts, int64_t n,
                                                                   uint32_t *out)
 {
@@ -112,7 +113,7 @@ static inline uint32_t cp_crc32c(const void *data, int64_t n)
     return ~cp_crc_by_tables(~0u, data, n);
 }
 
-/* The CRC-32C of each of many ranges; where neighbours are of one length, of some at a time. */
+/* Compute the CRC-32C of each of many ranges; three at a time if neighbours have equal lengths. */
 static inline void cp_crc32c_ranges(const char *data, const int64_t *starts, const int64_t *lengths, int64_t count,
                                     uint32_t *out)
 {
@@ -129,7 +130,7 @@ static inline void cp_crc32c_ranges(const char *data, const int64_t *starts, con
     }
 }
 
-/* The masked form: a CRC of bytes that hold CRCs themselves would be weak. */
+/* Return the masked CRC: a plain CRC of bytes that contain CRCs would be weak. */
 static inline uint32_t cp_crc_masked(const void *data, int64_t n)
 {
     uint32_t crc = cp_crc32c(data, n);

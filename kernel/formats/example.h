@@ -1,7 +1,9 @@
-/* Reads `tensorflow.Example` messages (protobuf): a map from names to lists of bytes, floats or integers.
+/* Parses `tensorflow.Example` messages (protobuf): a map from names to lists of bytes, floats or integers.
+ *
  *   Example { Features features = 1 }   Features { map<string, Feature> feature = 1 }
  *   Feature { oneof { BytesList = 1, FloatList = 2, Int64List = 3 } }   each list { repeated value = 1 }
- * Numbers may be packed or not, fields unknown here are passed over, the last entry of a name counts. */
+ *
+ * Numbers may be packed or not, unknown fields are skipped, and the last entry of a name counts. */
 #ifndef CP_EXAMPLE_H
 #define CP_EXAMPLE_H
 
@@ -11,12 +13,12 @@
 enum cp_example_kind { CP_EXAMPLE_EMPTY, CP_EXAMPLE_BYTES, CP_EXAMPLE_FLOAT, CP_EXAMPLE_INT };
 enum cp_example_code { CP_EXAMPLE_OK, CP_EXAMPLE_MALFORMED, CP_EXAMPLE_MISSING, CP_EXAMPLE_KIND, CP_EXAMPLE_COUNT };
 
-/* A part of a message that is still to be read. */
+/* The unread part of a message. */
 typedef struct {
     const uint8_t *p, *end;
 } cp_span;
 
-/* One field: its number, its wire type, and the bytes of its value (of a varint: as it lies there). */
+/* One field: its number, its wire type, and the bytes of its value (for a varint, as encoded). */
 typedef struct {
     uint64_t number;
     int wire;
@@ -35,7 +37,7 @@ static inline int cp_pb_varint(cp_span *m, uint64_t *out)
     return -1;
 }
 
-/* Take the next field of a message: 1, 0 at its end, -1 if it is malformed. */
+/* Read the next field of a message. Returns 1, 0 at its end, -1 if it is malformed. */
 static inline int cp_pb_next(cp_span *m, cp_pb_field *f)
 {
     uint64_t tag, size;
@@ -66,7 +68,7 @@ static inline int cp_pb_next(cp_span *m, cp_pb_field *f)
     return 1;
 }
 
-/* Take the next field that has this number and holds bytes; others are passed over. */
+/* Read the next field with this number, which must hold bytes; others are skipped. Returns as cp_pb_next does. */
 static inline int cp_pb_bytes(cp_span *m, uint64_t number, cp_span *value)
 {
     cp_pb_field f;
@@ -79,7 +81,7 @@ static inline int cp_pb_bytes(cp_span *m, uint64_t number, cp_span *value)
     return more;
 }
 
-/* Walks over the entries of an Example, all its Features messages joined. */
+/* Iterator over the entries of an Example, across all its Features messages. */
 typedef struct {
     cp_span example, features;
 } cp_entries;
@@ -115,7 +117,7 @@ static inline int cp_entry_next(cp_entries *e, cp_span *name, cp_span *feature)
     return more < 0 ? -1 : 1;
 }
 
-/* Count the values of one field of a list; -1 if it is malformed. */
+/* Return the number of values in one field of a list; -1 if it is malformed. */
 static inline int64_t cp_values_in(const cp_pb_field *f, int kind)
 {
     int64_t length = f->value.end - f->value.p, count = 0;
@@ -130,8 +132,8 @@ static inline int64_t cp_values_in(const cp_pb_field *f, int kind)
     return length && f->value.end[-1] >= 128 ? -1 : count;
 }
 
-/* Take the next field of values of a Feature; `list` begins empty. Returns 1, 0 at the end, -1 if it is malformed or
- * holds lists of two kinds. */
+/* Read the next field of values of a Feature; `list` starts empty. Returns 1, 0 at the end, -1 if it is malformed or
+ * has lists of two kinds. */
 static inline int cp_values_next(cp_span *feature, cp_span *list, int *kind, cp_pb_field *f)
 {
     for (;;) {
@@ -152,7 +154,7 @@ static inline int cp_values_next(cp_span *feature, cp_span *list, int *kind, cp_
     }
 }
 
-/* Learn the kind and number of values of a Feature, and the bytes of values that are bytes. */
+/* Set the kind and number of values of a Feature, and add the bytes of byte values. */
 static inline int cp_feature_count(cp_span feature, int *kind, int64_t *count, int64_t *bytes)
 {
     cp_span list = {feature.end, feature.end};
@@ -170,7 +172,7 @@ static inline int cp_feature_count(cp_span feature, int *kind, int64_t *count, i
     return more;
 }
 
-/* The features wanted of many records, and where they are found. */
+/* The features to extract from many records, and where they are. */
 typedef struct {
     /* in */
     const uint8_t *data;
@@ -182,7 +184,7 @@ typedef struct {
     /* out */
     int64_t *spans;  /* [features][rows][2] the Feature message, from and to */
     int64_t *counts; /* [features][rows] */
-    int64_t *bytes;  /* [features] in all, of values that are bytes */
+    int64_t *bytes;  /* [features] total bytes of byte values */
     /* of the first bad record */
     int64_t row, feature, got;
 } cp_examples;
@@ -198,7 +200,7 @@ static inline int64_t cp_name_find(const cp_examples *x, const cp_span *name, in
     return -1;
 }
 
-/* Find the wanted features of one record; `places` is room for one span a feature. */
+/* Locate the features of one record; `places` has space for one span per feature. */
 static inline int cp_example_locate(cp_examples *x, cp_span *places)
 {
     cp_entries entries = cp_entries_of(x->data + x->ends[x->row], x->data + x->ends[x->row + 1]);
@@ -236,7 +238,7 @@ static inline int cp_example_measure(cp_examples *x, cp_span place)
     return CP_EXAMPLE_OK;
 }
 
-/* Find all features of all records; stops at the first bad one. `places` is room for one span a feature. */
+/* Locate all features of all records; stops at the first bad one. `places` has space for one span per feature. */
 static inline int cp_examples_find(cp_examples *x, cp_span *places)
 {
     memset(x->bytes, 0, sizeof *x->bytes * (size_t)x->features);
@@ -251,15 +253,15 @@ static inline int cp_examples_find(cp_examples *x, cp_span *places)
     return CP_EXAMPLE_OK;
 }
 
-/* Where the values of one feature go. */
+/* Destination of the values of one feature. */
 typedef struct {
     uint8_t *values; /* [room] bytes, float32 or int64, by kind */
-    int64_t *ends;   /* [ends_room] of bytes: where each value ends in the whole */
+    int64_t *ends;   /* [ends_room] for byte values: the end of each in `values` */
     int64_t room, ends_room, kind;
     int64_t at, ends_at;
 } cp_values;
 
-/* Copy the values of one field; -1 if there is no room. */
+/* Copy the values of one field; returns -1 if there is no space. */
 static inline int cp_values_copy(cp_values *v, const cp_pb_field *f)
 {
     int64_t count = cp_values_in(f, (int)v->kind), length = f->value.end - f->value.p;
@@ -282,7 +284,7 @@ static inline int cp_values_copy(cp_values *v, const cp_pb_field *f)
     return 0;
 }
 
-/* Copy all values of one feature, which `cp_examples_find` found in these bytes, one after the other. */
+/* Copy all values of one feature, which `cp_examples_find` located in these bytes. */
 static inline int cp_examples_fill(cp_values *v, const uint8_t *data, const int64_t *spans, int64_t rows)
 {
     v->at = v->ends_at = 0;

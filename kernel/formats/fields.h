@@ -1,6 +1,6 @@
-/* Reads columns of numbers out of delimited text whose rows are known (lines.h), by the rules of Arrow's reader: a
- * field may be in quotes (RFC 4180), blanks around a number are none of it, and some words stand for null. It says of a
- * column where it met what is not surely a number of its type; whoever asked then has another look at that. */
+/* Parses columns of numbers in delimited text with known rows (lines.h), by the rules of Arrow's reader: a field may be
+ * quoted (RFC 4180), blanks around a number are ignored, and some words are null. It marks a column as `unsure` at the
+ * first field that may not be a number of its type; the caller then decides. */
 #ifndef CP_FIELDS_H
 #define CP_FIELDS_H
 
@@ -9,25 +9,25 @@
 
 #include <math.h>
 
-#define CP_FIELD_BOOL CP_TYPES /* the type of text that says true or false, a byte each */
+#define CP_FIELD_BOOL CP_TYPES /* the type of text that is true or false, a byte each */
 
 typedef struct {
     /* in */
-    int wanted;     /* else it is passed over */
-    cp_target to;   /* where rows go; `from` is the type of the text, or CP_FIELD_BOOL */
-    uint8_t *known; /* bits that are cleared of rows that are null; or NULL: null is no number */
+    int wanted;     /* whether to read it */
+    cp_target to;   /* destination of rows; `from` is the type of the text, or CP_FIELD_BOOL */
+    uint8_t *known; /* null mask: bits of null rows are cleared; NULL: a null is not a number */
     /* out */
     int64_t nulls;
-    int unsure; /* a row is not surely a number: no other is read */
+    int unsure; /* a row may not be a number: later ones are skipped */
 } cp_field;
 
 typedef struct {
     /* in */
-    char mark;           /* between fields: no quote, line end, or what numbers have */
+    char mark;           /* field separator: not a quote, a line end, or a character of numbers */
     int64_t count;       /* of fields */
     cp_field *fields;    /* [count] */
     int64_t rows;
-    const int32_t *into; /* [rows] slot of each, -1 for none; or NULL: one after the other */
+    const int32_t *into; /* [rows] slot of each, -1 for none; or NULL: in order */
 } cp_fields;
 
 static inline int cp_field_ended(const cp_fields *s, const char *p)
@@ -35,7 +35,8 @@ static inline int cp_field_ended(const cp_fields *s, const char *p)
     return *p == s->mark || *p == '\n' || *p == '\r';
 }
 
-/* Return where the field that begins at `p` ends, NULL where its quotes do not; the text ends with a line. */
+/* Return the end of the field that begins at `p`, or NULL if its quotes are not closed; the text must end with a line
+ * end. */
 static inline const char *cp_field_skip(const cp_fields *s, const char *p, const char *end)
 {
     if (*p == '"') {
@@ -51,9 +52,9 @@ static inline const char *cp_field_skip(const cp_fields *s, const char *p, const
     for (; end - p >= 16; p += 16) {
         __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
         __m128i ends = _mm_or_si128(_mm_cmpeq_epi8(bytes, line), _mm_cmpeq_epi8(bytes, back));
-        int found = _mm_movemask_epi8(_mm_or_si128(ends, _mm_cmpeq_epi8(bytes, mark)));
-        if (found)
-            return p + __builtin_ctz((unsigned)found);
+        int hits = _mm_movemask_epi8(_mm_or_si128(ends, _mm_cmpeq_epi8(bytes, mark)));
+        if (hits)
+            return p + __builtin_ctz((unsigned)hits);
     }
 #endif
     while (!cp_field_ended(s, p))
@@ -70,7 +71,7 @@ static inline int cp_field_is(const char *p, const char *end, const char *const 
     return 0;
 }
 
-/* Read a word for infinity, with a sign before it or not; return where it ends, NULL where there is none. */
+/* Parse a word for infinity with an optional sign; returns its end, or NULL if there is none. */
 static inline const char *cp_field_infinity(const char *p, const char *end, double *value)
 {
     static const char word[] = "infinity";
@@ -102,7 +103,7 @@ static inline const char *cp_field_float(const char *p, const char *end, enum cp
     return stop;
 }
 
-/* Read a whole number of 18 digits at most, or few more of 64 bits, that fits its type. */
+/* Parse an integer of at most 18 digits, or somewhat longer ones of 64 bits, that fits its type. */
 static inline const char *cp_field_integer(const char *p, const char *end, enum cp_type type, int64_t *value)
 {
     int bits = 8 * cp_type_bytes[type], whole = type == CP_U8 || type == CP_U16 || type == CP_U32 || type == CP_U64;
@@ -115,7 +116,7 @@ static inline const char *cp_field_integer(const char *p, const char *end, enum 
     return stop;
 }
 
-/* Read a value of a field's type; return where it ends, NULL where there is surely none. */
+/* Parse a value of a field's type; returns its end, or NULL if there is certainly none. */
 static inline const char *cp_field_value(const cp_field *f, const char *p, const char *end, void *value)
 {
     switch (f->to.from) {
@@ -137,7 +138,8 @@ static inline const char *cp_field_value(const cp_field *f, const char *p, const
     return NULL;
 }
 
-/* Read a field that is more than a number: null, in quotes, between blanks, true or false. Return whether it is one. */
+/* Parse a field that is not a plain number: null, quoted, between blanks, true or false. Returns whether it is
+ * valid. */
 static inline int cp_field_other(cp_field *f, const char *p, const char *stop, int64_t row, void *to)
 {
     static const char *const nulls[] = {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND",
@@ -183,7 +185,7 @@ static inline void cp_field_store(const cp_fields *s, const cp_field *f, int64_t
         memcpy(to, value, cp_type_bytes[f->to.to]);
 }
 
-/* Read a field; return where it ends, NULL where its quotes do not. */
+/* Parse a field; returns its end, or NULL if its quotes are not closed. */
 static inline const char *cp_field_read(const cp_fields *s, cp_field *f, const char *p, const char *end, int64_t row)
 {
     uint64_t value; /* of any type */
@@ -203,7 +205,8 @@ static inline const char *cp_field_read(const cp_fields *s, cp_field *f, const c
     return stop;
 }
 
-/* Read rows of text that ends with a line end; return whether there are just as many, all with as many fields. */
+/* Parse the rows of text that ends with a line end; returns whether there are exactly that many rows, all with `count`
+ * fields. */
 static inline int cp_fields_read(cp_fields *s, const char *text, int64_t length)
 {
     const char *p = text, *end = text + length;

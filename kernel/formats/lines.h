@@ -1,5 +1,5 @@
-/* Finds where the rows of text begin: lines of delimited text, whose quoted fields may hold line ends (RFC 4180), and
- * lines of JSON. Reads nothing beyond the bytes given. */
+/* Finds the rows of text: lines of delimited text, whose quoted fields may contain line ends (RFC 4180), and lines of
+ * JSON. Reads nothing beyond the bytes given. */
 #ifndef CP_LINES_H
 #define CP_LINES_H
 
@@ -11,34 +11,34 @@
 
 enum cp_lines_code {
     CP_LINES_OK,     /* all complete rows are found */
-    CP_LINES_FULL,   /* no room for the next row */
-    CP_LINES_FIELDS, /* another number of fields than the rows before */
-    CP_LINES_SHAPE,  /* a line of JSON that begins with no brace */
+    CP_LINES_FULL,   /* no space for the next row */
+    CP_LINES_FIELDS, /* the number of fields differs from earlier rows */
+    CP_LINES_SHAPE,  /* a line of JSON that does not begin with a brace */
     CP_LINES_OPEN    /* the text ends within quotes */
 };
 
 typedef struct {
     /* in */
     char mark;  /* between fields; 0: lines of JSON */
-    char quote; /* around fields that hold marks, quotes and line ends, at their begin; 0: none */
+    char quote; /* starts a field that may contain marks, quotes and line ends; 0: none */
     int64_t rows_max;
-    int64_t *starts; /* [rows_max] byte at which each row begins */
+    int64_t *starts; /* [rows_max] offset of each row */
     /* in and out */
     int64_t fields; /* of every row; 0: those of the first */
     /* out */
     int64_t rows, consumed;
     int code;
-    int64_t at, got; /* where the wrong row begins, and its fields */
+    int64_t at, got; /* offset of the invalid row, and its fields */
 } cp_lines;
 
 typedef struct {
     uint64_t end, quote, mark;
 } cp_lines_masks;
 
-/* Return which of 64 bytes are of which kind. */
-static inline cp_lines_masks cp_lines_look(const cp_lines *s, const char *text)
+/* Classify 64 bytes. */
+static inline cp_lines_masks cp_lines_classify(const cp_lines *s, const char *text)
 {
-    cp_lines_masks found = {0, 0, 0};
+    cp_lines_masks masks = {0, 0, 0};
 #ifdef __SSE2__
     const __m128i newline = _mm_set1_epi8('\n'), back = _mm_set1_epi8('\r');
     const __m128i quote = _mm_set1_epi8(s->quote), mark = _mm_set1_epi8(s->mark);
@@ -47,25 +47,25 @@ static inline cp_lines_masks cp_lines_look(const cp_lines *s, const char *text)
         __m128i ends = _mm_cmpeq_epi8(bytes, newline);
         if (s->mark)
             ends = _mm_or_si128(ends, _mm_cmpeq_epi8(bytes, back));
-        found.end |= (uint64_t)(uint32_t)_mm_movemask_epi8(ends) << 16 * i;
-        found.quote |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, quote)) << 16 * i;
-        found.mark |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, mark)) << 16 * i;
+        masks.end |= (uint64_t)(uint32_t)_mm_movemask_epi8(ends) << 16 * i;
+        masks.quote |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, quote)) << 16 * i;
+        masks.mark |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, mark)) << 16 * i;
     }
 #else
     for (int i = 0; i < 64; i++) {
-        found.end |= (uint64_t)(text[i] == '\n' || (s->mark && text[i] == '\r')) << i;
-        found.quote |= (uint64_t)(text[i] == s->quote) << i;
-        found.mark |= (uint64_t)(text[i] == s->mark) << i;
+        masks.end |= (uint64_t)(text[i] == '\n' || (s->mark && text[i] == '\r')) << i;
+        masks.quote |= (uint64_t)(text[i] == s->quote) << i;
+        masks.mark |= (uint64_t)(text[i] == s->mark) << i;
     }
 #endif
     if (!s->quote)
-        found.quote = 0;
+        masks.quote = 0;
     if (!s->mark)
-        found.mark = 0;
-    return found;
+        masks.mark = 0;
+    return masks;
 }
 
-/* Note a row; `end` is where its line ends, `marks` how many there are in it. */
+/* Add a row; `end` is the end of its line, `marks` the number of marks in it. */
 static inline int cp_lines_row(cp_lines *s, const char *text, int64_t start, int64_t end, int64_t marks)
 {
     int64_t first = start;
@@ -87,11 +87,11 @@ static inline int cp_lines_row(cp_lines *s, const char *text, int64_t start, int
     return CP_LINES_OK;
 }
 
-/* Find rows until the text ends or room runs out. A row without a line end is left to the next call (`consumed` tells
- * where it begins) unless this is the `final` text. */
+/* Find rows until the text ends or the space is full. A row without a line end is left to the next call (`consumed` is
+ * its offset) unless this is the `final` text. */
 static inline void cp_lines_scan(cp_lines *s, const char *text, int64_t length, int final)
 {
-    int64_t start = 0, marks = 0, skip = 0; /* `skip`: up to where bytes are dealt with */
+    int64_t start = 0, marks = 0, skip = 0; /* `skip`: bytes before it are done */
     int quoted = 0;
     s->rows = s->at = s->got = 0;
     s->code = CP_LINES_OK;
@@ -101,21 +101,21 @@ static inline void cp_lines_scan(cp_lines *s, const char *text, int64_t length, 
         int64_t left = length - base;
         if (left < 64)
             block = memcpy(last, block, (size_t)left);
-        cp_lines_masks found = cp_lines_look(s, block);
+        cp_lines_masks masks = cp_lines_classify(s, block);
         uint64_t inside = left < 64 ? ((uint64_t)1 << left) - 1 : ~(uint64_t)0;
         if (skip > base)
             inside &= skip - base < 64 ? ~(uint64_t)0 << (skip - base) : 0;
         while (inside) {
-            uint64_t next = (quoted ? found.quote : found.end | found.quote) & inside;
-            uint64_t before = next ? (next & -next) - 1 : ~(uint64_t)0; /* bytes up to the next that matters */
+            uint64_t next = (quoted ? masks.quote : masks.end | masks.quote) & inside;
+            uint64_t before = next ? (next & -next) - 1 : ~(uint64_t)0; /* bytes before the next special one */
             if (!quoted)
-                marks += __builtin_popcountll(found.mark & inside & before);
+                marks += __builtin_popcountll(masks.mark & inside & before);
             if (!next)
                 break;
             int64_t i = base + __builtin_ctzll(next), step = 1;
             char follows = i + 1 < length ? text[i + 1] : 0;
             if (i + 1 == length && !final && text[i] != '\n')
-                goto done; /* what follows says what this is */
+                goto done; /* the next byte decides what this is */
             if (text[i] == s->quote && s->quote) {
                 if (quoted && follows == s->quote)
                     step = 2;

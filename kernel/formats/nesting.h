@@ -1,11 +1,11 @@
-/* Finds how deep brackets nest in JSON, so that no recursive parser meets text that would exhaust its stack. */
+/* Measures the nesting depth of JSON, so that recursive parsers never get text that exhausts their stack. */
 #ifndef CP_NESTING_H
 #define CP_NESTING_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* Return where the string ends that begins before `at`: behind its quote, or at the end of the text. */
+/* Return the end of the string that begins before `at`: behind its quote, or the end of the text. */
 static inline const char *cp_nesting_string(const char *at, const char *end)
 {
     for (const char *begin = at; (at = memchr(at, '"', (size_t)(end - at))); at++) {
@@ -18,7 +18,7 @@ static inline const char *cp_nesting_string(const char *at, const char *end)
     return end;
 }
 
-/* Return the most brackets and braces that are open at once; those within strings do not count. */
+/* Return the largest number of open brackets and braces; those within strings do not count. */
 static inline int64_t cp_nesting(const char *text, int64_t length)
 {
     int64_t depth = 0, most = 0;

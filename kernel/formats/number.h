@@ -1,6 +1,6 @@
-/* Reads decimal numbers as the float or double that is nearest, ties to even, whatever the locale: Clinger's exact case
- * (1990), else the product with a power of five of 128 bits (Eisel and Lemire, Software: Practice and Experience 2021),
- * else, of more than 19 digits that it does not decide, whole numbers of any length. Reads nothing beyond the bytes given. */
+/* Parses decimal numbers as the nearest float or double, ties to even, in any locale. It uses Clinger's exact case
+ * (1990), else a product with a 128-bit power of five (Eisel and Lemire, Software: Practice and Experience 2021), else,
+ * for more than 19 digits that this does not decide, big integers. Reads nothing beyond the bytes given. */
 #ifndef CP_NUMBER_H
 #define CP_NUMBER_H
 
@@ -11,38 +11,39 @@
 #include <emmintrin.h>
 #endif
 
-#define CP_POWER_LEAST (-342) /* of ten, by which numbers of 64 bits are no zero */
-#define CP_POWER_MOST 308     /* and no infinity */
-#define CP_DIGITS_KEPT 800    /* significant ones that decide: halves between two doubles have up to 767 */
-#define CP_BIG_WORDS 192      /* of what is compared: 10^800, 5^1142 and 2^1100 fit */
+#define CP_MIN_POWER (-342) /* smaller powers of ten make every 64-bit number zero */
+#define CP_MAX_POWER 308    /* larger ones make it infinite */
+#define CP_MAX_DIGITS 800   /* significant digits that decide: midpoints between doubles have up to 767 */
+#define CP_BIG_WORDS 192    /* words of the big integers: 10^800, 5^1142 and 2^1100 fit */
 
 typedef struct {
-    uint64_t digits;  /* up to 19 significant ones */
-    int64_t scale;    /* times ten to this */
-    const char *text, *stop; /* where they, and a point, begin and end */
+    uint64_t digits;         /* up to 19 significant ones */
+    int64_t scale;           /* power of ten of the last digit */
+    const char *text, *stop; /* begin and end of the digits and the point */
     int negative;
-    int more; /* there are others behind those */
+    int more; /* nonzero digits follow */
 } cp_decimal;
 
 /* A format of IEEE 754. */
 typedef struct {
     int bits;             /* of the fraction */
-    int least;            /* the exponent that is stored as 0 */
-    int infinite;         /* the stored exponent of infinity */
+    int least;            /* exponent stored as 0 */
+    int infinite;         /* stored exponent of infinity */
     int64_t from, to;     /* powers of ten beyond which all is zero, or infinity */
-    int64_t even, uneven; /* powers of ten between which a product may be halfway */
-    int64_t exact;        /* powers of ten up to this one are exact */
+    int64_t even, uneven; /* powers of ten between which a product may be a midpoint */
+    int64_t exact;        /* largest exact power of ten */
 } cp_binary;
 
-static const cp_binary cp_binary64 = {52, -1023, 0x7ff, CP_POWER_LEAST, CP_POWER_MOST, -4, 23, 22};
+static const cp_binary cp_binary64 = {52, -1023, 0x7ff, CP_MIN_POWER, CP_MAX_POWER, -4, 23, 22};
 static const cp_binary cp_binary32 = {23, -127, 0xff, -64, 38, -17, 10, 10};
 
-/* The first 128 bits of powers of five: positive ones cut off, reciprocals up to 5^-27 rounded up, others cut off. */
-static uint64_t cp_fives[CP_POWER_MOST - CP_POWER_LEAST + 1][2];
+/* The first 128 bits of powers of five: positive ones truncated, reciprocals up to 5^-27 rounded up, others
+ * truncated. */
+static uint64_t cp_fives[CP_MAX_POWER - CP_MIN_POWER + 1][2];
 static pthread_once_t cp_fives_once = PTHREAD_ONCE_INIT;
 
-/* Keep the first 128 bits of a number of 32-bit words, the last of which come first. */
-static inline void cp_five_keep(const uint32_t *words, int count, uint64_t *high, uint64_t *low)
+/* Set the first 128 bits of a number of 32-bit words, least significant first. */
+static inline void cp_five_top(const uint32_t *words, int count, uint64_t *high, uint64_t *low)
 {
     unsigned __int128 top = 0;
     int taken = 0;
@@ -65,34 +66,34 @@ static inline void cp_five_keep(const uint32_t *words, int count, uint64_t *high
 static inline void cp_fives_fill(void)
 {
     uint32_t words[36] = {1};
-    for (int power = 0; power <= CP_POWER_MOST; power++) {
-        uint64_t *five = cp_fives[power - CP_POWER_LEAST], carry = 0;
-        cp_five_keep(words, 36, &five[0], &five[1]);
+    for (int power = 0; power <= CP_MAX_POWER; power++) {
+        uint64_t *five = cp_fives[power - CP_MIN_POWER], carry = 0;
+        cp_five_top(words, 36, &five[0], &five[1]);
         for (int i = 0; i < 36; i++, carry >>= 32)
             words[i] = (uint32_t)(carry += (uint64_t)words[i] * 5);
     }
     memset(words, 0, sizeof words);
     words[35] = (uint32_t)1 << 31; /* 2^1151 */
-    for (int power = -1; power >= CP_POWER_LEAST; power--) {
-        uint64_t *five = cp_fives[power - CP_POWER_LEAST], rest = 0;
+    for (int power = -1; power >= CP_MIN_POWER; power--) {
+        uint64_t *five = cp_fives[power - CP_MIN_POWER], remainder = 0;
         for (int i = 35; i >= 0; i--) {
-            rest = rest << 32 | words[i];
-            words[i] = (uint32_t)(rest / 5);
-            rest %= 5;
+            remainder = remainder << 32 | words[i];
+            words[i] = (uint32_t)(remainder / 5);
+            remainder %= 5;
         }
-        cp_five_keep(words, 36, &five[0], &five[1]);
+        cp_five_top(words, 36, &five[0], &five[1]);
         if (power >= -27 && !++five[1])
             five[0]++;
     }
 }
 
-/* Get ready to read numbers: once for many. */
+/* Fill the table of powers of five, once; required before numbers are parsed. */
 static inline void cp_number_begin(void)
 {
     pthread_once(&cp_fives_once, cp_fives_fill);
 }
 
-/* Return the number of eight digits, each a byte from 0 to 9, the first in the lowest. */
+/* Return the number of eight digits, each a byte from 0 to 9, the first in the lowest byte. */
 static inline uint64_t cp_eight(uint64_t v)
 {
     const uint64_t mask = 0x000000ff000000ff;
@@ -100,7 +101,7 @@ static inline uint64_t cp_eight(uint64_t v)
     return (uint32_t)(((v & mask) * 0x000f424000000064 + (v >> 16 & mask) * 0x0000271000000001) >> 32);
 }
 
-/* Read digits that follow those in `number`; return where they end. */
+/* Parse digits that follow those in `number`; returns their end. */
 static inline const char *cp_digits(const char *p, const char *end, uint64_t *number)
 {
     static const uint32_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
@@ -108,7 +109,7 @@ static inline const char *cp_digits(const char *p, const char *end, uint64_t *nu
         uint64_t v;
         memcpy(&v, p, 8);
         v ^= 0x3030303030303030;
-        /* From the first byte above 9 on, what is carried does not matter. */
+        /* Carries from the first byte above 9 on do not matter. */
         uint64_t others = ((v + 0x7676767676767676) | v) & 0x8080808080808080;
         int count = others ? __builtin_ctzll(others) >> 3 : 8;
         if (!count)
@@ -123,7 +124,7 @@ static inline const char *cp_digits(const char *p, const char *end, uint64_t *nu
     return p;
 }
 
-/* Read what follows e or E at `p`; return where it ends, NULL where there are no digits. */
+/* Parse the exponent after e or E at `p`; returns its end, or NULL if it has no digits. */
 static inline const char *cp_exponent(const char *p, const char *end, int64_t *scale)
 {
     int64_t exponent = 0;
@@ -138,10 +139,10 @@ static inline const char *cp_exponent(const char *p, const char *end, int64_t *s
     return p == digits ? NULL : p;
 }
 
-/* Read digits again of which there are more than 19, or zeros before them. */
+/* Parse the digits again if there are more than 19, or leading zeros. */
 static inline void cp_decimal_long(cp_decimal *d)
 {
-    int64_t kept = 0, behind = 0, point = 0;
+    int64_t digits_read = 0, behind = 0, point = 0;
     d->digits = 0;
     d->scale = 0;
     for (const char *p = d->text; p < d->stop; p++) {
@@ -149,19 +150,19 @@ static inline void cp_decimal_long(cp_decimal *d)
             point = 1;
             continue;
         }
-        kept += kept || *p != '0';
-        if (kept <= 19)
+        digits_read += digits_read || *p != '0';
+        if (digits_read <= 19)
             d->digits = d->digits * 10 + (uint64_t)(*p - '0');
         else
             behind |= *p != '0';
-        d->scale += (kept > 19) - point;
+        d->scale += (digits_read > 19) - point;
     }
     d->more = behind != 0;
 }
 
 #ifdef __SSE2__
-/* Read a decimal of up to 15 digits that ends within 16 bytes, which nearly all do, with no branch on their number; 32
- * bytes can be read. Return where it ends, NULL where it is of another form. */
+/* Parse a decimal of at most 15 digits and 16 bytes, the common case, without branches on its length; 32 bytes must be
+ * readable. Returns its end, or NULL for other forms. */
 static inline const char *cp_decimal_short(const char *p, cp_decimal *d)
 {
     static const uint64_t tens[] = {1,          10,          100,          1000,          10000,          100000,
@@ -193,8 +194,7 @@ static inline const char *cp_decimal_short(const char *p, cp_decimal *d)
 }
 #endif
 
-/* Read a decimal: digits with a point among them, before or behind, a sign before and an exponent behind if they are
- * there. Return where it ends, NULL where there is none. */
+/* Parse a decimal: digits with an optional point, sign and exponent. Returns its end, or NULL if there is none. */
 static inline const char *cp_decimal_read(const char *p, const char *end, cp_decimal *d)
 {
     char first = p < end ? *p : 0;
@@ -226,7 +226,7 @@ static inline const char *cp_decimal_read(const char *p, const char *end, cp_dec
     return p < end && (*p | 32) == 'e' ? cp_exponent(p, end, &d->scale) : p;
 }
 
-/* Return the bits, but the sign, of digits times ten to a power, rounded. */
+/* Return the bits, without the sign, of digits times a power of ten, rounded. */
 static inline uint64_t cp_nearest(uint64_t digits, int64_t power, const cp_binary *b)
 {
     uint64_t infinity = (uint64_t)b->infinite << b->bits;
@@ -235,7 +235,7 @@ static inline uint64_t cp_nearest(uint64_t digits, int64_t power, const cp_binar
     if (power > b->to)
         return infinity;
     int zeros = __builtin_clzll(digits);
-    const uint64_t *five = cp_fives[power - CP_POWER_LEAST], mask = ~(uint64_t)0 >> (b->bits + 3);
+    const uint64_t *five = cp_fives[power - CP_MIN_POWER], mask = ~(uint64_t)0 >> (b->bits + 3);
     unsigned __int128 product = (unsigned __int128)(digits << zeros) * five[0];
     if (((uint64_t)(product >> 64) & mask) == mask)
         product += (unsigned __int128)(digits << zeros) * five[1] >> 64;
@@ -247,20 +247,21 @@ static inline uint64_t cp_nearest(uint64_t digits, int64_t power, const cp_binar
         if (exponent <= -63)
             return 0;
         fraction >>= 1 - exponent;
-        return (fraction + (fraction & 1)) >> 1; /* may become normal, as its bits say then */
+        return (fraction + (fraction & 1)) >> 1; /* may become normal, and its bits are then right */
     }
     if ((uint64_t)product <= 1 && power >= b->even && power <= b->uneven && (fraction & 3) == 1 &&
         fraction << shift == high)
-        fraction &= ~(uint64_t)1; /* halfway, and even below */
+        fraction &= ~(uint64_t)1; /* a midpoint, and the lower number is even */
     fraction = (fraction + (fraction & 1)) >> 1;
     if (fraction >> (b->bits + 1)) {
         fraction >>= 1;
         exponent++;
     }
-    return exponent >= b->infinite ? infinity : (uint64_t)exponent << b->bits | (fraction & (((uint64_t)1 << b->bits) - 1));
+    return exponent >= b->infinite ? infinity
+                                   : (uint64_t)exponent << b->bits | (fraction & (((uint64_t)1 << b->bits) - 1));
 }
 
-/* A whole number, its last word first. */
+/* A big integer, least significant word first. */
 typedef struct {
     uint32_t word[CP_BIG_WORDS];
     int words;
@@ -300,20 +301,20 @@ static inline int cp_big_compare(const cp_big *a, const cp_big *b)
     return 0;
 }
 
-/* Compare all digits of a decimal with what is halfway between the number of these bits and the next. */
+/* Compare all digits of a decimal with the midpoint between the number of these bits and the next. */
 static inline int cp_halfway(const cp_decimal *d, uint64_t bits, const cp_binary *b)
 {
     cp_big decimal = {{0}, 0}, half = {{0}, 0};
-    int64_t kept = 0, ten = d->scale + 19, behind = 0;
+    int64_t digits_read = 0, ten = d->scale + 19, behind = 0;
     for (const char *p = d->text; p < d->stop; p++) {
-        if (*p == '.' || (!kept && *p == '0'))
+        if (*p == '.' || (!digits_read && *p == '0'))
             continue;
-        if (kept++ >= CP_DIGITS_KEPT)
+        if (digits_read++ >= CP_MAX_DIGITS)
             behind |= *p != '0';
         else
             cp_big_times(&decimal, 10, (uint32_t)(*p - '0'));
     }
-    ten -= kept < CP_DIGITS_KEPT ? kept : CP_DIGITS_KEPT;
+    ten -= digits_read < CP_MAX_DIGITS ? digits_read : CP_MAX_DIGITS;
     int64_t exponent = (int64_t)(bits >> b->bits);
     uint64_t fraction = (bits & (((uint64_t)1 << b->bits) - 1)) | (exponent ? (uint64_t)1 << b->bits : 0);
     int64_t two = (exponent ? exponent : 1) + b->least - b->bits - 1;
@@ -324,11 +325,11 @@ static inline int cp_halfway(const cp_decimal *d, uint64_t bits, const cp_binary
     cp_big_fives(ten > 0 ? &decimal : &half, ten > 0 ? ten : -ten);
     two -= ten;
     cp_big_twos(two > 0 ? &half : &decimal, two > 0 ? two : -two);
-    int found = cp_big_compare(&decimal, &half);
-    return found ? found : behind != 0;
+    int order = cp_big_compare(&decimal, &half);
+    return order ? order : behind != 0;
 }
 
-/* Return the bits of the nearest number, but the sign. */
+/* Return the bits of the nearest number, without the sign. */
 static inline uint64_t cp_decimal_bits(const cp_decimal *d, const cp_binary *b)
 {
     uint64_t bits = cp_nearest(d->digits, d->scale, b);
@@ -345,13 +346,13 @@ static inline double cp_decimal_double(const cp_decimal *d)
     uint64_t bits;
     double value;
     if (d->digits <= (uint64_t)1 << 53 && !d->more && d->scale >= -22 && d->scale <= 22) {
-        /* Both operands are exact, so the one rounding is the right one. */
+        /* Both operands are exact, so there is one correct rounding. */
         value = d->scale < 0 ? (double)d->digits / tens[-d->scale] : (double)d->digits * tens[d->scale];
         memcpy(&bits, &value, 8);
     } else {
         bits = cp_decimal_bits(d, &cp_binary64);
     }
-    bits |= (uint64_t)d->negative << 63; /* no branch: signs come at random */
+    bits |= (uint64_t)d->negative << 63; /* branchless: signs are random */
     memcpy(&value, &bits, 8);
     return value;
 }

@@ -1,5 +1,5 @@
-/* Parses SVMlight / LIBSVM text: `label [qid:N] index:value index:value ... [# comment]`.
- * Reads nothing beyond the bytes given, which need no terminator, and does not depend on the locale. */
+/* Parses SVMlight / LIBSVM text: `label [qid:N] index:value index:value ... [# comment]`. Reads nothing beyond the
+ * bytes given, which need no terminator, and does not depend on the locale. */
 #ifndef CP_SVMLIGHT_H
 #define CP_SVMLIGHT_H
 
@@ -11,13 +11,13 @@
 
 enum cp_svm_code {
     CP_SVM_OK,         /* all complete lines are parsed */
-    CP_SVM_FULL,       /* no room for the next row */
-    CP_SVM_LABEL,      /* no number begins the line */
+    CP_SVM_FULL,       /* no space for the next row */
+    CP_SVM_LABEL,      /* the line does not begin with a number */
     CP_SVM_MULTILABEL, /* several labels, as in 1,3 */
     CP_SVM_PAIR,       /* not of the form index:value */
     CP_SVM_VALUE,      /* no number after the colon */
     CP_SVM_NOT_FINITE, /* NaN or infinity, also by overflow */
-    CP_SVM_ORDER,      /* an index not greater than the one before */
+    CP_SVM_ORDER,      /* an index not greater than the previous one */
     CP_SVM_NEGATIVE,   /* an index below the base */
     CP_SVM_LARGE       /* an index beyond 31 bits */
 };
@@ -25,16 +25,16 @@ enum cp_svm_code {
 typedef struct {
     /* in */
     int64_t rows_max, entries_max;
-    int64_t *starts;  /* [rows_max] byte at which the row's line begins; or NULL */
+    int64_t *starts;  /* [rows_max] offset of the row's line; or NULL */
     double *labels;   /* [rows_max] */
-    int32_t *ends;    /* [rows_max] entries up to and with this row; or NULL */
-    int32_t *indices; /* [entries_max] less `base`; or NULL: lines are checked only */
+    int32_t *ends;    /* [rows_max] entries up to and including this row; or NULL */
+    int32_t *indices; /* [entries_max] less `base`; or NULL: lines are only checked */
     float *values;    /* [entries_max]; NULL with indices */
     int64_t base;     /* the first index: 0 or 1 */
     /* out */
     int64_t rows, entries, lines, consumed;
-    int64_t largest;                /* largest index, as written; -1 if none occurs */
-    int64_t zero_line, zero_column; /* where an index 0 first occurs; 0 if nowhere */
+    int64_t largest;                /* largest index, as written; -1 without entries */
+    int64_t zero_line, zero_column; /* first occurrence of index 0; 0 if none */
     int code;
     int64_t line, column; /* of the error, from 1 */
 } cp_svm;
@@ -57,7 +57,7 @@ static inline int cp_svm_word(const char *p, const char *end, const char *word)
     return 1;
 }
 
-/* Parse a number; `bad` is the code for what is none. `at` moves on only if there is one. */
+/* Parse a number; `bad` is the code if there is none. `at` advances only past a number. */
 static inline int cp_svm_number(const char **at, const char *end, double *out, int bad)
 {
     cp_decimal decimal;
@@ -73,7 +73,7 @@ static inline int cp_svm_number(const char **at, const char *end, double *out, i
     return CP_SVM_OK;
 }
 
-/* Parse the index of a pair up to and with its colon. */
+/* Parse the index of a pair, including its colon. */
 static inline int cp_svm_index(const char **at, const char *end, int64_t *out)
 {
     const char *p = *at;
@@ -100,7 +100,7 @@ static inline int cp_svm_ended(const char *p, const char *end)
     return p == end || *p == '#' || cp_svm_space(*p);
 }
 
-/* Parse a label and what follows it up to the first pair. */
+/* Parse a label and what precedes the first pair. */
 static inline int cp_svm_head(const char **at, const char *end, double *label)
 {
     const char *p = *at;
@@ -144,7 +144,7 @@ static inline int cp_svm_pair(cp_svm *s, const char **at, const char *end, int64
         return code;
     if (!cp_svm_ended(p, end))
         return CP_SVM_VALUE;
-    /* From here on a double rounds to a float of infinite value. */
+    /* From here on a double rounds to an infinite float. */
     if (!(fabs(number) < 0x1.ffffffp+127))
         return CP_SVM_NOT_FINITE;
     *value = (float)number;
@@ -153,7 +153,7 @@ static inline int cp_svm_pair(cp_svm *s, const char **at, const char *end, int64
     return CP_SVM_OK;
 }
 
-/* Parse the pairs of a row, from `at` to `end`; on an error `at` is its place. */
+/* Parse the pairs of a row, from `at` to `end`; on an error `at` is its position. */
 static inline int cp_svm_pairs(cp_svm *s, const char *line, const char **at, const char *end)
 {
     int64_t last = -1;
@@ -215,8 +215,8 @@ static inline int cp_svm_line(cp_svm *s, const char *text, const char *line, con
     return CP_SVM_OK;
 }
 
-/* Parse lines until the text ends, room runs out, or a line is wrong. A line without a newline at the end is left
- * to the next call (`consumed` tells where it begins) unless this is the `final` text. */
+/* Parse lines until the text ends, the space is full, or a line is invalid. A last line without a newline is left to
+ * the next call (`consumed` is its offset) unless this is the `final` text. */
 static inline void cp_svm_parse(cp_svm *s, const char *text, int64_t length, int final)
 {
     const char *p = text, *end = text + length;

@@ -1,5 +1,5 @@
-/* TFRecord files. A record is: length (u64), masked CRC-32C of the length, data, masked CRC-32C of the data; all
- * little-endian, records back to back. */
+/* Parses TFRecord files. A record is: length (u64), masked CRC-32C of the length, data, masked CRC-32C of the data; all
+ * little-endian, records contiguous. */
 #ifndef CP_TFRECORD_H
 #define CP_TFRECORD_H
 
@@ -10,13 +10,13 @@
 
 enum cp_tfr_code {
     CP_TFR_OK,
-    CP_TFR_LENGTH, /* the CRC of the length is wrong: where the next record begins is unknown */
+    CP_TFR_LENGTH, /* the CRC of the length is wrong: the next record's offset is unknown */
     CP_TFR_DATA,   /* the CRC of the data is wrong */
     CP_TFR_END,    /* the file ends within the record */
-    CP_TFR_PLACE   /* no record of the stated size lies here */
+    CP_TFR_PLACE   /* no record of the given size is here */
 };
 
-/* Read a head of 12 bytes: the length of the data, or -1 if the CRC is wrong or no file could hold it. */
+/* Read a head of 12 bytes. Returns the length of the data, or -1 if the CRC is wrong or no file could hold it. */
 static inline int64_t cp_tfr_length(const uint8_t *p)
 {
     uint64_t length = cp_load_u64(p);
@@ -31,19 +31,19 @@ static inline int cp_tfr_data_ok(const uint8_t *record, int64_t length)
 typedef struct {
     /* in */
     const uint8_t *bytes;
-    int64_t count;     /* bytes at hand */
+    int64_t count;     /* available bytes */
     int64_t remaining; /* bytes up to the end of the file, at least `count` */
     int64_t room;      /* records */
-    int lost;          /* look for the next head that is right, byte by byte */
+    int lost;          /* search for the next valid head, byte by byte */
     /* out */
     int64_t *starts, *sizes; /* [room] of each record, with its frame */
     int64_t rows;
-    int64_t consumed; /* go on from here; nothing and no rows: more bytes must be at hand */
-    int64_t bad;      /* where the bad record begins */
-    int code;         /* of the bad record; OK: none met */
+    int64_t consumed; /* offset to continue from; 0 and no rows: more bytes are needed */
+    int64_t bad;      /* offset of the bad record */
+    int code;         /* of the bad record; OK: none */
 } cp_tfr_scan;
 
-/* Find the next head that is right. Returns 0 if none is at hand. */
+/* Find the next valid head. Returns 0 if there is none in the available bytes. */
 static inline int cp_tfr_find(cp_tfr_scan *s)
 {
     int64_t at = s->consumed;
@@ -57,7 +57,7 @@ static inline int cp_tfr_find(cp_tfr_scan *s)
     return !s->lost;
 }
 
-/* Walk over complete records up to the first bad one, checking every CRC. */
+/* Scan complete records up to the first bad one, and check every CRC. */
 static inline void cp_tfr_walk(cp_tfr_scan *s)
 {
     s->rows = s->consumed = 0;
@@ -81,7 +81,7 @@ static inline void cp_tfr_walk(cp_tfr_scan *s)
         if (!cp_tfr_data_ok(record, length - CP_TFR_FRAME)) {
             if (at_hand - length < CP_TFR_HEAD && left - length >= CP_TFR_HEAD)
                 return;
-            /* Where no head follows, bytes are missing: the next record begins somewhere inside this one. */
+            /* Without a head here bytes are missing: the next record begins somewhere inside this one. */
             s->lost = left > length && (left - length < CP_TFR_HEAD || cp_tfr_length(record + length) < 0);
             s->consumed += s->lost ? 1 : length;
             s->code = CP_TFR_DATA;
@@ -93,16 +93,16 @@ static inline void cp_tfr_walk(cp_tfr_scan *s)
     }
 }
 
-/* Check records that lie at `starts` and move their data together; ends[0] = 0, ends[i + 1] is where record i ends. All
- * places must lie inside the bytes, `out` must hold the sizes less the frames. Returns the first bad record, or -1. */
+/* Check the records at `starts` and compact their data; ends[0] = 0, ends[i + 1] is the end of record i. All records
+ * must lie inside the bytes, and `out` must hold the sizes without frames. Returns the first bad record, or -1. */
 static inline int64_t cp_tfr_pack(const uint8_t *bytes, const int64_t *starts, const int64_t *sizes, int64_t rows,
                                   uint8_t *out, int64_t *ends, int *code)
 {
     ends[0] = 0;
     for (int64_t i = 0; i < rows; i++) {
         const uint8_t *record = bytes + starts[i];
-        int64_t length = sizes[i] - CP_TFR_FRAME, found = cp_tfr_length(record);
-        *code = found < 0 ? CP_TFR_LENGTH : found != length ? CP_TFR_PLACE : CP_TFR_OK;
+        int64_t length = sizes[i] - CP_TFR_FRAME, stated = cp_tfr_length(record);
+        *code = stated < 0 ? CP_TFR_LENGTH : stated != length ? CP_TFR_PLACE : CP_TFR_OK;
         if (!*code && !cp_tfr_data_ok(record, length))
             *code = CP_TFR_DATA;
         if (*code)

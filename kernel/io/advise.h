@@ -1,5 +1,4 @@
-/* Tells the system which bytes of mapped files are wanted: many ranges a call, and no thread waits for any of them
- * unless it asks to. */
+/* Advises the system on bytes of mapped files: many ranges per call, and no thread waits unless it asks to. */
 #ifndef CP_ADVISE_H
 #define CP_ADVISE_H
 
@@ -12,12 +11,13 @@
 #define MADV_POPULATE_READ 22 /* since Linux 5.14; EINVAL before */
 #endif
 
-enum { CP_NORMAL, CP_RANDOM, CP_SOON, CP_NOW, CP_ADVICES };
+enum { CP_ADVICE_NORMAL, CP_ADVICE_RANDOM, CP_ADVICE_SOON, CP_ADVICE_NOW, CP_ADVICE_COUNT };
 
-/* The system's number: read on as usual, read just what is touched, begin to read, read and map; -1: it has none. */
+/* Return the system's number for an advice: read on as usual, read only what is touched, begin to read, read and map;
+ * -1 if it has none. */
 static inline int cp_advice(int what)
 {
-    static const int numbers[CP_ADVICES] = {
+    static const int numbers[CP_ADVICE_COUNT] = {
         MADV_NORMAL, MADV_RANDOM, MADV_WILLNEED,
 #ifdef MADV_POPULATE_READ
         MADV_POPULATE_READ,
@@ -28,9 +28,8 @@ static inline int cp_advice(int what)
     return numbers[what];
 }
 
-/* Advise on ranges of memory, whole pages; ranges that touch the one before are joined with it, so ascending ones are
- * asked for together. Returns 0 or the errno of the first that failed, after all were tried: advice is never needed for
- * a right result. */
+/* Advise on ranges of memory, in whole pages; a range that touches the previous one is merged into it. Returns 0 or the
+ * errno of the first failure after trying all ranges: results never depend on advice. */
 static inline int cp_advise(const uint64_t *address, const uint64_t *length, int64_t count, int what)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = 0, to = 0;

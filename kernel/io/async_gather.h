@@ -1,6 +1,6 @@
-/* Gathers rows in a thread of its own, one request after the other, while whoever asked does something else. */
-#ifndef CP_ASIDE_H
-#define CP_ASIDE_H
+/* Gathers rows in a background thread, one request after another. */
+#ifndef CP_ASYNC_GATHER_H
+#define CP_ASYNC_GATHER_H
 
 #include "io/gather.h"
 #include "io/pool.h"
@@ -9,7 +9,7 @@ typedef struct cp_copy {
     char *to;
     const char *from;
     const int32_t *index;
-    int64_t bytes, count; /* of a row; rows */
+    int64_t bytes, count; /* bytes per row; rows */
     struct cp_copy *next;
 } cp_copy;
 
@@ -17,104 +17,105 @@ typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     pthread_t thread;
-    cp_copy *next; /* the first that is not begun */
+    cp_copy *next; /* the first request not begun */
     cp_copy *last;
-    int64_t asked, made;
+    int64_t requested, completed;
     int running, stop;
-    pid_t owner; /* the thread does not survive a fork: a child gathers by itself */
-} cp_aside;
+    pid_t owner; /* threads do not survive a fork: a child gathers in the calling thread */
+} cp_async_gather;
 
-static inline void cp_copy_make(const cp_copy *copy)
+static inline void cp_copy_run(const cp_copy *copy)
 {
     cp_gather(copy->to, copy->from, copy->bytes, copy->index, copy->count);
 }
 
-static inline void *cp_aside_thread(void *argument)
+static inline void *cp_async_gather_thread(void *argument)
 {
-    cp_aside *aside = argument;
-    pthread_mutex_lock(&aside->lock);
-    while (!aside->stop) {
-        cp_copy *copy = aside->next;
+    cp_async_gather *gather = argument;
+    pthread_mutex_lock(&gather->lock);
+    while (!gather->stop) {
+        cp_copy *copy = gather->next;
         if (!copy) {
-            pthread_cond_wait(&aside->work, &aside->lock);
+            pthread_cond_wait(&gather->work, &gather->lock);
             continue;
         }
-        pthread_mutex_unlock(&aside->lock);
-        cp_copy_make(copy);
-        pthread_mutex_lock(&aside->lock);
-        aside->next = copy->next; /* what was asked for meanwhile hangs on it */
-        aside->made++;
-        pthread_cond_broadcast(&aside->done);
+        pthread_mutex_unlock(&gather->lock);
+        cp_copy_run(copy);
+        pthread_mutex_lock(&gather->lock);
+        gather->next = copy->next; /* later requests are linked to it */
+        gather->completed++;
+        pthread_cond_broadcast(&gather->done);
     }
-    pthread_mutex_unlock(&aside->lock);
+    pthread_mutex_unlock(&gather->lock);
     return NULL;
 }
 
-static inline void cp_aside_init(cp_aside *aside)
+static inline void cp_async_gather_init(cp_async_gather *gather)
 {
-    *aside = (cp_aside){.owner = getpid()};
-    pthread_mutex_init(&aside->lock, NULL);
-    pthread_cond_init(&aside->work, NULL);
-    pthread_cond_init(&aside->done, NULL);
+    *gather = (cp_async_gather){.owner = getpid()};
+    pthread_mutex_init(&gather->lock, NULL);
+    pthread_cond_init(&gather->work, NULL);
+    pthread_cond_init(&gather->done, NULL);
 }
 
-/* Wait until the copies up to one are made; returns how many are. With `until` 0 it does not wait. A child makes those
- * itself that its parent asked for. */
-static inline int64_t cp_aside_wait(cp_aside *aside, int64_t until)
+/* Wait until the copies up to number `until` are complete; returns the number of complete ones. 0 does not wait. In a
+ * forked child, the calling thread completes the parent's requests. */
+static inline int64_t cp_async_gather_wait(cp_async_gather *gather, int64_t until)
 {
-    if (aside->owner != getpid()) {
-        for (; aside->next && aside->made < until; aside->next = aside->next->next, aside->made++)
-            cp_copy_make(aside->next);
-        return aside->made;
+    if (gather->owner != getpid()) {
+        for (; gather->next && gather->completed < until; gather->next = gather->next->next, gather->completed++)
+            cp_copy_run(gather->next);
+        return gather->completed;
     }
-    pthread_mutex_lock(&aside->lock);
-    while (aside->made < until)
-        pthread_cond_wait(&aside->done, &aside->lock);
-    int64_t made = aside->made;
-    pthread_mutex_unlock(&aside->lock);
-    return made;
+    pthread_mutex_lock(&gather->lock);
+    while (gather->completed < until)
+        pthread_cond_wait(&gather->done, &gather->lock);
+    int64_t completed = gather->completed;
+    pthread_mutex_unlock(&gather->lock);
+    return completed;
 }
 
-/* Ask for a copy, which must stay until it is made; without a thread it is made now. Returns its number, from 1. */
-static inline int64_t cp_aside_ask(cp_aside *aside, cp_copy *copy)
+/* Request a copy, which must stay alive until it is complete; without a thread it is made at once. Returns its number,
+ * from 1. */
+static inline int64_t cp_async_gather_request(cp_async_gather *gather, cp_copy *copy)
 {
-    int mine = aside->owner == getpid();
+    int mine = gather->owner == getpid();
     copy->next = NULL;
-    if (mine && !aside->running)
-        aside->running = !cp_thread_start(&aside->thread, cp_aside_thread, aside);
-    if (!mine || !aside->running) {
-        cp_aside_wait(aside, aside->asked);
-        cp_copy_make(copy);
-        aside->made = ++aside->asked;
-        return aside->asked;
+    if (mine && !gather->running)
+        gather->running = !cp_thread_start(&gather->thread, cp_async_gather_thread, gather);
+    if (!mine || !gather->running) {
+        cp_async_gather_wait(gather, gather->requested);
+        cp_copy_run(copy);
+        gather->completed = ++gather->requested;
+        return gather->requested;
     }
-    pthread_mutex_lock(&aside->lock);
-    int64_t number = ++aside->asked;
-    if (aside->next)
-        aside->last->next = copy;
+    pthread_mutex_lock(&gather->lock);
+    int64_t number = ++gather->requested;
+    if (gather->next)
+        gather->last->next = copy;
     else
-        aside->next = copy;
-    aside->last = copy;
-    pthread_cond_signal(&aside->work);
-    pthread_mutex_unlock(&aside->lock);
+        gather->next = copy;
+    gather->last = copy;
+    pthread_cond_signal(&gather->work);
+    pthread_mutex_unlock(&gather->lock);
     return number;
 }
 
-/* End the thread after the copy that it makes. */
-static inline void cp_aside_free(cp_aside *aside)
+/* Stop the thread after the copy that it is making. */
+static inline void cp_async_gather_free(cp_async_gather *gather)
 {
-    if (aside->owner != getpid())
+    if (gather->owner != getpid())
         return;
-    if (aside->running) {
-        pthread_mutex_lock(&aside->lock);
-        aside->stop = 1;
-        pthread_cond_signal(&aside->work);
-        pthread_mutex_unlock(&aside->lock);
-        pthread_join(aside->thread, NULL);
+    if (gather->running) {
+        pthread_mutex_lock(&gather->lock);
+        gather->stop = 1;
+        pthread_cond_signal(&gather->work);
+        pthread_mutex_unlock(&gather->lock);
+        pthread_join(gather->thread, NULL);
     }
-    pthread_cond_destroy(&aside->work);
-    pthread_cond_destroy(&aside->done);
-    pthread_mutex_destroy(&aside->lock);
+    pthread_cond_destroy(&gather->work);
+    pthread_cond_destroy(&gather->done);
+    pthread_mutex_destroy(&gather->lock);
 }
 
 #endif

@@ -1,23 +1,23 @@
-/* Memory of rows of varying length: those that were read together make a bundle, which is freed when no slot needs one of
- * its rows any more. A slot's owner says which bundle has its row. */
+/* Memory of rows of varying length. Rows that were read together share a bundle, which is freed with the last of them;
+ * a slot's owner is the bundle of its row. */
 #ifndef CP_BUNDLES_H
 #define CP_BUNDLES_H
 
 #include <stdint.h>
 #include <stdlib.h>
 
-#define CP_NOBODY (-1) /* owns a slot that waits for no row; numbers from 0 on are the host's own */
-#define CP_BUNDLE_COST 64 /* bytes of a bundle beside its rows: what is known of it, and what the allocator adds */
+#define CP_NO_OWNER (-1)      /* owner of an empty slot; numbers from 0 on belong to the host */
+#define CP_BUNDLE_OVERHEAD 64 /* bytes of a bundle besides its rows: its record and the allocator's overhead */
 
 typedef struct {
-    char *data;   /* NULL: there is no such bundle, and `alive` is the next one of which that is so */
-    int64_t bytes, rows, alive; /* alive: slots that need it */
+    char *data;                 /* NULL: the entry is free, and `alive` is the next free one */
+    int64_t bytes, rows, alive; /* alive: slots that hold a row of it */
 } cp_bundle;
 
 typedef struct {
     cp_bundle *all;
-    int64_t count, room, spare; /* spare: the first that may be made anew, -1 for none */
-    int64_t bytes, rows;        /* of all there are */
+    int64_t count, room, spare; /* spare: first free entry, or -1 */
+    int64_t bytes, rows;        /* of all bundles */
 } cp_bundles;
 
 static inline int32_t cp_bundle_owner(int64_t number) { return (int32_t)(-2 - number); }
@@ -31,7 +31,7 @@ static inline void cp_bundles_free(cp_bundles *b)
     free(b->all);
 }
 
-/* Return a number that no bundle has, or -1 without memory. */
+/* Return the number of a free entry, or -1 if out of memory. */
 static inline int64_t cp_bundle_number(cp_bundles *b)
 {
     int64_t number = b->spare;
@@ -50,7 +50,7 @@ static inline int64_t cp_bundle_number(cp_bundles *b)
     return b->count++;
 }
 
-/* Make a bundle for so many rows, all of which are needed. Returns its number, or -1 without memory. */
+/* Create a bundle for this many rows, all alive. Returns its number, or -1 if out of memory. */
 static inline int64_t cp_bundle_make(cp_bundles *b, int64_t bytes, int64_t rows)
 {
     char *data = malloc((size_t)bytes + 1);
@@ -59,8 +59,8 @@ static inline int64_t cp_bundle_make(cp_bundles *b, int64_t bytes, int64_t rows)
         free(data);
         return -1;
     }
-    b->all[number] = (cp_bundle){data, bytes + CP_BUNDLE_COST, rows, rows};
-    b->bytes += bytes + CP_BUNDLE_COST;
+    b->all[number] = (cp_bundle){data, bytes + CP_BUNDLE_OVERHEAD, rows, rows};
+    b->bytes += bytes + CP_BUNDLE_OVERHEAD;
     b->rows += rows;
     return number;
 }
@@ -75,16 +75,16 @@ static inline void cp_bundle_drop(cp_bundles *b, int64_t number)
     b->spare = number;
 }
 
-/* Let go of the rows in slots that nobody will visit any more; returns how many slots were left to the host. */
+/* Release the rows in slots whose visits are over; returns the number of slots owned by the host. */
 static inline int64_t cp_bundles_release(cp_bundles *b, int32_t *owner, const int32_t *slots, int64_t count)
 {
     int64_t left = 0;
     for (int64_t i = 0; i < count; i++) {
-        int32_t own = slots[i] < 0 ? CP_NOBODY : owner[slots[i]];
+        int32_t own = slots[i] < 0 ? CP_NO_OWNER : owner[slots[i]];
         left += own >= 0;
-        if (own >= CP_NOBODY)
+        if (own >= CP_NO_OWNER)
             continue;
-        owner[slots[i]] = CP_NOBODY;
+        owner[slots[i]] = CP_NO_OWNER;
         if (--b->all[-2 - (int64_t)own].alive == 0)
             cp_bundle_drop(b, -2 - (int64_t)own);
     }

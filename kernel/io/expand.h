@@ -1,4 +1,4 @@
-/* Writes sparse rows out: all numbers of a row, most of them 0. */
+/* Expands sparse rows to dense ones. */
 #ifndef CP_EXPAND_H
 #define CP_EXPAND_H
 
@@ -6,7 +6,7 @@
 
 #define CP_EXPAND_RUN 256 /* entries that are converted at a time */
 
-/* Entries of rows that lie back to back, those of row i from ends[i] to ends[i + 1]. */
+/* Entries of contiguous rows: row i has those from ends[i] to ends[i + 1]. */
 typedef struct {
     const char *indices, *values;
     const int64_t *index_ends, *value_ends;
@@ -43,22 +43,23 @@ static inline void cp_places(uint64_t *to, const char *from, enum cp_type type, 
 }
 
 #define CP_EXPAND_TO(REAL)                                                                                             \
-    for (int64_t i = 0; i < some; i++) {                                                                               \
+    for (int64_t i = 0; i < n; i++) {                                                                               \
         if (places[i] >= (uint64_t)width)                                                                              \
             return 0;                                                                                                  \
-        ((REAL *)(void *)out)[places[i]] += ((const REAL *)(const void *)numbers)[i];                                   \
+        ((REAL *)(void *)out)[places[i]] += ((const REAL *)(const void *)numbers)[i]; \
     }
 
-/* Add the entries of one row to its place, which is all 0, as SciPy sums those of one index; 0: one lies outside. */
+/* Add the entries of one row to zeroed memory; duplicate indices are summed, as in SciPy. Returns 0 if an index is out
+ * of range. */
 static inline int cp_expand_row(char *out, int64_t width, int wide, const cp_sparse_rows *s, int64_t row)
 {
     int64_t at = s->index_ends[row], from = s->value_ends[row], count = s->index_ends[row + 1] - at;
     uint64_t places[CP_EXPAND_RUN];
     double numbers[CP_EXPAND_RUN];
     for (int64_t done = 0; done < count; done += CP_EXPAND_RUN) {
-        int64_t some = count - done < CP_EXPAND_RUN ? count - done : CP_EXPAND_RUN;
-        cp_places(places, s->indices + (at + done) * cp_type_bytes[s->index_type], s->index_type, some);
-        cp_cast((char *)numbers, wide, s->values + (from + done) * cp_type_bytes[s->value_type], s->value_type, some);
+        int64_t n = count - done < CP_EXPAND_RUN ? count - done : CP_EXPAND_RUN;
+        cp_places(places, s->indices + (at + done) * cp_type_bytes[s->index_type], s->index_type, n);
+        cp_cast((char *)numbers, wide, s->values + (from + done) * cp_type_bytes[s->value_type], s->value_type, n);
         if (wide) {
             CP_EXPAND_TO(double)
         } else {
@@ -68,7 +69,7 @@ static inline int cp_expand_row(char *out, int64_t width, int wide, const cp_spa
     return 1;
 }
 
-/* Say whether a row has its entries where it says, as many indices as values. */
+/* Return whether a row's offsets are valid and it has as many indices as values. */
 static inline int cp_sparse_row_ok(const cp_sparse_rows *s, int64_t row)
 {
     int64_t low = s->index_ends[row], high = s->index_ends[row + 1];
@@ -77,7 +78,7 @@ static inline int cp_sparse_row_ok(const cp_sparse_rows *s, int64_t row)
            last <= s->values_count && high - low == last - first;
 }
 
-/* Write some rows out, of float numbers or double ones if `wide`; return the first that cannot be, -1 if all can. */
+/* Expand rows to floats, or to doubles if `wide`. Returns the first row that is invalid, or -1. */
 static inline int64_t cp_expand(char *out, int64_t width, int wide, const cp_sparse_rows *s, int64_t first,
                                 int64_t count)
 {

@@ -8,21 +8,21 @@
 #include <emmintrin.h>
 #endif
 
-#define CP_GATHER_BYTES 12288   /* between a prefetch and its use */
-#define CP_RAGGED_AHEAD 12      /* the same in rows, where they vary in length */
-#define CP_RUN 4096             /* bytes put together before they are written */
-#define CP_CACHE (8ll << 20)    /* buffers larger than this are written past the cache */
+#define CP_GATHER_BYTES 12288      /* bytes between a prefetch and its use */
+#define CP_RAGGED_PREFETCH_ROWS 12 /* rows between a prefetch and its use, for rows of varying length */
+#define CP_RUN_BYTES 4096          /* bytes assembled before they are written */
+#define CP_CACHE_BYTES (8ll << 20) /* larger buffers are written past the cache */
 
-/* Rows between a prefetch and its use: bytes enough to keep memory busy. */
+/* Return the rows between a prefetch and its use: enough bytes to keep memory busy. */
 static inline int64_t cp_gather_ahead(int64_t bytes)
 {
     int64_t rows = CP_GATHER_BYTES / (bytes ? bytes : 1);
     return rows < 4 ? 4 : rows > 48 ? 48 : rows;
 }
 
-/* Fetch the cache lines of a row into the second-level cache: those that fetch into the first wait for one of its few
- * line buffers, and rows of 1 KB push each other out of it. Past 4 KB the hardware follows by itself.
- * Must be inlined: GCC drops calls of functions that do nothing but prefetch. */
+/* Prefetch a row into the second-level cache: prefetches into the first wait for its few line buffers, and rows of 1 KB
+ * evict each other. Past 4 KB the hardware prefetcher takes over. Must be inlined: GCC drops calls of functions that
+ * only prefetch. */
 static inline __attribute__((always_inline)) void cp_prefetch(const char *row, int64_t bytes)
 {
     for (int64_t at = 0; at < bytes && at < 4096; at += 64)
@@ -30,7 +30,7 @@ static inline __attribute__((always_inline)) void cp_prefetch(const char *row, i
     __builtin_prefetch(row + bytes - 1, 0, 2);
 }
 
-/* Copy a row without a call: 64, 16, then the rest in one overlapping piece. */
+/* Copy a row without a call: 64 bytes at a time, then 16, then one overlapping piece. */
 static inline __attribute__((always_inline)) void cp_copy_row(char *to, const char *from, int64_t bytes)
 {
     int64_t at = 0;
@@ -49,7 +49,7 @@ static inline __attribute__((always_inline)) void cp_copy_row(char *to, const ch
         memcpy(to + bytes - 16, from + bytes - 16, 16);
 }
 
-/* Gather rows of one number, of which the processor has enough under way by itself; `bytes` is a constant. */
+/* Gather rows of one number, without prefetches: the CPU overlaps enough of these loads. `bytes` is a constant. */
 static inline __attribute__((always_inline)) void cp_gather_numbers(char *to, const char *from, const int64_t bytes,
                                                                     const int32_t *index, int64_t count)
 {
@@ -76,14 +76,13 @@ static inline void cp_gather(char *to, const char *from, int64_t bytes, const in
     }
 }
 
-/* Concatenate rows of varying length: row i begins at address[index[i]] and has length[index[i]] items; out gets their
- * bytes back to back. */
+/* Concatenate rows of varying length: row i begins at address[index[i]] and has length[index[i]] items. */
 static inline void cp_gather_ragged(char *out, const uint64_t *address, const int64_t *length, int64_t item,
                                     const int32_t *index, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
-        if (i + CP_RAGGED_AHEAD < count) {
-            int32_t next = index[i + CP_RAGGED_AHEAD];
+        if (i + CP_RAGGED_PREFETCH_ROWS < count) {
+            int32_t next = index[i + CP_RAGGED_PREFETCH_ROWS];
             cp_prefetch((const char *)(uintptr_t)address[next], length[next] * item);
         }
         int64_t bytes = length[index[i]] * item;
@@ -129,13 +128,13 @@ static inline void cp_cast(char *to, int wide, const char *from, enum cp_type ty
     }
 }
 
-/* Where the rows of a column go: slot s begins at base + s * stride. */
+/* Destination of a column's rows: slot s begins at base + s * stride. */
 typedef struct {
     char *base;
     int64_t stride;
-    int64_t items;             /* numbers in a row */
-    enum cp_type from, to;     /* alike, or `to` is CP_F32 or CP_F64 */
-    int past_cache;            /* write around the cache: the buffer is larger than it */
+    int64_t items;             /* numbers per row */
+    enum cp_type from, to;     /* equal, or `to` is CP_F32 or CP_F64 */
+    int past_cache;            /* bypass the cache: the buffer is larger than it */
 } cp_target;
 
 static inline void cp_put_row(const cp_target *t, char *to, const char *row)
@@ -146,7 +145,7 @@ static inline void cp_put_row(const cp_target *t, char *to, const char *row)
         cp_cast(to, t->to == CP_F64, row, t->from, t->items);
 }
 
-/* One loop for each pair of types: of a table of scalar columns a row is a single number. */
+/* One loop per pair of types: in a table of scalar columns a row is a single number. */
 #define CP_EACH_SCALAR(TO, FROM)                                                                                       \
     for (int64_t j = 0; j < count; j++) {                                                                              \
         int64_t i = sweep ? sweep[j] : j;                                                                              \
@@ -177,8 +176,8 @@ static inline int cp_scatter_same_scalars(const cp_target *t, const char *rows, 
     return 0;
 }
 
-/* Put the numbers of a scalar column into their slots, in the order of `sweep` if there is one; 0: it is none, or of a
- * type for which the general way is good enough. */
+/* Store the numbers of a scalar column in their slots, in the order of `sweep` unless NULL. Returns 0 if the column is
+ * not scalar, or has a type that the general loop handles well enough. */
 static inline int cp_scatter_scalars(const cp_target *t, const char *rows, const int32_t *into, const int32_t *sweep,
                                      int64_t count)
 {
@@ -204,7 +203,7 @@ static inline int cp_scatter_scalars(const cp_target *t, const char *rows, const
     return 0;
 }
 
-/* Put rows lying back to back into their slots; a negative slot drops the row. */
+/* Store contiguous rows in their slots; rows with a negative slot are dropped. */
 static inline void cp_scatter(const cp_target *t, const char *rows, const int32_t *into, int64_t count)
 {
     if (cp_scatter_scalars(t, rows, into, NULL, count))
@@ -215,7 +214,7 @@ static inline void cp_scatter(const cp_target *t, const char *rows, const int32_
             cp_put_row(t, t->base + into[i] * t->stride, rows + i * width);
 }
 
-/* Copy to memory that will not be read soon: whole lines go out without being fetched first. */
+/* Copy to memory that is not read soon: whole lines are written without being fetched first. */
 static inline void cp_copy_past_cache(char *to, const char *from, int64_t bytes)
 {
 #ifdef __SSE2__
@@ -237,14 +236,14 @@ static inline void cp_fence(void)
 #endif
 }
 
-/* The same in the order of `sweep`, in which slots ascend in runs: each run is put together in the first-level cache
- * and written as one piece, past the cache if the buffer is larger than that. */
+/* Store contiguous rows in the order of `sweep`, in which slots ascend in runs. Each run is assembled in the
+ * first-level cache and written at once, past the cache if the buffer is larger than it. */
 static inline void cp_scatter_sweep(const cp_target *t, const char *rows, const int32_t *into, const int32_t *sweep,
                                     int64_t count)
 {
     int64_t width = t->items * cp_type_bytes[t->from], wide = t->items * cp_type_bytes[t->to];
-    char run[CP_RUN];
-    int64_t most = t->stride == wide && t->past_cache ? CP_RUN / wide : 0;
+    char run[CP_RUN_BYTES];
+    int64_t most = t->stride == wide && t->past_cache ? CP_RUN_BYTES / wide : 0;
     if (most < 2 && cp_scatter_scalars(t, rows, into, sweep, count))
         return;
     for (int64_t j = 0; j < count;) {

@@ -1,5 +1,5 @@
-/* Reads the items of rows of varying length into bundles, once their offsets are known: what lies close together by one
- * call, first what is cached, then the rest by all threads. */
+/* Reads the items of rows of varying length into bundles, after their offsets: close ranges by one call, cached ones
+ * first, the rest by all threads. */
 #ifndef CP_ITEMS_H
 #define CP_ITEMS_H
 
@@ -7,13 +7,14 @@
 #include "io/pread.h"
 #include "text/letters.h"
 
-#define CP_BUNDLE_FULL ((int64_t)16 << 10) /* bytes of a bundle from which on it ends with a run */
-#define CP_BUNDLE_MOST ((int64_t)64 << 10) /* bytes of one, unless a row has more */
-#define CP_ITEM_RANGES 8192                /* ranges that are read at a time, and those of one bundle more */
-#define CP_ITEM_CALL 32                    /* ranges of a call */
-#define CP_ITEM_GAP ((int64_t)2 << 10)     /* bytes that are copied out of the cache, for nobody, as fast as a call is made */
+#define CP_BUNDLE_END_BYTES ((int64_t)16 << 10) /* bytes from which a bundle ends with the current run */
+#define CP_BUNDLE_MAX_BYTES ((int64_t)64 << 10) /* most bytes of a bundle with more than one row */
+#define CP_MAX_ITEM_RANGES 8192                 /* ranges read at a time, plus those of one bundle */
+#define CP_MAX_CALL_RANGES 32                   /* most ranges per call */
+#define CP_ITEM_GAP ((int64_t)2 << 10)     /* bytes between ranges that are read and dropped: copying them from the
+                                            * cache costs as much as a call */
 
-/* Items of one column that lie back to back in a file, and where they go. */
+/* Contiguous items of one column in a file, and their destination. */
 typedef struct {
     int32_t fd;
     int64_t offset, bytes, row; /* row: the first */
@@ -37,7 +38,7 @@ typedef struct {
     int wait;
 } cp_items;
 
-/* The next row of the runs: its number, and its place among those of all runs. */
+/* The next row of the runs: its number, and its position among the rows of all runs. */
 typedef struct {
     int64_t run, row, at;
 } cp_walk;
@@ -47,7 +48,7 @@ static inline cp_walk cp_walk_begin(const cp_runs *runs)
     return (cp_walk){0, runs->count ? runs->extents[0] : 0, 0};
 }
 
-/* Go to the next run if this one is over; returns whether there is a row. */
+/* Advance to the next run at the end of this one; returns whether there is a row. */
 static inline int cp_walk_on(const cp_runs *runs, cp_walk *w)
 {
     while (w->run < runs->count && w->row >= runs->extents[2 * w->run + 1])
@@ -66,20 +67,20 @@ static inline int64_t cp_row_items(const cp_items *t, int32_t slot)
     return bytes;
 }
 
-/* Find where the bundle ends that begins at `w`; how many rows that go to slots it has. */
+/* Return the end of the bundle that begins at `w`; sets the number of its rows that go to slots. */
 static inline cp_walk cp_bundle_end(const cp_items *t, cp_walk w, int64_t *rows)
 {
     int64_t bytes = 0, run = w.run;
     *rows = 0;
     for (; cp_walk_on(&t->runs, &w); w.row++, w.at++) {
         int32_t slot = t->runs.into[w.at];
-        if (w.run != run && bytes >= CP_BUNDLE_FULL)
+        if (w.run != run && bytes >= CP_BUNDLE_END_BYTES)
             break;
         run = w.run;
         if (slot < 0)
             continue;
         int64_t more = cp_row_items(t, slot);
-        if (*rows && bytes + more > CP_BUNDLE_MOST)
+        if (*rows && bytes + more > CP_BUNDLE_MAX_BYTES)
             break;
         bytes += more;
         ++*rows;
@@ -101,11 +102,11 @@ static inline int cp_item_range_add(cp_items *t, cp_item_range range)
     return 0;
 }
 
-/* Let the rows of one column from `w` to `stop` lie at `to` on, and note what is to be read there. */
+/* Place the rows of one column from `w` to `stop` at `to` on, and add the ranges to read. */
 static inline int cp_items_place(cp_items *t, const cp_column *c, cp_walk w, cp_walk stop, char *to)
 {
     const cp_lists *l = c->lists;
-    int64_t piece = -1, open = -1; /* open: the range that goes on if the next row lies behind it */
+    int64_t piece = -1, open = -1; /* open: the range that the next row may extend */
     for (; w.at < stop.at && cp_walk_on(&t->runs, &w); w.row++, w.at++) {
         int32_t slot = t->runs.into[w.at];
         int64_t bytes = slot < 0 ? 0 : cp_list_bytes(l, slot);
@@ -130,13 +131,14 @@ static inline int cp_items_place(cp_items *t, const cp_column *c, cp_walk w, cp_
     return 0;
 }
 
-/* Give the rows from `w` to `stop` a bundle. Returns -1 without memory. */
+/* Create the bundle of the rows from `w` to `stop`. Returns -1 if out of memory. */
 static inline int cp_bundle_fill(cp_items *t, cp_walk w, cp_walk stop, int64_t rows)
 {
     int64_t bytes = 0, from = 0;
     for (cp_walk v = w; v.at < stop.at && cp_walk_on(&t->runs, &v); v.row++, v.at++)
         bytes += t->runs.into[v.at] < 0 ? 0 : cp_row_items(t, t->runs.into[v.at]);
-    int64_t number = cp_bundle_make(t->bundles, bytes + 16 * t->column_count, rows); /* columns begin at sixteenths */
+    /* columns are aligned to 16 bytes */
+    int64_t number = cp_bundle_make(t->bundles, bytes + 16 * t->column_count, rows);
     if (number < 0)
         return -1;
     for (cp_walk v = w; v.at < stop.at && cp_walk_on(&t->runs, &v); v.row++, v.at++)
@@ -155,16 +157,16 @@ static inline int cp_bundle_fill(cp_items *t, cp_walk w, cp_walk stop, int64_t r
     return 0;
 }
 
-/* Join ranges that follow each other closely into calls; what a device is waited for may lie farther apart. */
+/* Join close ranges into calls; ranges read from a device may be further apart. */
 static inline void cp_items_join(cp_items *t)
 {
-    const int64_t gap = t->wait ? CP_GAP : CP_ITEM_GAP;
+    const int64_t gap = t->wait ? CP_GAP_BYTES : CP_ITEM_GAP;
     t->calls = 0;
     for (int64_t i = 0; i < t->range_count; i++) {
-        const cp_item_range *one = &t->ranges[i], *last = i ? one - 1 : one;
+        const cp_item_range *range = &t->ranges[i], *last = i ? range - 1 : range;
         int64_t first = t->calls ? t->firsts[t->calls - 1] : 0, end = last->offset + last->bytes;
-        if (i && i - first < CP_ITEM_CALL && one->fd == last->fd && one->offset >= end && one->offset - end <= gap &&
-            one->offset + one->bytes - t->ranges[first].offset <= CP_STAGE)
+        if (i && i - first < CP_MAX_CALL_RANGES && range->fd == last->fd && range->offset >= end
+            && range->offset - end <= gap && range->offset + range->bytes - t->ranges[first].offset <= CP_STAGE_BYTES)
             continue;
         t->waits[t->calls] = 1;
         t->firsts[t->calls++] = i;
@@ -172,19 +174,19 @@ static inline void cp_items_join(cp_items *t)
     t->firsts[t->calls] = t->range_count;
 }
 
-/* Read the ranges of one call at once; 0 if not all of it came. */
-static inline int cp_items_together(const cp_items *t, int64_t from, int64_t to)
+/* Read the ranges of one call at once; returns 0 if it came short. */
+static inline int cp_items_read_call(const cp_items *t, int64_t from, int64_t to)
 {
-    struct iovec parts[2 * CP_ITEM_CALL];
-    char between[CP_GAP];
+    struct iovec parts[2 * CP_MAX_CALL_RANGES];
+    char between[CP_GAP_BYTES];
     const cp_item_range *first = &t->ranges[from];
     int64_t at = first->offset;
     int count = 0;
-    for (const cp_item_range *one = first; one < t->ranges + to; one++) {
-        if (one->offset > at)
-            parts[count++] = (struct iovec){between, (size_t)(one->offset - at)};
-        parts[count++] = (struct iovec){one->to, (size_t)one->bytes};
-        at = one->offset + one->bytes;
+    for (const cp_item_range *range = first; range < t->ranges + to; range++) {
+        if (range->offset > at)
+            parts[count++] = (struct iovec){between, (size_t)(range->offset - at)};
+        parts[count++] = (struct iovec){range->to, (size_t)range->bytes};
+        at = range->offset + range->bytes;
     }
     return cp_preadv_some(first->fd, parts, count, first->offset, t->wait) == at - first->offset;
 }
@@ -197,14 +199,15 @@ static inline void cp_items_call(void *context, int64_t task, int worker)
     (void)worker;
     if (atomic_load(&r->failed) || !t->waits[task])
         return;
-    t->waits[task] = !cp_items_together(t, from, to);
+    t->waits[task] = !cp_items_read_call(t, from, to);
     if (t->waits[task] && !t->wait)
         atomic_store(&r->waiting, 1);
     for (int64_t i = from; i < to; i++) {
-        const cp_item_range *one = &t->ranges[i]; /* one by one, what came short by a signal, or the end of the file */
-        bytes += one->bytes;
-        if (t->waits[task] && t->wait && cp_pread_all(one->fd, one->to, one->bytes, one->offset, 1) < 0) {
-            cp_part part = {.fd = one->fd, .first_row = one->row};
+        const cp_item_range *range = &t->ranges[i]; /* one by one after a short read, by a signal or at the end of the
+                                                   * file */
+        bytes += range->bytes;
+        if (t->waits[task] && t->wait && cp_pread_all(range->fd, range->to, range->bytes, range->offset, 1) < 0) {
+            cp_part part = {.fd = range->fd, .first_row = range->row};
             cp_read_fail(r, &part, errno);
         }
     }
@@ -212,8 +215,8 @@ static inline void cp_items_call(void *context, int64_t task, int worker)
         atomic_fetch_add(&r->bytes, bytes);
 }
 
-/* Forget the ranges that were read. */
-static inline void cp_items_left(cp_items *t)
+/* Drop the ranges that were read. */
+static inline void cp_items_drop_read(cp_items *t)
 {
     int64_t left = 0;
     for (int64_t k = 0; k < t->calls; k++)
@@ -222,7 +225,7 @@ static inline void cp_items_left(cp_items *t)
     t->range_count = left;
 }
 
-/* Read all ranges noted so far. Returns 0, -1 without memory, 1 after a failed read. */
+/* Read all ranges added so far. Returns 0, -1 if out of memory, 1 after a failed read. */
 static inline int cp_items_flush(cp_items *t)
 {
     cp_read *r = t->read;
@@ -235,7 +238,7 @@ static inline int cp_items_flush(cp_items *t)
         cp_pool_run(t->pool, cp_items_call, t, t->calls, t->wait ? t->pool->count : t->helpers, 0);
         if (!atomic_load(&r->waiting))
             break;
-        cp_items_left(t);
+        cp_items_drop_read(t);
     }
     free(t->firsts);
     free(t->waits);
@@ -243,7 +246,7 @@ static inline int cp_items_flush(cp_items *t)
     return status ? status : atomic_load(&r->failed);
 }
 
-/* Whether bytes are UTF-8. */
+/* Return whether bytes are valid UTF-8. */
 static inline int cp_is_utf8(const uint8_t *p, int64_t bytes)
 {
     const uint8_t *end = p + bytes;
@@ -265,7 +268,7 @@ static inline int cp_is_utf8(const uint8_t *p, int64_t bytes)
     return 1;
 }
 
-/* See to it that the rows of columns of text are text. Returns 0, or 1 and what the reading says of a failure. */
+/* Check that rows of text columns are valid UTF-8. Returns 0, or 1 and sets the failure of the read. */
 static inline int cp_items_check(cp_items *t, cp_walk w, cp_walk stop)
 {
     for (; w.at < stop.at && cp_walk_on(&t->runs, &w); w.row++, w.at++)
@@ -275,15 +278,16 @@ static inline int cp_items_check(cp_items *t, cp_walk w, cp_walk stop)
             int32_t slot = t->runs.into[w.at];
             if (!l || !l->text || slot < 0 || cp_is_utf8((const uint8_t *)(uintptr_t)l->address[slot], l->length[slot]))
                 continue;
-            cp_part part = {.fd = column->fds[cp_last_start(column->starts, column->pieces, w.row)], .first_row = w.row};
+            cp_part part = {.fd = column->fds[cp_last_start(column->starts, column->pieces, w.row)],
+                            .first_row = w.row};
             cp_read_fail(t->read, &part, CP_BAD_TEXT);
             return 1;
         }
     return 0;
 }
 
-/* Read the items of all rows of the runs, whose offsets were read before. Returns 0, -1 without memory, 1 after a failed
- * read. */
+/* Read the items of all rows of the runs, whose offsets must have been read. Returns 0, -1 if out of memory, 1 after a
+ * failed read. */
 static inline int cp_items_read(cp_items *t)
 {
     int status = 0, text = 0;
@@ -296,7 +300,7 @@ static inline int cp_items_read(cp_items *t)
         cp_walk stop = cp_bundle_end(t, w, &rows);
         status = rows ? cp_bundle_fill(t, w, stop, rows) : 0;
         w = stop;
-        if (!status && (t->range_count >= CP_ITEM_RANGES || !cp_walk_on(&t->runs, &w))) {
+        if (!status && (t->range_count >= CP_MAX_ITEM_RANGES || !cp_walk_on(&t->runs, &w))) {
             status = cp_items_flush(t);
             status = !status && text ? cp_items_check(t, done, w) : status;
             done = w;

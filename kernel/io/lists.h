@@ -1,4 +1,4 @@
-/* Offsets of rows of varying length: where each row lies in the file, and how long it is, noted by slot. */
+/* Offsets of rows of varying length: the file position and the length of each row, stored by slot. */
 #ifndef CP_LISTS_H
 #define CP_LISTS_H
 
@@ -17,8 +17,8 @@ static inline int64_t cp_offset(const char *offsets, int64_t i, int wide)
     return narrow;
 }
 
-/* Note the rows of a part, one more offset than rows, of which none may fall or lie outside the items. Returns 0, or -1
- * and errno: then the part begins with the row that is wrong. */
+/* Store the offsets of a part, one more than its rows; they must ascend within the items. Returns 0, or -1 and sets
+ * errno; then the part begins with the invalid row. */
 static inline int cp_lists_note(cp_read *r, cp_part *p, const char *offsets)
 {
     const cp_column *c = p->column;

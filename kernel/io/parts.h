@@ -1,4 +1,4 @@
-/* What reading rows is made of: columns, runs, the parts and requests they are divided into, and the calls that fetch
+/* Types for reading rows: columns, runs, and the parts and requests that they are split into; and the calls that read
  * bytes. */
 #ifndef CP_PARTS_H
 #define CP_PARTS_H
@@ -19,37 +19,37 @@
 #endif
 
 #define CP_TMPFS 0x01021994
-#define CP_STAGE ((int64_t)256 << 10) /* bytes staged at once: half of a common L2 cache */
-#define CP_GAP ((int64_t)8 << 10)     /* bytes worth reading over instead of asking twice */
+#define CP_STAGE_BYTES ((int64_t)256 << 10) /* bytes staged at once: half of a common L2 cache */
+#define CP_GAP_BYTES ((int64_t)8 << 10)     /* bytes worth reading over instead of making another call */
 
-#define CP_SOON 64                    /* requests that are on their way while one is waited for */
-#define CP_WIDE_ROW 4096              /* bytes of a row that is read straight to its slot, wherever that is */
+#define CP_REQUESTS_AHEAD 64                /* requests in flight while one is waited for */
+#define CP_WIDE_ROW_BYTES 4096              /* bytes from which a row is read straight into its slot */
 
-#define CP_MEMORY (-2)                /* in place of a file: offsets are addresses */
+#define CP_MEMORY (-2)                /* instead of a file descriptor: offsets are addresses */
 
-enum { CP_BAD_OFFSETS = -1, CP_BAD_TEXT = -2 }; /* in place of an errno: what is wrong with a row of varying length */
+enum { CP_BAD_OFFSETS = -1, CP_BAD_TEXT = -2 }; /* instead of an errno: an invalid row of varying length */
 
-/* Rows of varying length: where the items of each piece begin, how many there are, and what is noted of each slot's row. */
+/* Rows of varying length: first item and item count of each piece, and the row of each slot. */
 typedef struct {
     const int64_t *items, *counts; /* [pieces] */
-    int64_t item;                  /* bytes of one */
+    int64_t item;                  /* bytes per item */
     int text;                      /* the bytes of a row are UTF-8 */
-    uint64_t *address;             /* [slots] where a row's items begin: in the file, and once they are read in memory */
-    int64_t *length;               /* [slots] how many there are */
+    uint64_t *address;             /* [slots] first item of the row: its file offset, later its address */
+    int64_t *length;               /* [slots] number of items */
 } cp_lists;
 
-/* Where one column lies: rows starts[i] .. starts[i + 1] back to back in fds[i] from offsets[i]. If they vary in length
- * it is their 32 or 64 bit offsets that lie there, one more than rows. */
+/* Location of one column: rows starts[i] .. starts[i + 1] are contiguous in fds[i] from offsets[i] on. For rows of
+ * varying length these are their 32 or 64 bit offsets, one more than rows. */
 typedef struct {
     int64_t pieces;
     const int64_t *starts, *offsets;
     const int32_t *fds;
     cp_target target;
-    const cp_lists *lists; /* NULL: rows are of one width */
+    const cp_lists *lists; /* NULL: rows have a fixed width */
 } cp_column;
 
-/* Runs of rows, extents[k][2], whose rows go to the slots into[0 .. rows), in sweep order where sweep is not NULL. `swept`
- * says how many entries of sweep each run has, -1 for one without; NULL: one for each row. */
+/* Runs of rows, extents[k][2], whose rows go to the slots into[0 .. rows), in the order of `sweep` unless NULL. `swept`
+ * has the number of sweep entries of each run, -1 for none; NULL: one per row. */
 typedef struct {
     const int64_t *extents;
     int64_t count;
@@ -57,8 +57,8 @@ typedef struct {
     const int64_t *swept;
 } cp_runs;
 
-/* A part of a run: `rows` rows of one piece, going to into[0 .. rows); or of all pieces of several columns of one number
- * a row that lie side by side in the slots, `column` the first of them. */
+/* Part of a run: `rows` rows of one piece, for into[0 .. rows); or of all pieces of several scalar columns that are
+ * adjacent in the slots, `column` the first of them. */
 typedef struct {
     int32_t fd;
     const cp_column *column;
@@ -66,34 +66,36 @@ typedef struct {
     const int32_t *into;
 } cp_part;
 
-/* Parts read by one task: one call where they lie close together, else one a part, staged back to back and swept. */
+/* Parts read by one task: by one call if they are close together; otherwise one call per part, staged contiguously and
+ * swept. */
 typedef struct {
     int64_t from, to;
     const int32_t *sweep;
     int64_t swept; /* entries of sweep */
-    int waits; /* not all of it is cached */
+    int waits;     /* not all of it is cached */
 } cp_request;
 
 typedef struct {
     cp_part *parts;
     cp_request *requests;
     int64_t part_count, part_room, request_count;
-    int waited;            /* whether the last reading had to wait for the device */
-    int wait;              /* whether requests may block: first those that need not are served, then the others */
-    int soon;              /* whether those are announced to the device some requests ahead: nobody did before */
-    char **stages;         /* one a worker and one for a guest, made when first needed */
-    int64_t stage_bytes;   /* CP_STAGE, or the widest row */
-    atomic_llong bytes, listed; /* listed: those of rows of varying length whose offsets were read */
-    atomic_int failed, waiting, quit; /* quit: nobody wants the rest any more */
-    int error;             /* errno of the first failure, 0: the file ended early */
+    int waited;            /* whether the last read had to wait for the device */
+    int wait;              /* whether requests may block: those that need not come first */
+    int soon;              /* whether blocking requests are prefetched some requests ahead, since they were not
+                            * announced earlier */
+    char **stages;                    /* one per worker and one for a guest, allocated on first use */
+    int64_t stage_bytes;              /* CP_STAGE_BYTES, or the widest row */
+    atomic_llong bytes, listed;       /* listed: bytes of rows of varying length whose offsets were read */
+    atomic_int failed, waiting, quit; /* quit: abandon the rest */
+    int error;                        /* errno of the first failure, 0: the file ended early */
     int64_t error_row;
     int32_t error_fd;
 } cp_read;
 
-/* Bytes of a row in the file. */
+/* Return the bytes per row in the file. */
 static inline int64_t cp_row_bytes(const cp_column *c) { return c->target.items * cp_type_bytes[c->target.from]; }
 
-/* Bytes that parts of neighbours share: an offset ends one row and begins the next. */
+/* Return the bytes that adjacent parts share: an offset ends one row and begins the next. */
 static inline int64_t cp_shared_bytes(const cp_column *c) { return c->lists ? cp_row_bytes(c) : 0; }
 
 static inline int64_t cp_part_bytes(const cp_part *p)
@@ -101,10 +103,10 @@ static inline int64_t cp_part_bytes(const cp_part *p)
     return p->rows * cp_row_bytes(p->column) + cp_shared_bytes(p->column);
 }
 
-/* Rows of one request: a stage full, at least one. */
+/* Return the rows of one request: a full stage, at least one row. */
 static inline int64_t cp_rows_per_stage(int64_t width)
 {
-    return width < CP_STAGE ? CP_STAGE / width : 1;
+    return width < CP_STAGE_BYTES ? CP_STAGE_BYTES / width : 1;
 }
 
 static inline int cp_part_add(cp_read *r, cp_part part)
@@ -123,24 +125,25 @@ static inline int cp_part_add(cp_read *r, cp_part part)
     return 0;
 }
 
-/* Whether rows go to consecutive slots without gaps. */
+/* Return whether rows go to consecutive slots. */
 static inline int cp_consecutive(const int32_t *into, int64_t rows)
 {
-    int32_t apart = into[0] < 0;
+    int32_t gaps = into[0] < 0;
     for (int64_t i = 0; i < rows; i++)
-        apart |= into[i] ^ (into[0] + (int32_t)i);
-    return apart == 0;
+        gaps |= into[i] ^ (into[0] + (int32_t)i);
+    return gaps == 0;
 }
 
-/* Read what is cached, or whatever there is if `wait`. A file system in memory has all, and cannot be asked. */
+/* Read the cached bytes, or any bytes if `wait`. A file system in memory has all bytes but does not support the
+ * query. */
 static inline ssize_t cp_preadv_some(int fd, const struct iovec *parts, int count, int64_t offset, int wait)
 {
 #ifdef RWF_NOWAIT
     if (!wait) {
         struct statfs system;
-        ssize_t got = preadv2(fd, parts, count, (off_t)offset, RWF_NOWAIT);
-        if (got >= 0 || errno != EOPNOTSUPP || fstatfs(fd, &system) < 0 || system.f_type != CP_TMPFS)
-            return got;
+        ssize_t done = preadv2(fd, parts, count, (off_t)offset, RWF_NOWAIT);
+        if (done >= 0 || errno != EOPNOTSUPP || fstatfs(fd, &system) < 0 || system.f_type != CP_TMPFS)
+            return done;
     }
 #endif
     return preadv(fd, parts, count, (off_t)offset);
@@ -156,20 +159,20 @@ static inline ssize_t cp_pread_some(int fd, char *to, int64_t bytes, int64_t off
 static inline int cp_pread_all(int fd, char *to, int64_t bytes, int64_t offset, int wait)
 {
     while (bytes > 0) {
-        ssize_t got = cp_pread_some(fd, to, bytes, offset, wait);
-        if (got < 0 && errno == EINTR)
+        ssize_t done = cp_pread_some(fd, to, bytes, offset, wait);
+        if (done < 0 && errno == EINTR)
             continue;
-        if (got <= 0 && !wait) { /* whatever it is, the reading that waits will tell */
+        if (done <= 0 && !wait) { /* any error is reported by the blocking read */
             errno = EAGAIN;
             return -1;
         }
-        if (got <= 0) {
-            errno = got ? errno : 0;
+        if (done <= 0) {
+            errno = done ? errno : 0;
             return -1;
         }
-        to += got;
-        offset += got;
-        bytes -= got;
+        to += done;
+        offset += done;
+        bytes -= done;
     }
     return 0;
 }
@@ -183,8 +186,8 @@ static inline int cp_fetch(const cp_read *r, const cp_part *p, char *to, int64_t
     return 0;
 }
 
-/* Begin to fetch bytes that will be read soon. */
-static inline void cp_soon(int fd, int64_t offset, int64_t bytes)
+/* Prefetch bytes that will be read soon. */
+static inline void cp_prefetch_bytes(int fd, int64_t offset, int64_t bytes)
 {
 #ifdef POSIX_FADV_WILLNEED
     posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_WILLNEED);
@@ -193,20 +196,20 @@ static inline void cp_soon(int fd, int64_t offset, int64_t bytes)
 #endif
 }
 
-/* The same of a request, if there is one of this number; columns turned into rows lie apart, and do not. */
-static inline void cp_request_soon(const cp_read *r, int64_t task)
+/* Prefetch the bytes of a request, if the number exists. Transposed columns are skipped: their bytes are scattered. */
+static inline void cp_request_prefetch(const cp_read *r, int64_t task)
 {
     const cp_request *request = task < r->request_count ? &r->requests[task] : NULL;
     for (int64_t i = request ? request->from : 0; request && i < request->to; i++) {
         const cp_part *p = &r->parts[i];
         if (p->fd >= 0)
-            cp_soon(p->fd, p->offset, cp_part_bytes(p));
+            cp_prefetch_bytes(p->fd, p->offset, cp_part_bytes(p));
     }
 }
 
-/* Begin to fetch runs that will be read soon, so that the device is busy while rows are moved. */
-static inline void cp_read_soon(const cp_column *columns, int64_t column_count, const int64_t *extents,
-                                int64_t extent_count)
+/* Prefetch runs that will be read soon, so that the device is busy while rows are copied. */
+static inline void cp_read_prefetch(const cp_column *columns, int64_t column_count, const int64_t *extents,
+                                    int64_t extent_count)
 {
     for (int64_t e = 0; e < extent_count; e++)
         for (int64_t i = 0; i < column_count; i++) {
@@ -215,7 +218,7 @@ static inline void cp_read_soon(const cp_column *columns, int64_t column_count, 
             while (row < extents[2 * e + 1]) {
                 int64_t piece = cp_last_start(c->starts, c->pieces, row), stop = c->starts[piece + 1];
                 stop = stop < extents[2 * e + 1] ? stop : extents[2 * e + 1];
-                cp_soon(c->fds[piece], c->offsets[piece] + (row - c->starts[piece]) * width,
+                cp_prefetch_bytes(c->fds[piece], c->offsets[piece] + (row - c->starts[piece]) * width,
                         (stop - row) * width + cp_shared_bytes(c));
                 row = stop;
             }

@@ -1,4 +1,4 @@
-/* Some rows of a table by one bit a row: the n-th row that is picked, and runs of picked rows as runs of the table. */
+/* Selected rows of a table by a bit per row: the n-th selected row, and runs of selected rows as runs of the table. */
 #ifndef CP_PICKS_H
 #define CP_PICKS_H
 
@@ -7,15 +7,15 @@
 
 #define CP_BITS_BLOCK 512 /* rows between two entries of `ranks` */
 
-/* words[i] has the bits of rows 64 i .. 64 i + 63, up to whole blocks; ranks[i] picks lie before block i, ranks[blocks]
- * in all. */
+/* words[i] has the bits of rows 64 i .. 64 i + 63, up to whole blocks; ranks[i] is the number of picks before block i,
+ * ranks[blocks] the total. */
 typedef struct {
     const uint64_t *words;
     const int64_t *ranks;
     int64_t blocks;
 } cp_bits;
 
-/* The row of pick n, which is there. */
+/* Return the row of pick n, which must exist. */
 static inline int64_t cp_bits_select(const cp_bits *b, int64_t n)
 {
     int64_t block = cp_last_start(b->ranks, b->blocks, n);
@@ -23,13 +23,13 @@ static inline int64_t cp_bits_select(const cp_bits *b, int64_t n)
     int64_t row = block * CP_BITS_BLOCK, left = n - b->ranks[block];
     for (int set; (set = __builtin_popcountll(*word)) <= left; word++, row += 64)
         left -= set;
-    uint64_t rest = *word;
+    uint64_t bits = *word;
     while (left-- > 0)
-        rest &= rest - 1;
-    return row + __builtin_ctzll(rest);
+        bits &= bits - 1;
+    return row + __builtin_ctzll(bits);
 }
 
-/* Picks before a row, which may be the one behind the last. */
+/* Return the number of picks before a row, at most the number of rows. */
 static inline int64_t cp_bits_rank(const cp_bits *b, int64_t row)
 {
     int64_t block = row / CP_BITS_BLOCK, rank = b->ranks[block], word = block * (CP_BITS_BLOCK / 64);
@@ -38,8 +38,8 @@ static inline int64_t cp_bits_rank(const cp_bits *b, int64_t row)
     return row % 64 ? rank + __builtin_popcountll(b->words[word] & ((1ull << row % 64) - 1)) : rank;
 }
 
-/* Runs of picked rows as runs of the table. Rows between two picks are read too, into no slot, if they are `gap` or fewer;
- * else a run ends there. swept[e]: the entries of run e in `sweep`, or -1 where it cannot be swept. */
+/* Runs of selected rows as runs of the table. Up to `gap` rows between two picks are read too, into no slot; larger
+ * gaps end the run. swept[e]: sweep entries of run e, or -1 if it cannot be swept. */
 typedef struct {
     cp_bits bits;
     int64_t gap, count; /* count: of extents */
@@ -53,7 +53,7 @@ static inline void cp_picks_free(cp_picks *p)
     free(p->extents), free(p->swept), free(p->into), free(p->sweep), free(p->at);
 }
 
-/* Return a larger array, with what is in it; the same one without memory. */
+/* Return a larger array with the same content; the old one if out of memory. */
 static inline void *cp_picks_grown(void *array, int64_t bytes, int *failed)
 {
     void *larger = realloc(array, (size_t)bytes);
@@ -84,18 +84,18 @@ static inline int cp_picks_fit(cp_picks *p, int64_t extents, int64_t rows, int64
     return -failed;
 }
 
-/* Append one run of picks: its extents, its slots with holes, and at[i], where pick i of the run went. Returns the rows
- * appended. */
+/* Append one run of picks: its extents, its slots with gaps, and at[i], the position of pick i in the run. Returns the
+ * rows appended. */
 static inline int64_t cp_picks_run(cp_picks *p, int64_t first, int64_t picks, const int32_t *into, int32_t *to)
 {
     const uint64_t *word = p->bits.words + first / 64;
-    uint64_t rest = *word & (~0ull << first % 64);
+    uint64_t bits = *word & (~0ull << first % 64);
     int64_t next = first, n = 0;
     p->extents[2 * p->count] = first;
-    for (int64_t i = 0; i < picks; i++, rest &= rest - 1) {
-        while (!rest)
-            rest = *++word;
-        int64_t row = (word - p->bits.words) * 64 + __builtin_ctzll(rest);
+    for (int64_t i = 0; i < picks; i++, bits &= bits - 1) {
+        while (!bits)
+            bits = *++word;
+        int64_t row = (word - p->bits.words) * 64 + __builtin_ctzll(bits);
         if (row - next > p->gap) {
             p->extents[2 * p->count + 1] = next;
             p->swept[p->count++] = -1;
@@ -112,7 +112,7 @@ static inline int64_t cp_picks_run(cp_picks *p, int64_t first, int64_t picks, co
     return n;
 }
 
-/* Turn runs of picks into runs of the table. Returns 0, or -1 without memory. */
+/* Convert runs of picks into runs of the table. Returns 0, or -1 if out of memory. */
 static inline int cp_picks_map(cp_picks *p, const int64_t *extents, int64_t count, const int32_t *into,
                                const int32_t *sweep)
 {

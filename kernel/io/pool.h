@@ -1,5 +1,5 @@
-/* A small thread pool for reading and copying: run a numbered set of tasks, the caller lends a hand, return when done.
- * Its threads block all signals, so that a host's handlers run in the host's own threads. */
+/* A small thread pool for reading and copying: the threads and the caller run a numbered set of tasks. The threads
+ * block all signals, so that a host's handlers run in the host's own threads. */
 #ifndef CP_POOL_H
 #define CP_POOL_H
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CP_SPIN 500 /* looks before a thread sleeps, some microseconds: to sleep and to be woken takes longer */
+#define CP_SPIN_POLLS 500 /* polls before a thread sleeps, some microseconds: sleeping and waking takes longer */
 
 typedef void (*cp_task)(void *context, int64_t task, int worker);
 
@@ -18,7 +18,7 @@ typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     pthread_t *threads;
-    int count, seats, stop, open; /* seats of the round that no thread has taken; open: a guest may join it */
+    int count, seats, stop, open; /* seats: places in this round that no thread has taken; open: a guest may join it */
     atomic_int busy;
     pid_t owner; /* threads do not survive a fork: a child must not wait for them */
     cp_task task;
@@ -79,8 +79,8 @@ static inline void cp_pool_stop(cp_pool *pool)
     pthread_mutex_destroy(&pool->lock);
 }
 
-/* Start a thread that gets no signals but those of its own faults, which would end the process without a word. Returns an error
- * number or 0. */
+/* Start a thread that blocks all signals except its own faults, which would otherwise end the process silently. Returns
+ * an error number or 0. */
 static inline int cp_thread_start(pthread_t *thread, void *(*body)(void *), void *argument)
 {
     sigset_t all, old;
@@ -94,7 +94,7 @@ static inline int cp_thread_start(pthread_t *thread, void *(*body)(void *), void
     return error;
 }
 
-/* Start `threads` threads beside the caller's; fewer if the system refuses. Returns -1 without memory. */
+/* Start `threads` threads in addition to the caller's; fewer if the system refuses. Returns -1 if out of memory. */
 static inline int cp_pool_start(cp_pool *pool, int threads)
 {
     *pool = (cp_pool){.owner = getpid()};
@@ -110,7 +110,7 @@ static inline int cp_pool_start(cp_pool *pool, int threads)
 }
 
 /* Run tasks 0 .. tasks-1, each once, on the caller (worker 0) and up to `helpers` threads; a guest may join if `open`.
- * No more threads are woken than that, and those not yet awake when all is done are not waited for. One caller at a time. */
+ * No other threads are woken, and threads not yet awake when all is done are not waited for. One caller at a time. */
 static inline void cp_pool_run(cp_pool *pool, cp_task task, void *context, int64_t tasks, int helpers, int open)
 {
     if (helpers > tasks - 1)
@@ -133,7 +133,7 @@ static inline void cp_pool_run(cp_pool *pool, cp_task task, void *context, int64
     atomic_fetch_sub(&pool->busy, pool->seats);
     pool->seats = 0;
     pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < CP_SPIN && atomic_load(&pool->busy); i++)
+    for (int i = 0; i < CP_SPIN_POLLS && atomic_load(&pool->busy); i++)
         cp_pause();
     pthread_mutex_lock(&pool->lock);
     pool->open = 0;
@@ -142,8 +142,9 @@ static inline void cp_pool_run(cp_pool *pool, cp_task task, void *context, int64
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Join a round under way as its one guest, worker count + 1, until all tasks are taken. Returns 0 if there was none. */
-static inline int cp_pool_lend(cp_pool *pool)
+/* Join the current round as its only guest, worker count + 1, until all tasks are taken. Returns 0 if there was no
+ * round. */
+static inline int cp_pool_help(cp_pool *pool)
 {
     if (atomic_load(&pool->next) >= atomic_load(&pool->tasks))
         return 0;

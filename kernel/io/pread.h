@@ -1,15 +1,15 @@
-/* Reads runs of rows of several fixed-width columns straight into buffer slots: requests sorted by the order of the
- * runs, neighbours coalesced, read by a small pool, each byte staged in cache-sized pieces and scattered once. */
+/* Reads runs of rows of several fixed-width columns straight into buffer slots: close parts are coalesced into
+ * requests, read by a small pool, staged in cache-sized pieces and scattered once. */
 #ifndef CP_PREAD_H
 #define CP_PREAD_H
 
 #include "io/interleaved_read.h"
 #include "io/lists.h"
 
-/* Split one run of rows into parts of at most a stage, none crossing a piece. */
+/* Split one run of rows into parts of at most a stage, each within a piece. */
 static inline int cp_parts_of_run(cp_read *r, const cp_column *c, int64_t start, int64_t stop, const int32_t *into)
 {
-    int64_t width = cp_row_bytes(c), most = c->lists ? CP_STAGE / width - 1 : cp_rows_per_stage(width);
+    int64_t width = cp_row_bytes(c), most = c->lists ? CP_STAGE_BYTES / width - 1 : cp_rows_per_stage(width);
     while (start < stop) {
         int64_t piece = cp_last_start(c->starts, c->pieces, start), rows = c->starts[piece + 1] - start;
         rows = rows < stop - start ? rows : stop - start;
@@ -24,7 +24,7 @@ static inline int cp_parts_of_run(cp_read *r, const cp_column *c, int64_t start,
     return 0;
 }
 
-/* Join the parts from `from` on that follow each other closely in one file into one request. */
+/* Join close parts of one file, from `from` on, into requests. */
 static inline void cp_coalesce(cp_read *r, int64_t from)
 {
     for (int64_t i = from; i < r->part_count; i++) {
@@ -32,8 +32,8 @@ static inline void cp_coalesce(cp_read *r, int64_t from)
         cp_request *last = r->requests + (i > from ? r->request_count - 1 : 0);
         int64_t end = q->offset + cp_part_bytes(q);
         end -= cp_shared_bytes(q->column);
-        if (i > from && q->column == p->column && q->fd == p->fd && p->offset >= end && p->offset - end <= CP_GAP &&
-            p->offset + cp_part_bytes(p) - r->parts[last->from].offset <= CP_STAGE)
+        if (i > from && q->column == p->column && q->fd == p->fd && p->offset >= end && p->offset - end <= CP_GAP_BYTES
+            && p->offset + cp_part_bytes(p) - r->parts[last->from].offset <= CP_STAGE_BYTES)
             last->to = i + 1;
         else
             r->requests[r->request_count++] = (cp_request){i, i + 1, NULL, 0, 0};
@@ -50,7 +50,7 @@ static inline void cp_read_fail(cp_read *r, const cp_part *part, int error)
     }
 }
 
-/* Whether the rows go to consecutive slots without gaps, so that the bytes can be read where they belong. */
+/* Return whether the rows go to consecutive slots without conversion, so that the bytes are read in place. */
 static inline int cp_in_place(const cp_part *p)
 {
     const cp_target *t = &p->column->target;
@@ -66,7 +66,7 @@ static inline char *cp_stage_of(cp_read *r, int worker)
     return r->stages[worker];
 }
 
-/* Stage the parts of one run back to back, then put its rows into slots in sweep order. Returns the part that failed. */
+/* Stage the parts of one run contiguously, then store its rows in sweep order. Returns the part that failed. */
 static inline const cp_part *cp_read_sweep(cp_read *r, const cp_request *request, char *stage)
 {
     const cp_part *first = &r->parts[request->from];
@@ -82,18 +82,17 @@ static inline const cp_part *cp_read_sweep(cp_read *r, const cp_request *request
     return NULL;
 }
 
-/* Whether rows are so wide that a call which is told where each goes costs less than to copy them once more. */
-static inline int cp_spreads(const cp_column *c)
+/* Return whether rows are so wide that a vectored read into slots costs less than copying them. */
+static inline int cp_is_wide_row(const cp_column *c)
 {
     const cp_target *t = &c->target;
-    return !c->lists && t->from == t->to && t->items * cp_type_bytes[t->from] >= CP_WIDE_ROW;
+    return !c->lists && t->from == t->to && t->items * cp_type_bytes[t->from] >= CP_WIDE_ROW_BYTES;
 }
 
-/* Read parts that lie close together by one call, each row to its slot, what nobody wants to the stage; 0 if not all of
- * it came. */
-static inline int cp_read_spread(const cp_read *r, const cp_part *first, const cp_part *last, char *stage)
+/* Read close parts by one call, each row into its slot, unwanted bytes into the stage; returns 0 if it came short. */
+static inline int cp_read_scattered(const cp_read *r, const cp_part *first, const cp_part *last, char *stage)
 {
-    struct iovec to[2 * CP_STAGE / CP_WIDE_ROW + 2]; /* rows of a stage, and what lies before each */
+    struct iovec to[2 * CP_STAGE_BYTES / CP_WIDE_ROW_BYTES + 2]; /* rows of a stage, and the gap before each */
     const cp_target *t = &first->column->target;
     int64_t width = cp_row_bytes(first->column), at = first->offset;
     int count = 0;
@@ -107,21 +106,21 @@ static inline int cp_read_spread(const cp_read *r, const cp_part *first, const c
     return cp_preadv_some(first->fd, to, count, first->offset, r->wait) == at - first->offset;
 }
 
-/* Read parts that lie close together by one call, in place or through the stage. Returns the part that failed. */
-static inline const cp_part *cp_read_near(cp_read *r, const cp_request *request, char *stage)
+/* Read close parts by one call, in place or through the stage. Returns the part that failed. */
+static inline const cp_part *cp_read_coalesced(cp_read *r, const cp_request *request, char *stage)
 {
     cp_part *first = &r->parts[request->from], *last = &r->parts[request->to - 1];
     const cp_target *t = &first->column->target;
     int64_t bytes = last->offset + cp_part_bytes(last) - first->offset;
     int in_place = first == last && cp_in_place(first);
     char *to = in_place ? t->base + first->into[0] * t->stride : stage;
-    int there = first->fd == CP_MEMORY && !in_place; /* rows go from where they lie to their slots */
-    if (!there && !in_place && cp_spreads(first->column) && cp_read_spread(r, first, last, stage)) {
+    int in_memory = first->fd == CP_MEMORY && !in_place; /* rows are copied from memory to their slots */
+    if (!in_memory && !in_place && cp_is_wide_row(first->column) && cp_read_scattered(r, first, last, stage)) {
         atomic_fetch_add(&r->bytes, bytes);
         return NULL;
     }
-    const char *rows = there ? (const char *)(uintptr_t)first->offset : stage;
-    if (!there && cp_fetch(r, first, to, bytes) < 0)
+    const char *rows = in_memory ? (const char *)(uintptr_t)first->offset : stage;
+    if (!in_memory && cp_fetch(r, first, to, bytes) < 0)
         return first;
     atomic_fetch_add(&r->bytes, bytes);
     for (cp_part *p = first; !in_place && p <= last; p++)
@@ -138,14 +137,14 @@ static inline void cp_read_request(void *context, int64_t task, int worker)
     cp_request *request = &r->requests[task];
     char *stage = cp_stage_of(r, worker);
     if (r->wait && r->soon)
-        cp_request_soon(r, task + CP_SOON);
+        cp_request_prefetch(r, task + CP_REQUESTS_AHEAD);
     if (atomic_load(&r->failed) || atomic_load(&r->quit) || (r->wait && !request->waits))
         return;
     errno = ENOMEM;
-    const cp_part *failed = !stage                                    ? &r->parts[request->from]
-                            : r->parts[request->from].columns > 1 ? cp_read_beside(r, request, stage)
-                            : request->sweep                          ? cp_read_sweep(r, request, stage)
-                                                                      : cp_read_near(r, request, stage);
+    const cp_part *failed = !stage                                ? &r->parts[request->from]
+                            : r->parts[request->from].columns > 1 ? cp_read_interleaved(r, request, stage)
+                            : request->sweep                      ? cp_read_sweep(r, request, stage)
+                                                                  : cp_read_coalesced(r, request, stage);
     request->waits = failed && !r->wait && errno == EAGAIN;
     if (request->waits)
         atomic_store(&r->waiting, 1);
@@ -153,7 +152,7 @@ static inline void cp_read_request(void *context, int64_t task, int worker)
         cp_read_fail(r, failed, errno);
 }
 
-/* Make the requests of one column: a run that is swept and fits a stage is one, other runs are coalesced. */
+/* Build the requests of one column: a swept run that fits a stage is one request, other runs are coalesced. */
 static inline int cp_plan_reads(cp_read *r, const cp_column *c, const cp_runs *runs)
 {
     const int32_t *into = runs->into, *sweep = runs->sweep;
@@ -162,8 +161,8 @@ static inline int cp_plan_reads(cp_read *r, const cp_column *c, const cp_runs *r
         int64_t start = runs->extents[2 * e], stop = runs->extents[2 * e + 1];
         int64_t entries = runs->swept ? runs->swept[e] : stop - start;
         int fits = sweep && start < stop && entries >= 0 && (stop - start) * width <= r->stage_bytes;
-        fits = fits && !cp_spreads(c);
-        if (fits) { /* what is waiting to be coalesced comes first */
+        fits = fits && !cp_is_wide_row(c);
+        if (fits) { /* parts waiting to be coalesced come first */
             cp_coalesce(r, from);
             from = r->part_count;
         }
@@ -181,11 +180,11 @@ static inline int cp_plan_reads(cp_read *r, const cp_column *c, const cp_runs *r
     return 0;
 }
 
-/* Make the requests of columns that are turned into rows together: one for as many rows of a run as a stage holds. */
-static inline int cp_plan_beside(cp_read *r, const cp_column *c, int64_t columns, const cp_runs *runs)
+/* Build the requests of columns that are transposed together: one for as many rows of a run as a stage holds. */
+static inline int cp_plan_interleaved(cp_read *r, const cp_column *c, int64_t columns, const cp_runs *runs)
 {
     const int32_t *into = runs->into, *sweep = runs->sweep;
-    int64_t most = cp_beside_rows(columns, cp_type_bytes[c->target.to]);
+    int64_t most = cp_interleaved_rows(columns, cp_type_bytes[c->target.to]);
     for (int64_t e = 0; e < runs->count; e++) {
         int64_t row = runs->extents[2 * e], stop = runs->extents[2 * e + 1];
         int64_t entries = runs->swept ? runs->swept[e] : stop - row;
@@ -203,27 +202,28 @@ static inline int cp_plan_beside(cp_read *r, const cp_column *c, int64_t columns
     return 0;
 }
 
-/* Read the runs of every column into slots. What is cached is copied by the caller and `helpers` threads, for the rest
- * all threads wait. Returns 0, or -1 without memory, or 1 after a failed read (error, error_fd, error_row say which). */
+/* Read the runs of every column into slots. Cached bytes are copied by the caller and `helpers` threads; all threads
+ * wait for the rest. Returns 0, -1 if out of memory, 1 after a failed read (see error, error_fd, error_row). */
 static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *columns, int64_t column_count, cp_runs runs,
                                int helpers)
 {
-    int64_t rows = 0, beside;
+    int64_t rows = 0, group;
     r->part_count = r->request_count = 0;
     atomic_store(&r->failed, 0);
     atomic_store(&r->listed, 0);
     for (int64_t e = 0; e < runs.count; e++)
         rows += runs.extents[2 * e + 1] - runs.extents[2 * e];
-    for (int64_t c = 0; c < column_count; c += beside) {
-        beside = rows < CP_LEAST_TURNED * runs.count ? 1 : cp_beside(&columns[c], column_count - c);
-        if ((beside > 1 ? cp_plan_beside(r, &columns[c], beside, &runs) : cp_plan_reads(r, &columns[c], &runs)) < 0)
+    for (int64_t c = 0; c < column_count; c += group) {
+        group = rows < CP_MIN_TRANSPOSED_ROWS * runs.count ? 1 : cp_interleaved_columns(&columns[c], column_count - c);
+        if ((group > 1 ? cp_plan_interleaved(r, &columns[c], group, &runs) : cp_plan_reads(r, &columns[c], &runs))
+            < 0)
             return -1;
     }
     r->waited = 0;
     for (r->wait = 0; r->wait < 2; r->wait++) {
         atomic_store(&r->waiting, 0);
-        for (int64_t i = 0; r->wait && r->soon && i < CP_SOON; i++)
-            cp_request_soon(r, i);
+        for (int64_t i = 0; r->wait && r->soon && i < CP_REQUESTS_AHEAD; i++)
+            cp_request_prefetch(r, i);
         cp_pool_run(pool, cp_read_request, r, r->request_count, r->wait ? pool->count : helpers, !r->wait);
         if (!atomic_load(&r->waiting))
             break;

@@ -1,18 +1,17 @@
-/* Runs a plan over a reader: a thread makes steps and reads their rows into slots ahead of their visit.
+/* Runs a plan over a reader: a thread builds steps and reads their rows into slots ahead of their visit.
  *
- * Slots are reused: step i may be read once the visits up to step i - 1 - ahead are over. With ahead 0 there is no
- * thread, and a step is made and read when it is asked for. A consumer that waits lends a hand with reading. Steps that
- * will be read soon are announced to a device that was waited for, `far` rows ahead. The memory of a step serves another
- * one after its visit. */
-#ifndef CP_RUN_H
-#define CP_RUN_H
+ * Slots are reused: step i may be read once the visits of step i - 1 - ahead are over. With ahead 0 there is no thread,
+ * and a step is built and read on request. A waiting consumer helps to read. Upcoming steps are prefetched from a slow
+ * device, `far` rows ahead. The memory of a step is reused after its visit. */
+#ifndef CP_PREFETCH_H
+#define CP_PREFETCH_H
 
 #include "plan/plan.h"
 #include "io/reader.h"
 #include <time.h>
 
-#define CP_COMING 64 /* steps announced at most */
-#define CP_COLD 4    /* times `far` rows: read without waiting for the device, they end the announcements */
+#define CP_MAX_PREFETCHED_STEPS 64 /* most steps prefetched */
+#define CP_COLD_FACTOR 4           /* times `far` rows: read without waiting for the device, they end prefetching */
 
 enum cp_run_status {
     CP_RUN_END, CP_RUN_STEP, CP_RUN_WAIT, CP_RUN_STOPPED, CP_RUN_FAILED, CP_RUN_NO_MEMORY, CP_RUN_OUTGROWN
@@ -22,7 +21,7 @@ typedef struct cp_step {
     struct cp_step *next;
     int64_t extent_count, reads, visits, room;
     int announced;
-    int64_t *extents; /* the memory of all four */
+    int64_t *extents; /* owns the memory of all four */
     int32_t *into, *sweep, *visit;
 } cp_step;
 
@@ -34,19 +33,19 @@ typedef struct {
     cp_plan *plan;
     cp_reader *reader;
     int64_t ahead, far;
-    /* of whoever makes steps */
-    cp_steps coming;           /* made, not yet read; all but the first were announced */
+    /* of the thread that builds steps */
+    cp_steps coming;           /* built, not yet read; all but the first were prefetched */
     int64_t coming_count, coming_rows, cold;
     /* shared */
     pthread_mutex_t lock;
     pthread_cond_t loaded, left;
     cp_steps ready;            /* loaded, not yet visited */
-    cp_step *spare, *visited;  /* visited: the step in the consumer's hands */
+    cp_step *spare, *visited;  /* visited: the step that the consumer holds */
     atomic_llong loads;        /* steps loaded */
     atomic_int asleep;         /* the consumer sleeps until a step is loaded */
     int64_t visits;            /* steps whose visit is over */
-    int64_t waited;            /* nanoseconds that the thread waited for slots, with no step to read */
-    int status, stopped;       /* status: CP_RUN_STEP until no more come */
+    int64_t waited;            /* nanoseconds that the thread waited for free slots */
+    int status, stopped;       /* status: CP_RUN_STEP until the last step */
     int begun, threaded;
     pid_t owner;
     pthread_t thread;
@@ -76,7 +75,7 @@ static inline void cp_steps_free(cp_step *step)
     }
 }
 
-/* Make room for the step that the plan has sized up; memory that a much larger one left behind is given back. */
+/* Allocate the arrays of the step that the plan has begun; memory left by a much larger step is freed. */
 static inline int cp_step_fit(cp_step *step, const cp_plan *plan)
 {
     int64_t swept = cp_plan_swept(plan);
@@ -97,7 +96,7 @@ static inline int cp_step_fit(cp_step *step, const cp_plan *plan)
     return 0;
 }
 
-/* For whoever makes steps: in the consumer's call the lock is held already. */
+/* Lock on the side of the thread that builds steps; within the consumer's call the lock is held already. */
 static inline void cp_run_lock(cp_run *run)
 {
     if (run->threaded)
@@ -110,7 +109,7 @@ static inline void cp_run_unlock(cp_run *run)
         pthread_mutex_unlock(&run->lock);
 }
 
-/* Make the next step of the plan; announce it unless it is read at once. */
+/* Build the next step of the plan; prefetch it unless it is read at once. */
 static inline int cp_run_make(cp_run *run)
 {
     int status = cp_plan_begin(run->plan);
@@ -132,30 +131,30 @@ static inline int cp_run_make(cp_run *run)
     if (step->announced) {
         run->coming_count++;
         run->coming_rows += step->reads;
-        cp_reader_soon(run->reader, step->extents, step->extent_count);
+        cp_reader_prefetch(run->reader, step->extents, step->extent_count);
     }
     return CP_RUN_STEP;
 }
 
-/* Have a step to read, and where the device is slow as many more as keep it busy. */
+/* Build a step to read, and if the device is slow, enough more to keep it busy. */
 static inline int cp_run_plan(cp_run *run)
 {
     int status = CP_RUN_STEP, slow = run->threaded && run->cold > 0;
     while (status == CP_RUN_STEP &&
-           (!run->coming.first || (slow && run->coming_rows < run->far && run->coming_count < CP_COMING)))
+           (!run->coming.first || (slow && run->coming_rows < run->far && run->coming_count < CP_MAX_PREFETCHED_STEPS)))
         status = cp_run_make(run);
     return status == CP_RUN_END && run->coming.first ? CP_RUN_STEP : status;
 }
 
-/* Read the first of the coming steps and hand it over; a step that could not be read stays. Other threads are woken for
- * what is cached if the step is large or the consumer sleeps; else it lends a hand as soon as it waits. */
+/* Read the first upcoming step and hand it over; a step that fails to read stays. Other threads copy cached bytes only
+ * if the step is large or the consumer sleeps; otherwise the consumer helps as soon as it waits. */
 static inline int cp_run_load(cp_run *run, int urgent)
 {
     cp_step *step = run->coming.first;
     urgent = urgent && (!run->threaded || step->reads > run->far || atomic_load(&run->asleep));
     run->reader->read.soon = run->far && !step->announced;
     int status = cp_reader_read(run->reader, step->extents, step->extent_count, step->into, step->sweep, urgent);
-    run->cold = run->reader->read.waited ? CP_COLD * run->far : run->cold - step->reads;
+    run->cold = run->reader->read.waited ? CP_COLD_FACTOR * run->far : run->cold - step->reads;
     if (atomic_load(&run->reader->read.quit))
         return CP_RUN_STOPPED;
     if (status)
@@ -179,7 +178,7 @@ static inline int64_t cp_run_clock(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Wait until the slots of the next step may be used again; returns whether there was no need to wait, or -1 to stop. */
+/* Wait until the slots of the next step are free; returns 1 if it did not wait, 0 if it did, -1 to stop. */
 static inline int cp_run_admit(cp_run *run)
 {
     int urgent, stopped;
@@ -217,7 +216,7 @@ static inline void *cp_run_thread(void *argument)
     return NULL;
 }
 
-/* Prepare a run; the caller keeps plan and reader alive, and lets nobody else use them. */
+/* Prepare a run; the caller keeps plan and reader alive, for this run alone. */
 static inline void cp_run_init(cp_run *run, cp_plan *plan, cp_reader *reader, int64_t far)
 {
     *run = (cp_run){.plan = plan, .reader = reader, .far = far, .ahead = plan->spec.ahead, .status = CP_RUN_STEP};
@@ -227,7 +226,7 @@ static inline void cp_run_init(cp_run *run, cp_plan *plan, cp_reader *reader, in
     pthread_cond_init(&run->left, NULL);
 }
 
-/* Start the thread; where the system refuses one, steps are read when asked for. */
+/* Start the thread; if the system refuses, steps are read on request. */
 static inline void cp_run_begin(cp_run *run)
 {
     run->begun = 1;
@@ -236,12 +235,12 @@ static inline void cp_run_begin(cp_run *run)
         run->threaded = 0;
 }
 
-/* While no step is loaded lend a hand to its reading, and look again for a while. */
-static inline void cp_run_lend(cp_run *run)
+/* While no step is loaded, help to read one, and poll for a while. */
+static inline void cp_run_help(cp_run *run)
 {
     int64_t loaded = run->visits + 1;
-    for (int i = 0; i < CP_SPIN && atomic_load(&run->loads) < loaded; i++)
-        if (!cp_pool_lend(&run->reader->pool))
+    for (int i = 0; i < CP_SPIN_POLLS && atomic_load(&run->loads) < loaded; i++)
+        if (!cp_pool_help(&run->reader->pool))
             cp_pause();
 }
 
@@ -250,12 +249,12 @@ static inline int cp_run_idle(const cp_run *run)
     return !run->ready.first && run->status == CP_RUN_STEP && !run->stopped;
 }
 
-/* Wait so long for a step to be loaded. */
+/* Wait this long for a step to be loaded. */
 static inline void cp_run_wait(cp_run *run, int64_t nanoseconds)
 {
     struct timespec until;
     pthread_mutex_unlock(&run->lock);
-    cp_run_lend(run);
+    cp_run_help(run);
     pthread_mutex_lock(&run->lock);
     if (!cp_run_idle(run))
         return;
@@ -269,8 +268,8 @@ static inline void cp_run_wait(cp_run *run, int64_t nanoseconds)
     atomic_store(&run->asleep, 0);
 }
 
-/* Leave the step visited last and get the next: CP_RUN_STEP, CP_RUN_WAIT if none came in time, or how the run ended;
- * after CP_RUN_FAILED the reader's `read` says what failed. A step stays as it is until the next call. */
+/* Release the last step and get the next: CP_RUN_STEP, CP_RUN_WAIT if none came in time, or how the run ended; after
+ * CP_RUN_FAILED the reader's `read` has the failure. A step is valid until the next call. */
 static inline int cp_run_next(cp_run *run, int64_t nanoseconds, const cp_step **step)
 {
     int status;
@@ -299,24 +298,24 @@ static inline int cp_run_next(cp_run *run, int64_t nanoseconds, const cp_step **
 }
 
 typedef struct {
-    int64_t ready, waited; /* steps loaded that nobody has yet; nanoseconds that the thread waited for slots */
+    int64_t ready, waited; /* loaded steps not yet visited; nanoseconds that the thread waited for slots */
 } cp_run_figures;
 
-/* Say how far a run is, from any thread; of another process's, nothing. */
-static inline cp_run_figures cp_run_look(cp_run *run)
+/* Return the progress of a run, from any thread; zeros in a forked child. */
+static inline cp_run_figures cp_run_figures_of(cp_run *run)
 {
-    cp_run_figures found = {0, 0};
+    cp_run_figures figures = {0, 0};
     if (run->owner != getpid()) /* the lock may be held for ever */
-        return found;
+        return figures;
     pthread_mutex_lock(&run->lock);
     for (const cp_step *step = run->ready.first; step; step = step->next)
-        found.ready++;
-    found.waited = run->waited;
+        figures.ready++;
+    figures.waited = run->waited;
     pthread_mutex_unlock(&run->lock);
-    return found;
+    return figures;
 }
 
-/* End the run at once, from any thread: whoever waits for a step learns of it. */
+/* End the run at once, from any thread; a consumer that waits returns. */
 static inline void cp_run_stop(cp_run *run)
 {
     int join;

@@ -1,5 +1,5 @@
-/* Reads many byte ranges of one file: neighbours by one call that drops what lies between, first what is cached, then
- * the rest by several threads at a time. Writes them, too. */
+/* Reads many byte ranges of one file: close ranges by one call that drops the gaps, cached ones first, then the rest by
+ * several threads. Writes ranges, too. */
 #ifndef CP_RANGES_H
 #define CP_RANGES_H
 
@@ -7,16 +7,17 @@
 
 #include "io/pread.h"
 
-#define CP_RANGES_A_CALL 32
+#define CP_RANGES_PER_CALL 32
 #ifndef CP_RANGES_SHARED
-#define CP_RANGES_SHARED (1 << 20) /* bytes whose copying out of the cache is worth a thread */
+#define CP_RANGES_SHARED (1 << 20) /* bytes whose copying from the cache is worth a thread */
 #endif
-#define CP_RANGES_COPIERS 4        /* threads at most that copy: memory serves no more */
+#define CP_RANGES_COPIERS 4        /* most threads that copy: more do not use more memory bandwidth */
 
 typedef struct {
     int fd, wait;
     int64_t count;
-    const int64_t *offsets, *lengths, *to; /* [count]; `to`: where each goes in `out`, or its address where that is NULL */
+    const int64_t *offsets, *lengths, *to; /* [count]; `to`: position of each in `out`, or its address if that is
+                                            * NULL */
     char *out;
     int64_t *firsts; /* [calls + 1] first range of each call */
     char *waits;     /* [calls] not all of it is cached */
@@ -26,31 +27,31 @@ typedef struct {
     int64_t broken; /* its range */
 } cp_ranges;
 
-/* Where a range goes. */
+/* Return the destination of a range. */
 static inline char *cp_range_to(const cp_ranges *r, int64_t i)
 {
     return (char *)((uintptr_t)r->out + (uintptr_t)r->to[i]);
 }
 
-/* Join ranges that follow each other closely into calls. */
+/* Join close ranges into calls. */
 static inline void cp_ranges_join(cp_ranges *r)
 {
     r->calls = 0;
     for (int64_t i = 0; i < r->count; i++) {
         int64_t first = r->calls ? r->firsts[r->calls - 1] : 0, end = i ? r->offsets[i - 1] + r->lengths[i - 1] : 0;
-        int joins = i && i - first < CP_RANGES_A_CALL && r->offsets[i] >= end && r->offsets[i] - end <= CP_GAP &&
-                    r->offsets[i] + r->lengths[i] - r->offsets[first] <= CP_STAGE;
+        int joins = i && i - first < CP_RANGES_PER_CALL && r->offsets[i] >= end && r->offsets[i] - end <= CP_GAP_BYTES
+                    && r->offsets[i] + r->lengths[i] - r->offsets[first] <= CP_STAGE_BYTES;
         if (!joins)
             r->firsts[r->calls++] = i;
     }
     r->firsts[r->calls] = r->count;
 }
 
-/* Read the ranges of one call at once; 0 if not all of it came. */
-static inline int cp_ranges_together(const cp_ranges *r, int64_t from, int64_t to)
+/* Read the ranges of one call at once; returns 0 if it came short. */
+static inline int cp_ranges_read_call(const cp_ranges *r, int64_t from, int64_t to)
 {
-    struct iovec parts[2 * CP_RANGES_A_CALL];
-    char between[CP_GAP];
+    struct iovec parts[2 * CP_RANGES_PER_CALL];
+    char between[CP_GAP_BYTES];
     int64_t at = r->offsets[from], bytes = 0;
     int count = 0;
     for (int64_t i = from; i < to; i++) {
@@ -70,10 +71,10 @@ static inline void cp_ranges_call(void *context, int64_t task, int worker)
     (void)worker;
     if (atomic_load(&r->failed) || (r->wait && !r->waits[task]))
         return;
-    r->waits[task] = !cp_ranges_together(r, from, to);
+    r->waits[task] = !cp_ranges_read_call(r, from, to);
     if (r->waits[task] && !r->wait)
         atomic_store(&r->waiting, 1);
-    /* One by one, what came short by a signal, a huge range or the end of the file. */
+    /* One by one after a short read: by a signal, a huge range or the end of the file. */
     for (int64_t i = from; r->waits[task] && r->wait && i < to; i++) {
         int expected = 0;
         if (cp_pread_all(r->fd, cp_range_to(r, i), r->lengths[i], r->offsets[i], 1) < 0 &&
@@ -84,7 +85,7 @@ static inline void cp_ranges_call(void *context, int64_t task, int worker)
     }
 }
 
-/* Return how many threads copy what is cached: as many as there are processors, where it is much. */
+/* Return how many threads copy cached bytes: up to one per processor, if there are many bytes. */
 static inline int cp_ranges_copiers(const cp_ranges *r, int threads)
 {
     int64_t bytes = 0;
@@ -100,7 +101,7 @@ static inline int cp_ranges_copiers(const cp_ranges *r, int threads)
     return most < threads ? most : threads;
 }
 
-/* Make the calls, by so many threads. Returns 0, or -1 without memory. */
+/* Make the calls with this many threads. Returns 0, or -1 if out of memory. */
 static inline int cp_ranges_calls(cp_ranges *r, int threads)
 {
     cp_pool pool;
@@ -117,7 +118,7 @@ static inline int cp_ranges_calls(cp_ranges *r, int threads)
     return 0;
 }
 
-/* Read all ranges. Returns 0, or -1 without memory, or 1 after a failed read (`error` and `broken` say which). */
+/* Read all ranges. Returns 0, -1 if out of memory, 1 after a failed read (see `error` and `broken`). */
 static inline int cp_ranges_read(cp_ranges *r, int threads)
 {
     r->firsts = malloc(sizeof *r->firsts * (size_t)(r->count + 1));
@@ -145,7 +146,7 @@ static inline int cp_pwrite_all(int fd, const char *data, int64_t bytes, int64_t
         ssize_t put = pwrite(fd, data, (size_t)bytes, (off_t)offset);
         if (put < 0 && errno == EINTR)
             continue;
-        if (put <= 0) /* nothing is taken, and nothing said */
+        if (put <= 0) /* nothing was written, and no error set */
             return put ? errno : EIO;
         data += put;
         offset += put;
@@ -154,7 +155,7 @@ static inline int cp_pwrite_all(int fd, const char *data, int64_t bytes, int64_t
     return 0;
 }
 
-/* Write ranges of memory to their places in a file, those that are neighbours in both by one call. Returns 0, or errno. */
+/* Write ranges of memory to a file, ranges adjacent in both by one call. Returns 0, or errno. */
 static inline int cp_ranges_write(int fd, const char *data, const int64_t *starts, const int64_t *lengths,
                                   const int64_t *offsets, int64_t count)
 {

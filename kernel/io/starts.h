@@ -1,10 +1,10 @@
-/* Pieces, or blocks, by where they start. */
+/* Lookup of pieces, or blocks, by their starts. */
 #ifndef CP_STARTS_H
 #define CP_STARTS_H
 
 #include <stdint.h>
 
-/* Which of `count` ascending starts, of which the first is not above `row`, is the last that is not. */
+/* Return the last of `count` ascending starts that is <= `row`; the first must be. */
 static inline int64_t cp_last_start(const int64_t *starts, int64_t count, int64_t row)
 {
     int64_t low = 0, high = count - 1;

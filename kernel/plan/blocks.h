@@ -1,4 +1,4 @@
-/* What every plan stands on: how the blocks of a table are laid in sequence and dealt to a rank. */
+/* The basis of every plan: the order of a table's blocks, and the share of a rank. */
 #ifndef CP_BLOCKS_H
 #define CP_BLOCKS_H
 
@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The orders: the name users give; whether blocks come at random; whether the rows of several blocks are mixed; whether
- * rows are dealt one by one (riffle.h), else a filled buffer is drained. Every host takes names and rules from here. */
+/* The orders: name in the public API; whether blocks come at random; whether the rows of several blocks are mixed;
+ * whether rows are dealt one by one (riffle.h) instead of draining a filled buffer. Every host reads names and rules
+ * from here. */
 #define CP_ORDERS(X)                            \
     X(CP_NO_SHUFFLE, "no_shuffle", 0, 0, 0)     \
     X(CP_BLOCK_ONLY, "block_only", 1, 0, 0)     \
@@ -31,7 +32,7 @@ static inline const cp_order_traits *cp_order(int32_t kind)
     return &all[kind];
 }
 
-/* The number of an order by its name, -1 if there is none. */
+/* Return the number of the order with this name, or -1. */
 static inline int32_t cp_order_named(const char *name)
 {
     for (int32_t kind = 0; kind < CP_ORDER_COUNT; kind++)
@@ -40,7 +41,7 @@ static inline int32_t cp_order_named(const char *name)
     return -1;
 }
 
-/* What a key is hashed with: each use of randomness within a pass has a number of its own, in every host. */
+/* Purposes of randomness within a pass: each is hashed into the key, with the same number in every host. */
 enum { CP_KEY_BLOCKS = 1, CP_KEY_ROWS, CP_KEY_JITTER, CP_KEY_BALANCE, CP_KEY_STREAM, CP_KEY_FULL, CP_KEY_PHASES };
 #define CP_MAX_BLOCKS ((int64_t)1 << 30) /* times are 32.32 fixed point and reach 2 N */
 
@@ -48,51 +49,52 @@ typedef struct {
     int32_t kind;      /* enum cp_kind */
     int64_t rows;      /* rows of the table */
     int64_t blocks;    /* blocks of the table */
-    int64_t even;      /* rows of a block when cuts is NULL: block i starts at i * even */
+    int64_t even;      /* rows per block if cuts is NULL: block i starts at i * even */
     const int64_t *cuts;  /* int64[blocks + 1] or NULL */
     const int64_t *order; /* int64[blocks], the block at each position, or NULL: storage order or the keyed bijection */
     uint64_t key;      /* hash of (seed, epoch) */
-    int64_t first_row, stop_row; /* this rank's share, in rows of the permuted sequence of blocks */
-    int64_t buffer;    /* n: blocks mixed; whole blocks of Riffle: piles */
+    int64_t first_row, stop_row; /* share of this rank, in rows of the permuted sequence of blocks */
+    int64_t buffer;    /* n: blocks mixed; Riffle with whole blocks: piles */
     int64_t group;     /* blocks loaded per step by Riffle; fill-and-drain loads `buffer` */
-    int32_t whole;     /* Riffle: blocks lie as they were read until their last row is visited */
+    int32_t whole;     /* Riffle: blocks stay as read until their last row is visited */
     int32_t ahead;     /* steps that may be loaded while an earlier one is visited */
 } cp_spec;
 
-/* When the rows of one waiting block are visited. */
+/* Visit times of the rows of one buffered block. */
 typedef struct {
     int64_t base, slope; /* dealt row p falls into [base + slope p, base + slope (p + 1)) */
     uint64_t key;
-    double pace;         /* 1 / slope, nearly */
-    int64_t asked;       /* the time last asked about, and the rows before it: a window begins where one ended */
+    double pace;         /* 1 / slope, rounded */
+    int64_t asked;       /* cached time and the number of rows before it: a window begins where the last one ended */
     int32_t before, rows;
 } cp_clock;
 
 typedef struct {
-    int64_t ring;     /* where the block waits */
+    int64_t ring;     /* ring entry of the block */
     int32_t from, to; /* dealt rows from <= p < to */
-    int32_t side;     /* which reflection: 0 none, -1 at time 0, +1 at time N */
+    int32_t side;     /* reflection: 0 none, -1 at time 0, +1 at time N */
 } cp_share;
 
 typedef struct {
     cp_spec spec;
     cp_bijection walk;
     int64_t first, count;      /* positions of this rank's blocks */
-    int64_t skip, last_rows;   /* rows left out of its first block; rows of its last block counted from the block's start */
+    int64_t skip, last_rows;   /* rows skipped in its first block; rows of its last block, from the block's start */
     int64_t widest;            /* rows of the widest block */
     int64_t step, steps, start;
-    /* of the step begun */
+    /* of the current step */
     int64_t extents, reads, visits, load_from, load_to;
     /* Riffle */
     int64_t piles, ring, chunks, chunk_rows, chunks_per_block;
-    cp_clock *clocks;          /* [ring] of each waiting block */
-    int64_t *due;              /* [ring] no row of the block is visited before this time: most wait in most steps */
-    int32_t *table;            /* [ring][chunks_per_block] chunk numbers */
-    int32_t *perms;            /* [ring][widest] the row dealt p-th, of whole blocks */
-    int32_t *remaining;        /* [chunks] rows not yet visited */
-    int32_t *free_queue;       /* [free_mask + 1] ring buffer of chunks */
-    int64_t free_head, free_tail, free_mask, free_stop; /* free_stop: what the step may take ends here */
-    int64_t *freed_at;         /* [ahead + 1] free_tail at the end of recent steps */
+    cp_clock *clocks;          /* [ring] of each buffered block */
+    int64_t *due;              /* [ring] lower bound of the block's next visit time: most blocks are skipped in most
+                                * steps */
+    int32_t *table;                                     /* [ring][chunks_per_block] chunk numbers */
+    int32_t *perms;                                     /* [ring][widest] the row dealt p-th, of whole blocks */
+    int32_t *remaining;                                 /* [chunks] rows not yet visited */
+    int32_t *free_queue;                                /* [free_mask + 1] ring buffer of chunks */
+    int64_t free_head, free_tail, free_mask, free_stop; /* free_stop: end of the chunks that the step may take */
+    int64_t *freed_at;                                  /* [ahead + 1] free_tail at the end of recent steps */
     cp_share *shares;
     int64_t share_count;
     uint64_t *dealt;           /* [visits] bucket << 32 | slot, grown as needed */
@@ -116,7 +118,7 @@ static inline int64_t cp_block_at(const cp_plan *plan, int64_t position)
     return !cp_order(s->kind)->random ? position : (int64_t)cp_permute(&plan->walk, (uint64_t)position);
 }
 
-/* The run of rows at a position of this rank, counted from 0. */
+/* Set the run of rows at a position of this rank, counted from 0. */
 static inline void cp_run_at(const cp_plan *plan, int64_t k, int64_t *start, int64_t *stop)
 {
     int64_t block = cp_block_at(plan, plan->first + k), cut = cp_cut(&plan->spec, block);
@@ -124,21 +126,21 @@ static inline void cp_run_at(const cp_plan *plan, int64_t k, int64_t *start, int
     *stop = k == plan->count - 1 ? cut + plan->last_rows : cp_cut(&plan->spec, block + 1);
 }
 
-/* Find the position of the block that holds row `row` of the permuted sequence, and the rows before it. */
+/* Return the position of the block with row `row` of the permuted sequence, and set the number of rows before it. */
 static inline int64_t cp_locate(const cp_plan *plan, int64_t row, int64_t *before)
 {
     const cp_spec *s = &plan->spec;
     int64_t position = 0, sum = 0;
-    if (!s->cuts) { /* all blocks alike but the last of the table */
-        int64_t last = s->blocks - 1, lack = s->blocks * s->even - s->rows;
+    if (!s->cuts) { /* all blocks have the same size except the table's last */
+        int64_t last = s->blocks - 1, missing_rows = s->blocks * s->even - s->rows;
         int64_t at = s->order || !cp_order(s->kind)->random ? last : (int64_t)cp_unpermute(&plan->walk, (uint64_t)last);
-        if (s->order && lack)
+        if (s->order && missing_rows)
             for (at = 0; at < last && s->order[at] != last; at++)
                 ;
         position = row / s->even;
-        if (position >= at && row >= (at + 1) * s->even - lack)
-            position = (row + lack) / s->even;
-        *before = position * s->even - (position > at ? lack : 0);
+        if (position >= at && row >= (at + 1) * s->even - missing_rows)
+            position = (row + missing_rows) / s->even;
+        *before = position * s->even - (position > at ? missing_rows : 0);
         return position;
     }
     for (;; position++) {

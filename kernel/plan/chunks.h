@@ -1,16 +1,16 @@
-/* Where the rows of Riffle wait: in chunks of slots, given back when their last row was visited. */
+/* Allocation of Riffle's buffered rows in chunks of slots, which are freed when their last row is visited. */
 #ifndef CP_CHUNKS_H
 #define CP_CHUNKS_H
 
 #include "plan/clock.h"
 
-/* Half the piles: the blocks loaded before the first row is visited. */
+/* Return half the piles: the blocks loaded before the first row is visited. */
 static inline int64_t cp_half(const cp_spec *s, int64_t blocks)
 {
     return cp_min64(s->whole ? cp_max64(1, s->buffer / 2) : s->buffer, blocks);
 }
 
-/* log2 of the rows of a chunk: at least 128 chunks a block, for those that are half dealt waste memory. */
+/* Return log2 of the rows per chunk. A block has at least 128 chunks, since half-dealt ones waste memory. */
 static inline int32_t cp_chunk_shift(int64_t widest)
 {
     int32_t shift = 0;
@@ -24,18 +24,19 @@ static inline int64_t cp_chunk_rows(const cp_spec *s, int64_t widest)
     return s->whole ? widest : (int64_t)1 << cp_chunk_shift(widest);
 }
 
-/* Chunks of the buffer: a bound that no seed, step or table can break. A block of which r rows wait holds at most
- * r / chunk + 4 chunks (both ends of at most two runs, one row of rounding each). */
+/* Return an upper bound of the buffer's chunks for every seed, step and table. A block with r buffered rows holds at
+ * most r / chunk + 4 chunks (both ends of at most two runs, one row of rounding each). */
 static inline int64_t cp_chunk_bound(const cp_spec *s, int64_t widest, int64_t blocks)
 {
-    int64_t n = cp_half(s, blocks), in_step = (1 + s->ahead) * cp_min64(s->group, blocks), size = cp_chunk_rows(s, widest);
+    int64_t n = cp_half(s, blocks), in_step = (1 + s->ahead) * cp_min64(s->group, blocks),
+            size = cp_chunk_rows(s, widest);
     int64_t bound = (n + in_step) * widest / size + 1 + (size > 1 ? 4 : 2) * (2 * n + in_step);
     if (s->whole)
         bound = 2 * n + in_step;
     return cp_min64(bound, blocks * ((widest + size - 1) / size));
 }
 
-/* Take a free chunk; -1 if there is none, which cannot happen while cp_chunk_bound is a bound. */
+/* Return a free chunk; -1 if none is left, which cp_chunk_bound rules out. */
 static inline int32_t cp_take_chunk(cp_plan *plan)
 {
     if (plan->free_head == plan->free_stop)
@@ -43,37 +44,37 @@ static inline int32_t cp_take_chunk(cp_plan *plan)
     return plan->free_queue[plan->free_head++ & plan->free_mask];
 }
 
-/* Keep a block as it lies: its rows go to consecutive slots, and dealt row p is the one at perm[p]. */
-static inline int cp_place_whole(cp_plan *plan, int64_t ring, int32_t waiting, int32_t *into)
+/* Store a block as it was read: its rows go to consecutive slots, and dealt row p is the one at perm[p]. */
+static inline int cp_place_whole(cp_plan *plan, int64_t ring, int32_t buffered, int32_t *into)
 {
     int32_t rows = plan->clocks[ring].rows, *chunk = plan->table + ring;
-    *chunk = waiting ? cp_take_chunk(plan) : 0;
+    *chunk = buffered ? cp_take_chunk(plan) : 0;
     if (*chunk < 0)
         return -1;
-    plan->remaining[*chunk] += waiting;
+    plan->remaining[*chunk] += buffered;
     int32_t base = (int32_t)(*chunk * plan->chunk_rows);
     for (int32_t i = 0; i < rows; i++)
-        into[i] = waiting ? base + i : -1;
+        into[i] = buffered ? base + i : -1;
     return 0;
 }
 
-/* Lay a block out in dealt order, chunk by chunk: dealt row p is the perm[p]-th of the block, and slots ascend with p.
- * Rows visited before `from` are not kept. */
+/* Store a block in dealt order, chunk by chunk: dealt row p is the perm[p]-th of the block, and slots ascend with p.
+ * Rows visited before `from` are not stored. */
 static inline int cp_place_dealt(cp_plan *plan, int64_t ring, int64_t from, const int32_t *perm, int32_t *into)
 {
     const cp_clock *c = &plan->clocks[ring];
     int32_t rows = c->rows, *table = plan->table + ring * plan->chunks_per_block, size = (int32_t)plan->chunk_rows;
     int resumed = plan->step == plan->start && plan->start > 0;
     for (int32_t p = 0; p < rows; p += size, table++) {
-        int32_t stop = p + size < rows ? p + size : rows, waiting = stop - p, base;
+        int32_t stop = p + size < rows ? p + size : rows, buffered = stop - p, base;
         for (int32_t q = p; resumed && q < stop; q++)
-            waiting -= cp_visit_time(c, q, plan->count << 32) < from;
-        *table = waiting ? cp_take_chunk(plan) : 0;
+            buffered -= cp_visit_time(c, q, plan->count << 32) < from;
+        *table = buffered ? cp_take_chunk(plan) : 0;
         if (*table < 0)
             return -1;
-        plan->remaining[*table] += waiting;
+        plan->remaining[*table] += buffered;
         base = *table * size - p;
-        if (waiting == stop - p)
+        if (buffered == stop - p)
             for (int32_t q = p; q < stop; q++)
                 into[perm[q]] = base + q;
         else
@@ -83,7 +84,7 @@ static inline int cp_place_dealt(cp_plan *plan, int64_t ring, int64_t from, cons
     return 0;
 }
 
-/* The same for chunks of one row, where all wait. */
+/* Store a block in chunks of one row, if all its rows are buffered. */
 static inline int cp_place_single(cp_plan *plan, int64_t ring, const int32_t *perm, int32_t *into)
 {
     int32_t rows = plan->clocks[ring].rows, *table = plan->table + ring * plan->chunks_per_block;
@@ -97,12 +98,12 @@ static inline int cp_place_single(cp_plan *plan, int64_t ring, const int32_t *pe
     return 0;
 }
 
-/* Give the rows of one block their slots, in an order drawn for the block. */
+/* Assign slots to the rows of one block, in a random order drawn for the block. */
 static inline int cp_riffle_place(cp_plan *plan, int64_t k, int64_t from, int32_t *into, int32_t *sweep)
 {
     int64_t ring = k % plan->ring;
     const cp_clock *c = &plan->clocks[ring];
-    int32_t rows = c->rows, waiting = rows, *perm = plan->spec.whole ? plan->perms + ring * plan->widest : sweep;
+    int32_t rows = c->rows, buffered = rows, *perm = plan->spec.whole ? plan->perms + ring * plan->widest : sweep;
     for (int32_t i = 0; i < rows; i++)
         perm[i] = i;
     cp_shuffle32(perm, (uint64_t)rows, cp_derive2(plan->spec.key ^ CP_KEY_ROWS, (uint64_t)(plan->first + k)));
@@ -113,15 +114,16 @@ static inline int cp_riffle_place(cp_plan *plan, int64_t k, int64_t from, int32_
         return cp_place_dealt(plan, ring, from, perm, into);
     if (resumed)
         for (int32_t p = 0; p < rows; p++)
-            waiting -= cp_visit_time(c, p, plan->count << 32) < from;
-    return cp_place_whole(plan, ring, waiting, into);
+            buffered -= cp_visit_time(c, p, plan->count << 32) < from;
+    return cp_place_whole(plan, ring, buffered, into);
 }
 
-/* Give back the chunks whose last row was visited by this share. */
+/* Free the chunks whose last row is visited by this share. */
 static inline void cp_share_release(cp_plan *plan, const cp_share *share)
 {
     const int32_t *table = plan->table + share->ring * plan->chunks_per_block;
-    int32_t shift = plan->spec.whole ? 31 : cp_chunk_shift(plan->widest), *remaining = plan->remaining, *queue = plan->free_queue;
+    int32_t shift = plan->spec.whole ? 31 : cp_chunk_shift(plan->widest), *remaining = plan->remaining,
+            *queue = plan->free_queue;
     int64_t tail = plan->free_tail, mask = plan->free_mask;
     for (int32_t p = share->from; shift == 0 && p < share->to; p++) {
         remaining[table[p]] = 0;

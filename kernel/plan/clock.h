@@ -1,4 +1,4 @@
-/* When the rows of a block are visited: Riffle's rule, see plan/riffle.h. */
+/* Visit times of the rows of a block: Riffle's rule, see plan/riffle.h. */
 #ifndef CP_CLOCK_H
 #define CP_CLOCK_H
 
@@ -14,7 +14,7 @@ static inline cp_clock cp_clock_make(const cp_plan *plan, int64_t k, int32_t row
     return c;
 }
 
-/* The jitters of four rows: 16 bits each. */
+/* Return the jitters of four rows: 16 bits each. */
 static inline uint64_t cp_jitters(const cp_clock *c, int64_t p) { return cp_random(c->key, (uint64_t)p >> 2); }
 
 static inline int64_t cp_time_with(const cp_clock *c, int64_t p, uint64_t jitters)
@@ -24,7 +24,7 @@ static inline int64_t cp_time_with(const cp_clock *c, int64_t p, uint64_t jitter
 
 static inline int64_t cp_time(const cp_clock *c, int64_t p) { return cp_time_with(c, p, cp_jitters(c, p)); }
 
-/* The number of dealt rows whose time is before t; times ascend with p. */
+/* Return the number of dealt rows whose time is before t; times ascend with p. */
 static inline int32_t cp_before(cp_clock *c, int64_t t)
 {
     int64_t offset = t - c->base, p;
@@ -34,7 +34,7 @@ static inline int32_t cp_before(cp_clock *c, int64_t t)
         return c->rows;
     if (t == c->asked)
         return c->before;
-    p = (int64_t)((double)offset * c->pace); /* offset / slope, but for one */
+    p = (int64_t)((double)offset * c->pace); /* offset / slope, at most one off */
     p -= c->slope * p > offset;
     p += c->slope * (p + 1) <= offset;
     c->asked = t;

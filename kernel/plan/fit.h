@@ -1,35 +1,36 @@
 /* Fits a shared order to its memory: how many blocks it mixes and loads at a time.
  *
- * Riffle keeps blocks as they were read where that leaves piles enough, for what is written in one run is written
- * fastest; balanced blocks need few piles. Orders that mix nothing load as many blocks as make a step worth its
- * overhead. What the plan itself takes counts, too: of narrow rows it is as much as the rows. */
+ * Riffle keeps blocks as they were read if that leaves enough piles, since one long write is fastest; balanced blocks
+ * need few piles. Orders that do not mix load enough blocks per step to cover its overhead. The plan's own memory
+ * counts too: for narrow rows it is as large as the rows. */
 #ifndef CP_FIT_H
 #define CP_FIT_H
 
 #include "plan/plan.h"
 #include <math.h>
 
-enum { CP_STEP_ROWS = 8192, CP_STEP_BYTES = 2 << 20 }; /* of a step that is worth its overhead and still fits a cache */
-enum { CP_BALANCED_BLOCKS = 64, CP_NEAR_BYTES = 4 << 20 }; /* near: of a buffer that stays in a core's reach */
-enum { CP_PLAN_BYTES = 4 << 20 }; /* that a plan may take beside any budget */
-enum { CP_WHOLE_PILES = 192 }; /* with so many, a batch of 256 rows varies hardly more than with twice as many */
+enum { CP_STEP_ROWS = 8192, CP_STEP_BYTES = 2 << 20 }; /* limits of a step that covers its overhead and still fits a
+                                                        * cache */
+enum { CP_BALANCED_BLOCKS = 64, CP_NEAR_BYTES = 4 << 20 }; /* near: bytes of a buffer that stays in a core's cache */
+enum { CP_PLAN_BYTES = 4 << 20 }; /* bytes of the plan that do not count against the budget */
+enum { CP_WHOLE_PILES = 192 }; /* twice as many hardly reduce the variation of a batch of 256 rows */
 
 static inline int64_t cp_step_rows(double row_bytes)
 {
     return cp_max64(1, cp_min64(CP_STEP_ROWS, (int64_t)(CP_STEP_BYTES / row_bytes)));
 }
 
-/* What there is to fit into. `wanted`: rows of the buffer asked for, or 0; `budget`: rows in memory, or -1 for any;
- * `near`: rows of a buffer that costs little, so that it is filled even if fewer blocks would do; `balanced`: 0, or how
- * many balanced blocks do if that is more than usual; `spare`: riffle's blocks too are no more than do. */
+/* Inputs of the fit. `wanted`: requested rows of the buffer, or 0; `budget`: rows in memory, or -1 for any; `near`:
+ * rows of a cheap buffer, which is filled even if fewer blocks suffice; `balanced`: 0, or the number of balanced blocks
+ * that suffices if above the default; `spare`: Riffle's blocks too are capped at what suffices. */
 typedef struct {
     int64_t rows, blocks, widest, wanted, budget, step, near;
     double row_bytes;
     int balanced, spare;
 } cp_room;
 
-/* The rows in memory: a slot each, and as many as take what the plan takes more than it may beside the budget. */
-static inline int64_t cp_taken(const cp_spec *spec, const cp_room *r)
+/* Return the rows in memory: one per slot, plus the plan's memory beyond CP_PLAN_BYTES in rows. */
+static inline int64_t cp_memory_rows(const cp_spec *spec, const cp_room *r)
 {
     int64_t over = cp_plan_bytes(spec, r->widest, r->blocks) - CP_PLAN_BYTES;
     return cp_slots(spec, r->widest, r->blocks) + (over > 0 ? (int64_t)ceil((double)over / r->row_bytes) : 0);
@@ -43,7 +44,7 @@ static inline int64_t cp_fit_mixed(cp_spec *spec, const cp_room *r)
         high = cp_min64(high, cp_max64(enough, r->near / r->widest));
     while (low < high) {
         spec->buffer = low + (high - low + 1) / 2;
-        if (r->budget < 0 || cp_taken(spec, r) <= r->budget)
+        if (r->budget < 0 || cp_memory_rows(spec, r) <= r->budget)
             low = spec->buffer;
         else
             high = spec->buffer - 1;
@@ -51,8 +52,8 @@ static inline int64_t cp_fit_mixed(cp_spec *spec, const cp_room *r)
     return low;
 }
 
-/* Set `buffer`, and `group` and `whole` where Riffle has them 0 and -1. The smallest sizes that work may still need more
- * than the budget. */
+/* Set `buffer`, and Riffle's `group` and `whole` if they are 0 and -1. The smallest sizes that work may still exceed
+ * the budget. */
 static inline void cp_fit(cp_spec *spec, const cp_room *r)
 {
     int64_t step = (r->step + r->widest - 1) / r->widest;

@@ -1,13 +1,13 @@
-/* Which rows the steps of an order visit, where nothing is read. */
+/* Computes the rows that the steps of an order visit, without reading them. */
 #ifndef CP_FOLLOW_H
 #define CP_FOLLOW_H
 
 #include <stdint.h>
 
-/* Note which row a step puts into each slot, and write the rows that it visits; -1 is no slot. Returns -1 where runs of rows
- * are not as many as slots, or a slot is none of the buffer. */
-static inline int cp_follow(const int64_t *extents, int64_t runs, const int32_t *into, int64_t reads, const int32_t *visit,
-                            int64_t visits, int64_t *row_of, int64_t slots, int64_t *rows)
+/* Record the row that a step loads into each slot, and write the rows that it visits; slot -1 is skipped. Returns -1 if
+ * the runs do not match the slots, or a slot is outside the buffer. */
+static inline int cp_follow(const int64_t *extents, int64_t runs, const int32_t *into, int64_t reads,
+                            const int32_t *visit, int64_t visits, int64_t *row_of, int64_t slots, int64_t *rows)
 {
     int64_t at = 0;
     for (int64_t run = 0; run < runs; run++)

@@ -1,28 +1,30 @@
-/* Lanes: plans of stretches of a pass that run side by side, each with slots of its own among those of one buffer.
+/* Runs the plans of several stretches of a pass in parallel; each lane has its own slots in one shared buffer.
  *
- * A step takes the next visits of some lanes. What a lane visits that is not wanted is given up: its slot is free at once,
- * and a run of which nothing is wanted is not read. Slots that a step visits are free after the `ahead` steps that follow. */
+ * A step takes the next visits of some lanes. Unwanted visits are discarded: their slots are free at once, and a run
+ * without wanted rows is not read. Slots that a step visits are free after the `ahead` steps that follow. */
 #ifndef CP_LANES_H
 #define CP_LANES_H
 
 #include "plan/plan.h"
 #include "plan/slots.h"
 
-/* One plan, and which of its visits are wanted: those of some columns of each `each`, at some of its turns. */
+/* One plan, and which of its visits are wanted: some columns of each batch of `each`, in some batches. */
 typedef struct {
     cp_plan *plan;
-    int64_t each, first, stop;      /* columns from first to stop of each */
-    int64_t group, groups;          /* turn t of the lane is batch t * groups + group... */
-    int64_t worker, workers;        /* ...and wanted where that leaves `worker`, divided by `workers` */
-    int64_t place, skip;            /* the next visit that is not skipped; visits that were done before */
+    int64_t each, first, stop;      /* columns from first to stop of each batch */
+    int64_t group, groups;          /* batch t of the lane has the number t * groups + group... */
+    int64_t worker, workers;        /* ...and is wanted if that modulo `workers` is `worker` */
+    int64_t place, skip;            /* the next visit after the skipped ones; visits already done */
     int32_t *slot_of;               /* [slots of the plan] */
-    int64_t *row_of;                /* [slots of the plan] which of all rows that the lanes loaded is there */
-    int32_t *waiting;               /* [room] slots that wait to be taken: `count` from `head` on */
+    int64_t *row_of;                /* [slots of the plan] the row in it, numbered over all rows that the lanes
+                                     * loaded */
+    int32_t *waiting;               /* [room] slots ready to be taken: `count` from `head` on */
     int64_t head, count, room;
 } cp_lane;
 
 typedef struct {
-    int64_t lane, at, stride, count; /* batches of a lane: the first one's slots go to visit[at], each next one's `stride` on */
+    int64_t lane, at, stride, count; /* batches of a lane: the first one's slots go to visit[at], each next one's
+                                      * `stride` further */
 } cp_take;
 
 typedef struct {
@@ -30,14 +32,14 @@ typedef struct {
     int64_t count, room;
     cp_slot_pool pool;
     int64_t slots, ahead, number;
-    int64_t loaded;                 /* rows of the steps before */
+    int64_t loaded;                 /* rows loaded in earlier steps */
     int32_t **visited;              /* [ahead + 1] visits of the last steps, in a ring */
     int64_t *visits;
-    /* of the step that is made */
+    /* of the current step */
     int64_t *extents, extent_count, extent_room;
     int32_t *into, *sweep, *visit;  /* sweep and visit: of one step of one plan */
     int64_t reads, into_room, sweep_room, visit_room;
-    int given_up;
+    int has_discards;
 } cp_lanes;
 
 enum cp_lanes_status { CP_LANES_MADE, CP_LANES_NO_MEMORY, CP_LANES_OUTGROWN, CP_LANES_ENDED };
@@ -62,7 +64,7 @@ static inline void cp_lanes_free(cp_lanes *l)
     memset(l, 0, sizeof *l);
 }
 
-/* Prepare lanes that share so many slots. Returns -1 without memory. */
+/* Prepare lanes that share this many slots. Returns -1 if out of memory. */
 static inline int cp_lanes_init(cp_lanes *l, int64_t slots, int64_t ahead)
 {
     memset(l, 0, sizeof *l);
@@ -75,7 +77,7 @@ static inline int cp_lanes_init(cp_lanes *l, int64_t slots, int64_t ahead)
     return -1;
 }
 
-/* Make room for so many items; what was there stays. Returns the array, or NULL. */
+/* Grow an array to this many items, keeping its content. Returns the array, or NULL if out of memory. */
 static inline void *cp_lanes_room(void *array, int64_t *room, int64_t need, size_t item)
 {
     if (array && need <= *room)
@@ -87,7 +89,7 @@ static inline void *cp_lanes_room(void *array, int64_t *room, int64_t need, size
     return more;
 }
 
-/* Add a lane; the caller keeps its plan alive, which nobody else follows. Returns its number, -1 without memory. */
+/* Add a lane; the caller keeps its plan alive and does not advance it. Returns its number, or -1 if out of memory. */
 static inline int64_t cp_lanes_add(cp_lanes *l, const cp_lane *like)
 {
     const cp_spec *s = &like->plan->spec;
@@ -110,13 +112,13 @@ static inline int64_t cp_lanes_add(cp_lanes *l, const cp_lane *like)
     return -1;
 }
 
-/* Give up the row in a slot of a lane that nobody visits; one of this step is not even loaded. */
+/* Discard the row in a lane's slot; a row of this step is not even loaded. */
 static inline void cp_lane_discard(cp_lanes *l, const cp_lane *lane, int32_t own)
 {
     int64_t row = lane->row_of[own] - l->loaded;
     if (row >= 0) {
         l->into[row] = -1;
-        l->given_up = 1;
+        l->has_discards = 1;
     }
     cp_slot_pool_give(&l->pool, lane->slot_of[own]);
 }
@@ -128,7 +130,7 @@ static inline int cp_lane_wants(const cp_lane *lane, int64_t place)
            (turn * lane->groups + lane->group) % lane->workers == lane->worker;
 }
 
-/* Make room for the step that a lane's plan has sized up, behind what this step loads already. */
+/* Grow the arrays for the step that a lane's plan has begun, behind what this step already loads. */
 static inline int cp_lane_fit(cp_lanes *l, cp_lane *lane)
 {
     const cp_plan *plan = lane->plan;
@@ -155,7 +157,8 @@ static inline int cp_lane_fit(cp_lanes *l, cp_lane *lane)
     return 0;
 }
 
-/* Give the rows that a lane's plan loads their slots among all; what the plan puts side by side stays so if it can. */
+/* Assign shared slots to the rows that a lane's plan loads; rows that the plan keeps adjacent stay adjacent if
+ * possible. */
 static inline int cp_lane_load(cp_lanes *l, cp_lane *lane, int64_t reads)
 {
     int32_t *into = l->into + l->reads;
@@ -177,7 +180,7 @@ static inline int cp_lane_load(cp_lanes *l, cp_lane *lane, int64_t reads)
     return 0;
 }
 
-/* Follow the next step of a lane: what it loads is loaded, what it visits waits to be taken, or is given up. */
+/* Advance a lane's plan by one step: load its rows, and queue or discard its visits. */
 static inline int cp_lane_advance(cp_lanes *l, cp_lane *lane)
 {
     cp_plan *plan = lane->plan;
@@ -222,44 +225,44 @@ static inline int cp_lanes_take(cp_lanes *l, const cp_take *take, int32_t *visit
     return CP_LANES_MADE;
 }
 
-/* Leave out runs of which no row is wanted. */
+/* Drop runs without wanted rows. */
 static inline void cp_lanes_trim(cp_lanes *l)
 {
-    int64_t kept = 0, rows = 0, at = 0;
+    int64_t remaining = 0, rows = 0, at = 0;
     for (int64_t i = 0; i < l->extent_count; i++) {
         int64_t start = l->extents[2 * i], stop = l->extents[2 * i + 1], count = stop - start, wanted = 0;
         for (int64_t k = at; k < at + count; k++)
             wanted |= l->into[k] >= 0;
         if (wanted) {
             memmove(l->into + rows, l->into + at, 4 * (size_t)count);
-            l->extents[2 * kept] = start, l->extents[2 * kept + 1] = stop;
-            rows += count, kept++;
+            l->extents[2 * remaining] = start, l->extents[2 * remaining + 1] = stop;
+            rows += count, remaining++;
         }
         at += count;
     }
-    l->extent_count = kept, l->reads = rows;
+    l->extent_count = remaining, l->reads = rows;
 }
 
-/* Make the next step, which visits `visits` slots: writes them, and leaves what it loads in `extents` and `into`. */
+/* Build the next step with `visits` visits: writes them, and leaves its loads in `extents` and `into`. */
 static inline int cp_lanes_next(cp_lanes *l, const cp_take *takes, int64_t count, int32_t *visit, int64_t visits)
 {
     int64_t last = ++l->number % (l->ahead + 1);
     for (int64_t i = 0; i < l->visits[last]; i++)
         cp_slot_pool_give(&l->pool, l->visited[last][i]);
-    l->visits[last] = l->extent_count = l->reads = l->given_up = 0;
+    l->visits[last] = l->extent_count = l->reads = l->has_discards = 0;
     for (int64_t i = 0; i < count; i++) {
         int status = cp_lanes_take(l, &takes[i], visit);
         if (status != CP_LANES_MADE)
             return status;
     }
     l->loaded += l->reads;
-    if (l->given_up)
+    if (l->has_discards)
         cp_lanes_trim(l);
-    int32_t *kept = realloc(l->visited[last], 4 * (size_t)visits + 1);
-    if (!kept)
+    int32_t *remaining = realloc(l->visited[last], 4 * (size_t)visits + 1);
+    if (!remaining)
         return CP_LANES_NO_MEMORY;
-    memcpy(kept, visit, 4 * (size_t)visits);
-    l->visited[last] = kept, l->visits[last] = visits;
+    memcpy(remaining, visit, 4 * (size_t)visits);
+    l->visited[last] = remaining, l->visits[last] = visits;
     return CP_LANES_MADE;
 }
 

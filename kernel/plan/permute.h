@@ -1,8 +1,8 @@
-/* Everything random: a hash for keys, a counter-based generator, Fisher-Yates, and a keyed bijection.
+/* Randomness: a hash for keys, a counter-based generator, Fisher-Yates shuffles, and a keyed bijection.
  *
- * Nothing here keeps state. A number depends on (key, counter) alone, so any position of any epoch can be made
- * without the ones before it, in any process, and a key is a hash of (seed, epoch, purpose, index): adding seed and
- * epoch instead would make seed 7 epoch 1 equal to seed 8 epoch 0. */
+ * Nothing here keeps state. A number depends on (key, counter) alone, so any position of any epoch is computed
+ * directly, in any process. A key is a hash of (seed, epoch, purpose, index): adding seed and epoch instead would make
+ * seed 7 epoch 1 equal to seed 8 epoch 0. */
 #ifndef CP_PERMUTE_H
 #define CP_PERMUTE_H
 
@@ -11,7 +11,7 @@
 
 #define CP_GOLDEN 0x9E3779B97F4A7C15u /* 2^64 / golden ratio */
 #define CP_ROUNDS 6                   /* Feistel rounds of the bijection */
-#define CP_SMALL_ROUNDS 24            /* the same below 2^12, where halves of a few bits mix slowly */
+#define CP_SMALL_ROUNDS 24            /* rounds below 2^12, where halves of a few bits mix slowly */
 
 /* Mix 64 bits so that each input bit flips each output bit with probability 1/2 (SplitMix64's finaliser). */
 static inline uint64_t cp_mix(uint64_t x)
@@ -36,7 +36,7 @@ static inline uint64_t cp_derive2(uint64_t key, uint64_t index)
     return cp_derive(parts, 2);
 }
 
-/* The counter-th number of the stream of `key` (SplitMix64 at a given position). */
+/* Return the counter-th number of the stream of `key` (SplitMix64 at a given position). */
 static inline uint64_t cp_random(uint64_t key, uint64_t counter)
 {
     return cp_mix(key + (counter + 1) * CP_GOLDEN);
@@ -47,7 +47,7 @@ static inline uint64_t cp_high(uint64_t a, uint64_t b)
     return (uint64_t)(((unsigned __int128)a * b) >> 64);
 }
 
-/* A number in [0, n); the bias is below n / 2^64. */
+/* Return a number in [0, n); the bias is below n / 2^64. */
 static inline uint64_t cp_below(uint64_t key, uint64_t counter, uint64_t n)
 {
     return cp_high(cp_random(key, counter), n);
@@ -66,7 +66,7 @@ static inline uint64_t cp_below(uint64_t key, uint64_t counter, uint64_t n)
 CP_DEFINE_SHUFFLE(cp_shuffle32_long, int32_t)
 CP_DEFINE_SHUFFLE(cp_shuffle64, int64_t)
 
-/* The same for the rows of one block: one number serves two swaps, with a bias below count / 2^32. */
+/* Shuffle the rows of one block: one random number gives two swaps, with a bias below count / 2^32. */
 static inline void cp_shuffle32(int32_t *items, uint64_t count, uint64_t key)
 {
     if (count >= 1 << 16) {
@@ -78,7 +78,7 @@ static inline void cp_shuffle32(int32_t *items, uint64_t count, uint64_t key)
         int32_t held = items[i - 1];
         items[i - 1] = items[j];
         items[j] = held;
-        j = (random & 0xFFFFFFFFu) * (i - 1) >> 32; /* 0 at the last, single item */
+        j = (random & 0xFFFFFFFFu) * (i - 1) >> 32; /* 0 for the last, single item */
         held = items[i - 2];
         items[i - 2] = items[j];
         items[j] = held;
@@ -89,7 +89,7 @@ static inline void cp_shuffle32(int32_t *items, uint64_t count, uint64_t key)
  * that holds n, walked along its cycle until the value falls into [0, n) (fewer than two steps on average). */
 typedef struct {
     uint64_t n, keys[CP_SMALL_ROUNDS], low_mask, high_mask;
-    uint64_t one, other; /* values that change places; alike: none do */
+    uint64_t one, other; /* values that are exchanged; equal: none are */
     int low_bits, rounds;
 } cp_bijection;
 
@@ -108,8 +108,8 @@ static inline cp_bijection cp_bijection_make(uint64_t n, uint64_t key)
     return b;
 }
 
-/* The same, even and odd permutations alike: a Feistel network alone is an even one of a power of two, and nearly always
- * of one parity just below. Every other key exchanges two values, which its own numbers choose. */
+/* Return a bijection whose parity is random too: a Feistel network alone is even on a power of two, and nearly always
+ * of one parity just below. Every other key exchanges two random values. */
 static inline cp_bijection cp_bijection_fair(uint64_t n, uint64_t key)
 {
     cp_bijection b = cp_bijection_make(n, key);

@@ -1,8 +1,8 @@
 /* The orders that every host shares: no shuffle, block only, CorgiPile and Riffle, as steps over row numbers.
  *
- * A step says: load these runs of rows into these buffer slots, then visit these slots. A plan deals the blocks of one
- * rank; it knows row numbers only, never data, and can start at any step: the first step then loads again whatever
- * rows are still waiting in the buffer.
+ * A step is: load these runs of rows into these buffer slots, then visit these slots. A plan deals the blocks of one
+ * rank. It handles row numbers only, never data, and can start at any step: the first step then reloads the rows that
+ * are buffered at that point.
  *
  * Fill-and-drain (no shuffle, block only, CorgiPile): a step loads `buffer` blocks and visits all their rows. */
 #ifndef CP_PLAN_H
@@ -35,7 +35,7 @@ static inline void cp_plan_free(cp_plan *plan)
     memset(plan, 0, sizeof *plan);
 }
 
-/* Prepare a plan that begins with step `start`. The caller keeps cuts and order alive. Returns -1 without memory. */
+/* Prepare a plan that begins with step `start`. The caller keeps cuts and order alive. Returns -1 if out of memory. */
 static inline int cp_plan_init(cp_plan *plan, const cp_spec *spec, int64_t start)
 {
     memset(plan, 0, sizeof *plan);
@@ -63,13 +63,13 @@ static inline int cp_plan_init(cp_plan *plan, const cp_spec *spec, int64_t start
     return 0;
 }
 
-/* Rows of the step begun whose order of slots is written too: all that are read, where rows are dealt into chunks. */
+/* Return the length of the current step's `sweep`: all rows read, if rows are dealt into chunks; else 0. */
 static inline int64_t cp_plan_swept(const cp_plan *plan)
 {
     return cp_order(plan->spec.kind)->deals && !plan->spec.whole ? plan->reads : 0;
 }
 
-/* Size up the next step: sets extents, reads and visits. Returns 1, 0 at the end of the epoch, -1 without memory. */
+/* Begin the next step: sets extents, reads and visits. Returns 1, 0 at the end of the epoch, -1 if out of memory. */
 static inline int cp_plan_begin(cp_plan *plan)
 {
     const cp_spec *s = &plan->spec;
@@ -96,7 +96,7 @@ static inline int cp_plan_begin(cp_plan *plan)
     return cp_order(s->kind)->deals && cp_riffle_shares(plan) < 0 ? -1 : 1;
 }
 
-/* Write the slots of a fill-and-drain step: each of ahead + 1 regions of the buffer in turn. */
+/* Write the slots of a fill-and-drain step, which uses the ahead + 1 regions of the buffer in turn. */
 static inline void cp_drain(cp_plan *plan, int32_t *into, int32_t *visit)
 {
     const cp_spec *s = &plan->spec;
@@ -117,9 +117,9 @@ static inline void cp_check_step(const cp_plan *plan, const int32_t *into, const
         CP_CHECK(visit[i] >= 0 && visit[i] < slots);
 }
 
-/* Write the step begun: extents int64[extents][2], into int32[reads] (-1: not kept), visit int32[visits]; advance.
- * Riffle without whole blocks also writes sweep int32[reads], the rows of each extent in the order in which their slots ascend.
- * Returns -1 if the buffer bound was broken. */
+/* Write the current step and advance: extents int64[extents][2], into int32[reads] (-1: not stored), visit
+ * int32[visits]. Riffle without whole blocks also writes sweep int32[reads], the rows of each extent in ascending slot
+ * order. Returns -1 if the buffer bound was broken. */
 static inline int cp_plan_next(cp_plan *plan, int64_t *extents, int32_t *into, int32_t *sweep, int32_t *visit)
 {
     for (int64_t k = plan->load_from; k < plan->load_to; k++, extents += 2)

@@ -1,22 +1,27 @@
 /* Riffle: deals rows from staggered piles.
  *
  * The row dealt p-th of the block at position k (N blocks of b rows) is visited at time
- *     k + 1/2 + R ((p + u)/b - 1/2),   reflected into [0, N],
- * where R = 2n piles and u in [0, 1) is a jitter keyed by the row. Times are integers, 32 bits of them fraction, so that
- * every machine deals alike. Step 0 loads n blocks and visits up to time 1/2; step j loads `group` more blocks, which
- * begin to be dealt during it, and visits up to 1/2 + j group.
  *
- * Rows are laid out in dealt order in chunks of 2^shift slots, and a chunk is given back when its last row was visited:
- * about n + 1/2 blocks wait at any time. Or blocks stay whole, as they were read: nothing is copied, but R piles need R
- * blocks of memory. */
+ *     k + 1/2 + R ((p + u)/b - 1/2),   reflected into [0, N],
+ *
+ * where R = 2n piles and u in [0, 1) is a jitter keyed by the row. Times are integers with 32 bits of fraction, so that
+ * every machine deals the same order. Step 0 loads n blocks and visits up to time 1/2; step j loads `group` more
+ * blocks, whose dealing starts during it, and visits up to 1/2 + j group.
+ *
+ * Rows are stored in dealt order in chunks of 2^shift slots, and a chunk is freed when its last row is visited: about n
+ * + 1/2 blocks are buffered at any time. Or blocks stay whole, as read: nothing is copied, but R piles need R blocks of
+ * memory. */
 #ifndef CP_RIFFLE_H
 #define CP_RIFFLE_H
 
 #include "plan/chunks.h"
 
-enum { CP_LOOK = 64, CP_SOON_SHARES = 12 }; /* blocks looked at together; shares between a fetch and its use */
+enum {
+    CP_DUE_BLOCKS = 64,
+    CP_PREFETCH_SHARES = 12
+}; /* blocks checked together; shares between a prefetch and its use */
 
-/* Buffer slots that a plan of these sizes needs. */
+/* Return the buffer slots that a plan of these sizes needs. */
 static inline int64_t cp_slots(const cp_spec *s, int64_t widest, int64_t blocks)
 {
     if (cp_order(s->kind)->deals)
@@ -25,16 +30,17 @@ static inline int64_t cp_slots(const cp_spec *s, int64_t widest, int64_t blocks)
     return cp_min64((1 + s->ahead) * n, blocks + n) * widest;
 }
 
-/* Bytes that a plan and its steps take at most, whatever rows are like: a step is visited while others are loaded and
- * the next is made, and a host may have copies of the slots of two. Where blocks stay whole the first step has gone by the
- * time that all of them are there. */
+/* Return the most bytes that a plan and its steps take, for any rows. A step is visited while others are loaded and the
+ * next is built, and a host may have copies of the slots of two. With whole blocks the first step is over before all of
+ * them are loaded. */
 static inline int64_t cp_plan_bytes(const cp_spec *s, int64_t widest, int64_t blocks)
 {
     int64_t steps = s->ahead + 2, n = cp_min64(s->buffer, blocks), run = 2 * (int64_t)sizeof(int64_t);
     if (!cp_order(s->kind)->deals)
         return steps * n * (run + 8 * widest) + 8 * n * widest;
     int64_t half = cp_half(s, blocks), group = cp_min64(s->group, blocks), ring = 2 * half + group * (1 + s->ahead);
-    int64_t size = cp_chunk_rows(s, widest), each = (int64_t)(sizeof(cp_clock) + sizeof(int64_t) + 3 * sizeof(cp_share));
+    int64_t size = cp_chunk_rows(s, widest),
+            each = (int64_t)(sizeof(cp_clock) + sizeof(int64_t) + 3 * sizeof(cp_share));
     int64_t waiting = ring * (each + 4 * ((widest + size - 1) / size) + (s->whole ? 4 * widest : 0));
     int64_t made = group * (run + (s->whole ? 8 : 12) * widest) * steps + 18 * group * widest;
     return waiting + 12 * cp_chunk_bound(s, widest, blocks) + made + (s->whole ? 0 : half * (run + 8 * widest));
@@ -104,7 +110,7 @@ static inline int cp_grow(cp_plan *plan, int64_t need)
     return plan->capacity ? 0 : -1;
 }
 
-/* Find the blocks to load for the next step: the new ones, and at a resumed start all that have rows waiting. */
+/* Set the blocks to load in the next step: the new ones, and after a resume all with buffered rows. */
 static inline void cp_riffle_loads(cp_plan *plan)
 {
     int64_t from, to;
@@ -115,8 +121,8 @@ static inline void cp_riffle_loads(cp_plan *plan)
         plan->load_from = cp_min64(plan->load_to, cp_max64(0, (from >> 32) - plan->piles / 2));
 }
 
-/* The time of the next visit to a block of which all rows before `to` were visited: no later than it, and exact where
- * rows lie further apart than windows, for a block of few rows would else be looked at many times a row. */
+/* Return a lower bound of a block's next visit time after `to`. It is exact if rows are further apart than windows;
+ * otherwise a block of few rows would be checked many times per row. */
 static inline int64_t cp_due(const cp_plan *plan, cp_clock *c, int64_t to)
 {
     int64_t end = plan->count << 32, due = INT64_MAX, t;
@@ -131,7 +137,7 @@ static inline int64_t cp_due(const cp_plan *plan, cp_clock *c, int64_t to)
     return due;
 }
 
-/* Collect which dealt rows of one waiting block are visited from <= time < to. */
+/* Collect the dealt rows of one buffered block that are visited at from <= time < to. */
 static inline void cp_block_shares(cp_plan *plan, int64_t ring, int64_t from, int64_t to)
 {
     int64_t end = plan->count << 32;
@@ -145,30 +151,30 @@ static inline void cp_block_shares(cp_plan *plan, int64_t ring, int64_t from, in
     plan->due[ring] = cp_due(plan, c, to);
 }
 
-/* The same of all waiting blocks for the next step: first find those that are due, so that what is known of them is
- * fetched at once. Returns -1 without memory. */
+/* Collect the shares of all buffered blocks for the next step. Due blocks are found first, so that their clocks are
+ * prefetched together. Returns -1 if out of memory. */
 static inline int cp_riffle_shares(cp_plan *plan)
 {
-    int64_t from, to, found[CP_LOOK];
+    int64_t from, to, rings[CP_DUE_BLOCKS];
     cp_window(plan, plan->step, &from, &to);
     int64_t k = cp_max64(0, (from >> 32) - plan->piles / 2), ring = k % plan->ring;
     plan->share_count = plan->visits = 0;
     while (k < plan->load_to) {
-        int64_t stop = cp_min64(plan->load_to, k + CP_LOOK);
+        int64_t stop = cp_min64(plan->load_to, k + CP_DUE_BLOCKS);
         int count = 0;
         for (; k < stop; k++, ring = ring + 1 < plan->ring ? ring + 1 : 0) {
-            found[count] = ring;
+            rings[count] = ring;
             count += plan->due[ring] < to;
         }
         for (int i = 0; i < count; i++)
-            __builtin_prefetch(&plan->clocks[found[i]]);
+            __builtin_prefetch(&plan->clocks[rings[i]]);
         for (int i = 0; i < count; i++)
-            cp_block_shares(plan, found[i], from, to);
+            cp_block_shares(plan, rings[i], from, to);
     }
     return cp_grow(plan, plan->visits + 1);
 }
 
-/* Fetch what will be needed to write a share: of blocks of few rows, most of the work is waiting for it. */
+/* Prefetch what writing a share needs: for blocks of few rows most of the work is waiting for memory. */
 static inline __attribute__((always_inline)) void cp_share_fetch(const cp_plan *plan, const cp_share *share)
 {
     __builtin_prefetch(&plan->clocks[share->ring]);
@@ -177,7 +183,7 @@ static inline __attribute__((always_inline)) void cp_share_fetch(const cp_plan *
         __builtin_prefetch(plan->perms + share->ring * plan->widest + share->from);
 }
 
-/* Write the slots of one share with the bucket of time each falls into; scale is buckets per unit of time. */
+/* Write the slots of one share with the time bucket of each; scale is buckets per unit of time. */
 static inline void cp_share_write(const cp_plan *plan, const cp_share *share, int64_t from, uint64_t scale,
                                   uint64_t *dealt)
 {
@@ -208,8 +214,8 @@ static inline void cp_riffle_visit(cp_plan *plan, int64_t from, int64_t to, int3
     uint32_t *counts = plan->counts;
     memset(counts, 0, sizeof *counts * (size_t)(visits + 1));
     for (const cp_share *share = plan->shares, *stop = share + plan->share_count; share < stop; share++) {
-        if (stop - share > CP_SOON_SHARES)
-            cp_share_fetch(plan, share + CP_SOON_SHARES);
+        if (stop - share > CP_PREFETCH_SHARES)
+            cp_share_fetch(plan, share + CP_PREFETCH_SHARES);
         cp_share_write(plan, share, from, scale, plan->dealt + at);
         at += share->to - share->from;
     }
@@ -221,7 +227,7 @@ static inline void cp_riffle_visit(cp_plan *plan, int64_t from, int64_t to, int3
         cp_share_release(plan, &plan->shares[i]);
 }
 
-/* Write one step: first give the rows just read their slots, then visit what falls into the step's window. */
+/* Write one step: assign slots to the rows just read, then visit the rows that fall into the step's window. */
 static inline int cp_riffle_step(cp_plan *plan, int32_t *into, int32_t *sweep, int32_t *visit)
 {
     int64_t from, to;

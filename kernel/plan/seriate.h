@@ -1,43 +1,46 @@
-/* Puts blocks that vectors tell apart in an order of which every stretch samples all kinds of blocks evenly.
+/* Orders blocks that are described by vectors so that every stretch of the order samples all kinds of blocks evenly.
  *
  * Blocks are seriated by bisection: all are split at the median of their leading principal direction, both halves
- * likewise, and the second is turned round where its other end is more like the last block of the first. What comes of
- * it, alike blocks side by side in every direction that matters, is laid out by halves (balance.h). Then, of the next
- * CP_WINDOW blocks, the one comes first that leaves the running sum of all vectors nearest to its share of the total; one
- * that has waited CP_LONGEST places comes at once, or greed would leave the odd ones to the end. A small table has a
- * shorter window: a window of most blocks would give the same order in every epoch. An order that deals many blocks at
- * a time visits a mean of these sums over as many places, so a sum that keeps to one side weighs more than one that
- * swings: a part of all sums so far is added to it, as a second-order sigma-delta modulator does. What is left over at the
- * end is spread by going back and forth, CP_PASSES times in all.
+ * likewise, and the second is reversed if its other end is closer to the last block of the first. The result, with
+ * similar blocks adjacent in every direction that matters, is interleaved by halves (balance.h).
  *
- * Every number is an integer and every sum exact, so that all machines and hosts order alike. */
+ * Then, of the next CP_WINDOW blocks, the one comes first that leaves the running sum of all vectors closest to its
+ * share of the total. A block that has waited CP_MAX_WAIT places comes at once, since a greedy choice would leave
+ * outliers to the end. A small table has a shorter window: a window of most blocks would give the same order in every
+ * epoch. Orders that deal many blocks at a time visit a mean of these sums over as many places, so a sum that stays on
+ * one side weighs more than one that swings. Therefore a fraction of all past sums is added, as in a second-order
+ * sigma-delta modulator. The remainder at the end is spread by passes in both directions, CP_PASSES in all.
+ *
+ * Every number is an integer and every sum exact, so that all machines and hosts get the same order. */
 #ifndef CP_SERIATE_H
 #define CP_SERIATE_H
 
 #include "plan/balance.h"
 
 enum {
-    CP_TRAITS = 64,      /* numbers of a vector at most */
-    CP_POWER_STEPS = 6,  /* of the power iteration that finds a direction */
-    CP_POWER_BLOCKS = 1024, /* that it looks at: evenly spaced ones of more */
-    CP_STEEPEST = 511,   /* largest number of a direction: a product with 64 numbers of 16 bits fits into 32 */
-    CP_SHARP = 1 << 12,  /* largest weight of a block in a step of it: sums over CP_BURST blocks fit likewise */
-    CP_BURST = 8,
+    CP_TRAITS = 64,         /* most numbers per vector */
+    CP_POWER_STEPS = 6,     /* of the power iteration that finds a direction */
+    CP_POWER_BLOCKS = 1024, /* blocks sampled by it, evenly spaced */
+    CP_MAX_DIRECTION = 511, /* largest number of a direction: a product with 64 numbers of 16 bits fits into 32 */
+    CP_MAX_POWER_WEIGHT = 1
+        << 12, /* largest weight of a block in a power step: sums over CP_SUM_BLOCKS blocks fit into 32 bits
+                          * too */
+    CP_SUM_BLOCKS = 8,
     CP_WINDOW = 24,
-    CP_MIN_WINDOWS = 4,  /* a table has at least so many windows */
-    CP_LONGEST = 48,
+    CP_MIN_WINDOWS = 4, /* fewest windows per table */
+    CP_MAX_WAIT = 48,
     CP_PASSES = 3,
-    CP_PAST = 32,       /* of all sums so far, one part in so many counts */
+    CP_PAST_DIVISOR = 32, /* divisor of the past sums */
 };
 
-#define CP_FARTHEST ((int64_t)1 << 37) /* that a sum counts: its product with a vector fits into 64 bits */
+#define CP_MAX_RUNNING_SUM ((int64_t)1 << 37) /* largest sum that counts: its product with a vector fits into 64 bits */
 
 typedef struct {
     const int16_t *vectors; /* [count][width] */
     int32_t width;
     uint64_t ties;
-    int32_t *blocks;        /* [count] as far as they are in order */
-    int32_t *along;         /* [count] how far each lies along the direction by which they are split */
+    int32_t *blocks;        /* [count] in the order so far */
+    int32_t *projection;    /* [count] projection on the direction by which blocks are split */
     int16_t *sample;        /* [CP_POWER_BLOCKS][width] */
 } cp_series;
 
@@ -49,19 +52,19 @@ static inline int32_t cp_dot(const int16_t *a, const int16_t *b, int32_t width)
     return sum;
 }
 
-static inline int64_t cp_within(int64_t x, int64_t most) { return x > most ? most : x < -most ? -most : x; }
+static inline int64_t cp_clamp(int64_t x, int64_t most) { return x > most ? most : x < -most ? -most : x; }
 
-/* Make a direction of sums; all zeros stay that. */
-static inline void cp_shrink(const int64_t *sums, int32_t width, int16_t *direction)
+/* Scale sums to a direction; all zeros stay zeros. */
+static inline void cp_scale_direction(const int64_t *sums, int32_t width, int16_t *direction)
 {
     int64_t largest = 0;
     for (int32_t d = 0; d < width; d++)
         largest = cp_max64(largest, sums[d] < 0 ? -sums[d] : sums[d]);
     for (int32_t d = 0; d < width; d++)
-        direction[d] = (int16_t)(sums[d] / (largest / CP_STEEPEST + 1));
+        direction[d] = (int16_t)(sums[d] / (largest / CP_MAX_DIRECTION + 1));
 }
 
-/* Copy vectors of a stretch, evenly spaced ones of many, as they differ from their mean. Returns how many. */
+/* Copy the centred vectors of a stretch, or an evenly spaced sample of them. Returns their number. */
 static inline int64_t cp_sample(const cp_series *s, int64_t from, int64_t to)
 {
     int64_t count = cp_min64(to - from, CP_POWER_BLOCKS), mean[CP_TRAITS] = {0};
@@ -75,11 +78,11 @@ static inline int64_t cp_sample(const cp_series *s, int64_t from, int64_t to)
         mean[d] /= count;
     for (int64_t i = 0; i < count; i++)
         for (int32_t d = 0; d < s->width; d++)
-            s->sample[i * s->width + d] = (int16_t)cp_within(s->sample[i * s->width + d] - mean[d], INT16_MAX);
+            s->sample[i * s->width + d] = (int16_t)cp_clamp(s->sample[i * s->width + d] - mean[d], INT16_MAX);
     return count;
 }
 
-/* One step of the power iteration: the sampled vectors, each as often as it lies along the direction, summed up. */
+/* Do one step of the power iteration: sum the sampled vectors, weighted by their projection on the direction. */
 static inline void cp_power(const cp_series *s, int64_t count, const int16_t *direction, int64_t *next)
 {
     int32_t weight[CP_POWER_BLOCKS], largest = 0;
@@ -90,8 +93,8 @@ static inline void cp_power(const cp_series *s, int64_t count, const int16_t *di
     memset(next, 0, sizeof *next * CP_TRAITS);
     for (int64_t i = 0; i < count;) {
         int32_t sums[CP_TRAITS] = {0};
-        for (int64_t stop = cp_min64(i + CP_BURST, count); i < stop; i++) {
-            int16_t times = (int16_t)(weight[i] / (largest / CP_SHARP + 1));
+        for (int64_t stop = cp_min64(i + CP_SUM_BLOCKS, count); i < stop; i++) {
+            int16_t times = (int16_t)(weight[i] / (largest / CP_MAX_POWER_WEIGHT + 1));
             for (int32_t d = 0; d < s->width; d++)
                 sums[d] += (int32_t)times * s->sample[i * s->width + d];
         }
@@ -100,44 +103,44 @@ static inline void cp_power(const cp_series *s, int64_t count, const int16_t *di
     }
 }
 
-/* Find the leading principal direction of a stretch; zeros where its blocks are all alike. */
+/* Set the leading principal direction of a stretch; zeros if all its blocks are equal. */
 static inline void cp_direction(const cp_series *s, int64_t from, int64_t to, int16_t *direction)
 {
     int64_t count = cp_sample(s, from, to), next[CP_TRAITS];
     uint64_t key = cp_derive2(s->ties, (uint64_t)(from + to));
     for (int32_t d = 0; d < s->width; d++)
-        direction[d] = (int16_t)((int64_t)cp_below(key, (uint64_t)d, 2 * CP_STEEPEST + 1) - CP_STEEPEST);
+        direction[d] = (int16_t)((int64_t)cp_below(key, (uint64_t)d, 2 * CP_MAX_DIRECTION + 1) - CP_MAX_DIRECTION);
     for (int step = 0; step < CP_POWER_STEPS; step++) {
         cp_power(s, count, direction, next);
-        cp_shrink(next, s->width, direction);
+        cp_scale_direction(next, s->width, direction);
     }
 }
 
-/* Whether a block comes before another one along the direction, ties at random. */
-static inline int cp_sooner(const cp_series *s, int32_t x, int32_t along, int32_t y, int32_t other)
+/* Return whether block x comes before block y along the direction, ties at random. */
+static inline int cp_comes_first(const cp_series *s, int32_t x, int32_t projection, int32_t y, int32_t other)
 {
-    if (along != other)
-        return along < other;
+    if (projection != other)
+        return projection < other;
     return cp_random(s->ties, (uint64_t)x) < cp_random(s->ties, (uint64_t)y);
 }
 
 static inline void cp_exchange_blocks(cp_series *s, int64_t i, int64_t j)
 {
-    int32_t block = s->blocks[i], along = s->along[i];
-    s->blocks[i] = s->blocks[j], s->along[i] = s->along[j];
-    s->blocks[j] = block, s->along[j] = along;
+    int32_t block = s->blocks[i], projection = s->projection[i];
+    s->blocks[i] = s->blocks[j], s->projection[i] = s->projection[j];
+    s->blocks[j] = block, s->projection[j] = projection;
 }
 
-/* Bring those that come before the others along the direction to the front of a stretch, up to `middle`. */
+/* Partition a stretch so that the blocks up to `middle` are those that come first along the direction. */
 static inline void cp_split(cp_series *s, int64_t from, int64_t to, int64_t middle)
 {
     for (int64_t low = from, high = to - 1; low < high;) {
         int64_t i = low, j = high, at = low + (high - low) / 2;
-        int32_t pivot = s->blocks[at], along = s->along[at];
+        int32_t pivot = s->blocks[at], projection = s->projection[at];
         while (i <= j) {
-            while (cp_sooner(s, s->blocks[i], s->along[i], pivot, along))
+            while (cp_comes_first(s, s->blocks[i], s->projection[i], pivot, projection))
                 i++;
-            while (cp_sooner(s, pivot, along, s->blocks[j], s->along[j]))
+            while (cp_comes_first(s, pivot, projection, s->blocks[j], s->projection[j]))
                 j--;
             if (i <= j)
                 cp_exchange_blocks(s, i++, j--);
@@ -147,7 +150,7 @@ static inline void cp_split(cp_series *s, int64_t from, int64_t to, int64_t midd
     }
 }
 
-static inline int64_t cp_apart(const cp_series *s, int32_t x, int32_t y)
+static inline int64_t cp_square_distance(const cp_series *s, int32_t x, int32_t y)
 {
     const int16_t *a = s->vectors + x * (int64_t)s->width, *b = s->vectors + y * (int64_t)s->width;
     int64_t sum = 0;
@@ -156,34 +159,34 @@ static inline int64_t cp_apart(const cp_series *s, int32_t x, int32_t y)
     return sum;
 }
 
-/* Seriate the blocks of a stretch; two lie in random order. */
+/* Seriate the blocks of a stretch; two blocks get a random order. */
 static inline void cp_bisect(cp_series *s, int64_t from, int64_t to)
 {
     int64_t middle = from + (to - from) / 2;
     int16_t direction[CP_TRAITS];
-    if (to - from == 2 && cp_sooner(s, s->blocks[middle], 0, s->blocks[from], 0))
+    if (to - from == 2 && cp_comes_first(s, s->blocks[middle], 0, s->blocks[from], 0))
         cp_exchange_blocks(s, from, middle);
     if (to - from < 3)
         return;
     cp_direction(s, from, to, direction);
     for (int64_t i = from; i < to; i++)
-        s->along[i] = cp_dot(s->vectors + s->blocks[i] * (int64_t)s->width, direction, s->width);
+        s->projection[i] = cp_dot(s->vectors + s->blocks[i] * (int64_t)s->width, direction, s->width);
     cp_split(s, from, to, middle);
     cp_bisect(s, from, middle);
     cp_bisect(s, middle, to);
     int32_t last = s->blocks[middle - 1];
-    if (cp_apart(s, last, s->blocks[to - 1]) < cp_apart(s, last, s->blocks[middle]))
+    if (cp_square_distance(s, last, s->blocks[to - 1]) < cp_square_distance(s, last, s->blocks[middle]))
         for (int64_t i = middle, j = to - 1; i < j; i++, j--)
             cp_exchange_blocks(s, i, j);
 }
 
-/* The sum of the vectors so far, less their share of the sum of all: `total` a block, of which a quotient is taken off at
- * each place, and one more as often as the remainders add up to one; and the sum of all such sums. */
+/* The sum of the vectors so far, less their share of the total. The share is subtracted per place as an integer
+ * quotient, plus one whenever the remainders add up to one. `past` sums all such sums. */
 typedef struct {
     int64_t sum[CP_TRAITS], past[CP_TRAITS], each[CP_TRAITS], rest[CP_TRAITS], owed[CP_TRAITS];
-} cp_balance_sheet;
+} cp_running_sum;
 
-static inline void cp_open_sheet(cp_balance_sheet *b, const int16_t *vectors, int64_t count, int32_t width)
+static inline void cp_running_sum_begin(cp_running_sum *b, const int16_t *vectors, int64_t count, int32_t width)
 {
     memset(b, 0, sizeof *b);
     for (int64_t i = 0; i < count; i++)
@@ -196,8 +199,8 @@ static inline void cp_open_sheet(cp_balance_sheet *b, const int16_t *vectors, in
     }
 }
 
-/* Go on by one place: take off what the block there should bring. */
-static inline void cp_next_place(cp_balance_sheet *b, int64_t count, int32_t width)
+/* Advance by one place: subtract its share of the total. */
+static inline void cp_running_sum_advance(cp_running_sum *b, int64_t count, int32_t width)
 {
     for (int32_t d = 0; d < width; d++) {
         b->owed[d] += b->rest[d];
@@ -206,16 +209,16 @@ static inline void cp_next_place(cp_balance_sheet *b, int64_t count, int32_t wid
     }
 }
 
-/* Choose which of the blocks that wait leaves the sum smallest, the first of several; their own lengths count half, or
- * those that differ little from the mean would come first, and the others together. */
-static inline int cp_choose(const cp_balance_sheet *b, const int16_t *vectors, int32_t width, const int64_t *waiting,
-                            int held)
+/* Return which of the waiting blocks leaves the smallest sum, the first on ties. Their own lengths count half;
+ * otherwise blocks close to the mean would come first and the others together. */
+static inline int cp_choose(const cp_running_sum *b, const int16_t *vectors, int32_t width, const int64_t *waiting,
+                            int waiting_count)
 {
     int best = 0;
     int64_t least = INT64_MAX, off[CP_TRAITS];
     for (int32_t d = 0; d < width; d++)
-        off[d] = 4 * cp_within(b->sum[d] + b->past[d] / CP_PAST, CP_FARTHEST);
-    for (int i = 0; i < held; i++) {
+        off[d] = 4 * cp_clamp(b->sum[d] + b->past[d] / CP_PAST_DIVISOR, CP_MAX_RUNNING_SUM);
+    for (int i = 0; i < waiting_count; i++) {
         const int16_t *vector = vectors + waiting[i] * width;
         int64_t more = 0;
         for (int32_t d = 0; d < width; d++)
@@ -226,32 +229,32 @@ static inline int cp_choose(const cp_balance_sheet *b, const int16_t *vectors, i
     return best;
 }
 
-/* Reorder blocks so that the sum of their vectors strays less from its share. */
-static inline void cp_look_ahead(const int16_t *vectors, int64_t count, int32_t width, int64_t *order)
+/* Reorder blocks so that the sum of their vectors deviates less from its share. */
+static inline void cp_reorder(const int16_t *vectors, int64_t count, int32_t width, int64_t *order)
 {
     int64_t waiting[CP_WINDOW], since[CP_WINDOW], next = 0;
-    int held = 0, window = (int)cp_min64(CP_WINDOW, cp_max64(count / CP_MIN_WINDOWS, 1));
-    cp_balance_sheet sheet;
-    cp_open_sheet(&sheet, vectors, count, width);
+    int waiting_count = 0, window = (int)cp_min64(CP_WINDOW, cp_max64(count / CP_MIN_WINDOWS, 1));
+    cp_running_sum sheet;
+    cp_running_sum_begin(&sheet, vectors, count, width);
     for (int64_t place = 0; place < count; place++) {
-        for (; held < window && next < count; next++) {
-            since[held] = place;
-            waiting[held++] = order[next];
+        for (; waiting_count < window && next < count; next++) {
+            since[waiting_count] = place;
+            waiting[waiting_count++] = order[next];
         }
-        cp_next_place(&sheet, count, width);
-        int taken = place - since[0] >= CP_LONGEST ? 0 : cp_choose(&sheet, vectors, width, waiting, held);
-        order[place] = waiting[taken];
+        cp_running_sum_advance(&sheet, count, width);
+        int chosen = place - since[0] >= CP_MAX_WAIT ? 0 : cp_choose(&sheet, vectors, width, waiting, waiting_count);
+        order[place] = waiting[chosen];
         for (int32_t d = 0; d < width; d++) {
-            sheet.sum[d] += vectors[waiting[taken] * width + d];
-            sheet.past[d] = cp_within(sheet.past[d] + sheet.sum[d], CP_PAST * CP_FARTHEST);
+            sheet.sum[d] += vectors[waiting[chosen] * width + d];
+            sheet.past[d] = cp_clamp(sheet.past[d] + sheet.sum[d], CP_PAST_DIVISOR * CP_MAX_RUNNING_SUM);
         }
-        held--;
-        memmove(waiting + taken, waiting + taken + 1, sizeof *waiting * (size_t)(held - taken));
-        memmove(since + taken, since + taken + 1, sizeof *since * (size_t)(held - taken));
+        waiting_count--;
+        memmove(waiting + chosen, waiting + chosen + 1, sizeof *waiting * (size_t)(waiting_count - chosen));
+        memmove(since + chosen, since + chosen + 1, sizeof *since * (size_t)(waiting_count - chosen));
     }
 }
 
-static inline void cp_turn_round(int64_t *order, int64_t count)
+static inline void cp_reverse(int64_t *order, int64_t count)
 {
     for (int64_t i = 0, j = count - 1; i < j; i++, j--) {
         int64_t block = order[i];
@@ -260,20 +263,20 @@ static inline void cp_turn_round(int64_t *order, int64_t count)
     }
 }
 
-/* Write the block at each position into order[count]. `vectors` is [count][width], 1 to CP_TRAITS numbers each, and count
- * is at most CP_MAX_BLOCKS. Returns -1 without memory. */
+/* Write the block at each position into order[count]. `vectors` is [count][width], 1 to CP_TRAITS numbers each; count
+ * is at most CP_MAX_BLOCKS. Returns -1 if out of memory. */
 static inline int cp_balance_vectors(const int16_t *vectors, int64_t count, int32_t width, uint64_t key, int64_t *order)
 {
     cp_series s = {.vectors = vectors, .width = width, .ties = cp_derive2(key, CP_KEY_BALANCE)};
-    size_t room = sizeof(int32_t) * (size_t)count;
+    size_t bytes = sizeof(int32_t) * (size_t)count;
     int status = -1;
     if (count == 0)
         return 0;
     CP_CHECK(width >= 1 && width <= CP_TRAITS && count <= CP_MAX_BLOCKS);
-    s.blocks = malloc(room);
-    s.along = malloc(room);
+    s.blocks = malloc(bytes);
+    s.projection = malloc(bytes);
     s.sample = malloc(sizeof(int16_t) * CP_POWER_BLOCKS * (size_t)width);
-    if (s.blocks && s.along && s.sample && cp_lay_out(count, NULL, key, order) == 0) {
+    if (s.blocks && s.projection && s.sample && cp_interleave_ranks(count, NULL, key, order) == 0) {
         for (int64_t i = 0; i < count; i++)
             s.blocks[i] = (int32_t)i;
         cp_shuffle32_long(s.blocks, (uint64_t)count, s.ties);
@@ -281,12 +284,12 @@ static inline int cp_balance_vectors(const int16_t *vectors, int64_t count, int3
         for (int64_t i = 0; i < count; i++)
             order[i] = s.blocks[order[i]];
         for (int pass = 0; pass < CP_PASSES; pass++) {
-            cp_look_ahead(vectors, count, width, order);
-            cp_turn_round(order, count);
+            cp_reorder(vectors, count, width, order);
+            cp_reverse(order, count);
         }
         status = 0;
     }
-    free(s.blocks), free(s.along), free(s.sample);
+    free(s.blocks), free(s.projection), free(s.sample);
     return status;
 }
 

@@ -1,8 +1,8 @@
-/* Describes blocks by one number each, by which alike blocks become neighbours: what plan/balance.h ranks them by.
+/* Describes blocks by one number each, close for similar blocks: the rank key of plan/balance.h.
  *
- * Values are classes as long as they are few whole numbers. Of two classes the number is the share of the second; of
- * more, the place of the class found most often (the smallest of several) and half its share; else it is the mean.
- * A block leaves three numbers behind, however many classes there are: memory does not grow with them. */
+ * Values are classes while they are few whole numbers. With two classes the number is the share of the second; with
+ * more, the rank of the most frequent class (the smallest on ties) plus half its share; otherwise it is the mean. A
+ * block leaves three numbers, however many classes there are, so memory does not grow with them. */
 #ifndef CP_SKETCH_H
 #define CP_SKETCH_H
 
@@ -11,36 +11,36 @@
 #include "plan/permute.h"
 #include <math.h>
 
-enum { CP_SKETCH_INTEGERS = 1024, CP_SKETCH_FLOATS = 64 }; /* classes that a column of such numbers can have */
+enum { CP_SKETCH_INTEGERS = 1024, CP_SKETCH_FLOATS = 64 }; /* most classes of an integer column, of a float column */
 enum { CP_SKETCH_BITS = 12, CP_SKETCH_PLACES = 1 << CP_SKETCH_BITS, CP_SKETCH_RUN = 512 };
 
-/* What a block leaves behind. */
+/* Summary of a block. */
 typedef struct {
     double sum;
     int64_t often;
-    int32_t dominant;          /* the class found `often` times, by when it was first seen */
+    int32_t dominant;          /* the class that occurs `often` times, numbered by first occurrence */
 } cp_sketched;
 
 /* Begin by setting `most`, `cuts` and `told`; all else is zero. */
 typedef struct {
-    int64_t most;              /* classes at most */
-    const int64_t *cuts;       /* [blocks + 1] rows */
-    cp_sketched *told;         /* [blocks] */
-    int64_t blocks;            /* ended so far */
-    int32_t classes, found;    /* so far, in this block */
-    int32_t means;             /* too many classes, or none: only sums count */
-    double sum;                /* of this block */
-    double value[CP_SKETCH_INTEGERS];   /* of each class */
-    int64_t count[CP_SKETCH_INTEGERS];  /* in this block */
-    int32_t seen[CP_SKETCH_INTEGERS];   /* [found] */
-    int16_t place[CP_SKETCH_PLACES];    /* hash table: 1 + class, or 0 */
+    int64_t most;                      /* most classes */
+    const int64_t *cuts;               /* [blocks + 1] rows */
+    cp_sketched *told;                 /* [blocks] */
+    int64_t blocks;                    /* ended so far */
+    int32_t classes, found;            /* so far; in this block */
+    int32_t means;                     /* no classes, or too many: only sums count */
+    double sum;                        /* of this block */
+    double value[CP_SKETCH_INTEGERS];  /* of each class */
+    int64_t count[CP_SKETCH_INTEGERS]; /* in this block */
+    int32_t seen[CP_SKETCH_INTEGERS];  /* [found] */
+    int16_t place[CP_SKETCH_PLACES];   /* hash table: 1 + class, or 0 */
 } cp_sketch;
 
-/* Find the class of a value, a new one if need be; -1 if it can be none. */
+/* Return the class of a value, adding a new one if needed; -1 if it cannot be a class. */
 static inline int32_t cp_sketch_class(cp_sketch *s, double y)
 {
     uint64_t bits, at;
-    y += 0.0; /* makes 0 of -0 */
+    y += 0.0; /* turns -0 into 0 */
     memcpy(&bits, &y, sizeof bits);
     for (at = bits * CP_GOLDEN >> (64 - CP_SKETCH_BITS); s->place[at]; at = (at + 1) % CP_SKETCH_PLACES)
         if (s->value[s->place[at] - 1] == y)
@@ -52,8 +52,8 @@ static inline int32_t cp_sketch_class(cp_sketch *s, double y)
     return s->classes - 1;
 }
 
-/* Count rows of this block as long as their values are classes, a run of one value at the front at once. Returns how
- * many were. */
+/* Count rows of this block while their values are classes; a run of equal values at the start is counted at once.
+ * Returns the number counted. */
 static inline int64_t cp_sketch_count(cp_sketch *s, const double *y, int64_t n)
 {
     int64_t run = 1;
@@ -70,7 +70,7 @@ static inline int64_t cp_sketch_count(cp_sketch *s, const double *y, int64_t n)
     return n;
 }
 
-/* Turn the counts of this block into a sum. */
+/* Convert the counts of this block into a sum. */
 static inline void cp_sketch_sum(cp_sketch *s)
 {
     for (int32_t i = 0; i < s->found; i++) {
@@ -80,7 +80,7 @@ static inline void cp_sketch_sum(cp_sketch *s)
     s->found = 0;
 }
 
-/* Add rows of this block. Returns how many: those before the first that is NaN or infinite. */
+/* Add rows of this block. Returns the number added: those before the first NaN or infinity. */
 static inline int64_t cp_sketch_add(cp_sketch *s, const double *y, int64_t n)
 {
     int64_t i = s->means ? 0 : cp_sketch_count(s, y, n);
@@ -113,8 +113,8 @@ static inline void cp_sketch_end_block(cp_sketch *s)
     s->sum = 0;
 }
 
-/* Add rows that follow `row` others and lie back to back, ending each of `blocks` blocks where it is cut. Returns how
- * many were added: those before the first that is NaN or infinite. */
+/* Add rows that follow `row` others and are contiguous, ending each of `blocks` blocks at its cut. Returns the number
+ * added: those before the first NaN or infinity. */
 static inline int64_t cp_sketch_rows(cp_sketch *s, int64_t blocks, int64_t row, const char *values, enum cp_type type,
                                      int64_t count)
 {
@@ -134,10 +134,10 @@ static inline int64_t cp_sketch_rows(cp_sketch *s, int64_t blocks, int64_t row, 
     }
 }
 
-/* Write one number for each block ended; 0 for one without rows. */
+/* Write one number for each ended block; 0 for an empty one. */
 static inline void cp_sketch_values(const cp_sketch *s, double *out)
 {
-    int32_t rank[CP_SKETCH_INTEGERS] = {0}; /* the place of each class among them all, ascending */
+    int32_t rank[CP_SKETCH_INTEGERS] = {0}; /* rank of each class in ascending order */
     for (int32_t i = 0; i < s->classes; i++)
         for (int32_t j = 0; j < s->classes; j++)
             rank[i] += s->value[j] < s->value[i];
@@ -146,7 +146,7 @@ static inline void cp_sketch_values(const cp_sketch *s, double *out)
         int64_t count = s->cuts[i + 1] - s->cuts[i], often = told->often;
         double rows = (double)(count ? count : 1), place = rank[told->dominant];
         if (s->means)
-            out[i] = told->sum == told->sum ? told->sum / rows : 0; /* NaN: beyond double on both sides */
+            out[i] = told->sum == told->sum ? told->sum / rows : 0; /* NaN: overflow on both sides */
         else if (s->classes > 2)
             out[i] = count ? place + (double)often / rows / 2 : 0;
         else

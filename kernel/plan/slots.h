@@ -1,5 +1,5 @@
-/* Gives out the slots of a buffer in runs, so that rows which lie together are read to where they belong: a run gets
- * slots that follow each other as long as a chunk of the buffer is free, else any. */
+/* Allocates the slots of a buffer in runs, so that adjacent rows can be read in place: a run gets consecutive slots
+ * while a chunk of the buffer is free, else any. */
 #ifndef CP_SLOTS_H
 #define CP_SLOTS_H
 
@@ -10,11 +10,11 @@
 typedef struct {
     int64_t slots, left, chunk;
     uint8_t *taken;             /* [slots] */
-    uint8_t *listed;            /* [chunks] whether it is among the empty ones */
-    int32_t *users;             /* [chunks] its slots that are taken */
-    int32_t *empty;             /* [chunks] those that were empty when they were put here */
-    int64_t empties, open, end; /* from `open` to `end`: what is left of the chunk opened last */
-    int64_t hand;               /* where a single slot is sought */
+    uint8_t *listed;            /* [chunks] whether it is in `empty` */
+    int32_t *users;             /* [chunks] its taken slots */
+    int32_t *empty;             /* [chunks] chunks that were empty when added here */
+    int64_t empties, open, end; /* from `open` to `end`: the rest of the chunk opened last */
+    int64_t hand;               /* where the search for a single slot begins */
 } cp_slot_pool;
 
 static inline void cp_slot_pool_free(cp_slot_pool *p)
@@ -33,7 +33,7 @@ static inline void cp_slot_pool_list(cp_slot_pool *p, int64_t chunk)
     p->listed[chunk] = 1;
 }
 
-/* Have so many slots, all free, in chunks of so many. Returns -1 without memory. */
+/* Initialise a pool of free slots, in chunks of this size. Returns -1 if out of memory. */
 static inline int cp_slot_pool_init(cp_slot_pool *p, int64_t slots, int64_t chunk)
 {
     chunk = chunk < slots ? chunk : slots + !slots;
@@ -52,7 +52,7 @@ static inline int cp_slot_pool_init(cp_slot_pool *p, int64_t slots, int64_t chun
     return 0;
 }
 
-/* Open chunks until one has so many slots left; what the last one had left is free as single slots. */
+/* Open chunks until one has this many slots left; the rest of the previous chunk becomes single free slots. */
 static inline int cp_slot_pool_open(cp_slot_pool *p, int64_t count)
 {
     while (p->end - p->open < count) {
@@ -70,16 +70,16 @@ static inline int cp_slot_pool_open(cp_slot_pool *p, int64_t count)
     return 1;
 }
 
-/* Find a free slot; there is one. */
+/* Return a free slot; there must be one. */
 static inline int64_t cp_slot_pool_find(cp_slot_pool *p)
 {
-    const uint8_t *found = memchr(p->taken + p->hand, 0, (size_t)(p->slots - p->hand));
-    if (!found)
-        found = memchr(p->taken, 0, (size_t)p->hand);
-    return p->hand = found - p->taken;
+    const uint8_t *free_slot = memchr(p->taken + p->hand, 0, (size_t)(p->slots - p->hand));
+    if (!free_slot)
+        free_slot = memchr(p->taken, 0, (size_t)p->hand);
+    return p->hand = free_slot - p->taken;
 }
 
-/* Take so many slots, in a run if that can be. Returns -1 if fewer are free. */
+/* Take slots, consecutive ones if possible. Returns -1 if fewer are free. */
 static inline int cp_slot_pool_take(cp_slot_pool *p, int64_t count, int32_t *into)
 {
     if (count > p->left)
@@ -101,10 +101,10 @@ static inline int cp_slot_pool_take(cp_slot_pool *p, int64_t count, int32_t *int
     return 0;
 }
 
-/* Give a slot back. */
+/* Free a slot. */
 static inline void cp_slot_pool_give(cp_slot_pool *p, int32_t slot)
 {
-    uint32_t chunk = (uint32_t)slot / (uint32_t)p->chunk; /* in 32 bits: it is done for each row */
+    uint32_t chunk = (uint32_t)slot / (uint32_t)p->chunk; /* in 32 bits, since this runs for each row */
     p->taken[slot] = 0;
     p->left++;
     if (!--p->users[chunk])

@@ -1,9 +1,9 @@
-/* Which rows are looked at to tell what is in the blocks of a table: spots, runs of a few rows, evenly spaced.
+/* Samples the rows that describe the blocks of a table: spots, runs of a few rows, evenly spaced.
  *
- * A spot is what a page or a few hold, so that it costs about one small read. Of a table of few
- * megabytes CP_SPOTS of them are all its rows; of a large one there is a spot for each CP_SPOT_SHARE bytes, so that all of
- * them take a small share of the time of reading it. They depend on the table alone,
- * not on how it is cut: blocks of any size are told by the spots in them, or by the one nearest to them. */
+ * A spot covers a page or a few, so that it costs about one small read. CP_SPOTS spots cover all rows of a table of a
+ * few megabytes; a large table has one spot per CP_SPOT_SHARE bytes, so that all spots take a small share of its
+ * reading time. Spots depend on the table alone, not on its blocks: a block of any size is described by the spots in
+ * it, or by the nearest one. */
 #ifndef CP_SPOTS_H
 #define CP_SPOTS_H
 
@@ -11,66 +11,72 @@
 #include <string.h>
 
 enum {
-    CP_SPOTS = 2048, CP_MOST_SPOTS = 1 << 16,
-    CP_SPOT_SHARE = 2 << 20,    /* bytes of a table for each spot */
-    CP_SPOT_PAGE = 4 << 10, CP_SPOT_PAGES = 16 << 10, /* bytes of it; at most, for the sake of CP_SPOT_FEW rows */
-    CP_SPOT_FEW = 16, CP_SPOT_MOST = 256,
-    CP_SPOT_BYTES = 16 << 20, CP_SPOT_PART = 32, /* of all spots: bytes, or this part of the table if that is more */
-    CP_SPOT_FIRST = 4096, CP_SPOT_ROOM = 4 << 20, /* rows that say how much columns vary; bytes of their numbers */
+    CP_SPOTS = 2048,
+    CP_MAX_SPOTS = 1 << 16,
+    CP_SPOT_SHARE = 2 << 20, /* bytes of a table for each spot */
+    CP_SPOT_PAGE = 4 << 10,
+    CP_SPOT_PAGES = 16 << 10, /* bytes of a spot; the most, to reach CP_SPOT_MIN_ROWS rows */
+    CP_SPOT_MIN_ROWS = 16,
+    CP_SPOT_MAX_ROWS = 256,
+    CP_SPOT_BYTES = 16 << 20,
+    CP_SPOT_TABLE_PART = 32, /* of all spots: bytes, or this fraction of the table if that is
+                                                  * more */
+    CP_SPOT_SAMPLE_ROWS = 4096,
+    CP_SPOT_SAMPLE_BYTES = 4 << 20, /* rows that estimate the spread of columns; bytes of their numbers */
 };
 
 typedef struct {
     int64_t rows, count, each;
 } cp_spots;
 
-/* Choose spots of a table of so many rows, of so many bytes each. */
+/* Choose the spots of a table with this many rows of this many bytes. */
 static inline cp_spots cp_spots_make(int64_t rows, double row_bytes)
 {
     double width = row_bytes > 1 ? row_bytes : 1, bytes = width * (double)rows;
     double page = CP_SPOT_PAGE / width, pages = CP_SPOT_PAGES / width, count = bytes / CP_SPOT_SHARE;
-    double most = bytes / CP_SPOT_PART > CP_SPOT_BYTES ? bytes / CP_SPOT_PART : CP_SPOT_BYTES;
+    double most = bytes / CP_SPOT_TABLE_PART > CP_SPOT_BYTES ? bytes / CP_SPOT_TABLE_PART : CP_SPOT_BYTES;
     cp_spots s = {rows, 0, 1};
     if (rows < 1)
         return s;
-    page = page < CP_SPOT_MOST ? page : CP_SPOT_MOST;
-    pages = pages < CP_SPOT_FEW ? pages : CP_SPOT_FEW;
+    page = page < CP_SPOT_MAX_ROWS ? page : CP_SPOT_MAX_ROWS;
+    pages = pages < CP_SPOT_MIN_ROWS ? pages : CP_SPOT_MIN_ROWS;
     s.each = cp_max64(1, (int64_t)(page > pages ? page : pages));
     count = count > CP_SPOTS ? count : CP_SPOTS;
-    count = count < CP_MOST_SPOTS ? count : CP_MOST_SPOTS;
+    count = count < CP_MAX_SPOTS ? count : CP_MAX_SPOTS;
     most /= width * (double)s.each;
     s.count = cp_min64(rows, cp_max64(1, (int64_t)(count < most ? count : most)));
     s.each = cp_min64(s.each, rows / s.count);
     return s;
 }
 
-/* How many rows are looked at first, to learn how much each column varies: a byte becomes a number of eight. */
+/* Return the rows of the first sample, which estimates the spread of columns: each byte becomes an 8-byte number. */
 static inline int64_t cp_spots_first(double row_bytes)
 {
-    double most = CP_SPOT_ROOM / (8 * (row_bytes > 1 ? row_bytes : 1));
-    return most < 1 ? 1 : most < CP_SPOT_FIRST ? (int64_t)most : CP_SPOT_FIRST;
+    double most = CP_SPOT_SAMPLE_BYTES / (8 * (row_bytes > 1 ? row_bytes : 1));
+    return most < 1 ? 1 : most < CP_SPOT_SAMPLE_ROWS ? (int64_t)most : CP_SPOT_SAMPLE_ROWS;
 }
 
-/* How many spots that is; the i-th of them is spot i * count / few. */
+/* Return the number of spots in that sample; the i-th of them is spot i * count / few. */
 static inline int64_t cp_spots_few(const cp_spots *s, int64_t first)
 {
     return cp_min64(s->count, cp_max64(8, first / s->each));
 }
 
-/* Where the share of a spot begins: the rows it stands for. */
+/* Return the first of the rows that a spot stands for. */
 static inline int64_t cp_spot_share(const cp_spots *s, int64_t spot)
 {
     return s->rows / s->count * spot + s->rows % s->count * spot / s->count;
 }
 
-/* The first row of a spot. */
+/* Return the first row of a spot. */
 static inline int64_t cp_spot_row(const cp_spots *s, int64_t spot)
 {
     int64_t from = cp_spot_share(s, spot);
     return from + (cp_spot_share(s, spot + 1) - from - s->each) / 2;
 }
 
-/* Write the vector of each block, out[blocks][width], from those of spots: the mean of the spots of which the middle row
- * is in it, else the one in whose share its own middle row is. */
+/* Write the vector of each block, out[blocks][width], from those of spots: the mean of the spots whose middle row is in
+ * it, else that of the spot whose share holds the block's middle row. */
 static inline void cp_spots_spread(const cp_spots *s, const int16_t *vectors, int64_t width, const int64_t *cuts,
                                    int64_t blocks, int64_t *sums, int16_t *out)
 {

@@ -1,9 +1,9 @@
 /* The two streaming baselines: TensorFlow's sliding window and Bismarck's multiplexed reservoir sampling.
  *
- * Rows come in storage order, `chunk` of them a step, into free slots. Sliding window: once `window` rows wait, each
- * new row takes the place of a random waiting one, which is visited; the rest is visited in random order at the end.
- * Reservoir: a reservoir sample of `window` rows is kept; each row dropped from it (or never taken) is visited, followed
- * by one visit of the kept rows in a loop, `loops` times at most; at the end the kept rows are visited once. */
+ * Rows come in storage order, `chunk` per step, into free slots. Sliding window: once `window` rows are buffered, each
+ * new row replaces a random buffered one, which is visited; the rest is visited in random order at the end. Reservoir:
+ * a reservoir sample of `window` rows is kept. Each row that leaves it (or never enters) is visited, followed by one
+ * visit of the kept rows in a loop, at most `loops` times; at the end the kept rows are visited once. */
 #ifndef CP_STREAM_H
 #define CP_STREAM_H
 
@@ -12,14 +12,14 @@
 #include <string.h>
 
 typedef struct {
-    int reservoir, asked;        /* asked: which rows wait will be asked for */
+    int reservoir, asked;                      /* asked: the caller will query which rows are buffered */
     int64_t first, stop, window, chunk, ahead; /* rows [first, stop) of the table */
     uint64_t key;
-    int64_t loops;               /* visits of kept rows to come */
+    int64_t loops;               /* remaining visits of kept rows */
     int64_t step, filled, cursor, slots;
-    int32_t *waiting;            /* [window] slot of each waiting row */
+    int32_t *waiting;            /* [window] slot of each buffered row */
     int32_t *free_queue;         /* [slots] ring buffer */
-    int64_t *row_of;             /* [slots], or NULL where nobody asks which rows wait */
+    int64_t *row_of;             /* [slots], or NULL unless `asked` */
     int64_t free_head, free_tail;
 } cp_stream;
 
@@ -53,7 +53,7 @@ static inline int64_t cp_stream_steps(const cp_stream *s)
     return rows > 0 ? (rows + s->chunk - 1) / s->chunk + 1 : 0;
 }
 
-/* Take in one row at a full window; writes one or two visits and returns their number. */
+/* Add one row to a full window; writes one or two visits and returns their number. */
 static inline int cp_stream_replace(cp_stream *s, int64_t seen, int32_t slot, int32_t *visit)
 {
     uint64_t range = s->reservoir ? (uint64_t)seen + 1 : (uint64_t)s->window;
@@ -72,8 +72,8 @@ static inline int cp_stream_replace(cp_stream *s, int64_t seen, int32_t slot, in
     return 2;
 }
 
-/* Write the next step: into int32[chunk], visit int32[max(2 * chunk, window)]. Returns rows loaded, sets *visits.
- * Slots come first freed, first used; there are enough that one freed is idle for `ahead` steps before it is reused. */
+/* Write the next step: into int32[chunk], visit int32[max(2 * chunk, window)]. Returns rows loaded, sets *visits. Slots
+ * are reused first in, first out; there are enough that a freed one is idle for `ahead` steps. */
 static inline int64_t cp_stream_next(cp_stream *s, int32_t *into, int32_t *visit, int64_t *visits)
 {
     int64_t begin = s->first + s->step * s->chunk, loaded = 0, v = 0;

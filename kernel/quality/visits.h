@@ -1,13 +1,13 @@
-/* What an audit counts of each row of a training that goes by: which rows came, in what order, and of which class. */
+/* Counters of an audit over the rows of a training: which rows were visited, in what order, and of which class. */
 #ifndef CP_VISITS_H
 #define CP_VISITS_H
 
 #include <stdint.h>
 #include <string.h>
 
-#define CP_VISITS_FAR 4096 /* rows between two visits of a rank that takes every M-th */
+#define CP_VISITS_MAX_STEP 4096 /* largest step between visits of a rank that takes every M-th row */
 
-/* The finaliser of splitmix64. */
+/* Return the splitmix64 finaliser of a row number. */
 static inline uint64_t cp_visits_hash(int64_t id)
 {
     uint64_t v = (uint64_t)id + 0x9E3779B97F4A7C15u;
@@ -16,23 +16,23 @@ static inline uint64_t cp_visits_hash(int64_t id)
     return v ^ v >> 31;
 }
 
-/* One epoch of one rank. `seen` has a bit for each of `rows` rows, or rows is 0: then it is not known which came. */
+/* One epoch of one rank. `seen` has a bit for each of `rows` rows; rows 0: coverage is not tracked. */
 typedef struct {
     uint64_t *seen;
     int64_t rows;
-    uint64_t bound;    /* visits of rows whose hash is at most this are chosen, */
-    int64_t *chosen;   /* by their number among those of a call; */
-    int64_t count;     /* so many were */
+    uint64_t bound;    /* visits whose row hash is at most this are sampled, */
+    int64_t *chosen;   /* by their number in the call */
+    int64_t count;     /* number sampled */
     uint64_t hash_sum; /* of all visits, modulo 2^64 */
-    int64_t foreign;   /* visits of rows that the table does not have */
-    int64_t last[2];   /* the visits before, the later one first; */
-    int64_t before;    /* so many there were, at most 2 */
-    int64_t *places;   /* of the table's equal parts, the one that each visit's row lies in; NULL where rows is 0 */
+    int64_t foreign;   /* visits of rows outside the table */
+    int64_t last[2];   /* the last two visits, the later one first */
+    int64_t before;    /* number of those, at most 2 */
+    int64_t *places;   /* equal part of the table that each visit's row is in; NULL if rows is 0 */
     int64_t parts;
 } cp_visits;
 
-/* Take some batches, one after the other, and how many rows each has. along[i]: the visits of batch i that go on where the
- * two before led. `chosen` has room for all rows. */
+/* Add batches with the given numbers of rows. along[i]: visits in batch i that continue the step between the two
+ * previous visits. `chosen` has space for all rows. */
 static inline void cp_visits_add(cp_visits *v, const int64_t *ids, const int64_t *sizes, int64_t batches, double *along)
 {
     uint64_t later = (uint64_t)v->last[0], earlier = (uint64_t)v->last[1];
@@ -40,10 +40,11 @@ static inline void cp_visits_add(cp_visits *v, const int64_t *ids, const int64_t
     int64_t at = 0;
     v->count = 0;
     for (int64_t batch = 0; batch < batches; batch++) {
-        int64_t on = 0;
+        int64_t continued = 0;
         for (int64_t stop = at + sizes[batch]; at < stop; at++) {
             uint64_t id = (uint64_t)ids[at], step = id - later, hash = cp_visits_hash(ids[at]);
-            on += v->before == 2 && step == later - earlier && step && step + CP_VISITS_FAR <= 2 * CP_VISITS_FAR;
+            continued += v->before == 2 && step == later - earlier && step
+                         && step + CP_VISITS_MAX_STEP <= 2 * CP_VISITS_MAX_STEP;
             v->before += v->before < 2;
             earlier = later;
             later = id;
@@ -58,14 +59,14 @@ static inline void cp_visits_add(cp_visits *v, const int64_t *ids, const int64_t
             if (v->places)
                 v->places[at] = place < v->parts ? place : v->parts - 1;
         }
-        along[batch] = (double)on;
+        along[batch] = (double)continued;
     }
     v->last[0] = (int64_t)later;
     v->last[1] = (int64_t)earlier;
 }
 
-/* Find the class of each number in a table, which has -1 where it is not known: codes[i]. Returns how many are known before
- * the first that is not, or that lies outside the table. */
+/* Look up the class of each number in a table that has -1 for unknown ones: codes[i]. Returns how many are known before
+ * the first that is unknown or outside the table. */
 static inline int64_t cp_classes_find(const int64_t *values, int64_t count, const int64_t *table, int64_t least,
                                       int64_t length, int64_t *codes)
 {
@@ -78,11 +79,11 @@ static inline int64_t cp_classes_find(const int64_t *values, int64_t count, cons
     return at;
 }
 
-/* Count the classes of some batches: counts[batch, kind]. Where `last` is given, the visits begin at number `start`, and
- * last[kind] is the last visit of the kind, -1 before the first, longest[kind] the most visits of others between two.
- * Returns 0, or -1 where a code is none of `kinds`; then nothing is promised of the arrays. */
-static inline int cp_classes_add(const int64_t *codes, const int64_t *sizes, int64_t batches, int64_t kinds, double *counts,
-                                 int64_t start, int64_t *last, int64_t *longest)
+/* Count the classes of batches: counts[batch, kind]. Unless `last` is NULL, the visits begin at number `start`;
+ * last[kind] is the last visit of the kind, -1 before the first, and longest[kind] the most visits of other kinds
+ * between two. Returns 0, or -1 if a code is not one of `kinds`; the arrays are then undefined. */
+static inline int cp_classes_add(const int64_t *codes, const int64_t *sizes, int64_t batches, int64_t kinds,
+                                 double *counts, int64_t start, int64_t *last, int64_t *longest)
 {
     int64_t at = 0;
     memset(counts, 0, sizeof(double) * (size_t)(batches * kinds));

@@ -1,19 +1,19 @@
-/* Template: the mean of the weights on their way, which predicts instead of the last ones.
+/* Template: averaged weights, which predict instead of the last ones.
  *
- * The n-th of the weights looked at, counted from 1, moves the mean by (eta + 1) / (n + eta) of the way to them, so that the
- * later half has 1 - 2^-(eta + 1) of all weight, wherever training ends (Shamir and Zhang 2013, eta 3: 94 %). They are looked
- * at every s->every rows, which lies in a vector's worth of work a row, and at the end of an epoch. */
+ * The n-th sample of the weights, counted from 1, moves the mean by (eta + 1) / (n + eta) of the way to it. So the
+ * later half has 1 - 2^-(eta + 1) of the total weight, wherever training ends (Shamir and Zhang 2013; 94 % for eta 3).
+ * Weights are sampled every s->every rows, about one vector's worth of work per row, and at the end of an epoch. */
 
-static CP_NOINLINE void CP(look_at)(cp_sgd *s)
+static CP_NOINLINE void CP(sample_weights)(cp_sgd *s)
 {
     const int64_t apart = s->sparse ? s->apart : s->padded, all = s->padded * (s->sparse ? s->features : s->outputs);
     const int64_t line = apart == s->padded ? all : s->padded;
-    const real *v = CP_AT(s, const real, w), *bias = CP_AT(s, const real, bias);
+    const REAL *v = CP_AT(s, const REAL, w), *bias = CP_AT(s, const REAL, bias);
     double *mean = CP_AT(s, double, mean), *mean_bias = CP_AT(s, double, mean_bias);
-    const double share = (CP_ETA + 1) / (double)(++s->taken + CP_ETA), scale = s->scale;
+    const double share = (CP_MEAN_ETA + 1) / (double)(++s->taken + CP_MEAN_ETA), scale = s->scale;
     CP(settle)(s);
     for (int64_t i = 0; line == 1 && i < all; i++)
-        mean[i] += share * (scale * (double)v[i * CP_RECORD] - mean[i]);
+        mean[i] += share * (scale * (double)v[i * CP_RECORD_REALS] - mean[i]);
     for (int64_t i = 0; line > 1 && i < all; i += line, v += apart, mean += line)
         for (int64_t j = 0; j < line; j++)
             mean[j] += share * (scale * (double)v[j] - mean[j]);

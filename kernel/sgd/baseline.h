@@ -1,10 +1,10 @@
-/* What a model loses that says the same of every row: it tells whether another one has learnt anything. */
-#ifndef CP_SGD_CONSTANT_H
-#define CP_SGD_CONSTANT_H
+/* Loss of the best constant predictor and of zero weights, the baselines that show whether a model learnt anything. */
+#ifndef CP_SGD_BASELINE_H
+#define CP_SGD_BASELINE_H
 
 #include "sgd/sgd.h"
 
-/* Labels as a loss of one margin takes them, and how much each counts for; weight may be NULL. */
+/* Labels as a loss of one margin takes them, and their weights, which may be NULL. */
 typedef struct {
     cp_loss_choice of;
     const double *y, *weight;
@@ -28,19 +28,20 @@ CP_INLINE double cp_mean_loss_of(const cp_labelled *rows, double margin, const e
     return total > 0 ? sum / total : 0;
 }
 
-/* A function of one loss, which is a constant there: most of it is folded away. */
+/* Dispatches to a function with the loss as a compile-time constant, so that most of it is folded away. */
 #define CP_MEAN_LOSS(id, ...) case CP_##id: return cp_mean_loss_of(rows, margin, CP_##id);
 #define CP_ADD_ROWS(id, ...) case CP_##id: cp_untrained_rows(to, rows, visit, CP_##id); break;
 #define CP_OF_SCORES(id, ...) case CP_##id: break;
 
-/* Return the mean loss of one margin for all rows. */
+/* Return the mean loss if all rows have this margin. */
 static inline double cp_mean_loss(const cp_labelled *rows, double margin)
 {
     switch (rows->of.loss) { CP_LOSSES(CP_MEAN_LOSS, CP_OF_SCORES) }
     return 0;
 }
 
-/* Return the mean loss of the best margin. All losses are convex: golden section finds it, once it lies between two. */
+/* Return the mean loss of the best constant margin. All losses are convex: the minimum is bracketed, then found by
+ * golden-section search. */
 static inline double cp_least_loss(const cp_labelled *rows)
 {
     const double golden = 0.6180339887498949, most = 1e300;
@@ -72,8 +73,8 @@ static inline double cp_least_loss(const cp_labelled *rows)
     return at_a < at_b ? at_a : at_b;
 }
 
-/* Return the loss of the best constant by the shares of the classes: their entropy, or that of the best margin. Where
- * it is each class against the rest it is the sum over them. */
+/* Return the loss of the best constant predictor from the shares of the classes: their entropy, or the loss of the best
+ * margin; one-vs-rest losses sum over classes. */
 static inline double cp_least_loss_of_classes(cp_loss_choice of, const double *share, int64_t classes)
 {
     const cp_loss_facts *facts = &cp_losses[of.loss];
@@ -92,7 +93,7 @@ static inline double cp_least_loss_of_classes(cp_loss_choice of, const double *s
     return sum;
 }
 
-/* Return the loss of weights of zero on so many classes. */
+/* Return the loss of zero weights on this many classes. */
 static inline double cp_zero_loss_of_classes(cp_loss_choice of, int64_t classes)
 {
     const cp_loss_facts *facts = &cp_losses[of.loss];
@@ -103,13 +104,14 @@ static inline double cp_zero_loss_of_classes(cp_loss_choice of, int64_t classes)
     return cp_mean_loss(&(cp_labelled){of, &side, NULL, 1}, 0) * (double)(facts->rest ? classes : 1);
 }
 
-/* What weights of zero lose on labels that are numbers: a sum over rows, and what these count for; of bounded losses also how far
- * off labels are: sums of log(1 + far), to which a few that lie far out add little. */
+/* Loss of zero weights on numeric labels: a weighted sum over rows, and the total weight. For bounded losses also the
+ * weighted sum of log(1 + distance) of labels, which a few outliers change little. */
 typedef struct {
     double loss, weight, far;
 } cp_untrained;
 
-CP_INLINE void cp_untrained_rows(cp_untrained *to, const cp_labelled *rows, const int32_t *visit, const enum cp_loss loss)
+CP_INLINE void cp_untrained_rows(cp_untrained *to, const cp_labelled *rows, const int32_t *visit,
+                                 const enum cp_loss loss)
 {
     const int not_negative = cp_losses[loss].not_negative;
     for (int64_t i = 0; i < rows->count; i++) {
@@ -121,17 +123,17 @@ CP_INLINE void cp_untrained_rows(cp_untrained *to, const cp_labelled *rows, cons
         to->loss += weight * lost;
         to->weight += weight;
         if (cp_losses[loss].bounded)
-            to->far += weight * cp_log(1 + cp_loss_far(rows->of, y, lost));
+            to->far += weight * cp_log(1 + cp_loss_distance(rows->of, y, lost));
     }
 }
 
-/* Add rows in the order of their visits; visit and weight may be NULL. Those that no model can learn from are passed over. */
+/* Add rows in visiting order; visit and weight may be NULL. Rows that no model can learn from are skipped. */
 static inline void cp_untrained_add(cp_untrained *to, const cp_labelled *rows, const int32_t *visit)
 {
     switch (rows->of.loss) { CP_LOSSES(CP_ADD_ROWS, CP_OF_SCORES) }
 }
 
-/* Return the mean loss of weights of zero: on so many classes, or on the numbers that were added. */
+/* Return the mean loss of zero weights: on this many classes, or on the numbers added. */
 static inline double cp_untrained_loss(const cp_untrained *of, cp_loss_choice choice, int64_t classes)
 {
     if (cp_losses[choice.loss].labels != CP_NUMBERS)
@@ -139,7 +141,7 @@ static inline double cp_untrained_loss(const cp_untrained *of, cp_loss_choice ch
     return of->weight > 0 ? of->loss / of->weight : 0;
 }
 
-/* Return the mean of log(1 + far). */
+/* Return the mean of log(1 + distance) of labels. */
 static inline double cp_untrained_far(const cp_untrained *of) { return of->weight > 0 ? of->far / of->weight : 0; }
 
 #endif

@@ -1,66 +1,66 @@
-/* Template: one update a row by rates of their own, dense, rows of at most CP_NARROW packs, no penalties: the rules of
- * sgd/rules.h, with the update held back as in sgd/dense.h. Between two rows only one multiplication and one subtraction wait
- * for the slope:
+/* Template: narrow dense rows (at most CP_NARROW_PACKS packs), one update per row with per-weight rates, no
+ * penalties: the rules of sgd/rules.h, with the update held back as in sgd/dense.h. Only one multiplication and one
+ * subtraction between two rows wait for the slope:
  *
  *     w . x = (v - h q) . x = v . x - h (q . x),      q = p / (s r),  h = rate sqrt(t / N) slope
  *
- * where r^2 is what G was when it was last looked at: 1 / r is made anew as soon as G is CP_GROWTH times that, and where
- * training is interrupted, so steps are at most 3 % longer than those by the root of G itself, and shorter never. In a table of
- * n rows a weight has its root made about log(n) / log(CP_GROWTH) times: hardly ever. */
+ * Here r^2 is a cached value of G. 1 / r is recomputed when G exceeds CP_GROWTH times r^2, and where training is
+ * interrupted. So steps are at most 3 % longer than with the root of G itself, and never shorter. In a table of n
+ * rows a weight's root is computed about log(n) / log(CP_GROWTH) times: hardly ever. */
 
-#define CP_GROWTH ((real)1.0625)
+#define CP_GROWTH ((REAL)1.0625)
 
 #define CP_RENEWED(vec, bits, name) \
-    /* Return roots, those made anew that have been outgrown. */ \
+    /* Return roots, recomputed where the sum has outgrown them. */ \
     CP_INLINE vec CP(renewed_##name)(vec sum, vec root) \
     { \
         const bits hit = (bits)((sum * root) * root > CP_GROWTH); \
         return (vec)((hit & (bits)CP(rsqrt_##name)(sum)) | (~hit & (bits)root)); \
     }
-CP_RENEWED(lane, CP(lane_bits), lane)
-CP_RENEWED(quad, mask, quad)
+CP_RENEWED(LANE, CP(lane_bits), lane)
+CP_RENEWED(QUAD, MASK, quad)
 #undef CP_RENEWED
 
-/* Make the roots of all sums. */
+/* Compute the roots of all sums. */
 static CP_NOINLINE void CP(take_roots)(cp_sgd *s)
 {
-    const real *sums = CP_AT(s, const real, sums);
-    real *roots = CP_AT(s, real, roots);
+    const REAL *sums = CP_AT(s, const REAL, sums);
+    REAL *roots = CP_AT(s, REAL, roots);
     for (int64_t j = 0; j < s->padded; j += CP_QUAD) {
-        quad sum;
+        QUAD sum;
         memcpy(&sum, sums + j, sizeof sum);
         sum = CP(rsqrt_quad)(sum);
         memcpy(roots + j, &sum, sizeof sum);
     }
-    roots[s->padded] = CP(rsqrt_quad)(CP(all)(*CP_AT(s, const real, sum_bias)))[0];
+    roots[s->padded] = CP(rsqrt_quad)(CP(all)(*CP_AT(s, const REAL, sum_bias)))[0];
 }
 
 typedef struct {
-    pack v[CP_NARROW], q[CP_NARROW], sum[CP_NARROW], root[CP_NARROW], inv[CP_NARROW];
-    quad bias, g, sum_bias, root_bias;
-    real h;
+    PACK v[CP_NARROW_PACKS], q[CP_NARROW_PACKS], sum[CP_NARROW_PACKS], root[CP_NARROW_PACKS], inv[CP_NARROW_PACKS];
+    QUAD bias, g, sum_bias, root_bias;
+    REAL h;
 } CP(rooted_type);
 
-/* Load what features are divided by; of one that was never seen so little that any value is larger. */
-CP_INLINE void CP(load_sizes)(const cp_sgd *s, pack *inv, const int packs)
+/* Load the inverse feature scales; for a feature not seen yet, a number so large that any value exceeds its scale. */
+CP_INLINE void CP(load_sizes)(const cp_sgd *s, PACK *inv, const int packs)
 {
-    const real most = CP_BYTES == 4 ? (real)1e38 : (real)1e308;
+    const REAL most = CP_BYTES == 4 ? (REAL)1e38 : (REAL)1e308;
     for (int j = 0; j < packs; j++) {
-        inv[j] = CP(load)(CP_AT(s, const real, inv) + j * CP_LANES);
+        inv[j] = CP(load)(CP_AT(s, const REAL, inv) + j * CP_LANES);
         CP_EACH {
-            const CP(lane_bits) none = (CP(lane_bits))(CP_PART(inv[j]) == 0), all = (CP(lane_bits))(most - (lane){0});
-            CP_PART(inv[j]) = (lane)((CP(lane_bits))CP_PART(inv[j]) | (none & all));
+            const CP(lane_bits) none = (CP(lane_bits))(CP_PART(inv[j]) == 0), all = (CP(lane_bits))(most - (LANE){0});
+            CP_PART(inv[j]) = (LANE)((CP(lane_bits))CP_PART(inv[j]) | (none & all));
         }
     }
 }
 
-/* Apply the update that is held back, and make weights smaller whose features are larger than all before. */
-static CP_NOINLINE void CP(enlarge_rooted)(cp_sgd *s, CP(rooted_type) *r, const real *row, const int packs)
+/* Apply the pending update, and rescale the weights of features that exceed their largest value so far. */
+static CP_NOINLINE void CP(enlarge_rooted)(cp_sgd *s, CP(rooted_type) *r, const REAL *row, const int packs)
 {
-    real *weights = CP_AT(s, real, w);
+    REAL *weights = CP_AT(s, REAL, w);
     for (int64_t j = 0; j < s->features; j++)
         if (!CP(is_finite)(row[j]))
-            return; /* a row that will be refused leaves no trace */
+            return; /* a row that will be rejected must not change the state */
     for (int j = 0; j < packs; j++)
         CP(store)(weights + j * CP_LANES, CP(subtract_scaled)(r->v[j], r->h, r->q[j]));
     r->bias -= r->g;
@@ -71,28 +71,29 @@ static CP_NOINLINE void CP(enlarge_rooted)(cp_sgd *s, CP(rooted_type) *r, const 
     CP(load_sizes)(s, r->inv, packs);
 }
 
-/* Divide a row's features by their sizes. Returns whether one is larger than all before; sets the sum of their squares. */
-CP_INLINE int CP(sized)(const pack *inv, const pack *x, pack *t, pack *squares, const int packs)
+/* Divide a row's features by their scales. Returns whether a feature exceeds its largest value so far; sets the sum of
+ * squares. */
+CP_INLINE int CP(sized)(const PACK *inv, const PACK *x, PACK *t, PACK *squares, const int packs)
 {
     CP(lane_bits) hit[CP_PARTS] = {0};
     *squares = CP(zero)();
     for (int j = 0; j < packs; j++)
         CP_EACH {
-            const lane a = CP_PART(x[j]) * CP_PART(inv[j]);
-            hit[part_] |= (CP(lane_bits))((lane)((CP(lane_bits))a & ((CP(bits_type))-1 >> 1)) > 1);
+            const LANE a = CP_PART(x[j]) * CP_PART(inv[j]);
+            hit[part_] |= (CP(lane_bits))((LANE)((CP(lane_bits))a & ((CP(bits_type))-1 >> 1)) > 1);
             CP_PART(*squares) += a * a;
             CP_PART(t[j]) = a;
         }
     return CP(any)(hit);
 }
 
-/* Take the gradient slope * x in. Returns whether a sum has outgrown its root. */
-CP_INLINE int CP(add_squares)(CP(rooted_type) *r, const pack *x, quad slope, const int packs)
+/* Add the squares of the gradient slope * x. Returns whether a sum has outgrown its root. */
+CP_INLINE int CP(add_squares)(CP(rooted_type) *r, const PACK *x, QUAD slope, const int packs)
 {
     CP(lane_bits) hit[CP_PARTS] = {0};
     for (int j = 0; j < packs; j++)
         CP_EACH {
-            const lane g = slope[0] * CP_PART(x[j]), root = CP_PART(r->root[j]);
+            const LANE g = slope[0] * CP_PART(x[j]), root = CP_PART(r->root[j]);
             CP_PART(r->sum[j]) += g * g;
             hit[part_] |= (CP(lane_bits))((CP_PART(r->sum[j]) * root) * root > CP_GROWTH);
         }
@@ -100,7 +101,7 @@ CP_INLINE int CP(add_squares)(CP(rooted_type) *r, const pack *x, quad slope, con
     return CP(any)(hit) | ((r->sum_bias[0] * r->root_bias[0]) * r->root_bias[0] > CP_GROWTH);
 }
 
-/* Make the roots anew that have been outgrown. */
+/* Recompute outgrown roots. */
 CP_INLINE void CP(renew_roots)(CP(rooted_type) *r, const int packs)
 {
     for (int j = 0; j < packs; j++)
@@ -111,41 +112,41 @@ CP_INLINE void CP(renew_roots)(CP(rooted_type) *r, const int packs)
 CP_INLINE void CP(load_rooted)(const cp_sgd *s, CP(rooted_type) *r, const int packs)
 {
     for (int j = 0; j < packs; j++) {
-        r->v[j] = CP(load)(CP_AT(s, const real, w) + j * CP_LANES);
-        r->q[j] = CP(load)(CP_AT(s, const real, prev) + j * CP_LANES);
-        r->sum[j] = CP(load)(CP_AT(s, const real, sums) + j * CP_LANES);
-        r->root[j] = CP(load)(CP_AT(s, const real, roots) + j * CP_LANES);
+        r->v[j] = CP(load)(CP_AT(s, const REAL, w) + j * CP_LANES);
+        r->q[j] = CP(load)(CP_AT(s, const REAL, prev) + j * CP_LANES);
+        r->sum[j] = CP(load)(CP_AT(s, const REAL, sums) + j * CP_LANES);
+        r->root[j] = CP(load)(CP_AT(s, const REAL, roots) + j * CP_LANES);
     }
-    r->bias = CP(all)(*CP_AT(s, const real, bias));
-    r->g = CP(all)(*CP_AT(s, const real, g));
-    r->h = *CP_AT(s, const real, h);
-    r->sum_bias = CP(all)(*CP_AT(s, const real, sum_bias));
-    r->root_bias = CP(all)(CP_AT(s, const real, roots)[s->padded]);
+    r->bias = CP(all)(*CP_AT(s, const REAL, bias));
+    r->g = CP(all)(*CP_AT(s, const REAL, g));
+    r->h = *CP_AT(s, const REAL, h);
+    r->sum_bias = CP(all)(*CP_AT(s, const REAL, sum_bias));
+    r->root_bias = CP(all)(CP_AT(s, const REAL, roots)[s->padded]);
 }
 
 CP_INLINE void CP(store_rooted)(cp_sgd *s, const CP(rooted_type) *r, const int packs)
 {
     for (int j = 0; j < packs; j++) {
-        CP(store)(CP_AT(s, real, w) + j * CP_LANES, r->v[j]);
-        CP(store)(CP_AT(s, real, prev) + j * CP_LANES, r->q[j]);
-        CP(store)(CP_AT(s, real, sums) + j * CP_LANES, r->sum[j]);
-        CP(store)(CP_AT(s, real, roots) + j * CP_LANES, r->root[j]);
+        CP(store)(CP_AT(s, REAL, w) + j * CP_LANES, r->v[j]);
+        CP(store)(CP_AT(s, REAL, prev) + j * CP_LANES, r->q[j]);
+        CP(store)(CP_AT(s, REAL, sums) + j * CP_LANES, r->sum[j]);
+        CP(store)(CP_AT(s, REAL, roots) + j * CP_LANES, r->root[j]);
     }
-    *CP_AT(s, real, bias) = r->bias[0];
-    *CP_AT(s, real, g) = r->g[0];
-    *CP_AT(s, real, h) = r->h;
-    *CP_AT(s, real, sum_bias) = r->sum_bias[0];
-    CP_AT(s, real, roots)[s->padded] = r->root_bias[0];
+    *CP_AT(s, REAL, bias) = r->bias[0];
+    *CP_AT(s, REAL, g) = r->g[0];
+    *CP_AT(s, REAL, h) = r->h;
+    *CP_AT(s, REAL, sum_bias) = r->sum_bias[0];
+    CP_AT(s, REAL, roots)[s->padded] = r->root_bias[0];
 }
 
 CP_INLINE int64_t CP(rooted)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss, const int packs)
 {
     CP(rooted_type) r;
     CP(bits_type) keep[CP_LANES];
-    pack x[CP_NARROW], t[CP_NARROW], squares = CP(zero)();
+    PACK x[CP_NARROW_PACKS], t[CP_NARROW_PACKS], squares = CP(zero)();
     cp_sgd_totals totals = s->totals;
     const int normalized = s->rule == CP_NORMALIZED;
-    const quad unit = CP(all)((real)s->intercept), parameter = CP(all)((real)s->parameter);
+    const QUAD unit = CP(all)((REAL)s->intercept), parameter = CP(all)((REAL)s->parameter);
     double by = s->rate, seen = s->seen, norm = s->norm;
     int64_t i;
     CP(tail_mask)(keep, s->features);
@@ -153,21 +154,21 @@ CP_INLINE int64_t CP(rooted)(cp_sgd *s, const cp_chunk *c, const enum cp_loss lo
     if (normalized)
         CP(load_sizes)(s, r.inv, packs);
     for (i = 0; i < c->n; i++) {
-        const real *row = (const real *)c->row[i];
-        cp_ask_ahead(c, i, packs);
+        const REAL *row = (const REAL *)c->row[i];
+        cp_prefetch_rows(c, i, packs);
         CP(load_row)(x, row, keep, packs);
         if (normalized && CP(sized)(r.inv, x, t, &squares, packs)) {
             CP(enlarge_rooted)(s, &r, row, packs);
             CP(sized)(r.inv, x, t, &squares, packs);
         }
-        quad m = CP(margin_held)(r.v, r.q, x, r.bias, r.h, r.g, packs);
+        QUAD m = CP(margin_held)(r.v, r.q, x, r.bias, r.h, r.g, packs);
         if (!CP(is_finite)(m[0]))
             break;
         for (int j = 0; j < packs; j++)
             r.v[j] = CP(subtract_scaled)(r.v[j], r.h, r.q[j]);
         r.bias -= r.g;
-        const quad weight = CP(all)((real)(c->weighted ? c->weight[i] : 1));
-        point at = CP(formula)(loss, m, CP(all)((real)c->label[i]), weight, parameter);
+        const QUAD weight = CP(all)((REAL)(c->weighted ? c->weight[i] : 1));
+        POINT at = CP(formula)(loss, m, CP(all)((REAL)c->label[i]), weight, parameter);
         if (CP(add_squares)(&r, x, at.slope, packs))
             CP(renew_roots)(&r, packs);
         if (normalized) {
@@ -177,7 +178,7 @@ CP_INLINE int64_t CP(rooted)(cp_sgd *s, const cp_chunk *c, const enum cp_loss lo
         }
         for (int j = 0; j < packs; j++)
             r.q[j] = CP(multiply)(normalized ? t[j] : x[j], r.root[j]);
-        r.h = (real)by * at.slope[0];
+        r.h = (REAL)by * at.slope[0];
         r.g = (r.h * r.root_bias) * unit;
         CP(count)(&totals, loss, &at, 0, c->label[i], c->weight[i], s->parameter);
     }

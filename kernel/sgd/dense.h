@@ -1,13 +1,15 @@
-/* Template: one update a row, dense, the latency-bound inner loop.
+/* Template: dense rows, one update per row; the latency-bound inner loop.
  *
- * The textbook chain  dot -> slope -> update -> next dot  is cut short. With v the weights before the pending
- * update h * p (p the last row, g = scale * h),
+ * The textbook chain dot -> slope -> update -> next dot is cut short. With v the weights before the pending update h *
+ * p (p the last row, g = scale * h),
+ *
  *     w . x = scale * (v - h p) . x = scale * (v . x) - g * (p . x),
- * and neither product waits for g: between two rows only one multiplication and one subtraction do, and the sums
- * over lanes and the update run beside the loss of the row before. */
+ *
+ * and neither product waits for g. Only one multiplication and one subtraction wait between two rows; the sums over
+ * lanes and the update overlap with the loss of the previous row. */
 
-/* Take the decay of one update into the scale. Returns whether it is so small that the weights are to be renormalised; a bound
- * of theirs may make it small soon. */
+/* Apply the decay of one update to the scale. Returns whether the scale is so small that the weights must be
+ * renormalised; with max norm the limit is lower. */
 CP_INLINE int CP(decay)(cp_sgd *s)
 {
     s->scale *= s->decay;
@@ -15,7 +17,7 @@ CP_INLINE int CP(decay)(cp_sgd *s)
     return s->scale < (s->bounded ? 0x1p-40 : 0x1p-20);
 }
 
-/* Say that v was multiplied by the scale. */
+/* Reset the scale after v was multiplied by it. */
 CP_INLINE void CP(rescaled)(cp_sgd *s)
 {
     s->squares *= s->scale * s->scale;
@@ -25,29 +27,29 @@ CP_INLINE void CP(rescaled)(cp_sgd *s)
 static CP_NOINLINE void CP(renormalise)(cp_sgd *s)
 {
     const int64_t lines = s->sparse ? s->features : s->outputs, apart = s->sparse ? s->apart : s->padded;
-    real scale = (real)s->scale, *v = CP_AT(s, real, w);
+    REAL scale = (REAL)s->scale, *v = CP_AT(s, REAL, w);
     for (int64_t i = 0; i < lines; i++)
         for (int64_t j = 0; j < s->padded; j++)
             v[i * apart + j] *= scale;
     CP(rescaled)(s);
 }
 
-/* Take the decay of one update into the scale, and renormalise where it got small. */
+/* Apply the decay of one update to the scale; renormalise the weights if it became small. */
 static CP_NOINLINE void CP(shrink)(cp_sgd *s)
 {
     if (s->decay != 1 && CP(decay)(s))
         CP(renormalise)(s);
 }
 
-CP_INLINE pack CP(row_pack)(const real *row, int64_t j, int64_t packs, const CP(bits_type) *keep)
+CP_INLINE PACK CP(row_pack)(const REAL *row, int64_t j, int64_t packs, const CP(bits_type) *keep)
 {
-    pack x = CP(load)(row + j * CP_LANES);
+    PACK x = CP(load)(row + j * CP_LANES);
     return j + 1 < packs ? x : CP(first)(x, keep);
 }
 
-CP_INLINE real CP(dot)(const real *v, const real *x, int64_t packs, const CP(bits_type) *keep)
+CP_INLINE REAL CP(dot)(const REAL *v, const REAL *x, int64_t packs, const CP(bits_type) *keep)
 {
-    pack a0 = CP(zero)(), a1 = CP(zero)();
+    PACK a0 = CP(zero)(), a1 = CP(zero)();
     int64_t j = 0;
     for (; j + 2 < packs; j += 2) {
         int64_t at = j * CP_LANES, next = at + CP_LANES;
@@ -61,35 +63,35 @@ CP_INLINE real CP(dot)(const real *v, const real *x, int64_t packs, const CP(bit
 
 #include "sgd/max_norm.h"
 
-typedef struct { quad g, bias; real h, scale, inverse; } CP(pending_type);
-#define pending CP(pending_type)
+typedef struct { QUAD g, bias; REAL h, scale, inverse; } CP(pending_type);
+#define PENDING CP(pending_type)
 
-CP_INLINE pending CP(get_pending)(const cp_sgd *s)
+CP_INLINE PENDING CP(get_pending)(const cp_sgd *s)
 {
-    return (pending){CP(all)(*CP_AT(s, const real, g)), CP(all)(*CP_AT(s, const real, bias)),
-                     *CP_AT(s, const real, h), (real)s->scale, (real)s->inverse};
+    return (PENDING){CP(all)(*CP_AT(s, const REAL, g)), CP(all)(*CP_AT(s, const REAL, bias)),
+                     *CP_AT(s, const REAL, h), (REAL)s->scale, (REAL)s->inverse};
 }
 
-CP_INLINE void CP(put_pending)(cp_sgd *s, const pending *q)
+CP_INLINE void CP(put_pending)(cp_sgd *s, const PENDING *q)
 {
-    *CP_AT(s, real, g) = q->g[0];
-    *CP_AT(s, real, bias) = q->bias[0];
-    *CP_AT(s, real, h) = q->h;
+    *CP_AT(s, REAL, g) = q->g[0];
+    *CP_AT(s, REAL, bias) = q->bias[0];
+    *CP_AT(s, REAL, h) = q->h;
 }
 
-/* Rows of at most 4 packs: weights and the last row stay in registers. Returns the rows done: fewer than there are
- * where a margin is not finite. */
-CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss, const int packs)
+/* Learn from rows of at most 4 packs, whose weights and last row stay in registers. Returns the number of rows learnt,
+ * fewer than the chunk's if a margin is not finite. */
+CP_INLINE int64_t CP(narrow_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss, const int packs)
 {
-    pack v[4], p[4], x[4];
-    real *weights = CP_AT(s, real, w), *prev = CP_AT(s, real, prev);
+    PACK v[4], p[4], x[4];
+    REAL *weights = CP_AT(s, REAL, w), *prev = CP_AT(s, REAL, prev);
     CP(bits_type) keep[CP_LANES];
-    pending q = CP(get_pending)(s);
+    PENDING q = CP(get_pending)(s);
     cp_sgd_totals totals = s->totals;
-    const quad unit = CP(all)((real)s->intercept), step = CP(all)((real)s->rate);
-    const quad parameter = CP(all)((real)s->parameter);
+    const QUAD unit = CP(all)((REAL)s->intercept), step = CP(all)((REAL)s->rate);
+    const QUAD parameter = CP(all)((REAL)s->parameter);
     const int bounded = s->bounded, scaled = bounded || s->decay != 1;
-    const quad held = CP(all)((real)(s->intercept && !bounded));
+    const QUAD held = CP(all)((REAL)(s->intercept && !bounded));
     int64_t i;
     CP(tail_mask)(keep, s->features);
     for (int j = 0; j < packs; j++) {
@@ -97,19 +99,19 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss,
         p[j] = CP(load)(prev + j * CP_LANES);
     }
     for (i = 0; i < c->n; i++) {
-        const real *row = (const real *)c->row[i];
-        cp_ask_ahead(c, i, packs);
+        const REAL *row = (const REAL *)c->row[i];
+        cp_prefetch_rows(c, i, packs);
         CP(load_row)(x, row, keep, packs);
-        pack a = CP(multiply)(v[0], x[0]), b = CP(multiply)(p[0], x[0]);
+        PACK a = CP(multiply)(v[0], x[0]), b = CP(multiply)(p[0], x[0]);
         for (int j = 1; j < packs; j++) {
             a = CP(add_product)(a, v[j], x[j]);
             b = CP(add_product)(b, p[j], x[j]);
         }
-        const quad vx = CP(sum)(a), px = CP(sum)(b);
-        quad m = (q.scale * vx + q.bias) - q.g * (px + held);
+        const QUAD vx = CP(sum)(a), px = CP(sum)(b);
+        QUAD m = (q.scale * vx + q.bias) - q.g * (px + held);
         if (!CP(is_finite)(m[0]))
             break;
-        real inner = bounded ? vx[0] - q.h * px[0] : 0;
+        REAL inner = bounded ? vx[0] - q.h * px[0] : 0;
         for (int j = 0; j < packs; j++) {
             v[j] = CP(subtract_scaled)(v[j], q.h, p[j]);
             p[j] = x[j];
@@ -118,23 +120,23 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss,
         if (scaled) {
             if (CP(decay)(s)) {
                 for (int j = 0; j < packs; j++)
-                    v[j] = CP(scale)(v[j], (real)s->scale);
-                inner *= (real)s->scale;
+                    v[j] = CP(scale)(v[j], (REAL)s->scale);
+                inner *= (REAL)s->scale;
                 CP(rescaled)(s);
             }
             if (bounded && CP(counts)(s))
                 s->squares = CP(squares_of_packs)(v, packs);
-            q.scale = (real)s->scale;
-            q.inverse = (real)s->inverse;
+            q.scale = (REAL)s->scale;
+            q.inverse = (REAL)s->inverse;
         }
-        const quad by = c->weighted ? CP(all)((real)(s->rate * c->weight[i])) : step;
-        point at = CP(formula)(loss, m, CP(all)((real)c->label[i]), by, parameter);
+        const QUAD by = c->weighted ? CP(all)((REAL)(s->rate * c->weight[i])) : step;
+        POINT at = CP(formula)(loss, m, CP(all)((REAL)c->label[i]), by, parameter);
         q.g = at.slope;
         q.h = at.slope[0] * q.inverse;
         if (bounded) {
             q.bias -= q.g * unit;
             if (CP(bind)(s, q.h, inner, CP(squares_of_packs)(x, packs))) {
-                q.scale = (real)s->scale;
+                q.scale = (REAL)s->scale;
                 q.g = CP(all)(q.h * q.scale);
             }
         }
@@ -149,20 +151,20 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss,
     return i;
 }
 
-/* One pack of the walk below. */
-CP_INLINE void CP(step)(real *v, pack p, pack x, real h, pack *vx, pack *px)
+/* One pack of CP(walk). */
+CP_INLINE void CP(step)(REAL *v, PACK p, PACK x, REAL h, PACK *vx, PACK *px)
 {
-    pack w = CP(load)(v);
+    PACK w = CP(load)(v);
     *vx = CP(add_product)(*vx, w, x);
     *px = CP(add_product)(*px, p, x);
     CP(store)(v, CP(subtract_scaled)(w, h, p));
 }
 
 /* Sum v . x and p . x and apply the pending update, in one walk through the weights. */
-CP_INLINE void CP(walk)(real *v, const real *p, const real *x, int64_t packs, const CP(bits_type) *keep, real h,
-                        pack *vx, pack *px)
+CP_INLINE void CP(walk)(REAL *v, const REAL *p, const REAL *x, int64_t packs, const CP(bits_type) *keep, REAL h,
+                        PACK *vx, PACK *px)
 {
-    pack a0 = CP(zero)(), a1 = CP(zero)(), b0 = CP(zero)(), b1 = CP(zero)();
+    PACK a0 = CP(zero)(), a1 = CP(zero)(), b0 = CP(zero)(), b1 = CP(zero)();
     int64_t j = 0;
     for (; j + 2 < packs; j += 2) {
         int64_t at = j * CP_LANES, next = at + CP_LANES;
@@ -175,34 +177,34 @@ CP_INLINE void CP(walk)(real *v, const real *p, const real *x, int64_t packs, co
     *px = CP(add)(b0, b1);
 }
 
-/* Keep a row for later: its own place in the buffer may be overwritten before the next call. */
-CP_INLINE void CP(keep_row)(cp_sgd *s, const real *row)
+/* Copy a row into the state: its slot may be overwritten before the next call. */
+CP_INLINE void CP(keep_row)(cp_sgd *s, const REAL *row)
 {
-    real *prev = CP_AT(s, real, prev);
+    REAL *prev = CP_AT(s, REAL, prev);
     if (row != prev)
-        memcpy(prev, row, (size_t)s->features * sizeof(real));
+        memcpy(prev, row, (size_t)s->features * sizeof(REAL));
 }
 
-CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss)
+CP_INLINE int64_t CP(wide_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss)
 {
-    real *v = CP_AT(s, real, w);
-    const real *prev = CP_AT(s, real, prev);
+    REAL *v = CP_AT(s, REAL, w);
+    const REAL *prev = CP_AT(s, REAL, prev);
     const int64_t packs = s->padded / CP_LANES;
     CP(bits_type) keep[CP_LANES];
-    pending q = CP(get_pending)(s);
+    PENDING q = CP(get_pending)(s);
     cp_sgd_totals totals = s->totals;
-    const quad unit = CP(all)((real)s->intercept), step = CP(all)((real)s->rate);
-    const quad parameter = CP(all)((real)s->parameter), held = CP(all)((real)(s->intercept && !s->bounded));
+    const QUAD unit = CP(all)((REAL)s->intercept), step = CP(all)((REAL)s->rate);
+    const QUAD parameter = CP(all)((REAL)s->parameter), held = CP(all)((REAL)(s->intercept && !s->bounded));
     int64_t i;
     CP(tail_mask)(keep, s->features);
     for (i = 0; i < c->n; i++) {
-        const real *row = (const real *)c->row[i];
-        pack a, b;
-        cp_ask_ahead(c, i, c->lines);
+        const REAL *row = (const REAL *)c->row[i];
+        PACK a, b;
+        cp_prefetch_rows(c, i, c->lines);
         CP(walk)(v, prev, row, packs, keep, q.h, &a, &b);
-        const quad vx = CP(sum)(a), px = CP(sum)(b);
-        quad m = (q.scale * vx + q.bias) - q.g * (px + held);
-        real inner = vx[0] - q.h * px[0];
+        const QUAD vx = CP(sum)(a), px = CP(sum)(b);
+        QUAD m = (q.scale * vx + q.bias) - q.g * (px + held);
+        REAL inner = vx[0] - q.h * px[0];
         q.bias -= q.g * held;
         if (!CP(is_finite)(m[0])) {
             q.g = CP(all)(q.h = 0);
@@ -211,22 +213,22 @@ CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss
         prev = row;
         if (s->bounded || s->decay != 1) {
             if (CP(decay)(s)) {
-                inner *= (real)s->scale;
+                inner *= (REAL)s->scale;
                 CP(renormalise)(s);
             }
             if (s->bounded && CP(counts)(s))
                 s->squares = CP(squares_dense)(s, keep);
-            q.scale = (real)s->scale;
-            q.inverse = (real)s->inverse;
+            q.scale = (REAL)s->scale;
+            q.inverse = (REAL)s->inverse;
         }
-        const quad by = c->weighted ? CP(all)((real)(s->rate * c->weight[i])) : step;
-        point at = CP(formula)(loss, m, CP(all)((real)c->label[i]), by, parameter);
+        const QUAD by = c->weighted ? CP(all)((REAL)(s->rate * c->weight[i])) : step;
+        POINT at = CP(formula)(loss, m, CP(all)((REAL)c->label[i]), by, parameter);
         q.g = at.slope;
         q.h = at.slope[0] * q.inverse;
         if (s->bounded) {
             q.bias -= q.g * unit;
             if (CP(bind)(s, q.h, inner, CP(dot)(row, row, packs, keep))) {
-                q.scale = (real)s->scale;
+                q.scale = (REAL)s->scale;
                 q.g = CP(all)(q.h * q.scale);
             }
         }
@@ -240,16 +242,16 @@ CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss
 
 #define CP_WIDTHS(loss) \
     switch (s->padded / CP_LANES) { \
-    case 1: return CP(few)(s, c, loss, 1); \
-    case 2: return CP(few)(s, c, loss, 2); \
-    case 3: return CP(few)(s, c, loss, 3); \
-    case 4: return CP(few)(s, c, loss, 4); \
-    default: return CP(many)(s, c, loss); \
+    case 1: return CP(narrow_rows)(s, c, loss, 1); \
+    case 2: return CP(narrow_rows)(s, c, loss, 2); \
+    case 3: return CP(narrow_rows)(s, c, loss, 3); \
+    case 4: return CP(narrow_rows)(s, c, loss, 4); \
+    default: return CP(wide_rows)(s, c, loss); \
     }
 
 #define CP_COPY(id) static CP_NOINLINE int64_t CP(id##_rows)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_##id) }
 CP_COPIES(CP_COPY)
 #undef CP_COPY
-static CP_NOINLINE int64_t CP(ANY_rows)(cp_sgd *s, const cp_chunk *c) { return CP(many)(s, c, s->loss); }
+static CP_NOINLINE int64_t CP(ANY_rows)(cp_sgd *s, const cp_chunk *c) { return CP(wide_rows)(s, c, s->loss); }
 
 #undef CP_WIDTHS

@@ -1,11 +1,11 @@
-/* The rate of an epoch, what its totals amount to, whether it diverged, and whether another one follows. */
+/* Learning rate and results of an epoch, detection of divergence and of convergence. */
 #ifndef CP_EPOCHS_H
 #define CP_EPOCHS_H
 
 #include "sgd/totals.h"
 #include <math.h>
 
-/* The learning rate of an epoch, counted from 0. */
+/* Return the learning rate of an epoch, counted from 0. */
 static inline double cp_sgd_rate(enum cp_step step, double rate, double decay, int64_t epoch)
 {
     switch (cp_steps[step].fading) {
@@ -18,8 +18,8 @@ static inline double cp_sgd_rate(enum cp_step step, double rate, double decay, i
 
 typedef struct {
     int64_t rows;
-    double loss, score;  /* mean loss; accuracy, or R^2 of numbers: by what rows count for */
-    double weight;       /* what all of them count for */
+    double loss, score;  /* mean loss; accuracy, or R^2 for numbers: weighted */
+    double weight;       /* total sample weight */
 } cp_figures;
 
 static inline cp_figures cp_sgd_figures(const cp_sgd *s)
@@ -34,9 +34,9 @@ static inline cp_figures cp_sgd_figures(const cp_sgd *s)
 
 enum cp_verdict { CP_GO_ON, CP_ENOUGH, CP_LOSS_GROWS };
 
-/* Judge by the losses of all epochs so far. They grow without bound where the last one is NaN, infinite, or above the
- * one before and a thousand times the first. They are enough where the loss improved twice in a row by less than this
- * share of it; a negative tolerance is never enough. */
+/* Return the verdict on the losses of all epochs so far. The loss diverges if the last one is NaN, infinite, or above
+ * both the previous one and a thousand times the first. It has converged if it improved twice in a row by less than
+ * this share of itself; a negative tolerance disables this. */
 static inline int cp_verdict(const double *losses, int64_t count, double tolerance)
 {
     const int64_t patience = 2;
@@ -54,43 +54,44 @@ static inline int cp_verdict(const double *losses, int64_t count, double toleran
     return CP_ENOUGH;
 }
 
-/* Whether the mean loss of an epoch is so far above that of weights of zero that it diverged: noise of a large step stays
- * below. Where nobody chose the rate the epoch is begun again, from nothing, at a smaller one then, as where weights overflow. */
-static inline int cp_adrift(double loss, double untrained) { return loss > 1.1 * untrained; }
+/* Return whether an epoch's mean loss is so far above that of zero weights that training diverged; the noise of large
+ * steps stays below. A default learning rate is then reduced and training restarts, as after an overflow. */
+static inline int cp_sgd_diverged(double loss, double untrained) { return loss > 1.1 * untrained; }
 
-enum { CP_LOWER = 5 };
-#define CP_LABELS_FAR 30.0 /* how far off labels may be, in slopes: the usual rate gets there in 3,000 rows */
+enum { CP_RATE_REDUCTION = 5 };
+#define CP_MAX_LABEL_DISTANCE 30.0 /* distance of labels, in slopes, that the default rate covers in 3,000 rows */
 
-/* The rate to go on at; 0 where this one is the last to be tried. */
-static inline double cp_sgd_lowered(double rate) { return rate < 1e-12 ? 0 : rate / CP_LOWER; }
+/* Return the reduced learning rate; 0 if this one was the last to try. */
+static inline double cp_sgd_lowered(double rate) { return rate < 1e-12 ? 0 : rate / CP_RATE_REDUCTION; }
 
-/* How many times the usual rate labels want that are far from 0: a step of bounded slope is no longer for them, and prices of
- * 200,000 are out of reach of steps of 0.01. Twice a power of what lowers it: one that is lowered is never the usual rate again, which
- * would be raised. `far`: the mean of log(1 + far) of labels. */
-static inline double cp_sgd_stretch(double far)
+/* Return the factor of the default learning rate for labels far from 0. A bounded slope makes no longer steps for them,
+ * and steps of 0.01 never reach prices of 200,000. The factor is twice a power of CP_RATE_REDUCTION, so that a reduced rate
+ * never equals the default, which would be raised again. `far`: the mean of log(1 + distance) over labels. */
+static inline double cp_sgd_rate_factor(double far)
 {
     double times = 2;
-    if (!(far > cp_log(1 + CP_LABELS_FAR)) || far - far != 0)
+    if (!(far > cp_log(1 + CP_MAX_LABEL_DISTANCE)) || far - far != 0)
         return 1;
-    while (times < 1e300 && cp_log(1 + 2 * times * CP_LOWER) < far) /* half as far at most: some hundred steps get there */
-        times *= CP_LOWER;
+    /* At most half the distance: some hundred steps cover it; 1e300 ends the search. */
+    while (times < 1e300 && cp_log(1 + 2 * times * CP_RATE_REDUCTION) < far)
+        times *= CP_RATE_REDUCTION;
     return times;
 }
 
-/* The rate at which an epoch is begun again, from nothing, where nobody chose it: a smaller one where it diverged, a larger one
- * where the usual one is small for the labels. 0 where it is not. `loss`: its mean loss; NaN where weights overflowed. */
+/* Return the learning rate of a restart with a default rate: smaller if the epoch diverged, larger if the default is
+ * small for the labels; 0 without a restart. `loss`: the epoch's mean loss; NaN if weights overflowed. */
 static inline double cp_sgd_again(enum cp_step step, double rate, double loss, double untrained, double far)
 {
-    if (loss != loss || cp_adrift(loss, untrained))
+    if (loss != loss || cp_sgd_diverged(loss, untrained))
         return cp_sgd_lowered(rate);
-    const double times = rate == cp_steps[step].usual && !cp_steps[step].fixed ? cp_sgd_stretch(far) : 1;
+    const double times = rate == cp_steps[step].usual && !cp_steps[step].fixed ? cp_sgd_rate_factor(far) : 1;
     return times > 1 ? rate * times : 0;
 }
 
-/* Whether a regression on dense rows, of one rate for all weights that nobody chose, goes on at a smaller one: it stands still,
- * and its steps are to blame. Steps of a constant rate end as far from the best weights as the labels are noisy: the loss stays
- * above the best by a share of half the rate times the mean squared length of a row, which is near the number of features. The
- * mean of weights rests, and long steps serve it. */
+/* Return whether a regression on dense rows, with one default rate for all weights, has reached a plateau because of
+ * its steps. At a constant rate the loss stays above the best by half the rate times the mean squared length of a row,
+ * near the number of features, as a share of the label noise. Averaged weights are exempt: they settle, and long steps
+ * help them. */
 static inline int cp_sgd_rests(const cp_sgd *s, const double *losses, int64_t count)
 {
     const double still = 1e-3, noise = 1e-3;

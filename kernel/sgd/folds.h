@@ -1,125 +1,127 @@
-/* Several models that learn from the same rows but for those of a part: its own, as of folds, or all others. Those who visit the
- * same rows do so at once (sgd/multi_model.h); where that would leave most lanes of vectors empty, models of several parts share them,
- * and each row leaves some out. */
-#ifndef CP_SGD_PARTS_H
-#define CP_SGD_PARTS_H
+/* Trains several models on the same rows except those of a fold: its own (cross-validation), or all others. Models that
+ * visit the same rows do so at once (sgd/multi_model.h). If that leaves most lanes empty, models of several folds share
+ * vectors, and each row skips some of them. */
+#ifndef CP_SGD_FOLDS_H
+#define CP_SGD_FOLDS_H
 
 #include "sgd/multi_model.h"
 
-/* Which of the visits are of which part, and which parts the models see: theirs alone, or all others. */
+/* Fold of each visit and model, and which visits a model makes: those of its fold alone, or all others. */
 typedef struct {
-    const uint8_t *of, *theirs;   /* by visit; by model */
+    const uint8_t *of, *model_fold;   /* by visit; by model */
     int own;
-    int64_t each;                 /* visits that all models make before the next ones come: they stay in a core's cache */
-    int32_t *visit;               /* room for so many */
-    uint8_t *number;              /* room for so many parts of a company */
-    cp_sgd **left;                /* room for the models */
-    int64_t *kin;                 /* room for a number a model: the first of those with whom it shares lanes, or -1: nobody */
-    int *status;                  /* room for two numbers a model, as of `done` */
+    int64_t each;                 /* visits that all models make before the next ones, so that the rows stay in a core's
+                                   * cache */
+    int32_t *visit;               /* space for this many visits */
+    uint8_t *number;              /* space for a fold number per visit */
+    cp_sgd **left;                /* space for the models */
+    int64_t *group;                 /* space for a number per model: the first of the models with which it shares lanes,
+                                   * or -1 */
+    int *status;                  /* space for two numbers per model; so has `done` */
     int64_t *done;
 } cp_parts;
 
-enum { CP_MOST_PARTS = 256 };
+enum { CP_MAX_FOLDS = 256 };
 
-/* What a visit takes of one model, and of lanes whose models are of several parts, beside that of lanes of one part, as measured. */
-#define CP_ALONE 0.35
-#define CP_APART 1.35
+/* Measured cost of a visit of one model, and of lanes shared by several folds, relative to lanes of one fold. */
+#define CP_COST_ALONE 0.35
+#define CP_COST_SHARED 1.35
 
-/* Say which models are kin, in p->kin: the first of them has the number of the first. */
-static inline void cp_sgd_find_kin(cp_sgd *const *s, int64_t count, const cp_parts *p)
+/* Set in p->group which models can share lanes: each gets the number of the first one. */
+static inline void cp_sgd_group_models(cp_sgd *const *s, int64_t count, const cp_parts *p)
 {
     for (int64_t k = 0; k < count; k++) {
-        p->kin[k] = p->own || !cp_sgd_sociable(s[k]) ? -1 : k;
-        for (int64_t i = 0; i < k && p->kin[k] == k; i++) {
-            int alike = p->kin[i] == i && cp_sgd_kin(s[i], s[k]);
+        p->group[k] = p->own || !cp_sgd_vectorisable(s[k]) ? -1 : k;
+        for (int64_t i = 0; i < k && p->group[k] == k; i++) {
+            int alike = p->group[i] == i && cp_sgd_same_shape(s[i], s[k]);
             for (int64_t j = i; alike && j < k; j++)
-                alike = p->kin[j] != i || p->theirs[j] != p->theirs[k] || cp_sgd_alike(s[j], s[k]);
-            p->kin[k] = alike ? i : k;
+                alike = p->group[j] != i || p->model_fold[j] != p->model_fold[k] || cp_sgd_same_state(s[j], s[k]);
+            p->group[k] = alike ? i : k;
         }
     }
 }
 
-/* Return what the visits of kin take part by part, of so many models each; `rows` are those of a part, of m. */
+/* Return the cost of visits fold by fold, for this many models each; `rows` counts the rows per fold, out of m. */
 static inline double cp_sgd_cost_by_part(const int64_t *models, const int64_t *rows, int64_t m, int64_t most)
 {
     double cost = 0;
-    for (int part = 0; part < CP_MOST_PARTS; part++) {
+    for (int part = 0; part < CP_MAX_FOLDS; part++) {
         const int64_t n = models[part];
-        cost += (double)(m - rows[part]) * ((double)(n / most) + (n % most > 1 ? 1 : n % most ? CP_ALONE : 0));
+        cost += (double)(m - rows[part]) * ((double)(n / most) + (n % most > 1 ? 1 : n % most ? CP_COST_ALONE : 0));
     }
     return cost;
 }
 
-/* Leave as kin only those who are better off with their lanes shared. */
+/* Keep in p->group only models that are faster with shared lanes. */
 static inline void cp_sgd_share_lanes(cp_sgd *const *s, int64_t count, int64_t m, const cp_parts *p)
 {
-    int64_t rows[CP_MOST_PARTS] = {0};
-    cp_sgd_find_kin(s, count, p);
+    int64_t rows[CP_MAX_FOLDS] = {0};
+    cp_sgd_group_models(s, count, p);
     for (int64_t i = 0; i < m; i++)
         rows[p->of[i]]++;
     for (int64_t first = 0; first < count; first++) {
         const int64_t most = cp_sgd_at_once(s[first]);
-        int64_t models[CP_MOST_PARTS] = {0}, n = 0;
-        for (int64_t k = first; p->kin[first] == first && k < count; k++)
-            if (p->kin[k] == first) {
-                models[p->theirs[k]]++;
+        int64_t models[CP_MAX_FOLDS] = {0}, n = 0;
+        for (int64_t k = first; p->group[first] == first && k < count; k++)
+            if (p->group[k] == first) {
+                models[p->model_fold[k]]++;
                 n++;
             }
-        const double shared = CP_APART * (double)((n + most - 1) / most) * (double)m;
-        const int worse = models[p->theirs[first]] == n || cp_sgd_cost_by_part(models, rows, m, most) <= shared;
+        const double shared = CP_COST_SHARED * (double)((n + most - 1) / most) * (double)m;
+        const int worse = models[p->model_fold[first]] == n || cp_sgd_cost_by_part(models, rows, m, most) <= shared;
         for (int64_t k = count - 1; n > 0 && worse && k >= first; k--)
-            p->kin[k] = p->kin[k] == first ? -1 : p->kin[k];
+            p->group[k] = p->group[k] == first ? -1 : p->group[k];
     }
 }
 
-/* Let go of kin of whom those of a part do not stand side by side. */
-static inline void cp_sgd_leave_scattered(int64_t count, const cp_parts *p)
+/* Remove from p->group groups whose models of a fold are not adjacent. */
+static inline void cp_sgd_drop_scattered(int64_t count, const cp_parts *p)
 {
     for (int64_t first = 0; first < count; first++) {
-        uint8_t met[CP_MOST_PARTS] = {0};
+        uint8_t seen_fold[CP_MAX_FOLDS] = {0};
         int scattered = 0;
-        for (int64_t k = first, last = first; p->kin[first] == first && k < count; k++)
-            if (p->kin[k] == first) {
-                scattered |= p->theirs[k] != p->theirs[last] && met[p->theirs[k]];
-                met[p->theirs[last = k]] = 1;
+        for (int64_t k = first, last = first; p->group[first] == first && k < count; k++)
+            if (p->group[k] == first) {
+                scattered |= p->model_fold[k] != p->model_fold[last] && seen_fold[p->model_fold[k]];
+                seen_fold[p->model_fold[last = k]] = 1;
             }
         for (int64_t k = count - 1; scattered && k >= first; k--)
-            p->kin[k] = p->kin[k] == first ? -1 : p->kin[k];
+            p->group[k] = p->group[k] == first ? -1 : p->group[k];
     }
 }
 
-/* Number the teams of models that share their lanes with those of other parts. Returns how many there are. */
-static inline int64_t cp_sgd_teams_of_kin(cp_sgd *const *s, int64_t count, const cp_parts *p, int64_t *team)
+/* Number the teams of models that share lanes across folds. Returns the number of teams. */
+static inline int64_t cp_sgd_shared_teams(cp_sgd *const *s, int64_t count, const cp_parts *p, int64_t *team)
 {
     int64_t teams = 0;
     for (int64_t first = 0; first < count; first++) {
         const int64_t most = cp_sgd_at_once(s[first]);
         int64_t n = 0;
-        for (int part = 0; p->kin[first] == first && part < CP_MOST_PARTS; part++)
+        for (int part = 0; p->group[first] == first && part < CP_MAX_FOLDS; part++)
             for (int64_t k = first; k < count; k++)
-                if (p->kin[k] == first && p->theirs[k] == part)
+                if (p->group[k] == first && p->model_fold[k] == part)
                     team[k] = teams + n++ / most;
         teams += (n + most - 1) / most;
     }
     return teams;
 }
 
-/* Give those who best visit rows at once the same number, in `team`; cp_sgd_learn_parts lets them where they stand side by side, and
- * among them those of a part. */
+/* Give models that should visit rows at once the same number, in `team`. cp_sgd_learn_parts runs them at once if they
+ * are adjacent, and among them those of a fold. */
 static inline void cp_sgd_teams(cp_sgd *const *s, int64_t count, int64_t m, const cp_parts *p, int64_t *team)
 {
     cp_sgd_share_lanes(s, count, m, p);
-    int64_t teams = cp_sgd_teams_of_kin(s, count, p, team);
-    for (int part = 0; part < CP_MOST_PARTS; part++)
+    int64_t teams = cp_sgd_shared_teams(s, count, p, team);
+    for (int part = 0; part < CP_MAX_FOLDS; part++)
         for (int64_t first = 0; first < count; first++) {
             const int64_t most = cp_sgd_at_once(s[first]);
             int64_t n = 0;
-            if (p->kin[first] != -1 || p->theirs[first] != part)
+            if (p->group[first] != -1 || p->model_fold[first] != part)
                 continue;
             for (int64_t k = first; k < count && n < most; k++)
-                if (p->kin[k] == -1 && p->theirs[k] == part
-                    && (k == first || (most > 1 && cp_sgd_sociable(s[k]) && cp_sgd_alike(s[first], s[k])))) {
-                    p->kin[k] = -2; /* has a number */
+                if (p->group[k] == -1 && p->model_fold[k] == part
+                    && (k == first || (most > 1 && cp_sgd_vectorisable(s[k]) && cp_sgd_same_state(s[first], s[k])))) {
+                    p->group[k] = -2; /* already in a team */
                     team[k] = teams;
                     n++;
                 }
@@ -127,32 +129,35 @@ static inline void cp_sgd_teams(cp_sgd *const *s, int64_t count, int64_t m, cons
         }
 }
 
-/* Let models of several parts who are kin visit some rows at once, as far as all is well. Returns how many rows are then behind
- * them, or behind those that visit them. Sets `status` and `done` of each. */
-static inline int64_t cp_sgd_in_step_apart(cp_sgd *const *s, int count, const cp_rows *rows, const cp_apart *apart, int *status,
-                                           int64_t *done)
+/* Train models of several folds at once on some rows, as long as no error occurs. Returns how many rows are then learnt
+ * by the models that visit them. Sets `status` and `done` of each. */
+static inline int64_t cp_sgd_learn_at_once_folds(cp_sgd *const *s, int count, const cp_rows *rows,
+                                                 const cp_model_folds *apart, int *status, int64_t *done)
 {
-    int well = rows->m > 1 && !rows->weight && cp_slots_fit(rows->visit, rows->m, rows->slots), left_out = -1;
+    int ok = rows->m > 1 && !rows->weight && cp_slots_fit(rows->visit, rows->m, rows->slots), left_out = -1;
     cp_rows first = *rows;
     first.m = rows->m > 0;
     for (int k = 0; k < count; k++) {
         status[k] = CP_SGD_OK;
         done[k] = 0;
-        if (apart->theirs[k] != apart->of[0]) {
+        if (apart->model_fold[k] != apart->of[0]) {
             status[k] = cp_sgd_learn(s[k], &first, &done[k]);
             continue;
         }
-        left_out = left_out < 0 ? k : left_out; /* what those hold back that the first row leaves out is to be the same */
-        well &= memcmp(CP_AT(s[k], const char, prev), CP_AT(s[left_out], const char, prev), (size_t)(s[k]->features * s[k]->bytes)) == 0
-                || s[k]->ruled;
+        left_out = left_out < 0 ? k : left_out; /* the models that skip the first row must hold back the same update */
+        ok &= memcmp(CP_AT(s[k], const char, prev), CP_AT(s[left_out], const char, prev),
+                     (size_t)(s[k]->features * s[k]->bytes))
+                  == 0
+              || s[k]->ruled;
     }
     for (int k = 0; k < count; k++)
-        well &= status[k] == CP_SGD_OK;
-    return well ? cp_sgd_in_step(s, count, rows, apart) : first.m;
+        ok &= status[k] == CP_SGD_OK;
+    return ok ? cp_sgd_learn_at_once(s, count, rows, apart) : first.m;
 }
 
-/* Put the visits from `from` on that are of a part, or of all others, into p->visit. Returns rows of these. */
-static inline cp_rows cp_sgd_visits_of(const cp_rows *rows, int64_t from, const uint8_t *of, uint8_t part, int own, const cp_parts *p)
+/* Copy the visits from `from` on that are of a fold, or of all others, to p->visit. Returns rows of these. */
+static inline cp_rows cp_sgd_visits_of(const cp_rows *rows, int64_t from, const uint8_t *of, uint8_t part, int own,
+                                       const cp_parts *p)
 {
     cp_rows some = *rows;
     some.visit = p->visit;
@@ -164,115 +169,115 @@ static inline cp_rows cp_sgd_visits_of(const cp_rows *rows, int64_t from, const 
     return some;
 }
 
-/* Number the parts of some models, in p->number, and say which are of which, in `mine`. Returns how many there are. */
-static inline int cp_sgd_number_parts(const cp_rows *rows, int count, const uint8_t *of, const uint8_t *theirs, const cp_parts *p,
-                                      uint8_t *mine)
+/* Number the folds of some models: of rows in p->number, of models in `mine`. Returns the number of folds. */
+static inline int cp_sgd_number_parts(const cp_rows *rows, int count, const uint8_t *of, const uint8_t *model_fold,
+                                      const cp_parts *p, uint8_t *mine)
 {
-    uint8_t number[CP_MOST_PARTS];
+    uint8_t number[CP_MAX_FOLDS];
     int parts = 0;
     for (int k = 0; k < count; k++)
-        mine[k] = (uint8_t)(parts += k > 0 && theirs[k] != theirs[k - 1]);
+        mine[k] = (uint8_t)(parts += k > 0 && model_fold[k] != model_fold[k - 1]);
     memset(number, ++parts, sizeof number);
     for (int k = 0; k < count; k++)
-        number[theirs[k]] = mine[k];
+        number[model_fold[k]] = mine[k];
     for (int64_t i = 0; i < rows->m; i++)
         p->number[i] = number[of[i]];
     return parts;
 }
 
-/* Let models of several parts who are kin, at most as many as visit a row at once, learn from some rows. */
-static inline void cp_sgd_learn_apart(cp_sgd *const *s, int count, const cp_rows *rows, const uint8_t *of, const uint8_t *theirs,
-                                      const cp_parts *p, int *status, int64_t *done)
+/* Train models of several folds that share lanes on some rows; there are at most as many as visit a row at once. */
+static inline void cp_sgd_learn_shared(cp_sgd *const *s, int count, const cp_rows *rows, const uint8_t *of,
+                                       const uint8_t *model_fold, const cp_parts *p, int *status, int64_t *done)
 {
-    uint8_t mine[CP_TOGETHER];
-    const cp_apart apart = {mine, p->number, cp_sgd_number_parts(rows, count, of, theirs, p, mine)};
-    if (apart.count == 1) { /* a row that nobody visits is not to be seen: nobody would refuse what it has */
-        const cp_rows some = cp_sgd_visits_of(rows, 0, of, theirs[0], 0, p);
+    uint8_t mine[CP_MAX_MODELS];
+    const cp_model_folds apart = {mine, p->number, cp_sgd_number_parts(rows, count, of, model_fold, p, mine)};
+    if (apart.count == 1) { /* rows that no model visits must not be read: no model would reject their values */
+        const cp_rows some = cp_sgd_visits_of(rows, 0, of, model_fold[0], 0, p);
         cp_sgd_learn_all(s, count, &some, status, done);
         return;
     }
-    const int64_t behind = cp_sgd_in_step_apart(s, count, rows, &apart, status, done);
+    const int64_t learnt_at_once = cp_sgd_learn_at_once_folds(s, count, rows, &apart, status, done);
     for (int k = 0; k < count; k++) {
         int64_t visited = 0, more = 0;
         if (status[k])
             continue;
-        for (int64_t i = 0; i < behind; i++)
-            visited += of[i] != theirs[k];
+        for (int64_t i = 0; i < learnt_at_once; i++)
+            visited += of[i] != model_fold[k];
         s[k]->totals.rows += visited - done[k];
         done[k] = visited;
-        const cp_rows rest = cp_sgd_visits_of(rows, behind, of, theirs[k], 0, p);
-        if (rest.m > 0)
-            status[k] = cp_sgd_learn(s[k], &rest, &more);
+        const cp_rows remaining = cp_sgd_visits_of(rows, learnt_at_once, of, model_fold[k], 0, p);
+        if (remaining.m > 0)
+            status[k] = cp_sgd_learn(s[k], &remaining, &more);
         done[k] += more;
     }
 }
 
-/* Take up what was found of some models that were left. */
-static inline void cp_sgd_take_up(const cp_parts *p, int64_t count, int64_t k, int64_t *n)
+/* Store the result of a trained model. */
+static inline void cp_sgd_store_result(const cp_parts *p, int64_t count, int64_t k, int64_t *n)
 {
-    const int found = p->status[count + *n];
+    const int result = p->status[count + *n];
     p->done[k] += p->done[count + *n];
-    p->status[k] = found;
+    p->status[k] = result;
     ++*n;
 }
 
-/* Let those who are kin learn from some rows, as many at once as can. */
-static inline void cp_sgd_learn_kin(cp_sgd *const *s, int64_t count, const cp_rows *rows, const uint8_t *of, int64_t kin,
-                                    const cp_parts *p)
+/* Train a group of lane-sharing models on some rows, as many at once as possible. */
+static inline void cp_sgd_learn_group(cp_sgd *const *s, int64_t count, const cp_rows *rows, const uint8_t *of,
+                                      int64_t group, const cp_parts *p)
 {
-    const int64_t most = cp_sgd_at_once(s[kin]);
-    uint8_t theirs[CP_TOGETHER];
-    for (int64_t from = kin, to; from < count; from = to) {
-        int64_t n = 0, found = 0;
+    const int64_t most = cp_sgd_at_once(s[group]);
+    uint8_t model_fold[CP_MAX_MODELS];
+    for (int64_t from = group, to; from < count; from = to) {
+        int64_t n = 0, result = 0;
         for (to = from; to < count && n < most; to++)
-            if (p->kin[to] == kin && !p->status[to]) {
-                theirs[n] = p->theirs[to];
+            if (p->group[to] == group && !p->status[to]) {
+                model_fold[n] = p->model_fold[to];
                 p->left[n++] = s[to];
             }
         if (n > 0)
-            cp_sgd_learn_apart(p->left, (int)n, rows, of, theirs, p, p->status + count, p->done + count);
-        for (int64_t k = from; found < n; k++)
-            if (p->kin[k] == kin && !p->status[k])
-                cp_sgd_take_up(p, count, k, &found);
+            cp_sgd_learn_shared(p->left, (int)n, rows, of, model_fold, p, p->status + count, p->done + count);
+        for (int64_t k = from; result < n; k++)
+            if (p->group[k] == group && !p->status[k])
+                cp_sgd_store_result(p, count, k, &result);
     }
 }
 
-/* Let the others of a part, models from..to, learn from some rows. */
-static inline void cp_sgd_learn_part(cp_sgd *const *s, int64_t count, const cp_rows *rows, const uint8_t *of, int64_t from, int64_t to,
-                                     const cp_parts *p)
+/* Train the other models of a fold, from..to, on some rows. */
+static inline void cp_sgd_learn_part(cp_sgd *const *s, int64_t count, const cp_rows *rows, const uint8_t *of,
+                                     int64_t from, int64_t to, const cp_parts *p)
 {
-    int64_t n = 0, found = 0;
+    int64_t n = 0, result = 0;
     for (int64_t k = from; k < to; k++)
-        if (p->kin[k] < 0 && !p->status[k])
+        if (p->group[k] < 0 && !p->status[k])
             p->left[n++] = s[k];
     if (n == 0)
         return;
-    const cp_rows some = cp_sgd_visits_of(rows, 0, of, p->theirs[from], p->own, p);
+    const cp_rows some = cp_sgd_visits_of(rows, 0, of, p->model_fold[from], p->own, p);
     if (some.m == 0)
         return;
     cp_sgd_learn_all(p->left, n, &some, p->status + count, p->done + count);
     for (int64_t k = from; k < to; k++)
-        if (p->kin[k] < 0 && !p->status[k])
-            cp_sgd_take_up(p, count, k, &found);
+        if (p->group[k] < 0 && !p->status[k])
+            cp_sgd_store_result(p, count, k, &result);
 }
 
-/* Let each model learn from the visits that are its own, as cp_sgd_learn does; those of a part should stand side by side. Sets
- * p->status of each, and p->done to how many of its visits it has made. */
+/* Train each model on its own visits, as cp_sgd_learn does; models of a fold should be adjacent. Sets p->status of
+ * each, and p->done to the number of visits made. */
 static inline void cp_sgd_learn_parts(cp_sgd *const *s, int64_t count, const cp_rows *rows, const cp_parts *p)
 {
     memset(p->status, 0, (size_t)count * sizeof *p->status);
     memset(p->done, 0, (size_t)count * sizeof *p->done);
     cp_sgd_share_lanes(s, count, rows->m, p);
-    cp_sgd_leave_scattered(count, p);
+    cp_sgd_drop_scattered(count, p);
     for (int64_t start = 0; start < rows->m; start += p->each) {
         cp_rows some = *rows;
         some.visit = rows->visit + start;
         some.m = rows->m - start < p->each ? rows->m - start : p->each;
         for (int64_t k = 0; k < count; k++)
-            if (p->kin[k] == k)
-                cp_sgd_learn_kin(s, count, &some, p->of + start, k, p);
+            if (p->group[k] == k)
+                cp_sgd_learn_group(s, count, &some, p->of + start, k, p);
         for (int64_t from = 0, to; from < count; from = to) {
-            for (to = from; to < count && p->theirs[to] == p->theirs[from];)
+            for (to = from; to < count && p->model_fold[to] == p->model_fold[from];)
                 to++;
             cp_sgd_learn_part(s, count, &some, p->of + start, from, to, p);
         }

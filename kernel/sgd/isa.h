@@ -1,7 +1,7 @@
-/* Compiles the templates for every vector width the compiler offers, and chooses by the CPU at run time.
+/* Compiles the templates for every vector width that the compiler offers, and dispatches by the CPU at run time.
  *
- * Unlike `target_clones` this needs no ifunc support of the linker or C library, and gives each width its own
- * native vectors; -DCP_NO_CLONES leaves the width of the compiler's flags alone. */
+ * Unlike `target_clones` this needs no ifunc support in the linker or C library, and gives each width its own native
+ * vectors. -DCP_NO_CLONES keeps only the width of the compiler's flags. */
 #ifndef CP_SGD_ISA_H
 #define CP_SGD_ISA_H
 
@@ -33,17 +33,18 @@ typedef struct {
     int (*decide)(cp_sgd *, const cp_chunk *, void *);
     void (*weights)(cp_sgd *, void *, void *, int);
     void (*predictor)(cp_sgd *, void *, void *);
-    void (*look_at)(cp_sgd *);
+    void (*sample_weights)(cp_sgd *);
     int (*row_is_finite)(const cp_sgd *, const cp_chunk *, int64_t);
 } cp_sgd_code;
 
-/* Several models that visit rows at once, in a room that they share. A chunk is told who came before, and says so then. */
+/* Code for several models that visit rows at once in shared scratch memory. The chunk carries the previously visited
+ * rows in and out. */
 typedef struct {
-    int64_t models; /* at once, at most */
+    int64_t models; /* most models at once */
     void (*assemble)(cp_sgd *const *, int, const uint8_t *, void *);
     int64_t (*learn)(cp_sgd *const *, void *, cp_chunk *);
-    void (*part)(cp_sgd *const *, const void *, const cp_chunk *);
-} cp_sgd_company;
+    void (*store)(cp_sgd *const *, const void *, const cp_chunk *);
+} cp_multi_model_code;
 
 #if defined __AVX512F__
 #define CP_VECTOR 64
@@ -85,7 +86,7 @@ typedef struct {
 #endif
 #endif
 
-/* Return the best level of this CPU: 0 the compiler's own, 1 AVX2, 2 AVX-512. */
+/* Return the best level of this CPU: 0 the compiler's default, 1 AVX2, 2 AVX-512. */
 static inline int cp_sgd_isa(void)
 {
 #ifdef CP_CLONES

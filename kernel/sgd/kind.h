@@ -1,4 +1,4 @@
-/* The templates for one kind of reals and one ISA. */
+/* All templates for one kind of reals and one instruction set. */
 
 #include "sgd/pack.h"
 #include "sgd/loss.h"

@@ -1,8 +1,8 @@
-/* Template: the formulas of the losses for a whole native vector of models at a time, of which each lane is one. */
+/* Template: the loss formulas on a whole native vector, one model per lane. */
 
-#define quad CP(quad_type)
-#define mask CP(mask_type)
-#define real CP_REAL
+#define QUAD CP(quad_type)
+#define MASK CP(mask_type)
+#define REAL CP_REAL
 
 typedef CP_REAL CP(quad_type) __attribute__((vector_size(CP_VECTOR)));
 #if CP_BYTES == 4

@@ -1,4 +1,4 @@
-/* Template: what sgd/sgd.h calls: learn a chunk, settle what is pending, score rows, export weights. */
+/* Template: entry points for sgd/sgd.h: learn a chunk, flush the state, score rows, export weights. */
 
 static CP_NOINLINE int64_t CP(learn)(cp_sgd *s, const cp_chunk *c, int *status)
 {
@@ -6,7 +6,10 @@ static CP_NOINLINE int64_t CP(learn)(cp_sgd *s, const cp_chunk *c, int *status)
         return CP(sparse)(s, c, status);
 #define CP_LEARN(id, code, ...) \
     case CP_##id: \
-        return s->batched ? CP(code##_batches)(s, c) : s->rooted ? CP(code##_rooted)(s, c) : s->ruled ? CP(code##_ruled)(s, c) : CP(code##_rows)(s, c);
+        return s->batched  ? CP(code##_batches)(s, c) \
+               : s->rooted ? CP(code##_rooted)(s, c) \
+               : s->ruled  ? CP(code##_ruled)(s, c) \
+                           : CP(code##_rows)(s, c);
 #define CP_LEARN_SCORES(id, ...) CP_LEARN(id, SCORES, )
     switch (s->loss) { CP_LOSSES(CP_LEARN, CP_LEARN_SCORES) }
 #undef CP_LEARN
@@ -14,24 +17,24 @@ static CP_NOINLINE int64_t CP(learn)(cp_sgd *s, const cp_chunk *c, int *status)
     return 0;
 }
 
-/* Apply the update that is held back, and the open batch, and the scale: what then lies in w is the model, so
- * that going on from a saved one is going on. */
+/* Apply the pending update, the open batch and the scale. Then w holds the model, so that training resumes bit for bit
+ * from a saved one. */
 static CP_NOINLINE void CP(flush)(cp_sgd *s)
 {
-    real *g = CP_AT(s, real, g), *h = CP_AT(s, real, h), *bias = CP_AT(s, real, bias);
-    const real *prev = CP_AT(s, const real, prev);
+    REAL *g = CP_AT(s, REAL, g), *h = CP_AT(s, REAL, h), *bias = CP_AT(s, REAL, bias);
+    const REAL *prev = CP_AT(s, const REAL, prev);
     if (s->batched)
         CP(close_batch)(s);
     else if (!s->sparse)
         for (int64_t k = 0; k < s->outputs; k++) {
-            real *v = CP_AT(s, real, w) + k * s->padded;
+            REAL *v = CP_AT(s, REAL, w) + k * s->padded;
             for (int64_t j = 0; j < s->features; j++)
                 v[j] -= h[k] * prev[j];
             bias[k] -= s->intercept && !s->bounded ? g[k] : 0;
             g[k] = h[k] = 0;
         }
     CP(settle)(s);
-    if (s->counted > 0) { /* as the roundings of what was followed do not show */
+    if (s->counted > 0) { /* hides the rounding errors of the tracked sum */
         CP(recount)(s);
         CP(keep_within)(s, s->squares);
         s->counted = 0;
@@ -42,14 +45,15 @@ static CP_NOINLINE void CP(flush)(cp_sgd *s)
     if (s->rooted && s->rule != CP_MOMENTS)
         CP(take_roots)(s);
     if (s->since > 0)
-        CP(look_at)(s);
+        CP(sample_weights)(s);
 }
 
-/* Score the rows of a chunk into out[row][output]. Several outputs of a loss that has one are models that score the same rows. */
+/* Score the rows of a chunk into out[row][output]. If a single-output loss has several outputs, they are models that
+ * score the same rows. */
 static CP_NOINLINE int CP(decide)(cp_sgd *s, const cp_chunk *c, void *to)
 {
-    real *out = (real *)to, *score = CP_AT(s, real, work);
-    const real *v = CP_AT(s, const real, w), *bias = CP_AT(s, const real, bias);
+    REAL *out = (REAL *)to, *score = CP_AT(s, REAL, work);
+    const REAL *v = CP_AT(s, const REAL, w), *bias = CP_AT(s, const REAL, bias);
     CP(bits_type) keep[CP_LANES];
     CP(tail_mask)(keep, s->features);
     for (int64_t i = 0; i < c->n; i++) {
@@ -58,57 +62,57 @@ static CP_NOINLINE int CP(decide)(cp_sgd *s, const cp_chunk *c, void *to)
             if (status)
                 return status;
             if (s->outputs > 1 && !cp_loss_per_class(s->loss))
-                CP(sparse_each)(s, c->index[i], (const real *)c->row[i], c->length[i], score);
+                CP(sparse_each)(s, c->index[i], (const REAL *)c->row[i], c->length[i], score);
             else
-                CP(sparse_scores)(s, c->index[i], (const real *)c->row[i], c->length[i], score);
+                CP(sparse_scores)(s, c->index[i], (const REAL *)c->row[i], c->length[i], score);
         } else {
-            cp_ask_ahead(c, i, c->lines);
+            cp_prefetch_rows(c, i, c->lines);
             for (int64_t k = 0; k < s->outputs; k++)
-                score[k] = (real)s->scale * CP(dot)(v + k * s->padded, (const real *)c->row[i],
+                score[k] = (REAL)s->scale * CP(dot)(v + k * s->padded, (const REAL *)c->row[i],
                                                     s->padded / CP_LANES, keep) + bias[k];
         }
-        memcpy(out + i * s->outputs, score, (size_t)s->outputs * sizeof(real));
+        memcpy(out + i * s->outputs, score, (size_t)s->outputs * sizeof(REAL));
     }
     return CP_SGD_OK;
 }
 
-/* Copy weights [output][feature] and biases out of a settled state, or into it. */
+/* Copy weights [output][feature] and biases out of a flushed state, or into it. */
 static CP_NOINLINE void CP(weights)(cp_sgd *s, void *weights, void *biases, int into)
 {
-    real *v = CP_AT(s, real, w), *bias = CP_AT(s, real, bias), *coef = (real *)weights;
+    REAL *v = CP_AT(s, REAL, w), *bias = CP_AT(s, REAL, bias), *coef = (REAL *)weights;
     if (into)
         s->scale = s->inverse = 1;
     for (int64_t k = 0; k < s->outputs; k++)
         for (int64_t j = 0; j < s->features; j++) {
-            real *at = s->sparse ? v + j * s->apart + k : v + k * s->padded + j;
+            REAL *at = s->sparse ? v + j * s->apart + k : v + k * s->padded + j;
             if (into)
                 *at = coef[k * s->features + j];
             else
-                coef[k * s->features + j] = (real)s->scale * *at;
+                coef[k * s->features + j] = (REAL)s->scale * *at;
         }
-    memcpy(into ? bias : (real *)biases, into ? (real *)biases : bias, (size_t)s->outputs * sizeof(real));
+    memcpy(into ? bias : (REAL *)biases, into ? (REAL *)biases : bias, (size_t)s->outputs * sizeof(REAL));
 }
 
-/* Copy the weights that predict: their mean, if there is one. */
+/* Copy the weights that predict: the averaged ones, if there are any. */
 static CP_NOINLINE void CP(predictor)(cp_sgd *s, void *weights, void *biases)
 {
     const double *mean = CP_AT(s, const double, mean), *mean_bias = CP_AT(s, const double, mean_bias);
-    real *coef = (real *)weights;
+    REAL *coef = (REAL *)weights;
     if (s->taken == 0) {
         CP(weights)(s, weights, biases, 0);
         return;
     }
     for (int64_t k = 0; k < s->outputs; k++) {
         for (int64_t j = 0; j < s->features; j++)
-            coef[k * s->features + j] = (real)mean[s->sparse ? j * s->padded + k : k * s->padded + j];
-        ((real *)biases)[k] = (real)mean_bias[k];
+            coef[k * s->features + j] = (REAL)mean[s->sparse ? j * s->padded + k : k * s->padded + j];
+        ((REAL *)biases)[k] = (REAL)mean_bias[k];
     }
 }
 
-/* Return whether a row's features are all finite. */
+/* Return whether all features of a row are finite. */
 static CP_NOINLINE int CP(row_is_finite)(const cp_sgd *s, const cp_chunk *c, int64_t i)
 {
-    const real *x = (const real *)c->row[i];
+    const REAL *x = (const REAL *)c->row[i];
     int64_t n = s->sparse ? c->length[i] : s->features;
     for (int64_t j = 0; j < n; j++)
         if (!CP(is_finite)(x[j]))
@@ -116,4 +120,5 @@ static CP_NOINLINE int CP(row_is_finite)(const cp_sgd *s, const cp_chunk *c, int
     return 1;
 }
 
-static const cp_sgd_code CP(code) = {CP(learn), CP(flush), CP(decide), CP(weights), CP(predictor), CP(look_at), CP(row_is_finite)};
+static const cp_sgd_code CP(code) = {CP(learn),     CP(flush),          CP(decide),       CP(weights),
+                                     CP(predictor), CP(sample_weights), CP(row_is_finite)};

@@ -1,7 +1,7 @@
-/* Template: the formulas of the losses of one margin m. `y` is -1 or 1, or the target; a margin of 0 counts as -1.
+/* Template: formulas of the losses of one margin m. `y` is -1 or 1, or the target; a margin of 0 counts as -1.
  *
- * Each has two functions: CP(ID) makes step * derivative by m, for a few rows at a time, and what the value needs;
- * CP(ID_value) adds the value of one of them to the totals. Those of one score a class are in sgd/softmax.h.
+ * Each loss has two functions. CP(ID) returns step * derivative by m for a few rows at a time, and the terms of the
+ * value; CP(ID_value) adds the value of one row to the totals. Losses with one score per class are in sgd/softmax.h.
  *
  * | loss          | value                                   | derivative by the margin m               |
  * |---------------|-----------------------------------------|------------------------------------------|
@@ -14,111 +14,110 @@
  * | POISSON       | exp(m) - ym + y log(y) - y, which is    | exp(m) - y                               |
  * |               | half the deviance                       |                                          |
  * | QUANTILE      | tau (y - m) where m < y,                | -tau where m < y, 1 - tau where m > y,   |
- * |               | else (1 - tau)(m - y)                   | 0 at m = y                               |
- */
+ * |               | else (1 - tau)(m - y)                   | 0 at m = y                               | */
 
 #include "sgd/vector.h"
 
-/* `off`: the prediction less the target, of numbers; `wrong`: the sign of m is, of classes. */
-typedef struct { quad slope, loss, e, off; mask wrong; } CP(point_type);
-#define point CP(point_type)
+/* `off`: prediction minus target; `wrong`: whether the sign of m is wrong, for classes. */
+typedef struct { QUAD slope, loss, e, off; MASK wrong; } CP(point_type);
+#define POINT CP(point_type)
 
-CP_INLINE mask CP(is_wrong)(quad m, quad y) { return (mask)(m > 0) ^ (mask)(y > 0); }
+CP_INLINE MASK CP(is_wrong)(QUAD m, QUAD y) { return (MASK)(m > 0) ^ (MASK)(y > 0); }
 
-CP_INLINE point CP(LOGISTIC)(quad m, quad y, quad step, quad unused)
+CP_INLINE POINT CP(LOGISTIC)(QUAD m, QUAD y, QUAD step, QUAD unused)
 {
-    quad a = CP(absolute)(m), e = CP(exp_minus)(a);
-    mask wrong = CP(is_wrong)(m, y);
+    QUAD a = CP(absolute)(m), e = CP(exp_minus)(a);
+    MASK wrong = CP(is_wrong)(m, y);
     (void)unused;
-    return (point){.slope = (CP(select)(wrong, CP(all)(1), e) * (-y * step)) / (1 + e), .e = e, .wrong = wrong,
-                   .loss = (quad)(wrong & (mask)a)};
+    return (POINT){.slope = (CP(select)(wrong, CP(all)(1), e) * (-y * step)) / (1 + e), .e = e, .wrong = wrong,
+                   .loss = (QUAD)(wrong & (MASK)a)};
 }
 
-CP_INLINE void CP(LOGISTIC_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double unused)
+CP_INLINE void CP(LOGISTIC_value)(cp_sgd_totals *t, const POINT *p, int i, double y, double w, double unused)
 {
     (void)y, (void)unused;
     t->loss += w * (double)p->loss[i];
     cp_add_log(t, 1 + (double)p->e[i], w);
 }
 
-CP_INLINE point CP(HINGE)(quad m, quad y, quad step, quad unused)
+CP_INLINE POINT CP(HINGE)(QUAD m, QUAD y, QUAD step, QUAD unused)
 {
-    quad short_of = 1 - y * m;
-    mask inside = (mask)(short_of > 0);
+    QUAD short_of = 1 - y * m;
+    MASK inside = (MASK)(short_of > 0);
     (void)unused;
-    return (point){.slope = (quad)(inside & (mask)(-y * step)), .loss = (quad)(inside & (mask)short_of),
+    return (POINT){.slope = (QUAD)(inside & (MASK)(-y * step)), .loss = (QUAD)(inside & (MASK)short_of),
                    .wrong = CP(is_wrong)(m, y)};
 }
 
-CP_INLINE void CP(HINGE_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double unused)
+CP_INLINE void CP(HINGE_value)(cp_sgd_totals *t, const POINT *p, int i, double y, double w, double unused)
 {
     (void)y, (void)unused;
     t->loss += w * (double)p->loss[i];
 }
 
-CP_INLINE point CP(SQUARED)(quad m, quad y, quad step, quad unused)
+CP_INLINE POINT CP(SQUARED)(QUAD m, QUAD y, QUAD step, QUAD unused)
 {
-    quad off = m - y;
+    QUAD off = m - y;
     (void)unused;
-    return (point){.slope = off * step, .off = off};
+    return (POINT){.slope = off * step, .off = off};
 }
 
-CP_INLINE void CP(SQUARED_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double unused)
+CP_INLINE void CP(SQUARED_value)(cp_sgd_totals *t, const POINT *p, int i, double y, double w, double unused)
 {
     (void)y, (void)unused;
     t->loss += w * ((double)p->off[i] * (double)p->off[i] / 2);
 }
 
-CP_INLINE point CP(HUBER)(quad m, quad y, quad step, quad delta)
+CP_INLINE POINT CP(HUBER)(QUAD m, QUAD y, QUAD step, QUAD delta)
 {
-    quad off = m - y, most = CP(select)((mask)(off > 0), delta, -delta);
-    return (point){.slope = CP(select)((mask)(CP(absolute)(off) < delta), off, most) * step, .off = off};
+    QUAD off = m - y, most = CP(select)((MASK)(off > 0), delta, -delta);
+    return (POINT){.slope = CP(select)((MASK)(CP(absolute)(off) < delta), off, most) * step, .off = off};
 }
 
-CP_INLINE void CP(HUBER_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double delta)
+CP_INLINE void CP(HUBER_value)(cp_sgd_totals *t, const POINT *p, int i, double y, double w, double delta)
 {
     double off = (double)p->off[i], a = off < 0 ? -off : off;
     (void)y;
     t->loss += w * (a < delta ? off * off / 2 : delta * (a - delta / 2));
 }
 
-CP_INLINE point CP(SQUARED_HINGE)(quad m, quad y, quad step, quad unused)
+CP_INLINE POINT CP(SQUARED_HINGE)(QUAD m, QUAD y, QUAD step, QUAD unused)
 {
-    point hinge = CP(HINGE)(m, y, step, unused);
+    POINT hinge = CP(HINGE)(m, y, step, unused);
     hinge.slope *= 2 * hinge.loss;
     return hinge;
 }
 
-CP_INLINE void CP(SQUARED_HINGE_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double unused)
+CP_INLINE void CP(SQUARED_HINGE_value)(cp_sgd_totals *t, const POINT *p, int i, double y, double w, double unused)
 {
     (void)y, (void)unused;
     t->loss += w * ((double)p->loss[i] * (double)p->loss[i]);
 }
 
-/* A margin beyond what exponentials and their products can hold counts as the most that they can. */
-CP_INLINE point CP(POISSON)(quad m, quad y, quad step, quad unused)
+/* Margins are clamped to the range that exponentials and their products can hold. */
+CP_INLINE POINT CP(POISSON)(QUAD m, QUAD y, QUAD step, QUAD unused)
 {
-    const quad most = CP(all)(CP_BYTES == 4 ? 60 : 300);
-    quad held = CP(select)((mask)(m < most), m, most), e = CP(exp_minus)(CP(absolute)(held));
-    quad off = CP(select)((mask)(m > 0), 1 / e, e) - y;
+    const QUAD most = CP(all)(CP_BYTES == 4 ? 60 : 300);
+    QUAD held = CP(select)((MASK)(m < most), m, most), e = CP(exp_minus)(CP(absolute)(held));
+    QUAD off = CP(select)((MASK)(m > 0), 1 / e, e) - y;
     (void)unused;
-    return (point){.slope = off * step, .off = off, .loss = held};
+    return (POINT){.slope = off * step, .off = off, .loss = held};
 }
 
-CP_INLINE void CP(POISSON_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double unused)
+CP_INLINE void CP(POISSON_value)(cp_sgd_totals *t, const POINT *p, int i, double y, double w, double unused)
 {
     double m = (double)p->loss[i];
     (void)unused;
     t->loss += w * ((cp_exp(m) - y * m) + (y > 0 ? y * cp_log(y) - y : 0));
 }
 
-CP_INLINE point CP(QUANTILE)(quad m, quad y, quad step, quad tau)
+CP_INLINE POINT CP(QUANTILE)(QUAD m, QUAD y, QUAD step, QUAD tau)
 {
-    quad off = m - y, above = (quad)((mask)(off > 0) & (mask)(1 - tau));
-    return (point){.slope = CP(select)((mask)(off < 0), -tau, above) * step, .off = off};
+    QUAD off = m - y, above = (QUAD)((MASK)(off > 0) & (MASK)(1 - tau));
+    return (POINT){.slope = CP(select)((MASK)(off < 0), -tau, above) * step, .off = off};
 }
 
-CP_INLINE void CP(QUANTILE_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double tau)
+CP_INLINE void CP(QUANTILE_value)(cp_sgd_totals *t, const POINT *p, int i, double y, double w, double tau)
 {
     double off = (double)p->off[i];
     (void)y;
@@ -127,16 +126,16 @@ CP_INLINE void CP(QUANTILE_value)(cp_sgd_totals *t, const point *p, int i, doubl
 
 #define CP_NO_MARGIN(id, ...) case CP_##id: break;
 
-CP_INLINE point CP(formula_here)(enum cp_loss loss, quad m, quad y, quad step, quad parameter)
+CP_INLINE POINT CP(formula_inlined)(enum cp_loss loss, QUAD m, QUAD y, QUAD step, QUAD parameter)
 {
 #define CP_POINT(id, ...) case CP_##id: return CP(id)(m, y, step, parameter);
     switch (loss) { CP_LOSSES(CP_POINT, CP_NO_MARGIN) }
 #undef CP_POINT
-    return (point){.slope = m};
+    return (POINT){.slope = m};
 }
 
-CP_INLINE void CP(count_here)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y, double w,
-                              double parameter)
+CP_INLINE void CP(count_inlined)(cp_sgd_totals *t, enum cp_loss loss, const POINT *p, int i, double y, double w,
+                                 double parameter)
 {
 #define CP_VALUE(id, ...) case CP_##id: CP(id##_value)(t, p, i, y, w, parameter); break;
     t->rows++;
@@ -154,32 +153,33 @@ CP_INLINE void CP(count_here)(cp_sgd_totals *t, enum cp_loss loss, const point *
 
 #undef CP_NO_MARGIN
 
-/* Where the copy of the learner is not of one loss, the formulas are called: inlined, all of them would be in each. */
-static CP_NOINLINE void CP(formula_there)(point *p, enum cp_loss loss, quad m, quad y, quad step, quad parameter)
+/* Calls of the formulas for the ANY copy of the learner: inlined, every copy would contain all of them. */
+static CP_NOINLINE void CP(formula_called)(POINT *p, enum cp_loss loss, QUAD m, QUAD y, QUAD step, QUAD parameter)
 {
-    *p = CP(formula_here)(loss, m, y, step, parameter);
+    *p = CP(formula_inlined)(loss, m, y, step, parameter);
 }
 
-static CP_NOINLINE void CP(count_there)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y,
-                                        double w, double parameter)
+static CP_NOINLINE void CP(count_called)(cp_sgd_totals *t, enum cp_loss loss, const POINT *p, int i, double y, double w,
+                                         double parameter)
 {
-    CP(count_here)(t, loss, p, i, y, w, parameter);
+    CP(count_inlined)(t, loss, p, i, y, w, parameter);
 }
 
-CP_INLINE point CP(formula)(enum cp_loss loss, quad m, quad y, quad step, quad parameter)
+CP_INLINE POINT CP(formula)(enum cp_loss loss, QUAD m, QUAD y, QUAD step, QUAD parameter)
 {
-    point p;
+    POINT p;
     if (__builtin_constant_p(loss))
-        return CP(formula_here)(loss, m, y, step, parameter);
-    CP(formula_there)(&p, loss, m, y, step, parameter);
+        return CP(formula_inlined)(loss, m, y, step, parameter);
+    CP(formula_called)(&p, loss, m, y, step, parameter);
     return p;
 }
 
-/* Count a row for its weight w: its loss, and whether it was right or how far off. */
-CP_INLINE void CP(count)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y, double w, double parameter)
+/* Add a row of weight w to the totals: its loss, and whether it was correct or its squared error. */
+CP_INLINE void CP(count)(cp_sgd_totals *t, enum cp_loss loss, const POINT *p, int i, double y, double w,
+                         double parameter)
 {
     if (__builtin_constant_p(loss))
-        CP(count_here)(t, loss, p, i, y, w, parameter);
+        CP(count_inlined)(t, loss, p, i, y, w, parameter);
     else
-        CP(count_there)(t, loss, p, i, y, w, parameter);
+        CP(count_called)(t, loss, p, i, y, w, parameter);
 }

@@ -1,5 +1,5 @@
-/* Standardised features: mean and spread of each, from rows in the order of the table, and weights of such rows turned
- * into weights of the rows as they are. Nothing here depends on how rows are cut into calls. */
+/* Mean and spread of features, for standardisation, and conversion of weights between standardised and raw rows.
+ * Nothing here depends on how rows are split into calls. */
 #ifndef CP_MOMENTS_H
 #define CP_MOMENTS_H
 
@@ -8,22 +8,24 @@
 #include "sgd/scale_sample.h"
 #include "sgd/sums.h"
 
-enum { CP_MOMENTS_GROUP = 256, CP_MOMENTS_NOISE = 8 }; /* rows; roundings by which a constant feature may differ */
+enum { CP_MOMENTS_GROUP = 256, CP_MOMENTS_NOISE = 8 }; /* rows per group; roundings by which a constant feature may
+                                                        * differ */
 
 #define CP_MOMENTS_TOLERANCE 1e-8 /* largest relative rounding error of a flag's variance */
 
-/* Dense rows are added up in groups, as differences from the mean of the groups before; sparse ones by feature, as
- * differences from its first value. */
+/* Running moments. Dense rows are added in groups, as differences from the mean of the previous groups; sparse ones by
+ * feature, as differences from its first value. */
 typedef struct cp_moments {
-    int64_t width, rows, open;  /* open: of the rows, those of the group under way */
-    double at[];                /* four a feature, one after another: see cp_moments_of */
+    int64_t width, rows, open;  /* open: rows in the current group */
+    double at[];                /* four arrays of width: see cp_moments_of */
 } cp_moments;
 
 typedef struct {
-    double *restrict mean, *restrict squares, *restrict sum, *restrict square; /* of values; sum, square: of the group */
+    /* of values; sum, square: of the current group */
+    double *restrict mean, *restrict squares, *restrict sum, *restrict square;
 } cp_moments_parts;
 
-/* Begin with zeros, but for the width. */
+/* Return the bytes of the moments. They start as zeros, except for the width. */
 static inline size_t cp_moments_size(int64_t width) { return sizeof(cp_moments) + (size_t)width * 4 * sizeof(double); }
 
 static inline cp_moments_parts cp_moments_of(cp_moments *m)
@@ -44,18 +46,18 @@ static inline void cp_moments_close(cp_moments *m)
     m->open = 0;
 }
 
-/* Add a dense row; one that is not finite throughout is passed over. */
+/* Add a dense row; rows with a non-finite value are skipped. */
 #define CP_MOMENTS_ADD(real, name) \
     static inline void name(cp_moments *m, const real *restrict x) \
     { \
         cp_moments_parts p = cp_moments_of(m); \
         int64_t width = m->width; \
-        int strange = 0; \
+        int nonfinite = 0; \
         for (int64_t j = 0; j < width; j++) \
-            strange |= !(x[j] - x[j] == 0); \
-        if (strange) \
+            nonfinite |= !(x[j] - x[j] == 0); \
+        if (nonfinite) \
             return; \
-        for (int64_t j = 0; m->rows == 0 && j < width; j++) /* rows differ little from it, a constant feature not at all */ \
+        for (int64_t j = 0; m->rows == 0 && j < width; j++) /* a first guess of the mean */ \
             p.mean[j] = (double)x[j]; \
         for (int64_t j = 0; j < width; j++) { \
             double d = (double)x[j] - p.mean[j]; \
@@ -77,7 +79,7 @@ static inline void cp_moments_add(cp_moments *m, const void *row, int bytes)
         cp_moments_add_f64(m, row);
 }
 
-/* Add an entry of a sparse row; one that is not finite, or of no feature, is passed over. The rows are counted by hosts. */
+/* Add an entry of a sparse row; a non-finite value or an unknown feature is skipped. Hosts count the rows. */
 static inline void cp_moments_add_entry(cp_moments *m, int64_t feature, double value)
 {
     double *first, *count, *sum, *square, d;
@@ -92,13 +94,15 @@ static inline void cp_moments_add_entry(cp_moments *m, int64_t feature, double v
     *square += d * d;
 }
 
-static inline void cp_moments_add_entries(cp_moments *m, const int32_t *feature, const void *values, int64_t n, int bytes)
+static inline void cp_moments_add_entries(cp_moments *m, const int32_t *feature, const void *values, int64_t n,
+                                          int bytes)
 {
     for (int64_t i = 0; i < n; i++)
-        cp_moments_add_entry(m, feature[i], bytes == 4 ? (double)((const float *)values)[i] : ((const double *)values)[i]);
+        cp_moments_add_entry(m, feature[i],
+                             bytes == 4 ? (double)((const float *)values)[i] : ((const double *)values)[i]);
 }
 
-/* Make mean and squares of what sparse rows left; what is not there is 0. */
+/* Compute mean and squares of sparse rows; absent entries are 0. */
 static inline void cp_moments_close_sparse(cp_moments *m)
 {
     cp_moments_parts p = cp_moments_of(m);
@@ -113,10 +117,12 @@ static inline void cp_moments_close_sparse(cp_moments *m)
     }
 }
 
-/* Write the centre and the scale of each feature; a constant feature has scale 1. With `flags`, features of 0 and 1
- * stay unscaled if rows times their variance suffice to learn them; else they are centred and scaled as far as needed.
- * A flag is recognised by mean and variance. Another feature that matches by chance has a mean square of 1 or less, so
- * the same treatment is safe. Ends the moments. Returns the first feature whose spread overflows double, else -1. */
+/* Write the centre and the scale of each feature; a constant feature has scale 1. Ends the moments. Returns the first
+ * feature whose spread overflows double, else -1.
+ *
+ * With `flags`, features of 0 and 1 stay unscaled if rows times their variance suffice to learn them; else they are
+ * centred and scaled as far as needed. A flag is recognised by mean and variance. Another feature that matches by
+ * chance has a mean square of 1 or less, so the same treatment is safe. */
 static inline int64_t cp_moments_scaling(cp_moments *m, int sparse, int centred, int flags, int bytes, double *center,
                                          double *scale)
 {
@@ -142,7 +148,7 @@ static inline int64_t cp_moments_scaling(cp_moments *m, int sparse, int centred,
     return -1;
 }
 
-/* Take from a dense row what is to be taken and multiply by `factor`, all of its numbers. */
+/* Standardise a dense row in place: subtract `center` and multiply by `factor`. */
 static inline void cp_scale_row(void *row, int bytes, int64_t width, const void *center, const void *factor)
 {
     if (bytes == 4) {
@@ -158,7 +164,7 @@ static inline void cp_scale_row(void *row, int bytes, int64_t width, const void 
     }
 }
 
-/* Divide the entries of a sparse row, whose features are known to be in range. */
+/* Divide the entries of a sparse row; its features must be in range. */
 static inline void cp_scale_entries(void *values, const int32_t *feature, int64_t n, int bytes, const void *scale)
 {
     for (int64_t i = 0; i < n; i++)
@@ -170,10 +176,10 @@ static inline void cp_scale_entries(void *values, const int32_t *feature, int64_
 
 static inline double cp_as_stored(double x, int bytes) { return bytes == 4 ? (double)(float)x : x; }
 
-/* Turn one output's weights of standardised rows into weights of the rows as they are, or `back`; both are such as reals
- * of `bytes` bytes hold. What goes into the intercept is added up without rounding. */
-static inline void cp_fold(const double *center, const double *scale, int64_t width, int bytes, int back, double *weights,
-                           double *intercept)
+/* Convert one output's weights from standardised rows to raw rows, or `back`. Both fit reals of `bytes` bytes. The
+ * intercept's shift is summed without rounding. */
+static inline void cp_fold(const double *center, const double *scale, int64_t width, int bytes, int back,
+                           double *weights, double *intercept)
 {
     cp_sum moved = {{0}, 0, 0};
     for (int64_t j = 0; j < width; j++) {

@@ -1,24 +1,24 @@
-/* What a model in training knows beside its weights, as lines of numbers that a host stores: going on from a stored model
- * is then going on, to the bit. A line has a number a feature and one for the intercept; the last line begins with counts. */
-#ifndef CP_SGD_KEEP_H
-#define CP_SGD_KEEP_H
+/* The optimizer state of a model, as lines of numbers that a host stores, so that training resumes bit for bit. A line
+ * has one number per feature and one for the intercept; the last line begins with counters. */
+#ifndef CP_SGD_OPTIMIZER_STATE_H
+#define CP_SGD_OPTIMIZER_STATE_H
 
 #include "sgd/state.h"
 
-/* Numbers in the state: one a weight and one an intercept; or, `shared`, one a feature. Of output k and feature j it is that at
- * k * output + j * feature. */
+/* An array in the state: one number per weight and per intercept, or, if `shared`, one per feature. Output k and
+ * feature j are at k * output + j * feature. */
 typedef struct {
     size_t at, bias;
     int bytes, shared;
     int64_t output, feature;
 } cp_plane;
 
-enum { CP_MOST_PLANES = 3 };
+enum { CP_MAX_PLANES = 3 };
 
-/* How many counts there are. */
+/* Return the number of counters. */
 static inline int64_t cp_sgd_counts(const cp_sgd *s) { return s->rule == CP_MOMENTS ? 6 : 4; }
 
-/* List the planes that a state has beside the weights. */
+/* List the state's arrays besides the weights; returns their number. */
 static inline int cp_sgd_planes(const cp_sgd *s, cp_plane *planes)
 {
     const int64_t output = s->sparse ? 1 : s->padded, apart = s->sparse ? s->apart : 1;
@@ -34,10 +34,11 @@ static inline int cp_sgd_planes(const cp_sgd *s, cp_plane *planes)
     return count;
 }
 
-/* Return how many lines [features + 1] are to be kept; 0 of plain SGD. Counts come last, on as many lines as they take. */
+/* Return how many lines [features + 1] the state takes; 0 for plain SGD. Counters come last, on as many lines as
+ * needed. */
 static inline int64_t cp_sgd_lines(const cp_sgd *s)
 {
-    cp_plane planes[CP_MOST_PLANES];
+    cp_plane planes[CP_MAX_PLANES];
     int64_t lines = 0;
     int count = cp_sgd_planes(s, planes);
     for (int p = 0; p < count; p++)
@@ -45,7 +46,7 @@ static inline int64_t cp_sgd_lines(const cp_sgd *s)
     return count ? lines + (cp_sgd_counts(s) + s->features) / (s->features + 1) : 0;
 }
 
-static inline void cp_keep_number(char *at, int bytes, double *line, int into)
+static inline void cp_plane_copy_number(char *at, int bytes, double *line, int into)
 {
     float narrow = (float)*line;
     if (into && bytes == 4)
@@ -58,27 +59,27 @@ static inline void cp_keep_number(char *at, int bytes, double *line, int into)
         memcpy(line, at, sizeof *line);
 }
 
-/* Copy one line of a plane. */
-static inline void cp_keep_line(cp_sgd *s, const cp_plane *p, int64_t k, double *line, int into)
+/* Copy one line of a plane, into the state or out of it. */
+static inline void cp_plane_copy_line(cp_sgd *s, const cp_plane *p, int64_t k, double *line, int into)
 {
     char *plane = (char *)s + p->at;
     for (int64_t j = 0; j < s->features; j++)
-        cp_keep_number(plane + (k * p->output + j * p->feature) * p->bytes, p->bytes, line + j, into);
+        cp_plane_copy_number(plane + (k * p->output + j * p->feature) * p->bytes, p->bytes, line + j, into);
     if (!p->shared)
-        cp_keep_number((char *)s + p->bias + k * p->bytes, p->bytes, line + s->features, into);
+        cp_plane_copy_number((char *)s + p->bias + k * p->bytes, p->bytes, line + s->features, into);
     else if (!into)
         line[s->features] = 0;
 }
 
-/* Copy a flushed state's lines out, or into it. */
+/* Copy the lines of a flushed state out, or into it. */
 static inline void cp_sgd_keep(cp_sgd *s, double *lines, int into)
 {
     const int64_t line = s->features + 1, counts = (cp_sgd_counts(s) + s->features) / line;
-    cp_plane planes[CP_MOST_PLANES];
+    cp_plane planes[CP_MAX_PLANES];
     int count = cp_sgd_planes(s, planes);
     for (int p = 0; p < count; p++)
         for (int64_t k = 0; k < (planes[p].shared ? 1 : s->outputs); k++, lines += line)
-            cp_keep_line(s, &planes[p], k, lines, into);
+            cp_plane_copy_line(s, &planes[p], k, lines, into);
     if (count == 0)
         return;
     if (into) {
@@ -99,10 +100,10 @@ static inline void cp_sgd_keep(cp_sgd *s, double *lines, int into)
         lines[4 + i] = s->fade[i];
 }
 
-/* Forget all that is known beside the weights; those of sparse models too. */
+/* Reset the optimizer state; for sparse models the weights too, which share its memory. */
 static inline void cp_sgd_forget(cp_sgd *s)
 {
-    memset(CP_AT(s, char, mean), 0, s->size - s->mean); /* the last that is laid out */
+    memset(CP_AT(s, char, mean), 0, s->size - s->mean); /* `mean` and all that the layout places after it */
     if (s->sparse)
         memset(CP_AT(s, char, w), 0, (size_t)(s->apart * s->features * s->bytes));
     s->taken = s->since = s->counted = 0;

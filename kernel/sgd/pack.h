@@ -1,13 +1,13 @@
-/* Template: a pack is 64 bytes of reals (16 float or 8 double lanes), made of as many native vectors as that takes.
- * Every ISA does the same operations on the same lanes, so every ISA gets the same bits.
+/* Template: a pack is 64 bytes of reals (16 float or 8 double lanes), in as many native vectors as needed. Every
+ * instruction set does the same operations on the same lanes, so all get the same bits.
  *
- * Wants CP_REAL, CP_BYTES (4 or 8) and CP_VECTOR (bytes of a native vector: 16, 32 or 64). */
+ * Expects CP_REAL, CP_BYTES (4 or 8) and CP_VECTOR (bytes of a native vector: 16, 32 or 64). */
 
-#define pack CP(pack_type)
-#define lane CP(lane_type)
-#define quad CP(quad_type)
-#define mask CP(mask_type)
-#define real CP_REAL
+#define PACK CP(pack_type)
+#define LANE CP(lane_type)
+#define QUAD CP(quad_type)
+#define MASK CP(mask_type)
+#define REAL CP_REAL
 #define CP_PARTS (64 / CP_VECTOR)
 #define CP_LANES (64 / CP_BYTES)
 #define CP_QUAD (16 / CP_BYTES)
@@ -28,32 +28,32 @@ typedef struct { CP(lane_type) part[CP_PARTS]; } CP(pack_type);
 #define CP_EACH for (int part_ = 0; part_ < CP_PARTS; part_++)
 #define CP_PART(a) (a).part[part_]
 
-CP_INLINE pack CP(load)(const real *from)
+CP_INLINE PACK CP(load)(const REAL *from)
 {
-    pack a;
+    PACK a;
     CP_EACH memcpy(&CP_PART(a), from + part_ * (CP_VECTOR / CP_BYTES), CP_VECTOR);
     return a;
 }
 
-CP_INLINE void CP(store)(real *to, pack a)
+CP_INLINE void CP(store)(REAL *to, PACK a)
 {
     CP_EACH memcpy(to + part_ * (CP_VECTOR / CP_BYTES), &CP_PART(a), CP_VECTOR);
 }
 
-CP_INLINE pack CP(zero)(void)
+CP_INLINE PACK CP(zero)(void)
 {
-    pack a;
-    CP_EACH CP_PART(a) = (lane){0};
+    PACK a;
+    CP_EACH CP_PART(a) = (LANE){0};
     return a;
 }
 
-/* Keep the first `count` lanes; whatever lies in the others, NaN included, becomes 0. */
-CP_INLINE pack CP(first)(pack a, const CP(bits_type) *keep)
+/* Keep the lanes set in `keep`; the others, even NaN, become 0. */
+CP_INLINE PACK CP(first)(PACK a, const CP(bits_type) *keep)
 {
     CP_EACH {
         CP(lane_bits) bits;
         memcpy(&bits, keep + part_ * (CP_VECTOR / CP_BYTES), CP_VECTOR);
-        CP_PART(a) = (lane)((CP(lane_bits))CP_PART(a) & bits);
+        CP_PART(a) = (LANE)((CP(lane_bits))CP_PART(a) & bits);
     }
     return a;
 }
@@ -64,63 +64,64 @@ CP_INLINE void CP(tail_mask)(CP(bits_type) *keep, int64_t count)
         keep[i] = (CP(bits_type))((count - 1) % CP_LANES >= i ? -1 : 0);
 }
 
-/* Load a row; `keep` says which lanes of the last pack are features. */
-CP_INLINE void CP(load_row)(pack *x, const void *row, const CP(bits_type) *keep, const int packs)
+/* Load a row; `keep` masks the features in the last pack. */
+CP_INLINE void CP(load_row)(PACK *x, const void *row, const CP(bits_type) *keep, const int packs)
 {
     for (int j = 0; j < packs; j++)
-        x[j] = CP(load)((const real *)row + j * CP_LANES);
+        x[j] = CP(load)((const REAL *)row + j * CP_LANES);
     x[packs - 1] = CP(first)(x[packs - 1], keep);
 }
 
-CP_INLINE pack CP(multiply)(pack a, pack b)
+CP_INLINE PACK CP(multiply)(PACK a, PACK b)
 {
     CP_EACH CP_PART(a) = CP_PART(a) * CP_PART(b);
     return a;
 }
 
-/* Return a + b * c, and a - b * c, never fused. */
-CP_INLINE pack CP(add_product)(pack a, pack b, pack c)
+/* Return a + b * c, never fused. */
+CP_INLINE PACK CP(add_product)(PACK a, PACK b, PACK c)
 {
     CP_EACH CP_PART(a) = CP_PART(a) + CP_PART(b) * CP_PART(c);
     return a;
 }
 
-CP_INLINE pack CP(add_scaled)(pack a, real b, pack c)
+CP_INLINE PACK CP(add_scaled)(PACK a, REAL b, PACK c)
 {
     CP_EACH CP_PART(a) = CP_PART(a) + b * CP_PART(c);
     return a;
 }
 
-CP_INLINE pack CP(subtract_scaled)(pack a, real b, pack c)
+CP_INLINE PACK CP(subtract_scaled)(PACK a, REAL b, PACK c)
 {
     CP_EACH CP_PART(a) = CP_PART(a) - b * CP_PART(c);
     return a;
 }
 
-CP_INLINE pack CP(scale)(pack a, real b)
+CP_INLINE PACK CP(scale)(PACK a, REAL b)
 {
     CP_EACH CP_PART(a) = CP_PART(a) * b;
     return a;
 }
 
-CP_INLINE pack CP(add)(pack a, pack b)
+CP_INLINE PACK CP(add)(PACK a, PACK b)
 {
     CP_EACH CP_PART(a) = CP_PART(a) + CP_PART(b);
     return a;
 }
 
-CP_INLINE quad CP(sum_quad)(quad q)
+CP_INLINE QUAD CP(sum_quad)(QUAD q)
 {
 #if CP_BYTES == 4
-    q += CP_SHUFFLE(mask, q, 2, 3, 0, 1);
-    return q + CP_SHUFFLE(mask, q, 1, 0, 3, 2);
+    q += CP_SHUFFLE(MASK, q, 2, 3, 0, 1);
+    return q + CP_SHUFFLE(MASK, q, 1, 0, 3, 2);
 #else
-    return q + CP_SHUFFLE(mask, q, 1, 0);
+    return q + CP_SHUFFLE(MASK, q, 1, 0);
 #endif
 }
 
-/* Sum the lanes by halves, lane i with lane i + half, so that the tree is the same for every vector width, down to a quad. */
-CP_INLINE quad CP(quarter)(pack a)
+/* Sum the lanes by halves, lane i with lane i + half, down to a quad, so that the tree is the same for every vector
+ * width. */
+CP_INLINE QUAD CP(quarter)(PACK a)
 {
 #if CP_VECTOR == 16
     return (a.part[0] + a.part[2]) + (a.part[1] + a.part[3]);
@@ -130,17 +131,18 @@ CP_INLINE quad CP(quarter)(pack a)
 #else
     CP(half_type) half = a.part[0] + a.part[1];
 #endif
-    return CP_LOW(quad, half) + CP_HIGH(quad, half);
+    return CP_LOW(QUAD, half) + CP_HIGH(QUAD, half);
 #endif
 }
 
-/* Sum all lanes; every lane of the answer holds the sum. */
-CP_INLINE quad CP(sum)(pack a) { return CP(sum_quad)(CP(quarter)(a)); }
+/* Sum all lanes; every lane of the result holds the sum. */
+CP_INLINE QUAD CP(sum)(PACK a) { return CP(sum_quad)(CP(quarter)(a)); }
 
-/* Return (v - h q) . x + bias - g: the margin of weights from which h q, and from the intercept g, is yet to be taken. */
-CP_INLINE quad CP(margin_held)(const pack *v, const pack *q, const pack *x, quad bias, real h, quad g, const int packs)
+/* Return (v - h q) . x + bias - g: the margin of weights whose update by h q, and by g for the intercept, is still
+ * pending. */
+CP_INLINE QUAD CP(margin_held)(const PACK *v, const PACK *q, const PACK *x, QUAD bias, REAL h, QUAD g, const int packs)
 {
-    pack a = CP(multiply)(v[0], x[0]), b = CP(multiply)(q[0], x[0]);
+    PACK a = CP(multiply)(v[0], x[0]), b = CP(multiply)(q[0], x[0]);
     for (int j = 1; j < packs; j++) {
         a = CP(add_product)(a, v[j], x[j]);
         b = CP(add_product)(b, q[j], x[j]);
@@ -148,20 +150,20 @@ CP_INLINE quad CP(margin_held)(const pack *v, const pack *q, const pack *x, quad
     return (CP(sum)(a) + bias) - (h * CP(sum)(b) + g);
 }
 
-/* Sum the lanes of each of a quad of quads, lane k of the answer those of quad k, with the additions of CP(sum_quad). */
-CP_INLINE quad CP(sums)(const quad *q)
+/* Sum the lanes of each of a quad of quads, in the order of CP(sum_quad); lane k of the result is the sum of quad k. */
+CP_INLINE QUAD CP(sums)(const QUAD *q)
 {
 #if CP_BYTES == 4
-    const quad a = CP_SHUFFLE2(mask, q[0], q[1], 0, 4, 1, 5) + CP_SHUFFLE2(mask, q[0], q[1], 2, 6, 3, 7);
-    const quad b = CP_SHUFFLE2(mask, q[2], q[3], 0, 4, 1, 5) + CP_SHUFFLE2(mask, q[2], q[3], 2, 6, 3, 7);
-    return CP_SHUFFLE2(mask, a, b, 0, 1, 4, 5) + CP_SHUFFLE2(mask, a, b, 2, 3, 6, 7);
+    const QUAD a = CP_SHUFFLE2(MASK, q[0], q[1], 0, 4, 1, 5) + CP_SHUFFLE2(MASK, q[0], q[1], 2, 6, 3, 7);
+    const QUAD b = CP_SHUFFLE2(MASK, q[2], q[3], 0, 4, 1, 5) + CP_SHUFFLE2(MASK, q[2], q[3], 2, 6, 3, 7);
+    return CP_SHUFFLE2(MASK, a, b, 0, 1, 4, 5) + CP_SHUFFLE2(MASK, a, b, 2, 3, 6, 7);
 #else
-    return CP_SHUFFLE2(mask, q[0], q[1], 0, 2) + CP_SHUFFLE2(mask, q[0], q[1], 1, 3);
+    return CP_SHUFFLE2(MASK, q[0], q[1], 0, 2) + CP_SHUFFLE2(MASK, q[0], q[1], 1, 3);
 #endif
 }
 
 /* Return whether every bit is set. */
-CP_INLINE int CP(every)(mask a)
+CP_INLINE int CP(every)(MASK a)
 {
     uint64_t word[2];
     memcpy(word, &a, sizeof word);
@@ -173,14 +175,14 @@ CP_INLINE int CP(any)(const CP(lane_bits) *hit)
 {
     uint64_t word[2];
 #if CP_VECTOR == 16
-    const mask all = (hit[0] | hit[1]) | (hit[2] | hit[3]);
+    const MASK all = (hit[0] | hit[1]) | (hit[2] | hit[3]);
 #else
 #if CP_VECTOR == 64
     const CP(half_bits) half = CP_LOW(CP(half_bits), hit[0]) | CP_HIGH(CP(half_bits), hit[0]);
 #else
     const CP(half_bits) half = hit[0] | hit[1];
 #endif
-    const mask all = CP_LOW(mask, half) | CP_HIGH(mask, half);
+    const MASK all = CP_LOW(MASK, half) | CP_HIGH(MASK, half);
 #endif
     memcpy(word, &all, sizeof word);
     return (word[0] | word[1]) != 0;

@@ -1,55 +1,55 @@
-/* Template: sparse rows of one output with a rate for each weight: all that is known of a feature is one record of CP_RECORD
- * reals, its weight v, G and 1 / s (see sgd/rules.h), so that a visit waits for one line of memory. */
+/* Template: sparse rows of one output with per-weight learning rates. The state of a feature is one record of
+ * CP_RECORD_REALS reals, its weight v, G and 1 / s (see sgd/rules.h), so that a visit waits for one cache line. */
 
-/* Load the records of four features, or of two, in vectors of a kind each. */
-CP_INLINE void CP(take_records)(const real *const *at, quad *w, quad *sum, quad *inv)
+/* Load the records of a quad of features into one vector per field. */
+CP_INLINE void CP(take_records)(const REAL *const *at, QUAD *w, QUAD *sum, QUAD *inv)
 {
-    quad a, b, c, d;
+    QUAD a, b, c, d;
 #if CP_BYTES == 4
     memcpy(&a, at[0], sizeof a);
     memcpy(&b, at[1], sizeof b);
     memcpy(&c, at[2], sizeof c);
     memcpy(&d, at[3], sizeof d);
-    const quad ab = CP_SHUFFLE2(mask, a, b, 0, 4, 1, 5), cd = CP_SHUFFLE2(mask, c, d, 0, 4, 1, 5);
-    *w = CP_SHUFFLE2(mask, ab, cd, 0, 1, 4, 5);
-    *sum = CP_SHUFFLE2(mask, ab, cd, 2, 3, 6, 7);
-    *inv = CP_SHUFFLE2(mask, CP_SHUFFLE2(mask, a, b, 2, 6, 3, 7), CP_SHUFFLE2(mask, c, d, 2, 6, 3, 7), 0, 1, 4, 5);
+    const QUAD ab = CP_SHUFFLE2(MASK, a, b, 0, 4, 1, 5), cd = CP_SHUFFLE2(MASK, c, d, 0, 4, 1, 5);
+    *w = CP_SHUFFLE2(MASK, ab, cd, 0, 1, 4, 5);
+    *sum = CP_SHUFFLE2(MASK, ab, cd, 2, 3, 6, 7);
+    *inv = CP_SHUFFLE2(MASK, CP_SHUFFLE2(MASK, a, b, 2, 6, 3, 7), CP_SHUFFLE2(MASK, c, d, 2, 6, 3, 7), 0, 1, 4, 5);
 #else
     memcpy(&a, at[0], sizeof a);
     memcpy(&b, at[1], sizeof b);
     memcpy(&c, at[0] + 2, sizeof c);
     memcpy(&d, at[1] + 2, sizeof d);
-    *w = CP_SHUFFLE2(mask, a, b, 0, 2);
-    *sum = CP_SHUFFLE2(mask, a, b, 1, 3);
-    *inv = CP_SHUFFLE2(mask, c, d, 0, 2);
+    *w = CP_SHUFFLE2(MASK, a, b, 0, 2);
+    *sum = CP_SHUFFLE2(MASK, a, b, 1, 3);
+    *inv = CP_SHUFFLE2(MASK, c, d, 0, 2);
 #endif
 }
 
-/* Put weights and sums back. */
-CP_INLINE void CP(put_records)(real *const *at, quad w, quad sum)
+/* Store weights and sums. */
+CP_INLINE void CP(put_records)(REAL *const *at, QUAD w, QUAD sum)
 {
-    const size_t both = 2 * sizeof(real);
+    const size_t both = 2 * sizeof(REAL);
 #if CP_BYTES == 4
-    const quad ab = CP_SHUFFLE2(mask, w, sum, 0, 4, 1, 5), cd = CP_SHUFFLE2(mask, w, sum, 2, 6, 3, 7);
+    const QUAD ab = CP_SHUFFLE2(MASK, w, sum, 0, 4, 1, 5), cd = CP_SHUFFLE2(MASK, w, sum, 2, 6, 3, 7);
     memcpy(at[0], &ab, both);
     memcpy(at[1], (const char *)&ab + both, both);
     memcpy(at[2], &cd, both);
     memcpy(at[3], (const char *)&cd + both, both);
 #else
-    const quad a = CP_SHUFFLE2(mask, w, sum, 0, 2), b = CP_SHUFFLE2(mask, w, sum, 1, 3);
+    const QUAD a = CP_SHUFFLE2(MASK, w, sum, 0, 2), b = CP_SHUFFLE2(MASK, w, sum, 1, 3);
     memcpy(at[0], &a, both);
     memcpy(at[1], &b, both);
 #endif
 }
 
-/* Put weights, sums and what is third back. */
-CP_INLINE void CP(put_all_records)(real *const *at, quad w, quad sum, quad third)
+/* Store weights, sums and the third field. */
+CP_INLINE void CP(put_all_records)(REAL *const *at, QUAD w, QUAD sum, QUAD third)
 {
 #if CP_BYTES == 4
-    const quad ab = CP_SHUFFLE2(mask, w, sum, 0, 4, 1, 5), cd = CP_SHUFFLE2(mask, w, sum, 2, 6, 3, 7), none = {0};
-    const quad low = CP_SHUFFLE2(mask, third, none, 0, 4, 1, 5), high = CP_SHUFFLE2(mask, third, none, 2, 6, 3, 7);
-    const quad all[CP_QUAD] = {CP_SHUFFLE2(mask, ab, low, 0, 1, 4, 5), CP_SHUFFLE2(mask, ab, low, 2, 3, 6, 7),
-                               CP_SHUFFLE2(mask, cd, high, 0, 1, 4, 5), CP_SHUFFLE2(mask, cd, high, 2, 3, 6, 7)};
+    const QUAD ab = CP_SHUFFLE2(MASK, w, sum, 0, 4, 1, 5), cd = CP_SHUFFLE2(MASK, w, sum, 2, 6, 3, 7), none = {0};
+    const QUAD low = CP_SHUFFLE2(MASK, third, none, 0, 4, 1, 5), high = CP_SHUFFLE2(MASK, third, none, 2, 6, 3, 7);
+    const QUAD all[CP_QUAD] = {CP_SHUFFLE2(MASK, ab, low, 0, 1, 4, 5), CP_SHUFFLE2(MASK, ab, low, 2, 3, 6, 7),
+                               CP_SHUFFLE2(MASK, cd, high, 0, 1, 4, 5), CP_SHUFFLE2(MASK, cd, high, 2, 3, 6, 7)};
     for (int l = 0; l < CP_QUAD; l++)
         memcpy(at[l], &all[l], sizeof all[l]);
 #else
@@ -59,34 +59,35 @@ CP_INLINE void CP(put_all_records)(real *const *at, quad w, quad sum, quad third
 #endif
 }
 
-/* Return the values of the next features of a row, and where their records are; past its end zeros and no record. */
-CP_INLINE quad CP(next_records)(real *v, const int32_t *index, const real *x, int64_t some, real *none, real **at)
+/* Return the values of the next features of a row and the addresses of their records; past the row's end, zeros and
+ * `none`. */
+CP_INLINE QUAD CP(next_records)(REAL *v, const int32_t *index, const REAL *x, int64_t left, REAL *none, REAL **at)
 {
-    quad g = CP(all)(0);
-    if (some >= CP_QUAD)
+    QUAD g = CP(all)(0);
+    if (left >= CP_QUAD)
         memcpy(&g, x, sizeof g);
     for (int64_t l = 0; l < CP_QUAD; l++) {
-        at[l] = l < some ? v + (int64_t)index[l] * CP_RECORD : none;
-        if (some < CP_QUAD && l < some)
+        at[l] = l < left ? v + (int64_t)index[l] * CP_RECORD_REALS : none;
+        if (left < CP_QUAD && l < left)
             g[l] = x[l];
     }
     return g;
 }
 
-typedef struct { real dot, norm; int larger; } CP(seen_type);
+typedef struct { REAL dot, norm; int larger; } CP(seen_type);
 
-/* Return v . x and sum (x / s)^2, and whether a feature is larger than all before. */
-CP_INLINE CP(seen_type) CP(see_records)(cp_sgd *s, const int32_t *index, const real *x, int64_t n)
+/* Return v . x and sum (x / s)^2, and whether a feature exceeds its largest value so far. */
+CP_INLINE CP(seen_type) CP(see_records)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n)
 {
-    real *v = CP_AT(s, real, w), none[CP_RECORD] = {0}, *at[CP_QUAD];
-    quad dot = CP(all)(0), norm = dot, w, sum, inv;
-    mask hit = {0};
+    REAL *v = CP_AT(s, REAL, w), none[CP_RECORD_REALS] = {0}, *at[CP_QUAD];
+    QUAD dot = CP(all)(0), norm = dot, w, sum, inv;
+    MASK hit = {0};
     uint64_t word[2];
     for (int64_t i = 0; i < n; i += CP_QUAD) {
-        const quad g = CP(next_records)(v, index + i, x + i, n - i, none, at);
-        CP(take_records)((const real *const *)at, &w, &sum, &inv);
-        const quad t = CP(absolute)(g) * inv;
-        hit |= (mask)(t > 1) | ((mask)(inv == 0) & (mask)(g != 0));
+        const QUAD g = CP(next_records)(v, index + i, x + i, n - i, none, at);
+        CP(take_records)((const REAL *const *)at, &w, &sum, &inv);
+        const QUAD t = CP(absolute)(g) * inv;
+        hit |= (MASK)(t > 1) | ((MASK)(inv == 0) & (MASK)(g != 0));
         dot += g * w;
         norm += t * t;
     }
@@ -94,11 +95,11 @@ CP_INLINE CP(seen_type) CP(see_records)(cp_sgd *s, const int32_t *index, const r
     return (CP(seen_type)){CP(sum_quad)(dot)[0], CP(sum_quad)(norm)[0], (word[0] | word[1]) != 0};
 }
 
-/* Take a row's features in, and sum v . x in the same walk. Returns sum (x / s)^2. */
-CP_INLINE double CP(take_in_records)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, real *dot)
+/* Update the feature scales from a row, and sum v . x in the same walk. Returns sum (x / s)^2. */
+CP_INLINE double CP(take_in_records)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n, REAL *dot)
 {
     CP(seen_type) seen = CP(see_records)(s, index, x, n);
-    for (int64_t i = 0; seen.larger && i < n; i++) /* a row that will be refused leaves no trace */
+    for (int64_t i = 0; seen.larger && i < n; i++) /* a row that will be rejected must not change the state */
         seen.larger = CP(is_finite)(x[i]);
     if (seen.larger) {
         CP(enlarge)(s, index, x, n);
@@ -108,28 +109,29 @@ CP_INLINE double CP(take_in_records)(cp_sgd *s, const int32_t *index, const real
     return (double)seen.norm;
 }
 
-/* The same of a row, or of a gradient, whose values lie by feature: from its feature i on. */
-CP_INLINE quad CP(their_records)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, int gradient, int64_t i, real *none,
-                                 real **at)
+/* Return the values and record addresses from feature i on, for a row or for a gradient, whose values are stored by
+ * feature. */
+CP_INLINE QUAD CP(records_of)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n, int gradient, int64_t i,
+                              REAL *none, REAL **at)
 {
-    real *v = CP_AT(s, real, w);
-    quad g = CP(next_records)(v, index + i, gradient ? none : x + i, gradient ? 0 : n - i, none, at);
+    REAL *v = CP_AT(s, REAL, w);
+    QUAD g = CP(next_records)(v, index + i, gradient ? none : x + i, gradient ? 0 : n - i, none, at);
     for (int64_t l = 0; gradient && l < CP_QUAD && i + l < n; l++) {
         g[l] = x[index[i + l]];
-        at[l] = v + (int64_t)index[i + l] * CP_RECORD;
+        at[l] = v + (int64_t)index[i + l] * CP_RECORD_REALS;
     }
     return g;
 }
 
 /* Move the weights of a row's features by factor * x, or by factor * x[index] of a gradient. */
-CP_INLINE void CP(move_records)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, int gradient, real factor, real h,
-                                const enum cp_rule rule)
+CP_INLINE void CP(move_records)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n, int gradient, REAL factor,
+                                REAL h, const enum cp_rule rule)
 {
-    real none[CP_RECORD] = {0}, *at[CP_QUAD];
-    quad w, sum, inv;
+    REAL none[CP_RECORD_REALS] = {0}, *at[CP_QUAD];
+    QUAD w, sum, inv;
     for (int64_t i = 0; i < n; i += CP_QUAD) {
-        const quad g = CP(their_records)(s, index, x, n, gradient, i, none, at);
-        CP(take_records)((const real *const *)at, &w, &sum, &inv);
+        const QUAD g = CP(records_of)(s, index, x, n, gradient, i, none, at);
+        CP(take_records)((const REAL *const *)at, &w, &sum, &inv);
         w = CP(move_quad)(w, &sum, inv, g * factor, h, rule);
         CP(put_records)(at, w, sum);
     }

@@ -5,9 +5,9 @@
 #include "io/gather.h"
 #include "sgd/state.h"
 
-enum { CP_CHUNK = 128, CP_AHEAD = 20, CP_MAX_LINES = 32 };
+enum { CP_CHUNK_ROWS = 128, CP_PREFETCH_ROWS = 20, CP_MAX_PREFETCH_LINES = 32 };
 
-/* Where rows lie. Dense: x + slot * stride (bytes); sparse: addresses and lengths by slot. */
+/* Memory layout of rows. Dense: x + slot * stride (bytes); sparse: addresses and lengths by slot. */
 typedef struct {
     const void *x, *y;
     int64_t slots, stride, safe;  /* safe: slots that can be read past their end, see cp_guard_tail */
@@ -16,29 +16,32 @@ typedef struct {
     const int64_t *lengths;
     const int32_t *visit;
     int64_t m;
-    const uint8_t *set;           /* y are numbers of sets, of which each has a byte a label, not 0 where it is there; or NULL */
+    const uint8_t *set;           /* y numbers label sets, each with a byte per label, nonzero if present; or NULL */
     int64_t sets, labels;
-    const void *weight;           /* by slot, or NULL: each row counts for 1 */
+    const void *weight;           /* by slot, or NULL: each row has weight 1 */
     enum cp_type weight_type;
 } cp_rows;
 
 typedef struct {
-    const char *row[CP_CHUNK + CP_AHEAD];
-    const int32_t *index[CP_CHUNK + CP_AHEAD];
-    int64_t length[CP_CHUNK + CP_AHEAD];
-    double label[CP_CHUNK], weight[CP_CHUNK];
+    const char *row[CP_CHUNK_ROWS + CP_PREFETCH_ROWS];
+    const int32_t *index[CP_CHUNK_ROWS + CP_PREFETCH_ROWS];
+    int64_t length[CP_CHUNK_ROWS + CP_PREFETCH_ROWS];
+    double label[CP_CHUNK_ROWS], weight[CP_CHUNK_ROWS];
     const char *y;             /* labels, and the slots whose labels the next chunk needs */
     const int32_t *next;
-    int64_t n, nexts, lines, ahead, last, y_size; /* last: the byte of a row where its last pack ends, which may be behind its line */
-    const void *each;          /* labels as each of CP_TOGETHER models sees them, reals, row by row; NULL where all see `label` */
-    const char *before, *older; /* of several dense models at once: the row visited before, and before that by those whom it left out */
-    const uint8_t *part;       /* of each row: whom it leaves out; NULL: nobody */
-    int left_out;              /* by the row visited before */
-    int weighted;              /* whether a weight may be other than 1 */
-    int status;                /* of the row after the last one, where preparing stopped */
+    int64_t n, nexts, lines, ahead, last, y_size; /* last: the byte where a row's last pack ends, perhaps past the row's
+                                                   * last cache line */
+    const void *each;          /* labels for each of CP_MAX_MODELS models, reals, row by row; NULL if all share
+                                * `label` */
+    const char *before, *older; /* several dense models: the last row visited, and the last one by the models that it
+                                 * left out */
+    const uint8_t *part;       /* fold of each row, whose models skip it; NULL: none */
+    int left_out;              /* fold that the last row left out */
+    int weighted;              /* whether a weight may differ from 1 */
+    int status;                /* of the row after the last one, where preparation stopped */
 } cp_chunk;
 
-/* Return whether every slot is in range, without a branch a row. */
+/* Return whether every slot is in range, without a branch per row. */
 static inline int cp_slots_fit(const int32_t *visit, int64_t m, int64_t slots)
 {
     uint32_t top = 0;
@@ -70,14 +73,14 @@ static inline void cp_read_labels(const void *y, enum cp_type type, const int32_
     }
 }
 
-/* Make labels of 0 and 1 of numbers of sets; NaN where there is no such set. */
+/* Turn numbers of label sets into labels 0 and 1; NaN if the set is out of range. */
 static inline void cp_labels_of_sets(const cp_rows *r, double *label, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         label[i] = label[i] >= 0 && label[i] < (double)r->sets ? r->set[(int64_t)label[i] * r->labels] != 0 : NAN;
 }
 
-/* Check that sparse indices increase and lie inside the features, before any of them is used. */
+/* Check that sparse indices increase and are in range, before they are used. */
 static inline int cp_check_indices(const int32_t *index, int64_t n, int64_t features)
 {
     int falls = 0;
@@ -106,15 +109,15 @@ static inline int64_t cp_find_class(const double *classes, int64_t count, double
     return low < count && classes[low] == y ? low : -1;
 }
 
-/* Turn stored labels into -1 and 1, class numbers, or leave them as targets; return where the first bad one is. A loop
- * for each kind: a row's update takes nanoseconds, and a choice in here would be seen. */
+/* Turn stored labels into -1 and 1 or class numbers, or leave them as targets. Returns the index of the first invalid
+ * one, or n. There is a loop per kind, since a branch per row would cost as much as its update. */
 static inline int64_t cp_code_labels(const cp_sgd *s, double *label, int64_t n)
 {
     const double *classes = CP_AT(s, const double, classes), negative = classes[0], positive = classes[1];
     const double least = cp_losses[s->loss].not_negative ? 0 : -INFINITY;
     int64_t i = 0;
     switch (cp_losses[s->loss].labels) {
-    case CP_TWO_CLASSES: { /* whole vectors, without a branch: labels in good order cannot be foretold */
+    case CP_TWO_CLASSES: { /* whole vectors, without a branch, which shuffled labels would mispredict */
         double good = 0;
         for (int64_t j = 0; j < n; j++)
             good += (label[j] == positive ? 1.0 : 0.0) + (label[j] == negative ? 1.0 : 0.0);
@@ -144,15 +147,16 @@ static inline int64_t cp_encode_labels(const cp_sgd *s, double *label, int64_t n
     return good;
 }
 
-/* Say what rows count for where that is the same for all of them. */
+/* Set the weights of a chunk that are the same for all rows. */
 static inline void cp_begin_weights(const cp_sgd *s, const cp_rows *r, cp_chunk *c)
 {
     c->weighted = s->weighs || r->weight != NULL;
-    for (int64_t i = 0; i < CP_CHUNK; i++)
+    for (int64_t i = 0; i < CP_CHUNK_ROWS; i++)
         c->weight[i] = 1;
 }
 
-/* Say what rows count for by themselves, and by their classes as labels are coded; return where the first bad one is. */
+/* Set the weights of rows from their own and their class weights, after labels are coded. Returns the index of the
+ * first invalid one, or n. */
 static inline int64_t cp_weigh(const cp_sgd *s, const cp_rows *r, const int32_t *visit, int64_t n, cp_chunk *c)
 {
     const double *of = CP_AT(s, const double, class_weight);
@@ -166,8 +170,8 @@ static inline int64_t cp_weigh(const cp_sgd *s, const cp_rows *r, const int32_t 
     return good;
 }
 
-/* Rows are read in whole packs, up to 63 bytes past their end. The last slots, for which that would leave the
- * buffer, are copied to where it does not. */
+/* Copy the last slots to the state's tail. Rows are read in whole packs, up to 63 bytes past their end, which would
+ * leave the buffer there. */
 static inline void cp_guard_tail(cp_sgd *s, cp_rows *r)
 {
     int64_t row = s->features * s->bytes, whole = s->padded * s->bytes, end = (r->slots - 1) * r->stride + row;
@@ -185,9 +189,9 @@ static inline const char *cp_dense_row(const cp_sgd *s, const cp_rows *r, int64_
 
 static inline void cp_place_rows(const cp_sgd *s, const cp_rows *r, int64_t from, cp_chunk *c)
 {
-    int64_t many = r->m - from < CP_CHUNK + CP_AHEAD ? r->m - from : CP_CHUNK + CP_AHEAD;
+    int64_t available = r->m - from < CP_CHUNK_ROWS + CP_PREFETCH_ROWS ? r->m - from : CP_CHUNK_ROWS + CP_PREFETCH_ROWS;
     const int32_t *visit = r->visit + from;
-    for (int64_t i = 0; i < many; i++) {
+    for (int64_t i = 0; i < available; i++) {
         int32_t slot = visit[i];
         c->row[i] = s->sparse ? (const char *)(uintptr_t)r->values[slot] : cp_dense_row(s, r, slot);
         if (s->sparse) {
@@ -195,28 +199,28 @@ static inline void cp_place_rows(const cp_sgd *s, const cp_rows *r, int64_t from
             c->length[i] = r->lengths[slot];
         }
     }
-    for (int64_t i = many; i < CP_CHUNK + CP_AHEAD; i++) {
-        c->row[i] = c->row[many - 1];
-        c->index[i] = s->sparse ? c->index[many - 1] : NULL;
-        c->length[i] = s->sparse ? c->length[many - 1] : 0;
+    for (int64_t i = available; i < CP_CHUNK_ROWS + CP_PREFETCH_ROWS; i++) {
+        c->row[i] = c->row[available - 1];
+        c->index[i] = s->sparse ? c->index[available - 1] : NULL;
+        c->length[i] = s->sparse ? c->length[available - 1] : 0;
     }
 }
 
 static inline int64_t cp_row_lines(const cp_sgd *s)
 {
     int64_t lines = (s->features * s->bytes + CP_LINE - 1) / CP_LINE;
-    return lines < CP_MAX_LINES ? lines : CP_MAX_LINES;
+    return lines < CP_MAX_PREFETCH_LINES ? lines : CP_MAX_PREFETCH_LINES;
 }
 
 static inline int64_t cp_row_ahead(const cp_sgd *s)
 {
     int64_t lines = cp_row_lines(s);
-    return lines <= 8 ? 10 : lines < CP_MAX_LINES ? 6 : 2;
+    return lines <= 8 ? 10 : lines < CP_MAX_PREFETCH_LINES ? 6 : 2;
 }
 
 static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, int64_t most, cp_chunk *c)
 {
-    int64_t n = r->m - from < CP_CHUNK ? r->m - from : CP_CHUNK;
+    int64_t n = r->m - from < CP_CHUNK_ROWS ? r->m - from : CP_CHUNK_ROWS;
     n = n < most ? n : most;
     cp_place_rows(s, r, from, c);
     cp_read_labels(r->y, r->y_type, r->visit + from, n, c->label);
@@ -238,12 +242,12 @@ static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, i
     c->last = s->padded * s->bytes - 1;
 }
 
-/* Ask for a row CP_AHEAD visits ahead into the second-level cache, for a nearer one into the first, and for a label
- * of the next chunk. One stage alone runs out of the few lines a core can wait for at a time.
- * Must be inlined: GCC drops calls of functions that do nothing but prefetch. */
-static inline __attribute__((always_inline)) void cp_ask_ahead(const cp_chunk *c, int64_t i, int64_t lines)
+/* Prefetch a row CP_PREFETCH_ROWS visits ahead into the second-level cache, a nearer one into the first, and a label
+ * of the next chunk. One stage alone exceeds the few cache lines that a core can wait for at a time. Must be
+ * inlined: GCC drops calls of functions that only prefetch. */
+static inline __attribute__((always_inline)) void cp_prefetch_rows(const cp_chunk *c, int64_t i, int64_t lines)
 {
-    const char *near = c->row[i + c->ahead], *far = c->row[i + CP_AHEAD];
+    const char *near = c->row[i + c->ahead], *far = c->row[i + CP_PREFETCH_ROWS];
     for (int64_t line = 0; line < lines; line++)
         __builtin_prefetch(near + line * CP_LINE);
     __builtin_prefetch(near + c->last);

@@ -1,20 +1,22 @@
-/* What some rows of a table say of how its features are scaled, before it is learnt from. */
-#ifndef CP_LOOK_H
-#define CP_LOOK_H
+/* Checks from a sample of rows whether the features of a table need scaling. */
+#ifndef CP_SCALE_SAMPLE_H
+#define CP_SCALE_SAMPLE_H
 
 #include <math.h>
 #include <stdint.h>
 #include <stddef.h>
 
-enum { CP_LOOK_RUNS = 4, CP_LOOK_RUN = 256, CP_LOOK_NUMBERS = 1 << 18 }; /* runs of rows; rows, and numbers, of a run */
+/* runs of rows; most rows, and numbers, per run */
+enum { CP_LOOK_RUNS = 4, CP_LOOK_RUN = 256, CP_LOOK_NUMBERS = 1 << 18 };
 
-/* How features are scaled: as SGD wants them, or what its usual steps do not suit. */
+/* Result of the check: scales suit SGD, or the reason why its default steps do not. */
 enum cp_scales { CP_SCALES_FINE, CP_SCALES_APART, CP_FEATURES_SMALL, CP_ROWS_LONG, CP_ROWS_ASIDE };
 
 /* Limits measured on tables of 160 to 20,000 rows, in 5 epochs: beyond them R2 is over 0.01 below that of standardised
  * features. SGD learns a feature if rows times its mean square reach CP_LOOK_MIN_SQUARES. */
 #define CP_LOOK_MIN_SQUARES 100.0
-#define CP_LOOK_MIN_ROWS 200.0    /* smaller tables count as so many rows, since features of spread 1 are fine in all */
+#define CP_LOOK_MIN_ROWS 200.0    /* smaller tables count as this many rows, since features of spread 1 are fine in
+                                   * all */
 #define CP_LOOK_MAX_RATIO 1000.0
 #define CP_LOOK_MAX_LENGTH 10.0   /* mean squared length per feature; fewer than 10 features count as 10 */
 #define CP_LOOK_MAX_MEAN 0.25
@@ -26,16 +28,18 @@ typedef struct {
 
 typedef struct {
     enum cp_scales scales;
-    double length, apart;       /* mean squared length of a row; ratio of the largest feature's size to the smallest's */
-    double aside;               /* share of mean squares that squared means have, of a mean feature */
+    double length, apart;       /* mean squared length of a row; ratio of the largest feature's size to the
+                                 * smallest's */
+    double aside;               /* share of squared means in mean squares, averaged over features */
     double least;               /* mean square of the smallest feature's non-zero values */
     int64_t largest, smallest;  /* features that vary; flags only if they are too small; -1: none */
 } cp_looked;
 
-/* Begin with zeros, but for the width. */
+/* Return the bytes of a sample. It starts as zeros, except for the width. */
 static inline size_t cp_look_size(int64_t width) { return sizeof(cp_look) + (size_t)width * 5 * sizeof(double); }
 
-/* Return where the next run of rows begins and ends, of a table's rows; the one before ended at `end`. May be empty. */
+/* Return the start of the next run of rows, and its end in `stop`; the previous run ended at `end`. A run may be
+ * empty. */
 static inline int64_t cp_look_run(int64_t rows, int64_t width, int run, int64_t end, int64_t *stop)
 {
     int64_t some = CP_LOOK_NUMBERS / width, last, start;
@@ -46,7 +50,7 @@ static inline int64_t cp_look_run(int64_t rows, int64_t width, int run, int64_t 
     return start > end ? start : end;
 }
 
-/* Take in a row; one that is not finite throughout is passed over. */
+/* Add a row; rows with a non-finite value are skipped. */
 static inline void cp_look_add(cp_look *k, const double *row)
 {
     double *squares = k->at, *least = squares + k->width, *most = least + k->width, *sum = most + k->width;
@@ -64,17 +68,18 @@ static inline void cp_look_add(cp_look *k, const double *row)
     k->rows++;
 }
 
-/* Return whether SGD would learn badly from the unscaled features of a table of `rows` rows, and why. Sizes are
- * compared over non-zero values, so that rare features do not count as small. Flags, of 0 and 1, have the right size.
- * Rare features (flags and those mostly 0) count as small together if few rows have them. If features lie to one side
- * of 0, steps are long in the direction shared with the intercept and short in those that separate rows. Flags are not
- * centred and do not count for this. */
+/* Return whether SGD would learn badly from the unscaled features of a table of `rows` rows, and why.
+ *
+ * Sizes are compared over non-zero values, so that rare features do not count as small. Flags, features of 0 and 1,
+ * have the right size. Rare features (flags and those mostly 0) count as small together if few rows have them. If
+ * features lie to one side of 0, steps are long in the direction shared with the intercept and short in those that
+ * separate rows. Flags are not centred and do not count for this. */
 static inline cp_looked cp_look_end(const cp_look *k, int64_t rows)
 {
     const double *squares = k->at, *least = squares + k->width, *most = least + k->width, *sum = most + k->width;
     const double *zeros = sum + k->width, seen = (double)k->rows;
     const double learnt = (double)rows > CP_LOOK_MIN_ROWS ? (double)rows : CP_LOOK_MIN_ROWS;
-    cp_looked found = {CP_SCALES_FINE, 0, 1, 0, INFINITY, -1, -1};
+    cp_looked result = {CP_SCALES_FINE, 0, 1, 0, INFINITY, -1, -1};
     double numbers = 0, full = 0, shared = 0, rare = 0, met = 0, large = 0;
     int64_t rarest = -1;
     for (int64_t j = 0; j < k->width && k->rows > 0; j++) {
@@ -83,36 +88,36 @@ static inline cp_looked cp_look_end(const cp_look *k, int64_t rows)
         const int varies = most[j] > least[j] && squares[j] > 0;
         const int flag = varies && least[j] >= 0 && most[j] <= 1 && squares[j] == sum[j];
         if (!flag)
-            found.length += square, numbers++;
+            result.length += square, numbers++;
         if (!varies)
             continue;
         if (!flag && size > large)
-            large = size, found.largest = j;
-        if (!flag && size < found.least)
-            found.least = size, found.smallest = j;
+            large = size, result.largest = j;
+        if (!flag && size < result.least)
+            result.least = size, result.smallest = j;
         if (flag || zeros[j] > seen / 2) {
             rarest = rarest < 0 || squares[j] < squares[rarest] ? j : rarest;
             rare++, met += square;
         } else
-            full++, found.aside += aside;
+            full++, result.aside += aside;
         if (!flag) /* minus the expected value for a true mean of 0 */
             shared += aside / (aside < 1 - 1e-12 ? 1 - aside : 1e-12) - 1 / seen;
     }
-    found.aside /= full > 0 ? full : 1;
-    if (found.smallest >= 0)
-        found.apart = sqrt(large) / sqrt(found.least);
-    if (found.apart >= CP_LOOK_MAX_RATIO)
-        found.scales = CP_SCALES_APART;
-    else if (found.least * learnt < CP_LOOK_MIN_SQUARES)
-        found.scales = CP_FEATURES_SMALL;
+    result.aside /= full > 0 ? full : 1;
+    if (result.smallest >= 0)
+        result.apart = sqrt(large) / sqrt(result.least);
+    if (result.apart >= CP_LOOK_MAX_RATIO)
+        result.scales = CP_SCALES_APART;
+    else if (result.least * learnt < CP_LOOK_MIN_SQUARES)
+        result.scales = CP_FEATURES_SMALL;
     else if (rare > 0 && met / rare * learnt < CP_LOOK_MIN_SQUARES) {
-        found.scales = CP_FEATURES_SMALL;
-        found.smallest = rarest, found.least = squares[rarest] / seen;
-    } else if (found.length >= CP_LOOK_MAX_LENGTH * (numbers > 10 ? numbers : 10))
-        found.scales = CP_ROWS_LONG;
-    else if (found.aside >= CP_LOOK_MAX_MEAN || learnt < CP_LOOK_MIN_SQUARES * (1 + shared))
-        found.scales = CP_ROWS_ASIDE;
-    return found;
+        result.scales = CP_FEATURES_SMALL;
+        result.smallest = rarest, result.least = squares[rarest] / seen;
+    } else if (result.length >= CP_LOOK_MAX_LENGTH * (numbers > 10 ? numbers : 10))
+        result.scales = CP_ROWS_LONG;
+    else if (result.aside >= CP_LOOK_MAX_MEAN || learnt < CP_LOOK_MIN_SQUARES * (1 + shared))
+        result.scales = CP_ROWS_ASIDE;
+    return result;
 }
 
 #endif

@@ -1,17 +1,16 @@
-/* Linear models by stochastic gradient descent: the losses of sgd/losses.h; dense and sparse rows;
- * one update a row or a batch; rows that count for more or less; L2; the loss of the model as it was before each update, summed in the same pass.
+/* Linear models by stochastic gradient descent: the losses of sgd/losses.h, dense and sparse rows, one update per row
+ * or per batch, sample weights, L2. The loss before each update is summed in the same pass.
  *
  *     w <- (1 - rate * l2) w - rate * weight * gradient        (the intercept is not regularised)
  *
- * What a row counts for is its own weight times that of its class. Losses and scores are means by weight, the gradient of a
- * batch is the mean over its rows.
+ * The weight of a row is its sample weight times that of its class. Losses and scores are weighted means; the gradient
+ * of a batch is the mean over its rows.
  *
- * A model depends on the rows and their order alone: not on the CPU, the compiler, the width of its vectors, or how
- * rows are cut into calls. Compile with -ffp-contract=off.
+ * A model depends on the rows and their order alone: not on the CPU, the compiler, the vector width, or how rows are
+ * split into calls. Compile with -ffp-contract=off.
  *
  *     state = zeroed memory of cp_sgd_size(&shape) bytes, 64-byte aligned;  cp_sgd_init(state, &shape);
- *     each epoch:  cp_sgd_begin(state, rate);  cp_sgd_learn(state, &rows, &done) ...;  cp_sgd_flush(state);
- */
+ *     each epoch:  cp_sgd_begin(state, rate);  cp_sgd_learn(state, &rows, &done) ...;  cp_sgd_flush(state); */
 #ifndef CP_SGD_H
 #define CP_SGD_H
 
@@ -30,28 +29,30 @@ static inline void cp_sgd_init(cp_sgd *s, const cp_sgd_shape *shape)
         memcpy(CP_AT(s, double, class_weight), shape->class_weight, (size_t)cp_sgd_classes(shape) * sizeof(double));
 }
 
-/* Apply what is held back: the last row's update, or the last batch, however short. */
+/* Apply the pending update: that of the last row, or of the last batch, full or not. */
 static inline void cp_sgd_flush(cp_sgd *s) { cp_sgd_code_of(s)->flush(s); }
 
-/* Begin an epoch: set its learning rate, times what the step says of such rows, and clear the totals. Wants 0 <= rate, and of one rate for all rate * l2 < 1. */
+/* Begin an epoch: set its learning rate, times the factor of the step, and clear the totals. Requires rate >= 0, and
+ * rate * l2 < 1 with one rate for all weights. */
 static inline void cp_sgd_begin(cp_sgd *s, double rate)
 {
     cp_sgd_flush(s);
     s->rate = rate *= s->seen > 0 ? s->later : s->times;
-    s->decay = s->rule == CP_SAME ? 1 - rate * s->l2 : s->rule == CP_MOMENTS ? 1 / (1 + rate * s->l2) : 1; /* of the others each update has its own */
+    /* the other rules set it per update */
+    s->decay = s->rule == CP_SAME ? 1 - rate * s->l2 : s->rule == CP_MOMENTS ? 1 / (1 + rate * s->l2) : 1;
     s->undecay = 1 / s->decay;
     memset(&s->totals, 0, sizeof s->totals);
     s->totals.ln = 1;
 }
 
-/* Learn from rows in the order of r->visit. Sets `done` to the rows learnt; where the status is not CP_SGD_OK, the
- * row at visit[done] is why, and the rows before it have been learnt. No slot is touched if any is out of range. */
+/* Learn from rows in the order of r->visit. Sets `done` to the number of rows learnt; on an error, visit[done] is the
+ * row that caused it. No slot is read if any is out of range. */
 static inline int cp_sgd_learn(cp_sgd *s, const cp_rows *rows, int64_t *done)
 {
     const cp_sgd_code *code = cp_sgd_code_of(s);
     cp_rows r = *rows;
     cp_chunk c;
-    double odds[CP_CHUNK], by[CP_CHUNK];
+    double odds[CP_CHUNK_ROWS], by[CP_CHUNK_ROWS];
     *done = 0;
     if (!cp_slots_fit(r.visit, r.m, r.slots)) {
         while (r.visit[*done] >= 0 && r.visit[*done] < r.slots)
@@ -63,15 +64,15 @@ static inline int cp_sgd_learn(cp_sgd *s, const cp_rows *rows, int64_t *done)
     cp_begin_weights(s, &r, &c);
     while (*done < r.m) {
         int status = CP_SGD_OK;
-        cp_prepare(s, &r, *done, s->averaged ? s->every - s->since : CP_CHUNK, &c);
+        cp_prepare(s, &r, *done, s->averaged ? s->every - s->since : CP_CHUNK_ROWS, &c);
         if (c.weighted)
             s->totals.odds = odds, s->totals.by = by;
         int64_t learnt = code->learn(s, &c, &status);
         if (c.weighted)
-            cp_add_noted(&s->totals, odds, by);
+            cp_add_stored_logs(&s->totals, odds, by);
         *done += learnt;
         if (s->averaged && (s->since += learnt) == s->every)
-            code->look_at(s);
+            code->sample_weights(s);
         if (status)
             return status;
         if (learnt < c.n)
@@ -82,7 +83,7 @@ static inline int cp_sgd_learn(cp_sgd *s, const cp_rows *rows, int64_t *done)
     return CP_SGD_OK;
 }
 
-/* Score rows with a flushed state: out[i][k] for visit[i] and output k, float or double as the state is. */
+/* Score rows with a flushed state: out[i][k] for visit[i] and output k, float or double like the state. */
 static inline int cp_sgd_decide(cp_sgd *s, const cp_rows *rows, void *out)
 {
     const cp_sgd_code *code = cp_sgd_code_of(s);
@@ -93,7 +94,7 @@ static inline int cp_sgd_decide(cp_sgd *s, const cp_rows *rows, void *out)
     if (!s->sparse && r.slots > 0)
         cp_guard_tail(s, &r);
     for (int64_t from = 0; from < r.m; from += c.n) {
-        c.n = r.m - from < CP_CHUNK ? r.m - from : CP_CHUNK;
+        c.n = r.m - from < CP_CHUNK_ROWS ? r.m - from : CP_CHUNK_ROWS;
         cp_place_rows(s, &r, from, &c);
         int status = code->decide(s, &c, (char *)out + from * s->outputs * s->bytes);
         if (status)
@@ -102,8 +103,8 @@ static inline int cp_sgd_decide(cp_sgd *s, const cp_rows *rows, void *out)
     return CP_SGD_OK;
 }
 
-/* Turn a row's scores, one a class, into probabilities, in place and without overflow; of each class against the rest its own
- * divided by the sum of all. */
+/* Turn a row's scores, one per class, into probabilities, in place and without overflow. One-vs-rest probabilities are
+ * divided by their sum. */
 static inline void cp_sgd_probabilities(enum cp_loss loss, double *score, int64_t classes)
 {
     for (int64_t k = 0; k < classes; k++)
@@ -117,8 +118,8 @@ static inline void cp_sgd_probabilities(enum cp_loss loss, double *score, int64_
         score[k] /= sum;
 }
 
-/* Copy weights [outputs][features] and biases [outputs] out of a flushed state: those that predict, or those that the next
- * row changes. They differ where their mean is kept. */
+/* Copy the weights [outputs][features] and biases [outputs] that predict out of a flushed state; cp_sgd_get copies
+ * those that the next row changes. They differ if weights are averaged. */
 static inline void cp_sgd_predictor(cp_sgd *s, void *weights, void *biases)
 {
     cp_sgd_code_of(s)->predictor(s, weights, biases);
@@ -129,7 +130,7 @@ static inline void cp_sgd_get(cp_sgd *s, void *weights, void *biases)
     cp_sgd_code_of(s)->weights(s, weights, biases, 0);
 }
 
-/* Put weights to begin from; what else was known is forgotten. */
+/* Set the weights to start from; the optimizer state is reset. */
 static inline void cp_sgd_set(cp_sgd *s, void *weights, void *biases)
 {
     cp_sgd_flush(s);

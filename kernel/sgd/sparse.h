@@ -1,9 +1,9 @@
-/* Template: sparse rows. Weights lie by feature, all outputs of a feature side by side. */
+/* Template: sparse rows. Weights are ordered by feature; all outputs of a feature are adjacent. */
 
-/* Sum value * weight in four running sums, whatever the vectors of the CPU. */
-CP_INLINE real CP(sparse_dot)(const real *v, const int64_t apart, const int32_t *index, const real *x, int64_t n)
+/* Return the sum of value * weight, in four running sums whatever the vector width. */
+CP_INLINE REAL CP(sparse_dot)(const REAL *v, const int64_t apart, const int32_t *index, const REAL *x, int64_t n)
 {
-    real a[4] = {0, 0, 0, 0};
+    REAL a[4] = {0, 0, 0, 0};
     int64_t j = 0;
     for (; j + 4 <= n; j += 4) {
         a[0] += x[j] * v[index[j] * apart];
@@ -16,25 +16,28 @@ CP_INLINE real CP(sparse_dot)(const real *v, const int64_t apart, const int32_t 
     return (a[0] + a[2]) + (a[1] + a[3]);
 }
 
-/* Sum value^2, as above. */
-CP_INLINE real CP(sparse_squares)(const real *x, int64_t n)
+/* Return the sum of value^2, in four running sums. */
+CP_INLINE REAL CP(sparse_squares)(const REAL *x, int64_t n)
 {
-    real a[4] = {0, 0, 0, 0};
+    REAL a[4] = {0, 0, 0, 0};
     for (int64_t j = 0; j < n; j++)
         a[j % 4] += x[j] * x[j];
     return (a[0] + a[2]) + (a[1] + a[3]);
 }
 
-/* Score every output; `score` has room for whole quads. */
-CP_INLINE void CP(sparse_scores)(const cp_sgd *s, const int32_t *index, const real *x, int64_t n, real *score)
+/* Compute the score of every output; `score` has space for whole quads. */
+CP_INLINE void CP(sparse_scores)(const cp_sgd *s, const int32_t *index, const REAL *x, int64_t n, REAL *score)
 {
-    const real *v = CP_AT(s, const real, w), *bias = CP_AT(s, const real, bias), scale = (real)s->scale;
+    const REAL *v = CP_AT(s, const REAL, w), *bias = CP_AT(s, const REAL, bias), scale = (REAL)s->scale;
     if (s->outputs == 1) {
-        *score = scale * (s->apart == 1 ? CP(sparse_dot)(v, 1, index, x, n) : CP(sparse_dot)(v, CP_RECORD, index, x, n)) + *bias;
+        *score = scale
+                 * (s->apart == 1 ? CP(sparse_dot)(v, 1, index, x, n)
+                                  : CP(sparse_dot)(v, CP_RECORD_REALS, index, x, n))
+                 + *bias;
         return;
     }
     for (int64_t k = 0; k < s->padded; k += CP_QUAD) {
-        quad sum = CP(all)(0), part, b;
+        QUAD sum = CP(all)(0), part, b;
         memcpy(&b, bias + k, sizeof b);
         for (int64_t j = 0; j < n; j++) {
             memcpy(&part, v + index[j] * s->apart + k, sizeof part);
@@ -45,17 +48,18 @@ CP_INLINE void CP(sparse_scores)(const cp_sgd *s, const int32_t *index, const re
     }
 }
 
-/* Score every output as that of a model of its own, which has one: several models side by side get the bits that each gets alone. */
-CP_INLINE void CP(sparse_each)(const cp_sgd *s, const int32_t *index, const real *x, int64_t n, real *score)
+/* Compute the score of every output as if it were a single-output model: stacked models get the bits that each gets
+ * alone. */
+CP_INLINE void CP(sparse_each)(const cp_sgd *s, const int32_t *index, const REAL *x, int64_t n, REAL *score)
 {
-    const real *v = CP_AT(s, const real, w), *bias = CP_AT(s, const real, bias), scale = (real)s->scale;
+    const REAL *v = CP_AT(s, const REAL, w), *bias = CP_AT(s, const REAL, bias), scale = (REAL)s->scale;
     for (int64_t k = 0; k < s->outputs; k++)
         score[k] = scale * CP(sparse_dot)(v + k, s->apart, index, x, n) + bias[k];
 }
 
 /* Subtract h[k] * value from the weights (or the gradient) of every feature of a row. */
-CP_INLINE void CP(sparse_subtract)(real *to, int64_t padded, const int32_t *index, const real *x, int64_t n,
-                                   const real *h)
+CP_INLINE void CP(sparse_subtract)(REAL *to, int64_t padded, const int32_t *index, const REAL *x, int64_t n,
+                                   const REAL *h)
 {
     if (padded == 1) {
         for (int64_t j = 0; j < n; j++)
@@ -64,7 +68,7 @@ CP_INLINE void CP(sparse_subtract)(real *to, int64_t padded, const int32_t *inde
     }
     for (int64_t j = 0; j < n; j++)
         for (int64_t k = 0; k < padded; k += CP_QUAD) {
-            quad w, step;
+            QUAD w, step;
             memcpy(&w, to + index[j] * padded + k, sizeof w);
             memcpy(&step, h + k, sizeof step);
             w -= step * x[j];
@@ -72,12 +76,12 @@ CP_INLINE void CP(sparse_subtract)(real *to, int64_t padded, const int32_t *inde
         }
 }
 
-/* Subtract a row from the open batch's gradient: it holds the negative, so that one function serves. */
-CP_INLINE void CP(sparse_hold)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, const real *slope)
+/* Add a row to the open batch. The batch stores the negative gradient, so that CP(sparse_subtract) works for both. */
+CP_INLINE void CP(sparse_hold)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n, const REAL *slope)
 {
     int64_t *stamp = CP_AT(s, int64_t, stamp);
     int32_t *list = CP_AT(s, int32_t, list);
-    real *grad_bias = CP_AT(s, real, grad_bias), *minus = CP_AT(s, real, h);
+    REAL *grad_bias = CP_AT(s, REAL, grad_bias), *minus = CP_AT(s, REAL, h);
     for (int64_t j = 0; j < n; j++)
         if (stamp[index[j]] != s->epoch + 1) {
             stamp[index[j]] = s->epoch + 1;
@@ -89,71 +93,71 @@ CP_INLINE void CP(sparse_hold)(cp_sgd *s, const int32_t *index, const real *x, i
         grad_bias[k] += slope[k];
         minus[k] = -slope[k];
     }
-    CP(sparse_subtract)(CP_AT(s, real, grad), s->padded, index, x, n, minus);
+    CP(sparse_subtract)(CP_AT(s, REAL, grad), s->padded, index, x, n, minus);
     if (++s->held == s->batch)
         CP(close_batch)(s);
 }
 
-/* Apply a row; `vx` is v . x. */
-CP_INLINE void CP(sparse_apply)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, const real *slope, real vx)
+/* Apply the update of a row; `vx` is v . x. */
+CP_INLINE void CP(sparse_apply)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n, const REAL *slope, REAL vx)
 {
-    real *bias = CP_AT(s, real, bias), *h = CP_AT(s, real, h);
+    REAL *bias = CP_AT(s, REAL, bias), *h = CP_AT(s, REAL, h);
     if (CP(decay)(s)) {
-        vx *= (real)s->scale;
+        vx *= (REAL)s->scale;
         CP(renormalise)(s);
     }
     if (s->bounded && CP(counts)(s))
         CP(recount)(s);
     for (int64_t k = 0; k < s->outputs; k++) {
         bias[k] -= s->intercept ? slope[k] : 0;
-        h[k] = slope[k] * (real)s->inverse;
+        h[k] = slope[k] * (REAL)s->inverse;
     }
-    CP(sparse_subtract)(CP_AT(s, real, w), s->padded, index, x, n, h);
+    CP(sparse_subtract)(CP_AT(s, REAL, w), s->padded, index, x, n, h);
     if (s->bounded)
         CP(bind)(s, *h, vx, CP(sparse_squares)(x, n));
 }
 
-/* Ask for a row far ahead into the second-level cache, for a nearer one into the first, for the weights of one
- * nearer still, and for a label of the next chunk. */
+/* Prefetch a distant row into the second-level cache, a nearer one into the first, the weights of a nearer one still,
+ * and a label of the next chunk. */
 CP_INLINE void CP(sparse_ahead)(const cp_sgd *s, const cp_chunk *c, int64_t i)
 {
-    const int64_t far = i + CP_AHEAD, middle = i + 8, near = i + 4, most = 1024;
-    int64_t bytes = c->length[far] * (int64_t)sizeof(real) < most ? c->length[far] * (int64_t)sizeof(real) : most;
+    const int64_t far = i + CP_PREFETCH_ROWS, middle = i + 8, near = i + 4, most = 1024;
+    int64_t bytes = c->length[far] * (int64_t)sizeof(REAL) < most ? c->length[far] * (int64_t)sizeof(REAL) : most;
     for (int64_t at = 0; at < bytes + CP_LINE; at += CP_LINE) {
         __builtin_prefetch(c->row[far] + at, 0, 1);
         __builtin_prefetch((const char *)c->index[far] + at, 0, 1);
     }
-    bytes = c->length[middle] * (int64_t)sizeof(real) < most ? c->length[middle] * (int64_t)sizeof(real) : most;
+    bytes = c->length[middle] * (int64_t)sizeof(REAL) < most ? c->length[middle] * (int64_t)sizeof(REAL) : most;
     for (int64_t at = 0; at < bytes + CP_LINE; at += CP_LINE) {
         __builtin_prefetch(c->row[middle] + at);
         __builtin_prefetch((const char *)c->index[middle] + at);
     }
-    if (s->features * s->apart * (int64_t)sizeof(real) > CP_SECOND_CACHE)
+    if (s->features * s->apart * (int64_t)sizeof(REAL) > CP_L2_BYTES)
         for (int64_t j = 0; j < c->length[near] && j < 64; j++)
-            __builtin_prefetch((const char *)CP_AT(s, const real, w)
-                               + (uint32_t)c->index[near][j] * (uint64_t)s->apart * sizeof(real));
+            __builtin_prefetch((const char *)CP_AT(s, const REAL, w)
+                               + (uint32_t)c->index[near][j] * (uint64_t)s->apart * sizeof(REAL));
     if (i < c->nexts)
         __builtin_prefetch(c->y + c->next[i] * c->y_size);
 }
 
-/* Returns the rows done; `status` tells where a row was refused for its indices. */
+/* Learn from sparse rows. Returns the number learnt; `status` is set if a row's indices are invalid. */
 CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, const enum cp_loss loss)
 {
-    real *score = CP_AT(s, real, work), *slope = cp_loss_per_class(loss) ? CP_AT(s, real, g) : score + CP_LANES;
-    const real step = (real)(s->batched || s->ruled ? 1 : s->rate);
-    const int recorded = s->rule == CP_NORMALIZED && s->outputs == 1; /* scored as it is taken in */
+    REAL *score = CP_AT(s, REAL, work), *slope = cp_loss_per_class(loss) ? CP_AT(s, REAL, g) : score + CP_LANES;
+    const REAL step = (REAL)(s->batched || s->ruled ? 1 : s->rate);
+    const int recorded = s->rule == CP_NORMALIZED && s->outputs == 1; /* CP(ready) computes the score */
     int64_t i;
     for (i = 0; i < c->n; i++) {
         const int32_t *index = c->index[i];
-        const real *x = (const real *)c->row[i];
+        const REAL *x = (const REAL *)c->row[i];
         const int64_t n = c->length[i];
         CP(sparse_ahead)(s, c, i);
         if ((*status = cp_check_indices(index, n, s->features)))
             break;
         const double norm = s->ruled ? CP(ready)(s, index, x, n, score) : 0;
-        const real vx = s->bounded ? CP(sparse_dot)(CP_AT(s, const real, w), 1, index, x, n) : 0;
+        const REAL vx = s->bounded ? CP(sparse_dot)(CP_AT(s, const REAL, w), 1, index, x, n) : 0;
         if (s->bounded)
-            *score = (real)s->scale * vx + *CP_AT(s, const real, bias);
+            *score = (REAL)s->scale * vx + *CP_AT(s, const REAL, bias);
         else if (!recorded)
             CP(sparse_scores)(s, index, x, n, score);
         if (cp_loss_per_class(loss)) {
@@ -162,9 +166,9 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
         } else {
             if (!CP(is_finite)(*score))
                 break;
-            point at = CP(formula)(loss, CP(all)(*score), CP(all)((real)c->label[i]),
-                                   CP(all)(step * (real)c->weight[i]),
-                                 CP(all)((real)s->parameter));
+            POINT at = CP(formula)(loss, CP(all)(*score), CP(all)((REAL)c->label[i]),
+                                   CP(all)(step * (REAL)c->weight[i]),
+                                 CP(all)((REAL)s->parameter));
             *slope = at.slope[0];
             CP(count)(&s->totals, loss, &at, 0, c->label[i], c->weight[i], s->parameter);
         }
@@ -189,10 +193,10 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
 CP_COPIES(CP_COPY)
 #undef CP_COPY
 CP_SPARSE(static CP_NOINLINE, ANY, s->loss)
-CP_SPARSE(static CP_NOINLINE, SCORES, CP_SOFTMAX) /* and any other of them: see CP(per_class) */
+CP_SPARSE(static CP_NOINLINE, SCORES, CP_SOFTMAX) /* stands for all SCORES losses: see CP(per_class) */
 #undef CP_SPARSE
 
-/* Copies of one loss are inlined here: GCC 12 makes them a third slower as functions of their own. */
+/* Copies for one loss are inlined here: as separate functions GCC 12 makes them a third slower. */
 static CP_NOINLINE int64_t CP(sparse)(cp_sgd *s, const cp_chunk *c, int *status)
 {
 #define CP_LEARN(id, code, ...) case CP_##id: return CP(code##_sparse)(s, c, status);

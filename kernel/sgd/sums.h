@@ -1,4 +1,4 @@
-/* Sums of doubles without rounding: the same whatever the order of the numbers and however they are cut into parts. */
+/* Exact sums of doubles: the same for any order of the numbers and any split into parts. */
 #ifndef CP_SUMS_H
 #define CP_SUMS_H
 
@@ -6,16 +6,16 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { CP_SUM_WORDS = 68, CP_SUM_ROOM = 1 << 29 }; /* words of 32 bits; numbers added between two carries */
+enum { CP_SUM_WORDS = 68, CP_SUM_CARRY_EVERY = 1 << 29 }; /* words of 32 bits; numbers added between two carries */
 
-/* The sum is that of word[i] * 2^(32 i - 1074), and of what is not finite. Begin with all zero. */
+/* The sum is that of word[i] * 2^(32 i - 1074), plus the non-finite numbers. It starts as zeros. */
 typedef struct {
     int64_t word[CP_SUM_WORDS];
     int64_t added;      /* since the last carry */
-    double strange;     /* sum of what is infinite or NaN */
+    double nonfinite;   /* sum of the infinite and NaN numbers */
 } cp_sum;
 
-/* Let all words but the last be of 0 to 2^32 - 1. */
+/* Bring all words but the last into 0 to 2^32 - 1. */
 static inline void cp_sum_carry(cp_sum *s)
 {
     for (int i = 0; i + 1 < CP_SUM_WORDS; i++) {
@@ -34,7 +34,7 @@ static inline void cp_sum_add(cp_sum *s, double x)
     memcpy(&bits, &x, sizeof bits);
     exponent = (int64_t)(bits >> 52 & 0x7ff);
     if (exponent == 0x7ff) {
-        s->strange += x;
+        s->nonfinite += x;
         return;
     }
     digits = (bits & ((UINT64_C(1) << 52) - 1)) | (uint64_t)(exponent > 0) << 52;
@@ -47,12 +47,12 @@ static inline void cp_sum_add(cp_sum *s, double x)
     s->word[at] += bits >> 63 ? -low : low;
     s->word[at + 1] += bits >> 63 ? -middle : middle;
     s->word[at + 2] += bits >> 63 ? -high : high;
-    if (++s->added == CP_SUM_ROOM)
+    if (++s->added == CP_SUM_CARRY_EVERY)
         cp_sum_carry(s);
 }
 
-/* Make the sum that of its size; returns whether it was negative. */
-static inline int cp_sum_size(cp_sum *s)
+/* Replace the sum by its absolute value; returns whether it was negative. */
+static inline int cp_sum_absolute(cp_sum *s)
 {
     cp_sum_carry(s);
     if (s->word[CP_SUM_WORDS - 1] >= 0)
@@ -67,25 +67,25 @@ static inline int cp_sum_size(cp_sum *s)
 static inline double cp_sum_value(cp_sum s)
 {
     int top = CP_SUM_WORDS - 1, free = 0, negative;
-    uint64_t head, next, rest;
+    uint64_t head, next, remainder;
     double value;
-    if (s.strange != 0) /* NaN too */
-        return s.strange;
-    negative = cp_sum_size(&s);
+    if (s.nonfinite != 0) /* true for NaN too */
+        return s.nonfinite;
+    negative = cp_sum_absolute(&s);
     while (top > 2 && s.word[top] == 0)
         top--;
     head = (uint64_t)s.word[top] << 32 | (uint64_t)s.word[top - 1];
     next = (uint64_t)s.word[top - 2];
-    for (rest = 0; head != 0 && !(head >> 63); free++) {
+    for (remainder = 0; head != 0 && !(head >> 63); free++) {
         head = head << 1 | next >> 31;
         next = next << 1 & 0xffffffff;
     }
     for (int i = top - 3; i >= 0; i--)
-        rest |= (uint64_t)s.word[i];
+        remainder |= (uint64_t)s.word[i];
     if (head == 0)
         value = ldexp((double)next, -1074);
-    else /* 64 digits, and whether there are more: rounding is right */
-        value = ldexp((double)(head | (uint64_t)((next | rest) != 0)), 32 * (top - 1) - 1074 - free);
+    else /* 64 digits and a sticky bit, so that rounding is correct */
+        value = ldexp((double)(head | (uint64_t)((next | remainder) != 0)), 32 * (top - 1) - 1074 - free);
     return negative ? -value : value;
 }
 

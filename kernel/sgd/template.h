@@ -1,6 +1,6 @@
-/* Makes every function of the templates for one ISA, in float and in double.
+/* Instantiates all templates for one instruction set, in float and in double.
  *
- * Wants CP_VECTOR, the bytes of a native vector, and CP_ISA, the end of the names. */
+ * Expects CP_VECTOR, the bytes of a native vector, and CP_ISA, the suffix of the names. */
 
 #define CP(name) CP_PASTE(name, CP_KIND, CP_ISA)
 #define CP_LANED(name) CP_PASTE(name, CP_LANED_KIND, CP_ISA)

@@ -1,4 +1,4 @@
-/* What an epoch adds up: loss, correct rows, and the sums that R^2 needs. */
+/* Running totals of an epoch: loss, correct rows, and the sums that R^2 needs. */
 #ifndef CP_SGD_TOTALS_H
 #define CP_SGD_TOTALS_H
 
@@ -11,8 +11,8 @@ static inline double cp_bits_double(uint64_t bits)
     return value;
 }
 
-/* Natural logarithm of a finite x >= 1, within 2 ulp, of basic operations only and without a branch: every host gets the
- * same bits, and several are taken side by side. */
+/* Return the natural logarithm of a finite x >= 1, within 2 ulp. It uses basic operations only and no branch, so every
+ * host gets the same bits and calls run in parallel. */
 static inline double cp_log(double x)
 {
     uint64_t bits;
@@ -28,7 +28,7 @@ static inline double cp_log(double x)
     return (power * 1.90821492927058770002e-10 + t * u * sum) + (2 * t + power * 0.693147180369123816490);
 }
 
-/* exp(x) within 2 ulp, likewise; infinite from 709 on, 0 below -708. */
+/* Return exp(x) within 2 ulp, by basic operations only; infinite from 709 on, 0 below -708. */
 static inline double cp_exp(double x)
 {
     const double magic = 6755399441055744.0;
@@ -41,16 +41,16 @@ static inline double cp_exp(double x)
     return sum * cp_bits_double((uint64_t)((int64_t)n + 1023) << 52);
 }
 
-/* Return what is in favour of a class by its score, so that probabilities are a softmax of it: of each class against the rest the
- * logarithm of its probability alone. */
+/* Return a class's log-odds from its score, so that probabilities are their softmax. One-vs-rest: the logarithm of the
+ * class's own probability. */
 static inline double cp_sgd_favour(enum cp_loss loss, double score)
 {
     const double a = score < 0 ? -score : score;
     return cp_losses[loss].rest ? (score < 0 ? score : 0) - cp_log(1 + cp_exp(-a)) : score;
 }
 
-/* Multiply what a row's loss is the logarithm of into the running product: one logarithm serves hundreds of rows. Of rows that
- * count for w it is noted, for the end of the chunk. */
+/* Multiply the running product by `value`, whose logarithm is the row's loss: one logarithm covers hundreds of rows.
+ * With sample weights the value is stored until the end of the chunk. */
 static inline void cp_add_log(cp_sgd_totals *t, double value, double w)
 {
     if (t->odds) {
@@ -65,8 +65,8 @@ static inline void cp_add_log(cp_sgd_totals *t, double value, double w)
     }
 }
 
-/* Add the logarithms of what was noted, row by row, so that the sum does not depend on how rows are cut. */
-static inline void cp_add_noted(cp_sgd_totals *t, double *odds, const double *by)
+/* Add the stored logarithms row by row, so that the sum does not depend on how rows are split into calls. */
+static inline void cp_add_stored_logs(cp_sgd_totals *t, double *odds, const double *by)
 {
     const int64_t n = t->odds - odds;
     for (int64_t i = 0; i < n; i++)

@@ -1,9 +1,10 @@
 /* Rows of text, categories and numbers as sparse rows of 2^bits features: the hashing trick (Weinberger et al. 2009).
  *
- * A column gives a row items, each a hash and a value: of text the n-grams of its words, n of them with a value of 1/sqrt(n),
- * of a category its text, with 1, of a number the number. A term is some of the columns: each combination of an item of
- * each is a feature, whose value is the product of theirs. The hash says its place and its sign; features at one place are
- * added. Places and signs of one column of ASCII are those of scikit-learn's HashingVectorizer. */
+ * A column gives a row items, each a hash and a value: for text the n-grams of its words, n of them with value
+ * 1/sqrt(n); for a category its text, with value 1; for a number itself. A term is some of the columns: each
+ * combination of one item per column is a feature, whose value is the product of theirs. The hash determines its index
+ * and its sign; features with the same index are added. Indices and signs of one column of ASCII text equal those of
+ * scikit-learn's HashingVectorizer. */
 #ifndef CP_HASHED_H
 #define CP_HASHED_H
 
@@ -11,7 +12,7 @@
 
 #include <math.h>
 
-#ifndef CP_STOPPED /* whether to stop within a row, which hosts define: products of texts have no end for a while */
+#ifndef CP_STOPPED /* hosts define it to interrupt a row: products of texts can take very long */
 #define CP_STOPPED() 0
 #endif
 
@@ -50,8 +51,8 @@ enum cp_hashed_kind { CP_HASHED_WORDS, CP_HASHED_CATEGORY, CP_HASHED_NUMBER };
 
 typedef struct {
     enum cp_hashed_kind kind;
-    uint32_t seed;          /* of text and categories; of a number its hash */
-    const uint8_t *bytes;   /* of text and categories: the values, and where they begin and end */
+    uint32_t seed;          /* of text and categories; for a number its hash */
+    const uint8_t *bytes;   /* of text and categories: the values, and their offsets */
     const int64_t *offsets; /* [rows + 1] */
     const double *numbers;  /* [rows] */
 } cp_hashed_column;
@@ -60,7 +61,7 @@ typedef struct {
     int count, columns[CP_MOST_CROSSED];
 } cp_hashed_term;
 
-/* An item, or a feature: its hash, or its place, and its value. */
+/* An item or a feature: its hash or its index, and its value. */
 typedef struct {
     uint32_t key;
     float value;
@@ -77,20 +78,20 @@ typedef struct {
     int columns_count, terms_count;
     const cp_hashed_column *columns;
     const cp_hashed_term *terms;
-    const uint8_t *missing; /* [rows] or NULL: rows of which a value is missing, one feature of which is NaN */
-    const float *beside;    /* [rows, beside_count]: numbers that have places of their own behind the hashed ones */
+    const uint8_t *missing; /* [rows] or NULL: rows with a missing value, which get a NaN feature */
+    const float *beside;    /* [rows, beside_count]: numbers with their own indices after the hashed ones */
     int64_t beside_count;
-    /* out; `cp_hashed_free` frees them */
+    /* out; freed by `cp_hashed_free` */
     int32_t *indices;
     float *values;
     int64_t entries, room;
-    /* inside */
+    /* internal */
     cp_items features, spare, items[CP_MOST_HASHED]; /* of a row, and of each column in it */
     uint8_t crossed[CP_MOST_HASHED];
     cp_words words;
 } cp_hashed;
 
-/* Make room for one more; return -1 where memory is short. */
+/* Make space for `count` items; returns -1 if out of memory. */
 static inline int cp_items_room(cp_items *s, int64_t count)
 {
     if (count <= s->room)
@@ -104,7 +105,7 @@ static inline int cp_items_room(cp_items *s, int64_t count)
     return 0;
 }
 
-/* Sort by key; equal ones keep their order. */
+/* Sort by key; equal keys keep their order. */
 static inline int cp_items_sort(cp_items *s, cp_items *spare, int bits)
 {
     int64_t sorted = 1;
@@ -114,11 +115,11 @@ static inline int cp_items_sort(cp_items *s, cp_items *spare, int bits)
         return 0;
     if (s->count <= 32) {
         for (int64_t i = 1; i < s->count; i++) {
-            cp_item one = s->at[i];
+            cp_item item = s->at[i];
             int64_t j = i;
-            for (; j > 0 && s->at[j - 1].key > one.key; j--)
+            for (; j > 0 && s->at[j - 1].key > item.key; j--)
                 s->at[j] = s->at[j - 1];
-            s->at[j] = one;
+            s->at[j] = item;
         }
         return 0;
     }
@@ -145,7 +146,7 @@ static inline int cp_items_sort(cp_items *s, cp_items *spare, int bits)
     return 0;
 }
 
-/* Sort, and add what is at one place. */
+/* Sort, and add items with equal keys. */
 static inline int cp_items_merge(cp_items *s, cp_items *spare, int bits)
 {
     int64_t last = -1;
@@ -160,11 +161,11 @@ static inline int cp_items_merge(cp_items *s, cp_items *spare, int bits)
     return 0;
 }
 
-#define CP_ITEMS_MERGED ((int64_t)1 << 16) /* items from which on those at one place are added before more come */
+#define CP_MERGE_ITEMS ((int64_t)1 << 16) /* items from which equal keys are merged before more are added */
 
 static inline int cp_items_push(cp_items *s, cp_items *spare, int bits, uint32_t key, float value)
 {
-    if (s->count == s->room && s->room >= CP_ITEMS_MERGED) {
+    if (s->count == s->room && s->room >= CP_MERGE_ITEMS) {
         if (CP_STOPPED() || cp_items_merge(s, spare, bits) < 0)
             return -1;
         if (s->count * 2 < s->room)
@@ -177,7 +178,7 @@ there:
     return 0;
 }
 
-/* Return the place and the sign that a hash says. */
+/* Return the index and the sign of a hash. */
 static inline cp_item cp_hashed_place(const cp_hashed *s, uint32_t hash)
 {
     int negative = hash >> 31;
@@ -187,12 +188,12 @@ static inline cp_item cp_hashed_place(const cp_hashed *s, uint32_t hash)
 /* Add a feature by its hash. */
 static inline int cp_hashed_add(cp_hashed *s, uint32_t hash, float value)
 {
-    cp_item one = cp_hashed_place(s, hash);
-    return cp_items_push(&s->features, &s->spare, s->bits, one.key, one.value * value);
+    cp_item item = cp_hashed_place(s, hash);
+    return cp_items_push(&s->features, &s->spare, s->bits, item.key, item.value * value);
 }
 
-/* Make the n-grams of a text items, by their hash or, if they are in no cross, by their place. They are counted, which is
- * exact, before they are scaled: a sum does not depend on when some of many are added. */
+/* Add the n-grams of a text as items, by their hash or, outside of crosses, by their index. They are counted exactly
+ * before they are scaled, so the sum does not depend on when items are merged. */
 static inline int cp_hashed_words(cp_hashed *s, cp_items *items, const uint8_t *text, int64_t length, uint32_t seed,
                                   int crossed)
 {
@@ -203,8 +204,8 @@ static inline int cp_hashed_words(cp_hashed *s, cp_items *items, const uint8_t *
     while ((more = cp_words_next(w)) > 0)
         for (int k = 0; k < w->count; k++, count++) {
             uint32_t hash = cp_murmur(w->bytes + w->begins[k], w->used - w->begins[k], seed);
-            cp_item one = crossed ? (cp_item){hash, 1} : cp_hashed_place(s, hash);
-            if (cp_items_push(items, &s->spare, bits, one.key, one.value) < 0)
+            cp_item item = crossed ? (cp_item){hash, 1} : cp_hashed_place(s, hash);
+            if (cp_items_push(items, &s->spare, bits, item.key, item.value) < 0)
                 return -1;
         }
     if (more < 0 || cp_items_merge(items, &s->spare, bits) < 0)
@@ -215,7 +216,7 @@ static inline int cp_hashed_words(cp_hashed *s, cp_items *items, const uint8_t *
     return 0;
 }
 
-/* Make the items of a column in a row. */
+/* Compute the items of a column in a row. */
 static inline int cp_hashed_items(cp_hashed *s, int column, int64_t row, int crossed)
 {
     const cp_hashed_column *c = &s->columns[column];
@@ -232,8 +233,8 @@ static inline int cp_hashed_items(cp_hashed *s, int column, int64_t row, int cro
     return cp_items_push(items, &s->spare, 32, cp_murmur(text, length, c->seed), 1);
 }
 
-/* Add the features of a term of several columns, whose items are there. The hash of two is that of the four bytes of the
- * second, the least first, with the hash of the first as its seed. */
+/* Add the features of a term of several columns, whose items are computed. The hash of two is that of the second's four
+ * bytes, least significant first, with the first as its seed. */
 static inline int cp_hashed_cross(cp_hashed *s, const cp_hashed_term *t, int depth, uint32_t hash, float value)
 {
     const cp_items *items = &s->items[t->columns[depth]];
@@ -267,7 +268,7 @@ static inline int cp_hashed_entry(cp_hashed *s, int64_t index, float value)
     return 0;
 }
 
-/* Say whether a column is in a term with others. */
+/* Return whether a column is in a term with others. */
 static inline int cp_hashed_crossed(const cp_hashed *s, int column)
 {
     for (int t = 0; t < s->terms_count; t++)
@@ -277,7 +278,7 @@ static inline int cp_hashed_crossed(const cp_hashed *s, int column)
     return 0;
 }
 
-/* Make a row's features. */
+/* Compute the features of a row. */
 static inline int cp_hashed_features(cp_hashed *s, int64_t row)
 {
     for (int c = 0; c < s->columns_count; c++)
@@ -301,7 +302,7 @@ static inline int cp_hashed_features(cp_hashed *s, int64_t row)
     return 0;
 }
 
-/* Write a row behind those that were; return -1 where memory is short or the host stops it. */
+/* Append a row; returns -1 if out of memory or if the host interrupts. */
 static inline int cp_hashed_row(cp_hashed *s, int64_t row)
 {
     if (s->missing && s->missing[row])
@@ -310,8 +311,8 @@ static inline int cp_hashed_row(cp_hashed *s, int64_t row)
     if (cp_hashed_features(s, row) < 0 || cp_items_merge(&s->features, &s->spare, s->bits) < 0)
         return -1;
     for (int64_t i = 0; i < s->features.count; i++) {
-        cp_item one = s->features.at[i];
-        if (one.value != 0 && cp_hashed_entry(s, one.key, one.value) < 0)
+        cp_item item = s->features.at[i];
+        if (item.value != 0 && cp_hashed_entry(s, item.key, item.value) < 0)
             return -1;
     }
     for (int64_t i = 0; i < s->beside_count; i++) {
@@ -322,7 +323,7 @@ static inline int cp_hashed_row(cp_hashed *s, int64_t row)
     return 0;
 }
 
-/* Write rows, and how many entries there are behind each; return -1 where memory is short or the host stops it. */
+/* Append rows, and set the number of entries up to each; returns -1 if out of memory or if the host interrupts. */
 static inline int cp_hashed_rows(cp_hashed *s, int64_t rows, int32_t *ends)
 {
     s->words.ngrams = s->ngrams;

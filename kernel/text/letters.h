@@ -1,16 +1,16 @@
-/* Characters of UTF-8 text: which are of words, and how they are written in lower case. */
+/* Character classes and lower case of UTF-8 text. */
 #ifndef CP_LETTERS_H
 #define CP_LETTERS_H
 
 #include <stdint.h>
 
 enum cp_letter {
-    CP_APART, /* between words: spaces, punctuation, control characters */
+    CP_SEPARATOR, /* between words: spaces, punctuation, control characters */
     CP_LETTER,
-    CP_ALONE /* a word of its own: an ideograph, a kana, a symbol or an emoji, which are written without spaces */
+    CP_SINGLE /* a word of its own: ideographs, kana, symbols and emoji, which are written without spaces */
 };
 
-/* Return the ASCII letters and digits in lower case, and the underscore; 0 for what is between words. */
+/* Return ASCII letters and digits in lower case, and the underscore; 0 for separators. */
 static inline uint8_t cp_ascii(uint8_t c)
 {
     static const uint8_t lower[128] = {
@@ -25,7 +25,7 @@ static inline uint8_t cp_ascii(uint8_t c)
     return lower[c];
 }
 
-/* Read a character of several bytes; return how many it has, 0 where there is none. */
+/* Decode a character of several bytes; returns their number, or 0 if invalid. */
 static inline int cp_utf8_read(const uint8_t *p, const uint8_t *end, uint32_t *code)
 {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
@@ -44,7 +44,7 @@ static inline int cp_utf8_read(const uint8_t *p, const uint8_t *end, uint32_t *c
     return bytes;
 }
 
-/* Write a character of as many bytes as it has. */
+/* Encode a character in this many bytes. */
 static inline void cp_utf8_write(uint8_t *to, uint32_t code, int bytes)
 {
     for (int i = bytes - 1; i > 0; i--, code >>= 6)
@@ -52,27 +52,27 @@ static inline void cp_utf8_write(uint8_t *to, uint32_t code, int bytes)
     to[0] = (uint8_t)((0xF00u >> bytes & 0xF0) | code);
 }
 
-/* Say what a character beyond ASCII is; what is in no range is a letter. */
+/* Return the class of a character beyond ASCII; a letter unless in a range. */
 static inline enum cp_letter cp_letter_of(uint32_t code)
 {
     static const struct {
         uint32_t first, last;
         enum cp_letter kind;
     } ranges[] = {
-        {0x80, 0xA9, CP_APART},       {0xAB, 0xB4, CP_APART},       {0xB6, 0xB9, CP_APART},
-        {0xBB, 0xBF, CP_APART},       {0xD7, 0xD7, CP_APART},       {0xF7, 0xF7, CP_APART},
-        {0x55A, 0x55F, CP_APART},     {0x589, 0x58A, CP_APART},     {0x5BE, 0x5BE, CP_APART},
-        {0x5C0, 0x5C0, CP_APART},     {0x5C3, 0x5C3, CP_APART},     {0x5F3, 0x5F4, CP_APART},
-        {0x60C, 0x60D, CP_APART},     {0x61B, 0x61B, CP_APART},     {0x61D, 0x61F, CP_APART},
-        {0x66A, 0x66D, CP_APART},     {0x6D4, 0x6D4, CP_APART},     {0x964, 0x965, CP_APART},
-        {0x1361, 0x1368, CP_APART},   {0x2000, 0x206F, CP_APART},   {0x20A0, 0x20CF, CP_APART},
-        {0x2190, 0x2BFF, CP_ALONE},   {0x2E00, 0x2E7F, CP_APART},   {0x2E80, 0x2FFF, CP_ALONE},
-        {0x3000, 0x3004, CP_APART},   {0x3005, 0x3007, CP_ALONE},   {0x3008, 0x3020, CP_APART},
-        {0x3021, 0x302F, CP_ALONE},   {0x3030, 0x3030, CP_APART},   {0x3031, 0x30FF, CP_ALONE},
-        {0x3400, 0x9FFF, CP_ALONE},   {0xF900, 0xFAFF, CP_ALONE},   {0xFE00, 0xFE6F, CP_APART},
-        {0xFEFF, 0xFF0F, CP_APART},   {0xFF1A, 0xFF20, CP_APART},   {0xFF3B, 0xFF40, CP_APART},
-        {0xFF5B, 0xFF65, CP_APART},   {0xFFF0, 0xFFFF, CP_APART},   {0x1F000, 0x1FAFF, CP_ALONE},
-        {0x20000, 0x3FFFF, CP_ALONE},
+        {0x80, 0xA9, CP_SEPARATOR},       {0xAB, 0xB4, CP_SEPARATOR},       {0xB6, 0xB9, CP_SEPARATOR},
+        {0xBB, 0xBF, CP_SEPARATOR},       {0xD7, 0xD7, CP_SEPARATOR},       {0xF7, 0xF7, CP_SEPARATOR},
+        {0x55A, 0x55F, CP_SEPARATOR},     {0x589, 0x58A, CP_SEPARATOR},     {0x5BE, 0x5BE, CP_SEPARATOR},
+        {0x5C0, 0x5C0, CP_SEPARATOR},     {0x5C3, 0x5C3, CP_SEPARATOR},     {0x5F3, 0x5F4, CP_SEPARATOR},
+        {0x60C, 0x60D, CP_SEPARATOR},     {0x61B, 0x61B, CP_SEPARATOR},     {0x61D, 0x61F, CP_SEPARATOR},
+        {0x66A, 0x66D, CP_SEPARATOR},     {0x6D4, 0x6D4, CP_SEPARATOR},     {0x964, 0x965, CP_SEPARATOR},
+        {0x1361, 0x1368, CP_SEPARATOR},   {0x2000, 0x206F, CP_SEPARATOR},   {0x20A0, 0x20CF, CP_SEPARATOR},
+        {0x2190, 0x2BFF, CP_SINGLE},   {0x2E00, 0x2E7F, CP_SEPARATOR},   {0x2E80, 0x2FFF, CP_SINGLE},
+        {0x3000, 0x3004, CP_SEPARATOR},   {0x3005, 0x3007, CP_SINGLE},   {0x3008, 0x3020, CP_SEPARATOR},
+        {0x3021, 0x302F, CP_SINGLE},   {0x3030, 0x3030, CP_SEPARATOR},   {0x3031, 0x30FF, CP_SINGLE},
+        {0x3400, 0x9FFF, CP_SINGLE},   {0xF900, 0xFAFF, CP_SINGLE},   {0xFE00, 0xFE6F, CP_SEPARATOR},
+        {0xFEFF, 0xFF0F, CP_SEPARATOR},   {0xFF1A, 0xFF20, CP_SEPARATOR},   {0xFF3B, 0xFF40, CP_SEPARATOR},
+        {0xFF5B, 0xFF65, CP_SEPARATOR},   {0xFFF0, 0xFFFF, CP_SEPARATOR},   {0x1F000, 0x1FAFF, CP_SINGLE},
+        {0x20000, 0x3FFFF, CP_SINGLE},
     };
     int low = 0, high = sizeof ranges / sizeof *ranges;
     while (low < high) {
@@ -86,8 +86,8 @@ static inline enum cp_letter cp_letter_of(uint32_t code)
     return within ? ranges[low].kind : CP_LETTER;
 }
 
-/* Return a letter beyond ASCII in lower case: Latin, Greek, Cyrillic, Armenian and wide ones, none of which gets longer
- * or shorter; the sigma at the end of a word is as the others. */
+/* Return a letter beyond ASCII in lower case: Latin, Greek, Cyrillic, Armenian and fullwidth ones. The length in UTF-8
+ * does not change; the final sigma becomes a normal one. */
 static inline uint32_t cp_lower(uint32_t code)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Words of text, and the n-grams of them: in lower case, what is between words as one space. */
+/* Words of text and their n-grams, in lower case and separated by one space. */
 #ifndef CP_WORDS_H
 #define CP_WORDS_H
 
@@ -8,14 +8,14 @@
 #include <string.h>
 
 #define CP_MOST_NGRAMS 8
-#define CP_WORDS_MOVED ((int64_t)1 << 16) /* bytes of words gone by, from which on they are let go */
+#define CP_WORDS_DROP_BYTES ((int64_t)1 << 16) /* bytes of past words from which they are dropped */
 
-/* A reader of one text after another. The words that n-grams are made of lie side by side in memory of its own. */
+/* A reader of one text after another. The words of n-grams are contiguous in its own memory. */
 typedef struct {
     uint8_t *bytes;
     int64_t room, used;
-    int64_t begins[CP_MOST_NGRAMS]; /* where the last words begin, the latest first */
-    int count, ngrams, open;        /* words there are, words of an n-gram at most, whether the latest is not ended */
+    int64_t begins[CP_MOST_NGRAMS]; /* start of the last words, the latest first */
+    int count, ngrams, open;        /* words stored, most words per n-gram, whether the latest word is unfinished */
     const uint8_t *at, *end;
 } cp_words;
 
@@ -32,7 +32,7 @@ static inline void cp_words_free(cp_words *w)
     w->bytes = NULL;
 }
 
-/* Make room for a few more bytes; return -1 where memory is short. */
+/* Make space for a few more bytes; returns -1 if out of memory. */
 static inline int cp_words_room(cp_words *w)
 {
     if (w->room - w->used >= 8)
@@ -46,35 +46,35 @@ static inline int cp_words_room(cp_words *w)
     return 0;
 }
 
-/* Begin a word behind those that are there; those of no further n-gram are let go now and then. */
+/* Begin a word; words of no further n-gram are dropped now and then. */
 static inline void cp_words_open(cp_words *w)
 {
-    int kept = w->count < w->ngrams - 1 ? w->count : w->ngrams - 1;
-    if (w->used > CP_WORDS_MOVED) {
-        int64_t from = kept ? w->begins[kept - 1] : w->used;
+    int stored = w->count < w->ngrams - 1 ? w->count : w->ngrams - 1;
+    if (w->used > CP_WORDS_DROP_BYTES) {
+        int64_t from = stored ? w->begins[stored - 1] : w->used;
         memmove(w->bytes, w->bytes + from, (size_t)(w->used - from));
         w->used -= from;
-        for (int i = 0; i < kept; i++)
+        for (int i = 0; i < stored; i++)
             w->begins[i] -= from;
     }
     if (w->used)
         w->bytes[w->used++] = ' ';
-    for (int i = kept; i > 0; i--)
+    for (int i = stored; i > 0; i--)
         w->begins[i] = w->begins[i - 1];
     w->begins[0] = w->used;
-    w->count = kept + 1;
+    w->count = stored + 1;
     w->open = 1;
 }
 
-/* Read what follows the ASCII of a word; return 1 where that is no more of it. */
-static inline int cp_words_beyond(cp_words *w)
+/* Read a non-ASCII character; returns 1 if the word ends there. */
+static inline int cp_words_read_unicode(cp_words *w)
 {
     uint32_t code = 0;
     int bytes = cp_utf8_read(w->at, w->end, &code);
-    enum cp_letter kind = bytes ? cp_letter_of(code) : CP_LETTER; /* what is no UTF-8 is kept as it is */
+    enum cp_letter kind = bytes ? cp_letter_of(code) : CP_LETTER; /* invalid UTF-8 is kept as it is */
     if (kind != CP_LETTER && w->open)
         return 1;
-    if (kind == CP_APART) {
+    if (kind == CP_SEPARATOR) {
         w->at += bytes;
         return 0;
     }
@@ -86,11 +86,11 @@ static inline int cp_words_beyond(cp_words *w)
         w->bytes[w->used] = *w->at;
     w->used += bytes ? bytes : 1;
     w->at += bytes ? bytes : 1;
-    return kind == CP_ALONE;
+    return kind == CP_SINGLE;
 }
 
-/* Read the next word: return 1, 0 at the end of the text, -1 where memory is short. N-gram `k` of the words that end
- * with it, k < count, is the bytes from `begins[k]` to `used`. */
+/* Read the next word: returns 1, 0 at the end of the text, -1 if out of memory. N-gram `k` of the words that end with
+ * it, k < count, is the bytes from `begins[k]` to `used`. */
 static inline int cp_words_next(cp_words *w)
 {
     w->open = 0;
@@ -99,7 +99,7 @@ static inline int cp_words_next(cp_words *w)
             return -1;
         uint8_t c = *w->at;
         if (c >= 0x80) {
-            if (cp_words_beyond(w))
+            if (cp_words_read_unicode(w))
                 return 1;
             continue;
         }

@@ -26,13 +26,13 @@ static uint32_t drawn = 1;
 
 static uint32_t draw(uint32_t below) { return (drawn = drawn * 1664525u + 1013904223u) / 65536 % below; }
 
-static void ask(cp_aside *aside, asked *one)
+static void ask(cp_async_gather *aside, asked *one)
 {
     int64_t count = draw(ROWS + 1);
     for (int64_t i = 0; i < count; i++)
         one->index[i] = (int32_t)draw(SLOTS);
     one->copy = (cp_copy){one->to, rows, one->index, BYTES, count, NULL};
-    cp_aside_ask(aside, &one->copy);
+    cp_async_gather_request(aside, &one->copy);
 }
 
 static int right(const asked *one)
@@ -46,29 +46,30 @@ static int right(const asked *one)
 /* Ask in bursts; check each copy once it is waited for. */
 static int bursts(int at_once)
 {
-    cp_aside aside;
-    cp_aside_init(&aside);
+    cp_async_gather aside;
+    cp_async_gather_init(&aside);
     for (int burst = 0; burst < BURSTS; burst++) {
         asked *all = malloc(sizeof(asked) * MOST);
-        int64_t count = 1 + draw(MOST), before = aside.asked;
+        int64_t count = 1 + draw(MOST), before = aside.requested;
         for (int64_t i = 0; i < count; i++) {
             ask(&aside, all + i);
-            if (draw(3) == 0 && (cp_aside_wait(&aside, before + i + 1) < before + i + 1 || !right(all + i)))
+            if (draw(3) == 0 && (cp_async_gather_wait(&aside, before + i + 1) < before + i + 1 || !right(all + i)))
                 return 1;
         }
         int64_t some = 1 + draw((uint32_t)count);
-        cp_aside_wait(&aside, before + some);
+        cp_async_gather_wait(&aside, before + some);
         for (int64_t i = 0; i < some; i++)
             if (!right(all + i))
                 return 2;
-        if (cp_aside_wait(&aside, aside.asked) != aside.asked || cp_aside_wait(&aside, 0) != aside.asked)
+        if (cp_async_gather_wait(&aside, aside.requested) != aside.requested ||
+            cp_async_gather_wait(&aside, 0) != aside.requested)
             return 3;
         free(all);
     }
     asked last;
     if (at_once)
         ask(&aside, &last);
-    cp_aside_free(&aside);
+    cp_async_gather_free(&aside);
     return 0;
 }
 
@@ -76,24 +77,24 @@ static int bursts(int at_once)
 static int forked(void)
 {
     static asked all[MOST + 1];
-    cp_aside aside;
+    cp_async_gather aside;
     int status = 0;
-    cp_aside_init(&aside);
+    cp_async_gather_init(&aside);
     for (int i = 0; i < MOST; i++)
         ask(&aside, all + i);
     pid_t child = fork();
     if (child == 0) {
-        int64_t made = cp_aside_wait(&aside, MOST);
+        int64_t made = cp_async_gather_wait(&aside, MOST);
         ask(&aside, all + MOST);
         int good = made + 1 >= MOST && right(all + MOST); /* one may have been made as the process was forked */
         for (int i = 0; i < MOST; i++)
             good = good && right(all + i);
-        cp_aside_free(&aside);
+        cp_async_gather_free(&aside);
         _exit(!good);
     }
     waitpid(child, &status, 0);
-    cp_aside_wait(&aside, MOST);
-    cp_aside_free(&aside);
+    cp_async_gather_wait(&aside, MOST);
+    cp_async_gather_free(&aside);
     return status;
 }
 

@@ -158,7 +158,7 @@ static void reads(int fd, int64_t count, int64_t items)
     cp_pool pool;
     check(cp_pool_start(&pool, 3) == 0, "pool");
     for (uint64_t seed = 0; seed < 100; seed++) {
-        cp_read r = {.stage_bytes = CP_STAGE};
+        cp_read r = {.stage_bytes = CP_STAGE_BYTES};
         char *stages[4] = {NULL, NULL, NULL, NULL};
         int64_t extents[20], total = 0;
         int wide = seed % 2;
@@ -200,7 +200,7 @@ static void reads(int fd, int64_t count, int64_t items)
         free(r.parts), free(r.requests), free(into), free(sweep), free(buffer);
     }
     check(ftruncate(fd, 1000) == 0, "truncate");
-    cp_read r = {.stage_bytes = CP_STAGE};
+    cp_read r = {.stage_bytes = CP_STAGE_BYTES};
     char *stages[4] = {NULL, NULL, NULL, NULL}, *buffer = malloc((size_t)(count * width));
     int64_t extents[2] = {0, first};
     int32_t *into = calloc((size_t)count, 4);

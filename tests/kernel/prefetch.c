@@ -117,7 +117,7 @@ static void follow(uint64_t seed, int what, int fd)
     cp_run_init(&run, &plan, &reader, 100 * (int64_t)cp_below(seed, 11, 10));
     while ((what == 0 || what == 3 || steps < last) && (status = next(&run, &step)) == CP_RUN_STEP) {
         compare(&alone, step, row_of);
-        cp_run_figures found = cp_run_look(&run);
+        cp_run_figures found = cp_run_figures_of(&run);
         check(found.ready >= 0 && found.ready <= spec.ahead && found.waited >= 0, "as many steps as may be ahead");
         steps++;
     }

@@ -165,14 +165,14 @@ def test_arguments_that_do_not_fit():
         (np.zeros((4, 65), np.int16), 65),
         (np.zeros(0, np.int16), 0),
     ):
-        with pytest.raises(ValueError, match="no vectors"):
+        with pytest.raises(ValueError, match="vectors of"):
             _kernel.balance_vectors(vectors, width, 0, out)
     one = np.ones(2)
-    with pytest.raises(ValueError, match="fit together"):
+    with pytest.raises(ValueError, match="must have matching shapes"):
         _kernel.content(1, one, one, np.ones(1), np.ones((3, 2)), np.array([2, 1]), np.zeros((2, 3), np.int16))
-    with pytest.raises(ValueError, match="fit together"):
+    with pytest.raises(ValueError, match="must have matching shapes"):
         _kernel.content_turn(2, one, one, np.ones(1), np.ones((3, 2)))
-    with pytest.raises(ValueError, match="one width"):
+    with pytest.raises(ValueError, match="the same width"):
         _kernel.content_scale(np.ones(3), one, np.ones(2))
 
 

@@ -54,7 +54,7 @@ int main(int argc, char **argv)
         int64_t starts[3] = {0, h[3], h[3] + h[4]}, counts[2] = {h[8], h[9]};
         int32_t fds[2] = {fd, fd}, *owner = malloc(4 * (size_t)h[5]), *slots = malloc(4 * (size_t)h[5]);
         for (int32_t i = 0; i < h[5]; i++)
-            owner[i] = CP_NOBODY, slots[i] = i;
+            owner[i] = CP_NO_OWNER, slots[i] = i;
         uint64_t *address = calloc((size_t)h[5], 8), *other_address = calloc((size_t)h[5], 8);
         int64_t *lengths = calloc((size_t)h[5], 8), *other_lengths = calloc((size_t)h[5], 8);
         cp_lists lists[2] = {{places + 2, counts, h[1], (int)h[2], address, lengths},
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
         if (left || bundles.bytes || bundles.rows)
             return 4;
         for (int64_t i = 0; i < h[5]; i++)
-            if (owner[i] != CP_NOBODY)
+            if (owner[i] != CP_NO_OWNER)
                 return 5;
         printf("%d %d %lld %lld\n", status, status ? reader.read.error : 0, (long long)sum, (long long)listed);
         cp_reader_stop(&reader);
@@ -188,10 +188,10 @@ def test_what_python_asks_is_checked():
     assert _kernel.bundles_release(bundles, owner, np.array([1, 2], np.int32)) == 1
     owner[2] = -2
     for slots in ([2], [4]):
-        with pytest.raises(ValueError, match="outside the buffer, or its owner is none"):
+        with pytest.raises(ValueError, match="lie within the buffer and have valid owners"):
             _kernel.bundles_release(bundles, owner, np.array(slots, np.int32))
     for end in (_kernel.bundles_drop, _kernel.bundles_retire):
-        with pytest.raises(ValueError, match="no such bundle"):
+        with pytest.raises(ValueError, match="existing bundles"):
             end(bundles, np.array([0]))
     reader = _kernel.reader_new(1, 4, 3)
     places = [np.array([0, 3]), np.array([8]), np.array([0], np.int32), np.array([32]), np.array([9])]
@@ -201,12 +201,12 @@ def test_what_python_asks_is_checked():
     for wrong, what in (
         ([np.array([0, 2]), *places[1:], *spans], "must cover all rows"),
         ([*places[:3], np.array([32, 40]), places[4], *spans], "one entry more"),
-        ([*places, spans[0][:3], spans[1]], "each slot has an address"),
+        ([*places, spans[0][:3], spans[1]], "each slot an address"),
     ):
         with pytest.raises(ValueError, match=what):
             _kernel.reader_list(reader, *wrong, **how)
     with pytest.raises(ValueError, match="1 to 8 bytes"):
         _kernel.reader_list(reader, *places, *spans, **how | {"item": 0})
     for extents, into in ((np.array([[0, 4]]), [0, 1, 2, 3]), (np.array([[0, 2]]), [0]), (np.array([[0, 1]]), [4])):
-        with pytest.raises(ValueError, match="outside the table or the buffer"):
+        with pytest.raises(ValueError, match="lie within the table"):
             _kernel.reader_items(reader, extents, np.array(into, np.int32), owner, bundles, False)  # noqa: FBT003

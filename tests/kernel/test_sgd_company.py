@@ -184,9 +184,9 @@ def test_sets_of_labels_must_have_a_label_a_model():
     assert _kernel.sgd_each(*good, 2, 0) == [(0, 4)] * 2
     assert _kernel.sgd_each(*good[:-1], np.ones((2, 2), bool), 2, 0) == [(_kernel.LABEL_VALUE, 2)] * 2
     for labels, first in [(0, 0), (2, 1), (2, -1), (4, 0), (1, 0)]:
-        with pytest.raises(ValueError, match="a byte a label, and a label a model"):
+        with pytest.raises(ValueError, match="one byte per label, and one label per model"):
             _kernel.sgd_each(*good, labels, first)
-    with pytest.raises(ValueError, match="twice"):
+    with pytest.raises(ValueError, match="distinct"):
         _kernel.sgd_each([models[0]] * 2, *good[1:], 2, 0)
 
 
@@ -220,7 +220,7 @@ def test_lanes_are_shared_where_folds_would_leave_them_empty():
     mixed = [plain, {"step": "auto"}, {"l1": 0.1}, {"step": "adam"}] * 8
     told = told_teams(mixed, np.arange(32) // 8, folds)
     assert [told[at::4] for at in range(4)] == [[0] * 8, [1] * 8, [2] * 8, [*range(3, 11)]]
-    with pytest.raises(ValueError, match="those of all models"):
+    with pytest.raises(ValueError, match="one entry per model"):
         told_teams([plain] * 2, [0], folds)
 
 
@@ -263,12 +263,12 @@ def test_arrays_that_do_not_fit_are_refused():
     good = [models, np.zeros(2, np.uint8), 0, x, y, type_code(y.dtype), visit, None, 0, parts, 9]
     assert _kernel.sgd_parts(*good) == [(0, 4), (0, 4)]
     for at, value in [(1, np.zeros(3, np.uint8)), (9, np.zeros(3, np.uint8)), (10, 0)]:
-        with pytest.raises(ValueError, match="parts must be"):
+        with pytest.raises(ValueError, match="parts must have"):
             _kernel.sgd_parts(*good[:at], value, *good[at + 1 :])
     few = np.ones(3, np.float32), type_code(np.dtype("f4"))  # weights
     assert _kernel.sgd_parts(*good[:7], *few, *good[9:]) == [(1, 3)] * 2
-    with pytest.raises(ValueError, match="twice"):
+    with pytest.raises(ValueError, match="distinct"):
         _kernel.sgd_parts([models[0], models[0]], *good[1:])
-    with pytest.raises(ValueError, match="model is needed"):
+    with pytest.raises(ValueError, match="models must not be empty"):
         _kernel.sgd_parts([], *good[1:])
     assert _kernel.sgd_parts(*good[:6], visit[-1:] + 1, None, 0, parts[:1], 9) == [(1, 0)] * 2

@@ -171,7 +171,7 @@ def test_features_of_any_size_leave_finite_weights_or_an_error(size, step):
 
 
 def test_wrong_steps_are_refused():
-    with pytest.raises(ValueError, match="step 0 to 6"):
+    with pytest.raises(ValueError, match="step must be 0 to 6"):
         _kernel.sgd_rate(9, 0.1, 0.9, 1)
     for wrong in ({"step": 17}, {"l1": -1.0}, {"l1": float("nan")}, {"max_norm": -1.0}, {"max_norm": float("nan")}):
         with pytest.raises(ValueError, match="l1 or max_norm is out of range"):

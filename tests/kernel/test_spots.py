@@ -102,12 +102,12 @@ def test_spots_under_sanitizers(sanitized):
 def test_arguments_that_do_not_fit():
     one, cuts, out = np.zeros((2, 1), np.int16), np.array([0, 10]), np.zeros((1, 1), np.int16)
     for rows, count, each in ((10, 6, 2), (-1, 0, 1), (10, 2, 0), (10, -1, 1)):
-        with pytest.raises(ValueError, match="have no"):
+        with pytest.raises(ValueError, match="must fit"):
             _kernel.spots_spread(rows, count, each, one, cuts, out)
     for vectors, edges, found in ((one[:1], cuts, out), (one, np.array([0, 9]), out), (one, cuts, out[:0])):
-        with pytest.raises(ValueError, match="fit together"):
+        with pytest.raises(ValueError, match="must have matching shapes"):
             _kernel.spots_spread(10, 2, 1, vectors, edges, found)
-    with pytest.raises(ValueError, match="one number a spot"):
+    with pytest.raises(ValueError, match="one number per spot"):
         _kernel.spot_rows(10, 2, 1, np.zeros(3, np.int64))
-    with pytest.raises(ValueError, match="no -1 rows"):
+    with pytest.raises(ValueError, match="-1 rows"):
         _kernel.spots(-1, 8)

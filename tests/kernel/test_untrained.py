@@ -58,7 +58,7 @@ int main(int count, char **argument)
         }
         double found[] = {cp_untrained_loss(&all, of, 0), cp_untrained_loss(&parts, of, 0)};
         memcpy(bits, found, sizeof bits);
-        printf("%" PRIu64 " %" PRIu64 " %d\n", bits[0], bits[1], cp_adrift(found[0] * 1.2, found[0]));
+        printf("%" PRIu64 " %" PRIu64 " %d\n", bits[0], bits[1], cp_sgd_diverged(found[0] * 1.2, found[0]));
         free(bytes), free(y), free(weight), free(visit);
     }
     return fclose(file);
@@ -155,6 +155,6 @@ def test_what_does_not_fit_is_refused():
         (loss.code, 0.0, one, None, np.zeros(0), None), (loss.code, 0.0, one, None, sums, np.array([0, 1])),
         (loss.code, 0.0, one, None, sums, np.array([2])), (loss.code, 0.0, one, None, sums, np.array([-1])),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=r"loss 0 to|as many|three sums|models 0 to 1, got"):
+        with pytest.raises(ValueError, match=r"loss must be|the same length|three entries|models must be 0 to 1, got"):
             _kernel.sgd_untrained(*arguments)
     assert not sums.any()

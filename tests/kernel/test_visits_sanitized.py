@@ -127,10 +127,10 @@ def test_arrays_that_do_not_fit_are_refused():
     good = [ids, sizes, seen, 64, 1, room, along, last, room, 16]
     _kernel.visits_add(*good)
     for at, bad in [(1, np.array([5])), (3, 65), (3, -1), (5, room[:3]), (6, np.zeros(2)), (7, room), (8, room[:1])]:
-        with pytest.raises(ValueError, match="do not fit"):
+        with pytest.raises(ValueError, match="must match"):
             _kernel.visits_add(*good[:at], bad, *good[at + 1 :])
-    with pytest.raises(ValueError, match="no room"):
+    with pytest.raises(ValueError, match="codes must hold all values"):
         _kernel.classes_find(ids, room, 0, room[:3])
     for codes, counts in ((ids, np.zeros(3)), (ids - 1, np.zeros(4)), (ids[:3], np.zeros(4))):
-        with pytest.raises(ValueError, match="do not fit"):
+        with pytest.raises(ValueError, match="must match"):
             _kernel.classes_add(codes, sizes, counts, 0, None, None)

@@ -37,7 +37,7 @@ def test_rows_wait_in_their_slots_and_those_that_are_not_wanted_nowhere():
     ],
 )
 def test_what_is_no_step_is_refused(step):
-    with pytest.raises(ValueError, match="a step reads other rows than it has slots for, or names slots that are not"):
+    with pytest.raises(ValueError, match="extents must match `into`, and slots must lie within row_of"):
         list(visited_rows(Steps(step), Blocks(2, even=1), Key(0)))
 
 

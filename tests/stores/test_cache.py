@@ -96,7 +96,7 @@ def test_an_object_that_changed_is_another(tmp_path):
     for fake in (one, two, FakeRanges(3 * PAGE, name="b"), FakeRanges(4 * PAGE)):
         assert read(Cached(fake, tmp_path, "4MB"), [(5, 100)]) == true(fake, [(5, 100)])
         assert len(fake.calls) == 1
-    with pytest.raises(BadArgument, match="names no ETag"):
+    with pytest.raises(BadArgument, match="sends no ETag"):
         Cached(FakeRanges(10, etag=""), tmp_path, "4MB")
 
 
@@ -179,7 +179,7 @@ def test_a_full_disk_ends_the_keeping_with_one_warning(tmp_path, monkeypatch):
         return write(file, data, at)
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.warns(RuntimeWarning, match=r"No space left on device.*going on without"):
+    with pytest.warns(RuntimeWarning, match=r"No space left on device.*continuing without"):
         assert read(cached, [(0, 8 * MB)]) == true(fake, [(0, 8 * MB)])
     assert read(cached, [(0, 8 * MB)]) == true(fake, [(0, 8 * MB)])  # a second warning would be an error
     assert fake.fetched == 15 * MB  # what was there stays there
@@ -211,11 +211,11 @@ def small_disk(tmp_path):
 def test_folders_that_do_not_serve(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
     for bad in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "none" / "below"):
-        with pytest.raises(WriteFailed, match=r"cannot be written as a cache: .*; name a folder"):
+        with pytest.raises(WriteFailed, match=r"cannot be written as a cache: .*; pass a writable folder"):
             Cached(FakeRanges(10), bad, "4MB")
     (tmp_path / "other").mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
-    with pytest.raises(BadArgument, match="is no folder of user 4000000"):
+    with pytest.raises(BadArgument, match="must be a folder of user 4000000"):
         Cached(FakeRanges(10), tmp_path / "other", "4MB")
 
 
@@ -240,7 +240,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
         return real(path, flags, *rest, **named)
 
     monkeypatch.setattr(os, "open", readonly)
-    with pytest.raises(WriteFailed, match="Read-only file system; name a folder"):
+    with pytest.raises(WriteFailed, match="Read-only file system; pass a writable folder"):
         Cached(FakeRanges(10), tmp_path, "4MB")
 
 

@@ -90,7 +90,7 @@ def test_the_command_line_has_it_too(objects, bucket, tmp_path, capsys):
     assert cli.main(["convert", "s3://bucket/a.arrow", str(out), "--quiet", *cache]) == 0
     assert len(cp.open(out)) == ROWS
     assert cli.main(["info", "s3://bucket/a.arrow", "--cache-size", "64MB"]) == 2
-    assert "cache_size='64MB' without cache=" in capsys.readouterr().err
+    assert "cache_size='64MB' needs cache=" in capsys.readouterr().err
 
 
 def test_said_at_the_opening(bucket, tmp_path):

@@ -161,7 +161,7 @@ def test_credentials_that_expire_are_looked_for_anew(objects, data, monkeypatch)
 def test_no_such_key(objects):
     with pytest.raises(MissingFile, match="s3://bucket/nothing"):
         open_object(RemotePath("s3://bucket/nothing"))
-    with pytest.raises(BadArgument, match="names no object"):
+    with pytest.raises(BadArgument, match="must name an object"):
         open_object(RemotePath("s3://bucket/a//b"))
 
 

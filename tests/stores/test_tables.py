@@ -129,7 +129,7 @@ def test_http_by_a_signed_url(objects, bucket):
         pickle.loads(pickle.dumps(table))  # noqa: S301 - ours
     with pytest.raises(MissingFile):
         cp.open(f"{objects.url}/bucket/nothing.parquet")
-    with pytest.raises(BadArgument, match="does not say which files"):
+    with pytest.raises(BadArgument, match="cannot list files"):
         cp.open(f"{objects.url}/bucket/")
 
 
@@ -220,7 +220,7 @@ def test_what_people_hold(folder, bucket):
     memory = MemoryStore()
     obstore.put(memory, "a/b.parquet", (folder / "part-1.parquet").read_bytes())
     assert ids("a/b.parquet", filesystem=memory) == ids("a", filesystem=memory) == [10, 11]
-    with pytest.raises(BadArgument, match="a store of obstore"):
+    with pytest.raises(BadArgument, match="an obstore store"):
         cp.open("a", filesystem=3)
 
 
@@ -236,7 +236,7 @@ def test_fsspec(folder):
     assert ids(fsspec.open_files("memory://corgi/part-*.parquet")) == whole
     with pytest.raises(MissingFile):
         cp.open("memory://corgi/nothing.parquet")
-    with pytest.raises(BadArgument, match="no library here reads gopher://"):
+    with pytest.raises(BadArgument, match="gopher:// is not supported"):
         cp.open("gopher://a/b.parquet")
     system.rm("/corgi", recursive=True)
 

@@ -90,9 +90,9 @@ def test_bits(seed, rows):
 def test_bits_refuse_what_is_not_there():
     bits = RowMask.of([True, False, True])
     for ask in (bits.rows, bits.before):
-        with pytest.raises(ValueError, match="outside the bits"):
+        with pytest.raises(ValueError, match="must lie within the bits"):
             ask(np.array([-1]))
-    with pytest.raises(ValueError, match="outside the bits"):
+    with pytest.raises(ValueError, match="must lie within the bits"):
         bits.rows(np.array([2]))
 
 
@@ -215,14 +215,14 @@ def test_the_kernel_refuses_bits_that_do_not_fit():
         (10, bits.words[:4], bits.ranks),
     ):
         reader = _kernel.reader_new(1, 16, rows)
-        with pytest.raises(ValueError, match=r"must pick \d+ rows"):
+        with pytest.raises(ValueError, match=r"must select \d+ rows"):
             _kernel.reader_pick(reader, words, ranks)
     reader = _kernel.reader_new(1, 16, 10)
     starts, target = np.array([0, 10]), np.zeros(16, np.int64)
     rows = np.arange(100)
     offsets, files = np.array([rows.ctypes.data]), np.array([-2], np.int32)
     _kernel.reader_column(reader, starts, offsets, files, target, at=0, stride=8, items=1, from_type=6, to_type=6)
-    with pytest.raises(ValueError, match="must pick 10 rows of the columns"):
+    with pytest.raises(ValueError, match="must select 10 rows of the columns"):
         _kernel.reader_pick(
             reader, RowMask.of([False] * 5 + [True] * 10).words, RowMask.of([False] * 5 + [True] * 10).ranks
         )

@@ -53,8 +53,8 @@ class Shifted(MemoryTable):
 class Misplaced(MemoryTable):
     """Sends the kernel a row too far."""
 
-    def placed(self, columns):
-        return super().placed(columns) if len(self) < 2 else MemoryTable(self._rows.slice(1)).placed(columns)
+    def location(self, columns):
+        return super().location(columns) if len(self) < 2 else MemoryTable(self._rows.slice(1)).location(columns)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "no_shuffle"])
@@ -66,10 +66,10 @@ def test_ours_hold(name):
     ("order", "says"),
     [
         (Losing(), "times"),
-        (Hasty(), "a slot is loaded while"),
+        (Hasty(), "a slot is reused while"),
         (Same(), "seed 7, epoch 1 is seed 7, epoch 0"),
         (NoShuffle(), "seed 7, epoch 1 is seed"),
-        (Cycle(), "pairs of rows share a batch again, by chance"),
+        (Cycle(), "pairs of rows share a batch again, .* by chance"),
     ],
 )
 def test_a_broken_order_is_told(order, says):
@@ -86,11 +86,11 @@ def test_parts_of_the_law_alone():
 def test_a_broken_table_is_told():
     rows = make_rows(50)
     check_table(MemoryTable(rows), rows)
-    with pytest.raises(LawBroken, match="other rows came"):
+    with pytest.raises(LawBroken, match="rows differ from the written ones"):
         check_table(Shifted(rows), rows)
-    with pytest.raises(LawBroken, match="50 rows, 51 were written"):
+    with pytest.raises(LawBroken, match="must have 51 rows, got 50"):
         check_table(MemoryTable(rows), make_rows(51))
-    with pytest.raises(LawBroken, match="the kernel finds other rows of"):
+    with pytest.raises(LawBroken, match="the kernel's location of"):
         check_table(Misplaced(rows), rows)
 
 
@@ -98,7 +98,7 @@ def test_an_error_must_name_the_file(tmp_path):
     path = tmp_path / "a.arrow"
     path.write_bytes(b"ARROW1\0\0 and no more")
     check_damaged(path, lambda: cp.open(path))
-    with pytest.raises(LawBroken, match="does not name"):
+    with pytest.raises(LawBroken, match="must name"):
         check_damaged(tmp_path / "b.arrow", lambda: cp.open(path))
 
 
@@ -110,5 +110,5 @@ def test_a_loader_that_forgets_is_told():
             super().load_state_dict({**state, "segments": [], "step": 0, "offset": 0})
 
     check_loader(lambda: cp.Loader(rows, batch_size=8, seed=3))
-    with pytest.raises(LawBroken, match="goes on after 1 batches gives 13 batches, not 12"):
+    with pytest.raises(LawBroken, match="resumed after 1 batches must yield 12 batches, got 13"):
         check_loader(lambda: Forgetful(rows, batch_size=8, seed=3))

@@ -135,7 +135,7 @@ def test_wrong_addresses_are_an_error_not_a_fault(addresses, what):
 
 def test_advice_that_is_none():
     one = np.zeros(1, np.int64)
-    with pytest.raises(ValueError, match="as many lengths as addresses"):
+    with pytest.raises(ValueError, match="must have the same length"):
         mapped._kernel.advise(one, np.zeros(2, np.int64), 0)
-    with pytest.raises(ValueError, match="advice 0 to 3"):
+    with pytest.raises(ValueError, match="advice must be 0 to 3"):
         mapped._kernel.advise(one, one, 4)

@@ -1,10 +1,10 @@
-/* Sparse rows written out: kernel/io/expand.h. */
+/* Binds the expansion of sparse rows: kernel/io/expand.h. */
 #include "bind.h"
 #include "io/expand.h"
 
-static int is_whole(int type) { return type >= 0 && type < CP_F32; }
+static int is_integer(int type) { return type >= 0 && type < CP_F32; }
 
-/* Say whether the arrays are what they are said to be, and `out` has the room for the rows asked for. */
+/* Return whether the arrays match their sizes and `out` fits the rows. */
 static int expand_ok(const cp_sparse_rows *s, const Py_buffer *out, const Py_buffer *v, int64_t width, int wide,
                      int64_t first, int64_t count)
 {
@@ -14,8 +14,8 @@ static int expand_ok(const cp_sparse_rows *s, const Py_buffer *out, const Py_buf
            (!count || width * bytes <= out->len / count);
 }
 
-/* expand(out, indices, index_ends, values, value_ends, first, count, *, width, index_type, value_type, wide) -> the first
- * row that cannot be written out, -1 if all were. */
+/* expand(out, indices, index_ends, values, value_ends, first, count, *, width, index_type, value_type, wide) -> first
+ * invalid row, or -1 */
 static PyObject *expand(PyObject *self, PyObject *args, PyObject *named)
 {
     static char *words[] = {"", "", "", "", "", "", "", "width", "index_type", "value_type", "wide", NULL};
@@ -33,7 +33,7 @@ static PyObject *expand(PyObject *self, PyObject *args, PyObject *named)
     for (; got < 5; got++)
         if (cp_buffer(arrays[got], &v[got], sizes[got], got == 4, names[got]) < 0)
             break;
-    if (got == 5 && is_whole(index_type) && value_type >= 0 && value_type < CP_TYPES) {
+    if (got == 5 && is_integer(index_type) && value_type >= 0 && value_type < CP_TYPES) {
         cp_sparse_rows s = {v[0].buf, v[2].buf, v[1].buf, v[3].buf, v[1].len / 8 - 1,
                             v[0].len / cp_type_bytes[index_type], v[2].len / cp_type_bytes[value_type],
                             (enum cp_type)index_type, (enum cp_type)value_type};
@@ -44,13 +44,13 @@ static PyObject *expand(PyObject *self, PyObject *args, PyObject *named)
         Py_END_ALLOW_THREADS
     }
     if (got == 5 && !fits)
-        PyErr_SetString(PyExc_ValueError, "rows lie outside the arrays, `out` is too small, or types are not known");
+        PyErr_SetString(PyExc_ValueError, "rows must lie within the arrays and fit `out`, and types must be known");
     while (got-- > 0)
         PyBuffer_Release(&v[got]);
     return fits ? PyLong_FromLongLong(bad) : NULL;
 }
 
 PyMethodDef cp_expand_methods[] = {
-    {"expand", CP_BY_NAME(expand), "Write sparse rows out."},
+    {"expand", CP_BY_NAME(expand), "Expand sparse rows to dense ones."},
     {NULL, NULL, 0, NULL},
 };

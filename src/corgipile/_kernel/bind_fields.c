@@ -1,4 +1,4 @@
-/* Binds the reader of columns of delimited text. */
+/* Binds the parser of columns of delimited text: kernel/formats/fields.h. */
 #include "bind.h"
 #include "formats/fields.h"
 
@@ -6,7 +6,7 @@ typedef struct {
     Py_buffer to, known;
 } held;
 
-/* Say whether rows, one after the other or in slots, lie within the memory given for a field. */
+/* Return whether the rows of a field, in order or in slots, fit its memory. */
 static int field_fits(const cp_fields *s, const cp_field *f, const held *h, long long at, int64_t slots)
 {
     int from = (int)f->to.from, to = (int)f->to.to;
@@ -16,10 +16,11 @@ static int field_fits(const cp_fields *s, const cp_field *f, const held *h, long
         return 0;
     if (f->to.stride < cp_type_bytes[to] || (f->known && h->known.len < (s->rows + 7) / 8))
         return 0;
-    return slots == 0 || (slots <= h->to.len / f->to.stride && at + (slots - 1) * f->to.stride + cp_type_bytes[to] <= h->to.len);
+    return slots == 0
+           || (slots <= h->to.len / f->to.stride && at + (slots - 1) * f->to.stride + cp_type_bytes[to] <= h->to.len);
 }
 
-/* Get a field that is wanted, (array, at, stride, type in the text, type in memory, bits of what is known or None). */
+/* Take a field: (array, at, stride, type in the text, type in memory, null mask or None), or None. */
 static int field_get(const cp_fields *s, cp_field *f, held *h, PyObject *wanted, int64_t slots)
 {
     PyObject *to, *known;
@@ -41,11 +42,12 @@ static int field_get(const cp_fields *s, cp_field *f, held *h, PyObject *wanted,
     f->known = h->known.buf;
     if (field_fits(s, f, h, at, slots))
         return 0;
-    PyErr_SetString(PyExc_ValueError, "rows lie outside `to` or `known`, or the types do not fit");
+    PyErr_SetString(PyExc_ValueError, "rows must fit `to` and `known`, and types must match");
     return -1;
 }
 
-/* Read rows; return a list with the nulls of each field, -1 of those where something is no number, or None. */
+/* Parse rows; returns a list with the nulls per field, -1 for fields with an unsure value, or None if the rows do not
+ * match. */
 static PyObject *fields_run(cp_fields *s, const Py_buffer *text)
 {
     int read;
@@ -54,16 +56,16 @@ static PyObject *fields_run(cp_fields *s, const Py_buffer *text)
     Py_END_ALLOW_THREADS
     if (!read)
         Py_RETURN_NONE;
-    PyObject *found = PyList_New((Py_ssize_t)s->count);
-    for (int64_t i = 0; found && i < s->count; i++) {
+    PyObject *counts = PyList_New((Py_ssize_t)s->count);
+    for (int64_t i = 0; counts && i < s->count; i++) {
         PyObject *nulls = PyLong_FromLongLong(s->fields[i].unsure ? -1 : s->fields[i].nulls);
-        if (!nulls || PyList_SetItem(found, (Py_ssize_t)i, nulls) < 0)
-            Py_CLEAR(found);
+        if (!nulls || PyList_SetItem(counts, (Py_ssize_t)i, nulls) < 0)
+            Py_CLEAR(counts);
     }
-    return found;
+    return counts;
 }
 
-/* Say how many slots there must be; -1: one is less than -1. */
+/* Return the number of slots needed; -1 if an entry is below -1. */
 static int64_t slots_of(const int32_t *into, int64_t count)
 {
     int64_t slots = 0;
@@ -75,7 +77,7 @@ static int64_t slots_of(const int32_t *into, int64_t count)
     return slots;
 }
 
-/* fields_read(text, rows, mark, into, fields): `into` is None where rows go one after the other. */
+/* fields_read(text, rows, mark, into, fields): `into` is None if rows go in order. */
 static PyObject *fields_read(PyObject *self, PyObject *args)
 {
     PyObject *source, *slots_array, *wanted, *result = NULL;
@@ -105,7 +107,7 @@ static PyObject *fields_read(PyObject *self, PyObject *args)
         slots = into.len / 4 == rows ? slots_of(s.into, rows) : -1;
     }
     if (rows < 0 || slots < 0 || s.count == 0) {
-        PyErr_SetString(PyExc_ValueError, "fields, and a slot for each row, are needed");
+        PyErr_SetString(PyExc_ValueError, "fields must not be empty, and each row needs a slot");
         goto done;
     }
     for (int64_t i = 0; i < s.count; i++)
@@ -128,6 +130,6 @@ done:
 }
 
 PyMethodDef cp_fields_methods[] = {
-    {"fields_read", fields_read, METH_VARARGS, "Reads columns of delimited text."},
+    {"fields_read", fields_read, METH_VARARGS, "Parse columns of delimited text."},
     {NULL, NULL, 0, NULL},
 };

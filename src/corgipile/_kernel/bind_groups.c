@@ -1,11 +1,11 @@
-/* Linear models that learn side by side, each from rows of its own or all from the same. */
+/* Binds several linear models that learn at once, from their own rows or from the same: kernel/sgd/folds.h. */
 #include "bind.h"
 #include "sgd/folds.h"
 #include "sgd/epochs.h"
 #include "sgd_model.h"
 #include "sgd_rows.h"
 
-/* Take all models of a list, of the same form; returns an array for the caller to free. */
+/* Take all models of a list, of one row format; returns an array for the caller to free. */
 static model_object **models_take(PyObject *list)
 {
     const Py_ssize_t count = PyList_Size(list);
@@ -14,23 +14,24 @@ static model_object **models_take(PyObject *list)
         return count < 0 ? NULL : (model_object **)PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
         const cp_sgd *s;
-        if (!(all[i] = model_take(PyList_GetItem(list, i))))
+        if (!(all[i] = model_of(PyList_GetItem(list, i))))
             break;
         s = all[i]->state;
-        if (s->bytes != all[0]->state->bytes || s->sparse != all[0]->state->sparse || s->features != all[0]->state->features) {
-            PyErr_SetString(PyExc_ValueError, "models of one call must take the same rows");
+        if (s->bytes != all[0]->state->bytes || s->sparse != all[0]->state->sparse
+            || s->features != all[0]->state->features) {
+            PyErr_SetString(PyExc_ValueError, "models of one call must have the same rows");
             break;
         }
     }
     if (count == 0)
-        PyErr_SetString(PyExc_ValueError, "a model is needed");
+        PyErr_SetString(PyExc_ValueError, "models must not be empty");
     if (!PyErr_Occurred())
         return all;
     free(all);
     return NULL;
 }
 
-/* Let each model learn from its part of the visits: model i from starts[i] to starts[i + 1]. */
+/* Train each model on its part of the visits: model i from starts[i] to starts[i + 1]. */
 static PyObject *learn_groups(model_object **all, Py_ssize_t count, rows_object *r, PyObject *starts)
 {
     int status = CP_SGD_OK, at = rows_hold(r, starts, sizeof(int64_t), 0, "starts");
@@ -39,10 +40,11 @@ static PyObject *learn_groups(model_object **all, Py_ssize_t count, rows_object 
         return NULL;
     const int64_t *start = r->view[at].buf;
     if (r->view[at].len != (count + 1) * (Py_ssize_t)sizeof *start || start[0] < 0 || start[count] > r->rows.m)
-        return PyErr_SetString(PyExc_ValueError, "starts must be one more than models, within the visits"), NULL;
+        return PyErr_SetString(PyExc_ValueError, "starts must have one entry more than models, within the visits"),
+               NULL;
     for (Py_ssize_t i = 0; i < count; i++)
         if (start[i] > start[i + 1])
-            return PyErr_SetString(PyExc_ValueError, "starts must not fall"), NULL;
+            return PyErr_SetString(PyExc_ValueError, "starts must not decrease"), NULL;
     for (Py_ssize_t i = 0; i < count; i++)
         all[i]->busy = 1;
     Py_BEGIN_ALLOW_THREADS
@@ -60,14 +62,15 @@ static PyObject *learn_groups(model_object **all, Py_ssize_t count, rows_object 
 }
 
 /* Take the rows of a call: an array, or (indices, values, lengths). */
-static int rows_either(rows_object *r, const cp_sgd *s, PyObject *rows)
+static int rows_any(rows_object *r, const cp_sgd *s, PyObject *rows)
 {
     if (PyTuple_Check(rows) && PyTuple_Size(rows) == 3)
         return rows_sparse(r, s, PyTuple_GetItem(rows, 0), PyTuple_GetItem(rows, 1), PyTuple_GetItem(rows, 2));
     return rows_dense(r, s, rows);
 }
 
-/* sgd_groups(models, starts, rows, y, y_type, visit, weights, weights_type); rows: an array, or (indices, values, lengths) */
+/* sgd_groups(models, starts, rows, y, y_type, visit, weights, weights_type); rows: an array, or (indices, values,
+ * lengths) */
 static PyObject *sgd_groups(PyObject *self, PyObject *args)
 {
     PyObject *models, *starts, *rows, *y, *visit, *weights, *result = NULL;
@@ -75,39 +78,41 @@ static PyObject *sgd_groups(PyObject *self, PyObject *args)
     model_object **all;
     int type, weights_type;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O!OOOiOOi", &PyList_Type, &models, &starts, &rows, &y, &type, &visit, &weights, &weights_type) ||
-        !(all = models_take(models)))
+    if (!PyArg_ParseTuple(args, "O!OOOiOOi", &PyList_Type, &models, &starts, &rows, &y, &type, &visit, &weights,
+                          &weights_type)
+        || !(all = models_take(models)))
         return NULL;
-    if (rows_either(&r, all[0]->state, rows) == 0 && rows_labels(&r, y, type) == 0 && rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0)
+    if (rows_any(&r, all[0]->state, rows) == 0 && rows_labels(&r, y, type) == 0
+        && rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0)
         result = learn_groups(all, PyList_Size(models), &r, starts);
     rows_release(&r);
     free(all);
     return result;
 }
 
-/* Let each model learn from the same rows by a label of its own; return the status of each, and how many visits it has made. */
+/* Train each model on the same rows with its own label; returns status and visits done per model. */
 static PyObject *learn_each(model_object **all, Py_ssize_t count, const cp_rows *rows)
 {
     PyObject *result = NULL;
     cp_sgd **states = calloc((size_t)count, sizeof *states);
     int *status = calloc((size_t)count, sizeof *status);
     int64_t *done = calloc((size_t)count, sizeof *done);
-    Py_ssize_t taken = 0;
-    for (; states && taken < count && !all[taken]->busy; taken++) { /* one that is there twice is busy */
-        all[taken]->busy = 1;
-        states[taken] = all[taken]->state;
+    Py_ssize_t busy_count = 0;
+    for (; states && busy_count < count && !all[busy_count]->busy; busy_count++) { /* a model listed twice is busy */
+        all[busy_count]->busy = 1;
+        states[busy_count] = all[busy_count]->state;
     }
     if (!states || !status || !done)
         PyErr_NoMemory();
-    else if (taken < count)
-        PyErr_SetString(PyExc_ValueError, "a model is there twice");
+    else if (busy_count < count)
+        PyErr_SetString(PyExc_ValueError, "models must be distinct");
     else {
         Py_BEGIN_ALLOW_THREADS
         cp_sgd_learn_all(states, count, rows, status, done);
         Py_END_ALLOW_THREADS
         result = PyList_New(count);
     }
-    for (Py_ssize_t i = 0; i < taken; i++)
+    for (Py_ssize_t i = 0; i < busy_count; i++)
         all[i]->busy = 0;
     for (Py_ssize_t i = 0; result && i < count; i++)
         if (PyList_SetItem(result, i, Py_BuildValue("iL", status[i], (long long)done[i])) < 0)
@@ -116,19 +121,19 @@ static PyObject *learn_each(model_object **all, Py_ssize_t count, const cp_rows 
     return result;
 }
 
-/* sgd_at_once(model): how many such models visit a row at once */
+/* sgd_at_once(model): most models like it that visit a row at once */
 static PyObject *sgd_at_once(PyObject *self, PyObject *args)
 {
     PyObject *model;
-    const model_object *one;
+    const model_object *first_model;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O", &model) || !(one = model_take(model)))
+    if (!PyArg_ParseTuple(args, "O", &model) || !(first_model = model_of(model)))
         return NULL;
-    return PyLong_FromLongLong(cp_sgd_at_once(one->state));
+    return PyLong_FromLongLong(cp_sgd_at_once(first_model->state));
 }
 
-/* sgd_each(models, rows, y, y_type, visit, weights, weights_type, sets, labels, first); y: the set of each row; sets: bytes by
- * set and label, of which the models have those from `first` on; rows: as above */
+/* sgd_each(models, rows, y, y_type, visit, weights, weights_type, sets, labels, first); y: the label set of each row;
+ * sets: bytes by set and label, of which model i has label first + i; rows: as above */
 static PyObject *sgd_each(PyObject *self, PyObject *args)
 {
     PyObject *models, *rows, *y, *visit, *weights, *sets, *result = NULL;
@@ -137,15 +142,16 @@ static PyObject *sgd_each(PyObject *self, PyObject *args)
     long long labels, first;
     int type, weights_type, at;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O!OOiOOiOLL", &PyList_Type, &models, &rows, &y, &type, &visit, &weights, &weights_type, &sets, &labels,
-                          &first) ||
-        !(all = models_take(models)))
+    if (!PyArg_ParseTuple(args, "O!OOiOOiOLL", &PyList_Type, &models, &rows, &y, &type, &visit, &weights, &weights_type,
+                          &sets, &labels, &first)
+        || !(all = models_take(models)))
         return NULL;
     const Py_ssize_t count = PyList_Size(models);
-    if (rows_either(&r, all[0]->state, rows) == 0 && rows_labels(&r, y, type) == 0 && rows_weights(&r, weights, weights_type) == 0 &&
-        rows_visit(&r, visit) == 0 && (at = rows_hold(&r, sets, 1, 0, "sets of labels")) >= 0) {
+    if (rows_any(&r, all[0]->state, rows) == 0 && rows_labels(&r, y, type) == 0
+        && rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0
+        && (at = rows_hold(&r, sets, 1, 0, "sets of labels")) >= 0) {
         if (labels < 1 || first < 0 || first > labels - count || r.view[at].len % labels)
-            PyErr_SetString(PyExc_ValueError, "sets must have a byte a label, and a label a model");
+            PyErr_SetString(PyExc_ValueError, "sets must have one byte per label, and one label per model");
         else {
             r.rows.set = (const uint8_t *)r.view[at].buf + first;
             r.rows.sets = r.view[at].len / labels;
@@ -158,16 +164,16 @@ static PyObject *sgd_each(PyObject *self, PyObject *args)
     return result;
 }
 
-/* Return the number of each model's team. */
+/* Return the team number of each model. */
 static PyObject *teams_of(model_object **all, Py_ssize_t count, int64_t rows, cp_parts *p)
 {
     cp_sgd **states = calloc((size_t)count, sizeof *states);
     int64_t *team = calloc((size_t)count, sizeof *team);
     PyObject *result = NULL;
-    p->kin = calloc((size_t)count, sizeof *p->kin);
+    p->group = calloc((size_t)count, sizeof *p->group);
     for (Py_ssize_t i = 0; states && i < count; i++)
         states[i] = all[i]->state;
-    if (!states || !team || !p->kin)
+    if (!states || !team || !p->group)
         PyErr_NoMemory();
     else {
         cp_sgd_teams(states, count, rows, p, team);
@@ -176,24 +182,26 @@ static PyObject *teams_of(model_object **all, Py_ssize_t count, int64_t rows, cp
     for (Py_ssize_t i = 0; result && i < count; i++)
         if (PyList_SetItem(result, i, PyLong_FromLongLong(team[i])) < 0)
             Py_CLEAR(result);
-    free(states), free(team), free(p->kin);
+    free(states), free(team), free(p->group);
     return result;
 }
 
-/* sgd_teams(models, theirs, of): which visit rows at once where rows are of the parts `of`, and none of a model's own is its */
+/* sgd_teams(models, theirs, of): which models visit rows at once if rows belong to the folds `of`, and each model skips
+ * its own */
 static PyObject *sgd_teams(PyObject *self, PyObject *args)
 {
     PyObject *models, *objects[2], *result = NULL;
     Py_buffer theirs, of;
     model_object **all;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O!OO", &PyList_Type, &models, &objects[0], &objects[1]) || !(all = models_take(models)))
+    if (!PyArg_ParseTuple(args, "O!OO", &PyList_Type, &models, &objects[0], &objects[1])
+        || !(all = models_take(models)))
         return NULL;
     if (cp_buffer(objects[0], &theirs, 1, 0, "parts of models") == 0) {
         if (cp_buffer(objects[1], &of, 1, 0, "parts of rows") == 0) {
-            cp_parts p = {.of = of.buf, .theirs = theirs.buf};
+            cp_parts p = {.of = of.buf, .model_fold = theirs.buf};
             if (theirs.len != PyList_Size(models))
-                PyErr_SetString(PyExc_ValueError, "parts must be those of all models");
+                PyErr_SetString(PyExc_ValueError, "parts must have one entry per model");
             else
                 result = teams_of(all, PyList_Size(models), of.len, &p);
             PyBuffer_Release(&of);
@@ -204,38 +212,38 @@ static PyObject *sgd_teams(PyObject *self, PyObject *args)
     return result;
 }
 
-/* Let all models learn; return the status of each, and how many of its visits it has made. */
+/* Train all models; returns status and visits done per model. */
 static PyObject *learn_parts(model_object **all, Py_ssize_t count, const cp_rows *rows, cp_parts *p)
 {
     PyObject *result = NULL;
     cp_sgd **states = calloc((size_t)count, sizeof *states);
-    Py_ssize_t taken = 0;
+    Py_ssize_t busy_count = 0;
     p->left = calloc((size_t)count, sizeof *p->left);
     p->status = calloc((size_t)count, 2 * sizeof *p->status);
     p->done = calloc((size_t)count, 2 * sizeof *p->done);
     p->visit = calloc((size_t)p->each, sizeof *p->visit);
     p->number = calloc((size_t)p->each, sizeof *p->number);
-    p->kin = calloc((size_t)count, sizeof *p->kin);
-    for (; states && taken < count && !all[taken]->busy; taken++) { /* one that is there twice is busy */
-        all[taken]->busy = 1;
-        states[taken] = all[taken]->state;
+    p->group = calloc((size_t)count, sizeof *p->group);
+    for (; states && busy_count < count && !all[busy_count]->busy; busy_count++) { /* a model listed twice is busy */
+        all[busy_count]->busy = 1;
+        states[busy_count] = all[busy_count]->state;
     }
-    if (!states || !p->left || !p->status || !p->done || !p->visit || !p->number || !p->kin)
+    if (!states || !p->left || !p->status || !p->done || !p->visit || !p->number || !p->group)
         PyErr_NoMemory();
-    else if (taken < count)
-        PyErr_SetString(PyExc_ValueError, "a model is there twice");
+    else if (busy_count < count)
+        PyErr_SetString(PyExc_ValueError, "models must be distinct");
     else {
         Py_BEGIN_ALLOW_THREADS
         cp_sgd_learn_parts(states, count, rows, p);
         Py_END_ALLOW_THREADS
         result = PyList_New(count);
     }
-    for (Py_ssize_t i = 0; i < taken; i++)
+    for (Py_ssize_t i = 0; i < busy_count; i++)
         all[i]->busy = 0;
     for (Py_ssize_t i = 0; result && i < count; i++)
         if (PyList_SetItem(result, i, Py_BuildValue("iL", p->status[i], (long long)p->done[i])) < 0)
             Py_CLEAR(result);
-    free(states), free(p->left), free(p->status), free(p->done), free(p->visit), free(p->number), free(p->kin);
+    free(states), free(p->left), free(p->status), free(p->done), free(p->visit), free(p->number), free(p->group);
     return result;
 }
 
@@ -249,19 +257,21 @@ static PyObject *sgd_parts(PyObject *self, PyObject *args)
     long long each;
     int type, weights_type, t, o;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O!OpOOiOOiOL", &PyList_Type, &models, &theirs, &p.own, &rows, &y, &type, &visit, &weights,
-                          &weights_type, &of, &each) ||
-        !(all = models_take(models)))
+    if (!PyArg_ParseTuple(args, "O!OpOOiOOiOL", &PyList_Type, &models, &theirs, &p.own, &rows, &y, &type, &visit,
+                          &weights, &weights_type, &of, &each)
+        || !(all = models_take(models)))
         return NULL;
     const Py_ssize_t count = PyList_Size(models);
-    if (rows_either(&r, all[0]->state, rows) == 0 && rows_labels(&r, y, type) == 0 && rows_weights(&r, weights, weights_type) == 0 &&
-        rows_visit(&r, visit) == 0 &&
-        (t = rows_hold(&r, theirs, 1, 0, "parts of models")) >= 0 && (o = rows_hold(&r, of, 1, 0, "parts of visits")) >= 0) {
-        p.theirs = r.view[t].buf;
+    if (rows_any(&r, all[0]->state, rows) == 0 && rows_labels(&r, y, type) == 0
+        && rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0
+        && (t = rows_hold(&r, theirs, 1, 0, "parts of models")) >= 0
+        && (o = rows_hold(&r, of, 1, 0, "parts of visits")) >= 0) {
+        p.model_fold = r.view[t].buf;
         p.of = r.view[o].buf;
         p.each = each < r.rows.m ? each : r.rows.m + (r.rows.m == 0);
         if (r.view[t].len != count || r.view[o].len != r.rows.m || each < 1)
-            PyErr_SetString(PyExc_ValueError, "parts must be those of all models and of all visits, and some visited at a time");
+            PyErr_SetString(PyExc_ValueError,
+                            "parts must have one entry per model and per visit, and `each` must be at least 1");
         else
             result = learn_parts(all, count, &r.rows, &p);
     }
@@ -271,10 +281,10 @@ static PyObject *sgd_parts(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_groups_methods[] = {
-    {"sgd_at_once", sgd_at_once, METH_VARARGS, "Say how many models that are like one visit a row at once."},
-    {"sgd_each", sgd_each, METH_VARARGS, "Let each of several models learn from the same rows by labels of its own."},
-    {"sgd_groups", sgd_groups, METH_VARARGS, "Let each of several models learn from rows of its own."},
-    {"sgd_parts", sgd_parts, METH_VARARGS, "Let each of several models learn from the same rows, but for some."},
-    {"sgd_teams", sgd_teams, METH_VARARGS, "Say which of several models visit rows at once."},
+    {"sgd_at_once", sgd_at_once, METH_VARARGS, "Return how many such models visit a row at once."},
+    {"sgd_each", sgd_each, METH_VARARGS, "Train several models on the same rows, each with its own labels."},
+    {"sgd_groups", sgd_groups, METH_VARARGS, "Train several models, each on its own rows."},
+    {"sgd_parts", sgd_parts, METH_VARARGS, "Train several models on the same rows, except one fold each."},
+    {"sgd_teams", sgd_teams, METH_VARARGS, "Return which of several models visit rows at once."},
     {NULL, NULL, 0, NULL},
 };

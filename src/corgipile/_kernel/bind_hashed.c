@@ -1,13 +1,13 @@
-/* Rows of text hashed to sparse rows: kernel/text/hashed.h. */
+/* Binds the hashing of text to sparse rows: kernel/text/hashed.h. */
 #include "bind.h"
 
-/* Say whether a signal, such as Ctrl-C, has set an exception. */
+/* Return whether a signal, such as Ctrl-C, has set an exception. */
 static int signalled(void)
 {
     PyGILState_STATE state = PyGILState_Ensure();
-    int found = PyErr_CheckSignals();
+    int error = PyErr_CheckSignals();
     PyGILState_Release(state);
-    return found;
+    return error;
 }
 
 #define CP_STOPPED() signalled()
@@ -31,7 +31,7 @@ static void release(sources *s)
         PyBuffer_Release(&s->held[--s->held_count]);
 }
 
-/* Get an array that is not None; the count of elements, 0 where it is, -1 with an exception set. */
+/* Get an array unless it is None. Returns the number of elements, 0 for None, -1 with an exception set. */
 static Py_ssize_t get_array(sources *s, PyObject *object, Py_ssize_t size, int writable, const char *name,
                             const void **at)
 {
@@ -46,60 +46,60 @@ static Py_ssize_t get_array(sources *s, PyObject *object, Py_ssize_t size, int w
     return view->len / size;
 }
 
-static int wrong(const char *what)
+static int value_error(const char *what)
 {
     PyErr_SetString(PyExc_ValueError, what);
     return -1;
 }
 
-/* Check that values lie within their bytes. */
+/* Check that offsets ascend within their bytes. */
 static int check_offsets(const int64_t *offsets, Py_ssize_t rows, Py_ssize_t bytes)
 {
     if (offsets[0] < 0 || offsets[rows] > bytes)
-        return wrong("offsets lie outside the bytes");
+        return value_error("offsets must lie within the bytes");
     for (Py_ssize_t i = 0; i < rows; i++)
         if (offsets[i] > offsets[i + 1])
-            return wrong("offsets fall");
+            return value_error("offsets must not decrease");
     return 0;
 }
 
 /* Take a column: (kind, seed, bytes, offsets, numbers). */
-static int get_column(sources *s, cp_hashed_column *c, PyObject *given, Py_ssize_t rows)
+static int get_column(sources *s, cp_hashed_column *c, PyObject *object, Py_ssize_t rows)
 {
     PyObject *objects[ARRAYS];
     const void *at[ARRAYS];
     Py_ssize_t counts[ARRAYS];
     int kind;
     unsigned int seed;
-    if (!PyTuple_Check(given) ||
-        !PyArg_ParseTuple(given, "iIOOO", &kind, &seed, &objects[BYTES], &objects[OFFSETS], &objects[NUMBERS]))
-        return PyErr_Occurred() ? -1 : wrong("a column is a tuple");
+    if (!PyTuple_Check(object) ||
+        !PyArg_ParseTuple(object, "iIOOO", &kind, &seed, &objects[BYTES], &objects[OFFSETS], &objects[NUMBERS]))
+        return PyErr_Occurred() ? -1 : value_error("columns must be tuples");
     for (int i = 0; i < ARRAYS; i++)
         if ((counts[i] = get_array(s, objects[i], array_sizes[i], 0, array_names[i], &at[i])) < 0)
             return -1;
     if (kind < CP_HASHED_WORDS || kind > CP_HASHED_NUMBER)
-        return wrong("there is no such kind of column");
+        return value_error("kind of column must be one of HASHED_WORDS, HASHED_CATEGORY, HASHED_NUMBER");
     *c = (cp_hashed_column){(enum cp_hashed_kind)kind, seed, at[BYTES], at[OFFSETS], at[NUMBERS]};
     if (kind == CP_HASHED_NUMBER)
-        return counts[NUMBERS] == rows ? 0 : wrong("numbers are not as many as rows");
+        return counts[NUMBERS] == rows ? 0 : value_error("numbers must have one entry per row");
     if (counts[OFFSETS] != rows + 1)
-        return wrong("offsets are not one more than rows");
+        return value_error("offsets must have one entry more than rows");
     return check_offsets(c->offsets, rows, counts[BYTES]);
 }
 
-/* Take a term: a tuple of places of columns. */
-static int get_term(cp_hashed_term *t, PyObject *given, Py_ssize_t columns)
+/* Take a term: a tuple of column indices. */
+static int get_term(cp_hashed_term *t, PyObject *object, Py_ssize_t columns)
 {
-    Py_ssize_t count = PyTuple_Check(given) ? PyTuple_Size(given) : 0;
+    Py_ssize_t count = PyTuple_Check(object) ? PyTuple_Size(object) : 0;
     if (count < 1 || count > CP_MOST_CROSSED)
-        return wrong("a term is a tuple of a few columns");
+        return value_error("terms must be tuples of 1 to 4 columns");
     t->count = (int)count;
     for (int i = 0; i < t->count; i++) {
-        long at = PyLong_AsLong(PyTuple_GetItem(given, i));
+        long at = PyLong_AsLong(PyTuple_GetItem(object, i));
         if (at == -1 && PyErr_Occurred())
             return -1;
         if (at < 0 || at >= columns)
-            return wrong("a term names a column that is not there");
+            return value_error("terms must name existing columns");
         t->columns[i] = (int)at;
     }
     return 0;
@@ -111,7 +111,7 @@ static int get_all(sources *s, cp_hashed *h, PyObject *columns, PyObject *terms,
     if (count < 0 || crossed < 0)
         return -1;
     if (count > CP_MOST_HASHED || crossed > CP_MOST_HASHED)
-        return wrong("there are too many columns, or terms");
+        return value_error("at most 32 columns and terms are supported");
     for (Py_ssize_t i = 0; i < count; i++)
         if (get_column(s, &s->columns[i], PyList_GetItem(columns, i), rows) < 0)
             return -1;
@@ -125,27 +125,29 @@ static int get_all(sources *s, cp_hashed *h, PyObject *columns, PyObject *terms,
     return 0;
 }
 
-/* Take what rows have besides: which miss a value, and numbers with places of their own. */
-static int get_besides(sources *s, cp_hashed *h, PyObject *missing, PyObject *beside, Py_ssize_t rows)
+/* Take the rows' null mask and the numbers with their own indices. */
+static int get_extras(sources *s, cp_hashed *h, PyObject *missing, PyObject *beside, Py_ssize_t rows)
 {
     const void *at;
     Py_ssize_t count = get_array(s, missing, 1, 0, "missing", &at);
     if (count < 0)
         return -1;
     if (at && count != rows)
-        return wrong("missing is not one for each row");
+        return value_error("missing must have one entry per row");
     h->missing = at;
     if ((count = get_array(s, beside, 4, 0, "beside", &at)) < 0)
         return -1;
     h->beside = at;
     h->beside_count = at && rows ? count / rows : 0;
     if (at && count != h->beside_count * rows)
-        return wrong("beside is not as many numbers for each row");
-    return h->beside_count + ((int64_t)1 << h->bits) > INT32_MAX ? wrong("rows are too wide") : 0;
+        return value_error("beside must have the same number of entries for each row");
+    return h->beside_count + ((int64_t)1 << h->bits) > INT32_MAX
+               ? value_error("rows must have fewer than 2^31 features")
+               : 0;
 }
 
-/* hash_rows(columns, terms, ends, *, bits, ngrams, missing, beside) -> (indices, values), the bytes of
- * int32 and float32; `ends` is filled with how many there are up to each row. */
+/* hash_rows(columns, terms, ends, *, bits, ngrams, missing, beside) -> (indices, values), the bytes of int32 and
+ * float32; `ends` gets the number of entries up to each row. */
 static PyObject *hash_rows(PyObject *self, PyObject *args, PyObject *named)
 {
     static char *words[] = {"", "", "", "bits", "ngrams", "missing", "beside", NULL};
@@ -159,11 +161,11 @@ static PyObject *hash_rows(PyObject *self, PyObject *args, PyObject *named)
                                      &missing, &beside))
         return NULL;
     Py_ssize_t rows = get_array(&s, ends, 4, 1, "ends", &to);
-    int fine = rows >= 0;
-    if (fine && (h.bits < 1 || h.bits > CP_MOST_HASH_BITS || h.ngrams < 1 || h.ngrams > CP_MOST_NGRAMS))
-        fine = wrong("bits or ngrams are out of range") == 0;
-    fine = fine && get_all(&s, &h, columns, terms, rows) == 0 && get_besides(&s, &h, missing, beside, rows) == 0;
-    if (fine) {
+    int ok = rows >= 0;
+    if (ok && (h.bits < 1 || h.bits > CP_MOST_HASH_BITS || h.ngrams < 1 || h.ngrams > CP_MOST_NGRAMS))
+        ok = value_error("bits or ngrams are out of range") == 0;
+    ok = ok && get_all(&s, &h, columns, terms, rows) == 0 && get_extras(&s, &h, missing, beside, rows) == 0;
+    if (ok) {
         int status;
         Py_BEGIN_ALLOW_THREADS
         status = cp_hashed_rows(&h, rows, (int32_t *)(uintptr_t)to);

@@ -1,4 +1,4 @@
-/* Plans that run side by side: kernel/plan/lanes.h; and their steps, followed where all rows are kept. */
+/* Binds plans in parallel lanes, kernel/plan/lanes.h, and the rows of steps without reading, kernel/plan/follow.h. */
 #define _GNU_SOURCE
 #include "objects.h"
 #include "plan/follow.h"
@@ -8,7 +8,7 @@
 
 typedef struct {
     cp_lanes lanes;
-    PyObject *plans; /* a list: it keeps them */
+    PyObject *plans; /* list that keeps the plans alive */
 } lanes_object;
 
 static void lanes_destroy(PyObject *capsule)
@@ -27,7 +27,8 @@ static PyObject *lanes_new(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "LL", &slots, &ahead))
         return NULL;
     if (slots < 0 || slots > INT32_MAX || ahead < 0 || ahead > 64)
-        return PyErr_Format(PyExc_ValueError, "lanes have 0 to 2^31 - 1 slots, got %lld, and run 0 to 64 steps ahead", slots);
+        return PyErr_Format(PyExc_ValueError, "lanes must have 0 to 2^31 - 1 slots, got %lld, and 0 to 64 steps ahead",
+                            slots);
     lanes_object *o = calloc(1, sizeof *o);
     if (!o || cp_lanes_init(&o->lanes, slots, ahead) < 0) {
         free(o);
@@ -43,10 +44,11 @@ static PyObject *lanes_new(PyObject *self, PyObject *args)
     return capsule;
 }
 
-/* lanes_add(lanes, plan, *, ...) -> its number; nobody else follows the plan from now on */
+/* lanes_add(lanes, plan, *, ...) -> its number; from now on only the lanes advance the plan */
 static PyObject *lanes_add(PyObject *self, PyObject *args, PyObject *named)
 {
-    static char *names[] = {"", "", "each", "first", "stop", "group", "groups", "worker", "workers", "place", "skip", NULL};
+    static char *names[] = {"",       "",       "each",    "first", "stop", "group",
+                            "groups", "worker", "workers", "place", "skip", NULL};
     PyObject *capsule, *plan;
     long long each, first, stop, group, groups, worker, workers, place, skip;
     lanes_object *o;
@@ -57,7 +59,8 @@ static PyObject *lanes_add(PyObject *self, PyObject *args, PyObject *named)
         !(o = PyCapsule_GetPointer(capsule, LANES)) || !(p = PyCapsule_GetPointer(plan, PLAN)))
         return NULL;
     if (first < 0 || first >= stop || stop > each || groups < 1 || workers < 1 || place < 0 || skip < 0)
-        return PyErr_Format(PyExc_ValueError, "a lane has columns %lld to %lld of %lld", first, stop, each);
+        return PyErr_Format(PyExc_ValueError, "lane columns must be a range within `each`, got %lld to %lld of %lld",
+                            first, stop, each);
     cp_lane lane = {.plan = &p->plan, .each = each, .first = first, .stop = stop, .group = group, .groups = groups,
                     .worker = worker, .workers = workers, .place = place, .skip = skip};
     if (PyList_Append(o->plans, plan) < 0)
@@ -66,7 +69,7 @@ static PyObject *lanes_add(PyObject *self, PyObject *args, PyObject *named)
     return number < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(number);
 }
 
-/* Say whether takes are of lanes that there are, and fill `visits` slots. */
+/* Return whether takes name existing lanes and fill `visits` slots. */
 static int takes_fit(const cp_lanes *l, const cp_take *takes, int64_t count, int64_t visits)
 {
     int64_t filled = 0;
@@ -107,7 +110,7 @@ static PyObject *lanes_next(PyObject *self, PyObject *args)
     PyBuffer_Release(&visit);
     const cp_lanes *l = &o->lanes;
     if (!fits)
-        return PyErr_Format(PyExc_ValueError, "takes are of lanes that are not there, or do not fill visit");
+        return PyErr_Format(PyExc_ValueError, "takes must name existing lanes and fill visit");
     if (status == CP_LANES_NO_MEMORY)
         return PyErr_NoMemory();
     if (status != CP_LANES_MADE)
@@ -139,7 +142,7 @@ static PyObject *follow(PyObject *self, PyObject *args)
                                  views[2].len / 4, views[3].buf, views[3].len / 8, views[4].buf);
         Py_END_ALLOW_THREADS
         if (status < 0)
-            PyErr_SetString(PyExc_ValueError, "a step reads other rows than it has slots for, or names slots that are not there");
+            PyErr_SetString(PyExc_ValueError, "extents must match `into`, and slots must lie within row_of");
     }
     while (got-- > 0)
         PyBuffer_Release(&views[got]);
@@ -150,8 +153,8 @@ static PyObject *follow(PyObject *self, PyObject *args)
 
 PyMethodDef cp_lanes_methods[] = {
     {"follow", follow, METH_VARARGS, "Write the rows that a step visits."},
-    {"lanes_new", lanes_new, METH_VARARGS, "Prepare lanes that share the slots of a buffer."},
+    {"lanes_new", lanes_new, METH_VARARGS, "Create lanes that share the slots of a buffer."},
     {"lanes_add", CP_BY_NAME(lanes_add), "Add a plan as a lane."},
-    {"lanes_next", lanes_next, METH_VARARGS, "Make the next step of the lanes."},
+    {"lanes_next", lanes_next, METH_VARARGS, "Write the next step of the lanes."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-/* Rows of varying length: kernel/io/lists.h, kernel/io/bundles.h and kernel/io/items.h. */
+/* Binds rows of varying length: kernel/io/lists.h, kernel/io/bundles.h and kernel/io/items.h. */
 #define _GNU_SOURCE
 #include "objects.h"
 #include "io/items.h"
@@ -12,7 +12,7 @@ static void bundles_destroy(PyObject *capsule)
     free(b);
 }
 
-/* bundles_new(): of no rows yet. */
+/* bundles_new() -> empty bundles */
 static PyObject *bundles_new(PyObject *self, PyObject *args)
 {
     (void)self, (void)args;
@@ -30,13 +30,13 @@ static int owners_ok(const cp_bundles *b, const int32_t *owner, const int32_t *s
 {
     int bad = !cp_slots_ok(slots, count, limit, INT32_MIN);
     for (int64_t i = 0; !bad && i < count; i++) {
-        int64_t own = slots[i] < 0 ? CP_NOBODY : owner[slots[i]];
+        int64_t own = slots[i] < 0 ? CP_NO_OWNER : owner[slots[i]];
         bad = own < -1 && (-2 - own >= b->count || !b->all[-2 - own].data || !b->all[-2 - own].alive);
     }
     return !bad;
 }
 
-/* bundles_release(bundles, owner, slots) -> how many of the slots were left, since their owner is no bundle. */
+/* bundles_release(bundles, owner, slots) -> number of slots whose owner is not a bundle */
 static PyObject *bundles_release(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *owner_array, *slot_array;
@@ -54,13 +54,13 @@ static PyObject *bundles_release(PyObject *self, PyObject *args)
         Py_END_ALLOW_THREADS
         PyBuffer_Release(&slots);
         if (left < 0)
-            PyErr_SetString(PyExc_ValueError, "a slot lies outside the buffer, or its owner is none");
+            PyErr_SetString(PyExc_ValueError, "slots must lie within the buffer and have valid owners");
     }
     PyBuffer_Release(&owner);
     return left < 0 ? NULL : PyLong_FromLongLong(left);
 }
 
-/* bundles_look(bundles) -> bytes, rows, and how many there are or were */
+/* bundles_look(bundles) -> bytes, rows, and the number of entries, free ones included */
 static PyObject *bundles_look(PyObject *self, PyObject *capsule)
 {
     const cp_bundles *b = PyCapsule_GetPointer(capsule, BUNDLES);
@@ -68,7 +68,7 @@ static PyObject *bundles_look(PyObject *self, PyObject *capsule)
     return b ? Py_BuildValue("LLL", (long long)b->bytes, (long long)b->rows, (long long)b->count) : NULL;
 }
 
-/* bundles_tell(bundles, out): bytes, rows and rows that are needed of each, int64[count][3]; 0 of those there are not. */
+/* bundles_tell(bundles, out): bytes, rows and live rows of each entry, int64[count][3]; zeros for free entries */
 static PyObject *bundles_tell(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *array;
@@ -78,17 +78,17 @@ static PyObject *bundles_tell(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO", &capsule, &array) || !(b = PyCapsule_GetPointer(capsule, BUNDLES)) ||
         cp_buffer(array, &out, 8, 1, "out") < 0)
         return NULL;
-    int64_t count = out.len / 24 < b->count ? out.len / 24 : b->count, (*told)[3] = out.buf;
+    int64_t count = out.len / 24 < b->count ? out.len / 24 : b->count, (*figures)[3] = out.buf;
     for (int64_t i = 0; i < count; i++) {
-        const cp_bundle *one = &b->all[i];
-        told[i][0] = one->data ? one->bytes : 0, told[i][1] = one->data ? one->rows : 0;
-        told[i][2] = one->data ? one->alive : 0;
+        const cp_bundle *bundle = &b->all[i];
+        figures[i][0] = bundle->data ? bundle->bytes : 0, figures[i][1] = bundle->data ? bundle->rows : 0;
+        figures[i][2] = bundle->data ? bundle->alive : 0;
     }
     PyBuffer_Release(&out);
     Py_RETURN_NONE;
 }
 
-/* End bundles that no slot has as owner any more: those to drop are freed, others stay while somebody may read them. */
+/* End bundles that own no slot any more: with `drop` they are freed, else they stay readable. */
 static PyObject *bundles_end(PyObject *args, int drop)
 {
     PyObject *capsule, *array;
@@ -110,17 +110,17 @@ static PyObject *bundles_end(PyObject *args, int drop)
         b->all[number[i]].rows = b->all[number[i]].alive = 0;
     }
     PyBuffer_Release(&numbers);
-    return bad ? PyErr_Format(PyExc_ValueError, "there is no such bundle") : Py_NewRef(Py_None);
+    return bad ? PyErr_Format(PyExc_ValueError, "numbers must be those of existing bundles") : Py_NewRef(Py_None);
 }
 
-/* bundles_retire(bundles, numbers): their rows are elsewhere now, but may still be read. */
+/* bundles_retire(bundles, numbers): their rows have moved, but may still be read */
 static PyObject *bundles_retire(PyObject *self, PyObject *args)
 {
     (void)self;
     return bundles_end(args, 0);
 }
 
-/* bundles_drop(bundles, numbers): free them. */
+/* bundles_drop(bundles, numbers): free them */
 static PyObject *bundles_drop(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -132,16 +132,17 @@ static int list_check(const reader_object *r, const cp_column *c, const cp_lists
     int64_t pieces = c->pieces;
     if (v[0].len / 8 != pieces + 1 || v[2].len / 4 != pieces || v[3].len / 8 != pieces || v[4].len / 8 != pieces ||
         pieces < 1)
-        return PyErr_SetString(PyExc_ValueError, "starts needs one entry more than what is said of pieces"), -1;
+        return PyErr_SetString(PyExc_ValueError, "starts must have one entry more than the other arrays of pieces"), -1;
     if (l->item < 1 || l->item > 8 || v[5].len / 8 < r->slots || v[6].len / 8 < r->slots)
-        return PyErr_SetString(PyExc_ValueError, "items have 1 to 8 bytes, and each slot has an address and a length"), -1;
+        return PyErr_SetString(PyExc_ValueError, "items must have 1 to 8 bytes, and each slot an address and a length"),
+               -1;
     if (c->starts[0] != 0 || c->starts[pieces] < r->rows)
         return PyErr_SetString(PyExc_ValueError, "the pieces of a column must cover all rows"), -1;
     return 0;
 }
 
-/* reader_list(reader, starts, offsets, fds, items, counts, address, length, *, item, wide, text): add a column of rows of
- * varying length. */
+/* reader_list(reader, starts, offsets, fds, items, counts, address, length, *, item, wide, text): add a column of rows
+ * of varying length. */
 static PyObject *reader_list(PyObject *self, PyObject *args, PyObject *named)
 {
     static char *words[] = {"", "", "", "", "", "", "", "", "item", "wide", "text", NULL};
@@ -179,7 +180,7 @@ static PyObject *reader_list(PyObject *self, PyObject *args, PyObject *named)
     return NULL;
 }
 
-/* reader_listed(reader) -> bytes of the rows of varying length whose offsets the last reading read */
+/* reader_listed(reader) -> bytes of the rows of varying length whose offsets were last read */
 static PyObject *reader_listed(PyObject *self, PyObject *capsule)
 {
     reader_object *r = PyCapsule_GetPointer(capsule, READER);
@@ -187,8 +188,8 @@ static PyObject *reader_listed(PyObject *self, PyObject *capsule)
     return r ? PyLong_FromLongLong(atomic_load(&r->reader.read.listed)) : NULL;
 }
 
-/* reader_items(reader, extents, into, owner, bundles, urgent): read the items of rows whose offsets were read -> None, or
- * (errno, fd, row) of what failed first. */
+/* reader_items(reader, extents, into, owner, bundles, urgent): read the items of rows whose offsets were read -> None,
+ * or (errno, fd, row) of the first failure */
 static PyObject *reader_items(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *arrays[3], *bundles_capsule;
@@ -213,14 +214,15 @@ static PyObject *reader_items(PyObject *self, PyObject *args)
             bad |= e[2 * i] < 0 || e[2 * i] > e[2 * i + 1] || e[2 * i + 1] > r->rows;
             rows += e[2 * i + 1] - e[2 * i];
         }
-        if (!bad && rows == v[1].len / 4 && v[2].len / 4 >= r->slots && cp_slots_ok(v[1].buf, rows, r->slots, INT32_MIN))
+        if (!bad && rows == v[1].len / 4 && v[2].len / 4 >= r->slots
+            && cp_slots_ok(v[1].buf, rows, r->slots, INT32_MIN))
             status = cp_reader_items(&r->reader, (cp_runs){e, count, v[1].buf, NULL, NULL}, v[2].buf, b, urgent);
         Py_END_ALLOW_THREADS
     }
     while (got-- > 0)
         PyBuffer_Release(&v[got]);
     if (status == -2 && !PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "extents or slots lie outside the table or the buffer");
+        PyErr_SetString(PyExc_ValueError, "extents must lie within the table, and slots within the buffer");
     if (status == -1)
         PyErr_NoMemory();
     if (status < 0)
@@ -232,13 +234,13 @@ static PyObject *reader_items(PyObject *self, PyObject *args)
 
 PyMethodDef cp_lists_methods[] = {
     {"bundles_drop", bundles_drop, METH_VARARGS, "Free bundles."},
-    {"bundles_look", bundles_look, METH_O, "Say what bundles take."},
-    {"bundles_new", bundles_new, METH_NOARGS, "Make bundles."},
-    {"bundles_release", bundles_release, METH_VARARGS, "Let go of rows."},
-    {"bundles_retire", bundles_retire, METH_VARARGS, "Say that rows of bundles are elsewhere now."},
-    {"bundles_tell", bundles_tell, METH_VARARGS, "Say what each bundle has."},
+    {"bundles_look", bundles_look, METH_O, "Return the bytes and rows of bundles."},
+    {"bundles_new", bundles_new, METH_NOARGS, "Create bundles."},
+    {"bundles_release", bundles_release, METH_VARARGS, "Release rows."},
+    {"bundles_retire", bundles_retire, METH_VARARGS, "Retire bundles whose rows have moved."},
+    {"bundles_tell", bundles_tell, METH_VARARGS, "Write the bytes and rows of each bundle."},
     {"reader_items", reader_items, METH_VARARGS, "Read the items of rows of varying length."},
     {"reader_list", CP_BY_NAME(reader_list), "Add a column of rows of varying length."},
-    {"reader_listed", reader_listed, METH_O, "Say how many bytes of such rows were found."},
+    {"reader_listed", reader_listed, METH_O, "Return the bytes of such rows last read."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-/* The losses and what a model knows of its own: kernel/sgd/losses.h, constant.h, epochs.h. */
+/* Binds losses, baselines and learning rates: kernel/sgd/losses.h, baseline.h and epochs.h. */
 #include "bind.h"
 #include "sgd/baseline.h"
 #include "sgd/epochs.h"
@@ -35,23 +35,23 @@ static PyObject *sgd_exp(PyObject *self, PyObject *array)
     Py_RETURN_NONE;
 }
 
-/* sgd_loss(said, classes) -> how reading it went, loss, parameter */
+/* sgd_loss(text, classes) -> parse status, loss, parameter */
 static PyObject *sgd_loss(PyObject *self, PyObject *args)
 {
-    const char *said;
+    const char *text;
     long long classes;
     cp_loss_choice choice = {0};
     (void)self;
-    if (!PyArg_ParseTuple(args, "sL", &said, &classes))
+    if (!PyArg_ParseTuple(args, "sL", &text, &classes))
         return NULL;
-    int how = (int)cp_loss_read(said, classes, &choice);
-    return Py_BuildValue("iid", how, (int)choice.loss, choice.parameter);
+    int status = (int)cp_loss_read(text, classes, &choice);
+    return Py_BuildValue("iid", status, (int)choice.loss, choice.parameter);
 }
 
 static int read_choice(cp_loss_choice *of, int loss, double parameter)
 {
     if (loss < 0 || loss >= CP_LOSS_COUNT)
-        return PyErr_Format(PyExc_ValueError, "loss 0 to %d, got %d", CP_LOSS_COUNT - 1, loss), -1;
+        return PyErr_Format(PyExc_ValueError, "loss must be 0 to %d, got %d", CP_LOSS_COUNT - 1, loss), -1;
     *of = (cp_loss_choice){(enum cp_loss)loss, parameter};
     return 0;
 }
@@ -72,7 +72,7 @@ static PyObject *sgd_constant(PyObject *self, PyObject *args)
         rows.weight = weight.buf;
         rows.count = view.len / 8;
         if (weight.len != view.len)
-            PyErr_SetString(PyExc_ValueError, "labels and weights must be as many");
+            PyErr_SetString(PyExc_ValueError, "labels and weights must have the same length");
         else
             result = Py_BuildValue("dd", cp_mean_loss(&rows, 0), cp_least_loss(&rows));
         PyBuffer_Release(&weight);
@@ -81,7 +81,7 @@ static PyObject *sgd_constant(PyObject *self, PyObject *args)
     return result;
 }
 
-/* sgd_constant_of_classes(loss, parameter, shares) -> loss of weights of zero, and of the best constant */
+/* sgd_constant_of_classes(loss, parameter, shares) -> loss of zero weights, and of the best constant */
 static PyObject *sgd_constant_of_classes(PyObject *self, PyObject *args)
 {
     int loss;
@@ -99,13 +99,14 @@ static PyObject *sgd_constant_of_classes(PyObject *self, PyObject *args)
     return result;
 }
 
-/* Add each label to its sums, of which there are as many as models; NULL numbers: to the first. */
+/* Add each label to the sums of its model; number NULL: to the first. */
 static PyObject *add_untrained(cp_labelled rows, const int64_t *number, cp_untrained *sums, int64_t models)
 {
     const cp_labelled all = rows;
     for (int64_t i = 0; number && i < all.count; i++)
         if (number[i] < 0 || number[i] >= models)
-            return PyErr_Format(PyExc_ValueError, "numbers of models 0 to %lld, got %lld", (long long)models - 1, (long long)number[i]);
+            return PyErr_Format(PyExc_ValueError, "numbers of models must be 0 to %lld, got %lld",
+                                (long long)models - 1, (long long)number[i]);
     if (!number)
         cp_untrained_add(sums, &rows, NULL);
     for (int64_t i = 0; number && i < all.count; i++) {
@@ -115,8 +116,8 @@ static PyObject *add_untrained(cp_labelled rows, const int64_t *number, cp_untra
     Py_RETURN_NONE;
 }
 
-/* sgd_untrained(loss, parameter, labels, weights, sums[models, 3], numbers): add what weights of zero lose on labels that are
- * numbers, and what these count for, to the sums of their models; weights and numbers, those of the models, may be None */
+/* sgd_untrained(loss, parameter, labels, weights, sums[models, 3], numbers): add the loss of zero weights on numeric
+ * labels, and their weights, to the sums of their models; weights and numbers, those of the models, may be None */
 static PyObject *sgd_untrained(PyObject *self, PyObject *args)
 {
     int loss;
@@ -127,14 +128,16 @@ static PyObject *sgd_untrained(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "idOOOO", &loss, &rows.of.parameter, &labels, &weights, &sums, &numbers) ||
         read_choice(&rows.of, loss, rows.of.parameter) < 0 || cp_buffer(labels, &view, 8, 0, "labels") < 0)
         return NULL;
-    if ((weights == Py_None || cp_buffer(weights, &weight, 8, 0, "weights") == 0) &&
-        (numbers == Py_None || cp_buffer(numbers, &number, 8, 0, "numbers") == 0) && cp_buffer(sums, &sum, 8, 1, "sums") == 0) {
+    if ((weights == Py_None || cp_buffer(weights, &weight, 8, 0, "weights") == 0)
+        && (numbers == Py_None || cp_buffer(numbers, &number, 8, 0, "numbers") == 0)
+        && cp_buffer(sums, &sum, 8, 1, "sums") == 0) {
         const Py_ssize_t models = sum.len / (Py_ssize_t)sizeof(cp_untrained);
         rows = (cp_labelled){rows.of, view.buf, weight.buf, view.len / 8};
         if ((weight.obj && weight.len != view.len) || (number.obj && number.len != view.len))
-            PyErr_SetString(PyExc_ValueError, "labels, weights and numbers must be as many");
+            PyErr_SetString(PyExc_ValueError, "labels, weights and numbers must have the same length");
         else if (models < 1 || sum.len % (Py_ssize_t)sizeof(cp_untrained) || cp_losses[loss].labels != CP_NUMBERS)
-            PyErr_SetString(PyExc_ValueError, "a loss of numbers, and three sums a model");
+            PyErr_SetString(PyExc_ValueError,
+                            "loss must be a regression loss, and sums must have three entries per model");
         else
             result = add_untrained(rows, number.buf, sum.buf, models);
     }
@@ -148,10 +151,10 @@ static PyObject *sgd_adrift(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "dd", &loss, &untrained))
         return NULL;
-    return PyBool_FromLong(cp_adrift(loss, untrained));
+    return PyBool_FromLong(cp_sgd_diverged(loss, untrained));
 }
 
-/* sgd_again(step, rate, mean loss, untrained, far) -> the rate at which the epoch is begun again, or 0 */
+/* sgd_again(step, rate, mean loss, untrained, far) -> learning rate of a restart, or 0 */
 static PyObject *sgd_again(PyObject *self, PyObject *args)
 {
     int step;
@@ -160,15 +163,15 @@ static PyObject *sgd_again(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "idddd", &step, &rate, &mean, &untrained, &far))
         return NULL;
     if (step < 0 || step >= CP_STEP_COUNT)
-        return PyErr_Format(PyExc_ValueError, "there is no step %d", step);
+        return PyErr_Format(PyExc_ValueError, "step must be one of the table, got %d", step);
     return PyFloat_FromDouble(cp_sgd_again((enum cp_step)step, rate, mean, untrained, far));
 }
 
 static PyObject *sgd_lowered(PyObject *self, PyObject *rate)
 {
-    const double given = PyFloat_AsDouble(rate);
+    const double value = PyFloat_AsDouble(rate);
     (void)self;
-    return given == -1 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(cp_sgd_lowered(given));
+    return value == -1 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(cp_sgd_lowered(value));
 }
 
 static PyObject *sgd_rate(PyObject *self, PyObject *args)
@@ -180,7 +183,7 @@ static PyObject *sgd_rate(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iddL", &step, &rate, &decay, &epoch))
         return NULL;
     if (step < 0 || step >= CP_STEP_COUNT)
-        return PyErr_Format(PyExc_ValueError, "step 0 to %d, got %d", CP_STEP_COUNT - 1, step);
+        return PyErr_Format(PyExc_ValueError, "step must be 0 to %d, got %d", CP_STEP_COUNT - 1, step);
     return PyFloat_FromDouble(cp_sgd_rate((enum cp_step)step, rate, decay, epoch));
 }
 
@@ -200,38 +203,40 @@ static PyObject *sgd_verdict(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_losses_methods[] = {
-    {"sgd_again", sgd_again, METH_VARARGS, "Return the rate at which an epoch is begun again where nobody chose it, or 0."},
-    {"sgd_adrift", sgd_adrift, METH_VARARGS, "Say whether the loss of an epoch is that of a training that diverged."},
-    {"sgd_constant", sgd_constant, METH_VARARGS, "Return the loss of a margin of 0, and of the best one."},
-    {"sgd_constant_of_classes", sgd_constant_of_classes, METH_VARARGS, "Likewise, by the shares of classes."},
-    {"sgd_exp", sgd_exp, METH_O, "Turn scores into what a loss with a logarithmic link predicts."},
-    {"sgd_loss", sgd_loss, METH_VARARGS, "Read the name of a loss and its parameter."},
-    {"sgd_lowered", sgd_lowered, METH_O, "Return the rate to go on at, 0 where there is none."},
+    {"sgd_again", sgd_again, METH_VARARGS, "Return the learning rate of a restart with a default rate, or 0."},
+    {"sgd_adrift", sgd_adrift, METH_VARARGS, "Return whether the loss of an epoch shows that training diverged."},
+    {"sgd_constant", sgd_constant, METH_VARARGS, "Return the loss of a margin of 0, and of the best margin."},
+    {"sgd_constant_of_classes", sgd_constant_of_classes, METH_VARARGS,
+     "Return the loss of zero weights and of the best constant, from class shares."},
+    {"sgd_exp", sgd_exp, METH_O, "Turn scores into predictions of a logarithmic link."},
+    {"sgd_loss", sgd_loss, METH_VARARGS, "Parse the name of a loss and its parameter."},
+    {"sgd_lowered", sgd_lowered, METH_O, "Return the reduced learning rate, or 0."},
     {"sgd_probabilities", sgd_probabilities, METH_VARARGS, "Turn scores of classes into probabilities."},
     {"sgd_rate", sgd_rate, METH_VARARGS, "Return the learning rate of an epoch."},
-    {"sgd_untrained", sgd_untrained, METH_VARARGS, "Add what weights of zero lose on labels that are numbers."},
-    {"sgd_verdict", sgd_verdict, METH_VARARGS, "Judge whether to go on by the losses so far."},
+    {"sgd_untrained", sgd_untrained, METH_VARARGS, "Add the loss of zero weights on numeric labels."},
+    {"sgd_verdict", sgd_verdict, METH_VARARGS, "Return whether training continues, from the losses so far."},
     {NULL, NULL, 0, NULL},
 };
 
-/* One tuple a line of the table: name, labels, probability, exponential, not_negative, of_mean, rest,
- * score, parameter, below. */
+/* Return one tuple per line of the table: name, labels, probability, exponential, not_negative, of_mean, rest, score,
+ * parameter, below. */
 static PyObject *make_losses(void)
 {
     PyObject *losses = PyTuple_New(CP_LOSS_COUNT);
     for (int i = 0; losses && i < CP_LOSS_COUNT; i++) {
         const cp_loss_facts *f = &cp_losses[i];
         PyObject *line = Py_BuildValue("siOOOOOszd", f->name, (int)f->labels, f->probability ? Py_True : Py_False,
-                                       f->exponential ? Py_True : Py_False, f->not_negative ? Py_True : Py_False, f->of_mean ? Py_True : Py_False,
-                                       f->rest ? Py_True : Py_False, cp_loss_score((enum cp_loss)i), f->parameter, f->below);
+                                       f->exponential ? Py_True : Py_False, f->not_negative ? Py_True : Py_False,
+                                       f->of_mean ? Py_True : Py_False, f->rest ? Py_True : Py_False,
+                                       cp_loss_score((enum cp_loss)i), f->parameter, f->below);
         if (!line || PyTuple_SetItem(losses, i, line) < 0)
             Py_CLEAR(losses);
     }
     return losses;
 }
 
-/* One tuple a line of the table: name, usual rate, whether it takes a decay, has one rate for all weights, and is not
- * to be told a rate. */
+/* Return one tuple per line of the table: name, default rate, whether it takes a decay, whether it has one rate for all
+ * weights, whether the rate is fixed. */
 static PyObject *make_steps(void)
 {
     PyObject *steps = PyTuple_New(CP_STEP_COUNT);

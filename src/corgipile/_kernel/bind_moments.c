@@ -1,4 +1,4 @@
-/* How features are scaled: kernel/sgd/moments.h, kernel/sgd/scale_sample.h. */
+/* Binds the scaling of features: kernel/sgd/moments.h, kernel/sgd/scale_sample.h. */
 #include "bind.h"
 #include "sgd/scale_sample.h"
 #include "sgd/moments.h"
@@ -6,13 +6,13 @@
 #include <stdlib.h>
 
 #define MOMENTS "corgipile.moments"
-#define LOOK "corgipile.look"
+#define SCALE_SAMPLE "corgipile.look"
 
 static void moments_free(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, MOMENTS)); }
-static void look_free(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, LOOK)); }
+static void look_free(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, SCALE_SAMPLE)); }
 
-/* Make zeroed memory for a number of features that is checked, and a capsule of it. */
-static PyObject *make(PyObject *argument, size_t (*size)(int64_t), const char *name, PyCapsule_Destructor destroy)
+/* Return a capsule of zeroed memory for a checked number of features. */
+static PyObject *create(PyObject *argument, size_t (*size)(int64_t), const char *name, PyCapsule_Destructor destroy)
 {
     long long width = PyLong_AsLongLong(argument);
     PyObject *capsule;
@@ -20,7 +20,7 @@ static PyObject *make(PyObject *argument, size_t (*size)(int64_t), const char *n
     if (width == -1 && PyErr_Occurred())
         return NULL;
     if (width < 1 || width > INT32_MAX)
-        return PyErr_Format(PyExc_ValueError, "%lld features are out of range", width);
+        return PyErr_Format(PyExc_ValueError, "features must be 1 to 2^31 - 1, got %lld", width);
     if (!(memory = calloc(1, size(width))))
         return PyErr_NoMemory();
     *(int64_t *)memory = width; /* the first field of both */
@@ -34,10 +34,10 @@ static PyObject *make(PyObject *argument, size_t (*size)(int64_t), const char *n
 static PyObject *moments_new(PyObject *self, PyObject *width)
 {
     (void)self;
-    return make(width, cp_moments_size, MOMENTS, moments_free);
+    return create(width, cp_moments_size, MOMENTS, moments_free);
 }
 
-/* Get rows by slot and the slots to visit, all of which are there. */
+/* Get rows by slot and the slots to visit, which must all exist. */
 static int rows_of(PyObject *x, PyObject *slots, int64_t width, Py_buffer *rows, Py_buffer *visit)
 {
     if (cp_buffer(x, rows, 0, 0, "rows") < 0)
@@ -47,13 +47,15 @@ static int rows_of(PyObject *x, PyObject *slots, int64_t width, Py_buffer *rows,
         return -1;
     }
     const int32_t *slot = visit->buf;
-    Py_ssize_t row = (Py_ssize_t)width * rows->itemsize, there = rows->len / row, good = 0, count = visit->len / 4;
-    while (good < count && slot[good] >= 0 && slot[good] < there)
+    Py_ssize_t row = (Py_ssize_t)width * rows->itemsize, row_count = rows->len / row, good = 0, count = visit->len / 4;
+    while (good < count && slot[good] >= 0 && slot[good] < row_count)
         good++;
     if (good == count && (rows->itemsize == 4 || rows->itemsize == 8) && rows->len % row == 0)
         return 0;
-    PyErr_Format(PyExc_ValueError, "%zd bytes of numbers of %zd are no rows of %lld features with all that is visited",
-                 rows->len, rows->itemsize, (long long)width);
+    PyErr_Format(
+        PyExc_ValueError,
+        "rows of %zd bytes, in numbers of %zd, must be whole rows of %lld features and contain all visited slots",
+        rows->len, rows->itemsize, (long long)width);
     PyBuffer_Release(visit);
     PyBuffer_Release(rows);
     return -1;
@@ -79,7 +81,7 @@ static PyObject *moments_dense(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* moments_sparse(moments, indices, values, rows): the entries of so many rows */
+/* moments_sparse(moments, indices, values, rows): add the entries of this many rows */
 static PyObject *moments_sparse(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *i, *x;
@@ -101,13 +103,14 @@ static PyObject *moments_sparse(PyObject *self, PyObject *args)
         cp_moments_add_entries(m, indices.buf, values.buf, indices.len / 4, (int)values.itemsize);
         Py_END_ALLOW_THREADS
     } else
-        PyErr_SetString(PyExc_ValueError, "indices and values must be as many, values of 4 or 8 bytes");
+        PyErr_SetString(PyExc_ValueError, "indices and values must have the same length, and values 4 or 8 bytes");
     PyBuffer_Release(&values);
     PyBuffer_Release(&indices);
     return fits ? Py_NewRef(Py_None) : NULL;
 }
 
-/* moments_scaling(moments, sparse, centred, leave flags alone, number_bytes, center, scale) -> first feature too large, or -1 */
+/* moments_scaling(moments, sparse, centred, leave flags alone, number_bytes, center, scale) -> first feature whose
+ * spread overflows, or -1 */
 static PyObject *moments_scaling(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *into[2], *result = NULL;
@@ -122,7 +125,7 @@ static PyObject *moments_scaling(PyObject *self, PyObject *args)
         if (center.len / 8 == m->width && scale.len == center.len)
             result = PyLong_FromLongLong(cp_moments_scaling(m, sparse, centred, flags, bytes, center.buf, scale.buf));
         else
-            PyErr_Format(PyExc_ValueError, "center and scale must be of %lld features", (long long)m->width);
+            PyErr_Format(PyExc_ValueError, "center and scale must have %lld features", (long long)m->width);
         PyBuffer_Release(&scale);
     }
     PyBuffer_Release(&center);
@@ -132,9 +135,9 @@ static PyObject *moments_scaling(PyObject *self, PyObject *args)
 static int apply_all(const Py_buffer view[3])
 {
     Py_ssize_t width = view[0].len, bytes = view[2].itemsize;
-    if (width == 0 || view[1].len != width || view[2].len % width || view[0].itemsize != bytes || view[1].itemsize != bytes ||
-        (bytes != 4 && bytes != 8))
-        return PyErr_SetString(PyExc_ValueError, "rows and what they are scaled by do not fit"), -1;
+    if (width == 0 || view[1].len != width || view[2].len % width || view[0].itemsize != bytes
+        || view[1].itemsize != bytes || (bytes != 4 && bytes != 8))
+        return PyErr_SetString(PyExc_ValueError, "rows, center and factor must have one width and type"), -1;
     Py_BEGIN_ALLOW_THREADS
     for (char *row = view[2].buf, *end = row + view[2].len; row < end; row += width)
         cp_scale_row(row, (int)bytes, width / bytes, view[0].buf, view[1].buf);
@@ -142,7 +145,7 @@ static int apply_all(const Py_buffer view[3])
     return 0;
 }
 
-/* scaling_apply(center, factor, rows): of one type, rows in place */
+/* scaling_apply(center, factor, rows): all of one type, rows in place */
 static PyObject *scaling_apply(PyObject *self, PyObject *args)
 {
     PyObject *array[3];
@@ -164,9 +167,10 @@ static int fold_all(const Py_buffer view[4], int bytes, int back)
 {
     Py_ssize_t width = view[0].len / 8, outputs = view[3].len / 8;
     if (view[1].len / 8 != width || view[2].len / 8 != width * outputs || (bytes != 4 && bytes != 8))
-        return PyErr_SetString(PyExc_ValueError, "weights, intercepts and what rows are scaled by do not fit"), -1;
+        return PyErr_SetString(PyExc_ValueError, "weights, intercepts, center and scale must have matching shapes"), -1;
     for (Py_ssize_t k = 0; k < outputs; k++)
-        cp_fold(view[0].buf, view[1].buf, width, bytes, back, (double *)view[2].buf + k * width, (double *)view[3].buf + k);
+        cp_fold(view[0].buf, view[1].buf, width, bytes, back, (double *)view[2].buf + k * width,
+                (double *)view[3].buf + k);
     return 0;
 }
 
@@ -209,11 +213,11 @@ static PyObject *look_runs(PyObject *self, PyObject *args)
     return list;
 }
 
-/* look_new(features) -> look */
+/* look_new(features) -> scale sample */
 static PyObject *look_new(PyObject *self, PyObject *width)
 {
     (void)self;
-    return make(width, cp_look_size, LOOK, look_free);
+    return create(width, cp_look_size, SCALE_SAMPLE, look_free);
 }
 
 /* look_add(look, rows float64) */
@@ -223,7 +227,7 @@ static PyObject *look_add(PyObject *self, PyObject *args)
     Py_buffer rows;
     cp_look *k;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OO", &capsule, &x) || !(k = PyCapsule_GetPointer(capsule, LOOK)) ||
+    if (!PyArg_ParseTuple(args, "OO", &capsule, &x) || !(k = PyCapsule_GetPointer(capsule, SCALE_SAMPLE)) ||
         cp_buffer(x, &rows, sizeof(double), 0, "rows") < 0)
         return NULL;
     for (Py_ssize_t at = 0; at + k->width <= rows.len / 8; at += k->width)
@@ -232,19 +236,19 @@ static PyObject *look_add(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* look_end(look, rows of the table) -> scales, mean squared length, size ratio, share of means, least mean square, largest
- * feature, smallest feature */
+/* look_end(look, rows of the table) -> scales, mean squared length, size ratio, share of means, least mean square,
+ * largest feature, smallest feature */
 static PyObject *look_end(PyObject *self, PyObject *args)
 {
     PyObject *capsule;
     long long rows;
     cp_look *k;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OL", &capsule, &rows) || !(k = PyCapsule_GetPointer(capsule, LOOK)))
+    if (!PyArg_ParseTuple(args, "OL", &capsule, &rows) || !(k = PyCapsule_GetPointer(capsule, SCALE_SAMPLE)))
         return NULL;
-    cp_looked found = cp_look_end(k, rows);
-    return Py_BuildValue("iddddLL", (int)found.scales, found.length, found.apart, found.aside, found.least,
-                         (long long)found.largest, (long long)found.smallest);
+    cp_looked result = cp_look_end(k, rows);
+    return Py_BuildValue("iddddLL", (int)result.scales, result.length, result.apart, result.aside, result.least,
+                         (long long)result.largest, (long long)result.smallest);
 }
 
 const cp_constant cp_moments_constants[] = {{"SCALES_FINE", CP_SCALES_FINE}, {"SCALES_APART", CP_SCALES_APART},
@@ -252,15 +256,15 @@ const cp_constant cp_moments_constants[] = {{"SCALES_FINE", CP_SCALES_FINE}, {"S
                                             {"ROWS_ASIDE", CP_ROWS_ASIDE}, {NULL, 0}};
 
 PyMethodDef cp_moments_methods[] = {
-    {"look_add", look_add, METH_VARARGS, "Look at rows."},
+    {"look_add", look_add, METH_VARARGS, "Add rows to a scale sample."},
     {"look_end", look_end, METH_VARARGS, "Return how features are scaled in the sampled rows."},
-    {"look_new", look_new, METH_O, "Begin to look at rows."},
-    {"look_runs", look_runs, METH_VARARGS, "Return which rows of a table to look at."},
+    {"look_new", look_new, METH_O, "Create a scale sample."},
+    {"look_runs", look_runs, METH_VARARGS, "Return which rows of a table to sample."},
     {"moments_dense", moments_dense, METH_VARARGS, "Add dense rows to moments."},
-    {"moments_new", moments_new, METH_O, "Begin mean and spread of features."},
-    {"moments_scaling", moments_scaling, METH_VARARGS, "Return what features are standardised by."},
+    {"moments_new", moments_new, METH_O, "Create moments of features."},
+    {"moments_scaling", moments_scaling, METH_VARARGS, "Write the centre and scale of each feature."},
     {"moments_sparse", moments_sparse, METH_VARARGS, "Add sparse rows to moments."},
     {"scaling_apply", scaling_apply, METH_VARARGS, "Standardise dense rows."},
-    {"scaling_fold", scaling_fold, METH_VARARGS, "Turn weights of standardised rows into those of rows, or back."},
+    {"scaling_fold", scaling_fold, METH_VARARGS, "Convert weights between standardised and raw rows."},
     {NULL, NULL, 0, NULL},
 };

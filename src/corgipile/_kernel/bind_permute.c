@@ -1,4 +1,4 @@
-/* Hashes and keyed permutations: kernel/plan/permute.h. */
+/* Binds hashes and keyed permutations: kernel/plan/permute.h. */
 #define _GNU_SOURCE
 #include "bind.h"
 #include "plan/permute.h"
@@ -9,7 +9,7 @@ static PyObject *derive(PyObject *self, PyObject *args)
     Py_ssize_t count = PyTuple_Size(args);
     (void)self;
     if (count > 16)
-        return PyErr_Format(PyExc_ValueError, "at most 16 parts make a key, got %zd", count);
+        return PyErr_Format(PyExc_ValueError, "a key must have at most 16 parts, got %zd", count);
     for (Py_ssize_t i = 0; i < count; i++) {
         parts[i] = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(args, i));
         if (PyErr_Occurred())
@@ -28,7 +28,7 @@ static PyObject *shuffle(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OK", &array, &key) || cp_buffer(array, &view, 0, 1, "array") < 0)
         return NULL;
     if (view.itemsize != 4 && view.itemsize != 8) {
-        PyErr_Format(PyExc_TypeError, "array has elements of %zd bytes; 4 or 8 are needed", view.itemsize);
+        PyErr_Format(PyExc_TypeError, "array must have elements of 4 or 8 bytes, got %zd", view.itemsize);
         PyBuffer_Release(&view);
         return NULL;
     }
@@ -53,7 +53,7 @@ static PyObject *permute(PyObject *self, PyObject *args)
     uint64_t count = (uint64_t)out.len / 8;
     if (n > (1ull << 63) || start > n || count > n - start) {
         PyBuffer_Release(&out);
-        return PyErr_Format(PyExc_ValueError, "positions %llu to %llu lie outside [0, %llu)", start, start + count, n);
+        return PyErr_Format(PyExc_ValueError, "positions %llu to %llu must lie in [0, %llu)", start, start + count, n);
     }
     Py_BEGIN_ALLOW_THREADS
     cp_bijection b = cp_bijection_fair(n, key);
@@ -64,8 +64,8 @@ static PyObject *permute(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Put in place of each number of an array where a bijection takes it, or whence it comes. */
-static PyObject *bijected(PyObject *args, uint64_t (*move)(const cp_bijection *, uint64_t))
+/* Replace each number of an array by its image under a bijection, or by its preimage. */
+static PyObject *map_bijection(PyObject *args, uint64_t (*move)(const cp_bijection *, uint64_t))
 {
     unsigned long long n, key;
     PyObject *array;
@@ -90,13 +90,13 @@ static PyObject *bijected(PyObject *args, uint64_t (*move)(const cp_bijection *,
 static PyObject *permute_at(PyObject *self, PyObject *args)
 {
     (void)self;
-    return bijected(args, cp_permute);
+    return map_bijection(args, cp_permute);
 }
 
 static PyObject *unpermute(PyObject *self, PyObject *args)
 {
     (void)self;
-    return bijected(args, cp_unpermute);
+    return map_bijection(args, cp_unpermute);
 }
 
 static PyObject *randoms(PyObject *self, PyObject *args)
@@ -118,7 +118,7 @@ static PyObject *randoms(PyObject *self, PyObject *args)
 PyMethodDef cp_permute_methods[] = {
     {"derive", derive, METH_VARARGS, "Hash integers into a key."},
     {"permute", permute, METH_VARARGS, "Write a stretch of a keyed permutation."},
-    {"permute_at", permute_at, METH_VARARGS, "Scattered positions of a keyed permutation."},
+    {"permute_at", permute_at, METH_VARARGS, "Replace positions by their images under a keyed permutation."},
     {"randoms", randoms, METH_VARARGS, "Write a stretch of a keyed random stream."},
     {"shuffle", shuffle, METH_VARARGS, "Shuffle an array in place."},
     {"unpermute", unpermute, METH_VARARGS, "Invert a keyed permutation."},

@@ -1,8 +1,8 @@
-/* Rows picked by one bit a row: kernel/io/picks.h. */
+/* Binds the selection of rows by bits: kernel/io/picks.h. */
 #define _GNU_SOURCE
 #include "objects.h"
 
-/* Whether ranks count the bits, and all rows picked lie in the columns. */
+/* Return whether ranks match the bits, and all selected rows lie in the columns. */
 static int bits_ok(const cp_bits *b, const reader_object *r)
 {
     int64_t rank = 0, last = -1;
@@ -19,33 +19,34 @@ static int bits_ok(const cp_bits *b, const reader_object *r)
     return !bad && rank == r->rows;
 }
 
-/* reader_pick(reader, words, ranks): the rows asked for are picks among those of the columns, which were added before. */
+/* reader_pick(reader, words, ranks): from now on rows are numbered among the selected ones. The columns must have been
+ * added. */
 static PyObject *reader_pick(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *words, *ranks;
     reader_object *r;
-    Py_buffer given[2];
+    Py_buffer buffers[2];
     (void)self;
     if (!PyArg_ParseTuple(args, "OOO", &capsule, &words, &ranks) || !(r = PyCapsule_GetPointer(capsule, READER)) ||
-        cp_buffer(words, &given[0], 8, 0, "words") < 0)
+        cp_buffer(words, &buffers[0], 8, 0, "words") < 0)
         return NULL;
-    if (cp_buffer(ranks, &given[1], 8, 0, "ranks") < 0) {
-        PyBuffer_Release(&given[0]);
+    if (cp_buffer(ranks, &buffers[1], 8, 0, "ranks") < 0) {
+        PyBuffer_Release(&buffers[0]);
         return NULL;
     }
-    cp_bits bits = {given[0].buf, given[1].buf, given[1].len / 8 - 1};
-    if (r->picks[0].buf || given[0].len != bits.blocks * (CP_BITS_BLOCK / 8) || !bits_ok(&bits, r)) {
-        PyBuffer_Release(&given[0]);
-        PyBuffer_Release(&given[1]);
-        return PyErr_Format(PyExc_ValueError, "words and ranks must pick %lld rows of the columns, once",
+    cp_bits bits = {buffers[0].buf, buffers[1].buf, buffers[1].len / 8 - 1};
+    if (r->picks[0].buf || buffers[0].len != bits.blocks * (CP_BITS_BLOCK / 8) || !bits_ok(&bits, r)) {
+        PyBuffer_Release(&buffers[0]);
+        PyBuffer_Release(&buffers[1]);
+        return PyErr_Format(PyExc_ValueError, "words and ranks must select %lld rows of the columns, and only once",
                             (long long)r->rows);
     }
-    memcpy(r->picks, given, sizeof given);
+    memcpy(r->picks, buffers, sizeof buffers);
     cp_reader_pick(&r->reader, bits);
     Py_RETURN_NONE;
 }
 
-/* Replace numbers of picks by their rows, or rows by the picks before them. */
+/* Replace numbers of picks by their rows, or rows by the number of picks before them. */
 static PyObject *bits_map(PyObject *args, int select)
 {
     PyObject *arrays[3];
@@ -69,24 +70,24 @@ static PyObject *bits_map(PyObject *args, int select)
         }
         Py_END_ALLOW_THREADS
     }
-    int whole = got == 3;
+    int all = got == 3;
     while (got-- > 0)
         PyBuffer_Release(&v[got]);
     if (bad)
-        PyErr_SetString(PyExc_ValueError, "a row or a pick lies outside the bits");
-    if (!whole || bad)
+        PyErr_SetString(PyExc_ValueError, "rows and picks must lie within the bits");
+    if (!all || bad)
         return NULL;
     Py_RETURN_NONE;
 }
 
-/* bits_select(words, ranks, rows): numbers of picks become rows, in place. */
+/* bits_select(words, ranks, rows): replace numbers of picks by rows, in place */
 static PyObject *bits_select(PyObject *self, PyObject *args)
 {
     (void)self;
     return bits_map(args, 1);
 }
 
-/* bits_rank(words, ranks, rows): rows become how many picks lie before them, in place. */
+/* bits_rank(words, ranks, rows): replace rows by the number of picks before them, in place */
 static PyObject *bits_rank(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -95,7 +96,7 @@ static PyObject *bits_rank(PyObject *self, PyObject *args)
 
 PyMethodDef cp_picks_methods[] = {
     {"bits_rank", bits_rank, METH_VARARGS, "Count the picks before rows."},
-    {"bits_select", bits_select, METH_VARARGS, "Find the rows of picks."},
-    {"reader_pick", reader_pick, METH_VARARGS, "Let rows be picks among those of the columns."},
+    {"bits_select", bits_select, METH_VARARGS, "Return the rows of picks."},
+    {"reader_pick", reader_pick, METH_VARARGS, "Select rows of the columns."},
     {NULL, NULL, 0, NULL},
 };

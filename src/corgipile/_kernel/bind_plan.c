@@ -1,4 +1,4 @@
-/* The orders of kernel/plan/plan.h. */
+/* Binds the orders of kernel/plan/plan.h. */
 #define _GNU_SOURCE
 #include "objects.h"
 #include "plan/seriate.h"
@@ -25,7 +25,7 @@ static PyObject *balance(PyObject *self, PyObject *args)
         if (status < 0)
             PyErr_NoMemory();
     } else {
-        PyErr_SetString(PyExc_ValueError, "values and out must be of one length");
+        PyErr_SetString(PyExc_ValueError, "values and out must have the same length");
     }
     PyBuffer_Release(&values);
     PyBuffer_Release(&out);
@@ -57,8 +57,8 @@ static PyObject *balance_vectors(PyObject *self, PyObject *args)
         if (status < 0)
             PyErr_NoMemory();
     } else {
-        PyErr_Format(PyExc_ValueError, "%zd bytes are no vectors of %d numbers, 1 to %d, of %lld blocks", vectors.len,
-                     width, CP_TRAITS, (long long)count);
+        PyErr_Format(PyExc_ValueError, "vectors of %zd bytes must have %d numbers, 1 to %d, for each of %lld blocks",
+                     vectors.len, width, CP_TRAITS, (long long)count);
     }
     PyBuffer_Release(&vectors);
     PyBuffer_Release(&out);
@@ -67,7 +67,6 @@ static PyObject *balance_vectors(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* ---- plans ---- */
 
 static void plan_destroy(PyObject *capsule)
 {
@@ -87,7 +86,7 @@ static int plan_arrays(plan_object *object, cp_spec *spec, PyObject *cuts, PyObj
             return -1;
         spec->cuts = object->cuts.buf;
         if (object->cuts.len / 8 != spec->blocks + 1) {
-            PyErr_Format(PyExc_ValueError, "cuts has %zd entries; blocks + 1 are needed", object->cuts.len / 8);
+            PyErr_Format(PyExc_ValueError, "cuts must have blocks + 1 entries, got %zd", object->cuts.len / 8);
             return -1;
         }
     }
@@ -96,14 +95,14 @@ static int plan_arrays(plan_object *object, cp_spec *spec, PyObject *cuts, PyObj
             return -1;
         spec->order = object->order.buf;
         if (object->order.len / 8 != spec->blocks) {
-            PyErr_Format(PyExc_ValueError, "order has %zd entries; one a block is needed", object->order.len / 8);
+            PyErr_Format(PyExc_ValueError, "order must have one entry per block, got %zd", object->order.len / 8);
             return -1;
         }
         uint64_t bad = 0, blocks = (uint64_t)spec->blocks;
-        for (int64_t i = 0; i < spec->blocks; i++) /* no branch: lanes have as many plans, each of all blocks */
+        for (int64_t i = 0; i < spec->blocks; i++) /* branchless: with lanes there are many plans, each of all blocks */
             bad |= (uint64_t)spec->order[i] >= blocks;
         if (bad)
-            return PyErr_SetString(PyExc_ValueError, "order names a block that is not there"), -1;
+            return PyErr_SetString(PyExc_ValueError, "order must name existing blocks"), -1;
     }
     for (int64_t i = 0; spec->cuts && i < spec->blocks; i++)
         if (spec->cuts[i] > spec->cuts[i + 1] || spec->cuts[i] < 0 || spec->cuts[i + 1] > spec->rows) {
@@ -113,7 +112,7 @@ static int plan_arrays(plan_object *object, cp_spec *spec, PyObject *cuts, PyObj
     return 0;
 }
 
-/* Turn the name of an order into its number: for "O&". */
+/* Convert the name of an order to its number, for "O&". */
 static int order_kind(PyObject *name, void *kind)
 {
     PyObject *bytes = PyUnicode_AsUTF8String(name);
@@ -123,7 +122,7 @@ static int order_kind(PyObject *name, void *kind)
     Py_DecRef(bytes);
     if (*(int32_t *)kind >= 0)
         return 1;
-    PyErr_Format(PyExc_ValueError, "the kernel has no order %R", name);
+    PyErr_Format(PyExc_ValueError, "order must be one of the kernel's, got %R", name);
     return 0;
 }
 
@@ -137,15 +136,16 @@ static PyObject *plan_new(PyObject *self, PyObject *args, PyObject *named)
     long long rows, blocks, even, first, stop, buffer, group, start;
     plan_object *object;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "O&LK$LLOOLLLLpiL", names, order_kind, &spec.kind, &rows, &key, &blocks,
-                                     &even, &cuts, &order, &first, &stop, &buffer, &group, &spec.whole, &spec.ahead,
-                                     &start))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O&LK$LLOOLLLLpiL", names, order_kind, &spec.kind, &rows, &key,
+                                     &blocks, &even, &cuts, &order, &first, &stop, &buffer, &group, &spec.whole,
+                                     &spec.ahead, &start))
         return NULL;
     spec.rows = rows, spec.blocks = blocks, spec.even = even, spec.key = key, spec.first_row = first;
     spec.stop_row = stop, spec.buffer = buffer, spec.group = group;
     if (blocks >= CP_MAX_BLOCKS || blocks < 0 || buffer < 1 || group < 1 || first < 0 || stop > rows || start < 0 ||
         spec.ahead < 0 || spec.ahead > 64 || (cuts == Py_None && even < 1))
-        return PyErr_Format(PyExc_ValueError, "a plan needs 0 to %lld blocks, got %lld; buffer and group of at least 1",
+        return PyErr_Format(PyExc_ValueError,
+                            "a plan must have 0 to %lld blocks, got %lld, and buffer and group of at least 1",
                             (long long)CP_MAX_BLOCKS - 1, blocks);
     object = calloc(1, sizeof *object);
     capsule = object ? PyCapsule_New(object, PLAN, plan_destroy) : NULL;
@@ -157,7 +157,7 @@ static PyObject *plan_new(PyObject *self, PyObject *args, PyObject *named)
         int status;
         if (cp_slots(&spec, cp_max64(cp_widest(&spec), 1), spec.blocks) > INT32_MAX) {
             Py_DecRef(capsule);
-            return PyErr_Format(PyExc_ValueError, "a buffer has at most 2^31 - 1 slots");
+            return PyErr_Format(PyExc_ValueError, "a buffer must have at most 2^31 - 1 slots");
         }
         Py_BEGIN_ALLOW_THREADS
         status = cp_plan_init(&object->plan, &spec, start);
@@ -207,7 +207,8 @@ static PyObject *plan_next(PyObject *self, PyObject *args)
         const cp_plan *p = &object->plan;
         if (views[0].len / 16 < p->extents || views[1].len / 4 < p->reads || views[2].len / 4 < p->visits ||
             views[3].len / 4 < cp_plan_swept(p))
-            PyErr_SetString(PyExc_ValueError, "extents, into, visit or sweep is shorter than plan_begin said");
+            PyErr_SetString(PyExc_ValueError,
+                            "extents, into, visit and sweep must have the sizes that plan_begin returned");
         else {
             Py_BEGIN_ALLOW_THREADS
             status = cp_plan_next(&object->plan, views[0].buf, views[1].buf, views[3].buf, views[2].buf);
@@ -223,13 +224,13 @@ static PyObject *plan_next(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Take the sizes of a plan: kind, blocks, widest, buffer, group, whole, ahead. */
+/* Parse the sizes of a plan: kind, blocks, widest, buffer, group, whole, ahead. */
 static int plan_sizes(PyObject *args, cp_spec *spec, int64_t *blocks, int64_t *widest)
 {
     long long sizes[4];
     *spec = (cp_spec){.kind = 0};
-    if (!PyArg_ParseTuple(args, "O&LLLLpi", order_kind, &spec->kind, &sizes[0], &sizes[1], &sizes[2], &sizes[3], &spec->whole,
-                          &spec->ahead))
+    if (!PyArg_ParseTuple(args, "O&LLLLpi", order_kind, &spec->kind, &sizes[0], &sizes[1], &sizes[2], &sizes[3],
+                          &spec->whole, &spec->ahead))
         return 0;
     *blocks = sizes[0], *widest = sizes[1], spec->buffer = sizes[2], spec->group = sizes[3];
     return 1;
@@ -254,17 +255,19 @@ static PyObject *plan_bytes(PyObject *self, PyObject *args)
 /* plan_fit(kind, rows, row_bytes, *, ...) -> buffer blocks, group, whole */
 static PyObject *plan_fit(PyObject *self, PyObject *args, PyObject *named)
 {
-    static char *names[] = {"", "", "", "even", "wanted", "budget", "group", "whole", "balanced", "spare", "ahead", NULL};
+    static char *names[] = {"",      "",      "",         "even",  "wanted", "budget",
+                            "group", "whole", "balanced", "spare", "ahead",  NULL};
     cp_spec spec = {.kind = 0};
     cp_room room = {.spare = 0};
     long long rows, even, wanted, budget, group;
     double row_bytes;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "O&Ld$LLLLiipi", names, order_kind, &spec.kind, &rows, &row_bytes, &even,
-                                     &wanted, &budget, &group, &spec.whole, &room.balanced, &room.spare, &spec.ahead))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O&Ld$LLLLiipi", names, order_kind, &spec.kind, &rows, &row_bytes,
+                                     &even, &wanted, &budget, &group, &spec.whole, &room.balanced, &room.spare,
+                                     &spec.ahead))
         return NULL;
     if (even < 1 || !(row_bytes > 0))
-        return PyErr_Format(PyExc_ValueError, "blocks have at least 1 row, of more than 0 bytes");
+        return PyErr_Format(PyExc_ValueError, "blocks must have at least 1 row, and rows more than 0 bytes");
     spec.group = group, room.rows = rows, room.blocks = (rows + even - 1) / even, room.widest = even;
     room.wanted = wanted, room.budget = budget, room.step = cp_step_rows(row_bytes);
     room.near = (int64_t)(CP_NEAR_BYTES / row_bytes), room.row_bytes = row_bytes;
@@ -289,13 +292,13 @@ const cp_constant cp_plan_constants[] = {
 
 PyMethodDef cp_plan_methods[] = {
     {"balance", balance, METH_VARARGS, "Order blocks so that every stretch samples all values."},
-    {"balance_vectors", balance_vectors, METH_VARARGS, "The same, of blocks that vectors tell apart."},
-    {"plan_begin", plan_begin, METH_O, "Size up the next step."},
+    {"balance_vectors", balance_vectors, METH_VARARGS, "Order blocks likewise by vectors."},
+    {"plan_begin", plan_begin, METH_O, "Begin the next step and return its sizes."},
     {"plan_fit", CP_BY_NAME(plan_fit), "Choose sizes that fit a budget."},
-    {"plan_new", CP_BY_NAME(plan_new), "Prepare a plan."},
-    {"plan_next", plan_next, METH_VARARGS, "Write the step sized up."},
-    {"plan_bytes", plan_bytes, METH_VARARGS, "Return the bytes a plan and its steps take at most."},
-    {"plan_slots", plan_slots, METH_VARARGS, "Return the buffer slots a plan needs."},
-    {"step_rows", step_rows, METH_VARARGS, "Return the rows of a step that is worth its overhead."},
+    {"plan_new", CP_BY_NAME(plan_new), "Create a plan."},
+    {"plan_next", plan_next, METH_VARARGS, "Write the current step."},
+    {"plan_bytes", plan_bytes, METH_VARARGS, "Return the most bytes that a plan and its steps take."},
+    {"plan_slots", plan_slots, METH_VARARGS, "Return the buffer slots that a plan needs."},
+    {"step_rows", step_rows, METH_VARARGS, "Return the rows of a step that cover its overhead."},
     {NULL, NULL, 0, NULL},
 };

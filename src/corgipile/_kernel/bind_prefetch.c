@@ -1,9 +1,9 @@
-/* A plan run over a reader, ahead of its consumer: kernel/io/prefetch.h. */
+/* Binds plans that run over a reader ahead of their consumer: kernel/io/prefetch.h. */
 #define _GNU_SOURCE
 #include "objects.h"
 
 #define RUN "corgipile.run"
-#define SLICE 50000000 /* nanoseconds between two looks for signals */
+#define SIGNAL_CHECK_NS 50000000 /* nanoseconds between two checks for signals */
 
 typedef struct {
     cp_run run;
@@ -21,7 +21,7 @@ static void run_destroy(PyObject *capsule)
     free(o);
 }
 
-/* run_new(plan, reader, far): the run has both to itself; `far` rows are announced to a slow device. */
+/* run_new(plan, reader, far): the run owns both; `far` rows are prefetched from a slow device */
 static PyObject *run_new(PyObject *self, PyObject *args)
 {
     PyObject *plan_capsule, *reader_capsule, *capsule;
@@ -34,7 +34,7 @@ static PyObject *run_new(PyObject *self, PyObject *args)
         return NULL;
     const cp_plan *p = &plan->plan;
     if (p->spec.rows > reader->rows || cp_slots(&p->spec, p->widest, p->spec.blocks) > reader->slots)
-        return PyErr_Format(PyExc_ValueError, "the plan's rows or slots are more than the reader's");
+        return PyErr_Format(PyExc_ValueError, "the plan's rows and slots must not exceed the reader's");
     run_object *o = calloc(1, sizeof *o);
     if (!o)
         return PyErr_NoMemory();
@@ -51,7 +51,7 @@ static PyObject *run_new(PyObject *self, PyObject *args)
 }
 
 /* run_next(run): wait for the next step -> bytearray of int32, the slots to visit; None at the end, False once stopped,
- * or (errno, fd, row) of the request that failed. */
+ * or (errno, fd, row) of the failed request */
 static PyObject *run_next(PyObject *self, PyObject *capsule)
 {
     run_object *o = PyCapsule_GetPointer(capsule, RUN);
@@ -62,7 +62,7 @@ static PyObject *run_next(PyObject *self, PyObject *capsule)
         return NULL;
     do {
         Py_BEGIN_ALLOW_THREADS
-        status = cp_run_next(&o->run, SLICE, &step);
+        status = cp_run_next(&o->run, SIGNAL_CHECK_NS, &step);
         Py_END_ALLOW_THREADS
         if (status == CP_RUN_WAIT && PyErr_CheckSignals() < 0)
             return NULL;
@@ -84,21 +84,21 @@ static PyObject *run_next(PyObject *self, PyObject *capsule)
     }
 }
 
-/* run_look(run) -> steps loaded that nobody has yet, nanoseconds that the thread waited for slots */
+/* run_look(run) -> loaded steps not yet visited, nanoseconds that the thread waited for slots */
 static PyObject *run_look(PyObject *self, PyObject *capsule)
 {
     run_object *o = PyCapsule_GetPointer(capsule, RUN);
-    cp_run_figures found;
+    cp_run_figures figures;
     (void)self;
     if (!o)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    found = cp_run_look(&o->run);
+    figures = cp_run_figures_of(&o->run);
     Py_END_ALLOW_THREADS
-    return Py_BuildValue("LL", (long long)found.ready, (long long)found.waited);
+    return Py_BuildValue("LL", (long long)figures.ready, (long long)figures.waited);
 }
 
-/* run_stop(run): end it at once; returns when its thread has ended. */
+/* run_stop(run): end it at once; returns when its thread has ended */
 static PyObject *run_stop(PyObject *self, PyObject *capsule)
 {
     run_object *o = PyCapsule_GetPointer(capsule, RUN);
@@ -112,9 +112,9 @@ static PyObject *run_stop(PyObject *self, PyObject *capsule)
 }
 
 PyMethodDef cp_run_methods[] = {
-    {"run_new", run_new, METH_VARARGS, "Prepare to run a plan over a reader."},
+    {"run_new", run_new, METH_VARARGS, "Create a run of a plan over a reader."},
     {"run_next", run_next, METH_O, "Wait for the next step."},
-    {"run_look", run_look, METH_O, "Say how far a run is."},
+    {"run_look", run_look, METH_O, "Return the progress of a run."},
     {"run_stop", run_stop, METH_O, "End a run."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,11 +1,11 @@
-/* Binds TFRecord framing, Example messages, and reads of many byte ranges. */
+/* Binds TFRecord framing, Example messages, and reads and writes of many byte ranges. */
 #define _GNU_SOURCE
 #include "bind.h"
 #include "formats/example.h"
 #include "io/ranges.h"
 #include "formats/tfrecord.h"
 
-/* Get several arrays; `items` has the bytes of an element of each. On failure none is held. */
+/* Get several arrays; `items` has the element size of each. On failure none is held. */
 static int get_all(PyObject **objects, Py_buffer *views, int count, const Py_ssize_t *items, int first_writable,
                    const char *const *names)
 {
@@ -90,13 +90,13 @@ static PyObject *tfrecord_pack(PyObject *self, PyObject *args)
     Py_END_ALLOW_THREADS
     release_all(v, 5);
     if (!fits)
-        return PyErr_Format(PyExc_ValueError, "a record lies outside the bytes, or `out` is too small");
+        return PyErr_Format(PyExc_ValueError, "records must lie within the bytes and fit `out`");
     if (bad >= 0)
         return Py_BuildValue("(Li)", (long long)bad, code);
     Py_RETURN_NONE;
 }
 
-/* example_features(record) -> [(name, kind, values)], or None if the record is no Example. */
+/* example_features(record) -> [(name, kind, values)], or None if the record is not an Example */
 static PyObject *example_features(PyObject *self, PyObject *record)
 {
     Py_buffer view;
@@ -126,7 +126,7 @@ static PyObject *example_features(PyObject *self, PyObject *record)
 
 enum { DATA, ENDS, KINDS, EXPECTED, SPANS, COUNTS, BYTES, ARRAYS };
 
-/* Take the names and check that the arrays fit together; -1 with an exception. */
+/* Take the names and check that the arrays match; -1 with an exception set. */
 static int examples_take(cp_examples *x, PyObject *names, cp_span *spans, const Py_buffer *v)
 {
     int64_t features = x->features, rows = x->rows;
@@ -136,7 +136,7 @@ static int examples_take(cp_examples *x, PyObject *names, cp_span *spans, const 
     for (int64_t i = 0; fits && i < rows; i++)
         fits = x->ends[i] >= 0 && x->ends[i] <= x->ends[i + 1] && x->ends[i + 1] <= v[DATA].len;
     if (!fits)
-        return PyErr_SetString(PyExc_ValueError, "the arrays do not fit each other"), -1;
+        return PyErr_SetString(PyExc_ValueError, "arrays must have matching lengths"), -1;
     for (int64_t i = 0; i < features; i++) {
         char *text;
         Py_ssize_t length;
@@ -207,11 +207,11 @@ static PyObject *examples_fill(PyObject *self, PyObject *args)
     Py_END_ALLOW_THREADS
     release_all(v, 4);
     if (!fits)
-        return PyErr_Format(PyExc_ValueError, "the values found do not fit the arrays");
+        return PyErr_Format(PyExc_ValueError, "values must match the sizes of the arrays");
     Py_RETURN_NONE;
 }
 
-/* read_ranges(fd, offsets, lengths, to, out, threads) -> None, or (errno, range) of the first that failed. */
+/* read_ranges(fd, offsets, lengths, to, out, threads) -> None, or (errno, range) of the first failure */
 static PyObject *read_ranges(PyObject *self, PyObject *args)
 {
     static const char *const names[] = {"offsets", "lengths", "to", "out"};
@@ -236,7 +236,7 @@ static PyObject *read_ranges(PyObject *self, PyObject *args)
     Py_END_ALLOW_THREADS
     release_all(v, 4);
     if (status == -2)
-        return PyErr_Format(PyExc_ValueError, "a range lies outside `out`, or 1 to 256 threads were not asked for");
+        return PyErr_Format(PyExc_ValueError, "ranges must lie within `out`, and threads must be 1 to 256");
     if (status == -1)
         return PyErr_NoMemory();
     if (status == 1)
@@ -244,7 +244,7 @@ static PyObject *read_ranges(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Say whether each of `count` ranges lies within `room` bytes. */
+/* Return whether each of `count` ranges lies within `room` bytes. */
 static int ranges_lie_within(const int64_t *starts, const int64_t *lengths, int64_t count, int64_t room)
 {
     for (int64_t i = 0; i < count; i++)
@@ -253,7 +253,7 @@ static int ranges_lie_within(const int64_t *starts, const int64_t *lengths, int6
     return 1;
 }
 
-/* crc32c_ranges(data, starts, lengths, out): the CRC-32C of each of many ranges. */
+/* crc32c_ranges(data, starts, lengths, out): compute the CRC-32C of each of many ranges */
 static PyObject *crc32c_ranges(PyObject *self, PyObject *args)
 {
     static const char *const names[] = {"data", "starts", "lengths", "out"};
@@ -273,11 +273,11 @@ static PyObject *crc32c_ranges(PyObject *self, PyObject *args)
     Py_END_ALLOW_THREADS
     release_all(v, 4);
     if (!fits)
-        return PyErr_Format(PyExc_ValueError, "a range lies outside `data`, or the arrays differ in length");
+        return PyErr_Format(PyExc_ValueError, "ranges must lie within `data`, and arrays must have the same length");
     Py_RETURN_NONE;
 }
 
-/* write_ranges(fd, data, starts, lengths, offsets) -> 0, or errno: write many ranges of memory to their places. */
+/* write_ranges(fd, data, starts, lengths, offsets) -> 0, or errno: write many ranges of memory */
 static PyObject *write_ranges(PyObject *self, PyObject *args)
 {
     static const char *const names[] = {"data", "starts", "lengths", "offsets"};
@@ -299,11 +299,11 @@ static PyObject *write_ranges(PyObject *self, PyObject *args)
     Py_END_ALLOW_THREADS
     release_all(v, 4);
     if (!fits)
-        return PyErr_Format(PyExc_ValueError, "a range lies outside `data`, or the arrays differ in length");
+        return PyErr_Format(PyExc_ValueError, "ranges must lie within `data`, and arrays must have the same length");
     return PyLong_FromLong(error);
 }
 
-/* copy_ranges(data, starts, lengths, out, to): copy many ranges, each to its place. */
+/* copy_ranges(data, starts, lengths, out, to): copy many ranges */
 static PyObject *copy_ranges(PyObject *self, PyObject *args)
 {
     static const char *const names[] = {"data", "starts", "lengths", "to", "out"};
@@ -323,26 +323,27 @@ static PyObject *copy_ranges(PyObject *self, PyObject *args)
     Py_END_ALLOW_THREADS
     release_all(v, 5);
     if (!fits)
-        return PyErr_Format(PyExc_ValueError, "a range lies outside `data` or `out`, or the arrays differ in length");
+        return PyErr_Format(PyExc_ValueError,
+                            "ranges must lie within `data` and `out`, and arrays must have the same length");
     Py_RETURN_NONE;
 }
 
-/* Make a bytes object for each range, and say where its bytes are. */
+/* Create a bytes object for each range, and set the addresses of their contents. */
 static PyObject *bytes_for(const int64_t *lengths, int64_t count, int64_t *to)
 {
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (int64_t i = 0; list && i < count; i++) {
-        PyObject *one = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)lengths[i]);
-        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one) < 0) {
+        PyObject *object = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)lengths[i]);
+        if (!object || PyList_SetItem(list, (Py_ssize_t)i, object) < 0) {
             Py_DECREF(list);
             return NULL;
         }
-        to[i] = (int64_t)(uintptr_t)PyBytes_AsString(one);
+        to[i] = (int64_t)(uintptr_t)PyBytes_AsString(object);
     }
     return list;
 }
 
-/* read_bytes(fd, offsets, lengths, threads) -> list of bytes objects, or (errno, range) of the first that failed. */
+/* read_bytes(fd, offsets, lengths, threads) -> list of bytes objects, or (errno, range) of the first failure */
 static PyObject *read_bytes(PyObject *self, PyObject *args)
 {
     static const char *const names[] = {"offsets", "lengths"};
@@ -373,7 +374,7 @@ static PyObject *read_bytes(PyObject *self, PyObject *args)
     free(to);
     release_all(v, 2);
     if (!fits)
-        return PyErr_Format(PyExc_ValueError, "a range is no range, or 1 to 256 threads were not asked for");
+        return PyErr_Format(PyExc_ValueError, "ranges must be valid, and threads must be 1 to 256");
     if (!list || status == 0)
         return list;
     Py_DECREF(list);
@@ -383,16 +384,16 @@ static PyObject *read_bytes(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_records_methods[] = {
-    {"copy_ranges", copy_ranges, METH_VARARGS, "Copy many byte ranges, each to its place."},
+    {"copy_ranges", copy_ranges, METH_VARARGS, "Copy many byte ranges."},
     {"crc32c", crc32c, METH_O, "Return the CRC-32C of bytes."},
     {"crc32c_ranges", crc32c_ranges, METH_VARARGS, "Compute the CRC-32C of many byte ranges."},
     {"example_features", example_features, METH_O, "List the features of an Example."},
     {"examples_fill", examples_fill, METH_VARARGS, "Copy the values of one feature of many Examples."},
-    {"examples_find", CP_BY_NAME(examples_find), "Find features in many Examples."},
-    {"read_bytes", read_bytes, METH_VARARGS, "Read byte ranges of a file, each into an object of its own."},
+    {"examples_find", CP_BY_NAME(examples_find), "Locate features in many Examples."},
+    {"read_bytes", read_bytes, METH_VARARGS, "Read byte ranges of a file into separate objects."},
     {"read_ranges", read_ranges, METH_VARARGS, "Read many byte ranges of a file."},
     {"write_ranges", write_ranges, METH_VARARGS, "Write many byte ranges to a file."},
-    {"tfrecord_pack", tfrecord_pack, METH_VARARGS, "Check records and move their data together."},
-    {"tfrecord_scan", tfrecord_scan, METH_VARARGS, "Walk over records, checking them."},
+    {"tfrecord_pack", tfrecord_pack, METH_VARARGS, "Check records and compact their data."},
+    {"tfrecord_scan", tfrecord_scan, METH_VARARGS, "Scan and check records."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-/* Rows between files, slots and batches: kernel/io/gather.h and kernel/io/reader.h. */
+/* Binds moving rows between files, slots and batches: kernel/io/gather.h and kernel/io/reader.h. */
 #define _GNU_SOURCE
 #include "objects.h"
 
@@ -22,7 +22,7 @@ static void reader_free(reader_object *r)
 
 static void reader_destroy(PyObject *capsule) { reader_free(PyCapsule_GetPointer(capsule, READER)); }
 
-/* reader_new(threads, slots, rows, kept): `kept` may be left out; it lives as long as the reader. */
+/* reader_new(threads, slots, rows, kept): `kept` is optional; it lives as long as the reader */
 static PyObject *reader_new(PyObject *self, PyObject *args)
 {
     int threads;
@@ -32,7 +32,8 @@ static PyObject *reader_new(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iLL|O", &threads, &slots, &rows, &kept))
         return NULL;
     if (threads < 1 || threads > 256 || slots < 1 || slots > INT32_MAX)
-        return PyErr_Format(PyExc_ValueError, "1 to 256 threads and 1 to 2^31 slots, got %d and %lld", threads, slots);
+        return PyErr_Format(PyExc_ValueError, "threads must be 1 to 256 and slots 1 to 2^31, got %d and %lld", threads,
+                            slots);
     reader_object *r = calloc(1, sizeof *r);
     if (!r || cp_reader_start(&r->reader, threads) < 0) {
         free(r);
@@ -61,7 +62,7 @@ Py_buffer *cp_reader_room(reader_object *r)
         r->room = room;
     }
     Py_buffer *own = &r->held[CP_HELD * reader->column_count];
-    memset(own, 0, sizeof *own * CP_HELD); /* to release such a one is to do nothing */
+    memset(own, 0, sizeof *own * CP_HELD); /* releasing a zeroed buffer does nothing */
     return own;
 }
 
@@ -69,20 +70,20 @@ static int column_check(const reader_object *r, const cp_column *c, const Py_buf
 {
     const cp_target *t = &c->target;
     if (v[0].len / 8 != c->pieces + 1 || v[2].len / 4 != c->pieces || c->pieces < 1)
-        return PyErr_SetString(PyExc_ValueError, "starts needs one entry more than offsets and fds"), -1;
+        return PyErr_SetString(PyExc_ValueError, "starts must have one entry more than offsets and fds"), -1;
     if (t->from < 0 || t->from >= CP_TYPES || t->to < 0 || t->to >= CP_TYPES ||
         (t->from != t->to && t->to != CP_F32 && t->to != CP_F64) || t->items < 1)
-        return PyErr_SetString(PyExc_ValueError, "numbers can be cast to float32 and float64 only"), -1;
+        return PyErr_SetString(PyExc_ValueError, "numbers can only be cast to float32 and float64"), -1;
     if (at < 0 || t->stride < t->items * cp_type_bytes[t->to] || at + t->items * cp_type_bytes[t->to] > t->stride ||
         r->slots * t->stride > v[3].len)
-        return PyErr_SetString(PyExc_ValueError, "the target array is smaller than its slots"), -1;
+        return PyErr_SetString(PyExc_ValueError, "the target array must hold all slots"), -1;
     if (c->starts[0] != 0 || c->starts[c->pieces] < r->rows)
         return PyErr_SetString(PyExc_ValueError, "the pieces of a column must cover all rows"), -1;
     return 0;
 }
 
 /* reader_column(reader, starts, offsets, fds, target, *, at, stride, items, from_type, to_type): add a column; `at` and
- * `stride` are bytes within and between the rows of target. */
+ * `stride` are bytes within and between the rows of target */
 static PyObject *reader_column(PyObject *self, PyObject *args, PyObject *named)
 {
     static char *words[] = {"", "", "", "", "", "at", "stride", "items", "from_type", "to_type", NULL};
@@ -108,7 +109,7 @@ static PyObject *reader_column(PyObject *self, PyObject *args, PyObject *named)
         cp_column *c = &reader->columns[reader->column_count];
         *c = (cp_column){v[1].len / 8, v[0].buf, v[1].buf, v[2].buf,
                          {(char *)v[3].buf + at, stride, items, (enum cp_type)from, (enum cp_type)to,
-                          r->slots * stride > CP_CACHE}, NULL};
+                          r->slots * stride > CP_CACHE_BYTES}, NULL};
         if (column_check(r, c, v, at) == 0) {
             int64_t width = items * cp_type_bytes[from];
             reader->read.stage_bytes = width > reader->read.stage_bytes ? width : reader->read.stage_bytes;
@@ -129,7 +130,7 @@ int cp_slots_ok(const int32_t *slots, int64_t count, int64_t limit, int32_t leas
     return !bad;
 }
 
-/* Whether each run's part of sweep names rows of that run only. */
+/* Return whether each run's part of sweep names only rows of that run. */
 static int sweep_ok(const int64_t *extents, int64_t count, const int32_t *sweep)
 {
     int bad = 0;
@@ -142,8 +143,8 @@ static int sweep_ok(const int64_t *extents, int64_t count, const int32_t *sweep)
     return !bad;
 }
 
-/* reader_read(reader, extents, into, sweep, urgent): see cp_reader_read -> None, or (errno, fd, row) of the request that
- * failed first. */
+/* reader_read(reader, extents, into, sweep, urgent): see cp_reader_read -> None, or (errno, fd, row) of the first
+ * failed request */
 static PyObject *reader_read(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *extent_array, *into_array, *sweep_array;
@@ -179,7 +180,7 @@ static PyObject *reader_read(PyObject *self, PyObject *args)
     if (sweep.buf)
         PyBuffer_Release(&sweep);
     if (status == -2)
-        PyErr_SetString(PyExc_ValueError, "extents or slots lie outside the table or the buffer");
+        PyErr_SetString(PyExc_ValueError, "extents must lie within the table, and slots within the buffer");
     if (status == -1)
         PyErr_NoMemory();
     if (status < 0)
@@ -190,7 +191,7 @@ static PyObject *reader_read(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* reader_soon(reader, extents): begin to fetch what will be read next, where the last reading had to wait. */
+/* reader_soon(reader, extents): prefetch the next rows, if the last read had to wait */
 static PyObject *reader_soon(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *extent_array;
@@ -206,7 +207,7 @@ static PyObject *reader_soon(PyObject *self, PyObject *args)
     while (count < extents.len / 16 && e[2 * count] >= 0 && e[2 * count + 1] <= r->rows)
         count++;
     if (r->reader.read.waited)
-        cp_reader_soon(&r->reader, e, count);
+        cp_reader_prefetch(&r->reader, e, count);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&extents);
     Py_RETURN_NONE;
@@ -219,7 +220,7 @@ static PyObject *reader_bytes(PyObject *self, PyObject *capsule)
     return r ? PyLong_FromLongLong(atomic_load(&r->reader.read.bytes)) : NULL;
 }
 
-/* gather(to, from, row_bytes, index): to[i] = from[index[i]]. */
+/* gather(to, from, row_bytes, index): to[i] = from[index[i]] */
 static PyObject *gather(PyObject *self, PyObject *args)
 {
     PyObject *to_array, *from_array, *index_array;
@@ -245,13 +246,14 @@ release_from:
 release_to:
     PyBuffer_Release(&to);
     if (!fits && !PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "an index lies outside `from`, or `to` is too small");
+        PyErr_SetString(PyExc_ValueError, "index must lie within `from`, and its rows must fit `to`");
     if (!fits)
         return NULL;
     Py_RETURN_NONE;
 }
 
-/* scatter(to, from, into, *, at, stride, items, from_type, to_type): to[into[i]] = from[i], cast if asked; -1 skips. */
+/* scatter(to, from, into, *, at, stride, items, from_type, to_type): to[into[i]] = from[i], cast if the types differ;
+ * -1 skips */
 static PyObject *scatter(PyObject *self, PyObject *args, PyObject *named)
 {
     static char *words[] = {"", "", "", "at", "stride", "items", "from_type", "to_type", NULL};
@@ -286,13 +288,13 @@ release_from:
 release_to:
     PyBuffer_Release(&to);
     if (!fits && !PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "a slot lies outside `to`, or the types do not fit");
+        PyErr_SetString(PyExc_ValueError, "slots must lie within `to`, and types must match");
     if (!fits)
         return NULL;
     Py_RETURN_NONE;
 }
 
-/* gather_ragged(out, address, length, item, index): concatenate rows of varying length. The caller vouches for the
+/* gather_ragged(out, address, length, item, index): concatenate rows of varying length. The caller guarantees the
  * addresses; the total length is checked. */
 static PyObject *gather_ragged(PyObject *self, PyObject *args)
 {
@@ -323,7 +325,7 @@ static PyObject *gather_ragged(PyObject *self, PyObject *args)
             cp_gather_ragged(v[0].buf, v[1].buf, length, item, index, count);
         Py_END_ALLOW_THREADS
         if (!fits)
-            PyErr_SetString(PyExc_ValueError, "an index lies outside the rows, or `out` is too small");
+            PyErr_SetString(PyExc_ValueError, "index must lie within the rows, and they must fit `out`");
     }
     while (got-- > 0)
         PyBuffer_Release(&v[got]);
@@ -332,17 +334,18 @@ static PyObject *gather_ragged(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Make a bytes or str object of each row; NULL with an error set if one is no text. */
-static PyObject *objects_of(const uint64_t *address, const int64_t *length, const int32_t *index, int64_t count, int text)
+/* Return a list of a bytes or str object per row; NULL with an error set if a row is not valid UTF-8. */
+static PyObject *objects_of(const uint64_t *address, const int64_t *length, const int32_t *index, int64_t count,
+                            int text)
 {
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (int64_t i = 0; list && i < count; i++) {
         const char *row = (const char *)(uintptr_t)address[index[i]];
         Py_ssize_t bytes = (Py_ssize_t)length[index[i]];
-        PyObject *one = !bytes ? text ? PyUnicode_FromString("") : PyBytes_FromString("")
+        PyObject *object = !bytes ? text ? PyUnicode_FromString("") : PyBytes_FromString("")
                         : text ? PyUnicode_DecodeUTF8(row, bytes, "strict")
                                : PyBytes_FromStringAndSize(row, bytes);
-        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one) < 0) {
+        if (!object || PyList_SetItem(list, (Py_ssize_t)i, object) < 0) {
             Py_DECREF(list);
             return NULL;
         }
@@ -350,7 +353,7 @@ static PyObject *objects_of(const uint64_t *address, const int64_t *length, cons
     return list;
 }
 
-/* gather_objects(address, length, index, text): list of bytes or str objects, one a row. The caller vouches for the
+/* gather_objects(address, length, index, text): list of a bytes or str object per row. The caller guarantees the
  * addresses. */
 static PyObject *gather_objects(PyObject *self, PyObject *args)
 {
@@ -375,7 +378,7 @@ static PyObject *gather_objects(PyObject *self, PyObject *args)
         if (fits)
             list = objects_of(v[0].buf, length, index, count, text);
         else
-            PyErr_SetString(PyExc_ValueError, "an index lies outside the rows");
+            PyErr_SetString(PyExc_ValueError, "index must lie within the rows");
     }
     while (got-- > 0)
         PyBuffer_Release(&v[got]);
@@ -384,13 +387,13 @@ static PyObject *gather_objects(PyObject *self, PyObject *args)
 
 PyMethodDef cp_rows_methods[] = {
     {"gather", gather, METH_VARARGS, "Collect fixed-width rows by index."},
-    {"gather_objects", gather_objects, METH_VARARGS, "Make a bytes or str object of each row by index."},
+    {"gather_objects", gather_objects, METH_VARARGS, "Return a bytes or str object per row, by index."},
     {"gather_ragged", gather_ragged, METH_VARARGS, "Concatenate rows of varying length by index."},
     {"reader_bytes", reader_bytes, METH_O, "Return the bytes requested so far."},
     {"reader_column", CP_BY_NAME(reader_column), "Add a column to a reader."},
-    {"reader_new", reader_new, METH_VARARGS, "Start a reader with its threads."},
+    {"reader_new", reader_new, METH_VARARGS, "Create a reader with its threads."},
     {"reader_read", reader_read, METH_VARARGS, "Read runs of rows into slots."},
-    {"reader_soon", reader_soon, METH_VARARGS, "Begin to fetch what will be read next."},
-    {"scatter", CP_BY_NAME(scatter), "Put rows into slots."},
+    {"reader_soon", reader_soon, METH_VARARGS, "Prefetch the next rows."},
+    {"scatter", CP_BY_NAME(scatter), "Store rows in slots."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-/* Descriptions of blocks: kernel/plan/sketch.h, content.h, spots.h and alike.h. */
+/* Binds descriptions of blocks: kernel/plan/sketch.h, content.h, spots.h and alike.h. */
 #include "bind.h"
 #include "plan/alike.h"
 #include "plan/content.h"
@@ -46,7 +46,7 @@ static PyObject *sketch_new(PyObject *self, PyObject *args)
         object->sketch.cuts = object->cuts.buf;
         object->sketch.most = floats ? CP_SKETCH_FLOATS : CP_SKETCH_INTEGERS;
         if (object->blocks < 0)
-            PyErr_SetString(PyExc_ValueError, "cuts is empty; one more than there are blocks are needed");
+            PyErr_SetString(PyExc_ValueError, "cuts must have one entry more than blocks, got none");
         else if ((object->sketch.told = calloc((size_t)object->blocks + 1, sizeof *object->sketch.told)))
             return capsule;
         else
@@ -56,7 +56,7 @@ static PyObject *sketch_new(PyObject *self, PyObject *args)
     return NULL;
 }
 
-/* sketch_add(sketch, values, type) -> rows added: fewer than there are values if the next one is not finite */
+/* sketch_add(sketch, values, type) -> rows added: fewer than the values if the next one is not finite */
 static PyObject *sketch_add(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *array;
@@ -68,7 +68,7 @@ static PyObject *sketch_add(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOi", &capsule, &array, &type) || !(object = PyCapsule_GetPointer(capsule, SKETCH)))
         return NULL;
     if (type < 0 || type >= CP_TYPES)
-        return PyErr_Format(PyExc_ValueError, "there is no number type %d", type);
+        return PyErr_Format(PyExc_ValueError, "number type must be one of cp_type, got %d", type);
     if (cp_buffer(array, &values, cp_type_bytes[type], 0, "values") < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -80,7 +80,7 @@ static PyObject *sketch_add(PyObject *self, PyObject *args)
     return PyLong_FromLongLong(added);
 }
 
-/* sketch_values(sketch, out float64[blocks]): blocks that lack rows are told by those they have. */
+/* sketch_values(sketch, out float64[blocks]): incomplete blocks are described by the rows they have */
 static PyObject *sketch_values(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *array;
@@ -97,7 +97,7 @@ static PyObject *sketch_values(PyObject *self, PyObject *args)
         cp_sketch_values(&object->sketch, out.buf);
         Py_END_ALLOW_THREADS
     } else {
-        PyErr_SetString(PyExc_ValueError, "out must have one number a block");
+        PyErr_SetString(PyExc_ValueError, "out must have one number per block");
     }
     PyBuffer_Release(&out);
     if (PyErr_Occurred())
@@ -105,7 +105,7 @@ static PyObject *sketch_values(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Get buffers of numbers of these sizes, the last `written` of them to be written. Returns how many it got. */
+/* Get buffers with these element sizes, the last `written` of them writable. Returns the number of buffers got. */
 static int get_buffers(PyObject **arrays, Py_buffer *views, const Py_ssize_t *items, int count, int written)
 {
     int got = 0;
@@ -114,8 +114,8 @@ static int get_buffers(PyObject **arrays, Py_buffer *views, const Py_ssize_t *it
     return got;
 }
 
-/* Let go of buffers. Returns None, or NULL if an error is set. */
-static PyObject *let_go(Py_buffer *views, int got)
+/* Release buffers. Returns None, or NULL if an error is set. */
+static PyObject *release(Py_buffer *views, int got)
 {
     while (got-- > 0)
         PyBuffer_Release(&views[got]);
@@ -141,14 +141,14 @@ static PyObject *content_scale(PyObject *self, PyObject *args)
             cp_content_scale(views[0].buf, views[0].len / views[1].len, width, views[1].buf, views[2].buf);
             Py_END_ALLOW_THREADS
         } else {
-            PyErr_SetString(PyExc_ValueError, "rows, center and scale must be of one width");
+            PyErr_SetString(PyExc_ValueError, "rows, center and scale must have the same width");
         }
     }
-    return let_go(views, got);
+    return release(views, got);
 }
 
-/* Make a lens of buffers of center, scale, turn and rows that fit together. Returns whether they do. */
-static int make_lens(int64_t features, const Py_buffer *views, cp_lens *lens)
+/* Create a lens from buffers of center, scale, turn and rows. Returns whether they match. */
+static int create_lens(int64_t features, const Py_buffer *views, cp_lens *lens)
 {
     int64_t width = views[0].len / 8, plain = cp_content_plain(features);
     *lens = (cp_lens){features, width - features, views[0].buf, views[1].buf, views[2].buf};
@@ -156,7 +156,7 @@ static int make_lens(int64_t features, const Py_buffer *views, cp_lens *lens)
            views[2].len == plain * plain * 8 && views[3].len % views[0].len == 0;
 }
 
-/* content_width(features, extras) -> numbers of a vector */
+/* content_width(features, extras) -> length of a vector */
 static PyObject *content_width(PyObject *self, PyObject *args)
 {
     long long features, extras;
@@ -166,7 +166,8 @@ static PyObject *content_width(PyObject *self, PyObject *args)
     return PyLong_FromLongLong(cp_content_width(features, extras));
 }
 
-/* content_turn(features, center, scale, turn float64[plain, plain], rows float64[n, features + extras]): turn is written. */
+/* content_turn(features, center, scale, turn float64[plain, plain], rows float64[n, features + extras]): turn is
+ * written */
 static PyObject *content_turn(PyObject *self, PyObject *args)
 {
     static const Py_ssize_t items[4] = {8, 8, 8, 8};
@@ -179,8 +180,8 @@ static PyObject *content_turn(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "LOOOO", &features, &arrays[0], &arrays[1], &arrays[2], &arrays[3]))
         return NULL;
     int got = get_buffers(arrays, views, items, 4, 2);
-    if (got == 4 && !make_lens(features, views, &lens)) {
-        PyErr_SetString(PyExc_ValueError, "center, scale, turn and rows do not fit together");
+    if (got == 4 && !create_lens(features, views, &lens)) {
+        PyErr_SetString(PyExc_ValueError, "center, scale, turn and rows must have matching shapes");
     } else if (got == 4 && !(room = malloc(sizeof *room * (size_t)cp_content_room(features, lens.extras)))) {
         PyErr_NoMemory();
     } else if (got == 4) {
@@ -189,10 +190,10 @@ static PyObject *content_turn(PyObject *self, PyObject *args)
         Py_END_ALLOW_THREADS
     }
     free(room);
-    return let_go(views, got);
+    return release(views, got);
 }
 
-/* Whether ends[blocks] ascend to the number of rows. */
+/* Return whether ends[blocks] ascend to the number of rows. */
 static int are_ends(const int64_t *ends, int64_t blocks, int64_t rows)
 {
     int64_t from = 0;
@@ -218,10 +219,10 @@ static PyObject *content(PyObject *self, PyObject *args)
     int got = get_buffers(arrays, views, items, 6, 1);
     if (got == 6) {
         int64_t blocks = views[4].len / 8;
-        int fits = make_lens(features, views, &lens) && are_ends(views[4].buf, blocks, views[3].len / views[0].len) &&
+        int fits = create_lens(features, views, &lens) && are_ends(views[4].buf, blocks, views[3].len / views[0].len) &&
                    views[5].len == blocks * cp_content_width(features, lens.extras) * 2;
         if (!fits) {
-            PyErr_SetString(PyExc_ValueError, "center, scale, turn, rows, ends and out do not fit together");
+            PyErr_SetString(PyExc_ValueError, "center, scale, turn, rows, ends and out must have matching shapes");
         } else if (!(room = malloc(sizeof *room * (size_t)cp_content_room(features, lens.extras)))) {
             PyErr_NoMemory();
         } else {
@@ -231,10 +232,10 @@ static PyObject *content(PyObject *self, PyObject *args)
         }
     }
     free(room);
-    return let_go(views, got);
+    return release(views, got);
 }
 
-/* spots(rows, row_bytes) -> (spots, rows of each, rows to be looked at first) */
+/* spots(rows, row_bytes) -> (spots, rows per spot, rows of the first sample) */
 static PyObject *spots(PyObject *self, PyObject *args)
 {
     long long rows;
@@ -243,24 +244,24 @@ static PyObject *spots(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "Ld", &rows, &row_bytes))
         return NULL;
     if (rows < 0 || !(row_bytes >= 0))
-        return PyErr_Format(PyExc_ValueError, "there are no %lld rows of such a size", rows);
+        return PyErr_Format(PyExc_ValueError, "rows and row_bytes must not be negative, got %lld rows", rows);
     cp_spots s = cp_spots_make(rows, row_bytes);
     return Py_BuildValue("LLL", (long long)s.count, (long long)s.each, (long long)cp_spots_first(row_bytes));
 }
 
-/* Read (rows, count, each) of spots that fit into the rows. Returns 0 with an error set if they do not. */
+/* Parse (rows, count, each) of spots that fit the rows. Returns 0 with an error set if they do not. */
 static int parse_spots(PyObject *args, const char *format, cp_spots *s, PyObject **arrays)
 {
     long long rows, count, each;
     if (!PyArg_ParseTuple(args, format, &rows, &count, &each, &arrays[0], &arrays[1], &arrays[2]))
         return 0;
     *s = (cp_spots){rows, count, each};
-    if (rows < 0 || each < 1 || count < 0 || count > CP_MOST_SPOTS || (count > 0 && rows / count < each))
-        PyErr_Format(PyExc_ValueError, "%lld rows have no %lld spots of %lld", rows, count, each);
+    if (rows < 0 || each < 1 || count < 0 || count > CP_MAX_SPOTS || (count > 0 && rows / count < each))
+        PyErr_Format(PyExc_ValueError, "%lld rows must fit %lld spots of %lld rows", rows, count, each);
     return !PyErr_Occurred();
 }
 
-/* spot_rows(rows, count, each, out int64[count]): the first row of each. */
+/* spot_rows(rows, count, each, out int64[count]): write the first row of each spot */
 static PyObject *spot_rows(PyObject *self, PyObject *args)
 {
     PyObject *arrays[3];
@@ -274,7 +275,7 @@ static PyObject *spot_rows(PyObject *self, PyObject *args)
         ((int64_t *)out.buf)[i] = cp_spot_row(&s, i);
     PyBuffer_Release(&out);
     if (!fits)
-        return PyErr_Format(PyExc_ValueError, "out must have one number a spot");
+        return PyErr_Format(PyExc_ValueError, "out must have one number per spot");
     Py_RETURN_NONE;
 }
 
@@ -292,10 +293,10 @@ static PyObject *spots_spread(PyObject *self, PyObject *args)
     int got = get_buffers(arrays, views, items, 3, 1);
     if (got == 3) {
         int64_t width = s.count ? views[0].len / 2 / s.count : 0, blocks = views[1].len / 8 - 1;
-        int fits = width > 0 && blocks >= 0 && views[0].len == s.count * width * 2 && views[2].len == blocks * width * 2 &&
-                   are_ends(views[1].buf, blocks + 1, s.rows);
+        int fits = width > 0 && blocks >= 0 && views[0].len == s.count * width * 2 && views[2].len == blocks * width * 2
+                   && are_ends(views[1].buf, blocks + 1, s.rows);
         if (!fits) {
-            PyErr_SetString(PyExc_ValueError, "vectors, cuts and out do not fit together");
+            PyErr_SetString(PyExc_ValueError, "vectors, cuts and out must have matching shapes");
         } else if (!(sums = malloc(sizeof *sums * (size_t)width))) {
             PyErr_NoMemory();
         } else {
@@ -305,36 +306,38 @@ static PyObject *spots_spread(PyObject *self, PyObject *args)
         }
     }
     free(sums);
-    return let_go(views, got);
+    return release(views, got);
 }
 
-/* alike(rows float64[spots * each, features + extras], each, features, extras) -> share of variance; rows are overwritten. */
+/* alike(rows float64[spots * each, features + extras], each, features, extras) -> share of variance; rows are
+ * overwritten */
 static PyObject *alike(PyObject *self, PyObject *args)
 {
     PyObject *array;
     Py_buffer rows;
     long long each, features, extras;
-    double found = 0;
+    double share = 0;
     (void)self;
     if (!PyArg_ParseTuple(args, "OLLL", &array, &each, &features, &extras))
         return NULL;
-    if (each < 1 || features < 0 || extras < 0 || each > CP_SPOT_MOST || features > INT32_MAX || extras > INT32_MAX)
-        return PyErr_Format(PyExc_ValueError, "there are no %lld rows of %lld features, %lld extras", each, features, extras);
+    if (each < 1 || features < 0 || extras < 0 || each > CP_SPOT_MAX_ROWS || features > INT32_MAX || extras > INT32_MAX)
+        return PyErr_Format(PyExc_ValueError, "each, features and extras are out of range: %lld, %lld, %lld", each,
+                            features, extras);
     if (cp_buffer(array, &rows, 8, 1, "rows") < 0)
         return NULL;
     int64_t spot = each * (features + extras), count = rows.len / 8;
     if (spot > 0 && count % spot == 0) {
         Py_BEGIN_ALLOW_THREADS
-        found = cp_alike(rows.buf, count / spot, each, features, extras);
+        share = cp_alike(rows.buf, count / spot, each, features, extras);
         Py_END_ALLOW_THREADS
     } else {
-        PyErr_SetString(PyExc_ValueError, "rows must be those of whole spots");
+        PyErr_SetString(PyExc_ValueError, "rows must be whole spots");
     }
     PyBuffer_Release(&rows);
-    return PyErr_Occurred() ? NULL : PyFloat_FromDouble(found);
+    return PyErr_Occurred() ? NULL : PyFloat_FromDouble(share);
 }
 
-/* wants_content(alike, blocks, dealt, batch) -> whether blocks are better balanced by content */
+/* wants_content(alike, blocks, dealt, batch) -> whether blocks should be balanced by content */
 static PyObject *wants_content(PyObject *self, PyObject *args)
 {
     double share;
@@ -346,17 +349,17 @@ static PyObject *wants_content(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_sketch_methods[] = {
-    {"alike", alike, METH_VARARGS, "Say what rows that lie beside each other have in common."},
-    {"content", content, METH_VARARGS, "Describe blocks by vectors of what is in them."},
-    {"content_scale", content_scale, METH_VARARGS, "Find centre and spread of columns."},
-    {"content_turn", content_turn, METH_VARARGS, "Find what makes features vary alike in every direction."},
-    {"content_width", content_width, METH_VARARGS, "Say how many numbers a vector has."},
+    {"alike", alike, METH_VARARGS, "Return how alike neighbouring rows are."},
+    {"content", content, METH_VARARGS, "Describe blocks by vectors of their content."},
+    {"content_scale", content_scale, METH_VARARGS, "Write centre and inverse spread of columns."},
+    {"content_turn", content_turn, METH_VARARGS, "Write the whitening matrix of features."},
+    {"content_width", content_width, METH_VARARGS, "Return the length of a vector."},
     {"sketch_add", sketch_add, METH_VARARGS, "Add rows to a sketch."},
-    {"sketch_new", sketch_new, METH_VARARGS, "Begin to describe blocks."},
-    {"sketch_values", sketch_values, METH_VARARGS, "Write one number a block."},
-    {"spot_rows", spot_rows, METH_VARARGS, "Write where spots begin."},
+    {"sketch_new", sketch_new, METH_VARARGS, "Create a sketch of blocks."},
+    {"sketch_values", sketch_values, METH_VARARGS, "Write one number per block."},
+    {"spot_rows", spot_rows, METH_VARARGS, "Write the first rows of spots."},
     {"spots", spots, METH_VARARGS, "Choose spots of a table."},
     {"spots_spread", spots_spread, METH_VARARGS, "Describe blocks by the vectors of spots."},
-    {"wants_content", wants_content, METH_VARARGS, "Say whether blocks are better balanced by content."},
+    {"wants_content", wants_content, METH_VARARGS, "Return whether blocks should be balanced by content."},
     {NULL, NULL, 0, NULL},
 };

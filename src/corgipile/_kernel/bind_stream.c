@@ -1,4 +1,4 @@
-/* The streaming baselines of kernel/plan/stream.h. */
+/* Binds the streaming baselines of kernel/plan/stream.h. */
 #include "bind.h"
 #include "plan/stream.h"
 
@@ -58,7 +58,7 @@ static PyObject *stream_next(PyObject *self, PyObject *args)
         return NULL;
     }
     if (into.len / 4 < s->chunk || visit.len / 4 < 2 * s->chunk || visit.len / 4 < s->window)
-        PyErr_SetString(PyExc_ValueError, "into needs chunk, visit max(2 * chunk, window) entries");
+        PyErr_SetString(PyExc_ValueError, "into must have chunk, visit max(2 * chunk, window) entries");
     else {
         Py_BEGIN_ALLOW_THREADS
         loaded = cp_stream_next(s, into.buf, visit.buf, &visits);
@@ -69,8 +69,8 @@ static PyObject *stream_next(PyObject *self, PyObject *args)
     return loaded < 0 ? NULL : Py_BuildValue("(LL)", (long long)loaded, (long long)visits);
 }
 
-/* stream_waiting(stream, rows int64[window], slots int32[window]) -> count: the rows that wait in the buffer.
- * It can be asked once, of a stream that was made for it. */
+/* stream_waiting(stream, rows int64[window], slots int32[window]) -> count: write the buffered rows. Works once, and
+ * only for a stream created with `asked`. */
 static PyObject *stream_waiting(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *row_array, *slot_array;
@@ -86,9 +86,9 @@ static PyObject *stream_waiting(PyObject *self, PyObject *args)
         return NULL;
     }
     if (!s->row_of)
-        PyErr_SetString(PyExc_ValueError, "which rows wait can be asked once, and only if `asked` was given");
+        PyErr_SetString(PyExc_ValueError, "buffered rows can be queried once, and only with `asked`");
     else if (rows.len / 8 < s->filled || slots.len / 4 < s->filled)
-        PyErr_SetString(PyExc_ValueError, "rows and slots need `window` entries");
+        PyErr_SetString(PyExc_ValueError, "rows and slots must have `window` entries");
     else
         for (count = 0; count < s->filled; count++) {
             ((int32_t *)slots.buf)[count] = s->waiting[count];
@@ -104,8 +104,8 @@ static PyObject *stream_waiting(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_stream_methods[] = {
-    {"stream_new", CP_BY_NAME(stream_new), "Prepare a sliding window or reservoir."},
+    {"stream_new", CP_BY_NAME(stream_new), "Create a sliding window or reservoir."},
     {"stream_next", stream_next, METH_VARARGS, "Write the next step of a stream."},
-    {"stream_waiting", stream_waiting, METH_VARARGS, "Write the rows waiting in a stream's buffer."},
+    {"stream_waiting", stream_waiting, METH_VARARGS, "Write the buffered rows of a stream."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,15 +1,15 @@
-/* Sums without rounding: kernel/sgd/sums.h. */
+/* Binds exact sums: kernel/sgd/sums.h. */
 #include "bind.h"
 #include "sgd/sums.h"
 
-/* Get a sum out of bytes that the caller keeps. */
+/* Get a sum from bytes that the caller owns. */
 static int sum_of(PyObject *object, Py_buffer *view)
 {
     if (cp_buffer(object, view, 1, 1, "sum") < 0)
         return -1;
     if (view->len == sizeof(cp_sum))
         return 0;
-    PyErr_Format(PyExc_ValueError, "a sum has %zu bytes, got %zd", sizeof(cp_sum), view->len);
+    PyErr_Format(PyExc_ValueError, "a sum must have %zu bytes, got %zd", sizeof(cp_sum), view->len);
     PyBuffer_Release(view);
     return -1;
 }

@@ -1,4 +1,4 @@
-/* Binds the SVMlight parser, the scan for rows of text, and the depth of JSON. */
+/* Binds the SVMlight parser, the row scanner of text, and the nesting depth of JSON. */
 #include "bind.h"
 #include "formats/lines.h"
 #include "formats/nesting.h"
@@ -9,7 +9,8 @@ enum { STARTS, LABELS, ENDS, INDICES, VALUES, ARRAYS };
 static const char *const names[ARRAYS] = {"starts", "labels", "ends", "indices", "values"};
 static const Py_ssize_t sizes[ARRAYS] = {8, 8, 4, 4, 4};
 
-/* Get the arrays that are not None; `room` is the least number of elements of rows (0) and of entries (1). */
+/* Get the arrays that are not None; `room` gets the smallest number of elements of row arrays (0) and of entry arrays
+ * (1). */
 static int get_arrays(PyObject **objects, Py_buffer *views, int64_t *room)
 {
     room[0] = room[1] = INT32_MAX;
@@ -23,7 +24,7 @@ static int get_arrays(PyObject **objects, Py_buffer *views, int64_t *room)
         *least = elements < *least ? elements : *least;
     }
     if (objects[LABELS] == Py_None || (objects[INDICES] == Py_None) != (objects[VALUES] == Py_None)) {
-        PyErr_SetString(PyExc_TypeError, "labels are needed, and indices and values only together");
+        PyErr_SetString(PyExc_TypeError, "labels must not be None, and indices and values must come together");
         return -1;
     }
     return 0;
@@ -113,8 +114,8 @@ static PyObject *json_depth(PyObject *self, PyObject *source)
 }
 
 PyMethodDef cp_text_methods[] = {
-    {"json_depth", json_depth, METH_O, "Returns the nesting depth of brackets."},
-    {"lines_scan", lines_scan, METH_VARARGS, "Finds where rows of text begin."},
-    {"svmlight_parse", CP_BY_NAME(svmlight_parse), "Parses SVMlight text into arrays."},
+    {"json_depth", json_depth, METH_O, "Return the nesting depth of brackets."},
+    {"lines_scan", lines_scan, METH_VARARGS, "Find the rows of text."},
+    {"svmlight_parse", CP_BY_NAME(svmlight_parse), "Parse SVMlight text into arrays."},
     {NULL, NULL, 0, NULL},
 };

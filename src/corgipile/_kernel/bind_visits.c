@@ -1,8 +1,8 @@
-/* What an audit counts of each row: kernel/quality/visits.h. */
+/* Binds the counters of an audit: kernel/quality/visits.h. */
 #include "bind.h"
 #include "quality/visits.h"
 
-/* Get arrays: the element's bytes (0: may be None), whether it is written, its name. Returns 0, or -1 with none kept. */
+/* An array argument: element size, whether it is written, and its name. */
 typedef struct {
     int item, writable;
     const char *name;
@@ -29,7 +29,7 @@ static void release_all(Py_buffer *view, int count)
         PyBuffer_Release(&view[count]);
 }
 
-/* Whether sizes of batches are those of so many rows. */
+/* Return whether the sizes of batches sum to this many rows. */
 static int sizes_fit(const Py_buffer *sizes, int64_t rows)
 {
     const int64_t *size = sizes->buf;
@@ -41,8 +41,8 @@ static int sizes_fit(const Py_buffer *sizes, int64_t rows)
     return rows == 0;
 }
 
-/* visits_add(ids, sizes, seen, rows, bound, chosen, along, last, places, parts) -> hash sum, foreign rows, chosen
- * last: int64[3], the two visits before, the later one first, and how many there were. */
+/* visits_add(ids, sizes, seen, rows, bound, chosen, along, last, places, parts) -> hash sum, foreign rows, chosen.
+ * last: int64[3], the two previous visits, the later one first, and their number. */
 static PyObject *visits_add(PyObject *self, PyObject *args)
 {
     static const wanted want[7] = {{8, 0, "ids"},   {8, 0, "sizes"}, {8, 1, "seen"},  {8, 1, "chosen"},
@@ -57,10 +57,11 @@ static PyObject *visits_add(PyObject *self, PyObject *args)
         get_all(array, want, view, 7) < 0)
         return NULL;
     int64_t ids = view[0].len / 8, *last = view[5].buf;
-    if (rows < 0 || view[2].len / 8 < rows / 64 + (rows % 64 > 0) || view[3].len / 8 < ids || view[4].len != view[1].len ||
-        view[5].len != 24 || last[2] < 0 || last[2] > 2 || (view[6].buf && (view[6].len / 8 < ids || parts < 1)) ||
-        !sizes_fit(&view[1], ids))
-        PyErr_Format(PyExc_ValueError, "sizes, bits and room do not fit %lld visits of %lld rows", (long long)ids, rows);
+    if (rows < 0 || view[2].len / 8 < rows / 64 + (rows % 64 > 0) || view[3].len / 8 < ids || view[4].len != view[1].len
+        || view[5].len != 24 || last[2] < 0 || last[2] > 2 || (view[6].buf && (view[6].len / 8 < ids || parts < 1))
+        || !sizes_fit(&view[1], ids))
+        PyErr_Format(PyExc_ValueError, "sizes, bits and arrays must match %lld visits of %lld rows", (long long)ids,
+                     rows);
     else {
         cp_visits v = {view[2].buf, rows, bound, view[3].buf, 0, 0, 0, {last[0], last[1]}, last[2], view[6].buf, parts};
         Py_BEGIN_ALLOW_THREADS
@@ -73,29 +74,30 @@ static PyObject *visits_add(PyObject *self, PyObject *args)
     return result;
 }
 
-/* classes_find(values, table, least, codes) -> how many are known before the first that is not */
+/* classes_find(values, table, least, codes) -> number of known classes before the first unknown one */
 static PyObject *classes_find(PyObject *self, PyObject *args)
 {
     static const wanted want[3] = {{8, 0, "values"}, {8, 0, "table"}, {8, 1, "codes"}};
     PyObject *array[3];
     Py_buffer view[3];
-    long long least, found = -1;
+    long long least, known = -1;
     (void)self;
     if (!PyArg_ParseTuple(args, "OOLO", &array[0], &array[1], &least, &array[2]) || get_all(array, want, view, 3) < 0)
         return NULL;
     if (view[2].len >= view[0].len) {
         Py_BEGIN_ALLOW_THREADS
-        found = cp_classes_find(view[0].buf, view[0].len / 8, view[1].buf, least, view[1].len / 8, view[2].buf);
+        known = cp_classes_find(view[0].buf, view[0].len / 8, view[1].buf, least, view[1].len / 8, view[2].buf);
         Py_END_ALLOW_THREADS
     }
     release_all(view, 3);
-    return found < 0 ? PyErr_Format(PyExc_ValueError, "there is no room for all codes") : PyLong_FromLongLong(found);
+    return known < 0 ? PyErr_Format(PyExc_ValueError, "codes must hold all values") : PyLong_FromLongLong(known);
 }
 
-/* classes_add(codes, sizes, counts, start, last, longest): the latter two None where gaps are not wanted. */
+/* classes_add(codes, sizes, counts, start, last, longest): the last two may be None to skip gaps */
 static PyObject *classes_add(PyObject *self, PyObject *args)
 {
-    static const wanted want[5] = {{8, 0, "codes"}, {8, 0, "sizes"}, {8, 1, "counts"}, {8, 1, "last"}, {8, 1, "longest"}};
+    static const wanted want[5] = {
+        {8, 0, "codes"}, {8, 0, "sizes"}, {8, 1, "counts"}, {8, 1, "last"}, {8, 1, "longest"}};
     PyObject *array[5];
     Py_buffer view[5];
     long long start;
@@ -108,13 +110,13 @@ static PyObject *classes_add(PyObject *self, PyObject *args)
     bad = view[2].len / 8 != batches * kinds || !sizes_fit(&view[1], view[0].len / 8) || start < 0 ||
           view[3].len != view[4].len || (view[3].buf && view[3].len / 8 != kinds);
     if (!bad) {
-        Py_BEGIN_ALLOW_THREADS
-        bad = cp_classes_add(view[0].buf, view[1].buf, batches, kinds, view[2].buf, start, view[3].buf, view[4].buf) < 0;
+        Py_BEGIN_ALLOW_THREADS bad =
+            cp_classes_add(view[0].buf, view[1].buf, batches, kinds, view[2].buf, start, view[3].buf, view[4].buf) < 0;
         Py_END_ALLOW_THREADS
     }
     if (bad)
-        PyErr_Format(PyExc_ValueError, "sizes, codes or room do not fit %lld batches of %lld kinds", (long long)batches,
-                     (long long)kinds);
+        PyErr_Format(PyExc_ValueError, "sizes, codes and arrays must match %lld batches of %lld kinds",
+                     (long long)batches, (long long)kinds);
     release_all(view, 5);
     return bad ? NULL : Py_NewRef(Py_None);
 }
@@ -122,6 +124,6 @@ static PyObject *classes_add(PyObject *self, PyObject *args)
 PyMethodDef cp_visits_methods[] = {
     {"classes_add", classes_add, METH_VARARGS, "Count the classes of batches."},
     {"classes_find", classes_find, METH_VARARGS, "Find the classes of numbers in a table."},
-    {"visits_add", visits_add, METH_VARARGS, "Take note of the rows of batches."},
+    {"visits_add", visits_add, METH_VARARGS, "Record the rows of batches."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-/* The module `corgipile._kernel`: the tables of functions and constants of the binding files. */
+/* The module `corgipile._kernel`: tables of functions and constants of the binding files. */
 #include "bind.h"
 
 int cp_buffer(PyObject *object, Py_buffer *view, Py_ssize_t item, int writable, const char *what)
@@ -7,7 +7,7 @@ int cp_buffer(PyObject *object, Py_buffer *view, Py_ssize_t item, int writable, 
     if (PyObject_GetBuffer(object, view, flags) < 0)
         return -1;
     if (item && view->itemsize != item) {
-        PyErr_Format(PyExc_TypeError, "%s has elements of %zd bytes; %zd are needed", what, view->itemsize, item);
+        PyErr_Format(PyExc_TypeError, "%s has elements of %zd bytes, must have %zd", what, view->itemsize, item);
         PyBuffer_Release(view);
         return -1;
     }
@@ -15,7 +15,15 @@ int cp_buffer(PyObject *object, Py_buffer *view, Py_ssize_t item, int writable, 
 }
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "corgipile._kernel", "Runs the C kernel; see kernel/*.h.", -1, NULL, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT,
+    "corgipile._kernel",
+    "Bindings of the C kernel; see kernel/*.h.",
+    -1,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
 };
 
 PyMODINIT_FUNC PyInit__kernel(void)

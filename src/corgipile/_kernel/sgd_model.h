@@ -1,4 +1,4 @@
-/* A linear model, as the bindings of kernel/sgd hold it. */
+/* A linear model as the bindings of kernel/sgd hold it. */
 #ifndef CP_SGD_MODEL_H
 #define CP_SGD_MODEL_H
 
@@ -10,10 +10,10 @@
 typedef struct {
     cp_sgd *state;
     void *memory;
-    int busy; /* in a call that has let go of the GIL */
+    int busy; /* in a call that has released the GIL */
 } model_object;
 
-static inline model_object *model_take(PyObject *capsule)
+static inline model_object *model_of(PyObject *capsule)
 {
     model_object *m = PyCapsule_GetPointer(capsule, MODEL);
     if (m && m->busy)

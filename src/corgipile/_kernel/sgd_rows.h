@@ -1,11 +1,11 @@
-/* Rows as Python gives them to the SGD kernel: buffers that a call holds. */
+/* Rows that Python passes to the SGD kernel: the buffers that a call holds. */
 #ifndef CP_BIND_SGD_ROWS_H
 #define CP_BIND_SGD_ROWS_H
 
 #include "bind.h"
 #include "sgd/sgd.h"
 
-enum { ROWS_VIEWS = 8 }; /* as many as the call that has most */
+enum { ROWS_VIEWS = 8 }; /* most arrays of a call */
 
 typedef struct {
     cp_rows rows;
@@ -16,7 +16,7 @@ typedef struct {
 static int rows_hold(rows_object *r, PyObject *object, Py_ssize_t item, int writable, const char *what)
 {
     if (r->held == ROWS_VIEWS)
-        return PyErr_SetString(PyExc_SystemError, "a call holds more arrays than it has room for"), -1;
+        return PyErr_SetString(PyExc_SystemError, "a call must hold at most 8 arrays"), -1;
     if (cp_buffer(object, &r->view[r->held], item, writable, what) < 0)
         return -1;
     return r->held++;
@@ -38,11 +38,11 @@ static int rows_visit(rows_object *r, PyObject *visit)
     return 0;
 }
 
-/* Labels of `type`, one a slot; None where rows are only scored. */
+/* Take labels of `type`, one per slot. */
 static int rows_labels(rows_object *r, PyObject *y, int type)
 {
     if (type < 0 || type >= CP_TYPES)
-        return PyErr_Format(PyExc_ValueError, "labels have no type %d", type), -1;
+        return PyErr_Format(PyExc_ValueError, "type of labels must be one of cp_type, got %d", type), -1;
     int at = rows_hold(r, y, cp_type_bytes[type], 0, "labels");
     if (at < 0)
         return -1;
@@ -53,13 +53,13 @@ static int rows_labels(rows_object *r, PyObject *y, int type)
     return 0;
 }
 
-/* What rows count for, of `type`, one a slot; None where that is 1. */
+/* Take weights of `type`, one per slot; None: all 1. */
 static int rows_weights(rows_object *r, PyObject *weights, int type)
 {
     if (weights == Py_None)
         return 0;
     if (type < 0 || type >= CP_TYPES)
-        return PyErr_Format(PyExc_ValueError, "weights have no type %d", type), -1;
+        return PyErr_Format(PyExc_ValueError, "type of weights must be one of cp_type, got %d", type), -1;
     int at = rows_hold(r, weights, cp_type_bytes[type], 0, "weights");
     if (at < 0)
         return -1;
@@ -76,12 +76,12 @@ static inline int rows_dense(rows_object *r, const cp_sgd *s, PyObject *x)
     if (at < 0)
         return -1;
     if (s->sparse)
-        return PyErr_SetString(PyExc_ValueError, "the model was made for sparse rows"), -1;
+        return PyErr_SetString(PyExc_ValueError, "the model needs sparse rows"), -1;
     r->rows.x = r->view[at].buf;
     r->rows.stride = s->features * s->bytes;
     r->rows.slots = r->view[at].len / r->rows.stride;
     if (r->view[at].len % r->rows.stride)
-        return PyErr_Format(PyExc_ValueError, "features have %zd bytes, no whole number of rows of %lld",
+        return PyErr_Format(PyExc_ValueError, "features must be whole rows, got %zd bytes for rows of %lld",
                             r->view[at].len, (long long)r->rows.stride), -1;
     return 0;
 }
@@ -93,9 +93,9 @@ static inline int rows_sparse(rows_object *r, const cp_sgd *s, PyObject *indices
         (l = rows_hold(r, lengths, 8, 0, "lengths")) < 0)
         return -1;
     if (!s->sparse)
-        return PyErr_SetString(PyExc_ValueError, "the model was made for dense rows"), -1;
+        return PyErr_SetString(PyExc_ValueError, "the model needs dense rows"), -1;
     if (r->view[i].len != r->view[v].len || r->view[i].len != r->view[l].len)
-        return PyErr_SetString(PyExc_ValueError, "addresses and lengths must be of one size"), -1;
+        return PyErr_SetString(PyExc_ValueError, "addresses and lengths must have the same length"), -1;
     r->rows.indices = r->view[i].buf;
     r->rows.values = r->view[v].buf;
     r->rows.lengths = r->view[l].buf;

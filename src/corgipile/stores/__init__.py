@@ -1,1 +1,1 @@
-"""Objects in stores and on the web: which bytes are asked for, by how many requests, and what if an answer fails."""
+"""Access to objects in stores and on the web: request planning, retries and a local cache."""

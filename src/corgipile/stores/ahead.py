@@ -1,4 +1,4 @@
-"""Bytes that are read as they lie: those to come are on their way while others are looked at."""
+"""Sequential reads of an object with prefetching."""
 
 from concurrent.futures import Future  # noqa: TC003 - as elsewhere
 
@@ -10,13 +10,13 @@ from corgipile.stores.ranges import Ranges
 
 __all__ = ["Ahead"]
 
-WINDOW = 1 << 20  # bytes of a request
-DEPTH = 16  # requests that are on their way
+WINDOW_BYTES = 1 << 20  # size of one request
+MAX_WINDOWS = 16  # requests in flight
 Bytes = npt.NDArray[np.uint8]
 
 
 class Ahead:
-    """Reads an object from its beginning to its end, or parts of it that ascend; used by one thread.
+    """Reads an object, or ascending parts of it, sequentially; used by one thread.
 
     Args:
         ranges: The object.
@@ -27,18 +27,18 @@ class Ahead:
         self._windows: dict[int, Future[Bytes]] = {}
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read bytes of the object, which has them."""
+        """Read bytes within the object."""
         if not length:
             return b""
-        first, last = offset // WINDOW, (offset + length - 1) // WINDOW
+        first, last = offset // WINDOW_BYTES, (offset + length - 1) // WINDOW_BYTES
         for window in [window for window in self._windows if window < first]:
             del self._windows[window]
-        end = -(-self._ranges.size // WINDOW)
-        for window in range(first, min(max(last + 1, first + DEPTH), end)):
+        end = -(-self._ranges.size // WINDOW_BYTES)
+        for window in range(first, min(max(last + 1, first + MAX_WINDOWS), end)):
             if window not in self._windows:
                 self._windows[window] = line().waiters.submit(self._fetch, window)
         data = b"".join(self._windows[window].result().data for window in range(first, last + 1))
-        return data[offset - first * WINDOW : offset - first * WINDOW + length]
+        return data[offset - first * WINDOW_BYTES : offset - first * WINDOW_BYTES + length]
 
     def _fetch(self, window: int) -> Bytes:
-        return self._ranges.whole(window * WINDOW, min(window * WINDOW + WINDOW, self._ranges.size))
+        return self._ranges.whole(window * WINDOW_BYTES, min(window * WINDOW_BYTES + WINDOW_BYTES, self._ranges.size))

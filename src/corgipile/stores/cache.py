@@ -1,4 +1,4 @@
-"""Keeps what was read of objects in stores on a local disk, for all processes of a user, within a size."""
+"""A local disk cache of objects in stores, shared by all processes of a user and limited in size."""
 
 import hashlib
 import os
@@ -20,26 +20,26 @@ AT_ONCE = (32 << 20) // PAGE  # pages fetched at a time, and held in memory unti
 
 
 class Cached:
-    """An object of a store whose bytes are kept on a local disk once they were read.
+    """An object of a store whose bytes are cached on a local disk once read.
 
-    They are kept by pages of 16 KB, with checksums: one that does not match is fetched anew. The object's URL, ETag and
-    size tell its pages, so that an object that changed never meets those of what it was. Processes share a folder
-    without a daemon, and it never has more bytes than its size. Pages of objects that nobody has open go first, those
-    used longest ago before others; of a table larger than the cache, the part that was read first stays. Where nothing
-    more can be written, it goes on without, with a warning.
+    The cache stores pages of 16 KB with checksums; a page that does not match is fetched again. Its key is the
+    object's URL, ETag and size, so a changed object never meets old pages. Processes share a folder without a
+    daemon, and the folder never exceeds its size. Pages of objects that no process has open are evicted first, the
+    least recently used ones before others. For a table larger than the cache, the part read first stays. If writing
+    fails, reading continues without it, with a warning.
 
     Args:
         ranges: The object.
-        folder: Where to keep what is read: a folder on a local disk.
-        size: Bytes that the folder may have, such as ``"200GB"`` or ``"50%"`` of the disk; None: half of what is free.
+        folder: Folder of the cache on a local disk.
+        size: Most bytes of the folder, such as ``"200GB"`` or ``"50%"`` of the disk; None: half of the free space.
 
     Attributes:
-        from_disk: Bytes of pages that came from the disk.
-        from_store: Bytes that were fetched.
+        from_disk: Bytes of pages read from the disk.
+        from_store: Bytes fetched.
 
     Raises:
-        BadArgument: The folder is another user's, or nobody says when the object changes.
-        WriteFailed: Nothing can be written there.
+        BadArgument: The folder belongs to another user, or the object has no ETag.
+        WriteFailed: The folder cannot be written.
 
     Example:
         >>> import tempfile
@@ -61,8 +61,8 @@ class Cached:
         self.url, self.size, self.etag = ranges.url, ranges.size, ranges.etag
         if not self.etag:
             raise BadArgument(
-                f"{self.url} cannot be cached: its server names no ETag, so that nobody could tell the object from "
-                "what it becomes; open it without cache"
+                f"{self.url} cannot be cached: its server sends no ETag, so a changed object would "
+                "go unnoticed; open it without cache"
             )
         self._made_of = ranges, os.fspath(folder), size
         self._ranges, self._folder = ranges, folder_for(folder, size)
@@ -77,21 +77,21 @@ class Cached:
         return Cached, self._made_of
 
     def fetch(self, offsets: IntArray, lengths: IntArray, out: Bytes, to: IntArray) -> None:
-        """Read ranges, each to its place in ``out``; what is not on the disk is fetched, all of it at once.
+        """Read ranges, each to its place in ``out``; bytes not on the disk are fetched at once.
 
         Args:
-            offsets: Where they begin, in any order; they may overlap.
-            lengths: Their bytes, from 0.
-            out: Where they go.
-            to: Where in it each begins.
+            offsets: Their offsets, in any order; they may overlap.
+            lengths: Their bytes, at least 0.
+            out: The output.
+            to: The place of each range in the output.
 
         Raises:
-            CorruptFile: The object has changed since it was opened, or has not these bytes.
-            MissingFile: It is gone.
+            CorruptFile: The object has changed since it was opened, or is shorter.
+            MissingFile: The object was deleted.
             ReadFailed: The store refused, or did not answer for long.
         """
         if len(offsets) and (int(offsets.min()) < 0 or int((offsets + lengths).max()) > self.size):
-            self._ranges.fetch(offsets, lengths, out, to)  # which says what is wrong
+            self._ranges.fetch(offsets, lengths, out, to)  # raises the error
             return
         self._folder.touch()
         wanted = _Wanted.of(offsets, lengths, to)
@@ -108,13 +108,13 @@ class Cached:
             self._keep(wanted.pages[which], data)
 
     def whole(self, start: int, stop: int) -> Bytes:
-        """Read a range, by one request at most but where parts of it are on the disk."""
+        """Read a range, by at most one request unless parts of it are on the disk."""
         out = np.empty(stop - start, np.uint8)
         self.fetch(np.array([start]), np.array([stop - start]), out, np.array([0]))
         return out
 
     def _fetched(self, pages: IntArray) -> Bytes:
-        """Fetch pages, back to back, with what follows each other as one range."""
+        """Fetch pages into contiguous memory, adjacent ones as one range."""
         ends = [*runs(pages)]
         offsets = pages[[first for first, _ in ends]] * PAGE
         lengths = np.minimum(self.size - offsets, np.array([last - first for first, last in ends]) * PAGE)
@@ -124,28 +124,28 @@ class Cached:
         return data
 
     def _keep(self, pages: IntArray, data: Bytes) -> None:
-        """Write pages, as many as there is room for."""
+        """Write as many pages as the folder has space for."""
         step = max(1, self._folder.grant // PAGE)
         for at in range(0, len(pages), step):
-            some = pages[at : at + step]
-            with self._folder.room(self._pages.room_for(some)) as allowed:
+            step_pages = pages[at : at + step]
+            with self._folder.room(self._pages.room_for(step_pages)) as allowed:
                 if not allowed:
                     return
-                self._pages.write(some, data[at * PAGE : (at + step) * PAGE])
+                self._pages.write(step_pages, data[at * PAGE : (at + step) * PAGE])
 
 
 class _Wanted(NamedTuple):
-    """Ranges cut where pages end: parts, ordered by their pages."""
+    """Ranges split at page boundaries into parts, ordered by page."""
 
-    pages: IntArray  # each once, ascending
-    firsts: IntArray  # the first part of each, and how many parts there are
-    inside: IntArray  # where each part begins in its page
+    pages: IntArray  # distinct, ascending
+    firsts: IntArray  # the first part of each page, and the number of parts
+    inside: IntArray  # offset of each part in its page
     lengths: IntArray
     to: IntArray
 
     @classmethod
     def of(cls, offsets: IntArray, lengths: IntArray, to: IntArray) -> "_Wanted":
-        """Cut ranges."""
+        """Split ranges."""
         first = offsets // PAGE
         counts = np.where(lengths > 0, (offsets + lengths - 1) // PAGE - first + 1, 0)
         of, pages = _spread(first, counts)
@@ -159,7 +159,7 @@ class _Wanted(NamedTuple):
         return cls(pages[firsts], np.append(firsts, len(pages)), begins - pages * PAGE, ends - begins, places)
 
     def copy(self, which: IntArray, data: Bytes, out: Bytes) -> None:
-        """Copy the parts of some pages, whose bytes lie back to back, to their places."""
+        """Copy the parts of some pages, which are contiguous in ``data``, to their places."""
         firsts = self.firsts[which]
         of, parts = _spread(firsts, self.firsts[which + 1] - firsts)
         _kernel.copy_ranges(data, of * PAGE + self.inside[parts], self.lengths[parts], out, self.to[parts])

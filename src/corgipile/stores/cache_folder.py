@@ -1,12 +1,12 @@
-"""The folder of a cache: who may write how much into it, and what goes when it is full.
+"""The folder of a cache: write quotas of its processes, and eviction.
 
-Files in it are those of `cache_pages`, a count of the bytes that were granted (``used``), and one file a process that
-says which objects it has open (`cache_users`). Processes decide everything among themselves, under a lock on ``used``:
+It contains the files of `cache_pages`, a count of the granted bytes (``used``), and one file per process with the
+objects that it has open (`cache_users`). Processes coordinate under a lock on ``used``:
 
-- Before it writes, a process asks for a grant of bytes. While the count is below the limit that is one addition. Once
-  it would pass it, the files are measured anew, and those used longest ago are deleted until there is room.
-- What a running process has open, and reads, is not deleted for others: were it, every epoch over a table larger than
-  the cache would find just the pages gone that it needs next. What does not fit then is not kept.
+- Before it writes, a process requests a grant of bytes. Below the limit that is one addition. Otherwise the files
+are measured again, and the least recently used ones are deleted until there is space.
+- Objects that a running process has open and reads are not evicted for others. Otherwise every epoch over a table
+larger than the cache would miss exactly the pages that it needs next. Pages beyond the limit are not cached.
 - The lock, and the locks on the files of processes, end with the process, however it ends.
 """
 
@@ -27,19 +27,19 @@ from corgipile.errors import BadArgument, WriteFailed
 from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.stores.cache_users import Note
 
-__all__ = ["LEAST", "CacheFolder", "folder_for"]
+__all__ = ["MIN_CACHE_BYTES", "CacheFolder", "folder_for"]
 
-LEAST = 1 << 20  # bytes of the smallest cache
-GRANT = 64 << 20  # bytes granted at a time, at most
-GRANTS = 64  # of which a cache holds at least so many
-SPARE = 20  # a full cache is emptied by one part in so many
-TOUCH = 60.0  # seconds between notes that something is in use
-REFUSED = 30.0  # seconds before room is asked for again
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
-PASSING = {errno.EMFILE, errno.ENFILE, errno.EINTR}
+MIN_CACHE_BYTES = 1 << 20  # bytes of the smallest cache
+MAX_GRANT_BYTES = 64 << 20  # most bytes granted at a time
+MIN_GRANTS = 64  # fewest grants per cache
+SPARE_PART = 20  # fraction of a full cache that is freed
+TOUCH_SECONDS = 60.0  # seconds between marks that something is in use
+REFUSED_SECONDS = 30.0  # seconds before a refused grant is requested again
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+TRANSIENT_ERRORS = {errno.EMFILE, errno.ENFILE, errno.EINTR}
 
 
-class _Kept(NamedTuple):
+class _PageFile(NamedTuple):
     """A file of pages."""
 
     path: Path
@@ -49,16 +49,16 @@ class _Kept(NamedTuple):
 
 
 class CacheFolder:
-    """The folder of a cache, as one process uses it; thread-safe.
+    """The folder of a cache, as used by one process; thread-safe.
 
     Args:
-        folder: Where the folder lies; ours is in it, one for each user of the system.
-        size: Bytes that all its files may have together, or a share of the disk; None: half of what is free.
+        folder: The parent folder; each user of the system has a folder in it.
+        size: Most bytes of all its files, or a share of the disk; None: half of the free space.
 
     Raises:
-        BadArgument: The folder is another user's, or the size is too small.
-        BadSize: The size is no size.
-        WriteFailed: Nothing can be written there, or the file system has no locks.
+        BadArgument: The folder belongs to another user, or the size is too small.
+        BadSize: The size is invalid.
+        WriteFailed: The folder cannot be written, or the file system has no locks.
 
     Example:
         >>> import tempfile
@@ -69,7 +69,7 @@ class CacheFolder:
     """
 
     def __init__(self, folder: str | os.PathLike[str], size: Size | None) -> None:
-        self.path = _made(Path(folder).expanduser().absolute())
+        self.path = _create(Path(folder).expanduser().absolute())
         self.writes, self._warned = True, False
         self._keys: Counter[str] = Counter()
         self._forget()
@@ -81,32 +81,32 @@ class CacheFolder:
         except BadArgument:
             raise
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno not in NO_SPACE:
                 raise _unwritable(self.path, error) from None
-            self.size = LEAST
+            self.size = MIN_CACHE_BYTES
             self.give_up(error)
-        self.grant = min(GRANT, self.size // GRANTS)
+        self.grant = min(MAX_GRANT_BYTES, self.size // MIN_GRANTS)
 
     def _forget(self) -> None:
-        """Begin anew, as a fork does: its parent's grants and note are not its own."""
+        """Reset the state, also after a fork: the parent's grants and note are not the child's."""
         self._lock = threading.Lock()
-        self._granted = self._writing = 0  # bytes that may be written, and that are being written
-        self._refused, self._noted, self._stale = -REFUSED, -TOUCH, True
+        self._granted = self._writing = 0  # bytes granted, and bytes being written
+        self._refused, self._noted, self._stale = -REFUSED_SECONDS, -TOUCH_SECONDS, True
         self._note: Note | None = None
 
     def use(self, key: str) -> None:
-        """Have the pages of an object kept while it is open."""
+        """Protect the pages of an object while it is open."""
         self._keys[key] += 1
         self._stale = True
 
     def leave(self, key: str) -> None:
-        """Let the pages of an object go when there is need."""
+        """Stop protecting the pages of an object."""
         self._keys[key] -= 1
         self._stale = True
 
     def touch(self) -> None:
-        """Note, from time to time, that this process reads what it has open."""
-        if self.writes and (self._stale or time.monotonic() - self._noted > TOUCH):
+        """Record, from time to time, that this process reads its open objects."""
+        if self.writes and (self._stale or time.monotonic() - self._noted > TOUCH_SECONDS):
             with self._lock, self._giving_up():
                 self._note_keys()
 
@@ -121,7 +121,7 @@ class CacheFolder:
 
     @contextlib.contextmanager
     def room(self, nbytes: int) -> Iterator[bool]:
-        """Say whether so many bytes may be written now; failures to write them make this process stop writing."""
+        """Return whether this many bytes may be written now; a failed write makes this process stop writing."""
         allowed = False
         if self.writes and nbytes <= self.size:
             with self._lock, self._giving_up():
@@ -138,47 +138,47 @@ class CacheFolder:
                     (self._note or self._note_keys()).owe(self._granted + self._writing)
 
     def _ask(self, needed: int) -> bool:
-        """Ask for a grant; delete what is used no more if there is need."""
-        if time.monotonic() - self._refused < REFUSED:
+        """Request a grant; evicts unused files if needed."""
+        if time.monotonic() - self._refused < REFUSED_SECONDS:
             return False
         with self._ledger() as ledger:
             used, wanted = _count(ledger), max(needed, self.grant)
             if used + wanted > self.size:
-                used = self._emptied(wanted)
+                used = self._evict(wanted)
                 wanted = wanted if used + wanted <= self.size else needed
             granted = used + wanted <= self.size
             self._granted += wanted * granted
             (self._note or self._note_keys()).owe(self._granted + self._writing)
             os.pwrite(ledger, (used + wanted * granted).to_bytes(8, "little"), 0)
-        self._refused = -REFUSED if granted else time.monotonic()
+        self._refused = -REFUSED_SECONDS if granted else time.monotonic()
         return granted
 
-    def _emptied(self, wanted: int) -> int:
-        """Delete files until there is room; return the bytes used then, those among them that may yet be written."""
-        owed, in_use = (self._note or self._note_keys()).others()  # before files are measured: none counts as neither
+    def _evict(self, wanted: int) -> int:
+        """Delete files until there is space; return the bytes then used, including bytes yet to be written."""
+        owed, in_use = (self._note or self._note_keys()).others()  # before measuring, so that no file is missed by both
         in_use |= self._in_use()
-        kept = sorted(self._files(), key=lambda file: file.used)
-        used = sum(file.nbytes for file in kept) + owed + self._granted + self._writing
+        files = sorted(self._files(), key=lambda file: file.used)
+        used = sum(file.nbytes for file in files) + owed + self._granted + self._writing
         if used + wanted > self.size:
-            goal = self.size - self.size // SPARE - wanted
-            for file in kept:
+            goal = self.size - self.size // SPARE_PART - wanted
+            for file in files:
                 if used > goal and file.key not in in_use:
                     file.path.unlink(missing_ok=True)
                     used -= file.nbytes
         return used
 
-    def _files(self) -> Iterator[_Kept]:
+    def _files(self) -> Iterator[_PageFile]:
         with os.scandir(self.path) as entries:
             for entry in entries:
                 key, dash, _ = entry.name.partition("-")
                 if dash and not key.startswith("."):
                     with contextlib.suppress(FileNotFoundError):
                         status = entry.stat(follow_symlinks=False)
-                        yield _Kept(Path(entry.path), key, status.st_blocks * 512, status.st_mtime)
+                        yield _PageFile(Path(entry.path), key, status.st_blocks * 512, status.st_mtime)
 
     @contextlib.contextmanager
     def _ledger(self) -> Iterator[int]:
-        """Give the file of the count, locked."""
+        """Open the file of the count, locked."""
         ledger = os.open(self.path / "used", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(ledger, fcntl.LOCK_EX)
@@ -194,15 +194,15 @@ class CacheFolder:
             self.give_up(error)
 
     def give_up(self, error: OSError) -> None:
-        """Go on without writing after a failure, and say so once; some failures pass."""
-        if error.errno in PASSING:
+        """Stop writing after a failure and warn once; transient failures are ignored."""
+        if error.errno in TRANSIENT_ERRORS:
             return
         self.writes = False
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"the cache in {self.path} cannot be written ({os.strerror(error.errno or errno.EIO)}); going on "
-                "without keeping more in it",
+                f"the cache in {self.path} cannot be written ({os.strerror(error.errno or errno.EIO)}); continuing "
+                "without caching more",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -213,7 +213,7 @@ _folders_lock = threading.Lock()
 
 
 def folder_for(folder: str | os.PathLike[str], size: Size | None) -> CacheFolder:
-    """Return the folder of a cache, one object for all of a process that give the same.
+    """Return the folder of a cache, one object per process for equal arguments.
 
     Example:
         >>> import tempfile
@@ -228,8 +228,8 @@ def folder_for(folder: str | os.PathLike[str], size: Size | None) -> CacheFolder
         return _folders[key]
 
 
-def _made(folder: Path) -> Path:
-    """Make the folder that is ours, if it is not there."""
+def _create(folder: Path) -> Path:
+    """Create the user's folder unless it exists."""
     ours = folder / f"corgipile-{os.geteuid()}"
     try:
         folder.mkdir(exist_ok=True)
@@ -238,7 +238,7 @@ def _made(folder: Path) -> Path:
     except OSError as error:
         raise _unwritable(folder, error) from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise BadArgument(f"{ours} is no folder of user {os.geteuid()}; name another folder as cache")
+        raise BadArgument(f"{ours} must be a folder of user {os.geteuid()}; pass another folder as cache")
     return ours
 
 
@@ -248,21 +248,21 @@ def _unwritable(folder: Path, error: OSError) -> WriteFailed:
         reason = "its file system has no locks"
     return WriteFailed(
         error.errno or errno.EIO,
-        f"{folder} cannot be written as a cache: {reason}; name a folder on a local disk that you may write to",
+        f"{folder} cannot be written as a cache: {reason}; pass a writable folder on a local disk",
     )
 
 
 def _limit(size: Size | None, folder: Path, used: int) -> int:
     disk = os.statvfs(folder)
     if size is None:
-        return max(LEAST, (disk.f_bavail * disk.f_frsize + used) // 2)
+        return max(MIN_CACHE_BYTES, (disk.f_bavail * disk.f_frsize + used) // 2)
     limit = parse_bytes(size, "cache_size", disk.f_blocks * disk.f_frsize)
-    if limit < LEAST:
-        raise BadArgument(f"cache_size must be at least {format_bytes(LEAST)}, got {size!r}")
+    if limit < MIN_CACHE_BYTES:
+        raise BadArgument(f"cache_size must be at least {format_bytes(MIN_CACHE_BYTES)}, got {size!r}")
     return limit
 
 
 def _count(ledger: int) -> int:
-    """Return the count; one that is damaged is more than any limit, so that files are measured anew."""
+    """Return the count; a damaged one exceeds any limit, so that files are measured again."""
     data = os.pread(ledger, 9, 0)
     return int.from_bytes(data, "little") & ((1 << 62) - 1) if len(data) in (0, 8) else 1 << 62

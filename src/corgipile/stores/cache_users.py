@@ -1,6 +1,6 @@
-"""Which objects the processes that share a cache have open, and how many bytes each may yet write.
+"""Open objects of the processes that share a cache, and the bytes that each may yet write.
 
-Each process notes both in a file of its own, which it keeps locked; what is not locked is of a process that has ended.
+Each process records both in its own file and keeps it locked; an unlocked file belongs to a process that has ended.
 """
 
 import contextlib
@@ -13,18 +13,18 @@ from corgipile import scratch
 
 __all__ = ["Note"]
 
-IDLE = 3600.0  # seconds after which what a process has open, and does not read, is not in use
+IDLE_SECONDS = 3600.0  # seconds after which open objects that are not read are not in use
 DIGITS = 20  # of the number of bytes
 
 
 class Note:
-    """The note of this process; it goes when the process ends.
+    """The note of this process, which is deleted when the process ends.
 
     Args:
-        folder: Where all notes lie.
+        folder: Folder of all notes.
 
     Raises:
-        OSError: It cannot be written there.
+        OSError: The folder cannot be written.
 
     Example:
         >>> import tempfile
@@ -41,14 +41,14 @@ class Note:
         self._path = self._life.enter_context(scratch.temporary(folder / "open"))
 
     def write(self, owed: int, keys: Iterable[str]) -> None:
-        """Note bytes and keys, and that the keys are in use now."""
+        """Record bytes and keys, and that the keys are in use now."""
         text = "\n".join([f"{owed:0{DIGITS}}", *keys]).encode()
         with self._opened() as file:
             os.pwrite(file, text, 0)
             os.ftruncate(file, len(text))
 
     def owe(self, owed: int) -> None:
-        """Note bytes alone."""
+        """Record bytes only."""
         with self._opened() as file:
             os.pwrite(file, f"{owed:0{DIGITS}}".encode(), 0)
 
@@ -61,7 +61,7 @@ class Note:
             os.close(file)
 
     def others(self) -> tuple[int, set[str]]:
-        """Return the bytes that other processes may yet write, and the keys of what they have open and read."""
+        """Return the bytes that other processes may yet write, and the keys of objects that they have open and read."""
         scratch.sweep(self._folder)
         owed, in_use = 0, set[str]()
         for path in self._folder.glob(".open.*"):
@@ -69,6 +69,6 @@ class Note:
                 with contextlib.suppress(OSError, ValueError):
                     lines = path.read_text().split("\n")
                     owed += int(lines[0])
-                    if time.time() - path.stat().st_mtime < IDLE:
+                    if time.time() - path.stat().st_mtime < IDLE_SECONDS:
                         in_use.update(lines[1:])
         return owed, in_use

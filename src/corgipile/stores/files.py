@@ -1,4 +1,4 @@
-"""Files of any file system that fsspec knows: for places that obstore does not, such as ``hf://`` and ``sftp://``."""
+"""Files of any fsspec file system, for schemes that obstore does not support, such as ``hf://`` and ``sftp://``."""
 
 import asyncio
 import errno
@@ -22,7 +22,7 @@ from corgipile.stores.urls import RemotePath, parts_of
 
 __all__ = ["FileRanges", "listed", "open_file", "system_of"]
 
-# What file systems call what changes with a file's content.
+# Names of metadata that change with a file's content.
 _TAGS = ("ETag", "etag", "md5Hash", "md5", "content_md5", "generation", "sha256", "blob_id", "checksum", "ino")
 _PERMANENT = (errno.EISDIR, errno.ENOTDIR, errno.EINVAL, errno.ENAMETOOLONG)
 
@@ -31,25 +31,25 @@ def open_file(path: RemotePath) -> tuple["FileRanges", bytes]:
     """Open a file.
 
     Raises:
-        MissingFile: There is none.
-        MissingExtra: fsspec, or what it needs for this scheme, is not installed.
+        MissingFile: The file does not exist.
+        MissingExtra: fsspec, or a package that it needs for this scheme, is not installed.
     """
-    from corgipile.stores import hub  # noqa: PLC0415 - which derives from this
+    from corgipile.stores import hub  # noqa: PLC0415 - derives from this module
 
     if hub.is_hub(system_of(path)[0]):
-        found = _said(path, lambda system, name: hub.open_file(path, system, name))
+        found = _query(path, lambda system, name: hub.open_file(path, system, name))
         if found is not None:
             return found, b""
-    info = _said(path, lambda system, name: system.info(name))
+    info = _query(path, lambda system, name: system.info(name))
     if info.get("type") == "directory":
         raise MissingFile(f"no file at {path}: it is a folder")
     if info.get("size") is None:
-        raise ReadFailed(errno.ENOTSUP, f"{path}: how many bytes it has is not said, so ranges cannot be read")
+        raise ReadFailed(errno.ENOTSUP, f"{path}: its size is unknown, so ranges cannot be read")
     return FileRanges(path, int(info["size"]), _tag(info)), b""
 
 
 def _tag(info: dict[str, Any]) -> str:
-    """Return what changes with a file's content, if the file system says."""
+    """Return a tag that changes with a file's content, empty if unknown."""
     return next((f"{name}:{info[name]}" for name in _TAGS if info.get(name)), "")
 
 
@@ -57,9 +57,9 @@ class FileRanges:
     """Reads ranges of a file through fsspec; see `corgipile.stores.ranges.Ranges`.
 
     Args:
-        path: Where it lies.
+        path: Its location.
         size: Its bytes.
-        etag: What changes when it does, if that is known.
+        etag: A tag that changes with its content, empty if unknown.
     """
 
     def __init__(self, path: RemotePath, size: int, etag: str) -> None:
@@ -73,38 +73,40 @@ class FileRanges:
 
     @property
     def url(self) -> str:
-        """Return where it lies, without credentials."""
+        """Return its URL, without credentials."""
         return self.path
 
     def fetch(self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8], to: IntArray) -> None:
         """Read ranges, each to its place in ``out``."""
-        from corgipile.stores.objects import check_inside  # noqa: PLC0415 - which opens by us
+        from corgipile.stores.objects import check_inside  # noqa: PLC0415 - opens files of this module
 
         check_inside(self, offsets, lengths)
-        mine = line()
-        mine.run(fetch(mine, self.path, self._asking(), plan(offsets, lengths, to, mine.times.latency), out))
+        requester = line()
+        requester.run(
+            fetch(requester, self.path, self._asking(), plan(offsets, lengths, to, requester.times.latency), out)
+        )
 
     def whole(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
         """Read a range by one request."""
         from corgipile.stores.objects import check_inside  # noqa: PLC0415 - as above
 
         check_inside(self, np.array([start]), np.array([stop - start]))
-        mine = line()
-        return np.frombuffer(mine.run(answered(mine, self.path, self._asking(), start, stop)), np.uint8)
+        requester = line()
+        return np.frombuffer(requester.run(answered(requester, self.path, self._asking(), start, stop)), np.uint8)
 
     def _asking(self) -> Ask:
-        """Return what asks for bytes."""
-        from corgipile.stores import hub  # noqa: PLC0415 - which derives from this
+        """Return the function that requests bytes."""
+        from corgipile.stores import hub  # noqa: PLC0415 - derives from this module
 
-        mine, (system, name) = line(), system_of(self.path)
-        # Its files would read megabytes ahead, for each range anew.
+        requester, (system, name) = line(), system_of(self.path)
+        # The Hub's files would read megabytes ahead, again for each range.
         cat = partial(system.cat_file, cache_type="none") if hub.is_hub(system) else system.cat_file
 
         async def ask(start: int, stop: int) -> memoryview:
             loop = asyncio.get_running_loop()
             try:
-                return memoryview(await loop.run_in_executor(mine.workers, cat, name, start, stop))
-            except Exception as error:  # noqa: BLE001 - whatever the file system raises, as ours
+                return memoryview(await loop.run_in_executor(requester.workers, cat, name, start, stop))
+            except Exception as error:  # noqa: BLE001 - file system errors of any kind are converted
                 found = _failure(error, self.path)
             raise found
 
@@ -112,28 +114,28 @@ class FileRanges:
 
 
 def listed(path: RemotePath) -> Iterator[Listed]:
-    """Yield the files below a folder, by what comes after the host in their URL."""
+    """Yield the files below a folder, by the part of their URL after the host."""
     _, root = system_of(path)
-    for name, info in _said(path, lambda system, name: system.find(name, detail=True)).items():
+    for name, info in _query(path, lambda system, name: system.find(name, detail=True)).items():
         below = name.removeprefix(root.rstrip("/")).lstrip("/")
         yield Listed(parts_of(path.full).key + below, int(info.get("size") or 0), _tag(info))
 
 
-def _said(path: RemotePath, ask: Any) -> Any:
-    """Ask a file system for something, again where that may help."""
-    mine, (system, name) = line(), system_of(path)
-    said: list[Any] = []
+def _query(path: RemotePath, ask: Any) -> Any:
+    """Query a file system; failures are retried for a while."""
+    requester, (system, name) = line(), system_of(path)
+    answers: list[Any] = []
 
     async def once(_start: int, _stop: int) -> memoryview:
         try:
-            said.append(await asyncio.get_running_loop().run_in_executor(mine.workers, ask, system, name))
+            answers.append(await asyncio.get_running_loop().run_in_executor(requester.workers, ask, system, name))
         except Exception as error:  # noqa: BLE001 - as above
             found = _failure(error, path)
             raise found from None
         return memoryview(b"")
 
-    mine.run(answered(mine, path, once, 0, 0, patience=5.0))
-    return said[0]
+    requester.run(answered(requester, path, once, 0, 0, patience=5.0))
+    return answers[0]
 
 
 def _failure(error: Exception, path: RemotePath) -> BaseException:
@@ -151,41 +153,43 @@ def _local_failure(error: Exception, path: RemotePath) -> BaseException:
     if isinstance(error, FileNotFoundError):
         return missing(path)
     if isinstance(error, PermissionError):
-        return Denied("the file system says no")
+        return Denied("the file system denies access")
     if isinstance(error, ImportError):
         return MissingExtra(f"{path}: {error}")
     if (isinstance(error, OSError) and error.errno in _PERMANENT) or isinstance(
         error, NotImplementedError | ValueError
     ):
-        said = type(error).__name__ if re.search("[?@]", str(error)) else str(error)[:200]  # may have a signed URL
-        return ReadFailed(getattr(error, "errno", None) or errno.EINVAL, f"{path}: {said}")
+        answers = (
+            type(error).__name__ if re.search("[?@]", str(error)) else str(error)[:200]
+        )  # may contain a signed URL
+        return ReadFailed(getattr(error, "errno", None) or errno.EINVAL, f"{path}: {answers}")
     return Transient(type(error).__name__)
 
 
 def system_of(path: RemotePath) -> tuple[Any, str]:
-    """Return the file system of a path, one a process, and the name of the file there."""
-    mine = line()
+    """Return the file system of a path, one per process, and the file's name in it."""
+    requester = line()
     name = ("fsspec", parts_of(path.full)[:2], id(path.system) if path.system is not None else 0)
-    with mine.lock:
-        if name not in mine.kept:
-            mine.kept[name] = _made(path)
-        system = mine.kept[name]
+    with requester.lock:
+        if name not in requester.kept:
+            requester.kept[name] = _made(path)
+        system = requester.kept[name]
     full = path.full
-    return system, system._strip_protocol(full.removeprefix("fsspec://"))  # noqa: SLF001 - what fsspec names so
+    return system, system._strip_protocol(full.removeprefix("fsspec://"))  # noqa: SLF001 - fsspec has no public name for it
 
 
 def _made(path: RemotePath) -> Any:
     try:
         import fsspec  # noqa: PLC0415 - optional
     except ImportError:
-        raise MissingExtra(f"{path} is read through fsspec, which is not installed: pip install fsspec") from None
-    given = path.system
-    if given is not None:
-        # Its threads, and connections, are those of the process that made it.
+        raise MissingExtra(f"{path} needs fsspec, which is not installed: pip install fsspec") from None
+    system_given = path.system
+    if system_given is not None:
+        # Threads and connections belong to the process that created the system.
         return (
-            given
-            if getattr(given, "_pid", os.getpid()) == os.getpid()
-            else type(given)(*given.storage_args, **given.storage_options)
+            system_given
+            if getattr(system_given, "_pid", os.getpid()) == os.getpid()
+            else type(system_given)(*system_given.storage_args, **system_given.storage_options)
         )
     scheme = parts_of(path).scheme
     try:
@@ -194,7 +198,7 @@ def _made(path: RemotePath) -> Any:
         raise MissingExtra(f"{path}: {error}") from None
     except ValueError:
         known = "s3, gs, az, https, hf, file, and those of fsspec"
-        raise BadArgument(f"{path}: no library here reads {scheme}://; {known} are read") from None
+        raise BadArgument(f"{path}: {scheme}:// is not supported; use one of {known}") from None
     except Exception as error:  # noqa: BLE001 - as above
         found = _failure(error, path)
     else:

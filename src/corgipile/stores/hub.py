@@ -1,7 +1,7 @@
-"""Files of the Hugging Face Hub, at the commit that they had when they were opened, from wherever it sends who asks.
+"""Files of the Hugging Face Hub, read at the commit of their opening.
 
-The Hub answers each request for a file with the address of a server that has its bytes, signed and good for an hour or
-so. That address is asked until it no longer serves, and then the Hub for another.
+The Hub answers a request for a file with a signed address of a storage server, valid for about an hour. Requests go
+to that address until it expires, then to the Hub for another one.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ OK, PARTIAL, BAD, UNKNOWN, FORBIDDEN, MISSING, GONE, BEYOND = 200, 206, 400, 401
 
 
 def is_hub(system: Any) -> bool:
-    """Say whether a file system of fsspec is the Hub's."""
+    """Return whether an fsspec file system is the Hub's."""
     return (type(system).__module__ or "").partition(".")[0] == "huggingface_hub"
 
 
 def open_file(path: RemotePath, system: Any, name: str) -> "HubRanges | None":
-    """Open a file of a repository; None where it is in a bucket, which has no commits.
+    """Open a file of a repository; None if it is in a bucket, which has no commits.
 
     Raises:
-        MissingFile: There is none.
+        MissingFile: The file does not exist.
     """
     import huggingface_hub as hub  # noqa: PLC0415 - optional
 
@@ -39,19 +39,19 @@ def open_file(path: RemotePath, system: Any, name: str) -> "HubRanges | None":
         return None
     where = {"repo_type": found.repo_type, "endpoint": system.endpoint}
     url = hub.hf_hub_url(found.repo_id, found.path_in_repo, revision=found.revision, **where)
-    said = hub.get_hf_file_metadata(url, token=system.token)
-    if said.size is None or not said.etag:
-        raise ReadFailed(0, f"{path}: the Hub does not say how many bytes it has, or what tells its content")
-    if said.commit_hash:  # what is read is of one commit, whatever the branch becomes
-        url = hub.hf_hub_url(found.repo_id, found.path_in_repo, revision=said.commit_hash, **where)
-    return HubRanges(path, int(said.size), str(said.etag), url)
+    metadata = hub.get_hf_file_metadata(url, token=system.token)
+    if metadata.size is None or not metadata.etag:
+        raise ReadFailed(0, f"{path}: the Hub does not report its size or digest")
+    if metadata.commit_hash:  # pin the commit, since the branch may move
+        url = hub.hf_hub_url(found.repo_id, found.path_in_repo, revision=metadata.commit_hash, **where)
+    return HubRanges(path, int(metadata.size), str(metadata.etag), url)
 
 
 class HubRanges(FileRanges):
     """Reads ranges of a file of a repository; see `corgipile.stores.ranges.Ranges`.
 
     Args:
-        path: Where it lies.
+        path: Its location.
         size: Its bytes.
         etag: The digest of its content.
         address: Its URL at the Hub.
@@ -65,7 +65,7 @@ class HubRanges(FileRanges):
         return HubRanges, (self.path, self.size, self.etag, self._address)
 
     def _asking(self) -> Ask:
-        """Return what asks for bytes."""
+        """Return the function that requests bytes."""
         workers, (system, _) = line().workers, system_of(self.path)
 
         async def ask(start: int, stop: int) -> memoryview:
@@ -76,7 +76,13 @@ class HubRanges(FileRanges):
     def _bytes(self, token: Any, start: int, stop: int) -> memoryview:
         signed = self._sent_to
         answer = self._answer(signed, token, start, stop)
-        if signed != self._address and answer.status_code in (BAD, UNKNOWN, FORBIDDEN, MISSING, GONE):  # it has expired
+        if signed != self._address and answer.status_code in (
+            BAD,
+            UNKNOWN,
+            FORBIDDEN,
+            MISSING,
+            GONE,
+        ):  # the address has expired
             self._sent_to = self._address
             answer = self._answer(self._address, token, start, stop)
         status = answer.status_code
@@ -89,25 +95,25 @@ class HubRanges(FileRanges):
         return memoryview(answer.content)
 
     def _answer(self, url: str, token: Any, start: int, stop: int) -> Any:
-        utils: Any = importlib.import_module("huggingface_hub.utils")  # whose types do not say what it exports
+        utils: Any = importlib.import_module("huggingface_hub.utils")  # its types do not list its exports
         headers = {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
-        if url == self._address:  # nobody else is told who we are
+        if url == self._address:  # other servers must not get the token
             headers |= utils.build_hf_headers(token=token)
         try:
             return utils.get_session().get(url, headers=headers, timeout=TIMEOUT)
-        except Exception as error:  # noqa: BLE001 - whatever the library raises; its words may hold a signed URL
+        except Exception as error:  # noqa: BLE001 - library errors may contain a signed URL
             found = Transient(type(error).__name__)
         raise found
 
 
 def failure(status: int, path: RemotePath) -> BaseException:
-    """Return what an answer of the Hub, or of who has the bytes, is for us."""
+    """Convert an error status of the Hub, or of a storage server."""
     if status in (UNKNOWN, FORBIDDEN):
-        return Denied(f"the Hub says no ({status})")
+        return Denied(f"the Hub denies access ({status})")
     if status in (MISSING, GONE):
         return missing(path)
     if status == BEYOND:
-        return CorruptFile(f"{path} is shorter than it was, or than the Hub says")
+        return CorruptFile(f"{path} is shorter than before, or than the Hub reported")
     if status == OK:
         return no_ranges(path)
     if BAD <= status < 500 and status not in (408, 425, 429):

@@ -1,4 +1,4 @@
-"""The library that speaks to object stores, as this process may use it."""
+"""The obstore library, usable after a fork."""
 
 import importlib
 import importlib.util
@@ -16,22 +16,22 @@ from corgipile.errors import MissingExtra
 __all__ = ["obstore"]
 
 _NATIVE = "obstore._obstore"
-_stale = False  # whether its threads were left in the process that was forked
+_stale = False  # whether the native threads stayed in the parent process
 _lock = threading.Lock()
-_left: list[Any] = []  # modules of that process: nothing of them may be freed
+_left: list[Any] = []  # modules of the parent process, which must not be freed
 
 
 def obstore() -> Any:
-    """Return the module; in a forked process one that works there.
+    """Return the module; in a forked process, one that works there.
 
-    Its native part runs threads, which a fork does not have, and waits for them for ever. A worker of a ``DataLoader``
-    is a fork of a process that has read the table's metadata, so there the native part is loaded a second time: a copy
-    is another library to the system, with threads of its own.
+    The native part runs threads, which a fork does not copy, and waits for them forever. A worker of a
+    ``DataLoader`` is a fork of a process that has read the table's metadata. There the native part is loaded a
+    second time: the system treats a copy as another library with its own threads.
 
     Raises:
         MissingExtra: It is not installed.
     """
-    global _stale  # noqa: PLW0603 - one a process
+    global _stale  # noqa: PLW0603 - one per process
     with _lock:
         if _stale:
             _load_again()
@@ -41,7 +41,7 @@ def obstore() -> Any:
             import obstore.store  # noqa: PLC0415
         except ImportError as error:
             raise MissingExtra(
-                f"object stores and web servers are read through obstore, which is not installed ({error}): "
+                f"object stores and web servers need obstore, which is not installed ({error}): "
                 "pip install 'corgipile[stores]'"
             ) from None
         return obstore
@@ -66,17 +66,17 @@ def _load_again() -> None:
 
 
 class _Finder:
-    """Finds the native part at another place.
+    """Finds the native part at another path.
 
     Args:
-        path: The place.
+        path: The path.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # by position
-        """Say where a module is, None if that is not our matter."""
+        """Return the spec of the native part, None for other modules."""
         if name != _NATIVE:
             return None
         return importlib.util.spec_from_file_location(name, self._path, loader=ExtensionFileLoader(name, self._path))

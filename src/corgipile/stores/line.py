@@ -1,4 +1,4 @@
-"""What this process has under way: a loop in one thread, how many requests at a time, and how long answers take."""
+"""The requests of this process: an event loop in a thread, a limit of requests in flight, and response times."""
 
 import asyncio
 import contextlib
@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["AT_A_TIME", "Line", "Times", "Turns", "line"]
+__all__ = ["MAX_REQUESTS", "Line", "Times", "Turns", "line"]
 
-AT_A_TIME = 48  # requests on their way, of this process
-UNIT = 1 << 20  # bytes that take about as long as it takes until an answer begins
-KNOWN, KEPT = 16, 256  # answers after which it is known how long they take, and of how many that is remembered
-UNKNOWN = 2.0  # seconds until then
-LATE = 2.0  # times what nearly all answers take
+MAX_REQUESTS = 48  # most requests in flight per process
+UNIT_BYTES = 1 << 20  # bytes that take about as long as the latency
+MIN_SAMPLES, MAX_SAMPLES = 16, 256  # answers before times are known; answers remembered
+DEFAULT_LATE = 2.0  # seconds assumed until then
+LATE_FACTOR = 2.0  # factor over the time of nearly all answers
 QUANTILE = 0.95
-HEDGED = 0.1  # of all requests, that may be sent a second time
+MAX_HEDGED_SHARE = 0.1  # largest share of requests sent a second time
 T = TypeVar("T")
 
 
 class Times:
-    """How long answers took lately; used by one thread.
+    """Recent response times; used by one thread.
 
     Example:
         >>> times = Times()
@@ -35,46 +35,46 @@ class Times:
     """
 
     def __init__(self) -> None:
-        self._rates: deque[float] = deque(maxlen=KEPT)  # seconds for each UNIT, latency counted as one
-        self._starts: deque[float] = deque(maxlen=KEPT)
+        self._rates: deque[float] = deque(maxlen=MAX_SAMPLES)  # seconds per UNIT_BYTES, latency counted as one
+        self._starts: deque[float] = deque(maxlen=MAX_SAMPLES)
         self._asked = self._hedged = self._fresh = 0
-        self._late = UNKNOWN
+        self._late = DEFAULT_LATE
         self.latency: float | None = None
 
     def note(self, seconds: float, nbytes: int) -> None:
-        """Hear how long an answer took."""
-        self._rates.append(seconds / (1 + nbytes / UNIT))
+        """Record the time of an answer."""
+        self._rates.append(seconds / (1 + nbytes / UNIT_BYTES))
         self._starts.append(seconds - nbytes / 100e6)
         self._fresh += 1
-        if len(self._rates) >= KNOWN and self._fresh >= KNOWN:
+        if len(self._rates) >= MIN_SAMPLES and self._fresh >= MIN_SAMPLES:
             self._fresh = 0
-            self._late = LATE * float(np.quantile(self._rates, QUANTILE))
+            self._late = LATE_FACTOR * float(np.quantile(self._rates, QUANTILE))
             self.latency = max(5e-4, float(np.median(self._starts)))
 
     def late(self, nbytes: int) -> float:
-        """Return the seconds after which an answer of so many bytes is later than nearly all."""
-        return max(0.01, self._late * (1 + nbytes / UNIT))
+        """Return the seconds after which an answer of this many bytes is later than nearly all."""
+        return max(0.01, self._late * (1 + nbytes / UNIT_BYTES))
 
     def asked(self) -> None:
-        """Hear that a request was sent."""
+        """Count a request."""
         self._asked += 1
 
     def may_hedge(self) -> bool:
-        """Say whether one may be sent a second time, and count it."""
-        if self._hedged >= KNOWN + HEDGED * self._asked:
+        """Return whether a request may be sent a second time, and count it."""
+        if self._hedged >= MIN_SAMPLES + MAX_HEDGED_SHARE * self._asked:
             return False
         self._hedged += 1
         return True
 
 
 class Turns:
-    """Lets so many requests be on their way; entered in the loop.
+    """A limit of requests in flight; entered in the loop.
 
     Args:
-        most: How many.
+        most: The limit.
 
     Attributes:
-        under_way: How many there are.
+        under_way: Requests in flight.
     """
 
     def __init__(self, most: int) -> None:
@@ -84,7 +84,7 @@ class Turns:
 
     @contextlib.contextmanager
     def few(self, most: int) -> Iterator[None]:
-        """Let there be fewer meanwhile: each connection takes memory, of which somebody has little."""
+        """Lower the limit meanwhile, since each connection takes memory."""
         self._fewer.append(most)
         try:
             yield
@@ -98,14 +98,14 @@ class Turns:
             try:
                 await turn
             except asyncio.CancelledError:
-                self._next()  # it may have been this one's turn
+                self._next()  # it may have been this request's turn
                 raise
         self.under_way += 1
 
     async def __aexit__(self, *_: object) -> None:
         self.under_way -= 1
         self._next()
-        self._next()  # there may be more turns than there were
+        self._next()  # the limit may have been raised
 
     def _next(self) -> None:
         while self._waiting:
@@ -116,28 +116,28 @@ class Turns:
 
 
 class Line:
-    """The thread that sends requests and takes answers.
+    """The thread that sends requests and receives answers.
 
     Attributes:
-        turns: Lets so many requests be on their way.
-        times: How long they took.
-        workers: Threads for libraries that cannot wait in the loop.
-        waiters: Threads for those who wait for whole fetches.
+        turns: The limit of requests in flight.
+        times: Recent response times.
+        workers: Threads for blocking libraries.
+        waiters: Threads that wait for whole fetches.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self.turns = Turns(AT_A_TIME)
+        self.turns = Turns(MAX_REQUESTS)
         self.times = Times()
-        self.workers = ThreadPoolExecutor(AT_A_TIME, "corgipile-request")
-        self.waiters = ThreadPoolExecutor(AT_A_TIME, "corgipile-fetch")
-        self.kept: dict[Any, Any] = {}  # connections, by what they lead to
+        self.workers = ThreadPoolExecutor(MAX_REQUESTS, "corgipile-request")
+        self.waiters = ThreadPoolExecutor(MAX_REQUESTS, "corgipile-fetch")
+        self.kept: dict[Any, Any] = {}  # connections, by destination
         self.lock = threading.Lock()
         self._thread = threading.Thread(target=self._loop.run_forever, name="corgipile-requests", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something in the loop; who waits may be interrupted, and it is cancelled then."""
+        """Run a coroutine in the loop; an interrupt of the caller cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -148,12 +148,12 @@ class Line:
 
 _guard = threading.Lock()
 _line: Line | None = None
-_left: list[Any] = []  # of the process that was forked: its threads are not here, so nothing of it may be freed
+_left: list[Any] = []  # lines of the parent process: its threads do not exist here, so nothing may be freed
 
 
 def line() -> Line:
     """Return the line of this process."""
-    global _line  # noqa: PLW0603 - one a process
+    global _line  # noqa: PLW0603 - one per process
     with _guard:
         if _line is None:
             _line = Line()

@@ -1,4 +1,4 @@
-"""Opens objects by their URL, and lists them: whichever library speaks to the place where they lie."""
+"""Opening and listing of objects by URL, with the library for their scheme."""
 
 import os
 import re
@@ -21,14 +21,14 @@ OBSTORE = ("s3", "gs", "az", "abfs", "abfss", "adl", "http", "https")
 
 
 def open_ranges(path: RemotePath) -> tuple[Ranges, bytes]:
-    """Open an object; return what reads its ranges, and its last bytes if they came along.
+    """Open an object; return the reader of its ranges, and its last bytes if they were sent.
 
     Raises:
-        MissingFile: There is none.
+        MissingFile: The object does not exist.
         ReadFailed: The store refuses, or does not answer.
         MissingExtra: The library for it is not installed.
     """
-    from corgipile.stores import files, objects  # noqa: PLC0415 - with asyncio, which local tables do not need
+    from corgipile.stores import files, objects  # noqa: PLC0415 - needs asyncio, which local tables do not
 
     found, tail = objects.open_object(path) if _by_obstore(path) else files.open_file(path)
     return (found if path.cache is None else _cached(found, path.cache)), tail
@@ -38,7 +38,7 @@ def list_objects(path: RemotePath) -> Iterator["Listed"]:
     """Yield the objects below a folder, whose URL ends with a slash, by their keys.
 
     Raises:
-        BadArgument: It is a web server, which does not tell.
+        BadArgument: Web servers cannot list files.
         ReadFailed: The store refuses.
     """
     from corgipile.stores import buckets, files  # noqa: PLC0415 - as above
@@ -47,13 +47,13 @@ def list_objects(path: RemotePath) -> Iterator["Listed"]:
     if not _by_obstore(path):
         return files.listed(path)
     if parts.web and path.system is None:
-        raise BadArgument(f"{path}: a web server does not say which files it has; give their URLs, or use braces")
+        raise BadArgument(f"{path}: web servers cannot list files; pass their URLs, or use braces")
     bucket, key = buckets.bucket_of(path)
     return bucket.listed(key.rstrip("/"), path)
 
 
 def listed_ranges(path: RemotePath, one: "Listed") -> Ranges:
-    """Return what reads an object that was listed: nothing is asked for until it is read."""
+    """Return the reader of a listed object; it sends no request until it is read."""
     from corgipile.stores import buckets, files, objects  # noqa: PLC0415 - as above
 
     if not _by_obstore(path):
@@ -63,23 +63,23 @@ def listed_ranges(path: RemotePath, one: "Listed") -> Ranges:
 
 
 def located(source: Any, filesystem: Any = None, cache: Any = None, cache_size: Any = None) -> Any:
-    """Return a source in which URLs, and paths on a file system, are `RemotePath` objects; all else is as it was.
+    """Return a source with URLs, and paths on a file system, as `RemotePath` objects; the rest is unchanged.
 
     Args:
-        source: What `corgipile.open` takes; files of fsspec are what they are opened from.
-        filesystem: A store of obstore, or a file system of fsspec, on which all paths are.
-        cache: Folder of the cache on disk, None for none.
+        source: A source for `corgipile.open`; fsspec files are replaced by their paths.
+        filesystem: An obstore store or an fsspec file system of all paths.
+        cache: Folder of the cache on disk, None for no cache.
         cache_size: Bytes of the cache.
 
     Raises:
-        BadArgument: The file system is none, or the size of a cache is given without its folder.
+        BadArgument: The file system is invalid, or a cache size has no folder.
 
     Example:
         >>> located(["s3://me:pw@bucket/a.csv", "b.csv"])
         ['s3://bucket/a.csv', 'b.csv']
     """
     if cache is None and cache_size is not None:
-        raise BadArgument(f"cache_size={cache_size!r} without cache=: a folder on a local disk is needed")
+        raise BadArgument(f"cache_size={cache_size!r} needs cache=; pass a folder on a local disk")
     kept = None if cache is None else (str(Path(cache).expanduser().absolute()), cache_size)
     return _located(source, filesystem, kept)
 
@@ -96,18 +96,18 @@ def _located(source: Any, filesystem: Any, cache: tuple[str, Size | None] | None
     if isinstance(source, str | PurePath) and _ONE_SLASH.match(str(source)):
         raise BadArgument(
             f"{redacted(str(source).replace(':/', '://', 1))!r} must be text, got a Path, which merges its slashes; "
-            "give the URL as a string"
+            "pass the URL as a string"
         )
     return RemotePath(str(source), cache=cache) if is_url(source) else source
 
 
 def _is_open(source: Any) -> bool:
-    """Say whether something is a file of fsspec, open or not."""
+    """Return whether a source is an fsspec file, open or not."""
     return hasattr(source, "fs") and callable(getattr(source.fs, "cat_file", None)) and hasattr(source, "path")
 
 
 def _on(system: Any, path: str, cache: tuple[str, Size | None] | None) -> RemotePath:
-    """Return the path of an object on a store of obstore, or a file system of fsspec, that somebody made."""
+    """Return the path of an object on a given obstore store or fsspec file system."""
     from corgipile.stores.buckets import is_obstore  # noqa: PLC0415 - as above
 
     if is_obstore(system):
@@ -119,9 +119,7 @@ def _on(system: Any, path: str, cache: tuple[str, Size | None] | None) -> Remote
     if callable(getattr(system, "cat_file", None)):
         shown = system.unstrip_protocol(path)
         return RemotePath(shown if is_url(shown) else f"fsspec://{shown}", system=system, cache=cache)
-    raise BadArgument(
-        f"filesystem is {type(system).__name__}; a store of obstore, or a file system of fsspec, is right"
-    )
+    raise BadArgument(f"filesystem must be an obstore store or an fsspec file system, got {type(system).__name__}")
 
 
 def _by_obstore(path: RemotePath) -> bool:
@@ -133,6 +131,6 @@ def _by_obstore(path: RemotePath) -> bool:
 
 
 def _cached(ranges: Ranges, cache: tuple[str, Size | None]) -> Ranges:
-    from corgipile.stores.cache import Cached  # noqa: PLC0415 - few have one
+    from corgipile.stores.cache import Cached  # noqa: PLC0415 - rarely needed
 
     return Cached(ranges, *cache)

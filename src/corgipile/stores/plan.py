@@ -1,10 +1,9 @@
-"""Which requests bring some byte ranges: near ones together, where the bytes between cost less than a request.
+"""Planning of requests for byte ranges: close ranges are joined if the bytes between cost less than a request.
 
-A request waits for its answer ``LATENCY`` seconds, in which its share of the line could have brought
-``LATENCY * SHARE`` bytes (the defaults are those of S3 in its own region or near it; a store that answers faster is
-measured, and a gap then costs more than a request sooner). So a gap up to that size is read over, the least ones first,
-as long as no more than ``WASTE`` of all bytes are gaps, or ``TINY`` a range if that is more. Gaps up to ``LEAST_GAP``
-are always read over.
+A request waits ``LATENCY`` seconds for its answer, in which its share of the bandwidth could bring ``LATENCY *
+SHARE`` bytes. The defaults are those of S3 in or near its own region; faster stores are measured, and smaller gaps
+then end a request. Gaps up to that size are read over, the smallest first, while gaps make up at most ``WASTE`` of
+all bytes, or ``TINY`` per range if that is more. Gaps up to ``LEAST_GAP`` are always read over.
 """
 
 from typing import NamedTuple
@@ -15,17 +14,17 @@ from corgipile.stores.ranges import IntArray
 
 __all__ = ["Requests", "plan"]
 
-SHARE = 16e6  # bytes a second of one of the requests that are on their way
+SHARE = 16e6  # bytes per second of one of the requests in flight
 LATENCY = 0.05  # seconds, until it is measured
 LEAST_GAP, MOST_GAP = 4 << 10, 1 << 20
 WASTE = 1 / 16
 TINY = 1 << 10
-PART = 8 << 20  # bytes of a request at most: more are asked for by several
+PART = 8 << 20  # most bytes of a request: larger ones are split
 LEAST_PART = 1 << 20
 
 
 class Requests(NamedTuple):
-    """Requests, and which ranges each of them brings.
+    """Requests, and the ranges that each of them brings.
 
     Attributes:
         starts: First byte of each request.
@@ -44,10 +43,10 @@ def plan(offsets: IntArray, lengths: IntArray, to: IntArray, latency: float | No
     """Plan the requests for some ranges.
 
     Args:
-        offsets: Where they begin.
-        lengths: Their bytes; those without any need no request.
-        to: Where they go.
-        latency: Seconds until an answer begins, where that is known.
+        offsets: Their offsets.
+        lengths: Their bytes; empty ranges need no request.
+        to: Their places in the output.
+        latency: Seconds until an answer begins, if known.
 
     Example:
         >>> ranges = np.array([0, 100, 5_000_000]), np.array([50, 50, 10_000_000]), np.array([0, 50, 100])
@@ -55,8 +54,8 @@ def plan(offsets: IntArray, lengths: IntArray, to: IntArray, latency: float | No
         >>> list(zip(found.starts.tolist(), found.stops.tolist()))
         [(0, 150), (5000000, 10000000), (10000000, 15000000)]
     """
-    kept = np.flatnonzero(lengths > 0)
-    order = kept[np.argsort(offsets[kept], kind="stable")]
+    nonempty = np.flatnonzero(lengths > 0)
+    order = nonempty[np.argsort(offsets[nonempty], kind="stable")]
     begins, ends, places = offsets[order], offsets[order] + lengths[order], to[order]
     if not len(begins):
         none = np.zeros(0, np.int64)
@@ -72,7 +71,7 @@ def plan(offsets: IntArray, lengths: IntArray, to: IntArray, latency: float | No
 def _joined(
     begins: IntArray, ends: IntArray, reach: IntArray, latency: float | None
 ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    """Say of each range but the first whether it is read with those before it."""
+    """Return for each range except the first whether it is joined with the previous ones."""
     gaps = begins[1:] - reach[:-1]
     limit = int(min(max((LATENCY if latency is None else min(latency, LATENCY * 4)) * SHARE, LEAST_GAP), MOST_GAP))
     near = gaps <= limit
@@ -88,7 +87,7 @@ def _joined(
 def _split(
     firsts: IntArray, lasts: IntArray, run: IntArray, begins: IntArray, ends: IntArray, places: IntArray
 ) -> Requests:
-    """Divide runs that are too long into even requests, and pieces that lie in several of these."""
+    """Split runs that are too long into even requests, and pieces across them."""
     counts = np.maximum(1, -(-(lasts - firsts) // PART))
     sizes = -(-(lasts - firsts) // counts)
     base = np.cumsum(counts) - counts

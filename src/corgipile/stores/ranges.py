@@ -1,4 +1,4 @@
-"""The contract of an object of which byte ranges are read, wherever it lies."""
+"""Protocol of an object whose byte ranges are read, wherever it is stored."""
 
 from typing import Protocol
 
@@ -11,17 +11,17 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Ranges(Protocol):
-    """An object of which byte ranges are read; thread-safe, and picklable without secrets.
+    """An object whose byte ranges are read; thread-safe, and picklable without secrets.
 
     Attributes:
-        url: Where it lies, without credentials: it may stand in messages and names of files.
+        url: Its URL, without credentials: it may appear in messages and names of files.
         size: Its bytes.
-        etag: What changes when the object does: the ETag, or a digest, or a generation; empty where nobody says.
+        etag: A tag that changes with the object: the ETag, a digest or a generation; empty if unknown.
     """
 
     @property
     def url(self) -> str:
-        """Return where it lies, without credentials."""
+        """Return its URL, without credentials."""
 
     @property
     def size(self) -> int:
@@ -29,22 +29,22 @@ class Ranges(Protocol):
 
     @property
     def etag(self) -> str:
-        """Return what changes when the object does, empty where nobody says."""
+        """Return a tag that changes with the object, empty if unknown."""
 
     def fetch(self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8], to: IntArray) -> None:
-        """Read ranges, each to its place in ``out``; many requests are on their way at once.
+        """Read ranges, each to its place in ``out``; many requests are in flight at once.
 
         Args:
-            offsets: Where they begin, in any order; they may overlap.
-            lengths: Their bytes, from 0.
-            out: Where they go.
-            to: Where in it each begins.
+            offsets: Their offsets, in any order; they may overlap.
+            lengths: Their bytes, at least 0.
+            out: The output.
+            to: The place of each range in the output.
 
         Raises:
-            CorruptFile: The object has changed since it was opened, or has not these bytes.
-            MissingFile: It is gone.
+            CorruptFile: The object has changed since it was opened, or is shorter.
+            MissingFile: The object was deleted.
             ReadFailed: The store refused, or did not answer for long.
         """
 
     def whole(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
-        """Read a range by one request, and nothing is copied: where that is kept as it comes; see `fetch`."""
+        """Read a range by one request without a copy, for callers that keep the answer; see `fetch`."""

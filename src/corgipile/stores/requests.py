@@ -1,4 +1,4 @@
-"""Sends requests: many at a time, each again where it failed, and a second one where the answer is late."""
+"""Sending of requests: many at a time, with retries of failed ones and second attempts for late ones."""
 
 import asyncio
 import random
@@ -16,27 +16,27 @@ from corgipile.stores.ranges import IntArray
 
 __all__ = ["PATIENCE", "Ask", "answered", "fetch"]
 
-PATIENCE = 60.0  # seconds for which a request is tried again
-FIRST_WAIT, MOST_WAIT = 0.1, 5.0
-SLOWEST = 1e5  # bytes a second below which an answer is given up
-LONGEST = 20.0  # seconds until its first byte
-MOST_SENT = 3  # times that a request is on its way at once
-Ask = Callable[[int, int], Awaitable[memoryview]]  # the bytes from a first one up to a last
+PATIENCE = 60.0  # seconds for which a request is retried
+FIRST_WAIT, MAX_WAIT = 0.1, 5.0
+MIN_BYTES_PER_SECOND = 1e5  # bytes per second below which an answer is abandoned
+FIRST_BYTE_SECONDS = 20.0  # seconds until its first byte
+MAX_ATTEMPTS = 3  # most attempts of a request in flight at once
+Ask = Callable[[int, int], Awaitable[memoryview]]  # requests the bytes of a range
 Renew = Callable[[], None]
 
 
 async def fetch(
     line: Line, url: str, ask: Ask, found: Requests, out: npt.NDArray[np.uint8], renew: Renew | None = None
 ) -> None:
-    """Send planned requests and put what they bring into its place.
+    """Send planned requests and store their answers.
 
     Args:
         line: The line of this process.
-        url: What is read, for messages.
-        ask: Asks for bytes.
-        found: The requests.
-        out: Where they go.
-        renew: Looks for credentials anew.
+        url: The object's URL, for messages.
+        ask: Requests bytes.
+        found: The planned requests.
+        out: The output.
+        renew: Reloads credentials.
     """
 
     async def one(request: int) -> None:
@@ -62,11 +62,11 @@ def _put(data: npt.NDArray[np.uint8], start: int, pieces: IntArray, out: npt.NDA
 async def answered(
     line: Line, url: str, ask: Ask, start: int, stop: int, renew: Renew | None = None, patience: float | None = None
 ) -> memoryview:
-    """Ask for bytes until they come.
+    """Request bytes, with retries, and return them.
 
     Raises:
-        ReadFailed: They do not, for long, or the store refuses.
-        CorruptFile: The answer has never as many bytes as were asked for, or the object has changed.
+        ReadFailed: They did not come for long, or the store refuses.
+        CorruptFile: Answers always have the wrong length, or the object has changed.
     """
     began, wait, denied = time.monotonic(), FIRST_WAIT, False
     patience = PATIENCE if patience is None else patience
@@ -76,11 +76,11 @@ async def answered(
                 data = await _hedged(line, ask, start, stop)
             if len(data) == stop - start:
                 return data
-            reason = f"{stop - start} bytes were asked for, {len(data)} came"
+            reason = f"{stop - start} bytes were requested, {len(data)} came"
         except Transient as error:
             reason = str(error)
         except Denied as error:
-            if denied:  # with new credentials, too
+            if denied:  # with renewed credentials, too
                 raise refused(url, str(error)) from None
             denied, reason = True, str(error)
             if renew is not None:
@@ -88,24 +88,28 @@ async def answered(
         spent = time.monotonic() - began
         if spent > patience:
             if "came" in reason:
-                raise CorruptFile(f"{url}: {reason}, again and again: the server, or a proxy, spoils its answers")
+                raise CorruptFile(f"{url}: {reason}in every attempt: the server or a proxy corrupts its answers")
             raise unanswered(url, reason, spent)
-        await asyncio.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - spreads those who failed together
-        wait = min(2 * wait, MOST_WAIT)
+        await asyncio.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - spreads simultaneous retries
+        wait = min(2 * wait, MAX_WAIT)
 
 
 async def _hedged(line: Line, ask: Ask, start: int, stop: int) -> memoryview:
-    """Send a request, and another one if the answer is later than nearly all; the first answer counts."""
+    """Send a request, and another one if the answer is late; the first answer counts."""
     sent: set[asyncio.Task[memoryview]] = set()
     began, nbytes, failed = time.monotonic(), stop - start, None
-    ends = began + LONGEST + nbytes / SLOWEST
+    ends = began + FIRST_BYTE_SECONDS + nbytes / MIN_BYTES_PER_SECOND
     try:
         while True:
-            more = len(sent) < MOST_SENT and (not sent or line.times.may_hedge())
+            more = len(sent) < MAX_ATTEMPTS and (not sent or line.times.may_hedge())
             if more:
                 line.times.asked()
                 sent.add(asyncio.ensure_future(_timed(line, ask, start, stop)))
-            until = line.times.late(nbytes) * 2 ** (len(sent) - 1) if len(sent) < MOST_SENT and more else LONGEST
+            until = (
+                line.times.late(nbytes) * 2 ** (len(sent) - 1)
+                if len(sent) < MAX_ATTEMPTS and more
+                else FIRST_BYTE_SECONDS
+            )
             done, pending = await asyncio.wait(
                 sent, timeout=max(0.0, min(until, ends - time.monotonic())), return_when=asyncio.FIRST_COMPLETED
             )

@@ -1,4 +1,4 @@
-"""URLs: what of them may be shown, and paths that remember what may not."""
+"""URLs: redaction of secrets, and paths that keep secrets out of messages."""
 
 import hashlib
 import os
@@ -20,27 +20,27 @@ _SECRET = re.compile(
     r"(?<![a-z])(code|api|sp|se|st|sv|sr)(?![a-z])",
     re.IGNORECASE,
 )
-_HARMLESS = {"versionid", "version", "generation", "snapshot", "revision"}  # parameters of a query
-_PLAIN = {  # settings of a store, as text
+_HARMLESS = {"versionid", "version", "generation", "snapshot", "revision"}  # query parameters without secrets
+_PLAIN = {  # settings of a store without secrets
     "account_name", "anon", "bucket", "cache_type", "container_name", "endpoint", "endpoint_url", "host", "location",
     "project", "protocol", "region", "repo_id", "repo_type", "revision", "skip_signature", "target_protocol", "url",
 }  # fmt: skip
 _PLAIN_WORDS = {"host", "hostaddr", "port", "dbname", "user", "sslmode", "connect_timeout"}
 _WORD = re.compile(r"(\w+)(\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)")  # of a connection string of PostgreSQL
 _ANY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^\s'\"]+")
-_QUERY = re.compile(r"\?([\w.~%-]+=.*)", re.DOTALL)  # of a URL whose keys may have question marks
+_QUERY = re.compile(r"\?([\w.~%-]+=.*)", re.DOTALL)  # of a URL whose keys may contain question marks
 _SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az"}
 
 
 class Parts(NamedTuple):
-    """A URL taken apart.
+    """The parts of a URL.
 
     Attributes:
-        scheme: Such as ``s3``.
-        place: What comes before the first slash: a bucket, or a host with its port; without user and password.
-        key: What comes after it.
-        query: What comes after a question mark, in URLs of the web.
-        user: User and password, if there are any.
+        scheme: The scheme, such as ``s3``.
+        place: The part before the first slash: a bucket, or a host with its port; without user and password.
+        key: The part after it.
+        query: The part after a question mark, in web URLs.
+        user: User and password, if present.
     """
 
     scheme: str
@@ -51,12 +51,12 @@ class Parts(NamedTuple):
 
     @property
     def web(self) -> bool:
-        """Say whether a web server is asked."""
+        """Return whether the URL is of a web server."""
         return self.scheme in ("http", "https")
 
 
 def is_url(path: object) -> bool:
-    """Say whether a path is a URL.
+    """Return whether a path is a URL.
 
     Example:
         >>> is_url("s3://bucket/a.parquet"), is_url("/data/a.parquet")
@@ -66,10 +66,10 @@ def is_url(path: object) -> bool:
 
 
 def parts_of(url: str) -> Parts:
-    """Take a URL apart.
+    """Split a URL into its parts.
 
     Raises:
-        BadArgument: It is none.
+        BadArgument: It is not a URL.
 
     Example:
         >>> parts_of("https://me:pw@host/a/b.csv?sig=x")
@@ -77,7 +77,7 @@ def parts_of(url: str) -> Parts:
     """
     found = _URL.match(url)
     if found is None:
-        raise BadArgument(f"{url!r} is no URL: s3://BUCKET/KEY, gs://, az://, https:// or file:// is right")
+        raise BadArgument(f"{url!r} must be a URL: s3://BUCKET/KEY, gs://, az://, https:// or file://")
     scheme = found[1].lower()
     scheme = _SAME.get(scheme, scheme)
     place, _, key = url[found.end() :].partition("/")
@@ -93,7 +93,7 @@ def parts_of(url: str) -> Parts:
 def redacted(url: str) -> str:
     """Return a URL without user, password, and query parameters other than versions.
 
-    Of a connection string of PostgreSQL, only host, port, database and user are shown.
+    Connection strings of PostgreSQL keep only host, port, database and user.
 
     Example:
         >>> redacted("https://me:pw@host/a.csv?version=2&X-Amz-Signature=0f3a")
@@ -106,10 +106,10 @@ def redacted(url: str) -> str:
     if not is_url(url) and "=" in url:
         return _WORD.sub(lambda one: one[0] if one[1].lower() in _PLAIN_WORDS else f"{one[1]}{one[2]}***", url)
     parts, query = parts_of(url), _query(url)
-    if parts.scheme in ("abfs", "abfss") and "@" in url:  # CONTAINER@ACCOUNT, no user
+    if parts.scheme in ("abfs", "abfss") and "@" in url:  # CONTAINER@ACCOUNT, not a user
         return url.partition("?")[0]
     place, key = parts.place, _QUERY.sub("", parts.key)
-    if re.search(r":[^\]\d][^\]]*$", place):  # no port, but a password with a slash
+    if re.search(r":[^\]\d][^\]]*$", place):  # not a port, but a password with a slash
         place, _, key = f"{place}/{key}".rpartition("@")[2].partition("/")
     shown = urlencode([(name, value) for name, value in query if name.lower() in _HARMLESS])
     return f"{parts.scheme}://{place}/{key}" + (f"?{shown}" if shown else "")
@@ -147,7 +147,7 @@ def _query(url: str) -> list[tuple[str, str]]:
 
 
 def secret(name: str) -> bool:
-    """Say whether what has such a name may be secret.
+    """Return whether a parameter with this name may be secret.
 
     Example:
         >>> secret("X-Amz-Signature"), secret("version")
@@ -157,7 +157,7 @@ def secret(name: str) -> bool:
 
 
 def has_secret(url: str) -> bool:
-    """Say whether a URL holds what `redacted` leaves out."""
+    """Return whether a URL contains secrets that `redacted` removes."""
     parts = parts_of(url)
     inside = parts.scheme not in ("abfs", "abfss") and parts.user
     return bool(inside) or any(name.lower() not in _HARMLESS for name, _ in _query(url))
@@ -165,8 +165,10 @@ def has_secret(url: str) -> bool:
 
 def _identity(shown: str, url: str) -> str:
     """Return an object's identity, which includes query parameters except renewed signatures."""
-    told = [pair for pair in _query(url) if pair[0].lower() not in _HARMLESS and not secret(pair[0])]
-    return f"{shown} {hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()}" if told else shown
+    identifying = [pair for pair in _query(url) if pair[0].lower() not in _HARMLESS and not secret(pair[0])]
+    return (
+        f"{shown} {hashlib.blake2b(repr(identifying).encode(), digest_size=16).hexdigest()}" if identifying else shown
+    )
 
 
 def local_path(url: str) -> str | None:
@@ -185,17 +187,17 @@ def local_path(url: str) -> str | None:
     if parts.place not in ("", "localhost"):
         shown = redacted(url)
         here = f"file:///{parts_of(shown).key}"
-        raise BadArgument(f"{shown!r} names the host {parts.place!r}; {here} is a file of this machine")
+        raise BadArgument(f"{shown!r} must not name another host, got {parts.place!r}; {here} is a local file")
     return "/" + unquote(parts.key)
 
 
 class RemotePath(str):
-    """The URL of an object, as it may be shown; what is needed to read it goes along, secrets within this process only.
+    """The redacted URL of an object, with everything needed to read it; secrets stay within this process.
 
     Args:
-        url: The URL, which may hold secrets.
-        system: What reads it, an obstore store or a file system of fsspec; None: what its scheme says.
-        cache: Folder of the cache on disk, and its bytes; None: there is none.
+        url: The URL, which may contain secrets.
+        system: The obstore store or fsspec file system that reads it; None: chosen by scheme.
+        cache: Folder of the cache on disk, and its bytes; None: no cache.
 
     Attributes:
         identity: Distinguishes objects whose redacted URLs are equal; for digests, never shown.
@@ -214,51 +216,51 @@ class RemotePath(str):
     _locked: bool
 
     def __new__(cls, url: str, *, system: Any = None, cache: tuple[str, Size | None] | None = None) -> Self:
-        """Make the path that may be shown."""
+        """Create the redacted path."""
         if isinstance(url, RemotePath):
             system, cache, url = system or url.system, cache or url.cache, url.full
-        made = super().__new__(cls, redacted(url))
-        made.identity = _identity(str(made), url)
-        made._url, made.system, made.cache, made._locked = url, system, cache, False
-        return made
+        path = super().__new__(cls, redacted(url))
+        path.identity = _identity(str(path), url)
+        path._url, path.system, path.cache, path._locked = url, system, cache, False
+        return path
 
     @property
     def full(self) -> str:
-        """Return the URL as it was given.
+        """Return the original URL.
 
         Raises:
-            BadArgument: It was given to another process, which kept its secrets.
+            BadArgument: It belongs to another process, which keeps its secrets.
         """
         if self._locked:
             raise BadArgument(
-                f"{self} was opened in another process by a URL with a query or a password, which stay there: "
-                "open the table in this process, or give credentials in the environment"
+                f"{self} was opened in another process by a URL with a query or a password, which are not passed on: "
+                "open the table in this process, or set credentials in the environment"
             )
         return self._url
 
     def beside(self, url: str) -> "RemotePath":
-        """Return the path of another object that is read as this one is."""
+        """Return the path of another object that is read like this one."""
         return RemotePath(url, system=self.system, cache=self.cache)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.system is not None and _has_secrets(self.system):
             raise BadArgument(
-                f"{self} is read by a {type(self.system).__name__} that was given secrets, which are not carried to "
-                "another process: give credentials by the environment, or open the table in that process"
+                f"{self} is read by a {type(self.system).__name__} with secrets, which are not passed to "
+                "another process: set credentials in the environment, or open the table in that process"
             )
         locked = self._locked or has_secret(self._url)
         return _unpickled, (str(self), self.system, self.cache, locked, self.identity)
 
 
 def _has_secrets(system: Any) -> bool:
-    """Say whether a store of obstore, or a file system of fsspec, was given secrets."""
+    """Return whether an obstore store or fsspec file system has secrets."""
     settings = {**(getattr(system, "config", None) or {}), **(getattr(system, "storage_options", None) or {})}
     given = any(not _is_plain(name.lower(), value) for name, value in settings.items())
     return given or getattr(system, "credential_provider", None) is not None
 
 
 def _is_plain(name: str, value: Any) -> bool:
-    """Return whether a store's setting is known to hold no secret."""
+    """Return whether a store's setting is known to contain no secret."""
     if isinstance(value, bool | int | float | type(None)) or value in ("", "true", "false", (), [], {}):
         return True
     known = name.removeprefix("aws_").removeprefix("azure_storage_").removeprefix("google_") in _PLAIN
@@ -268,6 +270,6 @@ def _is_plain(name: str, value: Any) -> bool:
 def _unpickled(
     shown: str, system: Any, cache: tuple[str, Size | None] | None, locked: bool, identity: str = ""
 ) -> RemotePath:  # by position
-    made = RemotePath(shown, system=system, cache=cache)
-    made._locked, made.identity = locked, identity or shown  # noqa: SLF001 - its own
-    return made
+    path = RemotePath(shown, system=system, cache=cache)
+    path._locked, path.identity = locked, identity or shown  # noqa: SLF001 - its own
+    return path

@@ -1,6 +1,6 @@
-"""Laws for those who write a table, an order or a loop of their own, as checks to call from a test.
+"""Checks for your own table, order or training loop, to call from a test.
 
-Each check returns nothing, or raises `LawBroken`, an ``AssertionError`` that says which law does not hold and where.
+Each check returns nothing, or raises `LawBroken`, an ``AssertionError`` that names the broken law and where.
 
 Example:
     >>> from corgipile.orders import CorgiPile

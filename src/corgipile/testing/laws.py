@@ -1,4 +1,4 @@
-"""What a broken law is, and how one is stated."""
+"""Broken laws, and helpers that state a law."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ __all__ = ["LawBroken", "holds", "refuses"]
 
 
 class LawBroken(AssertionError):
-    """A table, an order or a loader does not do what all of them must."""
+    """A table, an order or a loader violates a law that all of them must obey."""
 
 
 def holds(law: Any, *, otherwise: str) -> None:
@@ -20,7 +20,7 @@ def holds(law: Any, *, otherwise: str) -> None:
 
 
 def refuses(call: Any, error: type[Exception], says: str) -> None:
-    """Raise LawBroken unless a call fails by this error, in words that hold some text.
+    """Raise LawBroken unless a call fails with this error and a message that contains some text.
 
     Example:
         >>> refuses(lambda: int("x"), ValueError, "invalid literal")
@@ -28,6 +28,6 @@ def refuses(call: Any, error: type[Exception], says: str) -> None:
     try:
         call()
     except error as reason:
-        holds(says in str(reason), otherwise=f"the error should say {says!r}, it says {str(reason)!r}")
+        holds(says in str(reason), otherwise=f"the error must contain {says!r}, got {str(reason)!r}")
     else:
-        raise LawBroken(f"what should be a {error.__name__} ({says}) was accepted")
+        raise LawBroken(f"a call must raise {error.__name__} ({says}), but succeeded")

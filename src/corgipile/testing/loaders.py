@@ -1,4 +1,4 @@
-"""The laws of whatever yields batches and can be stopped."""
+"""The laws of iterables of batches that can be stopped and resumed."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -12,16 +12,16 @@ __all__ = ["check_loader"]
 
 
 def check_loader(make: Callable[[], Any], stops: Iterable[int] = (0, 1, 2, 5)) -> None:
-    """Check that a loader repeats its epoch, and goes on from any batch as if it had not been stopped.
+    """Check that a loader repeats its epoch, and resumes from any batch as if it had not been stopped.
 
-    States are written as JSON in between, since that is how they are kept.
+    States pass through JSON, since that is how they are stored.
 
     Args:
-        make: Makes a loader; two of them must be alike.
-        stops: Batches after which an epoch is left.
+        make: Creates a loader; two of them must be equal.
+        stops: Numbers of batches after which an epoch is stopped.
 
     Raises:
-        LawBroken: Another batch comes than in an epoch that was not stopped.
+        LawBroken: Batches differ from those of an epoch without a stop.
 
     Example:
         >>> import corgipile as cp, pyarrow as pa
@@ -38,19 +38,19 @@ def check_loader(make: Callable[[], Any], stops: Iterable[int] = (0, 1, 2, 5)) -
         state = json.loads(json.dumps(loader.state_dict()))
         again = make()
         again.load_state_dict(state)
-        _compare(map(_copied, again), whole[stop:], f"a loader that goes on after {stop} batches")
+        _compare(map(_copied, again), whole[stop:], f"a loader resumed after {stop} batches")
 
 
 def _copied(batch: Any) -> Any:
-    """Copy a batch: arrays may be used again for the next."""
+    """Copy a batch, since loaders may reuse arrays."""
     return {name: np.array(column) for name, column in batch.items()} if isinstance(batch, dict) else batch
 
 
 def _compare(found: Iterable[Any], expected: list[Any], who: str) -> None:
     batches = list(found)
-    holds(len(batches) == len(expected), otherwise=f"{who} gives {len(batches)} batches, not {len(expected)}")
+    holds(len(batches) == len(expected), otherwise=f"{who} must yield {len(expected)} batches, got {len(batches)}")
     for number, (one, other) in enumerate(zip(batches, expected, strict=True)):
-        holds(_equal(one, other), otherwise=f"{who} gives another batch {number}")
+        holds(_equal(one, other), otherwise=f"{who} must repeat batch {number}, got other rows")
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -18,22 +18,22 @@ ROW_BYTES = 4000.0
 
 
 def visits(order: Order, blocks: Blocks, key: Key, start: int = 0) -> IntArray:
-    """Return the numbers of the rows that a pass visits, one after the other."""
+    """Return the row numbers that a pass visits, in order."""
     return np.concatenate([np.empty(0, np.int64), *visited_rows(order, blocks, key, start)])
 
 
 def check_order(order: Order, rows: int = 600, *, block: int = 10, buffer: int = 60, random: bool = True) -> None:
-    """Check every law of an order over a small table, with blocks of equal and of different lengths.
+    """Check every law of an order on a small table, with blocks of equal and of different lengths.
 
     Args:
         order: The order; its own sizes are replaced.
         rows: Rows of the table.
-        block: Rows of a block.
+        block: Rows per block.
         buffer: Rows of the buffer.
         random: Whether passes differ by seed and epoch.
 
     Raises:
-        LawBroken: One does not hold.
+        LawBroken: The order violates a law.
 
     Example:
         >>> from corgipile.orders import NoShuffle
@@ -56,12 +56,12 @@ def check_order(order: Order, rows: int = 600, *, block: int = 10, buffer: int =
             check_world(fitted, described, key, world)
         if random:
             check_seeds(fitted, described)
-            values = np.random.default_rng(7).random(blocks.count)  # no two blocks tie
+            values = np.random.default_rng(7).random(blocks.count)  # without ties
             check_batches(fitted, replace(blocks, sketch=values) if fitted.sketch_column else blocks, block)
 
 
 def check_pass(order: Order, blocks: Blocks, key: Key) -> None:
-    """Check that a pass visits each row once, or at least once where ``order.once`` is false, as often as it says.
+    """Check that a pass visits each row once (at least once if ``order.once`` is false), as often as it reports.
 
     Raises:
         LawBroken: It does not.
@@ -73,12 +73,12 @@ def check_pass(order: Order, blocks: Blocks, key: Key) -> None:
         not len(wrong) and len(counts) == blocks.rows,
         otherwise=f"{order!r} visits row {wrong[:1]} {counts[wrong[:1]]} times, {blocks!r}, {key}",
     )
-    told = order.visits(blocks, key)
-    holds(told == len(seen), otherwise=f"{order!r} says {told} visits and makes {len(seen)}, {blocks!r}, {key}")
+    reported = order.visits(blocks, key)
+    holds(reported == len(seen), otherwise=f"{order!r} must make {reported} visits, got {len(seen)}, {blocks!r}, {key}")
 
 
 def check_start(order: Order, blocks: Blocks, key: Key, start: int) -> None:
-    """Check that a pass that begins at a step goes on as one that ran from the beginning.
+    """Check that a pass started at a step continues like one from the beginning.
 
     Raises:
         LawBroken: It does not.
@@ -86,13 +86,13 @@ def check_start(order: Order, blocks: Blocks, key: Key, start: int) -> None:
     steps = list(visited_rows(order, blocks, key))
     rest = np.concatenate([np.empty(0, np.int64), *steps[start:]])
     same = np.array_equal(visits(order, blocks, key, start), rest) if start <= len(steps) else True
-    holds(same, otherwise=f"{order!r} begun at step {start} is not the tail of the pass, {blocks!r}, {key}")
+    holds(same, otherwise=f"{order!r} started at step {start} must be the tail of the pass, {blocks!r}, {key}")
 
 
 def check_slots(order: Order, blocks: Blocks, key: Key) -> None:
-    """Check that slots are within bounds, and used again only when their rows have been visited.
+    """Check that slots are within bounds, and reused only after their rows are visited.
 
-    A slot that step i loads must not be one that the ``ahead`` steps before it visit, which may still be running.
+    A slot that step i loads must not be visited by the ``ahead`` steps before it, which may still be running.
 
     Raises:
         LawBroken: They are not.
@@ -102,18 +102,18 @@ def check_slots(order: Order, blocks: Blocks, key: Key) -> None:
     for number, step in enumerate(order.steps(blocks, key)):
         into = step.into[step.into >= 0]
         where = f"{order!r}, step {number}, {blocks!r}, {key}"
-        holds(step.into.max(initial=-1) < slots, otherwise=f"a slot beyond {slots}: {where}")
+        holds(step.into.max(initial=-1) < slots, otherwise=f"slots must be below {slots}: {where}")
         holds(len(np.unique(into)) == len(into), otherwise=f"two rows in one slot: {where}")
         loaded = set(into.tolist())
         for earlier in before[max(0, number - order.ahead) :]:
-            holds(not loaded & earlier, otherwise=f"a slot is loaded while its row may be visited: {where}")
+            holds(not loaded & earlier, otherwise=f"a slot is reused while its row may be visited: {where}")
         before.append(set(step.visit.tolist()))
     resident = order.resident(blocks)
-    holds(resident <= slots, otherwise=f"{order!r} says {resident} rows in memory, of {slots} slots")
+    holds(resident <= slots, otherwise=f"{order!r} reports {resident} rows in memory, more than its {slots} slots")
 
 
 def check_world(order: Order, blocks: Blocks, key: Key, world: int) -> None:
-    """Check that ranks share a pass: together all rows, each rank as many, fewer than ``world`` rows twice.
+    """Check that ranks divide a pass: all rows in total, equally many per rank, fewer than ``world`` rows twice.
 
     Raises:
         LawBroken: They do not.
@@ -121,22 +121,26 @@ def check_world(order: Order, blocks: Blocks, key: Key, world: int) -> None:
     keys = [key._replace(rank=rank, world=world) for rank in range(world)]
     parts = [visits(order, blocks, one) for one in keys]
     where = f"{order!r}, {world} ranks, {blocks!r}, {key}"
-    told = [order.visits(blocks, one) for one in keys]
-    holds(told == [len(part) for part in parts], otherwise=f"ranks make other visits than they say: {where}")
+    reported = [order.visits(blocks, one) for one in keys]
+    holds(
+        reported == [len(part) for part in parts], otherwise=f"ranks must make the reported numbers of visits: {where}"
+    )
     holds(set(np.concatenate(parts).tolist()) == set(range(blocks.rows)), otherwise=f"rows are lost: {where}")
     if order.once:
-        holds(len(set(told)) == 1, otherwise=f"ranks have {told} visits, not as many each: {where}")
-        holds(sum(told) - blocks.rows < world, otherwise=f"{sum(told)} visits of {blocks.rows} rows: {where}")
+        holds(len(set(reported)) == 1, otherwise=f"ranks must have equally many visits, got {reported}: {where}")
+        holds(sum(reported) - blocks.rows < world, otherwise=f"{sum(reported)} visits of {blocks.rows} rows: {where}")
 
 
 def check_seeds(order: Order, blocks: Blocks) -> None:
-    """Check that a seed repeats, and that epochs and seeds differ: seed 7, epoch 1 is not seed 8, epoch 0 either.
+    """Check that a seed repeats, and that epochs and seeds differ; seed 7, epoch 1 is not seed 8, epoch 0 either.
 
     Raises:
-        LawBroken: One does not.
+        LawBroken: A law is violated.
     """
     one = visits(order, blocks, Key(7, 1))
-    holds(np.array_equal(one, visits(order, blocks, Key(7, 1))), otherwise=f"{order!r}: the same key, another pass")
+    holds(
+        np.array_equal(one, visits(order, blocks, Key(7, 1))), otherwise=f"{order!r}: equal keys must give equal passes"
+    )
     for other in (Key(7, 0), Key(7, 2), Key(8, 0), Key(8, 1), Key(1, 7)):
         same = np.array_equal(one, visits(order, blocks, other))
         holds(not same, otherwise=f"{order!r}: seed 7, epoch 1 is seed {other.seed}, epoch {other.epoch}")
@@ -145,8 +149,9 @@ def check_seeds(order: Order, blocks: Blocks) -> None:
 def check_batches(order: Order, blocks: Blocks, batch: int) -> None:
     """Check that rows share a batch again, in other epochs and with other seeds, only by chance.
 
-    In four other passes at most three times as many pairs may repeat as chance predicts for rows stored as far apart.
-    1,040 runs of corgipile's orders over 600 rows gave no false alarm: the largest ratio was 1.9, the spread 0.1.
+    In four other passes at most three times as many pairs may repeat as chance predicts for rows stored as far
+    apart. 1,040 runs of corgipile's orders over 600 rows gave no false alarm: the largest ratio was 1.9, the spread
+    0.1.
 
     Raises:
         LawBroken: More pairs repeat.
@@ -157,11 +162,11 @@ def check_batches(order: Order, blocks: Blocks, batch: int) -> None:
     again, expected = (sum(one[0] * one[at] for one in found) for at in (1, 2))
     holds(
         again < LEAST_RUN or again <= MAX_REPEATS * expected,
-        otherwise=f"{order!r}: {again:.0f} pairs of rows share a batch again, by chance {expected:.0f}, {blocks!r}",
+        otherwise=f"{order!r}: {again:.0f} pairs of rows share a batch again, {expected:.0f} by chance, {blocks!r}",
     )
 
 
 def _batches(order: Order, blocks: Blocks, key: Key, batch: int) -> Sample:
-    """Return the batch in which each row is visited first."""
+    """Return the batch of the first visit of each row."""
     ids, at = np.unique(visits(order, blocks, key), return_index=True)
     return Sample(mixed(ids), ids, at, at // batch)

@@ -16,7 +16,7 @@ from corgipile.testing.laws import LawBroken, holds, refuses
 
 __all__ = ["check_cuts", "check_damaged", "check_layout", "check_manners", "check_rows", "check_table"]
 
-MANY = 100_000  # rows that a damaged file may claim without all being read
+MAX_READ_ROWS = 100_000  # most rows that a damaged file may claim to have and still be read completely
 
 
 def check_table(table: Table, expected: pa.Table, seed: int = 0) -> None:
@@ -25,10 +25,10 @@ def check_table(table: Table, expected: pa.Table, seed: int = 0) -> None:
     Args:
         table: The table.
         expected: Its rows.
-        seed: Of what is asked.
+        seed: Seed of the requested rows.
 
     Raises:
-        LawBroken: One does not hold.
+        LawBroken: The table violates a law.
 
     Example:
         >>> import corgipile as cp
@@ -42,69 +42,69 @@ def check_table(table: Table, expected: pa.Table, seed: int = 0) -> None:
     if fixed:
         check_layout(table, fixed)
     for name in expected.schema.names:
-        _check_placed(table, name)
+        _check_location(table, name)
     if len(table):
         check_manners(table)
 
 
 def check_rows(table: Table, expected: pa.Table, rng: np.random.Generator) -> None:
-    """Check that a table agrees with the rows it was written from, asked for some of them in every way.
+    """Check that a table equals the rows that it was written from, read in every way.
 
     Raises:
         LawBroken: It does not.
     """
     rows, names = expected.num_rows, expected.schema.names
-    holds(len(table) == rows, otherwise=f"{table!r} has {len(table)} rows, {rows} were written")
+    holds(len(table) == rows, otherwise=f"{table!r} must have {rows} rows, got {len(table)}")
     schema = table.schema
     same = schema.names == names and schema.types == expected.schema.types
-    holds(same, otherwise=f"{table!r} has the schema {schema}, not {expected.schema}")
+    holds(same, otherwise=f"{table!r} must have the schema {expected.schema}, got {schema}")
     _same(table.read(0, rows), expected, f"{table!r}, all rows")
     start, stop = sorted(rng.integers(0, rows + 1, 2).tolist())
     some = rng.permutation(names)[: rng.integers(1, len(names) + 1)].tolist()
     batch = table.read(start, stop, some)
-    holds(batch.schema.names == some, otherwise=f"{table!r}: columns {some} asked for, {batch.schema.names} came")
+    holds(batch.schema.names == some, otherwise=f"{table!r} must return columns {some}, got {batch.schema.names}")
     _same(batch, expected.select(some).slice(start, stop - start), f"{table!r}, rows {start} to {stop}, {some}")
     wanted = rng.integers(0, rows, rng.integers(0, 20)) if rows else np.zeros(0, np.int64)
     _same(table.take(wanted, some), expected.select(some).take(pa.array(wanted)), f"{table!r}, rows {wanted.tolist()}")
     check_cuts(table, int(rng.integers(1, rows + 2)))
 
 
-def _same(found: pa.RecordBatch, expected: pa.Table, where: str) -> None:
-    found.validate(full=True)
-    holds(found.to_pylist() == expected.to_pylist(), otherwise=f"other rows came than were written: {where}")
+def _same(batch: pa.RecordBatch, expected: pa.Table, where: str) -> None:
+    batch.validate(full=True)
+    holds(batch.to_pylist() == expected.to_pylist(), otherwise=f"rows differ from the written ones: {where}")
 
 
 def check_cuts(table: Table, rows: int) -> None:
-    """Check that a table's cuts ascend from its first row to behind its last.
+    """Check that a table's cuts ascend from its first row to its end.
 
     Raises:
         LawBroken: They do not.
     """
     cuts = table.cuts(rows)
-    right = cuts.dtype == np.int64 and cuts[0] == 0 and cuts[-1] == len(table) and (np.diff(cuts) > 0).all()
-    holds(right, otherwise=f"{table!r}.cuts({rows}) are {cuts!r}, for {len(table)} rows")
+    valid = cuts.dtype == np.int64 and cuts[0] == 0 and cuts[-1] == len(table) and (np.diff(cuts) > 0).all()
+    holds(valid, otherwise=f"{table!r}.cuts({rows}) must ascend from 0 to {len(table)}, got {cuts!r}")
     refuses(lambda: table.cuts(0), BadArgument, "at least 1, got 0")
 
 
 def check_layout(table: Table, columns: Sequence[str]) -> None:
-    """Check a layout by reading the bytes it names.
+    """Check a layout by reading the bytes that it describes.
 
     Raises:
         LawBroken: They are not the rows.
     """
     layout = table.layout(columns)
     if layout is None:
-        raise LawBroken(f"{table!r} does not say where {list(columns)} lie")
+        raise LawBroken(f"{table!r} must have a layout of {list(columns)}, got None")
     for name in columns:
         place = layout.columns[name]
         covers = place.starts[0] == 0 and place.starts[-1] == len(table) and (np.diff(place.starts) > 0).all()
-        holds(covers, otherwise=f"{table!r}: the pieces of {name!r} begin at {place.starts!r}")
+        holds(covers, otherwise=f"{table!r}: pieces of {name!r} must cover all rows, got starts {place.starts!r}")
         same = np.array_equal(_bytes_at(layout, name), _numbers(table, name))
-        holds(same, otherwise=f"{table!r}: other bytes lie where {name!r} should")
+        holds(same, otherwise=f"{table!r}: the layout of {name!r} has other bytes than its rows")
 
 
 def _numbers(table: Table, name: str) -> Any:
-    """Return the numbers of a column of fixed width, as they are read."""
+    """Return the numbers of a fixed-width column, read through the table."""
     array = table.read(0, len(table), [name]).column(0)
     while pa.types.is_fixed_size_list(array.type):
         array = array.flatten()
@@ -112,7 +112,7 @@ def _numbers(table: Table, name: str) -> Any:
 
 
 def _bytes_at(layout: Layout, name: str) -> Any:
-    """Return the numbers that lie where a layout says."""
+    """Return the numbers at the locations of a layout."""
     place = layout.columns[name]
     items = int(np.prod(place.shape))
     parts = [np.empty(0, place.dtype)]
@@ -124,32 +124,32 @@ def _bytes_at(layout: Layout, name: str) -> Any:
     return np.concatenate(parts)
 
 
-def _check_placed(table: Table, name: str) -> None:
-    """Check what a table tells the kernel of a column, if it does."""
-    found = location(table, [name])
-    if found is None:
+def _check_location(table: Table, name: str) -> None:
+    """Check the location of a column that a table passes to the kernel, if any."""
+    placed = location(table, [name])
+    if placed is None:
         return
-    numbers = _bytes_at(found.layout, name)
-    if found.bits is not None:
-        numbers = numbers.reshape(int(found.layout.columns[name].starts[-1]), -1)[found.bits.within(0, len(table))]
+    numbers = _bytes_at(placed.layout, name)
+    if placed.bits is not None:
+        numbers = numbers.reshape(int(placed.layout.columns[name].starts[-1]), -1)[placed.bits.within(0, len(table))]
     same = np.array_equal(numbers.reshape(-1), _numbers(table, name))
-    holds(same, otherwise=f"{table!r}: the kernel finds other rows of {name!r}")
+    holds(same, otherwise=f"{table!r}: the kernel's location of {name!r} has other rows")
 
 
 def check_manners(table: Table) -> None:
-    """Check what is the same for every table that has rows: pickling, threads, and answers to bad questions.
+    """Check the laws of every non-empty table: pickling, threads, and errors for invalid requests.
 
     Raises:
-        LawBroken: Something is not.
+        LawBroken: A law is violated.
     """
-    again = pickle.loads(pickle.dumps(table))  # noqa: S301 - made a moment ago
+    again = pickle.loads(pickle.dumps(table))  # noqa: S301 - pickled above
     same = again.fingerprint == table.fingerprint and again.nbytes == table.nbytes > 0
-    holds(same, otherwise=f"{table!r} is another table when it was pickled")
+    holds(same, otherwise=f"{table!r} must keep its fingerprint and size when pickled")
     rows = len(table)
     whole = table.read(0, rows).to_pylist()
-    holds(again.read(0, rows).to_pylist() == whole, otherwise=f"{table!r} has other rows when it was pickled")
+    holds(again.read(0, rows).to_pylist() == whole, otherwise=f"{table!r} must keep its rows when pickled")
 
-    def right(seed: int) -> bool:
+    def reads_correctly(seed: int) -> bool:
         rng = np.random.default_rng(seed)
         start, stop = sorted(rng.integers(0, rows + 1, 2).tolist())
         some = rng.integers(0, rows, 5)
@@ -157,11 +157,14 @@ def check_manners(table: Table) -> None:
         return bool(taken and table.read(start, stop).to_pylist() == whole[start:stop])
 
     with ThreadPoolExecutor(8) as pool:
-        holds(all(pool.map(right, range(40))), otherwise=f"{table!r} has other rows when several threads read it")
-    _check_refusals(table)
+        holds(
+            all(pool.map(reads_correctly, range(40))),
+            otherwise=f"{table!r} must return the same rows to several threads",
+        )
+    _check_errors(table)
 
 
-def _check_refusals(table: Table) -> None:
+def _check_errors(table: Table) -> None:
     rows = len(table)
     refuses(lambda: table.read(0, 1, ["no such column"]), MissingColumn, "no column 'no such column'; the table has '")
     refuses(lambda: table.layout(["no such column"]), MissingColumn, "no such column")
@@ -171,8 +174,8 @@ def _check_refusals(table: Table) -> None:
     refuses(lambda: table.take(np.array([0.5])), BadArgument, "list of integers")
 
 
-def check_damaged(path: Any, open: Callable[[], Table]) -> None:  # noqa: A002 - as corgipile.open
-    """Check that a damaged file is read, or refused by an error of ours that names it: nothing else may happen.
+def check_damaged(path: Any, open: Callable[[], Table]) -> None:  # noqa: A002 - named like corgipile.open
+    """Check that a damaged file is either read, or rejected by an error of corgipile that names it.
 
     Args:
         path: The file.
@@ -182,17 +185,17 @@ def check_damaged(path: Any, open: Callable[[], Table]) -> None:  # noqa: A002 -
         LawBroken: The error does not name the file.
     """
     try:
-        _read_everyhow(open())
+        _read_all_ways(open())
     except CorgiPileError as error:
-        holds(str(path) in str(error), otherwise=f"the error does not name {path}: {error}")
+        holds(str(path) in str(error), otherwise=f"the error must name {path}, got: {error}")
 
 
-def _read_everyhow(table: Table) -> None:
+def _read_all_ways(table: Table) -> None:
     rows = len(table)
-    holds(isinstance(table.fingerprint, str), otherwise=f"{table!r} has no fingerprint")
+    holds(isinstance(table.fingerprint, str), otherwise=f"{table!r} must have a fingerprint")
     table.cuts(7)
     table.layout([name for name in ("features", "label") if name in table.schema.names])
-    if rows > MANY:
+    if rows > MAX_READ_ROWS:
         table.read(rows // 2, rows // 2 + 5)
         return
     batch = table.read(0, rows)

@@ -1,4 +1,4 @@
-"""Tables that wrap a table: they count reads, slow them down, or let them fail."""
+"""Wrappers of a table that count reads, delay them, or make them fail."""
 
 import errno
 import threading
@@ -14,7 +14,7 @@ from corgipile.tables.wrapper import Wrapper
 
 
 class _Instrumented(Wrapper):
-    """Delegates to a table; it gives no layout, so that every read goes through it."""
+    """Delegates to a table, without a layout, so that every read passes through it."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
@@ -45,7 +45,7 @@ class _Instrumented(Wrapper):
         return self.table.take(rows, columns)
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows, if the table tells; no row is read."""
+        """Return the bytes of rows if known, without reading them."""
         return row_sizes(self.table, rows, columns)
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
@@ -54,12 +54,12 @@ class _Instrumented(Wrapper):
         return cast("Single", self.table).take_bytes(rows, column)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None, so that no read passes by."""
+        """Return None, so that no read bypasses this table."""
         check_columns(self.schema, columns)
         return None
 
     def units(self, columns: Sequence[str]) -> None:
-        """Return None: units that were unpacked would be read past this."""
+        """Return None, since unpacked units would bypass this table."""
 
     def _before(self, runs: list[tuple[int, int]]) -> None:
         """Act before a read of these runs."""
@@ -70,8 +70,8 @@ class Counting(_Instrumented):
 
     Attributes:
         calls: Calls of ``read`` and ``take``.
-        rows: Rows they asked for.
-        runs: The runs of rows, in the order asked for; each row of ``take`` is one.
+        rows: Requested rows.
+        runs: Requested runs of rows, in order; each row of ``take`` is a run.
 
     Example:
         >>> from corgipile.tables import open
@@ -88,7 +88,7 @@ class Counting(_Instrumented):
         self.runs: list[tuple[int, int]] = []
 
     def units(self, columns: Sequence[str]) -> None:
-        """Return None: units that were unpacked would be read past this."""
+        """Return None, since unpacked units would bypass this table."""
 
     def _before(self, runs: list[tuple[int, int]]) -> None:
         with self._lock:
@@ -98,7 +98,7 @@ class Counting(_Instrumented):
 
 
 class Slow(_Instrumented):
-    """Waits before each read, like a far device.
+    """Waits before each read, like a slow device.
 
     Args:
         table: The table.
@@ -115,14 +115,14 @@ class Slow(_Instrumented):
         self.seconds_per_read = seconds_per_read
 
     def units(self, columns: Sequence[str]) -> None:
-        """Return None: units that were unpacked would be read past this."""
+        """Return None, since unpacked units would bypass this table."""
 
     def _before(self, runs: list[tuple[int, int]]) -> None:
         time.sleep(self.seconds_per_read)
 
 
 class Failing(_Instrumented):
-    """Fails every read after the first few, like a device that breaks.
+    """Fails every read after the first few, like a broken device.
 
     Args:
         table: The table.
@@ -142,7 +142,7 @@ class Failing(_Instrumented):
         self.calls = 0
 
     def units(self, columns: Sequence[str]) -> None:
-        """Return None: units that were unpacked would be read past this."""
+        """Return None, since unpacked units would bypass this table."""
 
     def _before(self, runs: list[tuple[int, int]]) -> None:
         with self._lock:

@@ -170,4 +170,4 @@ def test_outputs_are_no_urls(tmp_path, capsys, url):
 
 def test_places_that_nothing_reads(capsys):
     assert cli.main(["info", "x+y://a"]) == 2
-    assert "no library here reads x+y://" in capsys.readouterr().err
+    assert "x+y:// is not supported" in capsys.readouterr().err
