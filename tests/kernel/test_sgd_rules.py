@@ -104,7 +104,7 @@ def test_going_on_is_going_on(step, average, sparse, width, kind, l1, max_norm):
     whole, first, second = (sgd(kind, width, np.float32, **how) for _ in range(3))
     want = fit(whole, x, y, epochs=5)
     fit(first, x, y, epochs=3)
-    second.assign(*first.last(), first.beside())
+    second.assign(*first.last(), first.optimizer_state())
     got = fit(second, x, y, epochs=2)
     assert [part.tobytes() for part in got[:2]] == [part.tobytes() for part in want[:2]]
 

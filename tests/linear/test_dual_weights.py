@@ -6,7 +6,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BadValue
-from corgipile.linear.dual_weights import RATIO
+from corgipile.linear.dual_weights import MAX_WEIGHT_RATIO
 
 ROWS = 200
 KINDS = ("logistic", "svm", "squared_hinge")
@@ -28,7 +28,7 @@ def train(rows, **how):
 @pytest.mark.parametrize("parted", [False, True])
 @pytest.mark.parametrize("scale", [1e-150, 1e-6, 1.0])
 def test_weights_as_far_apart_as_may_be_end_at_the_optimum(kind, parted, scale):
-    weights = {0: scale, 1: 0.99 * RATIO * scale}
+    weights = {0: scale, 1: 0.99 * MAX_WEIGHT_RATIO * scale}
     if kind == "svm":
         weights[1] = 1e4 * scale  # coordinates of hinges take long where C is large
     last = train(table(parted), model=kind, class_weight=weights, epochs=2 if scale == 1 else 20).history[-1]

@@ -1,4 +1,4 @@
-"""The gradient of the loss by the weights, row by row: the kernel's own, as one step of it from the model."""
+"""Gradients of the loss by the weights, row by row, each from one step of the kernel."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,18 +19,18 @@ __all__ = ["gradients"]
 
 
 def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[np.float64]:
-    """Return the gradient of each row's loss by the weights that predict, in the scale they were learnt in.
+    """Return the gradient of each row's loss by the predicting weights, in the scale of training.
 
     Args:
         model: The model.
-        rows: What `corgipile.open` takes, with the features of training.
+        rows: Any source for `corgipile.open`, with the features of training.
         label: The label column; None: that of training.
 
     Returns:
         float64[rows, outputs * features + outputs].
 
     Raises:
-        BadValue: A label or feature is no finite number.
+        BadValue: A label or feature is not finite.
 
     Example:
         >>> import corgipile as cp
@@ -40,7 +40,7 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
         [[-1.0, -1.0], [0.0, 0.0]]
     """
     if model.columns != model.features:
-        raise BadArgument("these are models by group; of(...) gives that of one group")
+        raise BadArgument("gradients need one model; of(...) returns one group's model")
     column = model.label_or(label)
     table = readable(numeric(open_table(rows), column), model.encoding, column)
     check_label(table, column, repr(table))
@@ -51,7 +51,7 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
     if scaling is not None:
         coef, bias = scaling.unfold(coef, bias)
     sgd = SGD(model.kind, inputs, model.classes, scaling=scaling)
-    found = []
+    gradients_ = []
     with passes.reader(inputs, NullsAsNaN(table, inputs, column), column) as feeder:
         for step, visit in enumerate(feeder.epoch(0)):
             at, labels = rows_in(feeder.buffer, inputs, visit), feeder.buffer.dense(column)
@@ -61,5 +61,5 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
                 sgd.learn(at, labels, visit[place : place + 1], passes.row_at(feeder, 0, step))
                 sgd.flush()
                 moved, shifted = sgd.weights()
-                found.append(np.concatenate([(coef - moved).ravel(), bias - shifted]))
-    return np.array(found, np.float64).reshape(len(table), coef.size + bias.size)
+                gradients_.append(np.concatenate([(coef - moved).ravel(), bias - shifted]))
+    return np.array(gradients_, np.float64).reshape(len(table), coef.size + bias.size)
