@@ -130,5 +130,5 @@ def test_what_stands_for_missing_numbers_in_training_stays():
     assert model.filled(9.0).encoding == model.encoding
     np.testing.assert_array_equal(model.decision(table(None)), model.decision(table(4.0)))
     both = cp.train(table(features=[[0.5, 1.0]] * ROWS), features=["a", "features"], epochs=1)
-    with pytest.raises(BadArgument, match=r"does not say which of its columns \['a', 'features'\] are lists"):
+    with pytest.raises(BadArgument, match=r"did not record which of its columns \['a', 'features'\] are lists"):
         both.filled(0)

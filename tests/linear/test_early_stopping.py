@@ -89,8 +89,8 @@ def test_estimators_stop_and_go_on(overfitted):
         assert twice.n_iter_ == 4
         assert twice.coef_.tobytes() == kind(epochs=4).fit(x, labels).coef_.tobytes()
     words = CorgiClassifier(warm_start=True, epochs=1).fit(x, y)
-    with pytest.raises(BadArgument, match="warm_start goes on from a model of the classes 0, 1; y has 'no', 'yes'"):
+    with pytest.raises(BadArgument, match="y must have the classes of warm_start, 0, 1, got 'no', 'yes'"):
         words.fit(x, np.array(["no", "yes"])[y])
     for one in (stopped, CorgiClassifier(solver="dual", l2=0.1)):
-        with pytest.raises(BadArgument, match="validation, patience and solver are for fit"):
+        with pytest.raises(BadArgument, match="use fit for validation, patience and solver"):
             one.partial_fit(x, y, classes=[0, 1])

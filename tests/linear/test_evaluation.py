@@ -101,9 +101,7 @@ def test_more_classes(kind, weight):
         assert found.figures["auc"] == pytest.approx(wanted, abs=1e-9)
         if kind != "svm":
             check_calibration(found, score, label == name, w, 10)
-    with pytest.raises(
-        BadArgument, match="positive is 'huge', which is no class of the model; it has 'high', 'low', 'mid'"
-    ):
+    with pytest.raises(BadArgument, match="positive must be a class of the model, 'high', 'low', 'mid', got 'huge'"):
         model.judge(rows, positive="huge")
 
 
@@ -123,7 +121,7 @@ def test_numbers(kind):
         )
         assert found.figures["r2"] == model.measure(rows, weight=weight)["r2"]
         assert (found.by_class, found.confusion, found.calibration, found.rows) == (None, None, None, ROWS)
-    with pytest.raises(BadArgument, match=f"positive names a class, and a {kind} model predicts numbers"):
+    with pytest.raises(BadArgument, match=f"positive needs classes, and a {kind} model predicts numbers"):
         model.judge(rows, positive=1)
 
 
@@ -145,7 +143,7 @@ def test_areas_sorted_on_disk_are_the_same(monkeypatch, ties):
     spill = ranking.Ranking._spill
     monkeypatch.setattr(ranking.Ranking, "_spill", lambda self: (spilled.append(1), spill(self)))
     for at_once in (1 << 20, 256, 1000):
-        monkeypatch.setattr(ranking, "AT_ONCE", at_once)
+        monkeypatch.setattr(ranking, "RUN_SCORES", at_once)
         spilled.clear()
         ranks = ranking.Ranking()
         for start in range(0, 20_000, 700):
@@ -155,7 +153,7 @@ def test_areas_sorted_on_disk_are_the_same(monkeypatch, ties):
         assert ranks.area() == pytest.approx(wanted, abs=1e-12)
     monkeypatch.setenv("CORGIPILE_SPILL", "off")
     if not ties:
-        with pytest.raises(WriteFailed, match="name a folder"):
+        with pytest.raises(WriteFailed, match="set it to a folder"):
             ranking.Ranking().add(scores, mine, w)
 
 
@@ -190,7 +188,7 @@ def test_rows_of_one_side_and_bad_rows():
         with pytest.raises(BadArgument, match="bins must be a whole number of 1 to 1000"):
             model.judge(rows, bins=bins)
     labels = cp.train({"x": [0.0, 1.0] * 50, "up": [0, 1] * 50, "down": [1, 0] * 50}, labels=["up", "down"])
-    with pytest.raises(BadArgument, match=r"of one model: of\(...\)"):
+    with pytest.raises(BadArgument, match=r"needs? one model: use of\(...\)"):
         labels.judge(rows)
 
 
@@ -198,7 +196,7 @@ def test_scores_of_many_classes_come_in_parts(monkeypatch):
     rows = made("text")
     model = cp.train(rows, model="softmax", features=["a", "b", "c"], epochs=1)
     whole = model.judge(rows, positive="low")
-    monkeypatch.setattr(passes, "SCORED", 100)
+    monkeypatch.setattr(passes, "MAX_SCORES", 100)
     parts = model.judge(rows, positive="low")
     np.testing.assert_array_equal(parts.confusion, whole.confusion)
     assert parts.figures == pytest.approx(whole.figures, rel=1e-12)

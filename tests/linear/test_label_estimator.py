@@ -72,9 +72,11 @@ def test_what_is_no_indicator_is_refused(data):
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         CorgiLabelClassifier().fit(x[:-1], y)
     for setting in ({"warm_start": True}, {"validation": 0.1}, {"class_weight": "balanced"}, {"model": "softmax"}):
-        with pytest.raises(BadArgument, match=r"one model|does not go with|tell, got|logistic, svm"):
+        with pytest.raises(
+            BadArgument, match=r"do not support warm_start|one model|does not go with|tell, got|logistic, svm"
+        ):
             CorgiLabelClassifier(**setting).fit(x, y)
-    with pytest.raises(BadArgument, match="from tables"):
+    with pytest.raises(BadArgument, match="for tables use"):
         CorgiLabelClassifier().fit("rows.parquet", y)
 
 

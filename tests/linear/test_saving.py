@@ -183,7 +183,7 @@ def test_what_is_no_file_of_a_model(tmp_path):
         load(tmp_path)
     assert caught.value.errno == errno.EISDIR
     for wrong in (None, 5, b"m"):
-        with pytest.raises(BadArgument, match="loaded from a path"):
+        with pytest.raises(BadArgument, match="path must be the path of a model file"):
             load(wrong)
     with (tmp_path / "big").open("wb") as file:
         file.write(struct.pack("<Q", 100) + b"{" * 100)

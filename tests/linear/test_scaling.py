@@ -134,7 +134,7 @@ def test_features_too_small_for_the_type_are_constant(tmp_path):
 def test_features_too_large_for_a_spread_are_named(make, form):
     x = np.random.default_rng(0).normal(size=(500, 2)) * [1, 1e200]
     table = getattr(make, form)(x, (x[:, 0] > 0).astype(int))
-    with pytest.raises(BadValue, match="feature 1 has numbers so large that their spread is beyond"):
+    with pytest.raises(BadValue, match="feature 1 has numbers so large that their spread overflows float64"):
         train(table, standardize=True)
 
 

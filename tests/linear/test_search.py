@@ -39,10 +39,10 @@ def test_models_side_by_side_are_those_alone(kind, sparse, monkeypatch):
     grid = {"learning_rate": [0.01, 0.05], "l2": [0.0, 1e-2], "average": [False, True], "batch_size": [1, 8]}
     together = losses(cp.search(rows, grid, **how), *grid)
     assert len(together) == 16
-    monkeypatch.setattr(search_runs, "CHUNK", 1)
-    monkeypatch.setattr(search_runs, "LEAST", 7)
+    monkeypatch.setattr(search_runs, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(search_runs, "MIN_ROWS", 7)
     monkeypatch.setattr(search_runs, "SPARSE", 7)
-    monkeypatch.setattr(search_runs, "MOST_THREADS", 1)
+    monkeypatch.setattr(search_runs, "MAX_THREADS", 1)
     for point in list(together)[:5]:
         alone = cp.search(rows, {name: [value] for name, value in zip(grid, point, strict=True)}, **how)
         assert losses(alone, *grid)[point] == together[point]
@@ -51,7 +51,7 @@ def test_models_side_by_side_are_those_alone(kind, sparse, monkeypatch):
 @pytest.mark.parametrize("threads", [1, 2, 16])
 def test_models_of_several_folds_in_one_vector_are_those_alone(threads, monkeypatch):
     """Whatever the steps and penalties beside it, and the threads."""
-    monkeypatch.setattr(search_runs, "MOST_THREADS", threads)
+    monkeypatch.setattr(search_runs, "MAX_THREADS", threads)
     monkeypatch.setattr(search_runs.os, "sched_getaffinity", lambda _: range(64))
     rows, how = rows_of(), {"folds": 4, "epochs": 2, "refit": False}
     grid = {"step": ["auto", "normalized", "decay"], "l1": [0.0, 1e-3], "l2": [0.0, 1e-3]}
@@ -183,13 +183,13 @@ def test_a_class_that_vanishes_in_a_fold_is_refused():
     ("grid", "how", "why"),
     [
         ({}, {}, "grid must be values by setting"),
-        ({"epochs": [1]}, {}, "grid is over learning_rate, step"),
+        ({"epochs": [1]}, {}, "grid must name settings among learning_rate, step"),
         ({"l2": []}, {}, "needs a list of values for 'l2'"),
         ({"step": "auto"}, {}, "needs a list of values for 'step'"),
         ({"l2": [-1.0]}, {}, "l2 must be"),
         ({"l2": [0.0]}, {"folds": 1}, "folds must be"),
-        ({"l2": [0.0]}, {"tolerance": 0.1}, "tolerance is for train"),
-        ({"step": ["auto"], "learning_rate": [0.1]}, {}, "chooses the rate"),
+        ({"l2": [0.0]}, {"tolerance": 0.1}, "search does not support tolerance"),
+        ({"step": ["auto"], "learning_rate": [0.1]}, {}, "sets the rate"),
         ({"l2": [0.0]}, {"folds": 200, "rows": 20}, "too few rows for folds=200"),
     ],
 )

@@ -63,7 +63,7 @@ def test_rates_of_labels_that_diverge_are_lowered(rows, caplog):
     with caplog.at_level(logging.WARNING, "corgipile"):
         how = {"features": FEATURES, "folds": 3, "standardize": False, "model": "squared_hinge", "refit": False}
         found = cp.search(far, {"step": ["constant"]}, labels="tags", epochs=1, **how)
-    assert "of 12 models of {'step': 'constant'}; beginning again at" in caplog.text
+    assert "of 12 models of {'step': 'constant'}; restarting at" in caplog.text
     assert len(found.results[0]["learning_rates"]) == 12
     with pytest.raises(Diverged, match="at every point"):
         cp.search(far, {"learning_rate": [1e30]}, labels="tags", epochs=1, **how)
@@ -85,7 +85,7 @@ def test_what_cannot_be_is_refused(rows):
     ):
         cp.search(rare, {"l2": [0.0]}, labels="tags", folds=3)
     ids = pa.table({"x": np.arange(60.0), "tags": [[f"t{at % 40}"] for at in range(60)]})
-    with pytest.raises(BadLabel, match=r"of 3 folds, .* \(so it is of \d\d labels more\); fewer folds, another seed"):
+    with pytest.raises(BadLabel, match=r"of 3 folds, .* \(as for \d\d more labels\); fewer folds, another seed"):
         cp.search(ids, {"l2": [0.0]}, labels="tags", folds=3)
     with pytest.raises(BudgetTooSmall, match="labels"):
         cp.search(some, {"l2": [0.0]}, labels="tags", memory=500)

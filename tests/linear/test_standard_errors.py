@@ -141,9 +141,9 @@ def test_balanced_classes_sparse_rows_and_words():
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (np.full(ROWS, 2.0), r"singular: 'd', '\(intercept\)' are sums of each other, or constant; leave a column out"),
-        (np.zeros(ROWS), "singular: rows say nothing of 'd'"),
-        (np.arange(ROWS) * 2.0 + 1, "singular: 'i', 'd'.* are sums of each other"),
+        (np.full(ROWS, 2.0), r"singular: 'd', '\(intercept\)' are linearly dependent, or constant; leave a column out"),
+        (np.zeros(ROWS), "singular: rows do not determine 'd'"),
+        (np.arange(ROWS) * 2.0 + 1, "singular: 'i', 'd'.* are linearly dependent"),
     ],
 )
 def test_a_singular_matrix_is_an_error_that_names_the_features(values, said):
@@ -179,7 +179,7 @@ def test_levels_are_told_from_the_last_of_their_column(intercept):
     bread = np.linalg.inv((design * (mean * (1 - mean))[:, None]).T @ design)
     meat = (design * ((mean - y) ** 2)[:, None]).T @ design
     np.testing.assert_allclose(found.standard_error, np.sqrt(np.diag(bread @ meat @ bread)), rtol=1e-5)
-    assert f"levels are told from {', '.join(map(repr, found.references))}" in str(found)
+    assert f"reference levels: {', '.join(map(repr, found.references))}" in str(found)
 
 
 def test_levels_stay_where_they_do_not_add_up():
@@ -196,9 +196,9 @@ def test_levels_stay_where_they_do_not_add_up():
 def test_what_has_no_standard_errors_is_said():
     rows = made("logistic")
     for kind in ("svm", "huber", "softmax"):
-        with pytest.raises(BadArgument, match=f"are of logistic, linear, poisson models, got a {kind} model"):
+        with pytest.raises(BadArgument, match=f"need a model of kind logistic, linear, poisson, got {kind}"):
             cp.train(rows, model=kind, epochs=1).summary(rows)
-    with pytest.raises(BadArgument, match="an L1 penalty makes weights 0"):
+    with pytest.raises(BadArgument, match="weights under an L1 penalty"):
         cp.train(rows, l1=0.1, epochs=1).summary(rows)
     model = cp.train(rows, epochs=1, features=["a", "b"])
     with pytest.raises(MissingColumn, match="'b'"):

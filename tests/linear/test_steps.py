@@ -127,8 +127,8 @@ def test_the_usual_step_is_auto_for_classes_where_no_rate_is_given(rows):
     [
         ({"step": "adagard"}, "step must be one of constant, .*auto, got 'adagard'; did you mean adagrad?"),
         ({"step": 1}, "step must be one of .* got 1"),
-        ({"step": "auto", "learning_rate": 0.1}, "step='auto' chooses the rate, got learning_rate=0.1; leave it out"),
-        ({"step": "constant", "decay": 0.5}, "decay is for step='decay', got decay=0.5 with step='constant'"),
+        ({"step": "auto", "learning_rate": 0.1}, "step='auto' sets the rate, got learning_rate=0.1; leave it out"),
+        ({"step": "constant", "decay": 0.5}, "decay needs step='decay', got decay=0.5 with step='constant'"),
         ({"l2": 1000.0, "step": "decay"}, "l2 must be 0 or more, and below 1 / learning_rate, got 1000"),
         ({"l1": -1}, "l1 must be 0 or more, got -1"),
         ({"l1": float("nan")}, "l1 must be"),

@@ -137,9 +137,9 @@ def test_what_cannot_be_weights_is_said(rows):
         cp.train(rows, weight="weight", test=rows.drop(["weight"]))
     with pytest.raises(BadSchema, match="weight column 'weight' is string in the table"):
         cp.train(rows.set_column(3, "weight", pa.array(["a"] * ROWS)), weight="weight")
-    with pytest.raises(BadArgument, match="is the label; it cannot be the weight too"):
+    with pytest.raises(BadArgument, match="is the label; it cannot also be the weight"):
         cp.train(rows, weight="label")
-    with pytest.raises(BadArgument, match="is among the features; it is no feature"):
+    with pytest.raises(BadArgument, match="is among the features; leave it out"):
         cp.train(rows, weight="weight", features=["x0", "weight"])
     with pytest.raises(BadArgument, match="a linear model predicts numbers"):
         cp.train(rows, model="linear", label="x0", class_weight="balanced")

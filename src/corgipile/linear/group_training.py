@@ -250,7 +250,7 @@ class GroupTraining:
         figures, named = self.sgd.each[one], _listed([self.groups[at] for at in idle])
         task.note(
             f"nothing was learnt yet in {len(idle)} of {len(self.groups)} groups of {self._by!r}, {named}: after the "
-            f"last epoch the loss of the first is {figures.loss:.4g}, that of a constant predictor "
+            f"last epoch the loss of the first is {figures.loss:.4g}, that of a constant prediction "
             f"{self._base.constant(one, figures):.4g}; try more epochs or another {what}"
         )
 

@@ -90,7 +90,7 @@ def _check_supported(given: TrainArguments) -> None:
 def check_model(model: str) -> None:
     """Raise BadArgument unless a model is binary."""
     if loss_of(model).numbers or loss_of(model, len(CLASSES)).per_class:
-        raise BadArgument(f"with labels model must be logistic, svm or squared_hinge, got {model!r}")
+        raise BadArgument(f"a label is there or not: logistic, svm and squared_hinge tell, got {model!r}")
 
 
 def _check_counts(found: LabelSets) -> None:

@@ -83,7 +83,7 @@ def checked(figures: Figures, sgd: SGD, feeder: BufferedReader) -> Figures:
         why = f"all {sgd.skipped} were skipped because they cannot be trained on" if sgd.skipped else "there are none"
         raise BadValue(f"no rows of {feeder.table!r} were used; {why}")
     if not figures.weight:
-        raise BadValue(f"the weights of {feeder.table!r} are all 0; at least one must be above 0")
+        raise BadValue(f"the weights of {feeder.table!r} are all zero; one above 0 is needed")
     return figures
 
 

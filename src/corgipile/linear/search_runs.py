@@ -208,7 +208,7 @@ class Runs:
             if not found.rows and not run.diverged:
                 raise BadValue(f"no rows of fold {run.fold} of {feeder.table!r} were used; all were skipped")
             if not found.weight and not run.diverged:
-                raise BadValue(f"the weights of fold {run.fold} of {feeder.table!r} are all 0: it cannot be evaluated")
+                raise BadValue(f"the weights of fold {run.fold} of {feeder.table!r} are all zero: it cannot be evaluated")
         by_run = {id(run): found for run, found in zip(trained, figures, strict=True)}
         return [self._by_fold([by_run[id(run)] for run in point]) for point in self.points]
 
@@ -301,7 +301,7 @@ class Runs:
             return
         figures = run.sgd.flush()
         if figures.rows and not figures.weight:
-            raise BadValue(f"the weights of {self._task.source!r} are all 0 outside fold {run.fold}")
+            raise BadValue(f"the weights of {self._task.source!r} are all zero outside fold {run.fold}")
         run.losses.append(figures.loss)
         try:
             run.schedule.enough(run.losses, epoch)

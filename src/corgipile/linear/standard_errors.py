@@ -142,7 +142,7 @@ def summary(model: "Model", table: Any, label: str | None = None, weight: str | 
         _add(model, sums, x[:, :width], y, w)
     (bread, meat), gradient, (rows, counted) = sums
     if not counted:
-        why = f"the weights of the {rows:.0f} rows are all 0; one must be above 0" if rows else "there are no rows"
+        why = f"the weights of the {rows:.0f} rows are all zero; one above 0 is needed" if rows else "there are no rows"
         raise BadValue(why)
     penalty = _penalty(model, width) * rows
     coef = np.append(model.coef[0], model.intercept)[:width].astype(np.float64)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.features.fit import takes_unasked
-from corgipile.linear.evaluation import MOST_BINS
+from corgipile.linear.evaluation import MAX_BINS
 from corgipile.sizes import whole
 from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import ModelCall
@@ -250,7 +250,7 @@ def bins_of(call: ModelCall) -> int:
     Raises:
         BadArgument: They are none, or too many.
     """
-    return whole(call.options.get("bins", 10), "bins", 1, MOST_BINS)
+    return whole(call.options.get("bins", 10), "bins", 1, MAX_BINS)
 
 
 def need_classes(call: ModelCall, kind: str, *, numbers: bool) -> None:
