@@ -108,7 +108,7 @@ def test_thousands_of_groups_keep_to_their_memory():
     with pytest.raises(BudgetTooSmall, match=r"'region' has more than \d+ groups, more models than half") as told:
         cp.train(table, by="region", epochs=2, memory="1MB")
     assert f"for {len(models.groups)} groups models by group take" in str(told.value)
-    enough = int(re.search(r"give memory=(\d+), or a column of fewer values", str(told.value))[1])
+    enough = int(re.search(r"give memory=(\d+), or group by a column of fewer values", str(told.value))[1])
     assert cp.train(table, by="region", epochs=1, memory=enough).groups == models.groups
 
 

@@ -63,7 +63,7 @@ def test_rates_of_labels_that_diverge_are_lowered(rows, caplog):
     with caplog.at_level(logging.WARNING, "corgipile"):
         how = {"features": FEATURES, "folds": 3, "standardize": False, "model": "squared_hinge", "refit": False}
         found = cp.search(far, {"step": ["constant"]}, labels="tags", epochs=1, **how)
-    assert "of 12 models of {'step': 'constant'}; restarting at" in caplog.text
+    assert "of 12 models of {'step': 'constant'}; beginning again at" in caplog.text
     assert len(found.results[0]["learning_rates"]) == 12
     with pytest.raises(Diverged, match="at every point"):
         cp.search(far, {"learning_rate": [1e30]}, labels="tags", epochs=1, **how)

@@ -297,7 +297,7 @@ def test_sparse_index_beyond_the_named_width(make):
 def test_warm_start_of_another_model(make):
     x, y = make.rows(200)
     model = train(make.dense(x, y), epochs=1)
-    with pytest.raises(BadArgument, match="warm_start must be .* of 3 features, got logistic of 6"):
+    with pytest.raises(BadArgument, match=r"warm_start must be .* of 3 features, got logistic of 6"):
         train(make.dense(x[:, :3], y), warm_start=model)
     with pytest.raises(BadArgument, match="classes must be those of warm_start"):
         train(make.dense(x, y), warm_start=model, classes=[0, 2])
