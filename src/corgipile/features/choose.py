@@ -67,7 +67,7 @@ def describe_left_out(left_out: Mapping[str, str]) -> str:
     """Describe the columns that were left out, and how to use them.
 
     Example:
-        >>> told({"name": "string"})
+        >>> describe_left_out({"name": "string"})
         "'name' (string); name the columns to train on with features=, words with text=, categories with encode="
     """
     why = "; ".join(f"{name!r} ({reason})" for name, reason in list(left_out.items())[:MAX_LEFT_OUT])

@@ -40,7 +40,7 @@ def category_bytes(values: Iterable[str | None]) -> int:
     """Return the bytes of categories: their text and the index over them.
 
     Example:
-        >>> 100 < taken(["Oslo"]) < 200
+        >>> 100 < category_bytes(["Oslo"]) < 200
         True
     """
     return sum(sys.getsizeof(value) + ENTRY_BYTES for value in values)

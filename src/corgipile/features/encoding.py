@@ -12,7 +12,7 @@ from corgipile.errors import BadArgument
 from corgipile.features.encoders import Classes, Encoder, Number, Vector, encoder_of
 from corgipile.features.hashed import PAIR, HashedColumns
 from corgipile.features.hashing import Hashing
-from corgipile.features.table import EncodedColumns, encoded_once
+from corgipile.features.table import EncodedColumns, encode_once
 from corgipile.tables.table import Table
 
 __all__ = ["Encoding", "feature_names"]
@@ -89,7 +89,7 @@ class Encoding:
 
         Args:
             table: The table.
-            once: Encode all rows now, see `corgipile.features.table.encoded_once`, for repeated reading.
+            once: Encode all rows now, see `corgipile.features.table.encode_once`, for repeated reading.
             codes: The class places of all rows, if known.
 
         Raises:
@@ -106,7 +106,7 @@ class Encoding:
         if encoded.changed:
             if codes is not None and self.label is not None:
                 encoded.codes[self.label.column] = codes
-            table = encoded_once(encoded) if once else encoded
+            table = encode_once(encoded) if once else encoded
         return table if self.hashing is None else HashedColumns(table, self.hashing, features)
 
     def state(self) -> dict[str, Any]:

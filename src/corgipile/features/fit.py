@@ -89,10 +89,10 @@ def fit_encoding(
         return _reuse(table, features, label, encode, missing, classes)
     chosen = features if isinstance(features, FeatureColumns) else chosen_columns(table.schema, features, label, encode)
     options: dict[str, Any] = {"encode": encode, "missing": missing, "classes": classes, "numbers": numbers}
-    return fitted(table, chosen, label, **options, memory=memory)
+    return fit_columns(table, chosen, label, **options, memory=memory)
 
 
-def fitted(
+def fit_columns(
     table: Table,
     chosen: FeatureColumns,
     label: str | None,
@@ -196,7 +196,7 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(plain_type(kind)))
 
 
-def takes_unasked(kind: pa.DataType) -> bool:
+def is_plain_number(kind: pa.DataType) -> bool:
     """Return whether a column is one number per row without ``encode``."""
     return is_number(plain_type(kind)) or bool(pa.types.is_decimal(plain_type(kind)))
 
@@ -337,7 +337,7 @@ def _label(table: Table, label: str | None, classes: Any, *, numbers: bool) -> E
             raise BadArgument(f"classes={classes!r} has no effect without a label")
         return None
     kind = table.schema.field(label).type
-    if classes is None and takes_unasked(kind):
+    if classes is None and is_plain_number(kind):
         return Number(label)
     if numbers:
         raise BadSchema(f"label column {label!r} is {kind}; regression needs numbers")

@@ -11,13 +11,13 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.features.choose import FeatureColumns, require
 from corgipile.features.encoders import Number, family_of
 from corgipile.features.encoding import Encoding
-from corgipile.features.fit import Encode, Missing, chosen_columns, fitted
+from corgipile.features.fit import Encode, Missing, chosen_columns, fit_columns
 from corgipile.features.hashing import Hashing, Source, is_words
 from corgipile.sizes import Size
 from corgipile.tables.table import Table
 from corgipile.tables.values import value_type
 
-__all__ = ["Term", "fit_hashed", "numbers_beside", "terms_of"]
+__all__ = ["Term", "fit_hashed", "terms_of", "unhashed_columns"]
 
 Term = str | Sequence[str]
 
@@ -50,7 +50,7 @@ def terms_of(text: str | Sequence[str] | None, interactions: Sequence[Term] | No
     return tuple(terms)
 
 
-def numbers_beside(schema: pa.Schema, features: Any, label: str | None, encode: Encode) -> FeatureColumns:
+def unhashed_columns(schema: pa.Schema, features: Any, label: str | None, encode: Encode) -> FeatureColumns:
     """Return the feature columns that are not hashed: only named ones.
 
     Raises:
@@ -113,7 +113,7 @@ def fit_hashed(
     words = (text,) if isinstance(text, str) else tuple(text or ())
     names = list(dict.fromkeys(name for term in terms for name in term))
     require(table.schema, names)
-    chosen = numbers_beside(table.schema, features, label, encode)
+    chosen = unhashed_columns(table.schema, features, label, encode)
     for name in names:
         if name == label:
             raise BadArgument(f"the label column {label!r} is among the features; leave it out")
@@ -124,12 +124,12 @@ def fit_hashed(
     if values and missing != "error":
         filled = {
             one.column: one.fill
-            for one in fitted(table, FeatureColumns(tuple(values)), None, missing=missing).features
+            for one in fit_columns(table, FeatureColumns(tuple(values)), None, missing=missing).features
             if isinstance(one, Number)
         }
         sources = [replace(one, fill=filled.get(one.column)) for one in sources]
     options: dict[str, Any] = {"encode": encode, "missing": missing, "classes": classes, "numbers": numbers}
-    found = fitted(table, chosen, label, **options, memory=memory)
+    found = fit_columns(table, chosen, label, **options, memory=memory)
     used = {*names, *chosen.names, label}
     others = {} if features is not None else {one.name: str(one.type) for one in table.schema if one.name not in used}
     hashing = Hashing(hash_bits, ngrams, tuple(sources), terms, strict=missing == "error")

@@ -29,7 +29,7 @@ from corgipile.tables.selection import MaskTable
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, even_cuts, row_sizes
 from corgipile.tables.wrapper import Wrapper
 
-__all__ = ["EncodedColumns", "encoded_once"]
+__all__ = ["EncodedColumns", "encode_once"]
 
 STEP = 1 << 17  # rows encoded at a time
 MIN_SPILL_ROW = 16  # bytes: encoded rows up to this, or up to the size of the stored row, are spilled
@@ -192,7 +192,7 @@ def _merge(layouts: Sequence[Layout], columns: Sequence[str]) -> Layout:
     return Layout(tuple(paths), {name: found[name] for name in columns}, identities)
 
 
-def encoded_once(table: EncodedColumns) -> Table:
+def encode_once(table: EncodedColumns) -> Table:
     """Return the table with its encoded columns stored once, in memory or in a spill file.
 
     Reading is then as fast as if they had been stored as numbers. If they are too large, or spill files are off, each
@@ -207,7 +207,7 @@ def encoded_once(table: EncodedColumns) -> Table:
         >>> from corgipile.features.encoders import Classes
         >>> from corgipile.tables import open
         >>> rows = EncodedColumns(open(pa.table({"y": ["a", "b"]})), [Classes("y", ("a", "b"))])
-        >>> encoded_once(rows).read(0, 2).to_pydict()
+        >>> encode_once(rows).read(0, 2).to_pydict()
         {'y': [0, 1]}
     """
     names = list(table.changed)
@@ -236,7 +236,7 @@ def _bits_of(table: Table) -> RowMask | None:
 
 
 def _encode_again(table: Table, encoders: Sequence[Encoder]) -> Table:
-    return encoded_once(EncodedColumns(table, encoders))
+    return encode_once(EncodedColumns(table, encoders))
 
 
 def _width_of(kind: pa.DataType) -> float:

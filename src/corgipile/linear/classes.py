@@ -12,7 +12,7 @@ from corgipile import _kernel
 from corgipile import arrow_compute as pc
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.features.choose import is_number, require
-from corgipile.features.fit import takes_unasked
+from corgipile.features.fit import is_plain_number
 from corgipile.losses import loss_of, most_classes, quoted
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.memory import MemoryTable
@@ -220,7 +220,7 @@ def check_weight(table: Table, weight: str, label: str, whose: str = "the table"
     """
     require(table.schema, [weight], whose)
     kind = table.schema.field(weight).type
-    if not takes_unasked(kind):
+    if not is_plain_number(kind):
         raise BadSchema(f"weight column {weight!r} is {kind} in {whose}; int, bool, float or decimal are needed")
     if weight == label:
         raise BadArgument(f"column {label!r} is the label; it cannot also be the weight")

@@ -26,7 +26,7 @@ class Untrained:
     Example:
         >>> zero = Untrained(loss_of("linear", 0), 0)
         >>> zero.add(np.array([2.0, np.nan, 4.0]))
-        >>> zero.untrained(), zero.adrift(5.4), zero.adrift(5.6)
+        >>> zero.untrained(), zero.has_diverged(5.4), zero.has_diverged(5.6)
         (5.0, False, True)
     """
 
@@ -58,12 +58,12 @@ class Untrained:
         loss, weight, _ = self._sums[model].tolist()
         return loss / weight if weight > 0 else self._zero
 
-    def far(self, model: int = 0) -> float:
+    def label_distance(self, model: int = 0) -> float:
         """Return mean log(1 + |label|), which a loss of bounded slope uses as the labels' distance from 0."""
-        _, weight, far = self._sums[model].tolist()
-        return far / weight if weight > 0 else 0.0
+        _, weight, label_distance = self._sums[model].tolist()
+        return label_distance / weight if weight > 0 else 0.0
 
-    def adrift(self, loss: float, model: int = 0) -> bool:
+    def has_diverged(self, loss: float, model: int = 0) -> bool:
         """Return whether a loss is above that of the zero model."""
         return _kernel.sgd_adrift(loss, self.untrained(model))
 
@@ -172,6 +172,6 @@ class Baseline(Untrained):
         """
         return len(self._classes) > 2 and bool(accuracy * self._counts.sum() > 2 * self._counts.max())
 
-    def idle(self, loss: float) -> bool:
+    def learnt_nothing(self, loss: float) -> bool:
         """Return whether a loss is above that of the best constant predictor."""
         return loss > max(IDLE * self.constant(), SLIGHT * self.untrained())

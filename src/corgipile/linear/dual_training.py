@@ -17,7 +17,7 @@ from corgipile.losses import loss_of, most_classes
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import Size, format_bytes, parse_bytes
 
-__all__ = ["ORDER", "DualTraining", "check_settings", "divided"]
+__all__ = ["ORDER", "DualTraining", "check_settings", "divide_memory"]
 
 DUAL_SETTINGS = {
     "model", "features", "label", "encode", "missing", "epochs", "l2", "memory", "seed", "intercept", "standardize",
@@ -48,7 +48,7 @@ def check_settings(given: TrainArguments) -> None:
         raise BadArgument(f"with solver='dual' model must be one of {', '.join(KINDS)}, got {given.model!r}")
 
 
-def divided(given: TrainArguments, task: Task) -> tuple[Size | None, int | None]:
+def divide_memory(given: TrainArguments, task: Task) -> tuple[Size | None, int | None]:
     """Divide the memory: return the bytes for rows and for dual variables; None: unlimited.
 
     Raises:
@@ -184,7 +184,7 @@ class DualTraining:
                 dual.learn(rows, labels, visit, where, weights)
             if learn and self._given.on_rows is not None:
                 self._given.on_rows(len(visit))
-        return passes.checked(evaluated or dual.flush(), dual, feeder), dual.objective()
+        return passes.check_figures(evaluated or dual.flush(), dual, feeder), dual.objective()
 
     def model(self) -> Model:
         """Return the current model, for unscaled features."""

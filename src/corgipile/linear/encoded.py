@@ -10,11 +10,11 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.features import Encoding, fit_encoding
 from corgipile.features.choose import FeatureColumns, is_number, item_of
 from corgipile.features.encoders import Categories, Classes, Number
-from corgipile.features.fit import chosen_columns, is_text, takes_unasked
-from corgipile.features.fit_hashed import fit_hashed, numbers_beside, terms_of
+from corgipile.features.fit import chosen_columns, is_plain_number, is_text
+from corgipile.features.fit_hashed import fit_hashed, terms_of, unhashed_columns
 from corgipile.features.labels import Codes, read_labels
 from corgipile.features.numeric_text import nearly_numbers
-from corgipile.features.table import EncodedColumns, encoded_once
+from corgipile.features.table import EncodedColumns, encode_once
 from corgipile.linear.classes import check_classes
 from corgipile.losses import loss_of
 from corgipile.settings import Settings, declared
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_LISTED_COLUMNS = 3  # columns that an error explains
 HASHING = ("text", "interactions", "hash_bits", "ngrams")
-__all__ = ["encoding_of", "hashed_columns", "named_columns", "numeric", "readable", "readable_through"]
+__all__ = ["as_numbers", "encode_pass", "encode_table", "encoding_of", "hashed_columns", "named_columns"]
 
 
 def hashed_columns(settings: Settings) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def named_columns(schema: pa.Schema, features: Any, settings: Settings) -> Featu
         features: The chosen columns; None selects none if any column is hashed.
         settings: The hashed columns and the encoding of others.
     """
-    choose = numbers_beside if hashed_columns(settings) else chosen_columns
+    choose = unhashed_columns if hashed_columns(settings) else chosen_columns
     return choose(schema, features, settings.label, settings.encode)
 
 
@@ -142,7 +142,7 @@ def _check_hashing(settings: Settings, known: Encoding | None) -> None:
             raise BadArgument(f"{name} must be that of warm_start, {past.get(name)!r}, got {value!r}")
 
 
-def readable(
+def encode_table(
     table: Table,
     encoding: Encoding | None,
     label: str | None,
@@ -169,19 +169,19 @@ def readable(
     return replace(encoding, label=own).table(table, once=once, codes=codes)
 
 
-def readable_through(table: Table, encoding: Encoding | None, label: str, *, skip: bool = False) -> Table:
-    """Return a table as `readable` does, for one pass over all rows; ``skip``: rows may be left out.
+def encode_pass(table: Table, encoding: Encoding | None, label: str, *, skip: bool = False) -> Table:
+    """Return a table as `encode_table` does, for one pass over all rows; ``skip``: rows may be left out.
 
     If only the label needs encoding, it is encoded first, in long runs: encoding it by piece would slow the
     kernel's reads of the numeric columns many times. Remote rows are read only once.
     """
-    encoded = readable(table, _relaxed(encoding) if encoding and skip else encoding, label, skip=skip)
+    encoded = encode_table(table, _relaxed(encoding) if encoding and skip else encoding, label, skip=skip)
     if not isinstance(encoded, EncodedColumns) or list(encoded.changed) != [label] or is_remote(table):
         return encoded
-    return encoded_once(encoded)
+    return encode_once(encoded)
 
 
-def numeric(table: Table, *columns: str | None, once: bool = False) -> Table:
+def as_numbers(table: Table, *columns: str | None, once: bool = False) -> Table:
     """Return a table whose decimals and dictionaries of numbers, in the given columns, are plain numbers.
 
     Args:
@@ -192,14 +192,14 @@ def numeric(table: Table, *columns: str | None, once: bool = False) -> Table:
     Example:
         >>> from decimal import Decimal
         >>> from corgipile.tables import open
-        >>> numeric(open(pa.table({"w": [Decimal("0.5"), None]})), "w").read(0, 2).to_pydict()
+        >>> as_numbers(open(pa.table({"w": [Decimal("0.5"), None]})), "w").read(0, 2).to_pydict()
         {'w': [0.5, None]}
     """
     named = [name for name in columns if name is not None and name in table.schema.names]
-    encoded = EncodedColumns(table, [Number(name) for name in named if takes_unasked(table.schema.field(name).type)])
+    encoded = EncodedColumns(table, [Number(name) for name in named if is_plain_number(table.schema.field(name).type)])
     if not encoded.changed:
         return table
-    return encoded_once(encoded) if once else encoded
+    return encode_once(encoded) if once else encoded
 
 
 def classes_of(encoding: Encoding | None) -> npt.NDArray[Any] | None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue, MissingExtra
 from corgipile.linear.classes import check_label
 from corgipile.linear.labelled import Labelled
-from corgipile.linear.schedule import averaged, step_asked
+from corgipile.linear.schedule import choose_step, uses_average
 from corgipile.linear.train import train
 from corgipile.losses import loss_of, most_classes, quoted
 from corgipile.settings import TrainSettings
@@ -124,8 +124,8 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         elif self._columns is not None and self.features is None and not (self.text or self.interactions):
             args["features"] = self._columns
         if more:
-            args |= {"epochs": 1, "tolerance": None, "average": averaged(self, model, past)} | (
-                {"decay": 1.0} if step_asked(self, model, past).decays else {}
+            args |= {"epochs": 1, "tolerance": None, "average": uses_average(self, model, past)} | (
+                {"decay": 1.0} if choose_step(self, model, past).decays else {}
             )
         if weights is not None:
             table, args["weight"] = _weighted(open_table(table), weights), WEIGHT

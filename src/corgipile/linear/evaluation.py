@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
 from corgipile.linear.classes import check_label, check_weight, codes_of
-from corgipile.linear.encoded import numeric, readable
+from corgipile.linear.encoded import as_numbers, encode_table
 from corgipile.linear.ranking import Ranking
 from corgipile.linear.sgd import Figures
 from corgipile.sizes import OnBad, whole
@@ -89,7 +89,7 @@ def judge(
     if model.loss.numbers:
         if positive is not None:
             raise BadArgument(f"positive needs classes, and a {model.kind} model predicts numbers; leave it out")
-        return _of_numbers(model, table, label, weight, on_bad)
+        return _evaluate_regression(model, table, label, weight, on_bad)
     watch = _Classes(model, _place_of(model, positive), bins)
     figures, skipped = figures_on(model, table, label, weight, watch, on_bad)
     known = figures.record(model.kind)
@@ -117,17 +117,19 @@ def figures_on(
     """
     column = model.label_or(label)
     opened = open_table(table)
-    opened = numeric(opened, column, weight, once=not is_remote(opened))
-    check_label(readable(opened, model.encoding, column), column, repr(opened))
+    opened = as_numbers(opened, column, weight, once=not is_remote(opened))
+    check_label(encode_table(opened, model.encoding, column), column, repr(opened))
     if weight is not None:
         check_weight(opened, weight, column, repr(opened))
-    figures, skipped = model.judged(opened, column, weight, watch, on_bad)
+    figures, skipped = model.measure_table(opened, column, weight, watch, on_bad)
     if skipped and on_bad == "raise":
         raise BadValue(f"{skipped} rows of {opened!r} have scores outside the range of {model.coef.dtype}")
     return figures, skipped
 
 
-def _of_numbers(model: "Model", table: Any, label: str | None, weight: str | None, on_bad: OnBad) -> Evaluation:
+def _evaluate_regression(
+    model: "Model", table: Any, label: str | None, weight: str | None, on_bad: OnBad
+) -> Evaluation:
     sums = np.zeros(3)
 
     def watch(scores: npt.NDArray[Any], labels: npt.NDArray[Any], weights: FloatArray) -> None:

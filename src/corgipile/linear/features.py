@@ -20,7 +20,7 @@ from corgipile.sizes import Size
 from corgipile.suggestions import listed
 from corgipile.tables.table import Table, fixed_field
 
-__all__ = ["Features", "find_inputs", "tell_unknown", "warn_left_out"]
+__all__ = ["Features", "find_inputs", "log_unknown", "warn_left_out"]
 
 MAX_WARNINGS = 5  # warnings about left-out columns
 log = logging.getLogger("corgipile")
@@ -145,7 +145,7 @@ def find_inputs(
     return Features(names, sparse=False, width=sum(widths), dtype=dtype, lists=False, left_out=left_out, widths=widths)
 
 
-def tell_unknown(schema: pa.Schema, params: Mapping[str, Any], label: str | None) -> None:
+def log_unknown(schema: pa.Schema, params: Mapping[str, Any], label: str | None) -> None:
     """Log which columns of a table are ignored because the training table did not have them.
 
     Args:

@@ -32,7 +32,7 @@ class GroupBaselines(Untrained):
         >>> from corgipile.losses import loss_of
         >>> base = GroupBaselines(loss_of("huber:1", 0), np.zeros(0), 2)
         >>> base.add_each(np.array([1e5, 1e5, 1.0]), None, np.array([0, 0, 1]))
-        >>> base.idle(0, Figures(2, 9e4, 0.0)), base.idle(1, Figures(2, 0.0, 0.0))
+        >>> base.learnt_nothing(0, Figures(2, 9e4, 0.0)), base.learnt_nothing(1, Figures(2, 0.0, 0.0))
         (True, False)
     """
 
@@ -90,7 +90,7 @@ class GroupBaselines(Untrained):
         counts = self._counts[group] if self._class_weight is None else self._counts[group] * self._class_weight
         return _kernel.sgd_constant_of_classes(code, parameter, counts / (counts.sum() or 1))[1]
 
-    def idle(self, group: int, figures: Figures) -> bool:
+    def learnt_nothing(self, group: int, figures: Figures) -> bool:
         """Return whether a group's loss is above that of its best constant predictor.
 
         False for a group of one class: that constant has loss 0, which hardly any model reaches.

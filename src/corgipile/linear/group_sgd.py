@@ -144,7 +144,7 @@ class GroupSGD(SGD):
             _kernel.sgd_predictor(state, coef[part], bias[part])
         return coef, bias
 
-    def stands_still(self, group: int, losses: Sequence[float]) -> bool:
+    def group_has_plateaued(self, group: int, losses: Sequence[float]) -> bool:
         """Return whether a group's losses have plateaued."""
         return _kernel.sgd_rests(self._states[group], np.array(losses))
 

@@ -18,7 +18,7 @@ from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Codes, Value, Values, find_groups
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
-from corgipile.linear.multi_model import HELD_OUT, folded, rates_of
+from corgipile.linear.multi_model import HELD_OUT, rates_of, unscale
 from corgipile.linear.schedule import Schedule, recent_losses, schedule_of
 from corgipile.linear.sgd import Figures, rows_in
 from corgipile.linear.train import open_source, order_of, prepare
@@ -50,7 +50,7 @@ def train_groups(given: TrainArguments) -> Groups:
     training = GroupTraining(opened, task, schedule, given)
     with task.feeder(order_of(given.order, given.memory), training.memory, given.seed) as feeder:
         save = None if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
-        return training.run(task.surveyed(), feeder, save or (lambda _: None))
+        return training.run(task.with_statistics(), feeder, save or (lambda _: None))
 
 
 def _check_alone(given: TrainArguments) -> None:
@@ -163,7 +163,7 @@ class GroupTraining:
                     break
                 if self._given.on_rows is not None:
                     self._given.on_rows(-rows)
-            figures = passes.checked(figures, sgd, feeder)
+            figures = passes.check_figures(figures, sgd, feeder)
         except Diverged as error:
             raise self.schedule.diverged(epoch, str(error), standardized=task.scaling is not None) from None
         return {
@@ -214,12 +214,12 @@ class GroupTraining:
         for at, one in enumerate(self.sgd.each):
             self._losses[at].append(one.loss)
             lower = self._schedules[at].lowered()
-            if lower is not None and self.sgd.stands_still(at, self._losses[at]):
+            if lower is not None and self.sgd.group_has_plateaued(at, self._losses[at]):
                 self._schedules[at] = lower
 
     def _models(self, task: Task, params: Record, each: list[Figures]) -> Groups:
         """Return the current models, for unscaled features."""
-        coef, bias, learnt = folded(task.scaling, *self.sgd.weights())
+        coef, bias, learnt = unscale(task.scaling, *self.sgd.weights())
         each = each or [Figures(0, 0.0, 0.0)] * len(self.groups)
         figures = {"rows": [one.rows for one in each], "loss": [one.loss for one in each]}
         figures[task.loss.score] = [one.score for one in each]
@@ -243,7 +243,7 @@ class GroupTraining:
 
     def _note_idle(self, task: Task) -> None:
         """Note groups whose models are worse than a constant predictor."""
-        idle = [at for at, one in enumerate(self.sgd.each) if self._base.idle(at, one)]
+        idle = [at for at, one in enumerate(self.sgd.each) if self._base.learnt_nothing(at, one)]
         if not idle:
             return
         one, what = idle[0], "step" if step_of(self.schedule.step).fixed else "learning_rate"

@@ -13,12 +13,12 @@ from corgipile.errors import BadArgument
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
 from corgipile.linear.bad_values import FILLED
-from corgipile.linear.encoded import readable, readable_through
+from corgipile.linear.encoded import encode_pass, encode_table
 from corgipile.linear.features import Features
 from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Value, Values, check_group, shown
 from corgipile.linear.model import Model
-from corgipile.linear.multi_model import check_rates, learnt_of_one, of_one
+from corgipile.linear.multi_model import check_rates, learnt_of_model, params_of_model
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.sgd import SGD, Figures, Locate, rows_in
 from corgipile.linear.standard_errors import Summary
@@ -76,9 +76,9 @@ class Groups(Model):
         if group not in known:
             raise BadArgument(f"group {shown(group)} of {self.by!r} has no model")
         own = slice(known[group] * self.outputs, (known[group] + 1) * self.outputs)
-        group_params = of_one(self.params, known[group])
+        group_params = params_of_model(self.params, known[group])
         params = {name: value for name, value in group_params.items() if name not in ("by", "groups", "of_groups")}
-        learnt = learnt_of_one(self.learnt, own)
+        learnt = learnt_of_model(self.learnt, own)
         return Model(self.kind, self.coef[own], self.intercept[own], self.classes, params, self.history, learnt)
 
     def table(self) -> pa.Table:
@@ -110,19 +110,19 @@ class Groups(Model):
             raise BadArgument(f"models by group need the column {self.by!r}: give a table or a data frame")
         source = open_table(rows)
         check_group(source.schema, self.by, repr(source))
-        table = readable(source, self.encoding, None)
+        table = encode_table(source, self.encoding, None)
         sgd = self._group_sgd(self.inputs(table))
         with passes.reader(sgd.inputs, NullsAsNaN(table, sgd.inputs, None)) as feeder:
             for visit, numbers, locate in _judged_rows(feeder, source, self._values()):
                 yield sgd.decide_groups(rows_in(feeder.buffer, sgd.inputs, visit), visit, numbers, locate)
 
-    def judged(
+    def measure_table(
         self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None, on_bad: OnBad = "raise"
     ) -> tuple[Figures, int]:
-        """Return the figures of a table, and the number of rows left out; see `Model.judged`."""
+        """Return the figures of a table, and the number of rows left out; see `Model.measure_table`."""
         check_group(opened.schema, self.by, repr(opened))
         skip = choice(on_bad, "on_bad", OnBad) == "skip"
-        table = readable_through(opened, self.encoding, column, skip=skip)
+        table = encode_pass(opened, self.encoding, column, skip=skip)
         sgd = self._group_sgd(self.inputs(table, column), on_bad)
         sgd.eval_mode()
         sgd.begin(0.0)
@@ -135,8 +135,8 @@ class Groups(Model):
                 if watch is not None:
                     counted = sgd.counted(visit)
                     scores = partial(_scores_of, sgd, rows, visit[counted], numbers[counted], locate)
-                    passes.tell(watch, scores, sgd.outputs, visit[counted], labels, weights)
-            return passes.checked(sgd.flush(), sgd, feeder), sgd.skipped
+                    passes.send_scores(watch, scores, sgd.outputs, visit[counted], labels, weights)
+            return passes.check_figures(sgd.flush(), sgd, feeder), sgd.skipped
 
     def _values(self) -> Values:
         return Values(self.by, self.params["groups"])

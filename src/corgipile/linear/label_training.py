@@ -17,7 +17,7 @@ from corgipile.linear import passes
 from corgipile.linear.divergence import Untrained
 from corgipile.linear.label_sets import LabelSets, find_label_sets
 from corgipile.linear.model_stack import learn_labels, worth_a_thread
-from corgipile.linear.multi_model import HELD_OUT, folded, rates_of
+from corgipile.linear.multi_model import HELD_OUT, rates_of, unscale
 from corgipile.linear.multilabel import LabelModels
 from corgipile.linear.schedule import Schedule, schedule_of
 from corgipile.linear.sgd import Locate, SlotArray, rows_in
@@ -59,7 +59,7 @@ def train_labels(given: TrainArguments) -> LabelModels:
         task.note(f"label column {found.column!r} has {len(found.labels)} labels in {rows} rows: does it hold ids?")
     memory = _row_memory(given, task, schedule, found)
     with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
-        return LabelTraining(task.surveyed(), schedule, given, found, feeder).run()
+        return LabelTraining(task.with_statistics(), schedule, given, found, feeder).run()
 
 
 def labels_of(table: Table, given: Any) -> LabelSets:
@@ -211,7 +211,7 @@ class LabelTraining:
                 raise error
         except Diverged as error:
             raise self._schedule.diverged(epoch, str(error), standardized=self._task.scaling is not None) from None
-        figures = [passes.checked(one.flush(), one, self._feeder) for one in self._each]
+        figures = [passes.check_figures(one.flush(), one, self._feeder) for one in self._each]
         skipped = rows - figures[0].rows
         return {
             "epoch": epoch,
@@ -292,7 +292,7 @@ class LabelTraining:
         """Return the current models, for unscaled features."""
         parts = [one.weights() for one in self._each]
         coef, bias = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
-        coef, bias, learnt = folded(self._task.scaling, coef, bias)
+        coef, bias, learnt = unscale(self._task.scaling, coef, bias)
         params = self._params | rates_of(self._schedules)
         return LabelModels(self._task.kind, coef, bias, CLASSES, params, self._history, learnt)
 

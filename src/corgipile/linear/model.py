@@ -13,14 +13,22 @@ from corgipile.features import Encoding
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
 from corgipile.linear.bad_values import FILLED
-from corgipile.linear.encoded import readable, readable_through
+from corgipile.linear.encoded import encode_pass, encode_table
 from corgipile.linear.evaluation import Evaluation, figures_on, judge
-from corgipile.linear.features import Features, find_inputs, tell_unknown
+from corgipile.linear.features import Features, find_inputs, log_unknown
 from corgipile.linear.imputation import filled
 from corgipile.linear.link import exponential, probabilities
-from corgipile.linear.multi_model import several_of
+from corgipile.linear.multi_model import class_of_models
 from corgipile.linear.nulls import NullsAsNaN
-from corgipile.linear.saving import classes_of, learnt_of, packed, read_tensors, tensors_of, unpacked, write_tensors
+from corgipile.linear.saving import (
+    classes_of,
+    learnt_of,
+    pack_tensors,
+    read_tensors,
+    tensors_of,
+    unpack_tensors,
+    write_tensors,
+)
 from corgipile.linear.scaling import Learnt
 from corgipile.linear.sgd import SGD, Figures, outputs_of
 from corgipile.linear.standard_errors import Summary, summary
@@ -175,14 +183,14 @@ class Model:
             for visit in array.visits():
                 yield sgd.decide(array.rows, visit, lambda place, visit=visit: f"row {visit[place]}")  # type: ignore[misc]
             return
-        table = readable(open_table(rows), self.encoding, None)
+        table = encode_table(open_table(rows), self.encoding, None)
         sgd = self.sgd(self.inputs(table))
         with passes.reader(sgd.inputs, NullsAsNaN(table, sgd.inputs, None)) as feeder:
             yield from passes.scores(sgd, feeder)
 
     def inputs(self, table: Table, label: str | None = None) -> Features:
         """Return the features of a table in this model's form."""
-        tell_unknown(table.schema, self.params, label := self.label if label is None else label)
+        log_unknown(table.schema, self.params, label := self.label if label is None else label)
         columns = self.features if (encoding := self.encoding) is None else encoding.read_as
         return find_inputs(table, columns or None, label, self.width, whose=repr(table))
 
@@ -238,12 +246,12 @@ class Model:
         """Return metrics by class, rank and probability; see `corgipile.linear.evaluation.judge`."""
         return judge(self, table, label, weight, **how)
 
-    def judged(
+    def measure_table(
         self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None, on_bad: OnBad = "raise"
     ) -> tuple[Figures, int]:
         """Return the figures of a table, and the number of rows left out, also when scores overflow."""
         skip = choice(on_bad, "on_bad", OnBad) == "skip"
-        table = readable_through(opened, self.encoding, column, skip=skip)
+        table = encode_pass(opened, self.encoding, column, skip=skip)
         sgd = self.sgd(self.inputs(table, column), on_bad)
         rows = NullsAsNaN(table, sgd.inputs, column, weight, skip=skip)
         with passes.reader(sgd.inputs, rows, column, weight) as feeder:
@@ -272,7 +280,7 @@ class Model:
             >>> unpack(Model("linear", np.ones((1, 2)), np.zeros(1), np.zeros(0)).pack()).width
             2
         """
-        return packed(*self._content())
+        return pack_tensors(*self._content())
 
     def _content(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Return the tensors and metadata of the model file."""
@@ -322,7 +330,7 @@ def unpack(content: bytes, name: str = "the content") -> Model:
         ...
         corgipile.errors.BadModelFile: the content is not a model saved by corgipile: ...
     """
-    return _model_of(*unpacked(content, name), name)
+    return _model_of(*unpack_tensors(content, name), name)
 
 
 def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: str) -> Model:
@@ -331,7 +339,7 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
         if meta["format"] != FORMAT:
             raise BadModelFile(f"format must be {FORMAT}, got {meta['format']}")
         classes = classes_of(meta["classes"], meta["class_type"])
-        cls = several_of(meta["params"]) or Model
+        cls = class_of_models(meta["params"]) or Model
         model = cls(meta["kind"], tensors["coef"], tensors["intercept"], classes, meta["params"], meta["history"])
         _check(model)
         _check_notes(model)

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from corgipile.linear.model import Model
     from corgipile.linear.schedule import Schedule
 
-__all__ = ["HELD_OUT", "check_rates", "folded", "learnt_of_one", "of_one", "rates_of", "several_of"]
+__all__ = ["HELD_OUT", "check_rates", "class_of_models", "learnt_of_model", "params_of_model", "rates_of", "unscale"]
 
 HELD_OUT = "to score held-out rows use measure(...) of the result, or `corgipile judge` of its file"
 RATES = "learning_rates"  # the parameter's key when models' rates differ
 
 
-def several_of(params: dict[str, Any]) -> "type[Model] | None":
+def class_of_models(params: dict[str, Any]) -> "type[Model] | None":
     """Return the class of a multi-model file by its parameters; None for a single model.
 
     Raises:
@@ -42,19 +42,19 @@ def rates_of(schedules: "Sequence[Schedule]") -> dict[str, Any]:
     return {RATES: rates} if len({*rates}) > 1 else {"learning_rate": rates[0]}
 
 
-def folded(scaling: Scaling | None, coef: Any, bias: Any) -> tuple[Any, Any, Learnt | None]:
+def unscale(scaling: Scaling | None, coef: Any, bias: Any) -> tuple[Any, Any, Learnt | None]:
     """Return weights and intercepts for unscaled features, and the scaled ones if features were standardised."""
     if scaling is None:
         return coef, bias, None
     return *scaling.fold(coef, bias), Learnt(scaling, coef, bias)
 
 
-def learnt_of_one(learnt: Learnt | None, mine: slice) -> Learnt | None:
+def learnt_of_model(learnt: Learnt | None, mine: slice) -> Learnt | None:
     """Return the part of one model, by its outputs."""
     return None if learnt is None else Learnt(learnt.scaling, learnt.coef[mine], learnt.intercept[mine])
 
 
-def of_one(params: dict[str, Any], at: int) -> dict[str, Any]:
+def params_of_model(params: dict[str, Any], at: int) -> dict[str, Any]:
     """Return the parameters of one model, with its own rate."""
     shared = {name: value for name, value in params.items() if name != RATES}
     return {**shared, "learning_rate": params[RATES][at]} if RATES in params else shared

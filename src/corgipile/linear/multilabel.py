@@ -10,12 +10,12 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
 from corgipile.linear.classes import check_weight
-from corgipile.linear.encoded import numeric, readable
+from corgipile.linear.encoded import as_numbers, encode_table
 from corgipile.linear.evaluation import Evaluation, figures_of
 from corgipile.linear.features import Features
 from corgipile.linear.label_sets import Label, LabelSets, find_label_sets
 from corgipile.linear.model import Model, What
-from corgipile.linear.multi_model import check_rates, learnt_of_one, of_one
+from corgipile.linear.multi_model import check_rates, learnt_of_model, params_of_model
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.sgd import SGD, Figures, Locate, SlotArray, rows_in
 from corgipile.linear.standard_errors import Summary
@@ -103,9 +103,9 @@ class LabelModels(Model):
         if label not in self.labels:
             raise BadArgument(f"label {label!r} has no model; labels are {self.labels[:10]!r}")
         at = self.labels.index(label)
-        params = {name: value for name, value in of_one(self.params, at).items() if name != "labels"}
+        params = {name: value for name, value in params_of_model(self.params, at).items() if name != "labels"}
         own = slice(at, at + 1)
-        learnt = learnt_of_one(self.learnt, own)
+        learnt = learnt_of_model(self.learnt, own)
         return Model(self.kind, self.coef[own], self.intercept[own], self.classes, params, self.history, learnt)
 
     def sets(self, rows: Any) -> list[list[Label]]:
@@ -182,11 +182,11 @@ class LabelModels(Model):
 
     def _evaluate(self, table: Any, label: Any, weight: str | None) -> tuple[list[Figures], Tally]:
         """Return the figures of each model on a table, and the tally of labels."""
-        opened = numeric(open_table(table), weight)
+        opened = as_numbers(open_table(table), weight)
         label_sets = self._labels_of(opened, label)
         if weight is not None:
             check_weight(opened, weight, label_sets.name, repr(opened))
-        source = readable(label_sets.table(opened), self.encoding, label_sets.name)
+        source = encode_table(label_sets.table(opened), self.encoding, label_sets.name)
         each = self.sgd(self.inputs(source, label_sets.name)).each
         tally = Tally(*np.zeros((3, len(each))))
         for one in each:
@@ -196,7 +196,7 @@ class LabelModels(Model):
         with passes.reader(each[0].inputs, rows, label_sets.name, weight) as feeder:
             for step, visit in enumerate(feeder.epoch(0)):
                 _evaluate_rows(each, tally, feeder, label_sets, visit, passes.row_at(feeder, 0, step), weight)
-            figures = [passes.checked(one.flush(), one, feeder) for one in each]
+            figures = [passes.check_figures(one.flush(), one, feeder) for one in each]
         if skipped := max(one.skipped for one in each):
             raise BadValue(f"{skipped} rows of {opened!r} have scores outside the range of {self.coef.dtype}")
         return figures, tally

@@ -13,13 +13,13 @@ from corgipile.linear.features import Features
 from corgipile.linear.row_names import RowName
 from corgipile.linear.scaling import Moments
 from corgipile.linear.sgd import SGD, Figures, Locate, rows_in
-from corgipile.linear.sparse import Sparse, gathered
+from corgipile.linear.sparse import Sparse, gather
 from corgipile.loader.buffer import SlotArray
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.orders.order import visited_rows
 from corgipile.tables.table import Table, even_cuts
 
-__all__ = ["checked", "learn", "measure", "moments", "reader", "scores"]
+__all__ = ["check_figures", "learn", "measure", "moments", "reader", "scores"]
 
 READ_MEMORY = 4 << 20
 SURVEY_ROWS = 1 << 14  # rows added to moments at a time
@@ -70,10 +70,10 @@ def learn(
                 on_labels(labels[some], None if weights is None else weights[some])
         if on_rows is not None:
             on_rows(len(visit))
-    return checked(sgd.flush(), sgd, feeder)
+    return check_figures(sgd.flush(), sgd, feeder)
 
 
-def checked(figures: Figures, sgd: SGD, feeder: BufferedReader) -> Figures:
+def check_figures(figures: Figures, sgd: SGD, feeder: BufferedReader) -> Figures:
     """Return figures of rows with some weight.
 
     Raises:
@@ -108,8 +108,8 @@ def measure(
         labels, weights = feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight)
         sgd.learn(rows, labels, visit, where, weights)
         some = visit[sgd.counted(visit)]
-        tell(watch, partial(_scores_of, sgd, rows, some, where), sgd.outputs, some, labels, weights)
-    return checked(sgd.flush(), sgd, feeder)
+        send_scores(watch, partial(_scores_of, sgd, rows, some, where), sgd.outputs, some, labels, weights)
+    return check_figures(sgd.flush(), sgd, feeder)
 
 
 def _scores_of(sgd: SGD, rows: Any, visit: SlotArray, where: Locate, some: slice) -> npt.NDArray[Any]:
@@ -121,7 +121,7 @@ def shifted(where: Locate, start: int) -> Locate:
     return lambda place: where(start + place)
 
 
-def tell(
+def send_scores(
     watch: Watch,
     scores: Callable[[slice], npt.NDArray[Any]],
     outputs: int,
@@ -158,7 +158,7 @@ def _add_moments(found: Moments, inputs: Features, feeder: BufferedReader, visit
         found.add(rows, visit)
         return
     for start in range(0, len(visit), SURVEY_ROWS):
-        indices, values, lengths = gathered(rows, visit[start : start + SURVEY_ROWS], inputs.dtype)
+        indices, values, lengths = gather(rows, visit[start : start + SURVEY_ROWS], inputs.dtype)
         found.add_sparse(indices, values, len(lengths))
 
 

@@ -18,7 +18,7 @@ from corgipile.settings import TrainArguments, declared
 from corgipile.steps import step_of
 from corgipile.tables.table import Table
 
-__all__ = ["Ranks", "among", "learn", "order_for", "shard_of"]
+__all__ = ["Ranks", "learn", "order_for", "rank_settings", "shard_of"]
 
 Sums = npt.NDArray[np.float64]
 SYNC_MODES = ("batch", "epoch")
@@ -42,7 +42,7 @@ class Ranks(Protocol):
         """Return the sums over all ranks, with the same bits on each; errors name ``what``."""
 
 
-def among(given: TrainArguments, ranks: Ranks) -> TrainArguments:
+def rank_settings(given: TrainArguments, ranks: Ranks) -> TrainArguments:
     """Return the settings for training by ranks; without a named step, one that mean gradients allow.
 
     The mean of the ranks' weights after a step equals a step by their mean gradient if the step is the gradient times

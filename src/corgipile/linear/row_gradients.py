@@ -9,7 +9,7 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument
 from corgipile.linear import passes
 from corgipile.linear.classes import check_label
-from corgipile.linear.encoded import numeric, readable
+from corgipile.linear.encoded import as_numbers, encode_table
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.sgd import SGD, rows_in
@@ -42,7 +42,7 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
     if model.columns != model.features:
         raise BadArgument("gradients need one model; of(...) returns one group's model")
     column = model.label_or(label)
-    table = readable(numeric(open_table(rows), column), model.encoding, column)
+    table = encode_table(as_numbers(open_table(rows), column), model.encoding, column)
     check_label(table, column, repr(table))
     inputs = model.inputs(table, column)
     inputs = inputs if inputs.sparse else replace(inputs, dtype=np.dtype(np.float64))

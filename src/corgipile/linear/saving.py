@@ -17,7 +17,16 @@ from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.nesting import parse_json
 from corgipile.outputs import Kind, refuse_url, replacing
 
-__all__ = ["MODEL", "classes_of", "learnt_of", "packed", "read_tensors", "tensors_of", "unpacked", "write_tensors"]
+__all__ = [
+    "MODEL",
+    "classes_of",
+    "learnt_of",
+    "pack_tensors",
+    "read_tensors",
+    "tensors_of",
+    "unpack_tensors",
+    "write_tensors",
+]
 
 KEY = "corgipile.model"
 MAX_HEADER_BYTES = 100 << 20
@@ -42,12 +51,12 @@ def write_tensors(
     path: str | os.PathLike[str], tensors: Arrays, meta: dict[str, Any], *, overwrite: bool = False
 ) -> None:
     """Write a model file atomically."""
-    content = packed(tensors, meta)
+    content = pack_tensors(tensors, meta)
     with replacing(path, MODEL, overwrite=overwrite) as temporary:
         temporary.write_bytes(content)
 
 
-def packed(tensors: Arrays, meta: dict[str, Any]) -> bytes:
+def pack_tensors(tensors: Arrays, meta: dict[str, Any]) -> bytes:
     """Return the content of a model file."""
     from safetensors.numpy import save  # noqa: PLC0415 - slow; only saving needs it
 
@@ -55,7 +64,7 @@ def packed(tensors: Arrays, meta: dict[str, Any]) -> bytes:
     return bytes(save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, {KEY: text}))
 
 
-def unpacked(content: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
+def unpack_tensors(content: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
     """Return the tensors and metadata in the content of a model file.
 
     Args:

@@ -16,7 +16,7 @@ from corgipile.steps import STEPS, Step, step_of
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
 
-__all__ = ["Schedule", "averaged", "recent_losses", "schedule_of", "step_asked"]
+__all__ = ["Schedule", "choose_step", "recent_losses", "schedule_of", "uses_average"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Schedule:
 
         ``loss`` is the loss of the epoch, NaN if weights overflowed.
         """
-        zero, distance = untrained.untrained(model), untrained.far(model)
+        zero, distance = untrained.untrained(model), untrained.label_distance(model)
         rate = _kernel.sgd_again(step_of(self.step).code, self.learning_rate, loss, zero, distance)
         return replace(self, learning_rate=rate) if rate else None
 
@@ -115,7 +115,7 @@ def recent_losses(history: Sequence[Mapping[str, Any]]) -> list[float]:
     return [float(record["loss"]) for record in (*history[: len(history) > 3], *history[-3:])]
 
 
-def averaged(given: Settings, kind: str, past: "Model | None" = None) -> bool:
+def uses_average(given: Settings, kind: str, past: "Model | None" = None) -> bool:
     """Return whether the mean of the weights predicts: as set, else the default without a chosen step or rate."""
     if given.average is not None:
         return given.average
@@ -128,7 +128,7 @@ def _has_rates(given: Settings) -> bool:
     return given.learning_rate is not None or given.decay != declared(Settings)["decay"].default
 
 
-def step_asked(given: Settings, kind: str, past: "Model | None" = None) -> Step:
+def choose_step(given: Settings, kind: str, past: "Model | None" = None) -> Step:
     """Return the step: the named one, that of a warm start, or the default."""
     if given.step is not None:
         return step_of(given.step)
@@ -147,7 +147,7 @@ def schedule_of(given: Settings, tolerance: float | None = None, past: "Model | 
     Raises:
         BadArgument: Settings conflict.
     """
-    step = step_asked(given, given.model, past)
+    step = choose_step(given, given.model, past)
     if not step.decays and given.decay != declared(Settings)["decay"].default:
         raise BadArgument(f"decay needs step='decay', got decay={given.decay} with step={step.name!r}")
     if step.fixed and given.learning_rate is not None:

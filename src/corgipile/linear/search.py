@@ -16,13 +16,13 @@ from corgipile.linear import passes
 from corgipile.linear.label_sets import LabelSets
 from corgipile.linear.label_training import CLASSES, check_model, labels_of
 from corgipile.linear.model import Model
-from corgipile.linear.schedule import averaged, schedule_of
+from corgipile.linear.schedule import schedule_of, uses_average
 from corgipile.linear.search_labels import LabelRuns
 from corgipile.linear.search_runs import Runs
 from corgipile.linear.sgd import Figures
 from corgipile.linear.train import order_of, prepare, train
 from corgipile.linear.training import Record, Task
-from corgipile.linear.weights_memory import left_for_rows
+from corgipile.linear.weights_memory import memory_for_rows
 from corgipile.settings import CALL, Setting, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import parse_bytes, whole, yes_or_no
 from corgipile.tables import open as open_table
@@ -166,8 +166,8 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - arguments of Searc
     parts = folds_of(task.source, given.folds, given.seed, given.group)
     memory = _memory(given, task, len(candidates) * given.folds, found)
     with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
-        task = task.surveyed()
-        tasks = [replace(task, batch_size=one.batch_size, average=averaged(one, one.model)) for one in candidates]
+        task = task.with_statistics()
+        tasks = [replace(task, batch_size=one.batch_size, average=uses_average(one, one.model)) for one in candidates]
         names = [
             None if one.learning_rate else f"{point}" for one, point in zip(candidates, points(given.grid), strict=True)
         ]
@@ -236,7 +236,7 @@ def _memory(given: SearchArguments, task: Task, models: int, found: LabelSets | 
         raise BudgetTooSmall(
             f"memory is {given.memory!r}: {what} of {rows} rows take {overhead} bytes; give twice that"
         )
-    memory = parse_bytes(left_for_rows(task, memory, models) or memory, whole=1.0)
+    memory = parse_bytes(memory_for_rows(task, memory, models) or memory, whole=1.0)
     return max(1, int((memory - overhead) * width / (width + ROW_OVERHEAD)))
 
 

@@ -208,7 +208,9 @@ class Runs:
             if not found.rows and not run.diverged:
                 raise BadValue(f"no rows of fold {run.fold} of {feeder.table!r} were used; all were skipped")
             if not found.weight and not run.diverged:
-                raise BadValue(f"the weights of fold {run.fold} of {feeder.table!r} are all zero: it cannot be evaluated")
+                raise BadValue(
+                    f"the weights of fold {run.fold} of {feeder.table!r} are all zero: it cannot be evaluated"
+                )
         by_run = {id(run): found for run, found in zip(trained, figures, strict=True)}
         return [self._by_fold([by_run[id(run)] for run in point]) for point in self.points]
 
@@ -339,7 +341,7 @@ def hint_for_split(rows: int, folds: int) -> str:
     """Return what could split the rows, as the beginning of a hint; empty for one row.
 
     Example:
-        >>> more_in(1, 3), more_in(4, 2)
+        >>> hint_for_split(1, 3), hint_for_split(4, 2)
         ('', 'another seed or group, or ')
     """
     return "" if rows == 1 else "fewer folds, " * (folds > 2) + "another seed or group, or "

@@ -14,7 +14,7 @@ from corgipile.linear.bad_values import TRAINED, bad_value
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
 from corgipile.linear.scaling import Scaling
-from corgipile.linear.sparse import Flaw, Sparse, flaw, gathered, sparse_rows
+from corgipile.linear.sparse import Flaw, Sparse, flaw, gather, sparse_rows
 from corgipile.loader.buffer import Buffer
 from corgipile.losses import loss_of
 from corgipile.sizes import OnBad, choice
@@ -186,7 +186,7 @@ class SGD:
         if not isinstance(rows, Sparse):
             scaled = self.scaling.dense(rows, visit)
             return scaled, scaled
-        indices, values, lengths = gathered(rows, visit, self.inputs.dtype)
+        indices, values, lengths = gather(rows, visit, self.inputs.dtype)
         self.scaling.sparse(indices, values)
         starts = np.cumsum(lengths) - lengths
         at = [(part.ctypes.data + starts * part.itemsize).astype(np.uint64) for part in (indices, values)]
@@ -250,7 +250,7 @@ class SGD:
         """Return the fault of a row with a feature that is not finite."""
         if not isinstance(rows, Sparse):
             return bad_value(self.inputs, where, rows[slot].reshape(-1), hint=self.hint)
-        indices, values, _ = gathered(rows, np.array([slot], np.int32), self.inputs.dtype)
+        indices, values, _ = gather(rows, np.array([slot], np.int32), self.inputs.dtype)
         return rows.flaws.get(slot) or bad_value(self.inputs, where, values, indices, self.hint)
 
     def _describe_labels(self) -> str:
@@ -345,7 +345,7 @@ class SGD:
             raise self._refused(status, rows, int(one[0]), locate())
         if np.isfinite(out).all():
             return
-        row = gathered(rows, one, dtype)[1] if isinstance(rows, Sparse) else rows[one]
+        row = gather(rows, one, dtype)[1] if isinstance(rows, Sparse) else rows[one]
         if np.isfinite(row).all():
             raise BadValue(f"{locate()} has features so large that its score overflows {dtype}")
         raise self._refused(_kernel.BAD_VALUE, rows, int(one[0]), locate())

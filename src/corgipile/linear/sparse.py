@@ -11,7 +11,7 @@ from corgipile import _kernel
 from corgipile.errors import BadSparseRow, BadValue, CorgiPileError, RaggedRows
 from corgipile.loader.buffer import Buffer
 
-__all__ = ["NULL", "NULL_VALUE", "Sparse", "flaw", "gathered", "sparse_rows"]
+__all__ = ["NULL", "NULL_VALUE", "Sparse", "flaw", "gather", "sparse_rows"]
 
 NULL = -(1 << 31)  # replaces a null index
 FloatArray = npt.NDArray[Any]
@@ -42,7 +42,7 @@ class Sparse(NamedTuple):
     flaws: Mapping[int, Flaw] = {}
 
 
-def gathered(
+def gather(
     rows: Sparse, visit: SlotArray, real: np.dtype[Any]
 ) -> tuple[npt.NDArray[np.int32], FloatArray, npt.NDArray[np.int64]]:
     """Return copies of sparse rows back to back: indices, values, lengths."""
@@ -88,5 +88,5 @@ def flaw(rows: Any, slot: int, real: np.dtype[Any]) -> Flaw | None:
     """Return the fault of a row that the kernel does not distinguish."""
     if not isinstance(rows, Sparse):
         return None
-    indices = gathered(rows, np.array([slot], np.int32), real)[0]
+    indices = gather(rows, np.array([slot], np.int32), real)[0]
     return rows.flaws.get(slot, NULL_INDEX if NULL in indices else None)

@@ -13,13 +13,13 @@ from corgipile.errors import BadArgument, BadLabel, BadValue
 from corgipile.linear import passes
 from corgipile.linear.bad_values import bad_value
 from corgipile.linear.classes import Labels, check_label, check_weight, codes_of, weights_of
-from corgipile.linear.encoded import numeric, readable_through
+from corgipile.linear.encoded import as_numbers, encode_pass
 from corgipile.linear.features import Features
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.reference_levels import references
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sgd import Locate, rows_in
-from corgipile.linear.sparse import Flaw, Sparse, gathered
+from corgipile.linear.sparse import Flaw, Sparse, gather
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
 from corgipile.tables.io.remote import is_remote
@@ -191,7 +191,7 @@ def _rows(
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
     """Yield rows with a final 1, [rows, features + 1], labels and weights."""
     opened = open_table(table)
-    opened = readable_through(numeric(opened, label, weight, once=not is_remote(opened)), model.encoding, label)
+    opened = encode_pass(as_numbers(opened, label, weight, once=not is_remote(opened)), model.encoding, label)
     check_label(opened, label, repr(opened))
     if weight is not None:
         check_weight(opened, weight, label, repr(opened))
@@ -246,7 +246,7 @@ def _dense(rows: Any, visit: npt.NDArray[np.int32], inputs: Any) -> FloatArray:
     if not isinstance(rows, Sparse):
         x[:, :-1] = rows[visit].reshape(len(visit), -1)
         return x
-    indices, values, lengths = gathered(rows, visit, inputs.dtype)
+    indices, values, lengths = gather(rows, visit, inputs.dtype)
     if len(indices) and not 0 <= indices.min() <= indices.max() < inputs.width:
         raise BadValue(f"a row has a sparse index outside the model's {inputs.width} features")
     x[np.repeat(np.arange(len(visit)), lengths), indices] = values

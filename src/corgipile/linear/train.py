@@ -15,18 +15,18 @@ from corgipile.errors import BadArgument, BadValue, CorgiPileError
 from corgipile.features.choose import describe_left_out
 from corgipile.features.fit import chosen_columns
 from corgipile.linear.classes import Labels, check_classes, check_label, check_weight
-from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divided
-from corgipile.linear.encoded import classes_of, encoding_of, hashed_columns, named_columns, numeric, readable
+from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divide_memory
+from corgipile.linear.encoded import as_numbers, classes_of, encode_table, encoding_of, hashed_columns, named_columns
 from corgipile.linear.features import Features, find_inputs, warn_left_out
 from corgipile.linear.group_values import check_group
 from corgipile.linear.model import Model
 from corgipile.linear.precheck import precheck
-from corgipile.linear.ranks import Ranks, among, order_for, shard_of
+from corgipile.linear.ranks import Ranks, order_for, rank_settings, shard_of
 from corgipile.linear.saving import MODEL
-from corgipile.linear.schedule import averaged, schedule_of
+from corgipile.linear.schedule import schedule_of, uses_average
 from corgipile.linear.training import Task, Training
 from corgipile.linear.validation import measuring
-from corgipile.linear.warm_start import check_past, wanted
+from corgipile.linear.warm_start import check_warm_start, resolve_features
 from corgipile.loader.cached_rows import most_read_once
 from corgipile.loader.default_order import cap_buffer
 from corgipile.loader.materialize import bring
@@ -188,7 +188,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
     chosen = given.learning_rate is not None
     adaptive = ranks is None and not chosen  # a rank's own rows cannot decide that all ranks restart
     if ranks is not None:
-        given = among(given, ranks)
+        given = rank_settings(given, ranks)
     schedule = schedule_of(given, given.tolerance, past)
     if past is not None and not chosen and past.params.get("step", "decay") == schedule.step:
         known = replace(given, learning_rate=past.params.get("learning_rate")).checked()
@@ -199,7 +199,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
     if given.save is not None:
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)
-    memory, share = divided(given, task) if dual else (given.memory, None)
+    memory, share = divide_memory(given, task) if dual else (given.memory, None)
     order, shard = ORDER if dual and given.order == "auto" else order_of(given.order, given.memory), Shard()
     if ranks is not None:
         order = order_for(order, task.table(), given.label, given.batch_size, ranks)
@@ -208,7 +208,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
     with task.feeder(order, memory, given.seed, shard, keep=True) as feeder:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
-        task = task.surveyed(feeder)
+        task = task.with_statistics(feeder)
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
         params |= feeder.facts() | {"adaptive": adaptive}
         params |= {"step": schedule.step, "average": task.average}
@@ -280,7 +280,7 @@ def prepare(
     past: Model | None = None,
     on_bad: OnBad = "raise",
 ) -> Task:
-    """Return the task of the settings; `Task.surveyed` reads what needs the whole table.
+    """Return the task of the settings; `Task.with_statistics` reads what needs the whole table.
 
     Args:
         table: The rows.
@@ -290,17 +290,17 @@ def prepare(
         on_bad: Whether to skip rows that cannot be trained on.
     """
     label, model, opened = settings.label, settings.model, table
-    features, skip = wanted(settings.features, past), on_bad == "skip"
+    features, skip = resolve_features(settings.features, past), on_bad == "skip"
     weight, weighs, by = (getattr(settings, name, None) for name in ("weight", "class_weight", "by"))
     features, left = _without_weight_and_group(table, features, settings, weight, by)
     columns = [name for name in (label, weight, by) if name is not None]
     if not getattr(table, "at_hand", False):
         bring(table, [*_named(table, features, settings), *columns], settings.memory)
-    table = numeric(table, weight, once=True)
+    table = as_numbers(table, weight, once=True)
     encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
     left_out = encoding.left_out if encoding else None
     if encoding is not None:
-        table, features = readable(table, encoding, label, once=True, codes=codes), encoding.read_as
+        table, features = encode_table(table, encoding, label, once=True, codes=codes), encoding.read_as
     elif callable(features) or features == "numeric":
         features = chosen_columns(table.schema, features, label).names
     inputs = find_inputs(table, features, label, past.width if past else None)
@@ -312,10 +312,10 @@ def prepare(
     labels = Labels(table, label, model, skip=skip, classes=known)
     if codes is not None:
         labels.keep(codes)
-    options = settings.batch_size, settings.intercept, on_bad, encoding, averaged(settings, model, past)
+    options = settings.batch_size, settings.intercept, on_bad, encoding, uses_average(settings, model, past)
     task = Task(table, inputs, label, model, labels, *options, weight, weighs)
     if past is not None:
-        check_past(past, task)
+        check_warm_start(past, task)
     return _with_scaling(task, settings.standardize, past, opened)
 
 

@@ -23,7 +23,7 @@ from corgipile.linear.ranks import Ranks, learn
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule, recent_losses
 from corgipile.linear.sgd import SGD
-from corgipile.linear.weights_memory import left_for_rows
+from corgipile.linear.weights_memory import memory_for_rows
 from corgipile.loader.buffered_reader import ALL, BufferedReader
 from corgipile.losses import Loss, loss_of
 from corgipile.orders import Shard
@@ -92,11 +92,11 @@ class Task:
         self, order: Any, memory: Size | None, seed: int, shard: Shard = ALL, *, keep: bool = False
     ) -> BufferedReader:
         """Open a reader of the training rows, or of a rank's shard; ``keep``: it may cache few rows."""
-        rows, sketch = (self.table(), self.label, order, left_for_rows(self, memory), seed), self.labels.sketch
+        rows, sketch = (self.table(), self.label, order, memory_for_rows(self, memory), seed), self.labels.sketch
         options: dict[str, Any] = {"weight": self.weight, "shard": shard, "update": self.batch_size, "keep": keep}
         return self.inputs.feeder(*rows, sketch=sketch, **options)
 
-    def surveyed(self, feeder: BufferedReader | None = None) -> Self:
+    def with_statistics(self, feeder: BufferedReader | None = None) -> Self:
         """Read the labels unless they were read, and the features if they are standardised; return the full task.
 
         Features that a reader caches are not read again.
@@ -366,7 +366,7 @@ class Training:
     def _hint_scaling(self) -> None:
         """Suggest standardised features if the first two epochs learnt nothing."""
         base = self._baseline
-        if len(self.history) == 2 and base is not None and base.idle(self.history[-1]["loss"]):
+        if len(self.history) == 2 and base is not None and base.learnt_nothing(self.history[-1]["loss"]):
             self.task.hint_scaling("two epochs were no better than a constant prediction; if features differ in scale")
 
     def _note_outcome(self) -> None:
@@ -375,14 +375,14 @@ class Training:
         if base is None:
             return
         loss, cure = self.history[-1]["loss"], self.schedule.hint(standardized=self.task.scaling is not None)
-        if base.adrift(loss):
+        if base.has_diverged(loss):
             text = (
                 f"training diverged: the loss is {loss:.4g} after the last epoch, "
                 f"that of a constant prediction {base.constant():.4g}; {cure}"
             )
             self.task.notes.append(text)
             warnings.warn(text, DivergenceWarning, stacklevel=4)
-        elif base.idle(loss):
+        elif base.learnt_nothing(loss):
             nothing = ": nothing was learnt yet" * (not base.separates_classes(self.history[-1].get("accuracy", 0.0)))
             self.task.note(
                 f"the loss is {loss:.4g} after the last epoch, that of a constant prediction "

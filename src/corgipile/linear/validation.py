@@ -10,8 +10,8 @@ import numpy as np
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
 from corgipile.linear.classes import check_label, check_weight
-from corgipile.linear.encoded import numeric, readable
-from corgipile.linear.features import find_inputs, tell_unknown
+from corgipile.linear.encoded import as_numbers, encode_table
+from corgipile.linear.features import find_inputs, log_unknown
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.sgd import SGD
@@ -32,9 +32,9 @@ def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record] | Non
     inputs, whose = task.inputs, f"the test table {table!r}"
     weights = [] if task.weight is None else [task.weight]
     bring(table, [*task.columns, task.label, *weights], None)  # the table is read after each epoch
-    table = readable(numeric(table, task.label, task.weight, once=True), task.encoding, task.label, once=True)
+    table = encode_table(as_numbers(table, task.label, task.weight, once=True), task.encoding, task.label, once=True)
     check_label(table, task.label, whose)
-    tell_unknown(table.schema, task.facts(), task.label)
+    log_unknown(table.schema, task.facts(), task.label)
     test_inputs = find_inputs(table, inputs.columns, task.label, inputs.width, whose=whose)
     if test_inputs.width != inputs.width:
         raise BadArgument(f"the test table must have {inputs.width} features, got {test_inputs.width}")

@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 
 from corgipile.errors import BadArgument
-from corgipile.linear.features import tell_unknown
+from corgipile.linear.features import log_unknown
 from corgipile.linear.model import Model
-from corgipile.linear.multi_model import several_of
+from corgipile.linear.multi_model import class_of_models
 from corgipile.linear.training import Task
 from corgipile.suggestions import listed
 
-__all__ = ["check_past", "wanted"]
+__all__ = ["check_warm_start", "resolve_features"]
 
 
-def wanted(features: Any, past: Model | None) -> Any:
+def resolve_features(features: Any, past: Model | None) -> Any:
     """Return the features to look for: a warm start's, in its order, if they are the same or not named."""
     if past is None or not past.features:
         return features
@@ -24,12 +24,12 @@ def wanted(features: Any, past: Model | None) -> Any:
     return features
 
 
-def check_past(past: Model, task: Task) -> None:
+def check_warm_start(past: Model, task: Task) -> None:
     """Raise BadArgument unless a warm start has the same kind, features and classes."""
-    tell_unknown(task.source.schema, past.params, task.label)
+    log_unknown(task.source.schema, past.params, task.label)
     inputs, names = task.inputs, () if task.inputs.lists else task.inputs.columns
     known = past.features if past.names else ()
-    if several_of(past.params) is not None:
+    if class_of_models(past.params) is not None:
         raise BadArgument("warm_start must be a single model, got models by group or label; use of(...)")
     if past.loss != task.loss or past.width != inputs.width:
         raise BadArgument(

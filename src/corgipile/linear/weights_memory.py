@@ -16,14 +16,14 @@ from corgipile.steps import step_of
 if TYPE_CHECKING:
     from corgipile.linear.training import Task
 
-__all__ = ["left_for_rows"]
+__all__ = ["memory_for_rows"]
 
 MAX_SHARE = 3 / 4  # of the budget
 WEIGHT_BYTES = 24  # per weight, during training
 DEFAULT_STEP = step_of("auto")  # no step has a larger state per feature
 
 
-def left_for_rows(task: "Task", memory: Size | None, models: int = 1) -> Size | None:
+def memory_for_rows(task: "Task", memory: Size | None, models: int = 1) -> Size | None:
     """Return the part of a budget for rows, without that for models of hashed features.
 
     Args:
