@@ -1,4 +1,4 @@
-"""What encoders make of columns: exact values, whatever Arrow type holds them."""
+"""Exact values of encoders, for every Arrow type of a column."""
 
 import datetime as dt
 import decimal
@@ -106,7 +106,7 @@ def test_an_encoding_survives_json_and_serves_other_tables():
     assert again == found
     assert found.names == ["age", "size", "city=Oslo", "city=Rome"]
     assert found.features[0].fill == pytest.approx(np.nanmean(people()["age"].to_numpy()))
-    assert found.features[1].values == ("S", "M", "L")  # by the order of the dictionary, not of the text
+    assert found.features[1].values == ("S", "M", "L")  # in the order of the dictionary, not of the text
     others = people(70).select(["y", "city", "size", "age"])
     made = again.table(open_table(others)).take(np.array([3, 0]), ["size", "y"]).to_pydict()
     assert made["size"] == [["S", "M", "L"].index(others["size"][at].as_py()) for at in (3, 0)]

@@ -1,4 +1,4 @@
-"""Text, categories and numbers hashed by the kernel are what the rule says, in whatever form columns come."""
+"""The kernel hashes text, categories and numbers by the rule, for every form of a column."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Labels of text are read once, for their classes and for what balances blocks."""
+"""Text labels are read once, for classes and for balancing blocks."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from corgipile.testing import Counting
 
 
 class Watched(Counting):
-    """Counts the rows of which a column was read alone."""
+    """Counts the rows whose column was read alone."""
 
     columnar = True
 
@@ -40,7 +40,7 @@ def test_training_reads_labels_of_text_once_before_the_epochs(caplog):
     table, said = Watched(rows(texts(50_000))), []
     caplog.set_level("INFO")
     cp.train(table, model="softmax", epochs=1, memory="1MB", callback=lambda _: said.append(table.alone["label"]))
-    assert said[0] < 50_500  # some rows, besides, for the size of a row
+    assert said[0] < 50_500  # plus some rows to estimate the row size
     assert "balanced by 'label'" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""Columns of text that are nearly numbers are told by their cells, others are not."""
+"""Explanations of almost-numeric text columns."""
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +80,7 @@ def test_decimal_commas(tmp_path):
     [
         (["1", "2", "3", "?"] * 5, "15 of its first 20 cells are numbers, but '?' (row 3) is not; pandas.to_numeric"),
         (["?", None, "", "1", "2", "?", "3"] * 5, "15 of its first 25 cells are numbers, but '?' (row 0) is not"),
-        (["38", "S"] * 10, None),  # codes of two values
+        (["38", "S"] * 10, None),  # a code with two values
         (["1", "K", "2"] * 10, None),
         ([f"{i:03}" for i in range(40)] + ["X40"], None),
         ([f"{i},106" for i in range(1, 20)], "its cells are numbers with a comma, such as '1,106' (row 0): use pandas"),
@@ -136,7 +136,7 @@ def test_encoded_columns(tmp_path, monkeypatch, name):
         assert list(found) == ["x"]
         assert found["x"].startswith("4,095 of its first 4,096 cells are numbers, but 'n/a' (row 3000 of ")
         assert f"{name}')) is not; pandas.to_" in found["x"]
-    assert not decoded  # of Parquet no more is decoded than is looked at
+    assert not decoded  # only the inspected Parquet pages are decoded
     with pytest.warns(LeftOutWarning, match="column 'x' is left out as text, though 4,095"):
         cp.train(table.select(["x", "k", "a"]), label="a", epochs=1)
 

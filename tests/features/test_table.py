@@ -1,4 +1,4 @@
-"""Columns that are encoded once lie where the kernel reads them, also those of rows that bits pick."""
+"""Columns encoded once lie where the kernel reads them, also under a row mask."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Training that drifts away, or has nothing to learn from, is told; rows that cannot be judged are counted."""
+"""Diverging and useless training warns; rows that cannot be evaluated are counted."""
 
 import logging
 
@@ -80,7 +80,7 @@ def test_numbers_to_predict_that_are_too_large_are_divergence(make, size):
 
 
 def test_a_rate_is_lowered_in_later_epochs_too(make):
-    """What the last row of an epoch does to the weights shows in the next one."""
+    """The effect of an epoch's last row shows in the next epoch."""
     x, y = make.rows(classes=0)
     x[-1], y[-1] = 40 * x[-1], 40 * y[-1]
     told, settings = [], {"model": "linear", "standardize": False, "order": "no_shuffle", "step": "decay"}
@@ -207,7 +207,7 @@ def test_nulls_are_skipped_as_nan_is(make, order, stored, kind, tmp_path):
 
 
 def test_whole_numbers_beside_nulls_may_be_of_any_size():
-    """As far apart as they are in a column without nulls, whose numbers are rounded without a word."""
+    """The values round as in a column without nulls, silently."""
     ids = np.random.default_rng(0).integers(1 << 53, 1 << 62, 400)
     columns = {"id": pa.array(ids, mask=np.arange(400) == 7), "x": np.arange(400) % 5.0}
     rows = pa.table({**columns, "label": np.arange(400) % 2})

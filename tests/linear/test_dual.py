@@ -1,4 +1,4 @@
-"""Dual coordinate descent: the optimum that others find, whatever the order, form and memory; and what it refuses."""
+"""Dual coordinate descent: the optimum of other solvers for any order, form and memory, and refused settings."""
 
 import numpy as np
 import pyarrow as pa
@@ -101,7 +101,7 @@ def test_weights_of_rows_and_classes_are_those_of_liblinear(kind, sparse):
 
 @pytest.mark.parametrize("kind", ["logistic", "svm", "squared_hinge"])
 def test_a_row_that_counts_twice_is_there_twice(kind):
-    """And one that counts for nothing is not there, but for what the penalty is a share of."""
+    """A row of weight 0 counts only in the size that scales the penalty."""
     x, y = made(kind, ROWS, 7, np.float32)
     times = np.random.default_rng(1).integers(0, 4, ROWS)
     how = {"model": kind, "solver": "dual", "epochs": 800, "tolerance": 1e-8, "standardize": False}
@@ -312,7 +312,7 @@ def test_labels_of_no_class_and_rows_of_zeros():
 
 
 def test_each_class_against_the_rest_has_probabilities(tmp_path):
-    """Weights of a class are those of a model of it alone; its share is its own probability over the sum of all."""
+    """A class has the weights of its binary model; probabilities are normalised over classes."""
     x, y = made("ovr_logistic", ROWS, 8, np.float64)
     names, how = np.array(["ash", "elm", "oak"])[y], {"l2": 1 / ROWS, "epochs": 400, "tolerance": 1e-9}
     cp.convert(table_of(x, names), tmp_path / "t.arrow")

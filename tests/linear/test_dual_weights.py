@@ -1,4 +1,4 @@
-"""What rows count for may be so far apart as float64 takes, and no farther."""
+"""The ratio of row weights may be as large as float64 supports, and no larger."""
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ def train(rows, **how):
 def test_weights_as_far_apart_as_may_be_end_at_the_optimum(kind, parted, scale):
     weights = {0: scale, 1: 0.99 * MAX_WEIGHT_RATIO * scale}
     if kind == "svm":
-        weights[1] = 1e4 * scale  # coordinates of hinges take long where C is large
+        weights[1] = 1e4 * scale  # hinge losses converge slowly with a large C
     last = train(table(parted), model=kind, class_weight=weights, epochs=2 if scale == 1 else 20).history[-1]
     assert last["gap"] >= 0
     assert np.isfinite(last["objective"])

@@ -1,4 +1,4 @@
-"""Stopping by the loss on held-out rows: the best epoch predicts, and a run that was interrupted goes on."""
+"""Early stopping: the best epoch predicts, and an interrupted run continues."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ from corgipile.errors import BadArgument, BadModelFile
 
 @pytest.fixture
 def overfitted():
-    """Return few rows of many features: after an epoch or two the loss on others grows."""
+    """Return few rows of many features: the held-out loss grows after an epoch or two."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 80)).astype(np.float32)
     lists = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), 80)
@@ -34,7 +34,7 @@ def test_the_best_epoch_predicts(overfitted, how):
     plain = cp.train(rows, epochs=best + 1, **how)
     assert (plain.coef.tobytes(), plain.intercept.tobytes()) == (model.coef.tobytes(), model.intercept.tobytes())
     few = cp.train(rows, test=held, epochs=best + 2, patience=3, **how)
-    assert few.coef.tobytes() == model.coef.tobytes()  # the best is kept whether or not it was stopped
+    assert few.coef.tobytes() == model.coef.tobytes()  # the best epoch predicts even without a stop
 
 
 @pytest.mark.parametrize("how", WAYS)

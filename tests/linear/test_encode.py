@@ -1,4 +1,4 @@
-"""Models of ordinary columns: text labels, categories, what is missing; the model keeps how they became numbers."""
+"""Models of ordinary columns (text labels, categories, missing values) store the encoding."""
 
 import json
 

@@ -14,7 +14,7 @@ from sklearn.utils import estimator_checks  # noqa: E402
 from corgipile.errors import BadArgument, MissingColumn  # noqa: E402
 from corgipile.linear.estimators import CorgiClassifier, CorgiRegressor  # noqa: E402
 
-# As of scikit-learn's own SGD: a step of twice the length is not two steps.
+# As for scikit-learn's own SGD: one step of twice the length is not two steps.
 NOT_AS_OFTEN = {
     f"check_sample_weight_equivalence_on_{kind}_data": "a weight is no repetition" for kind in ("dense", "sparse")
 }

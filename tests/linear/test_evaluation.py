@@ -1,4 +1,4 @@
-"""How well models do: every figure against scikit-learn's or NumPy's, in memory and sorted on disk."""
+"""Evaluation: every figure against scikit-learn's or NumPy's, in memory and sorted on disk."""
 
 import json
 import math
@@ -22,7 +22,7 @@ MORE = ("softmax", "ovr_logistic", "svm")
 
 def made(kind, seed=0):
     rng = np.random.default_rng(seed)
-    x = np.round(rng.normal(size=(ROWS, 3)), 1)  # with equal scores
+    x = np.round(rng.normal(size=(ROWS, 3)), 1)  # ties
     margin = x @ [1.0, -0.5, 0] + rng.logistic(size=ROWS)
     label = {
         "two": (margin > 0.5) * 2 - 1,
@@ -159,7 +159,7 @@ def test_areas_sorted_on_disk_are_the_same(monkeypatch, ties):
 
 @pytest.mark.parametrize("scale", [1, 3, 1e300, 1e-300])
 def test_rows_told_apart_without_error_have_an_area_of_one(scale):
-    """And not a little more, as sums of shares may."""
+    """The area is at most 1, though sums of shares may round above it."""
     for count in (7, 106, 3001):
         ranks = ranking.Ranking()
         ranks.add(np.arange(count) * 1.0, np.arange(count) >= count // 2, np.full(count, scale))

@@ -1,4 +1,4 @@
-"""Which columns are learnt from: named, told, and found by name again."""
+"""Feature columns: how they are chosen, logged and matched by name."""
 
 import datetime as dt
 import decimal
@@ -23,7 +23,7 @@ ROWS = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "label": (X @ [1, -2,
 
 
 class Frame:
-    """A data frame of a library that speaks Arrow."""
+    """A data frame of a library with an Arrow interface."""
 
     def __init__(self, rows):
         self.rows = rows
@@ -163,7 +163,7 @@ def test_labels_in_another_order_are_another_table():
 
 @pytest.mark.parametrize("where", ["memory", "file", "files", "spilled", "filtered"])
 def test_labels_in_memory_are_loaded_beside_rows_where_they_lie(tmp_path, where):
-    """The kernel finds both, of whole tables; all rows keep their labels."""
+    """The kernel reads both in whole tables; all rows keep their labels."""
     y = np.random.default_rng(5).permutation(400).astype(np.int32)
     rows = tables.open(ROWS)
     if where in ("file", "files"):

@@ -1,4 +1,4 @@
-"""Models by group: each is the one that its rows alone would have made, and prediction takes the row's."""
+"""Models by group: each equals the model of its rows alone, and predicts those rows."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def test_each_model_is_that_of_its_rows_alone(kind, groups, how, rows, standardi
     table = made(rows, groups, rows, kind)
     how = {"model": kind, "epochs": 2, "order": "no_shuffle", "standardize": standardize, **how}
     how |= {} if kind == "linear" else {"classes": [0, 1, 2] if kind == "softmax" else [0, 1]}
-    if standardize:  # by means and spreads of the whole table: the same bits where that is one group
+    if standardize:  # scaled by the whole table: the same bits only if that is one group
         groups = groups[:1]
         table = made(rows, groups, rows, kind)
     models = cp.train(table, by="region", **how)
@@ -229,7 +229,7 @@ def test_classes_of_groups_where_nothing_was_learnt_are_told():
     rng = np.random.default_rng(4)
     side = np.arange(900) % 3
     x = rng.normal(size=900)
-    label = np.where(side == 0, x > 0, np.where(side == 1, rng.random(900) < 0.02, side == 2))  # 2: of one class
+    label = np.where(side == 0, x > 0, np.where(side == 1, rng.random(900) < 0.02, side == 2))  # group 2 has one class
     table = pa.table({"x": x * 30, "side": side, "label": label.astype(int)})
     kept = {"by": "side", "epochs": 1, "standardize": False, "learning_rate": 0.05}
     assert "nothing was learnt yet in 1 of 3 groups of 'side', 1: after" in cp.train(table, **kept).notes[-1]

@@ -1,4 +1,4 @@
-"""Labels of scikit-learn: an indicator comes in, an indicator comes out."""
+"""The multilabel estimator: indicators in and out."""
 
 import warnings
 
@@ -81,7 +81,7 @@ def test_what_is_no_indicator_is_refused(data):
 
 
 class OfClasses(CorgiLabelClassifier):
-    """Takes classes, as the checks of scikit-learn give them: each is a label."""
+    """Takes classes, as scikit-learn's checks pass them: each is a label."""
 
     def fit(self, X, y=None, sample_weight=None):  # scikit-learn's name
         if y is not None and (codes := np.asarray(y)).size == len(codes):

@@ -1,4 +1,4 @@
-"""Models of several labels are those that are trained one by one, from one read."""
+"""Models of labels trained in one pass equal those trained one by one."""
 
 import json
 
@@ -25,7 +25,7 @@ ORDER = cp.orders.Riffle(block=20, buffer=200)
 
 @pytest.fixture(scope="module")
 def rows():
-    """Return rows whose labels are in columns and in lists, in a table clustered by the first of them."""
+    """Return a table with labels in columns and in lists, clustered by the first."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(ROWS, 5)).astype(np.float32)
     there = x @ rng.normal(size=(5, 4)) + rng.normal(size=(ROWS, 4)) / 3 > 0.4
@@ -70,7 +70,7 @@ def test_each_is_the_model_that_learns_alone(rows, case):
 
 
 def test_many_labels_are_learnt_by_several_threads():
-    """Twenty models, some in each thread, of which some visit a row at once."""
+    """Twenty models, several per thread, some vectorised."""
     rng = np.random.default_rng(7)
     x, names = rng.normal(size=(400, 3)).astype(np.float32), [f"y{at}" for at in range(20)]
     there = x @ rng.normal(size=(3, 20)) + rng.normal(size=(400, 20)) / 3 > 0.2
@@ -138,7 +138,7 @@ def test_sets_of_labels_are_what_the_lists_say(lists, texts):
 @pytest.mark.parametrize("labels", [3, 8, 9, 16, 17, 40])
 @pytest.mark.parametrize("piece", [1 << 22, 50])
 def test_sets_are_numbered_ascending(labels, piece, monkeypatch):
-    """However many rows are read at a time: of large tables, and in PostgreSQL, sets have the same numbers."""
+    """Set numbers do not depend on the batch size, so that PostgreSQL has the same."""
     monkeypatch.setattr(label_sets, "PIECE", piece)
     there = np.random.default_rng(labels).integers(0, 9, (500, labels)) == 0
     there[::7] = there[0]

@@ -1,4 +1,4 @@
-"""Models by other losses than the common four: what they find, predict, refuse, and keep in files."""
+"""Models with less common losses: optimum, predictions, refusals and files."""
 
 import json
 
@@ -19,7 +19,7 @@ ROWS, WEIGHTS = 20_000, np.array([0.5, -0.3, 0.2])
 
 @pytest.fixture(scope="module")
 def rows():
-    """Return features, and what a linear model says of them."""
+    """Return features and the scores of a linear model."""
     x = np.random.default_rng(3).normal(size=(ROWS, 3))
     return x, x @ WEIGHTS + 0.3
 
@@ -82,7 +82,7 @@ def test_labels_may_be_far_off(make, rows, far, large):
     assert (y < low.predict(x)).mean() == pytest.approx(0.05, abs=0.03)
     assert (y < high.predict(x)).mean() == pytest.approx(0.9, abs=0.03)
     assert any("is small for labels this far from 0; beginning again at" in note for note in huber.notes)
-    y[::50] += 1e9 * large  # which say little of the rest
+    y[::50] += 1e9 * large  # they say little about other models
     assert np.corrcoef(train(make.dense(x, y), model="huber").predict(x), score)[0, 1] > 0.9
 
 

@@ -65,7 +65,7 @@ def test_no_file(tmp_path):
 )
 @given(data=st.data())
 def test_damaged_files_are_refused_or_harmless(saved, data):
-    """Whatever byte changed: the file is refused, or what it holds is a whole model."""
+    """A file with a changed byte is refused or still a complete model."""
     _, path = saved
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):

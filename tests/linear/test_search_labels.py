@@ -1,4 +1,4 @@
-"""A search over several labels a row says what searches of each label say, and trains the best of all."""
+"""A search over labels equals the searches of each label, and trains the best."""
 
 import logging
 

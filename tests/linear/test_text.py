@@ -1,4 +1,4 @@
-"""Models of text and crosses, straight from columns: the same from every format and host."""
+"""Models of text and crosses: the same from every format and host."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -25,7 +25,7 @@ ROWS = 1500
 
 
 def made(rows=ROWS, seed=0, **more):
-    """Return reviews sorted by label, most of which one word gives away, and columns beside."""
+    """Return reviews sorted by label, most of them given away by one word, and other columns."""
     rng = np.random.default_rng(seed)
     label = np.sort(rng.integers(0, 2, rows))
     said = np.where(rng.random(rows) < 0.95, label, 1 - label)
@@ -71,14 +71,14 @@ def test_the_same_model_from_every_format(rows, tmp_path, form):
     path = write(rows, tmp_path, form)
     model = cp.train(path, **how)
     assert model.history[-1]["accuracy"] > 0.9
-    if form not in ("parquet", "csv", "jsonl"):  # of which blocks begin elsewhere, or fractions are written otherwise
+    if form not in ("parquet", "csv", "jsonl"):  # these have other blocks, or write fractions differently
         assert np.array_equal(model.coef, wanted.coef)
     assert np.array_equal(model.predict(path), model.predict(rows))
     assert model.evaluate(path) == pytest.approx(model.evaluate(rows))
 
 
 def test_the_model_is_that_of_hashed_rows(rows):
-    """Kept in memory, or read block by block by several threads: the kernel meets the rows of the rule."""
+    """The kernel gets rows hashed by the rule, cached or read by several threads."""
     table = cp.open(rows)
     hashed = fit_hashed(table, None, None, text="review", hash_bits=12).table(table)
     pair = pa.Table.from_batches([hashed.read(0, ROWS, [*PAIR, "label"])])

@@ -241,7 +241,7 @@ def test_tables_that_do_not_serve(make):
     uneven = pa.table({"x": [[1.0, 2.0], [2.0], [0.5, 1.0]], "label": [0, 1, 1]})
     with pytest.raises(RaggedRows, match=r"row 1 .* on_bad= does not leave others out, but table.filter"):
         train(uneven, features="x", on_bad="skip")
-    length = pc.list_value_length(pc.field("x"))  # as the message says
+    length = pc.list_value_length(pc.field("x"))  # as in the message
     assert train(tables.open(uneven).filter(length == 2), features="x", epochs=1).history[0]["rows"] == 2
     with pytest.raises(BadValue, match="null"):
         train(pa.table({"a": [0.5, None], "label": [0, 1]}))
@@ -335,7 +335,7 @@ def test_the_label_is_no_feature_and_fractions_are_no_classes():
 
 
 class LabelReads(Counting):
-    """Counts the rows of which the label alone is read."""
+    """Counts the rows whose label alone is read."""
 
     def __init__(self, table):
         super().__init__(table)
