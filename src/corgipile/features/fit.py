@@ -167,9 +167,9 @@ def chosen_columns(schema: pa.Schema, features: Any, label: str | None, encode: 
         BadSchema: No column is a feature.
     """
     if callable(features):
-        if (found := features(schema)) is None:
+        if (names := features(schema)) is None:
             raise BadArgument(f"features must be a name or a list of names, got None from {features!r}")
-        return choose(schema, [found] if isinstance(found, str) else found, label)
+        return choose(schema, [names] if isinstance(names, str) else names, label)
     if features == "numeric" and "numeric" not in schema.names:
         return _every(schema, label, lambda column: not unfit(column))
     if features is not None or encode is None:
@@ -354,12 +354,12 @@ def _given_classes(classes: Any) -> tuple[Any, ...]:
         BadLabel: A class occurs twice.
     """
     try:
-        found = np.asarray(classes)
+        array = np.asarray(classes)
     except ValueError:
-        found = np.zeros(0, object)
-    if isinstance(classes, str) or found.ndim != 1 or not len(found) or found.dtype.kind not in "biufU":
+        array = np.zeros(0, object)
+    if isinstance(classes, str) or array.ndim != 1 or not len(array) or array.dtype.kind not in "biufU":
         raise BadArgument(f"classes must be a list of numbers, or of text, got {classes!r}")
-    values = tuple(found.tolist())
+    values = tuple(array.tolist())
     if len(set(values)) != len(values):
         raise BadLabel(f"classes must be distinct, got {list(values)[:10]}")
     return values

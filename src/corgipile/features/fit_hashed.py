@@ -129,11 +129,11 @@ def fit_hashed(
         }
         sources = [replace(one, fill=filled.get(one.column)) for one in sources]
     options: dict[str, Any] = {"encode": encode, "missing": missing, "classes": classes, "numbers": numbers}
-    found = fit_columns(table, chosen, label, **options, memory=memory)
+    encoding = fit_columns(table, chosen, label, **options, memory=memory)
     used = {*names, *chosen.names, label}
     others = {} if features is not None else {one.name: str(one.type) for one in table.schema if one.name not in used}
     hashing = Hashing(hash_bits, ngrams, tuple(sources), terms, strict=missing == "error")
-    return replace(found, hashing=hashing, left_out=others)
+    return replace(encoding, hashing=hashing, left_out=others)
 
 
 def _source(name: str, kind: pa.DataType, *, words: bool) -> Source:

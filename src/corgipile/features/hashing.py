@@ -81,12 +81,12 @@ class Hashing:
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the hashed columns."""
-        return tuple(one.column for one in self.sources)
+        return tuple(source.column for source in self.sources)
 
     @property
     def text(self) -> tuple[str, ...]:
         """Return the columns of words."""
-        return tuple(one.column for one in self.sources if one.kind == "words")
+        return tuple(source.column for source in self.sources if source.kind == "words")
 
     @property
     def interactions(self) -> tuple[tuple[str, ...], ...]:
@@ -111,8 +111,8 @@ class Hashing:
         offsets = pa.py_buffer(ends)
         kinds = (pa.int32(), indices), (pa.float32(), values)
         items = [pa.Array.from_buffers(kind, int(ends[-1]), [None, pa.py_buffer(data)]) for kind, data in kinds]
-        made = [pa.Array.from_buffers(pa.list_(one.type), rows, [None, offsets], children=[one]) for one in items]
-        return made[0], made[1]
+        lists = [pa.Array.from_buffers(pa.list_(one.type), rows, [None, offsets], children=[one]) for one in items]
+        return lists[0], lists[1]
 
     def _missing(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_] | None:
         """Return which rows miss a value, except numbers, where NaN marks it; None if no row does."""
@@ -120,23 +120,23 @@ class Hashing:
         found = [holes for holes in found if holes.true_count]
         return np.logical_or.reduce([flat(holes) for holes in found]).view(np.uint8) if found else None
 
-    def _column(self, one: Source, column: pa.Array) -> tuple[Any, ...]:
+    def _column(self, source: Source, column: pa.Array) -> tuple[Any, ...]:
         """Return a column in the kernel's form."""
-        code = CODES[one.kind]
-        if one.kind == "number":
-            number = Number(one.column, one.fill).encode(column, str).cast(pa.float64(), safe=False)
-            return code, self._seed(one), None, None, flat(pc.fill_null(number, float("nan")))
-        values = as_text(column) if one.kind == "category" else as_type(column, value_type(column.type))
+        code = CODES[source.kind]
+        if source.kind == "number":
+            number = Number(source.column, source.fill).encode(column, str).cast(pa.float64(), safe=False)
+            return code, self._seed(source), None, None, flat(pc.fill_null(number, float("nan")))
+        values = as_text(column) if source.kind == "category" else as_type(column, value_type(column.type))
         values = pc.fill_null(values, pa.scalar("", values.type)) if values.null_count else values
         _, offsets, data = values.buffers()
         wide = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
         places = np.frombuffer(offsets, np.int64 if wide else np.int32) if offsets else np.zeros(1, np.int64)
         places = places[values.offset : values.offset + len(values) + 1].astype(np.int64)
-        return code, self._seed(one), b"" if data is None else data, places, None
+        return code, self._seed(source), b"" if data is None else data, places, None
 
-    def _seed(self, one: Source) -> int:
+    def _seed(self, source: Source) -> int:
         """Return the seed of a column: for text its place among text columns, else the hash of its name."""
-        return self.text.index(one.column) if one.kind == "words" else _kernel.murmur(one.column.encode(), 0)
+        return self.text.index(source.column) if source.kind == "words" else _kernel.murmur(source.column.encode(), 0)
 
     def state(self) -> dict[str, Any]:
         """Return the JSON state from which `of` restores this."""
@@ -150,12 +150,12 @@ class Hashing:
             KeyError, TypeError, ValueError: The state is not valid.
         """
         sources = tuple(Source(**one) for one in state["sources"])
-        made = cls(
+        hashing = cls(
             state["bits"], state["ngrams"], sources, tuple(tuple(one) for one in state["terms"]), state["strict"]
         )
-        names = made.columns
+        names = hashing.columns
         known = all(one.kind in CODES and isinstance(one.column, str) for one in sources)
-        fits = 1 <= made.bits <= _kernel.MOST_HASH_BITS and 1 <= made.ngrams <= _kernel.MOST_NGRAMS
-        if not (known and fits and made.terms and all(name in names for term in made.terms for name in term)):
+        fits = 1 <= hashing.bits <= _kernel.MOST_HASH_BITS and 1 <= hashing.ngrams <= _kernel.MOST_NGRAMS
+        if not (known and fits and hashing.terms and all(name in names for term in hashing.terms for name in term)):
             raise ValueError("the hashing of its columns is not supported")
-        return made
+        return hashing

@@ -48,10 +48,10 @@ def read_labels(table: Table, label: str) -> TextLabels:
     parts: list[Codes] | None = []
     with frugal():
         for _, column in scan_column(table, label):
-            found = plain(column).dictionary_encode()
-            places = [_number(seen, value, label) for value in found.dictionary.to_pylist()]
+            encoded = plain(column).dictionary_encode()
+            places = [_number(seen, value, label) for value in encoded.dictionary.to_pylist()]
             if parts is not None:
-                parts = _append_codes(parts, found, places)
+                parts = _append_codes(parts, encoded, places)
     if not seen:
         raise BadLabel(f"label column {label!r} of {table!r} has no value that could be a class")
     classes = sorted(seen)
@@ -73,9 +73,9 @@ def _number(seen: dict[str, int], value: str, label: str) -> int:
     return place
 
 
-def _append_codes(parts: list[Codes], found: pa.DictionaryArray, places: list[int]) -> list[Codes] | None:
+def _append_codes(parts: list[Codes], column: pa.DictionaryArray, places: list[int]) -> list[Codes] | None:
     """Append the codes of some rows; return None if they cannot be cached."""
-    if found.null_count:
+    if column.null_count:
         return None
-    codes = np.array(places, np.min_scalar_type(max(places, default=0)))[flat(found.indices)]
+    codes = np.array(places, np.min_scalar_type(max(places, default=0)))[flat(column.indices)]
     return [*parts, codes] if sum(part.nbytes for part in parts) + codes.nbytes <= MAX_CODE_BYTES else None

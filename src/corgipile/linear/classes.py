@@ -169,15 +169,15 @@ def weights_of(asked: str | Mapping[str, float] | None, labels: Labels, kind: st
             none = classes[counts == 0].tolist()
             raise BadArgument(f"class_weight='balanced' would divide by 0: there are no rows of {_classes(none)}")
         return np.asarray(counts.sum() / (len(classes) * counts))
-    found = np.ones(len(classes))
+    weights = np.ones(len(classes))
     for name, weight in asked.items():
         at = [place for place, one in enumerate(classes.tolist()) if _same(one, name)]
         if not at:
             raise BadArgument(f"class_weight names {name!r}, which is none of {_classes(classes.tolist())}")
-        found[at] = weight
-    if not found.any():
+        weights[at] = weight
+    if not weights.any():
         raise BadArgument("class_weight is 0 for all classes; one of more than 0 is needed")
-    return found
+    return weights
 
 
 def _same(value: Any, name: str) -> bool:
@@ -260,12 +260,12 @@ def _counted(column: pa.Array) -> Iterator[tuple[Any, int]]:
 
 def _flat(classes: Any) -> npt.NDArray[Any]:
     try:
-        found = np.asarray(classes)
+        array = np.asarray(classes)
     except ValueError:
-        found = np.zeros(0, object)
-    if found.ndim != 1 or found.dtype.kind not in "biufU":
+        array = np.zeros(0, object)
+    if array.ndim != 1 or array.dtype.kind not in "biufU":
         raise BadArgument(f"classes must be a list of numbers, or of text, got {classes!r}")
-    return found
+    return array
 
 
 def _for_numbers() -> str:
@@ -289,22 +289,22 @@ def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: 
         >>> check_classes([1, 0], "svm").tolist()
         [0, 1]
     """
-    found: npt.NDArray[Any] = np.unique(_flat(classes))
-    if found.dtype.kind != "U" and not np.isfinite(found.astype(np.float64)).all():
+    values: npt.NDArray[Any] = np.unique(_flat(classes))
+    if values.dtype.kind != "U" and not np.isfinite(values.astype(np.float64)).all():
         raise BadArgument(f"classes must be finite numbers, got {list(classes)}")
-    if found.dtype.kind in "iu" and found.size and max(abs(int(found[0])), abs(int(found[-1]))) > MAX_EXACT_INT:
-        raise BadLabel(f"label column {label!r} holds {found[-1]}; labels up to 2^53 in size are exact")
+    if values.dtype.kind in "iu" and values.size and max(abs(int(values[0])), abs(int(values[-1]))) > MAX_EXACT_INT:
+        raise BadLabel(f"label column {label!r} holds {values[-1]}; labels up to 2^53 in size are exact")
     most = most_classes(model)
     if not most:
-        return found[:0]
-    if found.size > _kernel.MOST_CLASSES:
+        return values[:0]
+    if values.size > _kernel.MOST_CLASSES:
         raise BadLabel(f"label column {label!r} has more than {_kernel.MOST_CLASSES} values; {_for_numbers()}")
-    if not found.size:
+    if not values.size:
         raise BadLabel(f"label column {label!r} has no values: there are no rows to learn from")
-    if found.size < 2:
-        raise BadLabel(f"label column {label!r} has only the value {found.tolist()}; two classes at least are needed")
-    if found.size > most:
-        shown = ", ".join(map(str, found[:3].tolist()))
+    if values.size < 2:
+        raise BadLabel(f"label column {label!r} has only the value {values.tolist()}; two classes at least are needed")
+    if values.size > most:
+        shown = ", ".join(map(str, values[:3].tolist()))
         more = f"{' and '.join(quoted(per_class=True))} take more, {quoted(numbers=True)[0]} predicts numbers"
         raise BadLabel(f"label column {label!r} has the values {shown}...; {loss_of(model).name} takes two, {more}")
-    return found
+    return values

@@ -155,7 +155,7 @@ class GroupTraining:
             while True:
                 sgd.learning[:] = running
                 start, read = time.perf_counter(), feeder.bytes_read
-                sgd.tried[:] = [lowers and one.lowered() is not None for one in self._schedules]
+                sgd.tried[:] = [lowers and schedule.lowered() is not None for schedule in self._schedules]
                 rows = self._pass(task, feeder, epoch, count=count)
                 figures = sgd.flush()
                 count = False
@@ -178,15 +178,15 @@ class GroupTraining:
     def _pass(self, task: Task, feeder: BufferedReader, epoch: int, *, count: bool) -> int:
         """Train the learning groups on their rows, and count labels; return the number of rows of all groups."""
         seen, sgd = 0, self.sgd
-        sgd.begin([one.rate(epoch) for one in self._schedules])
+        sgd.begin([schedule.rate(epoch) for schedule in self._schedules])
         for step, (visit, rows) in enumerate(zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True)):
             labels = feeder.buffer.dense(task.label)
             weights = None if task.weight is None else feeder.buffer.dense(task.weight)
             locate = passes.row_at(feeder, epoch, step)
-            found = rows_in(feeder.buffer, task.inputs, visit)
+            features = rows_in(feeder.buffer, task.inputs, visit)
             if count:
                 self._base.add_each(labels[visit], None if weights is None else weights[visit], self.codes[rows])
-            sgd.learn_groups(found, labels, visit, self.codes[rows], locate, weights)
+            sgd.learn_groups(features, labels, visit, self.codes[rows], locate, weights)
             seen += len(visit)
             if self._given.on_rows is not None:
                 self._given.on_rows(len(visit))
@@ -211,8 +211,8 @@ class GroupTraining:
         """Lower the learning rates of groups whose losses have plateaued."""
         if self._given.learning_rate is not None:
             return
-        for at, one in enumerate(self.sgd.each):
-            self._losses[at].append(one.loss)
+        for at, figures in enumerate(self.sgd.each):
+            self._losses[at].append(figures.loss)
             lower = self._schedules[at].lowered()
             if lower is not None and self.sgd.group_has_plateaued(at, self._losses[at]):
                 self._schedules[at] = lower

@@ -108,18 +108,18 @@ def _numbered(
     parts: Iterator[npt.NDArray[np.bool_]], rows: int, labels: int, most: float
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
     """Return the set number of each row, and the sets."""
-    found, numbers, done = _SetNumbers(labels), np.empty(rows, np.int32), 0
+    known, numbers, done = _SetNumbers(labels), np.empty(rows, np.int32), 0
     for part in parts:
-        numbers[done : done + len(part)] = found.numbers(part)
+        numbers[done : done + len(part)] = known.numbers(part)
         done += len(part)
-        if (used := numbers.nbytes + found.nbytes) > most:
-            needed = 2 * (numbers.nbytes + found.nbytes * rows // done)
+        if (used := numbers.nbytes + known.nbytes) > most:
+            needed = 2 * (numbers.nbytes + known.nbytes * rows // done)
             raise BudgetTooSmall(
                 f"the label sets of {rows} rows take at least {format_bytes(used)}, more than half of memory, "
                 f"{format_bytes(most)}; give {format_bytes(needed)}, or less if later rows repeat earlier sets"
             )
-    found.number_ascending(numbers)
-    return numbers, found.sets()
+    known.number_ascending(numbers)
+    return numbers, known.sets()
 
 
 class _SetNumbers:
@@ -194,9 +194,9 @@ def _values(table: Table, name: str, most: float) -> set[Label]:
     seen: set[Label] = set()
     used = 0
     for _, _, values, _ in _items(table, name, 1):
-        found = pc.unique(values)
-        for start in range(0, len(found), LOOKED_UP):
-            new = set(found.slice(start, LOOKED_UP).to_pylist()) - seen
+        distinct = pc.unique(values)
+        for start in range(0, len(distinct), LOOKED_UP):
+            new = set(distinct.slice(start, LOOKED_UP).to_pylist()) - seen
             seen |= new
             used += sum(map(sys.getsizeof, new)) + ENTRY_BYTES * len(new)
             if used > most:

@@ -53,13 +53,13 @@ def train_labels(given: TrainArguments) -> LabelModels:
     _check_supported(given)
     schedule = schedule_of(given, given.tolerance)
     opened = open_source(given)
-    found = labels_of(opened, given)
-    task = prepare(found.table(opened), replace(given, label=found.name), classes=CLASSES, on_bad=given.on_bad)
-    if found.column is not None and len(found.labels) > MIN_IDS and 2 * len(found.labels) > (rows := len(opened)):
-        task.note(f"label column {found.column!r} has {len(found.labels)} labels in {rows} rows: does it hold ids?")
-    memory = _row_memory(given, task, schedule, found)
+    labels = labels_of(opened, given)
+    task = prepare(labels.table(opened), replace(given, label=labels.name), classes=CLASSES, on_bad=given.on_bad)
+    if labels.column is not None and len(labels.labels) > MIN_IDS and 2 * len(labels.labels) > (rows := len(opened)):
+        task.note(f"label column {labels.column!r} has {len(labels.labels)} labels in {rows} rows: does it hold ids?")
+    memory = _row_memory(given, task, schedule, labels)
     with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
-        return LabelTraining(task.with_statistics(), schedule, given, found, feeder).run()
+        return LabelTraining(task.with_statistics(), schedule, given, labels, feeder).run()
 
 
 def labels_of(table: Table, given: Any) -> LabelSets:
@@ -72,10 +72,10 @@ def labels_of(table: Table, given: Any) -> LabelSets:
     """
     named = given.labels if isinstance(given.labels, str) or len(given.labels) > 1 else given.labels[0]
     half = math.inf if given.memory is None else parse_bytes(given.memory, whole=UNKNOWN_BYTES) // 2
-    found = find_label_sets(table, named, most=half)
-    _check_counts(found)
-    _check_features(given, found)
-    return found
+    labels = find_label_sets(table, named, most=half)
+    _check_counts(labels)
+    _check_features(given, labels)
+    return labels
 
 
 def _check_supported(given: TrainArguments) -> None:
@@ -93,18 +93,18 @@ def check_model(model: str) -> None:
         raise BadArgument(f"a label is there or not: logistic, svm and squared_hinge tell, got {model!r}")
 
 
-def _check_counts(found: LabelSets) -> None:
+def _check_counts(sets: LabelSets) -> None:
     """Raise BadLabel for a label of no row or of all rows."""
-    rows = len(found.numbers)
-    for label, count in zip(found.labels, found.counts.tolist(), strict=True):
+    rows = len(sets.numbers)
+    for label, count in zip(sets.labels, sets.counts.tolist(), strict=True):
         if count in (0, rows):
             raise BadLabel(
                 f"{'all' if count else 'none'} of {rows} rows have label {label!r}; it must be in some rows, not in all"
             )
 
 
-def _check_features(given: Any, found: LabelSets) -> None:
-    columns = found.labels if found.column is None else [found.column]
+def _check_features(given: Any, labels: LabelSets) -> None:
+    columns = labels.labels if labels.column is None else [labels.column]
     features = [given.features] if isinstance(given.features, str) else given.features
     for name in features if isinstance(features, list | tuple) else ():
         if name in columns:
@@ -211,12 +211,12 @@ class LabelTraining:
                 raise error
         except Diverged as error:
             raise self._schedule.diverged(epoch, str(error), standardized=self._task.scaling is not None) from None
-        figures = [passes.check_figures(one.flush(), one, self._feeder) for one in self._each]
+        figures = [passes.check_figures(model.flush(), model, self._feeder) for model in self._each]
         skipped = rows - figures[0].rows
         return {
             "epoch": epoch,
-            "loss": _mean([one.loss for one in figures]),
-            "accuracy": _mean([one.score for one in figures]),
+            "loss": _mean([model.loss for model in figures]),
+            "accuracy": _mean([model.score for model in figures]),
             "rows": figures[0].rows,
             "seconds": time.perf_counter() - start,
             "bytes_read": self._feeder.bytes_read - read,
@@ -290,7 +290,7 @@ class LabelTraining:
 
     def _models(self) -> LabelModels:
         """Return the current models, for unscaled features."""
-        parts = [one.weights() for one in self._each]
+        parts = [model.weights() for model in self._each]
         coef, bias = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
         coef, bias, learnt = unscale(self._task.scaling, coef, bias)
         params = self._params | rates_of(self._schedules)

@@ -49,9 +49,9 @@ def unscale(scaling: Scaling | None, coef: Any, bias: Any) -> tuple[Any, Any, Le
     return *scaling.fold(coef, bias), Learnt(scaling, coef, bias)
 
 
-def learnt_of_model(learnt: Learnt | None, mine: slice) -> Learnt | None:
+def learnt_of_model(learnt: Learnt | None, part: slice) -> Learnt | None:
     """Return the part of one model, by its outputs."""
-    return None if learnt is None else Learnt(learnt.scaling, learnt.coef[mine], learnt.intercept[mine])
+    return None if learnt is None else Learnt(learnt.scaling, learnt.coef[part], learnt.intercept[part])
 
 
 def params_of_model(params: dict[str, Any], at: int) -> dict[str, Any]:

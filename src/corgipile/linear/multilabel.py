@@ -40,7 +40,7 @@ class ModelList:
 
     def decide(self, *rows: Any) -> npt.NDArray[Any]:
         """Score rows by slot, see `SGD.decide`: [rows, models]."""
-        return np.concatenate([one.decide(*rows) for one in self.each], axis=1)
+        return np.concatenate([model.decide(*rows) for model in self.each], axis=1)
 
 
 @dataclass
@@ -189,22 +189,22 @@ class LabelModels(Model):
         source = encode_table(label_sets.table(opened), self.encoding, label_sets.name)
         each = self.sgd(self.inputs(source, label_sets.name)).each
         tally = Tally(*np.zeros((3, len(each))))
-        for one in each:
-            one.eval_mode()
-            one.begin(0.0)
+        for model in each:
+            model.eval_mode()
+            model.begin(0.0)
         rows = NullsAsNaN(source, each[0].inputs, label_sets.name)
         with passes.reader(each[0].inputs, rows, label_sets.name, weight) as feeder:
             for step, visit in enumerate(feeder.epoch(0)):
                 _evaluate_rows(each, tally, feeder, label_sets, visit, passes.row_at(feeder, 0, step), weight)
-            figures = [passes.check_figures(one.flush(), one, feeder) for one in each]
-        if skipped := max(one.skipped for one in each):
+            figures = [passes.check_figures(model.flush(), model, feeder) for model in each]
+        if skipped := max(model.skipped for model in each):
             raise BadValue(f"{skipped} rows of {opened!r} have scores outside the range of {self.coef.dtype}")
         return figures, tally
 
     def _labels_of(self, opened: Any, label: Any) -> LabelSets:
         column = self.params.get("label") if label is None else label
         if column is None:
-            column = [str(one) for one in self.labels]
+            column = [str(name) for name in self.labels]
         if not isinstance(column, str) and len(column) != len(self.labels):
             raise BadArgument(f"label must name {len(self.labels)} columns, one per label, got {len(column)}")
         return find_label_sets(opened, column, self.labels)
@@ -224,11 +224,11 @@ def _evaluate_rows(
     weights = None if weight is None else feeder.buffer.dense(weight)
     actual = label_sets.sets[numbers[visit].astype(np.intp)]
     predicted = np.empty_like(actual)
-    for at, one in enumerate(each):
+    for at, model in enumerate(each):
         labels = np.zeros(len(numbers))
         labels[visit] = actual[:, at]
-        one.learn(slots, labels, visit, locate, weights)
-        predicted[:, at] = one.decide(slots, visit, locate)[:, 0] > 0
+        model.learn(slots, labels, visit, locate, weights)
+        predicted[:, at] = model.decide(slots, visit, locate)[:, 0] > 0
     tally.add(actual, predicted, np.ones(len(visit)) if weights is None else weights[visit].astype(np.float64))
 
 

@@ -140,26 +140,26 @@ def send_scores(
 
 def moments(inputs: Features, table: Table, feeder: BufferedReader | None = None) -> Moments:
     """Return mean and spread of each feature, from one read, or from a reader's cached rows."""
-    found = Moments(inputs)
+    sums = Moments(inputs)
     if feeder is not None and feeder.kept():
         for start, stop in pairwise(even_cuts(len(table), SURVEY_ROWS).tolist()):
-            _add_moments(found, inputs, feeder, np.arange(start, stop, dtype=np.int32))
-        return found
+            _add_moments(sums, inputs, feeder, np.arange(start, stop, dtype=np.int32))
+        return sums
     with reader(inputs, table) as once:
         for visit in once.epoch(0):
-            _add_moments(found, inputs, once, visit)
-    return found
+            _add_moments(sums, inputs, once, visit)
+    return sums
 
 
-def _add_moments(found: Moments, inputs: Features, feeder: BufferedReader, visit: SlotArray) -> None:
+def _add_moments(moments: Moments, inputs: Features, feeder: BufferedReader, visit: SlotArray) -> None:
     """Add buffered rows to the moments."""
     rows = rows_in(feeder.buffer, inputs, visit)
     if not isinstance(rows, Sparse):
-        found.add(rows, visit)
+        moments.add(rows, visit)
         return
     for start in range(0, len(visit), SURVEY_ROWS):
         indices, values, lengths = gather(rows, visit[start : start + SURVEY_ROWS], inputs.dtype)
-        found.add_sparse(indices, values, len(lengths))
+        moments.add_sparse(indices, values, len(lengths))
 
 
 def reader(inputs: Features, table: Table, label: str | None = None, weight: str | None = None) -> BufferedReader:

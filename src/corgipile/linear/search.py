@@ -98,19 +98,19 @@ def points(grid: Any) -> list[dict[str, Any]]:
         [{'l2': 0, 'step': 'auto'}, {'l2': 0.1, 'step': 'auto'}]
     """
     several = list(grid) if isinstance(grid, Sequence) and not isinstance(grid, str) else [grid]
-    found: list[dict[str, Any]] = []
-    for one in several:
-        if not isinstance(one, Mapping) or not one:
+    all_points: list[dict[str, Any]] = []
+    for values_by_name in several:
+        if not isinstance(values_by_name, Mapping) or not values_by_name:
             raise BadArgument(f"grid must be values by setting, such as {{'l2': [0, 1e-4]}}, got {grid!r}")
-        for name, values in one.items():
+        for name, values in values_by_name.items():
             if name not in GRID_SETTINGS:
                 raise BadArgument(f"grid must name settings among {', '.join(GRID_SETTINGS)}, got {name!r}")
             if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
                 raise BadArgument(f"grid needs a list of values for {name!r}, got {values!r}")
-        found += [dict(zip(one, values, strict=True)) for values in product(*one.values())]
-    if not found:
+        all_points += [dict(zip(values_by_name, values, strict=True)) for values in product(*values_by_name.values())]
+    if not all_points:
         raise BadArgument("grid must have at least one point")
-    return found
+    return all_points
 
 
 @takes(SearchArguments)
@@ -242,7 +242,7 @@ def _memory(given: SearchArguments, task: Task, models: int, found: LabelSets | 
 
 def _result(point: Record, figures: Sequence[Figures]) -> Record:
     """Return the record of a point from its models' figures, one per fold."""
-    losses, scores = [one.loss for one in figures], [one.score for one in figures]
+    losses, scores = [fold.loss for fold in figures], [fold.score for fold in figures]
     if not all(map(math.isfinite, losses)):
         undefined = {"score": math.nan, "score_spread": math.nan, "loss": math.inf, "loss_spread": math.nan}
         return {**point, **undefined, "scores": scores}

@@ -52,8 +52,8 @@ class LabelRuns(Runs):
 
     def _check(self, counts: IntArray) -> None:
         rows, bad = counts.sum(axis=0), []
-        for label, there in zip(self._found.labels, self._sets.T, strict=True):
-            having = counts[there].sum(axis=0)
+        for label, has_label in zip(self._found.labels, self._sets.T, strict=True):
+            having = counts[has_label].sum(axis=0)
             parts = ((having, "have"), (rows - having, "lack"))
             bad += [(label, how, int(part.sum())) for part, how in parts if np.count_nonzero(part) == 1]
         if bad:
@@ -66,12 +66,12 @@ class LabelRuns(Runs):
             )
 
     def _by_fold(self, figures: list[Figures]) -> list[Figures]:
-        each, found = len(self._found.labels), []
+        each, by_fold = len(self._found.labels), []
         for start in range(0, len(figures), each):
             some = figures[start : start + each]
             loss, score = (float(np.mean([one[at] for one in some])) for at in (1, 2))
-            found.append(Figures(some[0].rows, loss, score, some[0].weight))
-        return found
+            by_fold.append(Figures(some[0].rows, loss, score, some[0].weight))
+        return by_fold
 
     def _visit(self, chunks: Iterator[Chunk], runs: Sequence[Run], *, own: bool) -> None:
         for chunk in chunks:

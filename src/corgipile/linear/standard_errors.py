@@ -164,11 +164,11 @@ def _penalty(model: "Model", width: int) -> FloatArray:
     scaling = Scaling.none(model.width)
     if model.learnt is not None and model.learnt.scaling is not None:
         scaling = model.learnt.scaling
-    found = np.diag(np.append(scaling.scale**2, 0)[:width])
+    matrix = np.diag(np.append(scaling.scale**2, 0)[:width])
     if model.params.get("solver") == "dual" and width > model.width:
         shift = np.append(scaling.center, 1)
-        found += np.outer(shift, shift)
-    return np.asarray(found * float(model.params.get("l2", 0.0)))
+        matrix += np.outer(shift, shift)
+    return np.asarray(matrix * float(model.params.get("l2", 0.0)))
 
 
 def _check(model: "Model") -> None:
