@@ -20,15 +20,7 @@ from corgipile.linear.imputation import filled
 from corgipile.linear.link import exponential, probabilities
 from corgipile.linear.multi_model import class_of_models
 from corgipile.linear.nulls import NullsAsNaN
-from corgipile.linear.saving import (
-    classes_of,
-    learnt_of,
-    pack_tensors,
-    read_tensors,
-    tensors_of,
-    unpack_tensors,
-    write_tensors,
-)
+from corgipile.linear.saving import classes_of, from_bytes, learnt_of, read_tensors, tensors_of, to_bytes, write_tensors
 from corgipile.linear.scaling import Learnt
 from corgipile.linear.sgd import SGD, Figures, outputs_of
 from corgipile.linear.standard_errors import Summary, summary
@@ -280,7 +272,7 @@ class Model:
             >>> unpack(Model("linear", np.ones((1, 2)), np.zeros(1), np.zeros(0)).pack()).width
             2
         """
-        return pack_tensors(*self._content())
+        return to_bytes(*self._content())
 
     def _content(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Return the tensors and metadata of the model file."""
@@ -330,7 +322,7 @@ def unpack(content: bytes, name: str = "the content") -> Model:
         ...
         corgipile.errors.BadModelFile: the content is not a model saved by corgipile: ...
     """
-    return _model_of(*unpack_tensors(content, name), name)
+    return _model_of(*from_bytes(content, name), name)
 
 
 def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: str) -> Model:

@@ -56,8 +56,8 @@ def references(model: "Model", coef: FloatArray, curves: FloatArray) -> Referenc
             base = levels
             continue
         both = float(curves[np.ix_(base, levels)].sum())
-        encoders = [float(curves[place, place].sum()) for place in (base, levels)]
-        if both <= 0 or not np.allclose(encoders, both, rtol=SUM_TOLERANCE, atol=0):
+        sums = [float(curves[part, part].sum()) for part in (base, levels)]
+        if both <= 0 or not np.allclose(sums, both, rtol=SUM_TOLERANCE, atol=0):
             continue
         last = max(at for at in levels if curves[at, at] > 0)
         coef[base] += coef[last]

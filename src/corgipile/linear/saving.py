@@ -20,11 +20,11 @@ from corgipile.outputs import Kind, refuse_url, replacing
 __all__ = [
     "MODEL",
     "classes_of",
+    "from_bytes",
     "learnt_of",
-    "pack_tensors",
     "read_tensors",
     "tensors_of",
-    "unpack_tensors",
+    "to_bytes",
     "write_tensors",
 ]
 
@@ -51,12 +51,12 @@ def write_tensors(
     path: str | os.PathLike[str], tensors: Arrays, meta: dict[str, Any], *, overwrite: bool = False
 ) -> None:
     """Write a model file atomically."""
-    content = pack_tensors(tensors, meta)
+    content = to_bytes(tensors, meta)
     with replacing(path, MODEL, overwrite=overwrite) as temporary:
         temporary.write_bytes(content)
 
 
-def pack_tensors(tensors: Arrays, meta: dict[str, Any]) -> bytes:
+def to_bytes(tensors: Arrays, meta: dict[str, Any]) -> bytes:
     """Return the content of a model file."""
     from safetensors.numpy import save  # noqa: PLC0415 - slow; only saving needs it
 
@@ -64,7 +64,7 @@ def pack_tensors(tensors: Arrays, meta: dict[str, Any]) -> bytes:
     return bytes(save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, {KEY: text}))
 
 
-def unpack_tensors(content: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
+def from_bytes(content: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
     """Return the tensors and metadata in the content of a model file.
 
     Args:
