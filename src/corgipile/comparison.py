@@ -195,7 +195,7 @@ def _prepare(table: Table, given: CompareArguments) -> "tuple[Task, npt.NDArray[
     task = prepare(table, given)
     labels = column(task.source, task.label)
     task.labels.keep(labels)
-    return task.surveyed(), labels
+    return task.with_statistics(), labels
 
 
 def measure_order(

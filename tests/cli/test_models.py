@@ -69,7 +69,7 @@ def test_train_leaves_rows_out_to_measure_on(higgs, capsys):
         assert cli.main([*words, *more]) == 2
         assert message in capsys.readouterr().out
     assert cli.main(["train", higgs[0], "--group", "label"]) == 2
-    assert "group says which rows validation keeps together" in capsys.readouterr().err
+    assert "group needs validation: give a share" in capsys.readouterr().err
 
 
 def messy(folder):

@@ -1,4 +1,4 @@
-"""What encoders make of columns: exact values, whatever Arrow type holds them."""
+"""Exact values of encoders, for every Arrow type of a column."""
 
 import datetime as dt
 import decimal
@@ -72,17 +72,17 @@ def test_hashes_are_the_same_everywhere():
 
 
 def test_errors_name_row_column_and_what_helps():
-    with pytest.raises(BadValue, match="row 1 of column 'k' is null; say missing="):
+    with pytest.raises(BadValue, match="row 1 of column 'k' is null; replace it with missing="):
         Categories("k", "onehot", ("a",)).encode(pa.array(["a", None]), row)
     with pytest.raises(BadLabel, match="row 1 has label 'z'; the classes are 'a', 'b'"):
         Classes("y", ("a", "b")).encode(pa.array(["a", "z"]), row)
     with pytest.raises(BadSchema, match=r"column 'x' is list<item: int64>; numbers, dates or times are needed"):
         Number("x").type_of(pa.list_(pa.int64()))
-    with pytest.raises(ValueError, match="is filled with inf"):
+    with pytest.raises(ValueError, match=r"fill of column .x. must be finite, got inf"):
         encoder_of({"how": "number", "column": "x", "fill": float("inf")})
-    with pytest.raises(BadArgument, match="version 9"):
+    with pytest.raises(BadArgument, match="got 9"):
         Encoding.of({"version": 9})
-    with pytest.raises(BadArgument, match="no state of an encoding"):
+    with pytest.raises(BadArgument, match="not the state of an encoding"):
         Encoding.of({"version": 1, "features": [{"how": "magic", "column": "x"}], "label": None})
 
 
@@ -106,7 +106,7 @@ def test_an_encoding_survives_json_and_serves_other_tables():
     assert again == found
     assert found.names == ["age", "size", "city=Oslo", "city=Rome"]
     assert found.features[0].fill == pytest.approx(np.nanmean(people()["age"].to_numpy()))
-    assert found.features[1].values == ("S", "M", "L")  # by the order of the dictionary, not of the text
+    assert found.features[1].values == ("S", "M", "L")  # in the order of the dictionary, not of the text
     others = people(70).select(["y", "city", "size", "age"])
     made = again.table(open_table(others)).take(np.array([3, 0]), ["size", "y"]).to_pydict()
     assert made["size"] == [["S", "M", "L"].index(others["size"][at].as_py()) for at in (3, 0)]
@@ -116,18 +116,22 @@ def test_an_encoding_survives_json_and_serves_other_tables():
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        ({"features": ["city"]}, BadSchema, "say how it becomes numbers"),
-        ({"features": ["age"], "encode": {"city": "onehot"}}, BadArgument, "which is no feature"),
+        ({"features": ["city"]}, BadSchema, "choose how it becomes numbers"),
+        (
+            {"features": ["age"], "encode": {"city": "onehot"}},
+            BadArgument,
+            "encode must name features, age, got 'city'",
+        ),
         ({"encode": "binary"}, BadArgument, "encode must be 'onehot'"),
         ({"encode": "onehot:3"}, BadArgument, "encode must be 'onehot'"),
         ({"encode": 3}, BadArgument, "encode must be one of"),
         ({"missing": "median"}, BadArgument, 'missing must be "error"'),
-        ({"missing": "skip"}, BadArgument, r"table\.filter\(.*\), leaves such rows out"),
+        ({"missing": "skip"}, BadArgument, r"to leave such rows out use .* table\.filter\(.*\)$"),
         ({"missing": float("nan")}, BadArgument, "finite number"),
         ({"missing": True}, BadArgument, "finite number"),
-        ({"features": ["age", "y"]}, BadArgument, "by heart"),
-        ({"classes": ["yes", "yes"]}, BadLabel, "different values"),
-        ({"numbers": True}, BadSchema, "numbers are predicted"),
+        ({"features": ["age", "y"]}, BadArgument, "is among the features; leave it out"),
+        ({"classes": ["yes", "yes"]}, BadLabel, "must be distinct"),
+        ({"numbers": True}, BadSchema, "regression needs numbers"),
     ],
 )
 def test_arguments_that_do_not_fit(arguments, error, text):
@@ -203,7 +207,7 @@ def test_classes_of_numbers_are_compared_as_numbers():
 
 @pytest.mark.parametrize("broken", [{"way": "zz"}, {"way": "hash", "buckets": 0}, {"column": 3}])
 def test_damaged_states_of_encoders(broken):
-    with pytest.raises(ValueError, match="it encodes"):
+    with pytest.raises(ValueError, match="its encoder of column"):
         encoder_of({"how": "categories", "column": "k", "values": ["a"], **broken})
 
 

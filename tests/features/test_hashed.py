@@ -1,4 +1,4 @@
-"""Text, categories and numbers hashed by the kernel are what the rule says, in whatever form columns come."""
+"""The kernel hashes text, categories and numbers by the rule, for every form of a column."""
 
 import signal
 
@@ -172,7 +172,7 @@ def test_an_encoding_is_made_again_from_its_state():
     ):
         state = made.state()
         state["hashing"] = state["hashing"] | damaged
-        with pytest.raises(BadArgument, match="no state of an encoding"):
+        with pytest.raises(BadArgument, match="not the state of an encoding"):
             Encoding.of(state)
 
 
@@ -184,14 +184,14 @@ COLUMNS = {"t": ["a"], "x": [1.0], "v": [[1.0]]}
     [
         ({"text": "nothing"}, MissingColumn, "no column 'nothing'"),
         ({"text": "x"}, BadSchema, "text column 'x' is double; text is needed"),
-        ({"text": ["t", "t"]}, BadArgument, "comes twice"),
+        ({"text": ["t", "t"]}, BadArgument, "occurs twice"),
         (
             {"text": "t", "features": ["t"], "encode": "onehot"},
             BadArgument,
-            "'t' is one of text, and among the features",
+            "'t' is in text and in features",
         ),
         ({"text": "t", "encode": "onehot"}, BadArgument, "encode='onehot' has no effect"),
-        ({"text": "t", "features": ["v"]}, BadSchema, "lists of one length are needed"),
+        ({"text": "t", "features": ["v"]}, BadSchema, "lists must have a fixed length"),
         ({"interactions": ["v"]}, BadSchema, "column 'v' of interactions is list"),
         ({"interactions": [("t", "t")]}, BadArgument, "names a column twice"),
         ({"interactions": [("t",) * 5]}, BadArgument, "names a column twice"),
@@ -209,7 +209,7 @@ def test_other_tables_must_have_the_same_columns():
         made.table(open_table(pa.table({"t": ["a"], "c": [1]})))
     with pytest.raises(MissingColumn, match="no column 'c'"):
         made.table(open_table(pa.table({"t": ["a"]})))
-    with pytest.raises(BadArgument, match="rename it"):
+    with pytest.raises(BadArgument, match="rename the column"):
         made.table(open_table(pa.table({"t": ["a"], "c": ["b"], "\x1fhashed_k": [1]})))
 
 

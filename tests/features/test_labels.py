@@ -1,4 +1,4 @@
-"""Labels of text are read once, for their classes and for what balances blocks."""
+"""Text labels are read once, for classes and for balancing blocks."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from corgipile.testing import Counting
 
 
 class Watched(Counting):
-    """Counts the rows of which a column was read alone."""
+    """Counts the rows whose column was read alone."""
 
     columnar = True
 
@@ -40,7 +40,7 @@ def test_training_reads_labels_of_text_once_before_the_epochs(caplog):
     table, said = Watched(rows(texts(50_000))), []
     caplog.set_level("INFO")
     cp.train(table, model="softmax", epochs=1, memory="1MB", callback=lambda _: said.append(table.alone["label"]))
-    assert said[0] < 50_500  # some rows, besides, for the size of a row
+    assert said[0] < 50_500  # plus some rows to estimate the row size
     assert "balanced by 'label'" in caplog.text
 
 
@@ -49,7 +49,7 @@ def test_training_reads_labels_of_text_once_before_the_epochs(caplog):
 def test_the_model_is_the_same_with_labels_kept_or_not(monkeypatch, model, values):
     table = rows(values)
     kept = cp.train(table, model=model, epochs=2, memory="1MB")
-    monkeypatch.setattr(room, "MOST_KEPT", 0)
+    monkeypatch.setattr(room, "MAX_CODE_BYTES", 0)
     plain = cp.train(table, model=model, epochs=2, memory="1MB")
     assert kept.coef.tobytes() == plain.coef.tobytes()
     assert kept.classes.tolist() == plain.classes.tolist() == sorted(set(values))
@@ -74,7 +74,7 @@ def test_many_classes_a_null_and_nothing_at_all():
         read_labels(cp.open(pa.table({"y": pa.array([None, None], pa.string())})), "y")
     with pytest.raises(BadSchema, match="text or numbers"):
         read_labels(cp.open(pa.table({"y": pa.array([[1]])})), "y")
-    with pytest.raises(BadLabel, match="more than 65536 different values; of text each is a class"):
+    with pytest.raises(BadLabel, match="more than 65536 different values, more than a model supports"):
         read_labels(cp.open(pa.table({"y": [f"{i}" for i in range(65_537)]})), "y")
 
 

@@ -1,4 +1,4 @@
-"""Columns of text that are nearly numbers are told by their cells, others are not."""
+"""Explanations of almost-numeric text columns."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +8,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BadSchema, LeftOutWarning
-from corgipile.features.numeric_text import MOST, nearly_numbers
+from corgipile.features.numeric_text import MAX_ROWS, nearly_numbers
 from corgipile.tables import MemoryTable
 from corgipile.tables.parquet import ParquetTable
 
@@ -27,7 +27,7 @@ def test_the_cell_is_named(onebad):
     found = nearly_numbers(cp.open(onebad), ["b", "t"])
     assert list(found) == ["b"]
     assert found["b"].startswith(
-        f"1,999 of its first 2,000 cells are numbers, but '?' ({onebad}, line 2001) is none; types={{'b': 'float64'}}"
+        f"1,999 of its first 2,000 cells are numbers, but '?' ({onebad}, line 2001) is not; types={{'b': 'float64'}}"
     )
 
 
@@ -37,7 +37,7 @@ def test_training_warns_of_what_it_leaves_out(onebad):
     assert caught[0].filename == __file__
     assert str(caught[0].message) in model.notes
     assert model.features == ("a",)
-    with pytest.raises(BadSchema, match=r"'hash:256', or leave it out. As it is, 1,999 of .*Onebad.csv, line 2001"):
+    with pytest.raises(BadSchema, match=r"leave it out. It is not numeric: 1,999 of .*Onebad.csv, line 2001"):
         cp.train(onebad, features=["a", "b"])
     assert not any("left out" in note for note in cp.train(onebad, features=["a"], epochs=1).notes)
 
@@ -55,13 +55,13 @@ def test_files_and_partitions(onebad):
     onebad.rename(folder / "1.csv")
     found = nearly_numbers(cp.open(folder.parent), ["b"])
     assert "2,001 of its first 2,002 cells" in found["b"]
-    assert "1.csv, line 2001) is none" in found["b"]
+    assert "1.csv, line 2001) is not" in found["b"]
 
 
 def test_a_cell_beyond_those_looked_at(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text("b,label\n" + "".join(f"{i if i < MOST + 9 else 'x'},{i % 2}\n" for i in range(MOST + 10)))
-    assert nearly_numbers(cp.open(path), ["b"])["b"].startswith("its first 4,096 cells are numbers; one further on")
+    path.write_text("b,label\n" + "".join(f"{i if i < MAX_ROWS + 9 else 'x'},{i % 2}\n" for i in range(MAX_ROWS + 10)))
+    assert nearly_numbers(cp.open(path), ["b"])["b"].startswith("its first 4,096 cells are numbers; a later one is not")
 
 
 def test_decimal_commas(tmp_path):
@@ -70,7 +70,7 @@ def test_decimal_commas(tmp_path):
     found = nearly_numbers(cp.open(path), ["a"])
     assert found["a"].startswith(f"its cells are numbers with a decimal comma, such as '0,5' ({path}, line 2)")
     with pytest.raises(
-        BadSchema, match=r"no column of numbers .* Of text, column 'a': its cells are numbers with a dec"
+        BadSchema, match=r"no column of numbers .* Text columns: column 'a': its cells are numbers with a dec"
     ):
         cp.train(cp.open(path).select(["a", "label"]))
 
@@ -78,18 +78,18 @@ def test_decimal_commas(tmp_path):
 @pytest.mark.parametrize(
     ("cells", "found"),
     [
-        (["1", "2", "3", "?"] * 5, "15 of its first 20 cells are numbers, but '?' (row 3) is none; pandas.to_numeric"),
-        (["?", None, "", "1", "2", "?", "3"] * 5, "15 of its first 25 cells are numbers, but '?' (row 0) is none"),
-        (["38", "S"] * 10, None),  # codes of two values
+        (["1", "2", "3", "?"] * 5, "15 of its first 20 cells are numbers, but '?' (row 3) is not; pandas.to_numeric"),
+        (["?", None, "", "1", "2", "?", "3"] * 5, "15 of its first 25 cells are numbers, but '?' (row 0) is not"),
+        (["38", "S"] * 10, None),  # a code with two values
         (["1", "K", "2"] * 10, None),
         ([f"{i:03}" for i in range(40)] + ["X40"], None),
-        ([f"{i},106" for i in range(1, 20)], "its cells are numbers with a comma, such as '1,106' (row 0): of pandas"),
+        ([f"{i},106" for i in range(1, 20)], "its cells are numbers with a comma, such as '1,106' (row 0): use pandas"),
         ([f"{i},106" for i in range(20)], "its cells are numbers with a decimal comma, such as '0,106' (row 0)"),
         (["1", "2", "3", "?", "x"] * 5, None),
-        ([str(i) for i in range(19)] + ["x"], "19 of its first 20 cells are numbers, but 'x' (row 19) is none"),
+        ([str(i) for i in range(19)] + ["x"], "19 of its first 20 cells are numbers, but 'x' (row 19) is not"),
         (["1", "2", "3"], None),
         ([None, ""], None),
-        (["1,234,567", "2,345,678.5", "2"], "its cells are numbers with a comma, such as '1,234,567' (row 0): of pan"),
+        (["1,234,567", "2,345,678.5", "2"], "its cells are numbers with a comma, such as '1,234,567' (row 0): use pan"),
         (["1,23,567", "2,34,678", "2"], None),
         ([], None),
     ],
@@ -135,8 +135,8 @@ def test_encoded_columns(tmp_path, monkeypatch, name):
         found = nearly_numbers(some, ["x", "t"])
         assert list(found) == ["x"]
         assert found["x"].startswith("4,095 of its first 4,096 cells are numbers, but 'n/a' (row 3000 of ")
-        assert f"{name}')) is none; pandas.to_" in found["x"]
-    assert not decoded  # of Parquet no more is decoded than is looked at
+        assert f"{name}')) is not; pandas.to_" in found["x"]
+    assert not decoded  # only the inspected Parquet pages are decoded
     with pytest.warns(LeftOutWarning, match="column 'x' is left out as text, though 4,095"):
         cp.train(table.select(["x", "k", "a"]), label="a", epochs=1)
 
@@ -151,7 +151,9 @@ def test_parts_of_which_the_first_are_empty(tmp_path):
 def test_measures_are_numbers_though_no_cell_is_bad():
     rows = pa.table({"x": ["0.5", "1.25", "3", "7.5"] * 5, "version": ["1", "2"] * 10})
     found = nearly_numbers(cp.open(rows), ["x", "version"])
-    assert found == {"x": "its first 20 cells are numbers; corgipile convert OLD NEW --types x=double makes them so"}
+    assert found == {
+        "x": "its first 20 cells are numbers; to convert them use corgipile convert OLD NEW --types x=double"
+    }
 
 
 def test_long_text_is_not_decoded_for_it(tmp_path, monkeypatch):
@@ -177,4 +179,4 @@ def test_few_of_many_columns_are_told():
         cp.train(table, epochs=1)
     said = [str(one.message) for one in told]
     assert len(said) == 6
-    assert said[-1] == "4 more columns are left out alike"
+    assert said[-1] == "4 more columns are left out likewise"

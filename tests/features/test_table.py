@@ -1,4 +1,4 @@
-"""Columns that are encoded once lie where the kernel reads them, also those of rows that bits pick."""
+"""Columns encoded once lie where the kernel reads them, also under a row mask."""
 
 import numpy as np
 import pyarrow as pa
@@ -85,7 +85,7 @@ def test_categories_count_against_the_budget(tmp_path):
     for memory in ("8MB", "16MB"):
         with pytest.raises(BudgetTooSmall, match=f"categories of column 'name' take more than memory='{memory}'"):
             train(path, memory=memory, **how)
-        with pytest.raises(BudgetTooSmall, match=r"say encode=.'name': 'hash:1024'"):
+        with pytest.raises(BudgetTooSmall, match=r"use encode=.'name': 'hash:1024'"):
             cp.Loader(path, batch_size=64, memory=memory, features=["x", "name"], **how)
     with cp.Loader(path, batch_size=64, memory="24MB", features=["x", "name"], **how) as loader:
         taken = loader.encoding.features[1].nbytes

@@ -61,10 +61,10 @@ def test_going_on_is_going_on(sparse, dtype):
     whole, first, second = (sgd("softmax", 17, dtype, sparse=sparse, average=True) for _ in range(3))
     want = fit(whole, x, y, epochs=5)
     fit(first, x, y, epochs=3)
-    second.assign(*first.last(), first.beside())
+    second.assign(*first.last(), first.optimizer_state())
     got = fit(second, x, y, epochs=2)
     assert [part.tobytes() for part in got[:2]] == [part.tobytes() for part in want[:2]]
-    assert first.beside().shape == (4, 18)
+    assert first.optimizer_state().shape == (4, 18)
     assert not np.array_equal(*(model[0] for model in (whole.weights(), whole.last())))
 
 
@@ -74,7 +74,7 @@ def test_weights_put_anew_forget_the_mean():
     fit(model, x, y)
     model.assign(np.ones((1, 3)), np.zeros(1))
     assert model.weights()[0].tolist() == [[1, 1, 1]]
-    assert model.beside()[1, 0] == 0
+    assert model.optimizer_state()[1, 0] == 0
     with pytest.raises(ValueError, match=r"lines must be \[2, 4\]"):
         model.assign(np.ones((1, 3)), np.zeros(1), np.zeros((3, 4)))
 
@@ -85,5 +85,5 @@ def test_rows_without_values_are_looked_at():
     model.begin(0.1)
     model.learn(rows, np.array([1, -1] * 100), np.arange(200, dtype=np.int32), where)
     model.flush()
-    assert model.beside()[1, 0] == 4
+    assert model.optimizer_state()[1, 0] == 4
     del kept

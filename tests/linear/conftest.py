@@ -1,4 +1,4 @@
-"""Made tables, sorted by label as stored data often is."""
+"""Generated tables, sorted by label as stored data often is."""
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ def made(rows=2000, width=6, classes=2, dtype=np.float32, seed=0):
 
 @pytest.fixture
 def make():
-    """Return the makers of rows and tables."""
+    """Return the functions that create rows and tables."""
 
     class Make:
         rows, dense, sparse = staticmethod(made), staticmethod(dense), staticmethod(sparse)

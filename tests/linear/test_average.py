@@ -1,4 +1,4 @@
-"""Averaged weights in training: less noise, the same bits after a break, in every way that models come and go."""
+"""Averaged weights: less noise, and the same bits after a warm start, however models are stored."""
 
 import numpy as np
 import pyarrow as pa
@@ -95,7 +95,7 @@ def test_numbers_are_predicted_by_the_mean_where_nobody_says_how_weights_move(ro
     assert (model.coef != train(rows, model=kind, average=False).coef).any()
     for said in ({"step": "decay"}, {"learning_rate": 0.01}, {"decay": 0.9}):
         assert train(rows, model=kind, epochs=1, **said).params["average"] is False
-    assert train(rows, epochs=1).params["average"] is False  # whose step averages
+    assert train(rows, epochs=1).params["average"] is False  # the default step averages
 
 
 @pytest.mark.parametrize("average", [None, True, False])

@@ -1,4 +1,4 @@
-"""A feature that is no finite number is told by its column, by what stands there, and by what would help."""
+"""Errors for features that are not finite name the column, the value and the remedy."""
 
 import math
 
@@ -74,7 +74,7 @@ def test_rows_of_an_array():
 
 
 def spoilt(classes, **more):
-    """Return rows without a fault, and with four that a model cannot be judged by."""
+    """Return rows without faults, and with four that cannot be evaluated."""
     good = table(label=[classes[at % 2] for at in range(ROWS)], **more).to_pydict()
     bad = {name: list(column) for name, column in good.items()}
     bad["a"][3], bad["b"][7], bad["label"][9], bad["a"][20] = math.inf, None, None, math.nan
@@ -130,5 +130,5 @@ def test_what_stands_for_missing_numbers_in_training_stays():
     assert model.filled(9.0).encoding == model.encoding
     np.testing.assert_array_equal(model.decision(table(None)), model.decision(table(4.0)))
     both = cp.train(table(features=[[0.5, 1.0]] * ROWS), features=["a", "features"], epochs=1)
-    with pytest.raises(BadArgument, match=r"does not say which of its columns \['a', 'features'\] are lists"):
+    with pytest.raises(BadArgument, match=r"did not record which of its columns \['a', 'features'\] are lists"):
         both.filled(0)

@@ -1,4 +1,4 @@
-"""Columns named as arrays inside are: a model is the same, bit for bit, whatever its columns are called."""
+"""Column names do not change a model's bits, even names of internal arrays."""
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,7 @@ def rows(names):
 
 
 def named(value, names):
-    """Put names of columns in the places of their numbers."""
+    """Replace column numbers by names."""
     if isinstance(value, dict):
         return {names[at]: how for at, how in value.items()}
     if isinstance(value, list):
@@ -54,7 +54,7 @@ def bits(way, names):
 
 
 def turned(at):
-    """Return six names, the first of them in the place of a number."""
+    """Return six names, the first in place of a number."""
     return (NAMES + NAMES)[at : at + 6]
 
 
@@ -63,7 +63,7 @@ def test_models_are_the_same_whatever_columns_are_called(way):
     wanted = bits(way, PLAIN)
     for at in range(len(NAMES)):
         found = bits(way, turned(at))
-        if way != "interactions":  # whose hashes depend on the names
+        if way != "interactions":  # hashes depend on names
             assert found == wanted, turned(at)
 
 

@@ -1,4 +1,4 @@
-"""Default scaling of features: as accurate as standardised ones, whatever the columns; flags stay as they are."""
+"""Default scaling: as accurate as standardised features, with flags unscaled."""
 
 import math
 from contextlib import suppress
@@ -78,7 +78,7 @@ def large(x, rng):
 
 
 def accuracy(x, y, kind, **settings):
-    """Return what a model that learnt some rows reaches on the others."""
+    """Return the held-out score of a model."""
     names = [f"x{at}" for at in range(x.shape[1])]
     rows = pa.table({**dict(zip(names, x.T, strict=True)), "label": y})
     found = train(rows.slice(0, TRAINED), model=kind, **settings).measure(rows.slice(TRAINED))
@@ -134,7 +134,7 @@ def test_flags_stay_as_they_are(dtype):
     found = moments.scaling(centred=True, keep_flags=True)
     assert (found.center[1], found.scale[1]) == (0, 1)
     assert found.center[[2, 3]] == pytest.approx([0.01, 1])
-    assert found.scale[2] == pytest.approx(math.sqrt(20 * 0.01 * 0.99))  # where it is learnt: 100 rows at a spread of 1
+    assert found.scale[2] == pytest.approx(math.sqrt(20 * 0.01 * 0.99))  # the threshold: 100 rows at a spread of 1
     at = [0, 4, 5]
     assert found.scale[at] == pytest.approx(rows[:, at].std(axis=0, dtype=np.float64))
     assert found.center[at] == pytest.approx(rows[:, at].mean(axis=0, dtype=np.float64))

@@ -1,4 +1,4 @@
-"""Dual coordinate descent: the optimum that others find, whatever the order, form and memory; and what it refuses."""
+"""Dual coordinate descent: the optimum of other solvers for any order, form and memory, and refused settings."""
 
 import numpy as np
 import pyarrow as pa
@@ -101,7 +101,7 @@ def test_weights_of_rows_and_classes_are_those_of_liblinear(kind, sparse):
 
 @pytest.mark.parametrize("kind", ["logistic", "svm", "squared_hinge"])
 def test_a_row_that_counts_twice_is_there_twice(kind):
-    """And one that counts for nothing is not there, but for what the penalty is a share of."""
+    """A row of weight 0 counts only in the size that scales the penalty."""
     x, y = made(kind, ROWS, 7, np.float32)
     times = np.random.default_rng(1).integers(0, 4, ROWS)
     how = {"model": kind, "solver": "dual", "epochs": 800, "tolerance": 1e-8, "standardize": False}
@@ -198,7 +198,7 @@ def test_variables_in_a_file_change_nothing(monkeypatch, weighted):
     how = {"model": "svm", "solver": "dual", "l2": 1e-4, "epochs": 2, "order": Riffle(block=200), "memory": "400KB"}
     how |= {"class_weight": {-1: 2}} if weighted else {}
     inside = cp.train(table_of(x, y), **how)
-    monkeypatch.setattr(dual_training, "LEAST", 0)
+    monkeypatch.setattr(dual_training, "MIN_BYTES", 0)
     outside = cp.train(table_of(x, y), **how)
     assert outside.notes == [f"dual variables are in a file of {312 if weighted else 156} KB"]
     assert inside.notes == []
@@ -267,23 +267,23 @@ def test_standardised_and_with_rows_left_out():
 def test_a_tolerance_that_is_not_reached_is_told():
     x, y = made("svm", ROWS, 6, np.float32)
     model = cp.train(table_of(x, y), model="svm", solver="dual", l2=1e-3, epochs=2, tolerance=1e-9, inner=2)
-    assert [note for note in model.notes if "the duality gap is" in note]
+    assert [note for note in model.notes if "the final duality gap is" in note]
 
 
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ({"l2": 0.0}, "solver='dual' needs l2 above 0, got 0.0; l2=0.0025 is C = 1"),
+        ({"l2": 0.0}, "solver='dual' needs l2 above 0, got 0.0; for C = 1 use l2=0.0025"),
         (
             {"model": "linear"},
-            "solver='dual' is for models of kind logistic, svm, squared_hinge, ovr_logistic, got 'linear'",
+            "with solver='dual' model must be one of logistic, svm, squared_hinge, ovr_logistic, got 'linear'",
         ),
-        ({"learning_rate": 0.1}, "learning_rate is for solver='sgd', got learning_rate=0.1"),
-        ({"step": "adagrad"}, "step is for solver='sgd'"),
-        ({"l1": 0.1}, "l1 is for solver='sgd'"),
-        ({"batch_size": 4}, "batch_size is for solver='sgd'"),
-        ({"average": True}, "average is for solver='sgd'"),
-        ({"solver": "sgd", "inner": 2}, "inner is for solver='dual', got inner=2"),
+        ({"learning_rate": 0.1}, "learning_rate needs solver='sgd', got learning_rate=0.1"),
+        ({"step": "adagrad"}, "step needs solver='sgd'"),
+        ({"l1": 0.1}, "l1 needs solver='sgd'"),
+        ({"batch_size": 4}, "batch_size needs solver='sgd'"),
+        ({"average": True}, "average needs solver='sgd'"),
+        ({"solver": "sgd", "inner": 2}, "inner needs solver='dual', got inner=2"),
         ({"solver": "newton"}, "solver"),
         ({"inner": 0}, "inner must be a whole number"),
     ],
@@ -297,7 +297,7 @@ def test_what_does_not_go_together_is_refused(how, why):
 def test_going_on_is_refused():
     x, y = made("logistic", ROWS, 3, np.float32)
     model = cp.train(table_of(x, y), solver="dual", l2=0.1)
-    with pytest.raises(BadArgument, match="warm_start is for solver='sgd'"):
+    with pytest.raises(BadArgument, match="warm_start needs solver='sgd'"):
         cp.train(table_of(x, y), solver="dual", l2=0.1, warm_start=model)
     assert len(cp.train(table_of(x, y), l2=0.1, epochs=1, warm_start=model).history) == 6
 
@@ -312,7 +312,7 @@ def test_labels_of_no_class_and_rows_of_zeros():
 
 
 def test_each_class_against_the_rest_has_probabilities(tmp_path):
-    """Weights of a class are those of a model of it alone; its share is its own probability over the sum of all."""
+    """A class has the weights of its binary model; probabilities are normalised over classes."""
     x, y = made("ovr_logistic", ROWS, 8, np.float64)
     names, how = np.array(["ash", "elm", "oak"])[y], {"l2": 1 / ROWS, "epochs": 400, "tolerance": 1e-9}
     cp.convert(table_of(x, names), tmp_path / "t.arrow")

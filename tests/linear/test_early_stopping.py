@@ -1,4 +1,4 @@
-"""Stopping by the loss on held-out rows: the best epoch predicts, and a run that was interrupted goes on."""
+"""Early stopping: the best epoch predicts, and an interrupted run continues."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ from corgipile.errors import BadArgument, BadModelFile
 
 @pytest.fixture
 def overfitted():
-    """Return few rows of many features: after an epoch or two the loss on others grows."""
+    """Return few rows of many features: the held-out loss grows after an epoch or two."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 80)).astype(np.float32)
     lists = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), 80)
@@ -34,7 +34,7 @@ def test_the_best_epoch_predicts(overfitted, how):
     plain = cp.train(rows, epochs=best + 1, **how)
     assert (plain.coef.tobytes(), plain.intercept.tobytes()) == (model.coef.tobytes(), model.intercept.tobytes())
     few = cp.train(rows, test=held, epochs=best + 2, patience=3, **how)
-    assert few.coef.tobytes() == model.coef.tobytes()  # the best is kept whether or not it was stopped
+    assert few.coef.tobytes() == model.coef.tobytes()  # the best epoch predicts even without a stop
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -89,8 +89,8 @@ def test_estimators_stop_and_go_on(overfitted):
         assert twice.n_iter_ == 4
         assert twice.coef_.tobytes() == kind(epochs=4).fit(x, labels).coef_.tobytes()
     words = CorgiClassifier(warm_start=True, epochs=1).fit(x, y)
-    with pytest.raises(BadArgument, match="warm_start goes on from a model of the classes 0, 1; y has 'no', 'yes'"):
+    with pytest.raises(BadArgument, match="y must have the classes of warm_start, 0, 1, got 'no', 'yes'"):
         words.fit(x, np.array(["no", "yes"])[y])
     for one in (stopped, CorgiClassifier(solver="dual", l2=0.1)):
-        with pytest.raises(BadArgument, match="validation, patience and solver are for fit"):
+        with pytest.raises(BadArgument, match="use fit for validation, patience and solver"):
             one.partial_fit(x, y, classes=[0, 1])

@@ -1,4 +1,4 @@
-"""Models of ordinary columns: text labels, categories, what is missing; the model keeps how they became numbers."""
+"""Models of ordinary columns (text labels, categories, missing values) store the encoding."""
 
 import json
 
@@ -92,9 +92,9 @@ def test_bad_rows_of_a_label_of_text(people):
 @pytest.mark.parametrize(
     ("more", "error", "text"),
     [
-        ({"encode": None}, BadSchema, "say how it becomes numbers"),
-        ({"missing": "error"}, BadValue, "missing= what stands for null"),
-        ({"model": "linear"}, BadSchema, "numbers are predicted, so numbers are needed"),
+        ({"encode": None}, BadSchema, "choose how it becomes numbers"),
+        ({"missing": "error"}, BadValue, "missing= to replace null"),
+        ({"model": "linear"}, BadSchema, "regression needs numbers"),
         ({"classes": ["no"]}, BadLabel, "two classes at least"),
         ({"classes": [0, 1]}, BadLabel, "the classes are"),
     ],
@@ -105,7 +105,7 @@ def test_errors(people, more, error, text):
 
 
 def test_an_array_has_no_names_to_encode_by(model):
-    with pytest.raises(BadArgument, match="finds by name"):
+    with pytest.raises(BadArgument, match="encodes named columns"):
         model.predict(np.zeros((2, 5)))
 
 
@@ -142,7 +142,7 @@ def test_the_command(people, tmp_path):
 
 def test_going_on_from_a_model_asks_for_nothing_else(people, model):
     for more, text in (
-        ({"features": ["x"]}, "was trained on 'x', 'age', 'city', not on 'x'"),
+        ({"features": ["x"]}, "must be those of warm_start, 'x', 'age', 'city', got 'x'"),
         ({"encode": "hash"}, "leave them out"),
     ):
         with pytest.raises(BadArgument, match=text):
@@ -158,7 +158,7 @@ def test_functions_and_numeric_choose_features_of_plain_tables():
 def test_rows_of_no_category_are_skipped():
     rows = pa.table({"k": ["a", None, "b"] * 40, "y": [0, 1, 1] * 40})
     how = {"label": "y", "features": ["k"], "encode": "onehot", "epochs": 1}
-    with pytest.raises(BadValue, match="of column 'k' is null; say missing="):
+    with pytest.raises(BadValue, match="of column 'k' is null; replace it with missing="):
         cp.train(rows, **how)
     assert cp.train(rows, on_bad="skip", **how).history[-1]["skipped"] == 40
 
@@ -169,7 +169,7 @@ def test_arrays_are_filled_but_not_encoded():
     array = rows["z"].to_numpy().reshape(-1, 1)
     np.testing.assert_allclose(filled.decision(array), filled.decision(rows), rtol=1e-5)
     coded = cp.train(rows, label="y", features=["z"], encode={"z": "ordinal"}, missing="mean", epochs=2)
-    with pytest.raises(BadArgument, match="finds by name"):
+    with pytest.raises(BadArgument, match="encodes named columns"):
         coded.predict(array)
 
 

@@ -1,4 +1,4 @@
-"""Learning from row groups larger than the memory: they are unpacked first, through whatever lies between."""
+"""Row groups larger than the memory are unpacked first, beneath any wrapper."""
 
 import numpy as np
 import pyarrow as pa

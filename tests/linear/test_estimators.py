@@ -14,7 +14,7 @@ from sklearn.utils import estimator_checks  # noqa: E402
 from corgipile.errors import BadArgument, MissingColumn  # noqa: E402
 from corgipile.linear.estimators import CorgiClassifier, CorgiRegressor  # noqa: E402
 
-# As of scikit-learn's own SGD: a step of twice the length is not two steps.
+# As for scikit-learn's own SGD: one step of twice the length is not two steps.
 NOT_AS_OFTEN = {
     f"check_sample_weight_equivalence_on_{kind}_data": "a weight is no repetition" for kind in ("dense", "sparse")
 }
@@ -113,7 +113,7 @@ def test_labels_beside_a_table_are_learnt_from(stored):
 def test_a_table_is_for_fit_only(stored):
     path, _, y = stored
     for estimator in (CorgiClassifier(), CorgiRegressor()):
-        with pytest.raises(BadArgument, match="partial_fit learns from arrays"):
+        with pytest.raises(BadArgument, match="partial_fit needs an array"):
             estimator.partial_fit(path, y)
         with pytest.raises(ValueError, match="requires y to be passed"):
             estimator.fit(path).score(np.zeros((3, 3)))
@@ -187,7 +187,7 @@ def test_columns_of_data_frames_are_encoded(estimator):
     with pytest.raises(MissingColumn, match="'city'"):
         both.predict(frame[["age"]])
     for wrong in ({"encode": "onehot"}, {"missing": 0.0}):
-        with pytest.raises(BadArgument, match="encode, text, interactions and missing are for columns"):
+        with pytest.raises(BadArgument, match="encode, text, interactions and missing need named columns"):
             estimator(**wrong).fit(np.ones((4, 1)), [0, 1, 0, 1])
-        with pytest.raises(BadArgument, match="encode, text, interactions and missing are for columns"):
+        with pytest.raises(BadArgument, match="encode, text, interactions and missing need named columns"):
             estimator(**wrong).partial_fit(frame[["age"]], frame["y"])

@@ -1,4 +1,4 @@
-"""How well models do: every figure against scikit-learn's or NumPy's, in memory and sorted on disk."""
+"""Evaluation: every figure against scikit-learn's or NumPy's, in memory and sorted on disk."""
 
 import json
 import math
@@ -22,7 +22,7 @@ MORE = ("softmax", "ovr_logistic", "svm")
 
 def made(kind, seed=0):
     rng = np.random.default_rng(seed)
-    x = np.round(rng.normal(size=(ROWS, 3)), 1)  # with equal scores
+    x = np.round(rng.normal(size=(ROWS, 3)), 1)  # ties
     margin = x @ [1.0, -0.5, 0] + rng.logistic(size=ROWS)
     label = {
         "two": (margin > 0.5) * 2 - 1,
@@ -101,9 +101,7 @@ def test_more_classes(kind, weight):
         assert found.figures["auc"] == pytest.approx(wanted, abs=1e-9)
         if kind != "svm":
             check_calibration(found, score, label == name, w, 10)
-    with pytest.raises(
-        BadArgument, match="positive is 'huge', which is no class of the model; it has 'high', 'low', 'mid'"
-    ):
+    with pytest.raises(BadArgument, match="positive must be a class of the model, 'high', 'low', 'mid', got 'huge'"):
         model.judge(rows, positive="huge")
 
 
@@ -123,7 +121,7 @@ def test_numbers(kind):
         )
         assert found.figures["r2"] == model.measure(rows, weight=weight)["r2"]
         assert (found.by_class, found.confusion, found.calibration, found.rows) == (None, None, None, ROWS)
-    with pytest.raises(BadArgument, match=f"positive names a class, and a {kind} model predicts numbers"):
+    with pytest.raises(BadArgument, match=f"positive needs classes, and a {kind} model predicts numbers"):
         model.judge(rows, positive=1)
 
 
@@ -145,7 +143,7 @@ def test_areas_sorted_on_disk_are_the_same(monkeypatch, ties):
     spill = ranking.Ranking._spill
     monkeypatch.setattr(ranking.Ranking, "_spill", lambda self: (spilled.append(1), spill(self)))
     for at_once in (1 << 20, 256, 1000):
-        monkeypatch.setattr(ranking, "AT_ONCE", at_once)
+        monkeypatch.setattr(ranking, "RUN_SCORES", at_once)
         spilled.clear()
         ranks = ranking.Ranking()
         for start in range(0, 20_000, 700):
@@ -155,13 +153,13 @@ def test_areas_sorted_on_disk_are_the_same(monkeypatch, ties):
         assert ranks.area() == pytest.approx(wanted, abs=1e-12)
     monkeypatch.setenv("CORGIPILE_SPILL", "off")
     if not ties:
-        with pytest.raises(WriteFailed, match="name a folder"):
+        with pytest.raises(WriteFailed, match="set it to a folder"):
             ranking.Ranking().add(scores, mine, w)
 
 
 @pytest.mark.parametrize("scale", [1, 3, 1e300, 1e-300])
 def test_rows_told_apart_without_error_have_an_area_of_one(scale):
-    """And not a little more, as sums of shares may."""
+    """The area is at most 1, though sums of shares may round above it."""
     for count in (7, 106, 3001):
         ranks = ranking.Ranking()
         ranks.add(np.arange(count) * 1.0, np.arange(count) >= count // 2, np.full(count, scale))
@@ -190,7 +188,7 @@ def test_rows_of_one_side_and_bad_rows():
         with pytest.raises(BadArgument, match="bins must be a whole number of 1 to 1000"):
             model.judge(rows, bins=bins)
     labels = cp.train({"x": [0.0, 1.0] * 50, "up": [0, 1] * 50, "down": [1, 0] * 50}, labels=["up", "down"])
-    with pytest.raises(BadArgument, match=r"of one model: of\(...\)"):
+    with pytest.raises(BadArgument, match=r"needs? one model: use of\(...\)"):
         labels.judge(rows)
 
 
@@ -198,7 +196,7 @@ def test_scores_of_many_classes_come_in_parts(monkeypatch):
     rows = made("text")
     model = cp.train(rows, model="softmax", features=["a", "b", "c"], epochs=1)
     whole = model.judge(rows, positive="low")
-    monkeypatch.setattr(passes, "SCORED", 100)
+    monkeypatch.setattr(passes, "MAX_SCORES", 100)
     parts = model.judge(rows, positive="low")
     np.testing.assert_array_equal(parts.confusion, whole.confusion)
     assert parts.figures == pytest.approx(whole.figures, rel=1e-12)

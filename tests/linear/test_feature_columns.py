@@ -1,4 +1,4 @@
-"""Which columns are learnt from: named, told, and found by name again."""
+"""Feature columns: how they are chosen, logged and matched by name."""
 
 import datetime as dt
 import decimal
@@ -15,7 +15,7 @@ from corgipile.errors import BadArgument, BadSchema, BadValue, MissingColumn
 from corgipile.linear import load, train
 from corgipile.linear.labelled import Labelled
 from corgipile.loader import Loader
-from corgipile.tables.location import IN_MEMORY, placed
+from corgipile.tables.location import IN_MEMORY, location
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
@@ -23,7 +23,7 @@ ROWS = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "label": (X @ [1, -2,
 
 
 class Frame:
-    """A data frame of a library that speaks Arrow."""
+    """A data frame of a library with an Arrow interface."""
 
     def __init__(self, rows):
         self.rows = rows
@@ -89,7 +89,7 @@ def test_columns_that_were_not_there_when_a_model_was_trained_are_told(tmp_path,
     for rows, told in ((old, 0), (new, 1)):
         caplog.clear()
         uses[use](rows)
-        assert caplog.text.count("column 'id': left out, for the model was trained on a table without") == told
+        assert caplog.text.count("column 'id': ignored, because the model was trained on a table without") == told
 
 
 def test_pandas_frames_are_tables():
@@ -112,7 +112,7 @@ def test_going_on_finds_features_by_name_too():
     with pytest.raises(MissingColumn, match="no column 'b'"):
         train(ROWS.drop_columns("b"), warm_start=model)
     other = ROWS.rename_columns(["a", "b", "d", "label"])
-    with pytest.raises(BadArgument, match="warm_start was trained on 'a', 'b', 'c', not on 'a', 'b', 'd'"):
+    with pytest.raises(BadArgument, match="features must be those of warm_start, 'a', 'b', 'c', got 'a', 'b', 'd'"):
         train(other, warm_start=model, features=["a", "b", "d"])
 
 
@@ -163,7 +163,7 @@ def test_labels_in_another_order_are_another_table():
 
 @pytest.mark.parametrize("where", ["memory", "file", "files", "spilled", "filtered"])
 def test_labels_in_memory_are_loaded_beside_rows_where_they_lie(tmp_path, where):
-    """The kernel finds both, of whole tables; all rows keep their labels."""
+    """The kernel reads both in whole tables; all rows keep their labels."""
     y = np.random.default_rng(5).permutation(400).astype(np.int32)
     rows = tables.open(ROWS)
     if where in ("file", "files"):
@@ -178,7 +178,7 @@ def test_labels_in_memory_are_loaded_beside_rows_where_they_lie(tmp_path, where)
     labelled = Labelled(rows, "label", y)
     if where == "filtered":
         labelled = labelled.filter(pc.field("label") < 90)
-    found = placed(labelled, ["a", "label"])
+    found = location(labelled, ["a", "label"])
     assert (found is None) == (where == "spilled")
     assert found is None or IN_MEMORY in found.layout.columns["label"].files
     batches = list(Loader(labelled, columns=["a", "label"], batch_size=32, memory="8KB"))

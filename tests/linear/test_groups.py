@@ -1,4 +1,4 @@
-"""Models by group: each is the one that its rows alone would have made, and prediction takes the row's."""
+"""Models by group: each equals the model of its rows alone, and predicts those rows."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def test_each_model_is_that_of_its_rows_alone(kind, groups, how, rows, standardi
     table = made(rows, groups, rows, kind)
     how = {"model": kind, "epochs": 2, "order": "no_shuffle", "standardize": standardize, **how}
     how |= {} if kind == "linear" else {"classes": [0, 1, 2] if kind == "softmax" else [0, 1]}
-    if standardize:  # by means and spreads of the whole table: the same bits where that is one group
+    if standardize:  # scaled by the whole table: the same bits only if that is one group
         groups = groups[:1]
         table = made(rows, groups, rows, kind)
     models = cp.train(table, by="region", **how)
@@ -107,8 +107,8 @@ def test_thousands_of_groups_keep_to_their_memory():
     assert sum(models.table()["rows"].to_pylist()) == 20_000
     with pytest.raises(BudgetTooSmall, match=r"'region' has more than \d+ groups, more models than half") as told:
         cp.train(table, by="region", epochs=2, memory="1MB")
-    assert f"of {len(models.groups)} groups models by group take" in str(told.value)
-    enough = int(re.search(r"give memory=(\d+), or a column of fewer values", str(told.value))[1])
+    assert f"for {len(models.groups)} groups models by group take" in str(told.value)
+    enough = int(re.search(r"give memory=(\d+), or group by a column of fewer values", str(told.value))[1])
     assert cp.train(table, by="region", epochs=1, memory=enough).groups == models.groups
 
 
@@ -120,7 +120,7 @@ def test_a_group_of_one_row_is_told_and_learns():
     with_bad = table.set_column(0, "x0", pa.array([*table["x0"].to_pylist()[:-1], float("nan")], pa.float32()))
     models = cp.train(with_bad, by="region", epochs=1, on_bad="skip")
     assert models.history[-1]["skipped"] == 1
-    assert "1 of 2 groups of 'region' have no row that can be learnt from" in models.notes[-1]
+    assert "1 of 2 groups of 'region' have no row to train on" in models.notes[-1]
     assert not models.of("b").coef.any()
 
 
@@ -128,18 +128,18 @@ def test_what_goes_wrong_names_the_group():
     table = made(100)
     models = cp.train(table, by="region", epochs=1)
     unknown = pa.concat_tables([table, made(1, ("west",))])
-    message = r"row 100 of .* is of group 'west' of 'region', of which there is no model; .* 'north', 'south', null"
+    message = r"row 100 of .* is of group 'west' of 'region', which has no model; .* 'north', 'south', null"
     for ask in (models.predict, models.measure):
         with pytest.raises(BadValue, match=message):
             ask(unknown)
-    with pytest.raises(BadArgument, match="there is no model of group 'west' of 'region'"):
+    with pytest.raises(BadArgument, match="group 'west' of 'region' has no model"):
         models.of("west")
     with pytest.raises(MissingColumn, match="region"):
         models.predict(table.drop_columns(["region"]))
     with pytest.raises(BadArgument, match="models by group need the column 'region'"):
         models.predict(np.ones((2, 3)))
     for call in (models.summary, lambda rows: cp.linear.gradients(models, rows)):
-        with pytest.raises(BadArgument, match=r"of\(\.\.\.\) gives that of one group"):
+        with pytest.raises(BadArgument, match=r"of\(\.\.\.\)"):
             call(table)
     strange = table.set_column(4, "label", pa.array([*table["label"].to_pylist()[:-1], 7]))
     with pytest.raises(BadLabel, match=r"row 99 of .*, of group .* of 'region', has label 7"):
@@ -159,8 +159,8 @@ def test_a_boolean_is_no_number(groups, others):
     ("wrong", "kind", "message"),
     [
         ({"by": "regoin"}, MissingColumn, "did you mean region"),
-        ({"by": "x0"}, BadSchema, "is float; groups are told apart by text, whole numbers or booleans"),
-        ({"by": "label"}, BadArgument, "by='label' is the column of labels"),
+        ({"by": "x0"}, BadSchema, "is float; groups must be text, integers or booleans"),
+        ({"by": "label"}, BadArgument, "by='label' is the label column"),
         (
             {"by": "region", "features": ["x0", "region"]},
             BadArgument,
@@ -179,7 +179,7 @@ def test_what_does_not_go_together_is_refused(wrong, kind, message):
 def test_one_model_cannot_go_on_from_many():
     table = made(100)
     models = cp.train(table, by="region", epochs=1)
-    with pytest.raises(BadArgument, match="warm_start is models by group"):
+    with pytest.raises(BadArgument, match="warm_start must be a single model, got models by group"):
         cp.train(table, warm_start=models)
 
 
@@ -194,7 +194,7 @@ def test_the_command_trains_and_predicts(tmp_path, monkeypatch, capsys):
     assert cli.main(["predict", "m", "t.parquet", "--out", "p.npy", "--what", "predict_proba"]) == 0
     np.testing.assert_array_equal(np.load("p.npy"), want.predict_proba(table))
     assert cli.main(["summary", "m", "t.parquet"]) != 0
-    assert "standard errors are of one model" in capsys.readouterr().err
+    assert "standard errors need one model" in capsys.readouterr().err
 
 
 def test_damaged_groups_are_refused(tmp_path):
@@ -226,7 +226,10 @@ def far(rows=600):
 def test_groups_where_nothing_was_learnt_are_told(kind):
     rate = 1e-4 if kind == "linear" else 0.01
     models = cp.train(far(), by="side", model=kind, epochs=2, learning_rate=rate)
-    assert "nothing was learnt yet in 2 of 3 groups of 'side', 1, 2: of the first the loss is" in models.notes[-1]
+    assert (
+        "nothing was learnt yet in 2 of 3 groups of 'side', 1, 2: after the last epoch the loss of the first is"
+        in models.notes[-1]
+    )
     near = cp.train(far().filter(pc.equal(far()["side"], 0)), by="side", model=kind, epochs=5)
     assert not near.notes
 
@@ -235,10 +238,10 @@ def test_classes_of_groups_where_nothing_was_learnt_are_told():
     rng = np.random.default_rng(4)
     side = np.arange(900) % 3
     x = rng.normal(size=900)
-    label = np.where(side == 0, x > 0, np.where(side == 1, rng.random(900) < 0.02, side == 2))  # 2: of one class
+    label = np.where(side == 0, x > 0, np.where(side == 1, rng.random(900) < 0.02, side == 2))  # group 2 has one class
     table = pa.table({"x": x * 30, "side": side, "label": label.astype(int)})
     kept = {"by": "side", "epochs": 1, "standardize": False, "learning_rate": 0.05}
-    assert "nothing was learnt yet in 1 of 3 groups of 'side', 1: of" in cp.train(table, **kept).notes[-1]
+    assert "nothing was learnt yet in 1 of 3 groups of 'side', 1: after" in cp.train(table, **kept).notes[-1]
     weighted = cp.train(
         table.append_column("w", pa.array(np.full(900, 2.0))), weight="w", class_weight="balanced", **kept
     )

@@ -1,4 +1,4 @@
-"""Labels of scikit-learn: an indicator comes in, an indicator comes out."""
+"""The multilabel estimator: indicators in and out."""
 
 import warnings
 
@@ -72,14 +72,16 @@ def test_what_is_no_indicator_is_refused(data):
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         CorgiLabelClassifier().fit(x[:-1], y)
     for setting in ({"warm_start": True}, {"validation": 0.1}, {"class_weight": "balanced"}, {"model": "softmax"}):
-        with pytest.raises(BadArgument, match=r"one model|does not go with|tell, got|logistic, svm"):
+        with pytest.raises(
+            BadArgument, match=r"do not support warm_start|one model|does not go with|tell, got|logistic, svm"
+        ):
             CorgiLabelClassifier(**setting).fit(x, y)
-    with pytest.raises(BadArgument, match="from tables"):
+    with pytest.raises(BadArgument, match="for tables use"):
         CorgiLabelClassifier().fit("rows.parquet", y)
 
 
 class OfClasses(CorgiLabelClassifier):
-    """Takes classes, as the checks of scikit-learn give them: each is a label."""
+    """Takes classes, as scikit-learn's checks pass them: each is a label."""
 
     def fit(self, X, y=None, sample_weight=None):  # scikit-learn's name
         if y is not None and (codes := np.asarray(y)).size == len(codes):

@@ -1,4 +1,4 @@
-"""Models of several labels are those that are trained one by one, from one read."""
+"""Models of labels trained in one pass equal those trained one by one."""
 
 import json
 
@@ -25,7 +25,7 @@ ORDER = cp.orders.Riffle(block=20, buffer=200)
 
 @pytest.fixture(scope="module")
 def rows():
-    """Return rows whose labels are in columns and in lists, in a table clustered by the first of them."""
+    """Return a table with labels in columns and in lists, clustered by the first."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(ROWS, 5)).astype(np.float32)
     there = x @ rng.normal(size=(5, 4)) + rng.normal(size=(ROWS, 4)) / 3 > 0.4
@@ -70,7 +70,7 @@ def test_each_is_the_model_that_learns_alone(rows, case):
 
 
 def test_many_labels_are_learnt_by_several_threads():
-    """Twenty models, some in each thread, of which some visit a row at once."""
+    """Twenty models, several per thread, some vectorised."""
     rng = np.random.default_rng(7)
     x, names = rng.normal(size=(400, 3)).astype(np.float32), [f"y{at}" for at in range(20)]
     there = x @ rng.normal(size=(3, 20)) + rng.normal(size=(400, 20)) / 3 > 0.2
@@ -138,7 +138,7 @@ def test_sets_of_labels_are_what_the_lists_say(lists, texts):
 @pytest.mark.parametrize("labels", [3, 8, 9, 16, 17, 40])
 @pytest.mark.parametrize("piece", [1 << 22, 50])
 def test_sets_are_numbered_ascending(labels, piece, monkeypatch):
-    """However many rows are read at a time: of large tables, and in PostgreSQL, sets have the same numbers."""
+    """Set numbers do not depend on the batch size, so that PostgreSQL has the same."""
     monkeypatch.setattr(label_sets, "PIECE", piece)
     there = np.random.default_rng(labels).integers(0, 9, (500, labels)) == 0
     there[::7] = there[0]
@@ -165,10 +165,10 @@ WRONG = {
     "no label": (table_of([[], []]), "tags", BadLabel, "all lists of label column 'tags' are empty"),
     "one that all have": (table_of([["a"], ["a", "b"]]), "tags", BadLabel, "all of 2 rows have label 'a'"),
     "fractions": (table_of([[0.5]], kind=pa.list_(pa.float32())), "tags", BadSchema, "list<.*float>; lists of text"),
-    "no label of any type": (table_of([[], []], kind=pa.list_(pa.null())), "tags", BadLabel, "'tags' are empty; there"),
+    "no label of any type": (table_of([[], []], kind=pa.list_(pa.null())), "tags", BadLabel, "are empty; at least"),
     "nulls of no type": (table_of([[], [None]], kind=pa.list_(pa.null())), "tags", BadValue, "row 1 .* holds a null"),
     "no list": (table_of(SOME), "x", BadSchema, "label column 'x' is float; lists of text"),
-    "one of 0 and 1": (table_of(SOME, a=[0, 1, 1, 0]), ["a"], BadSchema, "'a' is int64; .*; .* named by label='a'$"),
+    "one of 0 and 1": (table_of(SOME, a=[0, 1, 1, 0]), ["a"], BadSchema, "'a' is int64; .*; .* use label='a'$"),
     "text": (table_of(SOME, t=["a,b", "a", "", "b"]), "t", BadSchema, r"string; .*split_pattern\(.*\), or json"),
     "no column": (table_of(SOME), "tag", MissingColumn, "tag"),
     "twos": (table_of(SOME, a=[0, 1, 2, 0], b=[0, 0, 1, 1]), ["a", "b"], BadLabel, "row 2 of label column 'a' is 2"),
@@ -205,25 +205,25 @@ def test_a_regression_and_little_memory_are_refused(rows):
         cp.train(rows, labels="tags", features=FEATURES, model="linear")
     with pytest.raises(BudgetTooSmall, match=r"models of 4 labels take \d+ bytes and the labels of 600 rows"):
         cp.train(rows, labels="tags", features=FEATURES, memory=6000)
-    with pytest.raises(BudgetTooSmall, match=r"of 600 rows take [0-9.]+ KB at least, and may take 1000 B"):
+    with pytest.raises(BudgetTooSmall, match=r"of 600 rows take at least [0-9.]+ KB, more than half of memory, 1000 B"):
         cp.train(rows, labels="tags", features=FEATURES, memory=2000)
 
 
 def test_labels_of_which_each_is_of_few_rows_are_asked_about(caplog):
     tags = [[f"u{row}"] for row in range(150)]
     models = cp.train(table_of(tags), labels="tags", epochs=1)
-    assert "label column 'tags' has 150 labels in 150 rows: are they ids, not labels?" in caplog.text
-    assert "are they ids" in models.params["notes"][-1]
+    assert "label column 'tags' has 150 labels in 150 rows: does it hold ids?" in caplog.text
+    assert "does it hold ids" in models.params["notes"][-1]
     caplog.clear()
     cp.train(table_of(tags[:90]), labels="tags", epochs=1)
-    assert "are they ids" not in caplog.text
+    assert "does it hold ids" not in caplog.text
 
 
 def test_more_labels_than_the_memory_has_room_for_are_refused_while_they_are_found(monkeypatch):
     looked = []
-    monkeypatch.setattr(label_sets, "_of_lists", lambda *_: looked.append(1))
+    monkeypatch.setattr(label_sets, "_from_lists", lambda *_: looked.append(1))
     many = pa.table({"x": np.zeros(40_000), "tags": [[f"label {row}"] for row in range(40_000)]})
-    with pytest.raises(BudgetTooSmall, match=r"'tags' has more than \d{4,5} labels, .* may take 977 KB, half"):
+    with pytest.raises(BudgetTooSmall, match=r"'tags' has more than \d{4,5} labels, .* half of memory, 977 KB"):
         cp.train(many, labels="tags", features="x", memory=2_000_000)
     assert not looked
 
@@ -234,11 +234,11 @@ def test_what_a_model_does_not_know_is_refused(rows):
         models.measure(table_of([["a"], ["z"]], **{name: [0.0, 1.0] for name in FEATURES}))
     with pytest.raises(BadSchema, match="holds int64; the labels are such as 'a'"):
         models.measure(table_of([[1]], kind=pa.list_(pa.int64()), **{name: [0.0] for name in FEATURES}))
-    with pytest.raises(BadArgument, match="there is no model of label 'z'"):
+    with pytest.raises(BadArgument, match="label 'z' has no model"):
         models.of("z")
-    with pytest.raises(BadArgument, match="there are 4 labels, got 2 columns"):
+    with pytest.raises(BadArgument, match="label must name 4 columns, one per label, got 2"):
         models.measure(rows, ["a", "b"])
-    with pytest.raises(BadArgument, match="standard errors are of one model"):
+    with pytest.raises(BadArgument, match="standard errors need one model"):
         models.summary(rows)
     for labels in ([], ["a"], ["a", "a", "b", "c"], [1.5, 2, 3, 4], "abcd"):
         models.params["labels"] = labels
@@ -257,7 +257,7 @@ def test_blocks_are_balanced_by_sets(tmp_path, rows, labels):
 def test_one_model_does_not_go_on_from_several(rows):
     how = {"features": FEATURES, "epochs": 1, "order": ORDER}
     models = cp.train(rows, labels="tags", **how)
-    with pytest.raises(BadArgument, match=r"or of labels; go on from that of one, as of\(...\) gives it"):
+    with pytest.raises(BadArgument, match=r"by group or label; use of\(...\)"):
         cp.train(rows, label="a", warm_start=models, **how)
     assert len(cp.train(rows, label="a", warm_start=models.of("a"), **how).history) == 2
     for more in ({"labels": "tags"}, {"label": "a", "by": "b"}, {"label": "a", "solver": "dual", "l2": 0.1}):
@@ -267,7 +267,7 @@ def test_one_model_does_not_go_on_from_several(rows):
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.int64()])
 def test_one_model_says_what_lists_of_labels_are_for(kind):
-    with pytest.raises(BadSchema, match=r"; labels= is for lists of them"):
+    with pytest.raises(BadSchema, match=r"; for lists of labels use labels="):
         cp.train(pa.table({"x": [0.5, 1.5], "tags": pa.array([["1"], []]).cast(pa.list_(kind))}), label="tags")
 
 

@@ -1,4 +1,4 @@
-"""The table of losses as users meet it: names, parameters, and that no loss can be forgotten."""
+"""The table of losses: names, parameters and completeness."""
 
 import re
 import shutil

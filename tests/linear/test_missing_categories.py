@@ -1,4 +1,4 @@
-"""Categories and text that are null where a model predicts or is measured: what training would have made of them."""
+"""Null categories and text in prediction and evaluation are treated as in training."""
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,7 @@ def test_a_model_that_met_no_nulls_predicts_them_if_it_was_trained_with_missing(
     model, empty = trained(way, missing="mean"), table(None, None, None)
     mean = float(np.mean(table()["x"].to_numpy()))
     never = table("never", "", mean)
-    if way not in ("hash", "crossed"):  # null has a place there
+    if way not in ("hash", "crossed"):  # null has a bucket there
         np.testing.assert_array_equal(model.decision(empty), model.decision(never))
     assert model.measure(empty)["loss"] > 0
     assert model.judge(empty).rows == ROWS

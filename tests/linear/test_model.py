@@ -46,7 +46,7 @@ def test_unsorted_matrices_are_put_in_order(make):
 def test_rows_that_do_not_fit(make):
     x, y = make.rows(50)
     model = train(make.dense(x, y), epochs=1)
-    with pytest.raises(BadArgument, match="rows have 3 features; the model was trained with 6"):
+    with pytest.raises(BadArgument, match="rows must have 6 features as in training, got 3"):
         model.predict(x[:, :3])
     with pytest.raises(BadSchema, match=r"got shape \(6,\)"):
         model.predict(x[0])

@@ -1,4 +1,4 @@
-"""Models by other losses than the common four: what they find, predict, refuse, and keep in files."""
+"""Models with less common losses: optimum, predictions, refusals and files."""
 
 import json
 
@@ -19,7 +19,7 @@ ROWS, WEIGHTS = 20_000, np.array([0.5, -0.3, 0.2])
 
 @pytest.fixture(scope="module")
 def rows():
-    """Return features, and what a linear model says of them."""
+    """Return features and the scores of a linear model."""
     x = np.random.default_rng(3).normal(size=(ROWS, 3))
     return x, x @ WEIGHTS + 0.3
 
@@ -48,7 +48,7 @@ def test_poisson_refuses_negative_labels_and_may_skip_them(make, rows):
     x, score = rows
     y = np.random.default_rng(5).poisson(np.exp(score)).astype(float)
     y[123] = -1
-    with pytest.raises(BadLabel, match=r"row 123 of .* has label -1.0; a poisson model takes labels of 0 or more"):
+    with pytest.raises(BadLabel, match=r"row 123 of .* has label -1.0; a poisson model needs labels of 0 or more"):
         train(make.dense(x, y), model="poisson", order="no_shuffle")
     model = train(make.dense(x, y), model="poisson", epochs=1, on_bad="skip")
     assert (model.history[0]["skipped"], model.history[0]["rows"]) == (1, ROWS - 1)
@@ -82,7 +82,7 @@ def test_labels_may_be_far_off(make, rows, far, large):
     assert (y < low.predict(x)).mean() == pytest.approx(0.05, abs=0.03)
     assert (y < high.predict(x)).mean() == pytest.approx(0.9, abs=0.03)
     assert any("is small for labels this far from 0; beginning again at" in note for note in huber.notes)
-    y[::50] += 1e9 * large  # which say little of the rest
+    y[::50] += 1e9 * large  # they say little about other models
     assert np.corrcoef(train(make.dense(x, y), model="huber").predict(x), score)[0, 1] > 0.9
 
 
@@ -138,7 +138,7 @@ def test_a_saved_model_predicts_and_goes_on_as_it_did(make, tmp_path, kind, form
     assert again.measure(table) == model.measure(table)
     more, whole = train(table, model=kind, epochs=1, warm_start=again), train(table, model=kind, epochs=3)
     assert (more.coef == whole.coef).all()
-    with pytest.raises(BadArgument, match=f"warm_start is a {kind} model"):
+    with pytest.raises(BadArgument, match=f"got {kind} of"):
         train(table, model="linear", warm_start=again)
 
 
@@ -147,7 +147,7 @@ def test_a_parameter_is_compared_by_its_value(make, rows):
     table = make.dense(x, score)
     past = train(table, model="quantile:0.2", epochs=1)
     train(table, model="quantile:0.20", epochs=1, warm_start=past)
-    with pytest.raises(BadArgument, match=r"warm_start is a quantile:0\.2 model"):
+    with pytest.raises(BadArgument, match=r"got quantile:0\.2 of"):
         train(table, model="quantile", warm_start=past)
 
 
@@ -198,7 +198,7 @@ def test_the_regressor_takes_losses_of_numbers(rows, kind):
     assert estimator.get_params()["model"] == kind
     assert (estimator.predict(x) == estimator.model_.predict(x)).all()
     assert estimator.partial_fit(x, y).n_iter_ == 4
-    with pytest.raises(BadArgument, match=r"CorgiRegressor takes one of .* as model, got 'svm'"):
+    with pytest.raises(BadArgument, match=r"CorgiRegressor needs one of .* as model, got 'svm'"):
         CorgiRegressor("svm").fit(x, y)
 
 
@@ -207,7 +207,7 @@ def test_the_classifier_takes_losses_of_classes(rows):
     estimator = CorgiClassifier("squared_hinge", epochs=3).fit(x, np.where(score > 0, "yes", "no"))
     assert estimator.score(x, np.where(score > 0, "yes", "no")) > 0.97
     assert not hasattr(estimator, "predict_proba")
-    with pytest.raises(BadArgument, match=r"CorgiClassifier takes one of .* as model, got 'poisson'"):
+    with pytest.raises(BadArgument, match=r"CorgiClassifier needs one of .* as model, got 'poisson'"):
         CorgiClassifier("poisson").fit(x, score > 0)
 
 

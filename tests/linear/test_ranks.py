@@ -1,4 +1,4 @@
-"""What goes with ranks that learn one model, and what does not."""
+"""Settings that training by ranks supports and refuses."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Rates that nobody chose, of models that are trained side by side: each is lowered as that of the model alone."""
+"""Default learning rates of models trained together are lowered as those of each model alone."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,10 @@ WIDTH, ROWS = 40, 900
 
 
 def made(classes=2, scale=1.0, seed=0, last=1.0, *, far=False):
-    """Make features that are mixed of three by a random matrix, labels by them as easy as the group is small.
+    """Return features mixed from three by a random matrix, with labels that are easier in smaller groups.
 
-    The last row is so many times as long: steps that are too long for it show in the next epoch. Labels may be far from
-    0, by the group.
+    The last row is longer than the others: steps too long for it show in the next epoch. Labels may be far from 0,
+    depending on the group.
     """
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(ROWS, 3))

@@ -65,7 +65,7 @@ def test_no_file(tmp_path):
 )
 @given(data=st.data())
 def test_damaged_files_are_refused_or_harmless(saved, data):
-    """Whatever byte changed: the file is refused, or what it holds is a whole model."""
+    """A file with a changed byte is refused or still a complete model."""
     _, path = saved
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
@@ -183,7 +183,7 @@ def test_what_is_no_file_of_a_model(tmp_path):
         load(tmp_path)
     assert caught.value.errno == errno.EISDIR
     for wrong in (None, 5, b"m"):
-        with pytest.raises(BadArgument, match="loaded from a path"):
+        with pytest.raises(BadArgument, match="path must be the path of a model file"):
             load(wrong)
     with (tmp_path / "big").open("wb") as file:
         file.write(struct.pack("<Q", 100) + b"{" * 100)

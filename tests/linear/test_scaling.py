@@ -1,4 +1,4 @@
-"""Standardised features: as good as if they had been standardised beforehand, and the same bits after a break."""
+"""Standardised features: as good as features standardised beforehand, with the same bits after a warm start."""
 
 import numpy as np
 import pyarrow as pa
@@ -113,7 +113,7 @@ def test_features_to_one_side_of_zero_are_moved(make):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("value", [0.1, 1e-40, 7e15])
 def test_constant_features_have_no_say(dtype, value):
-    """Sums of many equal numbers are rounded: what differs from their mean by that is no spread."""
+    """Rounding of a sum of equal numbers is not a spread."""
     x = np.random.default_rng(0).normal(size=(40_000, 2)) * [1, 1e4]
     y = (x[:, 0] > 0).astype(int)
     rows = columns(np.column_stack([x, np.full(len(x), value)]).astype(dtype), y)
@@ -134,7 +134,7 @@ def test_features_too_small_for_the_type_are_constant(tmp_path):
 def test_features_too_large_for_a_spread_are_named(make, form):
     x = np.random.default_rng(0).normal(size=(500, 2)) * [1, 1e200]
     table = getattr(make, form)(x, (x[:, 0] > 0).astype(int))
-    with pytest.raises(BadValue, match="feature 1 has numbers so large that their spread is beyond"):
+    with pytest.raises(BadValue, match="feature 1 has numbers so large that their spread overflows float64"):
         train(table, standardize=True)
 
 

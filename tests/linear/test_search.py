@@ -1,4 +1,4 @@
-"""Many models from one read: each is what it would be alone; results are ranked; folds without sense are refused."""
+"""Search: each model equals the one trained alone; results are ranked; invalid folds are refused."""
 
 import json
 
@@ -34,15 +34,15 @@ def losses(found, *names):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("kind", ["logistic", "softmax", "linear"])
 def test_models_side_by_side_are_those_alone(kind, sparse, monkeypatch):
-    """Whatever the company, the threads and the chunks."""
+    """Results do not depend on other models, threads or chunks."""
     rows, how = rows_of(kind, sparse=sparse), {"model": kind, "folds": 3, "epochs": 2, "refit": False}
     grid = {"learning_rate": [0.01, 0.05], "l2": [0.0, 1e-2], "average": [False, True], "batch_size": [1, 8]}
     together = losses(cp.search(rows, grid, **how), *grid)
     assert len(together) == 16
-    monkeypatch.setattr(search_runs, "CHUNK", 1)
-    monkeypatch.setattr(search_runs, "LEAST", 7)
+    monkeypatch.setattr(search_runs, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(search_runs, "MIN_ROWS", 7)
     monkeypatch.setattr(search_runs, "SPARSE", 7)
-    monkeypatch.setattr(search_runs, "MOST_THREADS", 1)
+    monkeypatch.setattr(search_runs, "MAX_THREADS", 1)
     for point in list(together)[:5]:
         alone = cp.search(rows, {name: [value] for name, value in zip(grid, point, strict=True)}, **how)
         assert losses(alone, *grid)[point] == together[point]
@@ -50,8 +50,8 @@ def test_models_side_by_side_are_those_alone(kind, sparse, monkeypatch):
 
 @pytest.mark.parametrize("threads", [1, 2, 16])
 def test_models_of_several_folds_in_one_vector_are_those_alone(threads, monkeypatch):
-    """Whatever the steps and penalties beside it, and the threads."""
-    monkeypatch.setattr(search_runs, "MOST_THREADS", threads)
+    """Results do not depend on other steps and penalties, or threads."""
+    monkeypatch.setattr(search_runs, "MAX_THREADS", threads)
     monkeypatch.setattr(search_runs.os, "sched_getaffinity", lambda _: range(64))
     rows, how = rows_of(), {"folds": 4, "epochs": 2, "refit": False}
     grid = {"step": ["auto", "normalized", "decay"], "l1": [0.0, 1e-3], "l2": [0.0, 1e-3]}
@@ -64,7 +64,7 @@ def test_models_of_several_folds_in_one_vector_are_those_alone(threads, monkeypa
 
 
 def test_a_fold_is_judged_by_models_that_never_saw_it():
-    """A model of the rows left is what `train` makes of them; held-out figures are those of `measure`."""
+    """A model of the other rows equals that of `train`; held-out figures equal those of `measure`."""
     table, folds = cp.open(rows_of()), 4
     parts = folds_of(table, folds, 5)
     how = {"epochs": 3, "seed": 5, "order": "no_shuffle", "learning_rate": 0.1}
@@ -79,7 +79,7 @@ def test_a_fold_is_judged_by_models_that_never_saw_it():
 @pytest.mark.parametrize("how", [{}, {"standardize": True}, {"class_weight": "balanced"}, {"step": "normalized"}])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_rows_count_for_their_weight(how, sparse):
-    """In the models of all folds, which are those of `train`, and where these are judged; there classes do not."""
+    """Row weights count in training and evaluation of all folds; class weights only in training."""
     rows = rows_of(sparse=sparse)
     rows = rows.append_column("n", pa.array(np.random.default_rng(2).integers(0, 4, len(rows))))
     how = {"epochs": 2, "seed": 5, "order": "no_shuffle", "learning_rate": 0.1, "weight": "n"} | how
@@ -88,7 +88,7 @@ def test_rows_count_for_their_weight(how, sparse):
         labels = rows["label"].to_numpy()
         how["class_weight"] = {str(one): len(labels) / (2 * (labels == one).sum()) for one in np.unique(labels)}
     for record in found.results:
-        if how.get("standardize"):  # by means and spreads of all rows, which the rows of no fold have
+        if how.get("standardize"):  # the search scales by all rows, training by those of its folds
             continue
         for fold, score in enumerate(record["scores"]):
             parts = folds_of(cp.open(rows), 3, 5)
@@ -100,7 +100,7 @@ def test_rows_count_for_their_weight(how, sparse):
     ones = cp.search(alike, {"l2": [1e-3, 0.0]}, folds=3, refit=False, **how)
     for one, other in zip(plain.results, ones.results, strict=True):
         assert one["scores"] == other["scores"]
-        assert one["loss"] == pytest.approx(other["loss"], rel=1e-12)  # summed up in another way
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-12)  # summed in another order
 
 
 def test_the_best_is_trained_by_weight_too():
@@ -183,13 +183,13 @@ def test_a_class_that_vanishes_in_a_fold_is_refused():
     ("grid", "how", "why"),
     [
         ({}, {}, "grid must be values by setting"),
-        ({"epochs": [1]}, {}, "grid is over learning_rate, step"),
+        ({"epochs": [1]}, {}, "grid must name settings among learning_rate, step"),
         ({"l2": []}, {}, "needs a list of values for 'l2'"),
         ({"step": "auto"}, {}, "needs a list of values for 'step'"),
         ({"l2": [-1.0]}, {}, "l2 must be"),
         ({"l2": [0.0]}, {"folds": 1}, "folds must be"),
-        ({"l2": [0.0]}, {"tolerance": 0.1}, "tolerance is for train"),
-        ({"step": ["auto"], "learning_rate": [0.1]}, {}, "chooses the rate"),
+        ({"l2": [0.0]}, {"tolerance": 0.1}, "search does not support tolerance"),
+        ({"step": ["auto"], "learning_rate": [0.1]}, {}, "sets the rate"),
         ({"l2": [0.0]}, {"folds": 200, "rows": 20}, "too few rows for folds=200"),
     ],
 )

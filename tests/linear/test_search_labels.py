@@ -1,4 +1,4 @@
-"""A search over several labels a row says what searches of each label say, and trains the best of all."""
+"""A search over labels equals the searches of each label, and trains the best."""
 
 import logging
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_is_refused(rows):
     ):
         cp.search(rare, {"l2": [0.0]}, labels="tags", folds=3)
     ids = pa.table({"x": np.arange(60.0), "tags": [[f"t{at % 40}"] for at in range(60)]})
-    with pytest.raises(BadLabel, match=r"of 3 folds, .* \(so it is of \d\d labels more\); fewer folds, another seed"):
+    with pytest.raises(BadLabel, match=r"of 3 folds, .* \(as for \d\d more labels\); fewer folds, another seed"):
         cp.search(ids, {"l2": [0.0]}, labels="tags", folds=3)
     with pytest.raises(BudgetTooSmall, match="labels"):
         cp.search(some, {"l2": [0.0]}, labels="tags", memory=500)

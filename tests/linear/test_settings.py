@@ -1,4 +1,4 @@
-"""A setting declared in corgipile.settings reaches every host: Python, estimators, commands, models, SQL, documents."""
+"""Settings declared in corgipile.settings reach every host: Python, estimators, commands, models, SQL, documents."""
 
 import inspect
 import re
@@ -44,7 +44,7 @@ def test_python_and_the_command_line_agree(arguments, hosts):
     for host in hosts:
         found = defaults(host)
         assert found.keys() >= wanted.keys()
-        assert {name for name in wanted if found[name] != wanted[name]} <= {"order"}  # orders are listed by compare
+        assert {name for name in wanted if found[name] != wanted[name]} <= {"order"}  # `compare` lists the orders
     assert not [name for name in wanted if not re.search(rf"\b{name}\b", hosts[0].__doc__)]
 
 
@@ -114,7 +114,7 @@ def test_sql_agrees():
 
 
 def bounds(setting):
-    """Return what a setting may be, of what it is checked by."""
+    """Return the values that a setting's check allows."""
     given = getattr(setting.check, "keywords", {})
     words = {"above": "> {}", "least": "≥ {}", "most": "≤ {}"}
     if "kind" in given:

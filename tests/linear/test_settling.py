@@ -1,4 +1,4 @@
-"""A regression whose labels are mostly noise comes to rest, at rates that nobody chose."""
+"""A regression on noisy labels settles at default learning rates."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Standard errors and p-values: against the sandwich as the textbook writes it, and what has none."""
+"""Standard errors and p-values against the textbook sandwich, and models without them."""
 
 import json
 
@@ -50,7 +50,7 @@ def test_errors_are_those_of_the_sandwich(kind, how):
     w = rows["weight"].to_numpy() if how.get("weight") else np.ones(ROWS)
     coef = np.append(model.coef[0], model.intercept).astype(np.float64)
     wanted = sandwich(kind, x, y, w, coef, how.get("l2", 0.0) * ROWS)
-    assert model.params["standardize"]  # so that the penalty was of the weights of such features
+    assert model.params["standardize"]  # the penalty then applies to the weights of scaled features
     np.testing.assert_allclose(found.standard_error, wanted, rtol=1e-6)
     assert found.names == ("a", "b", "c", "(intercept)")
     assert found.rows == ROWS
@@ -60,7 +60,7 @@ def test_errors_are_those_of_the_sandwich(kind, how):
 @pytest.mark.parametrize("how", [{}, {"standardize": True}, {"intercept": False}])
 @pytest.mark.parametrize("solver", ["sgd", "dual"])
 def test_a_penalty_is_of_the_weights_that_were_learnt(how, solver):
-    """Those of standardised features, with the intercept by the dual solver: at its optimum a model is at rest."""
+    """Penalties on scaled weights, and on the intercept by the dual solver: the gap at the optimum is 0."""
     rows = made("logistic")
     x = np.column_stack([rows[name] for name in "abc"])
     if not how.get("standardize"):
@@ -81,7 +81,7 @@ def test_a_penalty_is_of_the_weights_that_were_learnt(how, solver):
 
 @pytest.mark.parametrize("several", ["by", "labels"])
 def test_one_of_several_models_knows_how_its_features_were_standardised(tmp_path, several):
-    """So that its penalty counts as it was learnt with, and going on from it is going on, from a file too."""
+    """The penalty is that of training, and a warm start continues, also from a file."""
     rows = made("logistic").drop(["weight"])
     x = rows["a"].to_numpy()
     rows = rows.append_column("side", pa.array(np.where(x > 0, "up", "down")))
@@ -106,7 +106,7 @@ def test_what_matters_is_told_from_what_does_not():
     assert found.gap < 0.3
     assert found.p[0] < 1e-20
     assert found.p[2] > 0.001
-    off = found.gap * found.standard_error[0]  # training did not come to rest
+    off = found.gap * found.standard_error[0]  # training did not converge
     assert found.low[0] - off < 0.8 < found.high[0] + off
     np.testing.assert_allclose(found.z * found.standard_error, found.coef)
     lines = str(found).splitlines()
@@ -141,9 +141,9 @@ def test_balanced_classes_sparse_rows_and_words():
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (np.full(ROWS, 2.0), r"singular: 'd', '\(intercept\)' are sums of each other, or constant; leave a column out"),
-        (np.zeros(ROWS), "singular: rows say nothing of 'd'"),
-        (np.arange(ROWS) * 2.0 + 1, "singular: 'i', 'd'.* are sums of each other"),
+        (np.full(ROWS, 2.0), r"singular: 'd', '\(intercept\)' are linearly dependent, or constant; leave a column out"),
+        (np.zeros(ROWS), "singular: rows do not determine 'd'"),
+        (np.arange(ROWS) * 2.0 + 1, "singular: 'i', 'd'.* are linearly dependent"),
     ],
 )
 def test_a_singular_matrix_is_an_error_that_names_the_features(values, said):
@@ -179,7 +179,7 @@ def test_levels_are_told_from_the_last_of_their_column(intercept):
     bread = np.linalg.inv((design * (mean * (1 - mean))[:, None]).T @ design)
     meat = (design * ((mean - y) ** 2)[:, None]).T @ design
     np.testing.assert_allclose(found.standard_error, np.sqrt(np.diag(bread @ meat @ bread)), rtol=1e-5)
-    assert f"levels are told from {', '.join(map(repr, found.references))}" in str(found)
+    assert f"reference levels: {', '.join(map(repr, found.references))}" in str(found)
 
 
 def test_levels_stay_where_they_do_not_add_up():
@@ -188,7 +188,7 @@ def test_levels_stay_where_they_do_not_add_up():
     rows = pa.table({"city": city, "label": pick.integers(0, 2, ROWS)})
     model = cp.train(rows, encode="onehot", epochs=2)
     strange = rows.set_column(0, "city", pa.array(np.where(np.arange(ROWS) % 9 == 0, "Riga", city)))
-    assert model.summary(strange).references == ()  # rows of another city have no level
+    assert model.summary(strange).references == ()  # rows of other cities have no level
     with_penalty = cp.train(rows, encode="onehot", epochs=2, l2=0.01).summary(rows)
     assert (with_penalty.references, len(with_penalty.names)) == ((), 4)
 
@@ -196,9 +196,9 @@ def test_levels_stay_where_they_do_not_add_up():
 def test_what_has_no_standard_errors_is_said():
     rows = made("logistic")
     for kind in ("svm", "huber", "softmax"):
-        with pytest.raises(BadArgument, match=f"are of logistic, linear, poisson models, got a {kind} model"):
+        with pytest.raises(BadArgument, match=f"need a model of kind logistic, linear, poisson, got {kind}"):
             cp.train(rows, model=kind, epochs=1).summary(rows)
-    with pytest.raises(BadArgument, match="an L1 penalty makes weights 0"):
+    with pytest.raises(BadArgument, match="weights under an L1 penalty"):
         cp.train(rows, l1=0.1, epochs=1).summary(rows)
     model = cp.train(rows, epochs=1, features=["a", "b"])
     with pytest.raises(MissingColumn, match="'b'"):

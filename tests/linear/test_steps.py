@@ -1,4 +1,4 @@
-"""Steps and penalties in training: what they are for, what they refuse, and going on from files."""
+"""Steps and penalties in training: effects, refusals and warm starts from files."""
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ def test_all_steps_learn(rows, step, kind):
     assert figures.get("accuracy", 0.8) >= 0.8
     assert figures.get("r2", 0.5) > 0.45
     assert model.params["step"] == step
-    assert model.params["learning_rate"] in (STEPS[step].usual, STEPS[step].usual / 5)  # a regression at rest
+    assert model.params["learning_rate"] in (STEPS[step].usual, STEPS[step].usual / 5)  # a converged regression
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -93,7 +93,7 @@ def test_auto_goes_by_the_rows_of_a_group_and_those_that_a_fold_leaves():
     models = train(rows, by="g", **how)
     for group, part in (("few", rows[:60]), ("many", rows[60:])):
         assert np.array_equal(models.of(group).coef, train(part.drop("g"), **how).coef)
-    plain = rows[:2_600].drop("g")  # of which a fold leaves so few that its steps are shorter
+    plain = rows[:2_600].drop("g")  # a fold leaves few rows, which shortens the steps
     parts = folds_of(cp.open(plain), 3, 0)
     found = cp.search(plain, {"step": ["auto"]}, folds=3, refit=False, **how)
     for fold, score in enumerate(found.results[0]["scores"]):
@@ -119,7 +119,7 @@ def test_the_usual_step_is_auto_for_classes_where_no_rate_is_given(rows):
     assert [step(learning_rate=0.1), step(decay=0.5)] == ["decay"] * 2
     known = train(rows, epochs=1)
     assert [step(warm_start=known), step(warm_start=known, decay=0.9)] == ["auto", "decay"]
-    assert train(rows, epochs=1, l2=1e6).coef.any()  # a penalty of rates for each weight is never too strong
+    assert train(rows, epochs=1, l2=1e6).coef.any()  # with rates per weight no penalty is too strong
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_the_usual_step_is_auto_for_classes_where_no_rate_is_given(rows):
     [
         ({"step": "adagard"}, "step must be one of constant, .*auto, got 'adagard'; did you mean adagrad?"),
         ({"step": 1}, "step must be one of .* got 1"),
-        ({"step": "auto", "learning_rate": 0.1}, "step='auto' chooses the rate, got learning_rate=0.1; leave it out"),
-        ({"step": "constant", "decay": 0.5}, "decay is for step='decay', got decay=0.5 with step='constant'"),
+        ({"step": "auto", "learning_rate": 0.1}, "step='auto' sets the rate, got learning_rate=0.1; leave it out"),
+        ({"step": "constant", "decay": 0.5}, "decay needs step='decay', got decay=0.5 with step='constant'"),
         ({"l2": 1000.0, "step": "decay"}, "l2 must be 0 or more, and below 1 / learning_rate, got 1000"),
         ({"l1": -1}, "l1 must be 0 or more, got -1"),
         ({"l1": float("nan")}, "l1 must be"),

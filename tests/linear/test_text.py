@@ -1,4 +1,4 @@
-"""Models of text and crosses, straight from columns: the same from every format and host."""
+"""Models of text and crosses: the same from every format and host."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -25,7 +25,7 @@ ROWS = 1500
 
 
 def made(rows=ROWS, seed=0, **more):
-    """Return reviews sorted by label, most of which one word gives away, and columns beside."""
+    """Return reviews sorted by label, most of them given away by one word, and other columns."""
     rng = np.random.default_rng(seed)
     label = np.sort(rng.integers(0, 2, rows))
     said = np.where(rng.random(rows) < 0.95, label, 1 - label)
@@ -71,14 +71,14 @@ def test_the_same_model_from_every_format(rows, tmp_path, form):
     path = write(rows, tmp_path, form)
     model = cp.train(path, **how)
     assert model.history[-1]["accuracy"] > 0.9
-    if form not in ("parquet", "csv", "jsonl"):  # of which blocks begin elsewhere, or fractions are written otherwise
+    if form not in ("parquet", "csv", "jsonl"):  # these have other blocks, or write fractions differently
         assert np.array_equal(model.coef, wanted.coef)
     assert np.array_equal(model.predict(path), model.predict(rows))
     assert model.evaluate(path) == pytest.approx(model.evaluate(rows))
 
 
 def test_the_model_is_that_of_hashed_rows(rows):
-    """Kept in memory, or read block by block by several threads: the kernel meets the rows of the rule."""
+    """The kernel gets rows hashed by the rule, cached or read by several threads."""
     table = cp.open(rows)
     hashed = fit_hashed(table, None, None, text="review", hash_bits=12).table(table)
     pair = pa.Table.from_batches([hashed.read(0, ROWS, [*PAIR, "label"])])
@@ -104,13 +104,13 @@ def test_a_model_file_says_all_that_prediction_needs(rows, tmp_path):
     assert again.predict(some.slice(0, 0)).shape == (0,)
     with pytest.raises(MissingColumn, match="no column 'review'"):
         again.predict(rows.select(["price", "city"]))
-    with pytest.raises(BadArgument, match="finds by name"):
+    with pytest.raises(BadArgument, match="encodes named columns"):
         again.predict(np.zeros((1, again.width)))
 
 
 def test_a_damaged_hashing_is_no_model(rows):
     model = cp.train(rows, text="review", epochs=1, hash_bits=8)
-    for bits, message in ((9, "its features are"), (99, "hashed in a way that is not known")):
+    for bits, message in ((9, "its features are"), (99, "hashing of its columns is not supported")):
         model.params["encoding"]["hashing"]["bits"] = bits
         with pytest.raises((BadArgument, BadModelFile), match=message):
             unpack(model.pack())
@@ -124,9 +124,9 @@ def test_training_goes_on_where_it_was(rows, tmp_path):
         past = load(tmp_path / "m.safetensors")
         assert np.array_equal(cp.train(rows, epochs=2, **{"order": ORDER} | same, warm_start=past).coef, whole.coef)
     for other in ({"hash_bits": 13}, {"ngrams": 1}, {"text": "city"}, {"interactions": ["city"]}):
-        with pytest.raises(BadArgument, match="that of the model that warm_start goes on from"):
+        with pytest.raises(BadArgument, match="must be that of warm_start"):
             cp.train(rows, epochs=1, warm_start=past, **other)
-    with pytest.raises(BadArgument, match="text is that of the model"):
+    with pytest.raises(BadArgument, match="text must be that of warm_start"):
         cp.train(rows, text="review", warm_start=cp.train(rows, epochs=1, features=["price"]))
 
 
@@ -180,7 +180,7 @@ def test_numbers_predicted_from_text(rows):
 
 def test_weights_are_counted_before_anything_is_read(rows):
     for more in ({}, {"model": "softmax"}):
-        with pytest.raises(BudgetTooSmall, match=r"for hash_bits=24; give memory=\d+, or fewer bits"):
+        with pytest.raises(BudgetTooSmall, match=r"with hash_bits=24; give memory=\d+, or fewer bits"):
             cp.train(rows, text="review", hash_bits=24, memory="64MB", **more)
     with pytest.raises(BudgetTooSmall, match="6 models take"):
         cp.search(rows, {"l2": [0.0, 1e-4]}, folds=3, text="review", hash_bits=18, memory="64MB")
@@ -248,7 +248,7 @@ def test_estimators_take_frames_and_tables(rows):
         found = found.fit(frame) if frame is rows else found.fit(frame.drop(columns="label"), frame["label"])
         assert (found.predict(frame) == rows["label"].to_numpy()).mean() > 0.9
         assert found.coef_.shape == wanted.coef.shape
-    with pytest.raises(BadArgument, match="found by name"):
+    with pytest.raises(BadArgument, match="need named columns"):
         estimators.CorgiClassifier(text="review").fit(np.zeros((4, 2)), [0, 1, 0, 1])
 
 

@@ -234,14 +234,14 @@ def test_tables_that_do_not_serve(make):
         train(pa.table({"a": ["x"], "label": [1]}))
     with pytest.raises(BadLabel, match=r"only the value \[1\]"):
         train(pa.table({"a": [0.5], "label": [1]}))
-    with pytest.raises(BadValue, match="no rows to learn from"):
+    with pytest.raises(BadValue, match="no rows to train on"):
         train(table.slice(0, 0), model="linear")
     with pytest.raises(RaggedRows, match="row 1 of column 'features'"):
         train(pa.table({"features": [[1.0, 2.0], [1.0]], "label": [0, 1]}))
     uneven = pa.table({"x": [[1.0, 2.0], [2.0], [0.5, 1.0]], "label": [0, 1, 1]})
     with pytest.raises(RaggedRows, match=r"row 1 .* on_bad= does not cover this; leave others out by table.filter"):
         train(uneven, features="x", on_bad="skip")
-    length = pc.list_value_length(pc.field("x"))  # as the message says
+    length = pc.list_value_length(pc.field("x"))  # as in the message
     assert train(tables.open(uneven).filter(length == 2), features="x", epochs=1).history[0]["rows"] == 2
     with pytest.raises(BadValue, match="null"):
         train(pa.table({"a": [0.5, None], "label": [0, 1]}))
@@ -297,11 +297,11 @@ def test_sparse_index_beyond_the_named_width(make):
 def test_warm_start_of_another_model(make):
     x, y = make.rows(200)
     model = train(make.dense(x, y), epochs=1)
-    with pytest.raises(BadArgument, match="warm_start is a logistic model of 6 features"):
+    with pytest.raises(BadArgument, match=r"warm_start must be .* of 3 features, got logistic of 6"):
         train(make.dense(x[:, :3], y), warm_start=model)
-    with pytest.raises(BadArgument, match="warm_start has classes"):
+    with pytest.raises(BadArgument, match="classes must be those of warm_start"):
         train(make.dense(x, y), warm_start=model, classes=[0, 2])
-    with pytest.raises(BadArgument, match="warm_start has an intercept"):
+    with pytest.raises(BadArgument, match="needs a warm_start without intercept"):
         train(make.dense(x, y), warm_start=model, intercept=False)
     without = train(make.dense(x, y), epochs=1, intercept=False)
     assert train(make.dense(x, y), epochs=1, warm_start=without, intercept=False).intercept.tolist() == [0]
@@ -322,7 +322,7 @@ def test_what_is_wrong_with_the_words_is_said_before_anything_is_read(setting, v
 
 def test_test_table_of_another_width(make):
     x, y = make.rows(200)
-    with pytest.raises(BadArgument, match="the test table has 3 features, the table 6"):
+    with pytest.raises(BadArgument, match="the test table must have 6 features, got 3"):
         train(make.dense(x, y), test=make.dense(x[:, :3], y))
 
 
@@ -335,7 +335,7 @@ def test_the_label_is_no_feature_and_fractions_are_no_classes():
 
 
 class LabelReads(Counting):
-    """Counts the rows of which the label alone is read."""
+    """Counts the rows whose label alone is read."""
 
     def __init__(self, table):
         super().__init__(table)

@@ -1,4 +1,4 @@
-"""Rows that count for more or less, by a column and by their classes: what that is worth, and what is refused."""
+"""Row and class weights: effects and refusals."""
 
 from decimal import Decimal
 
@@ -72,7 +72,7 @@ def test_the_history_is_by_weight_and_the_column_is_no_feature(rows):
     label, weight = rows["label"].to_numpy(), rows["weight"].to_numpy()
     share = (weight * (label == 0)).sum() / weight.sum()
     record = model.history[-1]
-    assert record["accuracy"] == pytest.approx(share, abs=0.1)  # a margin of nearly 0 falls on either side
+    assert record["accuracy"] == pytest.approx(share, abs=0.1)  # a margin near 0 may round to either side
     assert record["rows"] == ROWS
     assert {name: record[f"test_{name}"] for name in ("loss", "accuracy")} == model.measure(rows, weight="weight")
     right = model.predict(rows) == label
@@ -137,9 +137,9 @@ def test_what_cannot_be_weights_is_said(rows):
         cp.train(rows, weight="weight", test=rows.drop(["weight"]))
     with pytest.raises(BadSchema, match="weight column 'weight' is string in the table"):
         cp.train(rows.set_column(3, "weight", pa.array(["a"] * ROWS)), weight="weight")
-    with pytest.raises(BadArgument, match="is the label; it cannot be the weight too"):
+    with pytest.raises(BadArgument, match="is the label; it cannot also be the weight"):
         cp.train(rows, weight="label")
-    with pytest.raises(BadArgument, match="is among the features; it is no feature"):
+    with pytest.raises(BadArgument, match="is among the features; leave it out"):
         cp.train(rows, weight="weight", features=["x0", "weight"])
     with pytest.raises(BadArgument, match="a linear model predicts numbers"):
         cp.train(rows, model="linear", label="x0", class_weight="balanced")

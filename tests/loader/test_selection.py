@@ -135,7 +135,7 @@ def test_it_goes_on_after_any_batch(source):
         ({"features": ["x0"], "as_tuple": True}, BadArgument, "give a label"),
         ({"features": ["x0"], "label": "id", "columns": ["x0"]}, BadArgument, "is a feature or the label already"),
         ({"features": ["x0"], "label": "nowhere"}, MissingColumn, "nowhere"),
-        ({"features": ["x0", "city"]}, BadSchema, "say how it becomes numbers"),
+        ({"features": ["x0", "city"]}, BadSchema, "choose how it becomes numbers"),
         ({"features": ["x0"], "dtype": "int8"}, BadArgument, "dtype must be"),
         ({"label": "id", "classes": [1, 2, 3], "features": ["x0"]}, BadLabel, "the classes are 1, 2, 3"),
     ],

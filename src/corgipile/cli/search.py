@@ -10,7 +10,7 @@ from corgipile.cli.console import printable, show_json, show_table
 from corgipile.cli.flags import Json, Quiet, Tables
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Overwrite, read, with_settings
-from corgipile.linear.search import EACH, SearchArguments, search
+from corgipile.linear.search import GRID_SETTINGS, SearchArguments, search
 
 Grid = Annotated[
     list[str] | None, typer.Option("--grid", help="Values of a setting: l2=0,1e-4; several times for all combinations.")
@@ -82,7 +82,7 @@ def _value(name: str, text: str) -> Any:
 
 def _show(found: Any, results: list[dict[str, Any]]) -> None:
     """Show some of the results."""
-    names = list(dict.fromkeys(name for record in found.results for name in record if name in EACH))
+    names = list(dict.fromkeys(name for record in found.results for name in record if name in GRID_SETTINGS))
     lines = [
         (
             *(str(record.get(name, "")) for name in names),

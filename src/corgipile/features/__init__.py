@@ -1,4 +1,4 @@
-"""Columns of any type as numbers: which columns are features, how each becomes numbers, what was found out of it."""
+"""Feature encoding: which columns are features, and how columns of any type become numbers."""
 
 from corgipile.features.encoding import Encoding
 from corgipile.features.fit import fit_encoding

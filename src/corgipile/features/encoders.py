@@ -1,4 +1,4 @@
-"""How one column becomes numbers: numbers of any type, categories, the classes of a label."""
+"""Encoders, which turn a column into numbers: numbers of any type, categories, label classes."""
 
 import math
 import sys
@@ -30,47 +30,47 @@ __all__ = [
     "plain_type",
 ]
 
-SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
-WAYS = ("onehot", "ordinal", "hash")  # an ordinal is -1 for what was not there when the encoder was fitted
-FREE, EACH = 4 << 20, 110  # bytes of categories that no budget counts; what finds one, beside its text
+UNITS_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+WAYS = ("onehot", "ordinal", "hash")  # an unseen value has ordinal -1
+FREE_BYTES, ENTRY_BYTES = 4 << 20, 110  # category bytes that no budget counts; bytes per category, besides its text
 RowName = Callable[[int], str]
 
 
-def taken(values: Iterable[str | None]) -> int:
-    """Return the bytes that categories take: their text, and what they are found by.
+def category_bytes(values: Iterable[str | None]) -> int:
+    """Return the bytes of categories: their text and the index over them.
 
     Example:
-        >>> 100 < taken(["Oslo"]) < 200
+        >>> 100 < category_bytes(["Oslo"]) < 200
         True
     """
-    return sum(sys.getsizeof(value) + EACH for value in values)
+    return sum(sys.getsizeof(value) + ENTRY_BYTES for value in values)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values of a column: that of a dictionary's values, one of text whatever its offsets."""
+    """Return the type of a column's values: of a dictionary its value type, of large text plain text."""
     kind = value_type(kind)
     return pa.string() if pa.types.is_large_string(kind) else kind
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """Return the values of a column themselves."""
+    """Return a column's values, decoded."""
     return as_type(column, value_type(column.type)).cast(plain_type(column.type))
 
 
 def family_of(kind: pa.DataType) -> str:
-    """Return what values of a type are compared as: ``"text"``, ``"number"``, ``"time"``, or nothing."""
+    """Return how values of a type compare: as ``"text"``, ``"number"`` or ``"time"``; empty if they do not."""
     kind, types = plain_type(kind), pa.types
     if types.is_string(kind):
         return "text"
     if types.is_date(kind) or types.is_timestamp(kind):
         return "time"
-    spans = types.is_time(kind) or types.is_duration(kind)
-    return "number" if is_number(kind) or types.is_decimal(kind) or spans else ""
+    is_interval = types.is_time(kind) or types.is_duration(kind)
+    return "number" if is_number(kind) or types.is_decimal(kind) or is_interval else ""
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """What turns one column into numbers; it is stored with models and states.
+    """Turns one column into numbers; stored with models and states.
 
     Attributes:
         column: The column's name.
@@ -81,7 +81,7 @@ class Encoder:
 
     @property
     def names(self) -> list[str]:
-        """Return the name of each number of a row."""
+        """Return the name of each number of an encoded row."""
         return [self.column]
 
     @property
@@ -91,37 +91,37 @@ class Encoder:
 
     @property
     def always(self) -> bool:
-        """Say whether there is something to do though the type stays."""
+        """Return whether encoding changes values even if the type stays."""
         return False
 
     @property
     def nbytes(self) -> int:
-        """Return what it holds in memory, as far as a budget counts that."""
+        """Return the bytes that a budget counts."""
         return 0
 
     def type_of(self, kind: pa.DataType) -> pa.DataType:
-        """Return the type that a column of a type becomes; the same where nothing is to be done."""
+        """Return the encoded type of a column type; the same if encoding changes nothing."""
         raise NotImplementedError
 
     def encode(self, column: pa.Array, row: RowName) -> pa.Array:
-        """Encode rows; ``row`` names one of them for an error."""
+        """Encode rows; ``row`` names a row for errors."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """Return what makes this encoder again, for JSON."""
-        given = asdict(self)
+        """Return the JSON state from which `encoder_of` restores this encoder."""
+        fields = asdict(self)
         return {
             "how": self.how,
-            **{name: list(value) if type(value) is tuple else value for name, value in given.items()},
+            **{name: list(value) if type(value) is tuple else value for name, value in fields.items()},
         }
 
 
 @dataclass(frozen=True)
 class Number(Encoder):
-    """Numbers as they are; of dates and times the days since 1970, of times of day and durations the seconds.
+    """Numbers, unchanged; dates and timestamps become days since 1970, times of day and durations seconds.
 
     Attributes:
-        fill: What stands for null and NaN; None: they stay.
+        fill: The replacement of null and NaN; None: they stay.
     """
 
     fill: float | None = None
@@ -129,11 +129,11 @@ class Number(Encoder):
 
     @property
     def always(self) -> bool:
-        """Say whether a number stands for what is missing."""
+        """Return whether there is a fill value."""
         return self.fill is not None
 
     def type_of(self, kind: pa.DataType) -> pa.DataType:
-        """Return a type of plain numbers, floats where something may be missing."""
+        """Return a plain number type, a float type if values may be missing."""
         if family_of(kind) not in ("number", "time"):
             raise BadSchema(f"column {self.column!r} is {kind}; numbers, dates or times are needed")
         if not is_number(kind):
@@ -146,18 +146,18 @@ class Number(Encoder):
 
     def encode(self, column: pa.Array, row: RowName) -> pa.Array:
         """Return plain numbers."""
-        to, column = self.type_of(column.type), plain(column)
+        target, column = self.type_of(column.type), plain(column)
         if not is_number(column.type):
-            column = _since(column)
-        column = column.cast(to, safe=False)
+            column = _as_float(column)
+        column = column.cast(target, safe=False)
         if self.fill is None:
             return column
         missing = pc.is_null(column, nan_is_null=True)
-        return pc.if_else(missing, pa.scalar(self.fill, to), column) if missing.true_count else column
+        return pc.if_else(missing, pa.scalar(self.fill, target), column) if missing.true_count else column
 
 
-def _since(column: pa.Array) -> pa.Array:
-    """Return decimals as floats, dates as days, other times as seconds."""
+def _as_float(column: pa.Array) -> pa.Array:
+    """Return decimals as floats, dates as days, times as seconds."""
     kind, types = column.type, pa.types
     if types.is_decimal(kind):
         return column.cast(pa.float64())
@@ -166,15 +166,15 @@ def _since(column: pa.Array) -> pa.Array:
     unit = "ms" if types.is_date64(kind) else kind.unit
     whole = "days" if types.is_date64(kind) or types.is_timestamp(kind) else "seconds"
     number = column.cast(pa.int32() if types.is_time32(kind) else pa.int64()).cast(pa.float64(), safe=False)
-    return pc.divide(number, SECOND[unit] * (86_400.0 if whole == "days" else 1.0))
+    return pc.divide(number, UNITS_PER_SECOND[unit] * (86_400.0 if whole == "days" else 1.0))
 
 
 @dataclass(frozen=True)
 class Vector(Encoder):
-    """Lists of numbers, as they are.
+    """Lists of numbers, unchanged.
 
     Attributes:
-        fill: What stands for null and NaN inside of them; None: they stay.
+        fill: The replacement of null and NaN in them; None: they stay.
     """
 
     fill: float | None = None
@@ -182,7 +182,7 @@ class Vector(Encoder):
 
     @property
     def always(self) -> bool:
-        """Say whether a number stands for what is missing."""
+        """Return whether there is a fill value."""
         return self.fill is not None
 
     def type_of(self, kind: pa.DataType) -> pa.DataType:
@@ -195,11 +195,11 @@ class Vector(Encoder):
         return kind
 
     def encode(self, column: pa.Array, row: RowName) -> pa.Array:
-        """Return lists in which nothing is missing; a list that is missing stays so."""
+        """Return lists without missing items; a null list stays null."""
         kind = column.type
         if item_of(kind.value_type) is not None:
             return column
-        whole = pa.concat_arrays([column])  # of a slice, the rows of it alone
+        whole = pa.concat_arrays([column])  # drops the rows outside a slice
         items = whole.values
         missing = pc.is_null(items, nan_is_null=True)
         items = pc.if_else(missing, pa.scalar(self.fill, items.type), items) if missing.true_count else items
@@ -210,15 +210,15 @@ class Vector(Encoder):
 
 @dataclass(frozen=True)
 class Categories(Encoder):
-    """Values of any type that stand for themselves, as text.
+    """Values of any type as categories, compared as text.
 
     Attributes:
         way: ``"onehot"``, ``"ordinal"`` or ``"hash"``.
-        values: The categories, for "hash" none; null may be one of them.
-        buckets: Numbers a row, for "hash".
-        family: What values were where the encoder was fitted, see `family_of`: others would never be equal.
-        strict: Whether a null that is no category is an error; else its row is NaN.
-        unknown: Whether a null that is no category is one that was never seen: neither an error nor NaN.
+        values: The categories, empty for "hash"; null may be one.
+        buckets: Numbers per row, for "hash".
+        family: The family of the fitted values, see `family_of`; values of another never match.
+        strict: Whether a null that is not a category is an error; otherwise its row is NaN.
+        unknown: Whether a null that is not a category counts as unseen: neither an error nor NaN.
     """
 
     way: str = "onehot"
@@ -231,54 +231,54 @@ class Categories(Encoder):
 
     @property
     def names(self) -> list[str]:
-        """Return the name of each number of a row."""
+        """Return the name of each number of an encoded row."""
         if self.way == "ordinal":
             return [self.column]
-        given = range(self.buckets) if self.way == "hash" else self.values
-        return [self._named(value) for value in given]
+        values = range(self.buckets) if self.way == "hash" else self.values
+        return [self._named(value) for value in values]
 
     @property
     def quoted(self) -> list[str]:
         """Return the same names, with columns and categories quoted."""
         if self.way != "onehot":
             return self.names
-        return [f"{self.column!r} missing" if one is None else f"{self.column!r}={one!r}" for one in self.values]
+        return [f"{self.column!r} missing" if value is None else f"{self.column!r}={value!r}" for value in self.values]
 
     @property
     def nbytes(self) -> int:
-        """Return what the categories take, beyond a few MB."""
-        return max(0, taken(self.values) - FREE)
+        """Return the bytes of the categories above a few MB."""
+        return max(0, category_bytes(self.values) - FREE_BYTES)
 
     def type_of(self, kind: pa.DataType) -> pa.DataType:
-        """Return one number, or as many as there are categories."""
+        """Return a number type, or a list with an item per category."""
         if family_of(kind) != self.family:
             raise BadSchema(f"column {self.column!r} is {kind}; its categories are {self.family}s")
         return pa.float32() if self.way == "ordinal" else pa.list_(pa.float32(), len(self.names))
 
     def encode(self, column: pa.Array, row: RowName) -> pa.Array:
-        """Return ordinals, or rows of which one number is 1; of an unknown category all are 0."""
+        """Return ordinals, or rows with a single 1; rows of an unknown category are all 0."""
         text = as_text(column)
-        strays = text.null_count and not self.unknown and None not in self.values
-        holes = flat(text.is_null()) if strays else np.zeros(len(text), bool)
-        if self.strict and holes.any():
-            raise _missing(row(int(np.flatnonzero(holes)[0])), self.column)
+        may_miss = text.null_count and not self.unknown and None not in self.values
+        is_missing = flat(text.is_null()) if may_miss else np.zeros(len(text), bool)
+        if self.strict and is_missing.any():
+            raise _missing(row(int(np.flatnonzero(is_missing)[0])), self.column)
         codes = self._codes(text)
         if self.way == "ordinal":
-            return pa.array(np.where(holes, np.nan, codes).astype(np.float32))
+            return pa.array(np.where(is_missing, np.nan, codes).astype(np.float32))
         width = len(self.names)
         rows = np.zeros((len(codes), width), np.float32)
         known = np.flatnonzero(codes >= 0)
         rows[known, codes[known]] = 1.0
-        rows[holes] = np.nan
+        rows[is_missing] = np.nan
         return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), width)
 
     def state(self) -> dict[str, Any]:
-        """Return what makes this encoder again; what few have is left out elsewhere, for models as they were saved."""
-        given = super().state()
-        return given if self.unknown else {name: value for name, value in given.items() if name != "unknown"}
+        """Return the JSON state; ``unknown`` is omitted when False, as in models saved before it existed."""
+        fields = super().state()
+        return fields if self.unknown else {name: value for name, value in fields.items() if name != "unknown"}
 
     def _codes(self, text: pa.Array) -> npt.NDArray[np.int64]:
-        """Return the place of each row's category, -1 of an unknown one."""
+        """Return the place of each row's category, -1 if unknown."""
         if self.way == "hash":
             coded = text.dictionary_encode("encode")
             sums = [zlib.crc32(self._named(value).encode()) for value in coded.dictionary.to_pylist()]
@@ -291,12 +291,12 @@ class Categories(Encoder):
 
 
 def _missing(where: str, column: str) -> BadValue:
-    cure = "say missing= what stands for it (of a trained model: model.filled(0); in a command --missing 0)"
-    return BadValue(f"{where} of column {column!r} is null; {cure}, or fill or drop such rows")
+    hint = "replace it with missing= (for a trained model: model.filled(0), or --missing 0 in a command)"
+    return BadValue(f"{where} of column {column!r} is null; {hint}, or fill or drop such rows")
 
 
 def as_text(column: pa.Array) -> pa.Array:
-    """Return categories as text, the same for equal values of any type of their family.
+    """Return categories as text, equal for equal values of any type of a family.
 
     Example:
         >>> [as_text(pa.array(some)).to_pylist() for some in ([1, 0], [1.0, -0.0], [1.5, float("nan")])]
@@ -307,14 +307,14 @@ def as_text(column: pa.Array) -> pa.Array:
     if family == "text":
         return column
     if family == "time":
-        zoned = getattr(column.type, "tz", None)
-        moment = column.cast(pa.timestamp("us", zoned), safe=False).cast(pa.int64())
+        zone = getattr(column.type, "tz", None)
+        moment = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
         return moment.cast(pa.timestamp("us")).cast(pa.string())
     if types.is_boolean(column.type):
         return column.cast(pa.int8()).cast(pa.string())
     if types.is_integer(column.type):
         return column.cast(pa.string())
-    number = (column if types.is_floating(column.type) else _since(column)).cast(pa.float64())
+    number = (column if types.is_floating(column.type) else _as_float(column)).cast(pa.float64())
     number = pc.add(pc.if_else(pc.is_nan(number), pa.scalar(None, pa.float64()), number), 0.0)  # no -0
     whole = pc.and_(pc.equal(pc.floor(number), number), pc.less(pc.abs(number), float(1 << 62)))
     texts = pc.if_else(whole, number, 0.0).cast(pa.int64()).cast(pa.string())
@@ -323,11 +323,11 @@ def as_text(column: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class Classes(Encoder):
-    """The classes of a label, as their places.
+    """Label classes, encoded as their places.
 
     Attributes:
         values: The classes.
-        strict: Whether a row of no class is an error, or -1.
+        strict: Whether a row of an unknown class is an error; otherwise it is -1.
     """
 
     values: tuple[Any, ...] = ()
@@ -336,14 +336,14 @@ class Classes(Encoder):
 
     @property
     def always(self) -> bool:
-        """Say that numbers become places, too."""
+        """Return True: numeric classes become places too."""
         return True
 
     def type_of(self, kind: pa.DataType) -> pa.DataType:
         """Return int64."""
         if not (pa.types.is_string(plain_type(kind)) or is_number(plain_type(kind))):
-            also = "; labels= is for lists of them" * pa.types.is_nested(kind)
-            raise BadSchema(f"label column {self.column!r} is {kind}; text or numbers are needed{also}")
+            label_hint = "; for lists of labels use labels=" * pa.types.is_nested(kind)
+            raise BadSchema(f"label column {self.column!r} is {kind}; text or numbers are needed{label_hint}")
         if any(isinstance(value, str) != pa.types.is_string(plain_type(kind)) for value in self.values):
             raise BadLabel(f"label column {self.column!r} is {kind}; the classes are {list(self.values)[:10]}")
         return pa.int64()
@@ -352,17 +352,17 @@ class Classes(Encoder):
         """Return each row's class by its place.
 
         Raises:
-            BadLabel: A row has no class, or one that is not among them.
+            BadLabel: A row's class is null or unknown.
         """
         column = plain(column)
-        if not pa.types.is_string(column.type):  # classes need not be of the column's own type
+        if not pa.types.is_string(column.type):  # classes may have another type than the column
             column = column.cast(pa.float64(), safe=False)
         values = self.values if pa.types.is_string(column.type) else [float(value) for value in self.values]
         found = pc.index_in(column, value_set=pa.array(values, column.type))
         if found.null_count and self.strict:
             place = int(np.flatnonzero(flat(found.is_null()))[0])
-            many = f"{', '.join(map(repr, self.values[:10]))}{', ...' if len(self.values) > 10 else ''}"
-            raise BadLabel(f"{row(place)} has label {column[place].as_py()!r}; the classes are {many}")
+            class_list = f"{', '.join(map(repr, self.values[:10]))}{', ...' if len(self.values) > 10 else ''}"
+            raise BadLabel(f"{row(place)} has label {column[place].as_py()!r}; the classes are {class_list}")
         return pc.fill_null(found.cast(pa.int64()), -1)
 
 
@@ -370,20 +370,20 @@ _KINDS: dict[str, type[Encoder]] = {kind.how: kind for kind in (Number, Vector, 
 
 
 def encoder_of(state: dict[str, Any]) -> Encoder:
-    """Make an encoder from its state.
+    """Return the encoder of a state.
 
     Example:
         >>> encoder_of(Number("x", 0.5).state())
         Number(column='x', fill=0.5)
     """
-    given = dict(state)
-    kind = _KINDS[given.pop("how")]
-    if "values" in given:
-        given["values"] = tuple(given["values"])
-    made = kind(**given)
-    fill, way = getattr(made, "fill", None), getattr(made, "way", "onehot")
-    if not isinstance(made.column, str) or way not in WAYS or (way == "hash" and made.buckets < 1):  # type: ignore[attr-defined]
-        raise ValueError(f"it encodes {made.column!r} {way!r}")
+    fields = dict(state)
+    kind = _KINDS[fields.pop("how")]
+    if "values" in fields:
+        fields["values"] = tuple(fields["values"])
+    encoder = kind(**fields)
+    fill, way = getattr(encoder, "fill", None), getattr(encoder, "way", "onehot")
+    if not isinstance(encoder.column, str) or way not in WAYS or (way == "hash" and encoder.buckets < 1):  # type: ignore[attr-defined]
+        raise ValueError(f"its encoder of column {encoder.column!r} has way {way!r}")
     if fill is not None and not math.isfinite(fill):
-        raise ValueError(f"column {made.column!r} is filled with {fill}")
-    return made
+        raise ValueError(f"the fill of column {encoder.column!r} must be finite, got {fill}")
+    return encoder

@@ -1,4 +1,4 @@
-"""Fits an encoding to a table: one pass over the columns of which something must be found out, and over no others."""
+"""Fits an encoding to a table in one pass over the columns that need it."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from corgipile.arrow_memory import frugal
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue, BudgetTooSmall
 from corgipile.features.choose import FeatureColumns, choose, is_number, item_of, require, unfit
 from corgipile.features.encoders import (
-    FREE,
+    FREE_BYTES,
     WAYS,
     Categories,
     Classes,
@@ -23,9 +23,9 @@ from corgipile.features.encoders import (
     Number,
     Vector,
     as_text,
+    category_bytes,
     family_of,
     plain_type,
-    taken,
 )
 from corgipile.features.encoding import Encoding
 from corgipile.features.labels import read_labels
@@ -42,7 +42,7 @@ Features = str | Sequence[str] | Callable[[pa.Schema], Sequence[str]] | Encoding
 Encode = str | Mapping[str, str] | None
 Missing = str | float
 BUCKETS = 256
-MOST_ONEHOT, MOST_VALUES = 1000, 1 << 20
+MAX_ONEHOT, MAX_VALUES = 1000, 1 << 20
 
 
 def fit_encoding(
@@ -56,29 +56,28 @@ def fit_encoding(
     numbers: bool = False,
     memory: Size | None = None,
 ) -> Encoding:
-    """Find out how columns become features and a label.
+    """Fit the encoding of features and a label.
 
     Args:
-        table: The table; only columns of categories, of a text label, and those whose mean is needed are read.
-        features: A name or names of columns; ``"numeric"`` for every column of numbers but the label; a function of the
-            schema that returns names; the name of one list column; an encoding, which is taken as it is; None:
-            ``features`` if there is such a list column, else every column of numbers.
-        label: The label column. Text, and what dictionaries of text stand for, becomes classes by their places.
-        encode: What columns that are no numbers become, and numbers that are named: ``"onehot"``, ``"ordinal"`` (one
-            number, by the order of the text or of the dictionary if it is ordered) or ``"hash"``, ``"hash:1024"``
-            (that many numbers); one for all that are no numbers, or by name.
-        missing: What stands for null and NaN in features: ``"error"`` (they are one when they are met), ``"mean"`` (of
-            the column), or a number. Of categories null is then one of its own, or where there was none, one that was
-            never seen.
-        classes: The classes of the label, in the order of their codes; found out by default where it is text.
-        numbers: Whether a label of text is wrong, as numbers are predicted.
-        memory: What categories may take at most, beyond a few MB; None: what they do.
+        table: The table; only categories, a text label and columns whose mean is needed are read.
+        features: A column name or names; ``"numeric"`` for every numeric column but the label; a function of the
+            schema that returns names; the name of one list column; an encoding, which is used as it is; None:
+            ``features`` if it is a list column, else every numeric column.
+        label: The label column. Text, also in dictionaries, becomes the places of its classes.
+        encode: The encoding of columns that are not numbers, or of named columns: ``"onehot"``, ``"ordinal"`` (one
+            number, in the order of the text or of an ordered dictionary) or ``"hash"``, ``"hash:1024"`` (that many
+            numbers); one for all columns that are not numbers, or a dictionary by name.
+        missing: The replacement of null and NaN in features: ``"error"`` (raise where one occurs), ``"mean"`` (of the
+            column), or a number. Null is then a category of its own, or an unseen one if the table has no null.
+        classes: The label classes, in code order; None: read from a text label.
+        numbers: Whether the label must be numeric, for regression.
+        memory: Memory limit of categories, above a few MB; None: unlimited.
 
     Raises:
-        BudgetTooSmall: They take more.
+        BudgetTooSmall: Categories exceed the limit.
         BadArgument: An argument does not fit the table.
-        BadSchema: A column is of a type that is no feature, or does not say how it becomes one.
-        MissingColumn: The table has no such column.
+        BadSchema: A column's type cannot be a feature, or needs ``encode``.
+        MissingColumn: A column is missing.
 
     Example:
         >>> from corgipile.tables import open
@@ -87,13 +86,13 @@ def fit_encoding(
         (Number(column='x', fill=2.0),)
     """
     if isinstance(features, Encoding):
-        return _again(table, features, label, encode, missing, classes)
+        return _reuse(table, features, label, encode, missing, classes)
     chosen = features if isinstance(features, FeatureColumns) else chosen_columns(table.schema, features, label, encode)
-    how: dict[str, Any] = {"encode": encode, "missing": missing, "classes": classes, "numbers": numbers}
-    return fitted(table, chosen, label, **how, memory=memory)
+    options: dict[str, Any] = {"encode": encode, "missing": missing, "classes": classes, "numbers": numbers}
+    return fit_columns(table, chosen, label, **options, memory=memory)
 
 
-def fitted(
+def fit_columns(
     table: Table,
     chosen: FeatureColumns,
     label: str | None,
@@ -104,50 +103,50 @@ def fitted(
     numbers: bool = False,
     memory: Size | None = None,
 ) -> Encoding:
-    """Do the same for features that are chosen."""
+    """Fit the encoding of chosen features; arguments as in `fit_encoding`."""
     _check_missing(missing)
     require(table.schema, [*chosen.names, *([] if label is None else [label])])
     if label in chosen.names:
-        raise BadArgument(f"the label column {label!r} is among the features; a model would learn it by heart")
+        raise BadArgument(f"the label column {label!r} is among the features; leave it out")
     ways = _ways(table, chosen.names, encode)
     surveys = {name: _Survey(ways.get(name), table.schema.field(name).type) for name in chosen.names}
-    wanted = [name for name, one in surveys.items() if one.way or (missing != "error" and one.fillable)]
-    room = math.inf if memory is None else FREE + parse_bytes(memory, whole=table.nbytes)
+    names_read = [name for name, survey in surveys.items() if survey.way or (missing != "error" and survey.fillable)]
+    limit = math.inf if memory is None else FREE_BYTES + parse_bytes(memory, whole=table.nbytes)
     with frugal():
-        for name, column in _columns(table, wanted):
+        for name, column in _columns(table, names_read):
             surveys[name].add(column, name)
-            if sum(one.taken for one in surveys.values()) > room:
+            if sum(survey.category_bytes for survey in surveys.values()) > limit:
                 raise BudgetTooSmall(
-                    f"the categories of column {name!r} take more than memory={memory!r}: give more, say "
+                    f"the categories of column {name!r} take more than memory={memory!r}: give more, use "
                     f"encode={{{name!r}: 'hash:1024'}}, or leave it out"
                 )
-    encoders = tuple(one.encoder(name, missing) for name, one in surveys.items())
-    whole = frozenset(name for name, one in surveys.items() if one.way is None and one.rows == len(table))
-    made = _label(table, label, classes, numbers=numbers)
-    return Encoding(encoders, made, chosen.left_out, (table.fingerprint, whole) if whole else ("", whole))
+    encoders = tuple(survey.encoder(name, missing) for name, survey in surveys.items())
+    whole = frozenset(name for name, survey in surveys.items() if survey.way is None and survey.rows == len(table))
+    label_encoder = _label(table, label, classes, numbers=numbers)
+    return Encoding(encoders, label_encoder, chosen.left_out, (table.fingerprint, whole) if whole else ("", whole))
 
 
-def _again(
+def _reuse(
     table: Table, known: Encoding, label: str | None, encode: Encode, missing: Missing, classes: Sequence[Any] | None
 ) -> Encoding:
-    """Return an encoding that is known, for a label of this table if that is another one.
+    """Return a known encoding, with the label of this table if it has another.
 
     Raises:
-        BadArgument: Something else is asked for besides.
+        BadArgument: Another setting asks for something else.
     """
-    mine = None if known.label is None else known.label.column
-    again = label is None or label == mine
+    own = None if known.label is None else known.label.column
+    same_label = label is None or label == own
     given = {
         "encode": encode,
         "missing": None if missing == "error" else missing,
-        "classes": classes if again else None,
+        "classes": classes if same_label else None,
     }
     for name, value in given.items():
         if value is not None:
             raise BadArgument(
-                f"{name}={value!r} has no effect: features is an encoding, which says what becomes of columns"
+                f"{name}={value!r} has no effect: features is an encoding, which determines how columns are encoded"
             )
-    if again:
+    if same_label:
         return known
     return replace(known, label=_label(table, label, classes, numbers=False))
 
@@ -155,87 +154,87 @@ def _again(
 def _check_missing(missing: Any) -> None:
     number = isinstance(missing, int | float | np.number) and not isinstance(missing, bool) and math.isfinite(missing)
     if not number and missing not in ("error", "mean"):
-        how = "on_bad='skip' of a training, or table.filter(~pyarrow.compute.field(NAME).is_null(nan_is_null=True)),"
-        hint = f"; {how} leaves such rows out" if missing == "skip" else ""
+        options = "on_bad='skip' in training, or table.filter(~pyarrow.compute.field(NAME).is_null(nan_is_null=True))"
+        hint = f"; to leave such rows out use {options}" if missing == "skip" else ""
         raise BadArgument(f'missing must be "error", "mean" or a finite number, got {missing!r}{hint}')
 
 
 def chosen_columns(schema: pa.Schema, features: Any, label: str | None, encode: Encode = None) -> FeatureColumns:
-    """Return the feature columns that were asked for, see `fit_encoding`.
+    """Return the requested feature columns, see `fit_encoding`.
 
     Raises:
-        BadArgument: They are no names, nor what gives some.
-        BadSchema: There are none.
+        BadArgument: ``features`` does not give names.
+        BadSchema: No column is a feature.
     """
     if callable(features):
-        if (found := features(schema)) is None:
-            raise BadArgument(f"features must be a name or a list of names, got None of {features!r}")
-        return choose(schema, [found] if isinstance(found, str) else found, label)
+        if (names := features(schema)) is None:
+            raise BadArgument(f"features must be a name or a list of names, got None from {features!r}")
+        return choose(schema, [names] if isinstance(names, str) else names, label)
     if features == "numeric" and "numeric" not in schema.names:
-        return _every(schema, label, lambda one: not unfit(one))
+        return _every(schema, label, lambda column: not unfit(column))
     if features is not None or encode is None:
         return choose(schema, features, label)
     with suppress(BadSchema):
         chosen = choose(schema, None, label)
         if item_of(schema.field(chosen.names[0]).type) is not None:
-            return chosen  # they are in a column of lists
-    named = encode if isinstance(encode, Mapping) else {one.name for one in schema if is_text(one.type)}
-    return _every(schema, label, lambda one: one.name in named or not unfit(one))
+            return chosen  # a list column holds the features
+    named = encode if isinstance(encode, Mapping) else {column.name for column in schema if is_text(column.type)}
+    return _every(schema, label, lambda column: column.name in named or not unfit(column))
 
 
-def _every(schema: pa.Schema, label: str | None, taken: Callable[[pa.Field], bool]) -> FeatureColumns:
-    others = [one for one in schema if one.name != label]
-    names = tuple(one.name for one in others if taken(one))
+def _every(schema: pa.Schema, label: str | None, accepts: Callable[[pa.Field], bool]) -> FeatureColumns:
+    others = [column for column in schema if column.name != label]
+    names = tuple(column.name for column in others if accepts(column))
     if not names:
         raise BadSchema(f"no column of numbers; the table has {listed(schema.names)}")
     found = set(names)
-    return FeatureColumns(names, {one.name: str(one.type) for one in others if one.name not in found})
+    return FeatureColumns(names, {column.name: str(column.type) for column in others if column.name not in found})
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Say whether a column holds text, perhaps in a dictionary."""
+    """Return whether a column holds text, also in a dictionary."""
     return bool(pa.types.is_string(plain_type(kind)))
 
 
-def takes_unasked(kind: pa.DataType) -> bool:
-    """Say whether a column is a number a row, without being told how."""
+def is_plain_number(kind: pa.DataType) -> bool:
+    """Return whether a column is one number per row without ``encode``."""
     return is_number(plain_type(kind)) or bool(pa.types.is_decimal(plain_type(kind)))
 
 
 def _ways(table: Table, names: Sequence[str], encode: Encode) -> dict[str, str]:
-    """Return how each column of categories becomes numbers."""
+    """Return the encoding of each categorical column."""
     if encode is not None and not isinstance(encode, str | Mapping):
         raise BadArgument(f"encode must be one of {', '.join(WAYS)}, or a dictionary of them by column, got {encode!r}")
-    said = dict(encode) if isinstance(encode, Mapping) else {}
-    for name in said:
+    chosen_ways = dict(encode) if isinstance(encode, Mapping) else {}
+    for name in chosen_ways:
         if name not in names:
-            raise BadArgument(f"encode names column {name!r}, which is no feature; the features are {', '.join(names)}")
+            raise BadArgument(f"encode must name features, {', '.join(names)}, got {name!r}")
     ways = {}
     for name in names:
         kind = table.schema.field(name).type
         is_list = item_of(kind) is not None
         text = family_of(kind) == "text"
-        way = said.get(name, encode if isinstance(encode, str) and text else None)
+        way = chosen_ways.get(name, encode if isinstance(encode, str) and text else None)
         if way is None and (is_list or (family_of(kind) and not text)):
             continue
         if not family_of(kind):
             raise BadSchema(f"feature column {name!r} is {kind}; numbers, text, dates or lists of numbers are needed")
         if way is None:
             raise BadSchema(
-                f"feature column {name!r} is {kind}: say how it becomes numbers, such as "
-                f"encode={{{name!r}: 'onehot'}}, 'ordinal' or 'hash:256', or leave it out{_nearly(table, name)}"
+                f"feature column {name!r} is {kind}: choose how it becomes numbers, such as "
+                f"encode={{{name!r}: 'onehot'}}, 'ordinal' or 'hash:256', or leave it out{_numeric_hint(table, name)}"
             )
         ways[name] = _checked_way(way)
     return ways
 
 
-def _nearly(table: Table, name: str) -> str:
+def _numeric_hint(table: Table, name: str) -> str:
     found = nearly_numbers(table, [name])
-    return f". As it is, {found[name]}" if found else ""
+    return f". It is not numeric: {found[name]}" if found else ""
 
 
 def check_encode(encode: Any) -> None:
-    """Raise BadArgument for what is no way to encode, whether a column needs one or not.
+    """Raise BadArgument unless every encoding is valid, whether a column needs it or not.
 
     Example:
         >>> check_encode({"city": "onehot", "zip": "hash:64"})
@@ -256,7 +255,7 @@ def _checked_way(way: Any) -> str:
 
 
 def _columns(table: Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.Array]]:
-    """Read some columns once, a part at a time: one after another where that takes less memory."""
+    """Read columns once in parts, one column after another where that takes less memory."""
     if not columns:
         return
     for some in [[name] for name in columns] if len(table) and by_column(table, columns[0]) else [columns]:
@@ -266,22 +265,22 @@ def _columns(table: Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.Arr
 
 @dataclass
 class _Survey:
-    """What is found out of one column."""
+    """Statistics of a column, from which its encoder is fitted."""
 
     way: str | None
     kind: pa.DataType
     values: dict[str | None, None] = field(default_factory=dict)
-    total: bytearray = field(default_factory=lambda: bytearray(_kernel.SUM_BYTES))  # the same however rows are cut
+    total: bytearray = field(default_factory=lambda: bytearray(_kernel.SUM_BYTES))  # exact, whatever the batches
     rows: int = 0
-    taken: int = 0
+    category_bytes: int = 0
 
     @property
     def fillable(self) -> bool:
-        """Say whether the column is of scalars, whose mean may stand for what is missing."""
+        """Return whether the column has scalars, which a mean can replace."""
         return item_of(self.kind) is None
 
     def add(self, column: pa.Array, name: str) -> None:
-        """Look at some rows."""
+        """Add rows."""
         if self.way is None:
             found = Number(name).encode(column, str).cast(pa.float64(), safe=False)
             found = pc.drop_null(pc.if_else(pc.is_nan(found), pa.scalar(None, pa.float64()), found))
@@ -291,25 +290,25 @@ class _Survey:
         if self.way.startswith("hash"):
             return
         if pa.types.is_dictionary(column.type) and column.type.ordered:
-            self._note(as_text(column.dictionary))
-        self._note(pc.unique(as_text(column)))
-        most = MOST_ONEHOT if self.way == "onehot" else MOST_VALUES
-        if len(self.values) > most:
+            self._add_values(as_text(column.dictionary))
+        self._add_values(pc.unique(as_text(column)))
+        max_values = MAX_ONEHOT if self.way == "onehot" else MAX_VALUES
+        if len(self.values) > max_values:
             raise BadArgument(
-                f"column {name!r} has more than {most} different values, too many for {self.way!r}: "
-                f"say encode={{{name!r}: 'hash:1024'}}, or leave it out"
+                f"column {name!r} has more than {max_values} different values, too many for {self.way!r}: "
+                f"use encode={{{name!r}: 'hash:1024'}}, or leave it out"
             )
 
-    def _note(self, found: pa.Array) -> None:
+    def _add_values(self, found: pa.Array) -> None:
         new = [value for value in dict.fromkeys(found.to_pylist()) if value not in self.values]
         self.values |= dict.fromkeys(new)
-        self.taken += taken(new)
+        self.category_bytes += category_bytes(new)
 
     def encoder(self, name: str, missing: Missing) -> Encoder:
-        """Return what encodes the column."""
+        """Return the fitted encoder."""
         if self.way is None:
             if missing == "mean" and self.fillable and not self.rows:
-                raise BadValue(f"column {name!r} has no values whose mean could stand for what is missing")
+                raise BadValue(f"column {name!r} has no values whose mean could replace missing ones")
             if not self.fillable:
                 return Vector(name, None if isinstance(missing, str) else float(missing))
             fill = _kernel.sum_value(self.total) / self.rows if missing == "mean" else missing
@@ -324,7 +323,7 @@ class _Survey:
         return Categories(name, self.way, kept, 0, family, unknown=missing != "error" and None not in kept)
 
     def sorted(self, *, keep_null: bool) -> tuple[str | None, ...]:
-        """Return the categories in order: of an ordered dictionary in its own, else of the text; null is the last."""
+        """Return the categories in order: an ordered dictionary's own, else that of the text; null is last."""
         texts = [value for value in self.values if value is not None]
         if not (pa.types.is_dictionary(self.kind) and self.kind.ordered):
             texts.sort(key=float if family_of(self.kind) == "number" else None)
@@ -332,35 +331,35 @@ class _Survey:
 
 
 def _label(table: Table, label: str | None, classes: Any, *, numbers: bool) -> Encoder | None:
-    """Find out what encodes the label; one of text is read, where its classes were not said."""
+    """Return the encoder of the label; text is read unless its classes are given."""
     if label is None:
         if classes is not None:
             raise BadArgument(f"classes={classes!r} has no effect without a label")
         return None
     kind = table.schema.field(label).type
-    if classes is None and takes_unasked(kind):
+    if classes is None and is_plain_number(kind):
         return Number(label)
     if numbers:
-        raise BadSchema(f"label column {label!r} is {kind}; numbers are predicted, so numbers are needed")
-    values = read_labels(table, label).classes if classes is None else _said(classes)
+        raise BadSchema(f"label column {label!r} is {kind}; regression needs numbers")
+    values = read_labels(table, label).classes if classes is None else _given_classes(classes)
     Classes(label, values).type_of(kind)
     return Classes(label, values)
 
 
-def _said(classes: Any) -> tuple[Any, ...]:
-    """Return classes that were said, as Python values.
+def _given_classes(classes: Any) -> tuple[Any, ...]:
+    """Return given classes as Python values.
 
     Raises:
-        BadArgument: They are no list of text or numbers.
-        BadLabel: One is there twice.
+        BadArgument: They are not a list of text or numbers.
+        BadLabel: A class occurs twice.
     """
     try:
-        found = np.asarray(classes)
+        array = np.asarray(classes)
     except ValueError:
-        found = np.zeros(0, object)
-    if isinstance(classes, str) or found.ndim != 1 or not len(found) or found.dtype.kind not in "biufU":
+        array = np.zeros(0, object)
+    if isinstance(classes, str) or array.ndim != 1 or not len(array) or array.dtype.kind not in "biufU":
         raise BadArgument(f"classes must be a list of numbers, or of text, got {classes!r}")
-    values = tuple(found.tolist())
+    values = tuple(array.tolist())
     if len(set(values)) != len(values):
-        raise BadLabel(f"classes must be different values, got {list(values)[:10]}")
+        raise BadLabel(f"classes must be distinct, got {list(values)[:10]}")
     return values

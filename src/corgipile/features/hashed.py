@@ -1,4 +1,4 @@
-"""A table whose features are hashed: sparse rows in two columns of their own."""
+"""Tables with hashed features: sparse rows in two extra columns."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 __all__ = ["PAIR", "HashedColumns"]
 
 PAIR = ("\x1fhashed_k", "\x1fhashed_v")  # the prefix avoids clashes with stored columns
-SAMPLED = 64  # rows, at each of three places
-Taken = Callable[[Sequence[str]], pa.RecordBatch]
+SAMPLED_ROWS = 64  # rows sampled at each of three places
+Reader = Callable[[Sequence[str]], pa.RecordBatch]
 
 
 class HashedColumns(Wrapper):
-    """Hashes columns of a table as they are read, beside the columns that it has.
+    """A table that hashes columns as they are read, in addition to its own columns.
 
     Args:
         table: The rows.
         hashing: How columns are hashed.
-        encoders: Of columns whose numbers stand behind the hashed features.
+        encoders: Encoders of columns whose numbers follow the hashed features.
 
     Raises:
-        MissingColumn: The table has not all of these columns.
-        BadSchema: One is of another type.
-        BadArgument: The table has a column of a name that hashed features have.
+        MissingColumn: A column is missing.
+        BadSchema: A column has another type.
+        BadArgument: A column has a name reserved for hashed features.
 
     Example:
         >>> from corgipile.features.hashing import Hashing, Source
@@ -49,116 +49,116 @@ class HashedColumns(Wrapper):
 
     def __init__(self, table: Table, hashing: "Hashing", encoders: Sequence[Encoder]) -> None:
         super().__init__(table)
-        self._how, self._beside = hashing, tuple(encoders)
-        self.sources = list(dict.fromkeys([*hashing.columns, *(one.column for one in encoders)]))
+        self._hashing, self._encoders = hashing, tuple(encoders)
+        self.sources = list(dict.fromkeys([*hashing.columns, *(encoder.column for encoder in encoders)]))
         require(table.schema, self.sources, repr(table))
         for name in PAIR:
             if name in table.schema.names:
-                raise BadArgument(f"column {name!r} has the name that hashed features have; rename it")
-        for one in hashing.sources:
-            one.check(table.schema.field(one.column).type)
-        self._widths = [_width(one, table.schema.field(one.column).type) for one in encoders]
+                raise BadArgument(f"the column name {name!r} is reserved for hashed features; rename the column")
+        for source in hashing.sources:
+            source.check(table.schema.field(source.column).type)
+        self._widths = [_width(encoder, table.schema.field(encoder.column).type) for encoder in encoders]
         width = (1 << hashing.bits) + sum(self._widths)
         kinds = pa.list_(pa.int32()), pa.list_(pa.float32())
         fields = [*table.schema, *(pa.field(name, kind) for name, kind in zip(PAIR, kinds, strict=True))]
         self.schema = pa.schema(fields, {**(table.schema.metadata or {}), DIMS_KEY: str(width)})
-        self._each: float | None = None
+        self._row_bytes: float | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return HashedColumns, (self.table, self._how, self._beside)
+        return HashedColumns, (self.table, self._hashing, self._encoders)
 
     @property
     def fingerprint(self) -> str:
-        """Return an identity of the table and of how it is hashed."""
-        how = repr(([one.state() for one in self._beside], self._how.state()))
-        return digest(self.table.fingerprint, how)
+        """Return the identity of the table and its hashing."""
+        state = repr(([encoder.state() for encoder in self._encoders], self._hashing.state()))
+        return digest(self.table.fingerprint, state)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        return self._read(lambda some: self.table.read(start, stop, some), columns, lambda at: f"row {start + at}")
+        """Read a run of rows."""
+        return self._read(lambda names: self.table.read(start, stop, names), columns, lambda at: f"row {start + at}")
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows, in the order asked for."""
-        return self._read(lambda some: self.table.take(rows, some), columns, lambda at: f"row {rows[at]}")
+        """Read scattered rows, in the given order."""
+        return self._read(lambda names: self.table.take(rows, names), columns, lambda at: f"row {rows[at]}")
 
     def missing(self, row: int) -> tuple[str, str] | tuple[()]:
-        """Return a column that is null in a row and what becomes of it, as `Source.kind` says; nothing if none is."""
-        found = self.table.take(np.array([row]), self.sources)
-        kinds = {one.column: one.kind for one in self._how.sources}
-        for name, column in zip(found.schema.names, found.columns, strict=True):
+        """Return a column that is null in a row and its `Source.kind`; empty if there is none."""
+        data = self.table.take(np.array([row]), self.sources)
+        kinds = {source.column: source.kind for source in self._hashing.sources}
+        for name, column in zip(data.schema.names, data.columns, strict=True):
             if column.null_count:
                 return name, kinds.get(name, "number")
         return ()
 
     def column_of(self, feature: int) -> tuple[str, int | None] | None:
-        """Return the column, and the place in it where it has several, of a number behind the hashed features."""
-        feature -= 1 << self._how.bits
-        for one, width in zip(self._beside, self._widths, strict=True):
+        """Return the column of a number after the hashed features, and its place in a list column."""
+        feature -= 1 << self._hashing.bits
+        for encoder, width in zip(self._encoders, self._widths, strict=True):
             if 0 <= feature < width:
-                return one.column, None if width == 1 else feature
+                return encoder.column, None if width == 1 else feature
             feature -= width
         return None
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return where the columns lie; None where one of them is hashed."""
+        """Return where columns lie; None if one is hashed."""
         names = check_columns(self.schema, columns)
         return self.table.layout(names) if set(PAIR).isdisjoint(names) else None
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows, if the table tells and none of the columns is hashed."""
+        """Return the bytes of rows, if the table knows them and no column is hashed."""
         return row_sizes(self.table, rows, columns) if set(PAIR).isdisjoint(columns) else None
 
     def units(self, columns: Sequence[str]) -> Any:
-        """Return the units of the table, where it is encoded; a row is as large as a few are that were hashed."""
+        """Return the units of the table, with the row size of hashed samples."""
         units = super().units(columns)
         if units is None or set(PAIR).isdisjoint(columns):
             return units
-        if self._each is None:
-            size = min(SAMPLED, len(self))
+        if self._row_bytes is None:
+            size = min(SAMPLED_ROWS, len(self))
             starts = sorted({0, (len(self) - size) // 2, len(self) - size})
-            self._each = sum(self.read(at, at + size, PAIR).nbytes for at in starts) / max(1, size * len(starts))
-        return units._replace(each=self._each)
+            self._row_bytes = sum(self.read(at, at + size, PAIR).nbytes for at in starts) / max(1, size * len(starts))
+        return units._replace(each=self._row_bytes)
 
     def _stored(self, columns: Sequence[str]) -> list[str]:
         hashed = [] if set(PAIR).isdisjoint(columns) else self.sources
         return list(dict.fromkeys([*hashed, *(name for name in columns if name not in PAIR)]))
 
-    def _read(self, read: Taken, columns: Sequence[str] | None, row: Callable[[int], str]) -> pa.RecordBatch:
+    def _read(self, read: Reader, columns: Sequence[str] | None, row: Callable[[int], str]) -> pa.RecordBatch:
         names = check_columns(self.schema, columns)
         stored = read(self._stored(names))
-        found: dict[str, pa.Array] = dict(zip(stored.schema.names, stored.columns, strict=True))
+        data: dict[str, pa.Array] = dict(zip(stored.schema.names, stored.columns, strict=True))
         if not set(PAIR).isdisjoint(names):
-            beside = self._numbers(found, row) if self._beside else None
-            found |= zip(PAIR, self._how.rows([found[name] for name in self._how.columns], beside), strict=True)
+            dense = self._numbers(data, row) if self._encoders else None
+            data |= zip(PAIR, self._hashing.rows([data[name] for name in self._hashing.columns], dense), strict=True)
         schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
-        return pa.RecordBatch.from_arrays([found[name] for name in names], schema=schema)
+        return pa.RecordBatch.from_arrays([data[name] for name in names], schema=schema)
 
-    def _numbers(self, found: dict[str, pa.Array], row: Callable[[int], str]) -> npt.NDArray[np.float32]:
-        """Return the numbers behind the hashed features, [rows, numbers]; NaN where one is missing."""
+    def _numbers(self, data: dict[str, pa.Array], row: Callable[[int], str]) -> npt.NDArray[np.float32]:
+        """Return the numbers after the hashed features, [rows, numbers]; NaN where missing."""
         parts = []
-        for one, width in zip(self._beside, self._widths, strict=True):
-            column = one.encode(found[one.column], row)
+        for encoder, width in zip(self._encoders, self._widths, strict=True):
+            column = encoder.encode(data[encoder.column], row)
             if pa.types.is_fixed_size_list(column.type):
-                column = _filled(column, width)
+                column = _item_values(column, width)
             numbers = column.cast(pa.float32(), safe=False)
             parts.append(flat(numbers.fill_null(float("nan"))).reshape(-1, width))
         return np.ascontiguousarray(np.concatenate(parts, axis=1))
 
 
-def _filled(column: pa.Array, width: int) -> pa.Array:
-    """Return the numbers of lists; of a list that is missing they are."""
+def _item_values(column: pa.Array, width: int) -> pa.Array:
+    """Return the numbers of lists; a null list gives NaN."""
     numbers = column.values.slice(column.offset * width, len(column) * width)
     if not column.null_count:
         return numbers
-    holes = np.repeat(flat(column.is_null()), width)
-    return pa.array(np.where(holes, np.nan, numbers.cast(pa.float64()).fill_null(float("nan")).to_numpy()))
+    is_missing = np.repeat(flat(column.is_null()), width)
+    return pa.array(np.where(is_missing, np.nan, numbers.cast(pa.float64()).fill_null(float("nan")).to_numpy()))
 
 
-def _width(one: Encoder, kind: pa.DataType) -> int:
-    """Return how many numbers of a row an encoder makes."""
-    made = one.type_of(kind)
-    if pa.types.is_fixed_size_list(made) and not pa.types.is_nested(made.value_type):
-        return int(made.list_size)
-    if pa.types.is_nested(made):
-        raise BadSchema(f"feature column {one.column!r} is {kind}; beside hashed ones lists of one length are needed")
+def _width(encoder: Encoder, kind: pa.DataType) -> int:
+    """Return the number of values per row that an encoder returns."""
+    encoded_type = encoder.type_of(kind)
+    if pa.types.is_fixed_size_list(encoded_type) and not pa.types.is_nested(encoded_type.value_type):
+        return int(encoded_type.list_size)
+    if pa.types.is_nested(encoded_type):
+        raise BadSchema(f"feature column {encoder.column!r} is {kind}; with hashing lists must have a fixed length")
     return 1

@@ -1,4 +1,4 @@
-"""Text, categories and numbers hashed to sparse features: n-grams of words, and crosses of columns."""
+"""Hashing of text, categories and numbers to sparse features: n-grams of words, and crosses of columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,21 +22,21 @@ CODES = {"words": _kernel.HASHED_WORDS, "category": _kernel.HASHED_CATEGORY, "nu
 
 
 def is_words(kind: pa.DataType) -> bool:
-    """Say whether a column holds what words are read from: text or bytes, however they are stored."""
+    """Return whether a column holds text or bytes, in any encoding."""
     kind, types = value_type(kind), pa.types
     return any(is_a(kind) for is_a in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
 
 
 @dataclass(frozen=True)
 class Source:
-    """One column that is hashed.
+    """A hashed column.
 
     Attributes:
-        column: Its name.
-        kind: What becomes of it: ``"words"`` (n-grams of its words), ``"category"`` (what it says as a whole) or
-            ``"number"`` (one feature of that value).
-        family: What a category was where the model was trained, see `corgipile.features.encoders.family_of`.
-        fill: What stands for a number that is missing; None: nothing does.
+        column: The column's name.
+        kind: ``"words"`` (n-grams of its words), ``"category"`` (its whole value) or ``"number"`` (one feature of that
+            value).
+        family: The family of a category in training, see `corgipile.features.encoders.family_of`.
+        fill: The replacement of a missing number; None: there is none.
     """
 
     column: str
@@ -45,7 +45,7 @@ class Source:
     fill: float | None = None
 
     def check(self, kind: pa.DataType) -> None:
-        """Raise BadSchema for a column of a type that is not hashed so."""
+        """Raise BadSchema if a column's type cannot be hashed this way."""
         if self.kind == "words" and not is_words(kind):
             raise BadSchema(f"text column {self.column!r} is {kind}; text is needed")
         if self.kind == "category" and family_of(kind) != self.family:
@@ -56,14 +56,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Hashing:
-    """How columns are hashed to features; kernel/text/hashed.h has the rule.
+    """How columns are hashed to features; kernel/text/hashed.h defines the hash.
 
     Attributes:
-        bits: There are 2^bits places for features.
-        ngrams: Words of an n-gram, at most.
+        bits: Features have 2^bits places.
+        ngrams: Maximum words per n-gram.
         sources: The columns.
-        terms: Names of columns: of one all its features, of several all their products.
-        strict: Whether a row of which a value is missing has a feature that is NaN; else the value has no features.
+        terms: Names of columns: one column gives all its features, several all their products.
+        strict: Whether a row with a missing value gets a NaN feature; otherwise the value has no features.
 
     Example:
         >>> found = Hashing(18, 1, (Source("review", "words"),), (("review",),))
@@ -80,25 +80,25 @@ class Hashing:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that are hashed."""
-        return tuple(one.column for one in self.sources)
+        """Return the hashed columns."""
+        return tuple(source.column for source in self.sources)
 
     @property
     def text(self) -> tuple[str, ...]:
-        """Return those of which words are read."""
-        return tuple(one.column for one in self.sources if one.kind == "words")
+        """Return the columns of words."""
+        return tuple(source.column for source in self.sources if source.kind == "words")
 
     @property
     def interactions(self) -> tuple[tuple[str, ...], ...]:
-        """Return the terms but those of words alone."""
+        """Return all terms except single columns of words."""
         return tuple(term for term in self.terms if term[0] not in self.text or len(term) > 1)
 
     def rows(self, columns: Sequence[pa.Array], beside: npt.NDArray[np.float32] | None) -> tuple[pa.Array, pa.Array]:
-        """Return the indices and the values of rows, lists of int32 and of float32.
+        """Return the indices and values of rows, lists of int32 and of float32.
 
         Args:
             columns: The columns, in the order of ``sources``.
-            beside: Numbers with places of their own behind the 2^bits, [rows, numbers].
+            beside: Numbers that follow the 2^bits places, [rows, numbers].
         """
         rows = len(columns[0])
         ends = np.zeros(rows + 1, np.int32)
@@ -111,51 +111,51 @@ class Hashing:
         offsets = pa.py_buffer(ends)
         kinds = (pa.int32(), indices), (pa.float32(), values)
         items = [pa.Array.from_buffers(kind, int(ends[-1]), [None, pa.py_buffer(data)]) for kind, data in kinds]
-        made = [pa.Array.from_buffers(pa.list_(one.type), rows, [None, offsets], children=[one]) for one in items]
-        return made[0], made[1]
+        lists = [pa.Array.from_buffers(pa.list_(one.type), rows, [None, offsets], children=[one]) for one in items]
+        return lists[0], lists[1]
 
     def _missing(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_] | None:
-        """Say which rows miss a value; None: none does. Of numbers the value itself is NaN then."""
-        found = [column.is_null() for column, one in zip(columns, self.sources, strict=True) if one.kind != "number"]
+        """Return which rows miss a value, except numbers, where NaN marks it; None if no row does."""
+        found = [column.is_null() for column, item in zip(columns, self.sources, strict=True) if item.kind != "number"]
         found = [holes for holes in found if holes.true_count]
         return np.logical_or.reduce([flat(holes) for holes in found]).view(np.uint8) if found else None
 
-    def _column(self, one: Source, column: pa.Array) -> tuple[Any, ...]:
-        """Return a column as the kernel takes it."""
-        code = CODES[one.kind]
-        if one.kind == "number":
-            number = Number(one.column, one.fill).encode(column, str).cast(pa.float64(), safe=False)
-            return code, self._seed(one), None, None, flat(pc.fill_null(number, float("nan")))
-        values = as_text(column) if one.kind == "category" else as_type(column, value_type(column.type))
+    def _column(self, source: Source, column: pa.Array) -> tuple[Any, ...]:
+        """Return a column in the kernel's form."""
+        code = CODES[source.kind]
+        if source.kind == "number":
+            number = Number(source.column, source.fill).encode(column, str).cast(pa.float64(), safe=False)
+            return code, self._seed(source), None, None, flat(pc.fill_null(number, float("nan")))
+        values = as_text(column) if source.kind == "category" else as_type(column, value_type(column.type))
         values = pc.fill_null(values, pa.scalar("", values.type)) if values.null_count else values
         _, offsets, data = values.buffers()
         wide = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
         places = np.frombuffer(offsets, np.int64 if wide else np.int32) if offsets else np.zeros(1, np.int64)
         places = places[values.offset : values.offset + len(values) + 1].astype(np.int64)
-        return code, self._seed(one), b"" if data is None else data, places, None
+        return code, self._seed(source), b"" if data is None else data, places, None
 
-    def _seed(self, one: Source) -> int:
-        """Return the seed of a column: of text its place among those of text, of others the hash of the name."""
-        return self.text.index(one.column) if one.kind == "words" else _kernel.murmur(one.column.encode(), 0)
+    def _seed(self, source: Source) -> int:
+        """Return the seed of a column: for text its place among text columns, else the hash of its name."""
+        return self.text.index(source.column) if source.kind == "words" else _kernel.murmur(source.column.encode(), 0)
 
     def state(self) -> dict[str, Any]:
-        """Return what makes this again, for JSON."""
+        """Return the JSON state from which `of` restores this."""
         return asdict(self)
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Self:
-        """Make it from its `state`.
+        """Return the hashing of a `state`.
 
         Raises:
-            KeyError, TypeError, ValueError: It is none.
+            KeyError, TypeError, ValueError: The state is not valid.
         """
         sources = tuple(Source(**one) for one in state["sources"])
-        made = cls(
+        hashing = cls(
             state["bits"], state["ngrams"], sources, tuple(tuple(one) for one in state["terms"]), state["strict"]
         )
-        names = made.columns
+        names = hashing.columns
         known = all(one.kind in CODES and isinstance(one.column, str) for one in sources)
-        fits = 1 <= made.bits <= _kernel.MOST_HASH_BITS and 1 <= made.ngrams <= _kernel.MOST_NGRAMS
-        if not (known and fits and made.terms and all(name in names for term in made.terms for name in term)):
-            raise ValueError("columns are hashed in a way that is not known")
-        return made
+        fits = 1 <= hashing.bits <= _kernel.MOST_HASH_BITS and 1 <= hashing.ngrams <= _kernel.MOST_NGRAMS
+        if not (known and fits and hashing.terms and all(name in names for term in hashing.terms for name in term)):
+            raise ValueError("the hashing of its columns is not supported")
+        return hashing

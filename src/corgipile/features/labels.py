@@ -1,4 +1,4 @@
-"""Reads a label column of text once: for its classes, and where there are few rows for each row's class, too."""
+"""Reads a text label column once, for its classes and, in small tables, each row's class."""
 
 from typing import NamedTuple
 
@@ -16,12 +16,12 @@ from corgipile.tables.table import Table
 
 __all__ = ["Codes", "TextLabels", "read_labels"]
 
-MOST_KEPT = 4 << 20  # bytes, outside of any budget
+MAX_CODE_BYTES = 4 << 20  # cached codes, which no budget counts
 Codes = npt.NDArray[np.unsignedinteger]
 
 
 class TextLabels(NamedTuple):
-    """The classes of a label column, ascending, and of each row the place of its class, where those were kept."""
+    """The classes of a label column, ascending, and the class place of each row if they were cached."""
 
     classes: tuple[str, ...]
     codes: Codes | None
@@ -32,11 +32,11 @@ def read_labels(table: Table, label: str) -> TextLabels:
 
     Args:
         table: The rows.
-        label: The column; null is no class, and where there is one no codes are kept.
+        label: The column; null is not a class, and with nulls no codes are cached.
 
     Raises:
-        BadSchema: It holds no text.
-        BadLabel: It has none, or more values than a model tells classes apart.
+        BadSchema: The column is not text.
+        BadLabel: It has no values, or more than a model supports as classes.
 
     Example:
         >>> from corgipile.tables import open
@@ -48,10 +48,10 @@ def read_labels(table: Table, label: str) -> TextLabels:
     parts: list[Codes] | None = []
     with frugal():
         for _, column in scan_column(table, label):
-            found = plain(column).dictionary_encode()
-            places = [_place(seen, value, label) for value in found.dictionary.to_pylist()]
+            encoded = plain(column).dictionary_encode()
+            places = [_number(seen, value, label) for value in encoded.dictionary.to_pylist()]
             if parts is not None:
-                parts = _kept(parts, found, places)
+                parts = _append_codes(parts, encoded, places)
     if not seen:
         raise BadLabel(f"label column {label!r} of {table!r} has no value that could be a class")
     classes = sorted(seen)
@@ -62,20 +62,20 @@ def read_labels(table: Table, label: str) -> TextLabels:
     return TextLabels(tuple(classes), np.concatenate([rank[part] for part in parts]))
 
 
-def _place(seen: dict[str, int], value: str, label: str) -> int:
-    """Return the place of a value among those seen, now or before."""
+def _number(seen: dict[str, int], value: str, label: str) -> int:
+    """Return the number of a value, which is new or already seen."""
     place = seen.setdefault(value, len(seen))
     if place >= _kernel.MOST_CLASSES:
         raise BadLabel(
-            f"label column {label!r} has more than {_kernel.MOST_CLASSES} different values; of text each is a "
-            "class, and no model tells more apart"
+            f"label column {label!r} has more than {_kernel.MOST_CLASSES} different values, more than a model supports "
+            "as classes"
         )
     return place
 
 
-def _kept(parts: list[Codes], found: pa.DictionaryArray, places: list[int]) -> list[Codes] | None:
-    """Add the codes of some rows to those that are kept; None where that cannot be."""
-    if found.null_count:
+def _append_codes(parts: list[Codes], column: pa.DictionaryArray, places: list[int]) -> list[Codes] | None:
+    """Append the codes of some rows; return None if they cannot be cached."""
+    if column.null_count:
         return None
-    codes = np.array(places, np.min_scalar_type(max(places, default=0)))[flat(found.indices)]
-    return [*parts, codes] if sum(part.nbytes for part in parts) + codes.nbytes <= MOST_KEPT else None
+    codes = np.array(places, np.min_scalar_type(max(places, default=0)))[flat(column.indices)]
+    return [*parts, codes] if sum(part.nbytes for part in parts) + codes.nbytes <= MAX_CODE_BYTES else None

@@ -1,4 +1,4 @@
-"""Columns of text that are numbers but for some cells: which cell it is, and what makes numbers of the column."""
+"""Explains why almost-numeric text columns were not parsed as numbers."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -25,27 +25,27 @@ from corgipile.tables.views import Columns
 
 __all__ = ["nearly_numbers"]
 
-FIRST, EACH, MOST = 16, 256, 4096  # rows looked at before text that may be long is given up, then at a time, and in all
-SHARE = 0.9  # of the cells, from which on they are nearly all; half, where all others say the same
+FIRST_ROWS, STEP_ROWS, MAX_ROWS = 16, 256, 4096  # rows read first, since text may be long; then at a time; in all
+MIN_SHARE = 0.9  # of cells that are numbers; half if all others are equal
 _COMMA = re.compile(r"\s*[-+]?\d+,\d+(?:[eE][-+]?\d+)?\s*")
 _THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?\s*")
-_CODE = re.compile(r"\s*0\d+\s*")  # a number that is written so is none
+_CODE = re.compile(r"\s*0\d+\s*")  # leading zeros mark a code, not a number
 
 
 @dataclass
-class _Seen:
-    """What the cells of a column are.
+class _CellCounts:
+    """Counts of a column's cells.
 
     Attributes:
-        cells: How many are not empty.
-        numbers: How many are numbers.
-        commas: How many are numbers with a comma.
-        thousands: How many of these may be numbers with commas between thousands.
-        codes: Whether one begins with a 0 that numbers do not.
-        points: How many numbers have a point.
-        first: The row and the text of the first that is no number, and of the first with a comma.
-        values: What cells say that are numbers; some of it.
-        others: What cells say that are none; some of it.
+        cells: Cells that are not empty.
+        numbers: Cells that are numbers.
+        commas: Numbers with a comma.
+        thousands: Numbers whose commas may separate thousands.
+        codes: Whether a cell has a leading zero.
+        points: Numbers with a point.
+        first: Row and text of the first cell that is not a number ("other"), and of the first with a comma.
+        values: Some cells that are numbers.
+        others: Some cells that are not.
     """
 
     cells: int = 0
@@ -83,46 +83,46 @@ class _Seen:
     @property
     def nearly(self) -> bool:
         alike = len(self.others) == 1 and len(self.values) > 2
-        enough = self.cells / 2 if alike else SHARE * self.cells
+        enough = self.cells / 2 if alike else MIN_SHARE * self.cells
         return not self.codes and 0 < enough <= self.numbers
 
     @property
     def measured(self) -> bool:
-        """Say whether these are no numbers of things, but measures, which nobody writes as text on purpose."""
+        """Return whether these are measurements, which are not text on purpose, rather than identifiers."""
         return 2 * self.points >= self.cells
 
     @property
     def with_commas(self) -> bool:
-        return self.commas > 0 and self.numbers + self.commas >= SHARE * self.cells
+        return self.commas > 0 and self.numbers + self.commas >= MIN_SHARE * self.cells
 
 
 def nearly_numbers(table: Table, names: Sequence[str]) -> dict[str, str]:
-    """Say of columns of text of which nearly all cells are numbers what is wrong with them, by their first rows.
+    """Explain, by their first rows, why text columns whose cells are nearly all numbers are not numeric.
 
-    Nothing is said of columns that are text because the caller says so, nor of rows that would have to be sent, or of
-    which much would have to be decoded, for this alone.
+    Columns that the caller declared as text are ignored, and so are tables where this alone would need remote requests
+    or much decoding.
 
     Example:
         >>> import pyarrow as pa
         >>> from corgipile.tables import open
         >>> found = nearly_numbers(open(pa.table({"x": ["1", "2.5", "3", "?"], "t": ["a", "b", "c", "d"]})), ["x", "t"])
         >>> found["x"].partition(";")[0]
-        "3 of its first 4 cells are numbers, but '?' (row 3) is none"
+        "3 of its first 4 cells are numbers, but '?' (row 3) is not"
     """
-    parts = list(_texts(table))
-    said = {name for text in parts for name in text.said}
-    asked = [name for name in names if is_text(value_type(table.schema.field(name).type)) and name not in said]
-    if not asked or is_remote(table):
+    parts = list(_text_tables(table))
+    declared = {name for text in parts for name in text.said}
+    texts = [name for name in names if is_text(value_type(table.schema.field(name).type)) and name not in declared]
+    if not texts or is_remote(table):
         return {}
-    asked = [name for name in asked if _is_short(table, name)]
+    texts = [name for name in texts if _is_short(table, name)]
     found = {}
-    for name, seen in _looked(table, asked).items():
-        if seen.nearly and (seen.first or parts):  # text that is all numbers is meant as text, but for a guess of ours
-            found[name] = f"{_what(table, seen)}; {_cure(name, parsed=bool(parts))}"
+    for name, seen in _count_cells(table, texts).items():
+        if seen.nearly and (seen.first or parts):  # all-numeric text is intended, unless corgipile guessed it
+            found[name] = f"{_describe(table, seen)}; {_remedy(name, parsed=bool(parts))}"
         elif seen.nearly and seen.measured:
             found[name] = (
-                f"its first {seen.cells:,} cells are numbers; corgipile convert OLD NEW --types {name}=double "
-                "makes them so"
+                f"its first {seen.cells:,} cells are numbers; to convert them use corgipile convert OLD NEW "
+                f"--types {name}=double"
             )
         elif seen.with_commas:
             found[name] = _with_comma(table, seen)
@@ -131,7 +131,7 @@ def nearly_numbers(table: Table, names: Sequence[str]) -> dict[str, str]:
 
 def _is_short(table: Table, name: str) -> bool:
     """Return whether the first rows of a column take little memory."""
-    first = row_sizes(table, np.arange(min(FIRST, len(table))), [name])
+    first = row_sizes(table, np.arange(min(FIRST_ROWS, len(table))), [name])
     if first is not None and int(first.sum()) > SMALL:
         return False
     try:
@@ -141,58 +141,58 @@ def _is_short(table: Table, name: str) -> bool:
     return True
 
 
-def _with_comma(table: Table, seen: _Seen) -> str:
+def _with_comma(table: Table, seen: _CellCounts) -> str:
     row, cell = seen.first["comma"]
-    such = f"such as {cell!r} ({row_place(table, row) or f'row {row}'})"
+    example = f"such as {cell!r} ({row_place(table, row) or f'row {row}'})"
     if seen.thousands == seen.commas:
-        how = "thousands=',' reads them, or decimal=',' where it is a decimal one"
-        return f"its cells are numbers with a comma, {such}: of pandas.read_csv, {how}; corgipile.open takes the frame"
-    how = "pandas.read_csv(..., decimal=',') reads them, and corgipile.open takes the frame"
-    return f"its cells are numbers with a decimal comma, {such}; numbers have a point: {how}"
+        remedy = "thousands=',' or, for decimal commas, decimal=','"
+        return f"its cells are numbers with a comma, {example}: use pandas.read_csv({remedy}), then corgipile.open"
+    remedy = "use pandas.read_csv(..., decimal=','), then corgipile.open"
+    return f"its cells are numbers with a decimal comma, {example}, not a point: {remedy}"
 
 
-def _looked(table: Table, names: list[str]) -> dict[str, _Seen]:
-    """Look at the first rows of columns: of encoded ones at one after another, which takes little memory."""
+def _count_cells(table: Table, names: list[str]) -> dict[str, _CellCounts]:
+    """Count the cells of columns' first rows; encoded columns are read one after another to save memory."""
     plain = [name for name in names if not is_encoded(table, [name])]
     seen, stored = _read(table, plain), next(_parquet(table, names), None)
     for name in names:
         if name not in seen and stored is not None:
-            seen[name] = _seen_of(stored, name)
+            seen[name] = _count_parquet(stored, name)
         elif name not in seen and table.units([name]).nbytes <= SMALL:  # type: ignore[attr-defined]
             seen |= _read(table, [name])
     return {name: seen[name] for name in names if name in seen}
 
 
-def _read(table: Table, names: list[str]) -> dict[str, _Seen]:
-    seen, going, start = {name: _Seen() for name in names}, names, 0
-    while going and start < min(len(table), MOST):
-        stop = min(start + (EACH if start else FIRST), len(table), MOST)
-        batch = values(table.read(start, stop, going))
-        for name in going:
-            _look(seen[name], batch.column(name), start)
-        going, start = [name for name in going if not seen[name].hopeless], stop
+def _read(table: Table, names: list[str]) -> dict[str, _CellCounts]:
+    seen, active, start = {name: _CellCounts() for name in names}, names, 0
+    while active and start < min(len(table), MAX_ROWS):
+        stop = min(start + (STEP_ROWS if start else FIRST_ROWS), len(table), MAX_ROWS)
+        batch = values(table.read(start, stop, active))
+        for name in active:
+            _add_cells(seen[name], batch.column(name), start)
+        active, start = [name for name in active if not seen[name].hopeless], stop
     return seen
 
 
-def _look(seen: _Seen, column: pa.Array, start: int) -> None:
+def _add_cells(seen: _CellCounts, column: pa.Array, start: int) -> None:
     for row, cell in enumerate(column.to_pylist(), start):
         if cell is not None and cell.strip():
             seen.add(row, cell)
 
 
-def _seen_of(table: ParquetTable, name: str) -> _Seen:
-    """Look at a column of a file that is decoded page by page."""
-    seen, start = _Seen(), 0
-    for column in table.head(name, EACH):
-        _look(seen, as_type(column, value_type(column.type)), start)
+def _count_parquet(table: ParquetTable, name: str) -> _CellCounts:
+    """Count the cells of a Parquet column, decoded page by page."""
+    seen, start = _CellCounts(), 0
+    for column in table.head(name, STEP_ROWS):
+        _add_cells(seen, as_type(column, value_type(column.type)), start)
         start += len(column)
-        if start >= MOST or seen.hopeless:
+        if start >= MAX_ROWS or seen.hopeless:
             break
     return seen
 
 
 def _parquet(table: Any, names: list[str]) -> Iterator[ParquetTable]:
-    """Yield the file that the first rows are in, if it is Parquet and has the columns as they are here."""
+    """Yield the Parquet file of the first rows, if it has the columns unchanged."""
     while isinstance(table, ReadOnce | Partition | Columns | ConcatTable):
         parts = [part for part in table.tables if len(part)] if isinstance(table, ConcatTable) else [table.table]
         table = parts[0] if parts else None
@@ -200,28 +200,28 @@ def _parquet(table: Any, names: list[str]) -> Iterator[ParquetTable]:
         yield table
 
 
-def _what(table: Table, seen: _Seen) -> str:
+def _describe(table: Table, seen: _CellCounts) -> str:
     if not seen.first:
-        return f"its first {seen.cells:,} cells are numbers; one further on is none"
+        return f"its first {seen.cells:,} cells are numbers; a later one is not"
     row, cell = seen.first["other"]
     where = f"{cell[:40]!r} ({row_place(table, row) or f'row {row}'})"
-    return f"{seen.numbers:,} of its first {seen.cells:,} cells are numbers, but {where} is none"
+    return f"{seen.numbers:,} of its first {seen.cells:,} cells are numbers, but {where} is not"
 
 
-def _cure(name: str, *, parsed: bool) -> str:
-    missing = "for which missing='mean' stands"
+def _remedy(name: str, *, parsed: bool) -> str:
+    missing = "which missing='mean' replaces"
     if parsed:
         return (
-            f"types={{{name!r}: 'float64'}} of corgipile.open and convert (--types) makes such a cell an error that "
-            f"names it; an empty one is a missing value, {missing}"
+            f"types={{{name!r}: 'float64'}} in corgipile.open and convert (--types) raises an error at such a cell; an "
+            f"empty cell is a missing value, {missing}"
         )
-    return f"pandas.to_numeric(..., errors='coerce') makes missing values of such cells, {missing}"
+    return f"pandas.to_numeric(..., errors='coerce') turns such cells into missing values, {missing}"
 
 
-def _texts(table: Any) -> Iterator[TextTable]:
-    """Yield the texts that rows are parsed from, beneath whatever wraps them."""
+def _text_tables(table: Any) -> Iterator[TextTable]:
+    """Yield the text tables beneath all wrappers."""
     if isinstance(table, TextTable):
         yield table
     for inner in table.tables if isinstance(table, ConcatTable) else [getattr(table, "table", None)]:
         if inner is not None:
-            yield from _texts(inner)
+            yield from _text_tables(inner)

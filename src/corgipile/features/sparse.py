@@ -1,4 +1,4 @@
-"""Sparse features: a pair of list columns, the places of numbers in a row and the numbers."""
+"""Sparse features: a pair of list columns, the indices and the values of a row."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ __all__ = ["is_pair", "pair_width"]
 
 
 def is_pair(schema: pa.Schema, names: Sequence[str]) -> bool:
-    """Say whether columns are a sparse pair.
+    """Return whether columns are a sparse pair.
 
     Example:
         >>> is_pair(pa.schema({"x_k": pa.list_(pa.int32()), "x_v": pa.list_(pa.float32())}), ["x_k", "x_v"])
@@ -27,7 +27,7 @@ def is_pair(schema: pa.Schema, names: Sequence[str]) -> bool:
 
 
 def pair_width(table: Table, indices: str) -> int:
-    """Return the width of sparse rows: what the schema says, else one more than the largest of all indices.
+    """Return the width of sparse rows: from the schema, or the largest index plus one.
 
     Raises:
         BadSparseRow: An index is negative.
@@ -37,19 +37,19 @@ def pair_width(table: Table, indices: str) -> int:
         >>> pair_width(open(pa.table({"x_k": [[0, 7], [2]]})), "x_k")
         8
     """
-    said = (table.schema.metadata or {}).get(DIMS_KEY)
-    return max(int(said) if said else _largest(table, indices) + 1, 1)
+    stored_width = (table.schema.metadata or {}).get(DIMS_KEY)
+    return max(int(stored_width) if stored_width else _largest(table, indices) + 1, 1)
 
 
 def _largest(table: Table, name: str) -> int:
-    """Return the largest index of a sparse column, by reading it once."""
+    """Return the largest index of a sparse column; this reads it."""
     largest = 0
     for start, batch in scan(table, [name]):
         column = batch.column(0)
         bounds = pc.min_max(pc.list_flatten(column)).as_py()
         if bounds["min"] is not None and bounds["min"] < 0:
             raise BadSparseRow(
-                f"column {name!r} holds index {bounds['min']} in rows from {start} on; indices begin at 0"
+                f"column {name!r} holds index {bounds['min']} in rows from {start} on; indices must be 0 or more"
             )
         largest = max(largest, bounds["max"] or 0)
     return largest

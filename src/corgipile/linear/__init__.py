@@ -1,4 +1,4 @@
-"""Linear models by SGD over any table, in any order, in place."""
+"""Linear models trained by SGD on any table, in any order, without copying its rows."""
 
 from corgipile.linear.model import Model, load
 from corgipile.linear.row_gradients import gradients

@@ -1,4 +1,4 @@
-"""Arrays and sparse matrices in memory as rows that the kernel visits in place."""
+"""Wraps arrays and sparse matrices in memory so that the kernel visits them in place."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,34 +13,34 @@ from corgipile.linear.sparse import Sparse
 
 __all__ = ["ArrayRows", "rows_of_array"]
 
-PART = 1 << 14
-MOST = 1 << 31
+VISITED_ROWS = 1 << 14  # row numbers per visit
+MAX_ROWS = 1 << 31  # int32 row numbers
 
 
 @dataclass(frozen=True)
 class ArrayRows:
-    """Rows in memory, and what keeps them there."""
+    """Rows in memory, with the arrays that own them."""
 
     inputs: Features
     rows: npt.NDArray[Any] | Sparse
     count: int
-    kept: tuple[Any, ...] = ()
+    owners: tuple[Any, ...] = ()
 
     def filled(self, fill: Sequence[float | None]) -> "ArrayRows":
-        """Return the rows with numbers for what is missing, one for each feature; None leaves NaN."""
+        """Return the rows with missing values replaced, by one number per feature; None leaves NaN."""
         if not isinstance(self.rows, np.ndarray) or self.rows.shape[1] != len(fill):
             return self
-        values = np.array([np.nan if one is None else one for one in fill], self.rows.dtype)
+        values = np.array([np.nan if number is None else number for number in fill], self.rows.dtype)
         return replace(self, rows=np.where(np.isnan(self.rows), values, self.rows))
 
     def visits(self) -> Iterator[npt.NDArray[np.int32]]:
-        """Yield all rows, some at a time."""
-        for start in range(0, self.count, PART):
-            yield np.arange(start, min(start + PART, self.count), dtype=np.int32)
+        """Yield all row numbers, in runs."""
+        for start in range(0, self.count, VISITED_ROWS):
+            yield np.arange(start, min(start + VISITED_ROWS, self.count), dtype=np.int32)
 
 
 def rows_of_array(rows: Any, dtype: npt.DTypeLike) -> ArrayRows | None:
-    """Wrap an array or a sparse matrix; None for anything else.
+    """Wrap an array or a sparse matrix; return None for anything else.
 
     Example:
         >>> rows_of_array(np.eye(3), np.float32).inputs.width
@@ -53,8 +53,8 @@ def rows_of_array(rows: Any, dtype: npt.DTypeLike) -> ArrayRows | None:
         return None
     if rows.ndim != 2 or rows.dtype.kind not in "biuf":
         raise BadSchema(f"rows must be an array of numbers [rows, features], got shape {rows.shape} of {rows.dtype}")
-    if len(rows) >= MOST:
-        raise BadArgument(f"an array may have up to 2^31 - 1 rows, got {len(rows)}; predict it in parts")
+    if len(rows) >= MAX_ROWS:
+        raise BadArgument(f"an array must have at most 2^31 - 1 rows, got {len(rows)}; predict it in parts")
     inputs = Features(("features",), sparse=False, width=rows.shape[1], dtype=real, lists=True)
     return ArrayRows(inputs, np.ascontiguousarray(rows, real), len(rows))
 
@@ -72,4 +72,4 @@ def _sparse(matrix: Any, real: np.dtype[Any]) -> ArrayRows:
         np.diff(starts),
     )
     inputs = Features(("features_k", "features_v"), sparse=True, width=csr.shape[1], dtype=real, lists=True)
-    return ArrayRows(inputs, sparse, csr.shape[0], kept=(indices, values))
+    return ArrayRows(inputs, sparse, csr.shape[0], owners=(indices, values))

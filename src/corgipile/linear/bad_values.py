@@ -1,4 +1,4 @@
-"""What is said of a feature that is no finite number: its column, what stands there, and what would help."""
+"""Error messages for features that are not finite numbers: the column, the value and the hint."""
 
 from typing import Any
 
@@ -12,22 +12,22 @@ from corgipile.linear.sparse import NULL_VALUE, Flaw
 
 __all__ = ["FILLED", "TRAINED", "bad_value"]
 
-TRAINED = "fill it, or train with missing= what stands for null and NaN"
-FILLED = "fill it, train with missing=, or let a number stand for it by model.filled(0) or, in a command, --missing 0"
-ALSO = "; of this model model.filled(0) makes it so, in a command --missing 0"
+TRAINED = "fill it, or train with missing= to replace null and NaN"
+FILLED = "fill it, train with missing=, or replace it by a number: model.filled(0), or --missing 0 in a command"
+FILLED_HINT = "; for this model use model.filled(0), or --missing 0 in a command"
 
 
 def bad_value(
-    inputs: Features, where: str, values: npt.NDArray[Any], indices: npt.NDArray[Any] | None = None, cure: str = TRAINED
+    inputs: Features, where: str, values: npt.NDArray[Any], indices: npt.NDArray[Any] | None = None, hint: str = TRAINED
 ) -> Flaw:
-    """Return what is wrong with a row, by its first feature that is no finite number.
+    """Return the error class and message for a row, by its first feature that is not finite.
 
     Args:
-        inputs: What the features are called.
-        where: The row; a `RowName` is asked what the table has there.
-        values: Its features, of sparse ones those that it has.
-        indices: Which these are.
-        cure: What would help where a number of a table is missing.
+        inputs: The names of the features.
+        where: The row; a `RowName` also looks up the stored value.
+        values: The row's features; of a sparse row the present ones.
+        indices: The numbers of sparse features.
+        hint: The hint for a missing value.
 
     Example:
         >>> inputs = Features(("a", "b"), sparse=False, width=2, dtype=np.dtype("f4"), lists=False, widths=(1, 1))
@@ -35,30 +35,30 @@ def bad_value(
         "has inf in column 'b'; a finite number is needed"
     """
     if isinstance(where, RowName) and where.missing:
-        return BadValue, f"has {where.missing}{ALSO * (cure is FILLED)}"
+        return BadValue, f"has {where.missing}{FILLED_HINT * (hint is FILLED)}"
     bad = np.flatnonzero(~np.isfinite(values))
-    if not bad.size:  # it was finite before it was standardised
+    if not bad.size:  # standardisation made a finite value overflow
         return NULL_VALUE
     number, feature = float(values[bad[0]]), int(bad[0] if indices is None else indices[bad[0]])
     column, place = _place(inputs, where, feature)
     at = f"column {column!r}" if place is None else f"feature {place}{f' of column {column!r}' * bool(column)}"
     if np.isinf(number):
         return BadValue, f"has {number:g} in {at}; a finite number is needed"
-    there = "null or NaN"
+    stored_value = "null or NaN"
     if isinstance(where, RowName):
-        there = there if column == inputs.columns[-1] and inputs.sparse else where.stored(column, place)
-        cure = "fill it" if where.fills(column) else cure
+        stored_value = stored_value if column == inputs.columns[-1] and inputs.sparse else where.stored(column, place)
+        hint = "fill it" if where.fills(column) else hint
     else:
-        cure = TRAINED
-    return BadValue, f"has {there} in {at}; a finite number is needed: {cure}"
+        hint = TRAINED
+    return BadValue, f"has {stored_value} in {at}; a finite number is needed: {hint}"
 
 
 def _place(inputs: Features, where: str, feature: int) -> tuple[str, int | None]:
-    """Return the column of a feature, and which one of its numbers that is where a row has several."""
-    found = where.column(feature) if isinstance(where, RowName) else None
-    if found is not None:
-        return found
-    if inputs.lists and not isinstance(where, RowName):  # of an array
+    """Return the column of a feature, and its place in the row where a column or array has several."""
+    located = where.column(feature) if isinstance(where, RowName) else None
+    if located is not None:
+        return located
+    if inputs.lists and not isinstance(where, RowName):  # an array has no columns
         return "", feature
     if inputs.lists:
         return inputs.columns[-1], feature

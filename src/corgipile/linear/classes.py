@@ -1,4 +1,4 @@
-"""The labels that are learnt from, and their classes."""
+"""Finds and checks the classes of a label column."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from corgipile import _kernel
 from corgipile import arrow_compute as pc
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.features.choose import is_number, require
-from corgipile.features.fit import takes_unasked
+from corgipile.features.fit import is_plain_number
 from corgipile.losses import loss_of, most_classes, quoted
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.memory import MemoryTable
@@ -22,26 +22,26 @@ from corgipile.tables.table import IntArray, Table
 
 __all__ = ["Labels", "check_classes", "check_label", "check_weight", "codes_of", "weights_of"]
 
-MOST_FRACTIONS = 256  # classes that are no whole numbers: more are a target, not classes
-EXACT = 1 << 53
-NEAR = 1 << 12  # whole numbers that lie so near each other have a place each while they are counted
-SOME = 1 << 14  # labels that are counted at a time: what is made of them stays in a cache
+MAX_FRACTIONAL_CLASSES = 256  # more distinct values that include fractions are a numeric target
+MAX_EXACT_INT = 1 << 53  # integers that float64 represents exactly
+MAX_BINCOUNT_RANGE = 1 << 12  # integers in a range below this are counted by an array
+COUNTED_ROWS = 1 << 14  # labels counted at a time, so that intermediate arrays stay in the cache
 FloatArray = npt.NDArray[np.float64]
 
 
 class Labels:
-    """The labels of a table, read once: for their classes, and for an order that balances blocks by them.
+    """The labels of a table, read once for their classes and for balancing blocks.
 
     Args:
         table: The rows.
-        label: Their label column.
-        model: What is learnt.
-        skip: Whether labels that are no finite numbers are left out.
-        classes: The classes, where they are known.
+        label: The label column.
+        model: The kind of model.
+        skip: Whether to ignore labels that are not finite.
+        classes: The classes, if known.
 
     Raises:
-        MissingColumn: There is no such column.
-        BadSchema: It holds no numbers.
+        MissingColumn: The column is missing.
+        BadSchema: It is not numeric.
 
     Example:
         >>> from corgipile.tables import open
@@ -67,17 +67,17 @@ class Labels:
         self._most = most_classes(model)
         self._classes = classes if self._most else np.zeros(0, self._dtype)
         self._seen: Counter[Any] = Counter()
-        self._complete = False  # all labels were counted
+        self._complete = False  # whether all labels were counted
 
     def keep(self, values: npt.NDArray[Any]) -> None:
-        """Take all labels, which somebody has read; from now on they are not read again."""
+        """Take all labels from memory instead of reading them again."""
         self._table = self._values = MemoryTable(pa.table({self._label: values}))
 
     def find(self) -> npt.NDArray[Any]:
-        """Return the classes, ascending, in the type of the column; none where numbers are predicted.
+        """Return the classes, ascending, in the column's type; empty for regression.
 
         Raises:
-            BadLabel: There are fewer than two, or more than the model can tell apart.
+            BadLabel: There are fewer than two, or more than the model supports.
             BadValue: A label is null, NaN or infinite.
         """
         if self._classes is None:
@@ -86,7 +86,7 @@ class Labels:
         return self._classes
 
     def counts(self) -> npt.NDArray[np.float64]:
-        """Return how many rows each class has; the labels are read if nobody has."""
+        """Return the number of rows of each class."""
         classes = self.find()
         if not self._complete:
             self._scan()
@@ -95,14 +95,14 @@ class Labels:
 
     def _scan(self) -> None:
         for start, part in scan_column(self._table, self._label):
-            self._look(start, part)
+            self._count_labels(start, part)
         self._complete = True
 
     def sketch(self, table: Table, cuts: IntArray, column: str) -> FloatArray:
-        """Sketch blocks by a column, see `corgipile.tables.sketch`; where it is the label its classes are found, too.
+        """Sketch blocks by a column (`corgipile.tables.sketch`); the label column's classes are found in the same scan.
 
         Args:
-            table: The rows as the learner reads them.
+            table: The rows, encoded for training.
             cuts: Block boundaries.
             column: The column.
 
@@ -115,13 +115,13 @@ class Labels:
         table = table if self._values is None else self._values
         if self._classes is not None:
             return sketch(table, cuts, column)
-        found = sketch(table, cuts, column, self._look)
+        found = sketch(table, cuts, column, self._count_labels)
         self._complete = True
         self._classes = self._checked()
         return found
 
-    def _look(self, start: int, column: pa.Array) -> None:
-        """Look for classes in a part of the labels."""
+    def _count_labels(self, start: int, column: pa.Array) -> None:
+        """Count the labels of one part."""
         if column.null_count or pa.types.is_floating(column.type):
             bad = _bad_values(column)
             if self._skip:
@@ -132,7 +132,7 @@ class Labels:
             self._seen[value] += count
         if len(self._seen) > self._most:
             self._checked()
-        fractions = self._dtype.kind == "f" and len(self._seen) > MOST_FRACTIONS
+        fractions = self._dtype.kind == "f" and len(self._seen) > MAX_FRACTIONAL_CLASSES
         if fractions and any(value != int(value) for value in self._seen):
             raise BadLabel(f"label column {self._label!r} holds fractions; {_for_numbers()}")
 
@@ -141,17 +141,16 @@ class Labels:
 
 
 def weights_of(asked: str | Mapping[str, float] | None, labels: Labels, kind: str) -> npt.NDArray[np.float64] | None:
-    """Return what a row of each class counts for, float64[classes]; None: 1.
+    """Return the weight of each class, float64[classes]; None if all are 1.
 
     Args:
-        asked: ``"balanced"``, so that all classes count for as much and a row for 1 on average, or weights by the text
-            of a class; a class that is not named has 1.
-        labels: What is learnt.
+        asked: ``"balanced"``, which gives all classes the same total and rows the mean weight 1, or weights by the
+            class's text; other classes have weight 1.
+        labels: The labels.
         kind: The kind of model.
 
     Raises:
-        BadArgument: The model has no classes, there is no such class, a class has no rows to balance, or all weights
-            are 0.
+        BadArgument: The model has no classes, a class is unknown, a class to balance has no rows, or all weights are 0.
 
     Example:
         >>> from corgipile.tables import open
@@ -170,19 +169,19 @@ def weights_of(asked: str | Mapping[str, float] | None, labels: Labels, kind: st
             none = classes[counts == 0].tolist()
             raise BadArgument(f"class_weight='balanced' would divide by 0: there are no rows of {_classes(none)}")
         return np.asarray(counts.sum() / (len(classes) * counts))
-    found = np.ones(len(classes))
+    weights = np.ones(len(classes))
     for name, weight in asked.items():
         at = [place for place, one in enumerate(classes.tolist()) if _same(one, name)]
         if not at:
             raise BadArgument(f"class_weight names {name!r}, which is none of {_classes(classes.tolist())}")
-        found[at] = weight
-    if not found.any():
+        weights[at] = weight
+    if not weights.any():
         raise BadArgument("class_weight is 0 for all classes; one of more than 0 is needed")
-    return found
+    return weights
 
 
 def _same(value: Any, name: str) -> bool:
-    """Say whether a class is meant by a text."""
+    """Return whether a text names a class."""
     if isinstance(value, str):
         return value == name
     try:
@@ -200,31 +199,31 @@ def check_label(table: Table, label: str, whose: str = "the table") -> pa.DataTy
     """Return the type of the label column.
 
     Raises:
-        MissingColumn: There is none.
-        BadSchema: It holds no numbers.
+        MissingColumn: The column is missing.
+        BadSchema: It is not numeric.
     """
     require(table.schema, [label], whose)
     kind = table.schema.field(label).type
     if not is_number(kind):
-        also = "; labels= is for lists of them" * pa.types.is_nested(kind)
+        also = "; for lists of labels use labels=" * pa.types.is_nested(kind)
         raise BadSchema(f"label column {label!r} is {kind} in {whose}; int, bool or float are needed{also}")
     return kind
 
 
 def check_weight(table: Table, weight: str, label: str, whose: str = "the table") -> None:
-    """Check the column of weights.
+    """Check the weight column.
 
     Raises:
-        MissingColumn: There is none.
-        BadSchema: It holds no numbers.
-        BadArgument: It is the label.
+        MissingColumn: The column is missing.
+        BadSchema: It is not numeric.
+        BadArgument: It is the label column.
     """
     require(table.schema, [weight], whose)
     kind = table.schema.field(weight).type
-    if not takes_unasked(kind):
+    if not is_plain_number(kind):
         raise BadSchema(f"weight column {weight!r} is {kind} in {whose}; int, bool, float or decimal are needed")
     if weight == label:
-        raise BadArgument(f"column {label!r} is the label; it cannot be the weight too")
+        raise BadArgument(f"column {label!r} is the label; it cannot also be the weight")
 
 
 def _bad_values(column: pa.Array) -> pa.Array:
@@ -244,29 +243,29 @@ def _check_values(column: pa.Array, bad: pa.Array, label: str, start: int) -> No
 
 
 def _counted(column: pa.Array) -> Iterator[tuple[Any, int]]:
-    """Yield the values of a column without nulls and how often each is there; whole numbers are counted by place."""
+    """Yield the values of a column without nulls and their counts."""
     if pa.types.is_integer(column.type) and len(column):
         values = flat(column)
         least, most = int(values.min()), int(values.max())
-        if most - least < NEAR and most <= EXACT:
+        if most - least < MAX_BINCOUNT_RANGE and most <= MAX_EXACT_INT:
             counts = np.zeros(most - least + 1, np.int64)
-            for at in range(0, len(values), SOME):
-                counts += np.bincount(values[at : at + SOME].astype(np.int64) - least, minlength=len(counts))
+            for at in range(0, len(values), COUNTED_ROWS):
+                counts += np.bincount(values[at : at + COUNTED_ROWS].astype(np.int64) - least, minlength=len(counts))
             yield from ((least + at, int(counts[at])) for at in np.flatnonzero(counts).tolist())
             return
     values, counts = pc.value_counts(column).flatten()
-    few = _kernel.MOST_CLASSES + 1  # of which the last is too many
+    few = _kernel.MOST_CLASSES + 1  # one too many shows that there are more
     yield from zip(values[:few].to_pylist(), counts[:few].to_pylist(), strict=True)
 
 
 def _flat(classes: Any) -> npt.NDArray[Any]:
     try:
-        found = np.asarray(classes)
+        array = np.asarray(classes)
     except ValueError:
-        found = np.zeros(0, object)
-    if found.ndim != 1 or found.dtype.kind not in "biufU":
+        array = np.zeros(0, object)
+    if array.ndim != 1 or array.dtype.kind not in "biufU":
         raise BadArgument(f"classes must be a list of numbers, or of text, got {classes!r}")
-    return found
+    return array
 
 
 def _for_numbers() -> str:
@@ -274,7 +273,7 @@ def _for_numbers() -> str:
 
 
 def codes_of(classes: npt.NDArray[Any]) -> FloatArray:
-    """Return classes as the learner meets them: numbers themselves, of text the places.
+    """Return the numbers by which rows are labelled: numeric classes themselves, the places of text classes.
 
     Example:
         >>> codes_of(np.array([-1, 1])).tolist(), codes_of(np.array(["no", "yes"])).tolist()
@@ -290,22 +289,22 @@ def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: 
         >>> check_classes([1, 0], "svm").tolist()
         [0, 1]
     """
-    found: npt.NDArray[Any] = np.unique(_flat(classes))
-    if found.dtype.kind != "U" and not np.isfinite(found.astype(np.float64)).all():
+    values: npt.NDArray[Any] = np.unique(_flat(classes))
+    if values.dtype.kind != "U" and not np.isfinite(values.astype(np.float64)).all():
         raise BadArgument(f"classes must be finite numbers, got {list(classes)}")
-    if found.dtype.kind in "iu" and found.size and max(abs(int(found[0])), abs(int(found[-1]))) > EXACT:
-        raise BadLabel(f"label column {label!r} holds {found[-1]}; labels up to 2^53 in size are exact")
+    if values.dtype.kind in "iu" and values.size and max(abs(int(values[0])), abs(int(values[-1]))) > MAX_EXACT_INT:
+        raise BadLabel(f"label column {label!r} holds {values[-1]}; labels up to 2^53 in size are exact")
     most = most_classes(model)
     if not most:
-        return found[:0]
-    if found.size > _kernel.MOST_CLASSES:
+        return values[:0]
+    if values.size > _kernel.MOST_CLASSES:
         raise BadLabel(f"label column {label!r} has more than {_kernel.MOST_CLASSES} values; {_for_numbers()}")
-    if not found.size:
+    if not values.size:
         raise BadLabel(f"label column {label!r} has no values: there are no rows to learn from")
-    if found.size < 2:
-        raise BadLabel(f"label column {label!r} has only the value {found.tolist()}; two classes at least are needed")
-    if found.size > most:
-        shown = ", ".join(map(str, found[:3].tolist()))
+    if values.size < 2:
+        raise BadLabel(f"label column {label!r} has only the value {values.tolist()}; two classes at least are needed")
+    if values.size > most:
+        shown = ", ".join(map(str, values[:3].tolist()))
         more = f"{' and '.join(quoted(per_class=True))} take more, {quoted(numbers=True)[0]} predicts numbers"
         raise BadLabel(f"label column {label!r} has the values {shown}...; {loss_of(model).name} takes two, {more}")
-    return found
+    return values

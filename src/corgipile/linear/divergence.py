@@ -1,4 +1,4 @@
-"""Whether training diverged, or learnt nothing: its loss beside that of a model without features."""
+"""Detects training that diverged or learnt nothing, by comparing its loss with that of constant predictors."""
 
 from typing import Any
 
@@ -11,22 +11,22 @@ from corgipile.losses import Loss, loss_of
 
 __all__ = ["Baseline", "Untrained"]
 
-IDLE, SLIGHT = 1.05, 1e-3
-SAMPLE = 1 << 13  # labels of which the best constant is made, where they are numbers
+IDLE, SLIGHT = 1.05, 1e-3  # times the constant predictor's loss; of the zero model's loss
+MAX_SAMPLED_LABELS = 1 << 13  # numeric labels sampled to find the best constant
 
 
 class Untrained:
-    """Sums up what weights of 0 lose on the labels of an epoch, by ``kernel/sgd/baseline.h``.
+    """Sums the loss of the zero model over the labels of an epoch, by ``kernel/sgd/baseline.h``.
 
     Args:
-        loss: What is made small.
-        classes: How many there are.
-        models: How many models learn, each from labels of its own.
+        loss: The loss.
+        classes: The number of classes.
+        models: The number of models, each with labels of its own.
 
     Example:
         >>> zero = Untrained(loss_of("linear", 0), 0)
         >>> zero.add(np.array([2.0, np.nan, 4.0]))
-        >>> zero.untrained(), zero.adrift(5.4), zero.adrift(5.6)
+        >>> zero.untrained(), zero.has_diverged(5.4), zero.has_diverged(5.6)
         (5.0, False, True)
     """
 
@@ -36,7 +36,7 @@ class Untrained:
             self._zero = _kernel.sgd_constant_of_classes(loss.code, loss.parameter, np.full(classes, 1 / classes))[0]
 
     def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None) -> None:
-        """Count labels for their weights; rows that cannot be learnt from are passed over."""
+        """Add labels with their weights; labels that cannot be trained on are ignored."""
         self.add_each(labels, weights, None)
 
     def add_each(
@@ -45,7 +45,7 @@ class Untrained:
         weights: npt.NDArray[Any] | None,
         numbers: npt.NDArray[np.integer[Any]] | None,
     ) -> None:
-        """Count labels, each for the model of its number."""
+        """Add labels, each to the model of its number."""
         if not self.loss.numbers:
             return
         labels = np.ascontiguousarray(labels, np.float64)
@@ -54,27 +54,27 @@ class Untrained:
         _kernel.sgd_untrained(self.loss.code, self.loss.parameter, labels, weights, self._sums, numbers)
 
     def untrained(self, model: int = 0) -> float:
-        """Return the mean loss of a model whose weights are all 0."""
+        """Return the mean loss of the model whose weights are all 0."""
         loss, weight, _ = self._sums[model].tolist()
         return loss / weight if weight > 0 else self._zero
 
-    def far(self, model: int = 0) -> float:
-        """Return how far from 0 the labels of a model are for a loss of bounded slopes: the mean of log(1 + far)."""
-        _, weight, far = self._sums[model].tolist()
-        return far / weight if weight > 0 else 0.0
+    def label_distance(self, model: int = 0) -> float:
+        """Return mean log(1 + |label|), which a loss of bounded slope uses as the labels' distance from 0."""
+        _, weight, label_distance = self._sums[model].tolist()
+        return label_distance / weight if weight > 0 else 0.0
 
-    def adrift(self, loss: float, model: int = 0) -> bool:
-        """Say whether a loss is above that of a model that never learnt."""
+    def has_diverged(self, loss: float, model: int = 0) -> bool:
+        """Return whether a loss is above that of the zero model."""
         return _kernel.sgd_adrift(loss, self.untrained(model))
 
 
 class Baseline(Untrained):
-    """Counts the labels of an epoch.
+    """Computes the loss of the best constant predictor from the labels of an epoch.
 
     Args:
         kind: The name of a loss.
         classes: Class values, ascending.
-        class_weight: What a row of each class counts for; None: 1.
+        class_weight: The weight of each class; None: 1.
 
     Example:
         >>> base = Baseline("logistic", np.array([0, 1]))
@@ -89,15 +89,15 @@ class Baseline(Untrained):
         super().__init__(loss_of(kind, len(classes)), len(classes))
         self._classes = codes_of(classes)
         self._squared = self.loss.of_mean and not self.loss.exponential
-        self._counts, self._of_class = np.zeros(len(classes)), class_weight
+        self._counts, self._class_weight = np.zeros(len(classes)), class_weight
         self._sample: list[npt.NDArray[np.float64]] = []  # float64[2, rows]: labels and their weights
-        self._rows, self._every, self._kept, self._weight = 0, 1, 0, 0.0
+        self._rows, self._every, self._n_sampled, self._weight = 0, 1, 0, 0.0
         self._mean, self._squares = 0.0, 0.0
-        self._found: float | None = None
+        self._constant: float | None = None
 
     def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None) -> None:
-        """Count labels for their weights; rows that cannot be learnt from are passed over."""
-        self._found = None
+        """Add labels with their weights; labels that cannot be trained on are ignored."""
+        self._constant = None
         super().add(labels, weights)
         if len(self._classes) == 2 and weights is None:
             ones = np.count_nonzero(labels == self._classes[1])
@@ -120,58 +120,58 @@ class Baseline(Untrained):
             return
         labels = labels if good.all() else labels[good]
         if len(labels) if weights is None else weights.any():
-            self._note(labels, weights)
+            self._add_numbers(labels, weights)
 
-    def _note(self, labels: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None) -> None:
-        """Take note of labels that are numbers: by their moments where those say all of the loss, else by a sample."""
+    def _add_numbers(self, labels: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None) -> None:
+        """Add numeric labels: moments determine a squared loss, other losses need a sample."""
         if self._squared:
             self._moments(labels, weights)
         else:
-            self._keep(np.stack([labels, np.ones(len(labels)) if weights is None else weights]))
+            self._add_to_sample(np.stack([labels, np.ones(len(labels)) if weights is None else weights]))
         self._rows += len(labels)
 
     def _moments(self, labels: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None) -> None:
         weight = float(len(labels) if weights is None else weights.sum())
-        with np.errstate(over="ignore", invalid="ignore"):  # of labels so large the loss is infinite too
+        with np.errstate(over="ignore", invalid="ignore"):  # such labels make the loss infinite too
             mean = float((labels if weights is None else weights * labels).sum()) / weight
             shift, total = mean - self._mean, self._weight + weight
-            apart = labels - mean
-            squares = float((apart * apart if weights is None else weights * apart * apart).sum())
+            deviations = labels - mean
+            squares = float((deviations * deviations if weights is None else weights * deviations * deviations).sum())
         self._squares += squares + shift * shift * self._weight * weight / total
         self._mean += shift * weight / total
         self._weight = total
 
-    def _keep(self, rows: npt.NDArray[np.float64]) -> None:
-        """Keep every so many of the labels, with their weights: half as many where there were too many."""
-        kept = rows[:, -self._rows % self._every :: self._every]
-        self._sample.append(kept)
-        self._kept += kept.shape[1]
-        while self._kept > 2 * SAMPLE:
+    def _add_to_sample(self, rows: npt.NDArray[np.float64]) -> None:
+        """Add every nth label with its weight to the sample; a full sample is halved and n doubled."""
+        sampled = rows[:, -self._rows % self._every :: self._every]
+        self._sample.append(sampled)
+        self._n_sampled += sampled.shape[1]
+        while self._n_sampled > 2 * MAX_SAMPLED_LABELS:
             self._sample = [np.concatenate(self._sample, axis=1)[:, ::2]]
-            self._every, self._kept = 2 * self._every, self._sample[0].shape[1]
+            self._every, self._n_sampled = 2 * self._every, self._sample[0].shape[1]
 
     def constant(self) -> float:
-        """Return the mean loss of the best model that says the same of every row."""
-        if self._found is None:
+        """Return the mean loss of the best constant predictor."""
+        if self._constant is None:
             code, parameter = self.loss.code, self.loss.parameter
             if self._squared:
-                self._found = self._squares / (self._weight or 1) / 2
+                self._constant = self._squares / (self._weight or 1) / 2
             elif self.loss.numbers:
                 labels, weights = np.concatenate([np.zeros((2, 0)), *self._sample], axis=1)
-                self._found = _kernel.sgd_constant(code, parameter, labels, weights)[1]
+                self._constant = _kernel.sgd_constant(code, parameter, labels, weights)[1]
             else:
-                counts = self._counts if self._of_class is None else self._counts * self._of_class
+                counts = self._counts if self._class_weight is None else self._counts * self._class_weight
                 shares = counts / (counts.sum() or 1)
-                self._found = _kernel.sgd_constant_of_classes(code, parameter, shares)[1]
-        return self._found
+                self._constant = _kernel.sgd_constant_of_classes(code, parameter, shares)[1]
+        return self._constant
 
-    def tells(self, accuracy: float) -> bool:
-        """Say whether classes are told all the same, of several: twice as many as are of the most frequent one.
+    def separates_classes(self, accuracy: float) -> bool:
+        """Return whether more than two classes are separated: twice as accurately as by the most frequent class.
 
-        Sums of losses, one for each class against the rest, say little of which is the highest.
+        One-versus-rest losses say little about which score is the highest.
         """
         return len(self._classes) > 2 and bool(accuracy * self._counts.sum() > 2 * self._counts.max())
 
-    def idle(self, loss: float) -> bool:
-        """Say whether a loss is above that of a model that says the same of every row."""
+    def learnt_nothing(self, loss: float) -> bool:
+        """Return whether a loss is above that of the best constant predictor."""
         return loss > max(IDLE * self.constant(), SLIGHT * self.untrained())

@@ -1,4 +1,4 @@
-"""Dual coordinate descent as an object: the kernel, and one dual variable a row, in memory or in a file."""
+"""Dual coordinate descent: the kernel's solver, and the dual variables of all rows in memory or in a file."""
 
 import math
 import mmap
@@ -16,7 +16,7 @@ from corgipile.linear.classes import codes_of
 from corgipile.linear.dual_weights import Spread
 from corgipile.linear.features import Features
 from corgipile.linear.scaling import Scaling
-from corgipile.linear.sgd import ROWS_FAULT, SGD, Figures, FloatArray, Locate, SlotArray, plain
+from corgipile.linear.sgd import ROW_FAULTS, SGD, Figures, FloatArray, Locate, SlotArray, plain
 from corgipile.linear.sparse import Sparse
 from corgipile.sizes import OnBad
 from corgipile.tables.io.spill import check_room, nameless, spill_folder, writing
@@ -24,22 +24,22 @@ from corgipile.tables.table import IntArray, type_code
 
 __all__ = ["KINDS", "Dual", "DualVariables"]
 
-AGAIN = 0xD0A1  # of keys of orders for this purpose
+REVISIT_KEY = 0xD0A1  # distinguishes the random keys of repeated visits
 KINDS = ("logistic", "svm", "squared_hinge", "ovr_logistic")
-AROUND = 64 << 10  # bytes that the system maps at a time, around one that is touched
-SUMMED = 1 << 20  # dual variables at a time
+MAPPED_BYTES = 64 << 10  # bytes that the system maps around a touched page
+SUMMED_ROWS = 1 << 20  # dual variables summed at a time
 
 
 class DualVariables:
-    """One dual variable for each row and output; beyond a limit in a file without a name, of which parts are mapped.
+    """One dual variable per row and output; above a limit they lie in an unnamed file that is mapped in parts.
 
     Args:
         rows: Rows of the table.
-        each: Numbers of a row: one for each score, and one more where rows do not all count for 1.
-        limit: Bytes in memory at most; None: any number.
+        each: Numbers per row: one per score, and one more with weights.
+        limit: Maximum bytes in memory; None: unlimited.
 
     Raises:
-        WriteFailed: The disk has no room for them.
+        WriteFailed: The disk is too full.
 
     Example:
         >>> variables = DualVariables(1000, 1, limit=4096)
@@ -58,14 +58,14 @@ class DualVariables:
         folder = spill_folder(None)
         if folder is None:
             raise BadArgument(
-                f"dual variables of {rows} rows take {size} bytes, of which memory has room for {limit}, and files "
-                "beside it are turned off: give more memory"
+                f"dual variables of {rows} rows take {size} bytes, memory has room for {limit}, and spill files "
+                "are turned off: give more memory"
             )
         check_room(folder, size)
         with writing(folder):
             descriptor = nameless(folder)
             try:
-                os.posix_fallocate(descriptor, 0, size)  # later there would be no error but a signal
+                os.posix_fallocate(descriptor, 0, size)  # a full disk must raise now: later it would send SIGBUS
                 self._map = mmap.mmap(descriptor, size)
             finally:
                 os.close(descriptor)
@@ -74,32 +74,32 @@ class DualVariables:
 
     @property
     def in_file(self) -> bool:
-        """Say whether they lie in a file."""
+        """Return whether they lie in a file."""
         return self._map is not None
 
     def take(self, numbers: IntArray) -> tuple[FloatArray, IntArray]:
-        """Return variables of rows, and which of them each row has: copies, where they lie in a file."""
+        """Return variables and each row's place among them; variables in a file are copied."""
         if self._map is None:
             return self.values, numbers
-        found, places = np.unique(numbers, return_inverse=True)
-        copies = np.empty((len(found), self._each))
-        for part in self._parts(found):
-            copies[part] = self._rows[found[part]]
+        distinct, places = np.unique(numbers, return_inverse=True)
+        copies = np.empty((len(distinct), self._each))
+        for part in self._parts(distinct):
+            copies[part] = self._rows[distinct[part]]
         return copies.reshape(-1), places
 
     def put(self, numbers: IntArray, copies: FloatArray) -> None:
-        """Write back what `take` has copied, of the same rows."""
+        """Write back the copies that `take` made of the same rows."""
         if self._map is None:
             return
-        found = np.unique(numbers)
-        for part in self._parts(found):
-            self._rows[found[part]] = copies.reshape(-1, self._each)[part]
+        distinct = np.unique(numbers)
+        for part in self._parts(distinct):
+            self._rows[distinct[part]] = copies.reshape(-1, self._each)[part]
 
     def _parts(self, rows: IntArray) -> Iterator[slice]:
-        """Cut ascending rows so that what is mapped of each part fits the limit; earlier parts leave memory."""
-        assert self._map is not None  # noqa: S101 - for the type checker: the callers have asked
-        most = max(1, (self._limit or 0) // AROUND - 1)
-        windows = rows * (self._each * 8) // AROUND
+        """Yield slices of ascending rows whose mapped pages fit the limit; earlier pages are dropped."""
+        assert self._map is not None  # noqa: S101 - for the type checker: callers checked it
+        most = max(1, (self._limit or 0) // MAPPED_BYTES - 1)
+        windows = rows * (self._each * 8) // MAPPED_BYTES
         start = 0
         while start < len(rows):
             stop = int(np.searchsorted(windows, windows[start] + most))
@@ -108,17 +108,17 @@ class DualVariables:
             start = stop
 
     def total(self, state: object) -> float:
-        """Return what they add to the dual function."""
-        total, some = 0.0, max(1, SUMMED // self._each)
-        for start in range(0, len(self._rows), some):
-            total += _kernel.dual_value(state, self._rows[start : start + some])
+        """Return the variables' term of the dual objective."""
+        total, part = 0.0, max(1, SUMMED_ROWS // self._each)
+        for start in range(0, len(self._rows), part):
+            total += _kernel.dual_value(state, self._rows[start : start + part])
             if self._map is not None:
                 self._map.madvise(mmap.MADV_DONTNEED)
         return total
 
 
 class Dual(SGD):
-    """One linear model that is learnt by dual coordinate descent.
+    """A linear model trained by dual coordinate descent.
 
     Args:
         kind: One of `KINDS`.
@@ -128,13 +128,13 @@ class Dual(SGD):
         l2: Strength of the penalty, above 0.
         limit: Bytes of dual variables in memory.
         intercept: Whether to learn one.
-        on_bad: As of `SGD`.
-        scaling: As of `SGD`.
+        on_bad: As in `SGD`.
+        scaling: As in `SGD`.
         passes: Visits of each row while it is in memory.
-        seed: Of the order of the second visit and those that follow.
-        isa: Vectors of the CPU; -1: the best.
-        weighted: Whether rows come with what they count for.
-        class_weight: What a row of each class counts for; None: 1.
+        seed: Seeds the order of all visits after the first.
+        isa: Vector instructions; -1: the best available.
+        weighted: Whether rows have weights.
+        class_weight: The weight of each class; None: 1.
 
     Source: Hsieh et al., A dual coordinate descent method for large-scale linear SVM, ICML 2008; Yu, Huang and Lin,
     Dual coordinate descent methods for logistic regression, Machine Learning 2011; with ``passes`` Yu et al., Large
@@ -180,7 +180,7 @@ class Dual(SGD):
         self._calls, self.still = 0, 0.0
 
     def begin(self, rate: float = 0.0) -> None:
-        """Begin a pass; there is no rate."""
+        """Begin a pass; the solver ignores the rate."""
         self.skipped = 0
         _kernel.dual_begin(self._dual)
 
@@ -193,11 +193,11 @@ class Dual(SGD):
         weights: FloatArray | None = None,
         numbers: IntArray | None = None,
     ) -> None:
-        """Learn from rows by slot, in the order of ``visit``; without their numbers judge them only.
+        """Learn from rows by slot, in the order of ``visit``; without their numbers only evaluate them.
 
         Raises:
             BadLabel: A label is none of the classes.
-            BadValue: A feature or label is NaN or infinite, or a weight is that or negative, or far from another.
+            BadValue: A feature or label is NaN or infinite, or a weight is so, negative, or too far from another.
             BadSparseRow: Sparse indices do not increase, or lie outside the features.
             Diverged: A score is beyond what float64 can hold.
         """
@@ -206,19 +206,19 @@ class Dual(SGD):
             self._spread.add(labels[visit], weights[visit], locate)
         values, places = (None, None) if numbers is None else self.variables.take(numbers)
         for piece in self._pieces(slice(0, len(visit))):
-            some, names = visit[piece], None if places is None else np.ascontiguousarray(places[piece])
+            part, names = visit[piece], None if places is None else np.ascontiguousarray(places[piece])
             if self.scaling is None:
-                self._some(rows, labels, weights, some, locate, values, names)
+                self._train(rows, labels, weights, part, locate, values, names)
                 continue
-            scaled, kept = self.scaled(rows, some)
-            within = np.arange(len(some), dtype=np.int32)
-            counts = None if weights is None else weights[some]
-            self._some(scaled, labels[some], counts, within, partial(_shifted, locate, piece.start), values, names)
-            del kept
+            scaled, owners = self.scaled(rows, part)
+            within = np.arange(len(part), dtype=np.int32)
+            counts = None if weights is None else weights[part]
+            self._train(scaled, labels[part], counts, within, partial(_shifted, locate, piece.start), values, names)
+            del owners
         if numbers is not None and values is not None:
             self.variables.put(numbers, values)
 
-    def _some(
+    def _train(
         self,
         rows: FloatArray | Sparse,
         labels: FloatArray,
@@ -228,16 +228,16 @@ class Dual(SGD):
         values: FloatArray | None,
         numbers: IntArray | None,
     ) -> None:
-        what, start = tuple(rows[:3]) if isinstance(rows, Sparse) else rows, 0
-        told = labels, type_code(labels.dtype), weights, 0 if weights is None else type_code(weights.dtype)
+        features, start = tuple(rows[:3]) if isinstance(rows, Sparse) else rows, 0
+        label_args = labels, type_code(labels.dtype), weights, 0 if weights is None else type_code(weights.dtype)
         good = np.ones(len(visit), bool)
         while True:
             left = None if numbers is None else numbers[start:]
-            status, done = _kernel.dual_learn(self._dual, what, *told, visit[start:], left, values)
+            status, done = _kernel.dual_learn(self._dual, features, *label_args, visit[start:], left, values)
             if not status:
                 break
             start += done
-            if not (self._skip and status in ROWS_FAULT):
+            if not (self._skip and status in ROW_FAULTS):
                 of = weights if status == _kernel.BAD_WEIGHT and weights is not None else labels
                 raise self._refused(status, rows, int(visit[start]), locate(start), of[visit[start]])
             good[start] = False
@@ -248,8 +248,8 @@ class Dual(SGD):
         if not good.all():
             visit, numbers = visit[good], numbers[good]
         self._calls += 1
-        key = random.derive(self._seed, self._calls, AGAIN)
-        _kernel.dual_again(self._dual, what, *told, visit, numbers, values, self.passes - 1, self.still, key)
+        key = random.derive(self._seed, self._calls, REVISIT_KEY)
+        _kernel.dual_again(self._dual, features, *label_args, visit, numbers, values, self.passes - 1, self.still, key)
 
     def flush(self) -> Figures:
         """End a pass and return its figures."""
@@ -257,13 +257,13 @@ class Dual(SGD):
         return Figures(rows, total / (weight or 1), correct / (weight or 1), weight)
 
     def objective(self) -> tuple[float, float]:
-        """Return, of the pass that was judged last, mean loss with penalty, and the most that no model can be below."""
+        """Return the primal and dual objective of the last evaluated pass; no model is below the second."""
         _, total, _, _, square = _kernel.dual_figures(self._dual)
         penalty = self.l2 * square / 2
         return total / self.rows + penalty, self.l2 * self.variables.total(self._dual) - penalty
 
     def weights(self) -> tuple[FloatArray, FloatArray]:
-        """Return copies of the weights, [outputs, features], and of the intercepts, [outputs], as models keep them."""
+        """Return copies of the weights, [outputs, features], and intercepts, [outputs], in the model's dtype."""
         coef, bias = np.empty((self.outputs, self.inputs.width)), np.empty(self.outputs)
         _kernel.dual_get(self._dual, coef, bias)
         return coef.astype(self.inputs.dtype), bias.astype(self.inputs.dtype)

@@ -1,4 +1,4 @@
-"""Training by dual coordinate descent: pass by pass, until the duality gap says that it is at the optimum."""
+"""Training by dual coordinate descent until the duality gap is within the tolerance."""
 
 import math
 import time
@@ -17,64 +17,64 @@ from corgipile.losses import loss_of, most_classes
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import Size, format_bytes, parse_bytes
 
-__all__ = ["ORDER", "DualTraining", "check_settings", "divided"]
+__all__ = ["ORDER", "DualTraining", "check_settings", "divide_memory"]
 
-OURS = {"model", "features", "label", "encode", "missing", "epochs", "l2", "memory", "seed", "intercept", "standardize"}
-OURS |= {"order", "tolerance", "on_bad", "test", "validation", "group", "save", "overwrite", "solver", "inner"}
-OURS |= {"callback", "on_rows", "text", "interactions", "hash_bits", "ngrams", "weight", "class_weight"}
-ORDER = "corgipile"  # fills all of memory, and then visits it
-SHARE, LEAST = 4, 4 << 20  # of the budget one part is for dual variables, or so many bytes where that is more
-INNER, WHOLE = 10, 1000  # visits of rows in memory, and where these are all and it is known when to end
-NUMBERED = 16  # bytes: the number of a row in the buffer, and of one that is visited; its variables come on top
-SELDOM = 8  # epochs of which the gap is measured in vain once
+DUAL_SETTINGS = {
+    "model", "features", "label", "encode", "missing", "epochs", "l2", "memory", "seed", "intercept", "standardize",
+}  # fmt: skip
+DUAL_SETTINGS |= {"order", "tolerance", "on_bad", "test", "validation", "group", "save", "overwrite", "solver", "inner"}
+DUAL_SETTINGS |= {"callback", "on_rows", "text", "interactions", "hash_bits", "ngrams", "weight", "class_weight"}
+ORDER = "corgipile"  # fills all of memory, then visits it
+MEMORY_DIVISOR, MIN_BYTES = 4, 4 << 20  # dual variables get this part of the budget, at least so many bytes
+INNER, WHOLE_INNER = 10, 1000  # visits per buffered row; the second where all rows are buffered and a tolerance is set
+ROW_BYTES = 16  # per row: its number in the buffer and in the visit; dual variables come on top
+GAP_BACKOFF = 8  # after n epochs a failed gap measurement pauses the next for n / 8 epochs
 
 
 def check_settings(given: TrainArguments) -> None:
-    """Refuse what does not go with the solver.
+    """Refuse settings that the solver does not support.
 
     Raises:
-        BadArgument: A setting is of the other solver, or the loss has no dual.
+        BadArgument: A setting belongs to the other solver, or the loss has no dual.
     """
     if given.solver != "dual":
         if given.inner is not None:
-            raise BadArgument(f"inner is for solver='dual', got inner={given.inner}")
+            raise BadArgument(f"inner needs solver='dual', got inner={given.inner}")
         return
-    for name, one in declared(type(given)).items():
-        if name not in OURS and getattr(given, name) != one.default:
-            raise BadArgument(
-                f"{name} is for solver='sgd', got {name}={short(getattr(given, name))} with solver='dual'"
-            )
+    for name, setting in declared(type(given)).items():
+        if name not in DUAL_SETTINGS and getattr(given, name) != setting.default:
+            raise BadArgument(f"{name} needs solver='sgd', got {name}={short(getattr(given, name))} with solver='dual'")
     if loss_of(given.model).name not in KINDS:
-        raise BadArgument(f"solver='dual' is for models of kind {', '.join(KINDS)}, got {given.model!r}")
+        raise BadArgument(f"with solver='dual' model must be one of {', '.join(KINDS)}, got {given.model!r}")
 
 
-def divided(given: TrainArguments, task: Task) -> tuple[Size | None, int | None]:
-    """Divide the memory: return what is for rows, and what for dual variables; None: as much as is needed.
+def divide_memory(given: TrainArguments, task: Task) -> tuple[Size | None, int | None]:
+    """Divide the memory: return the bytes for rows and for dual variables; None: unlimited.
 
     Raises:
-        BadArgument: There is no penalty; says what the usual one is.
+        BadArgument: l2 is not above 0; the message names the usual value.
     """
     rows = len(task.source)
     if not given.l2 > 0:
-        raise BadArgument(f"solver='dual' needs l2 above 0, got {given.l2}; l2={1 / rows:.3g} is C = 1")
+        raise BadArgument(f"solver='dual' needs l2 above 0, got {given.l2}; for C = 1 use l2={1 / rows:.3g}")
     if given.memory is None:
         return None, None
     width = task.row_bytes
     memory = parse_bytes(given.memory, whole=rows * width)
     each = 1 if most_classes(task.kind) == 2 else outputs_of(task.kind, task.classes)
-    each += task.weight is not None or task.weighs is not None
-    size, share = rows * each * 8, memory // SHARE
-    return max(1, int((memory - min(size, share)) * width / (width + NUMBERED + 8 * each))), max(share, LEAST)
+    each += task.weight is not None or task.class_weight_setting is not None
+    size, share = rows * each * 8, memory // MEMORY_DIVISOR
+    return max(1, int((memory - min(size, share)) * width / (width + ROW_BYTES + 8 * each))), max(share, MIN_BYTES)
 
 
 class DualTraining:
-    """One training by dual coordinate descent.
+    """A training run by dual coordinate descent.
 
     Args:
-        task: What is learnt.
-        feeder: The rows.
-        given: What was asked for.
-        params: What the model is to say of how it was trained.
+        task: The task.
+        feeder: Reads the rows.
+        given: The settings.
+        params: The settings that the model records.
         share: Bytes of dual variables in memory.
     """
 
@@ -84,8 +84,8 @@ class DualTraining:
         self.task, self.history = task, list[Record]()
         self._feeder, self._given = feeder, given
         self._params = params | {"solver": given.solver, "inner": given.inner or INNER}
-        self._next = 0  # epoch in which the gap may be measured
-        self._whole = False  # whether all rows were in memory at a time in the last pass
+        self._next = 0  # first epoch in which the gap may be measured again
+        self._whole = False  # whether the last pass buffered all rows at once
         self.dual = Dual(
             task.kind,
             task.inputs,
@@ -111,10 +111,10 @@ class DualTraining:
         callback: Callable[[Record], object],
         save: Callable[[Model], object] | None,
     ) -> Model:
-        """Run so many epochs, or as many as the tolerance asks for, and return the model."""
+        """Train until the tolerance is reached, at most so many epochs, and return the model."""
         for epoch in range(epochs):
             record = self._epoch(epoch)
-            done = self._near(record, last=epoch + 1 == epochs)
+            done = self._converged(record, last=epoch + 1 == epochs)
             if measure is not None:
                 record |= measure(self.model())
             self.history.append(record)
@@ -125,7 +125,7 @@ class DualTraining:
                 break
         tolerance = self._given.tolerance
         if tolerance is not None and self.history and self.history[-1]["gap"] > tolerance:
-            self.task.note(f"the duality gap is {self.history[-1]['gap']:.3g} after the last epoch, not {tolerance:g}")
+            self.task.note(f"the final duality gap is {self.history[-1]['gap']:.3g}, above tolerance={tolerance:g}")
         model = self.model()
         if save is not None:
             save(model)
@@ -147,47 +147,47 @@ class DualTraining:
             **({"skipped": self.dual.skipped} if self.dual.skipped else {}),
         }
 
-    def _near(self, record: Record, *, last: bool) -> bool:
-        """Measure the gap where the losses of the pass say that it may be near enough, or it is the last time.
+    def _converged(self, record: Record, *, last: bool) -> bool:
+        """Measure the gap if the running gap is small enough or the epoch is the last; return whether it converged.
 
-        Those are of the weights on their way, so they may say too little as well.
+        The running gap is of weights that change during the pass, so it may be too small as well.
         """
         tolerance, epoch = self._given.tolerance, record["epoch"]
         if self._whole:
             return tolerance is not None and record["gap"] <= tolerance
         if not last and (tolerance is None or record["running_gap"] > tolerance or epoch < self._next):
             return False
-        self._next = epoch + 1 + epoch // SELDOM
+        self._next = epoch + 1 + epoch // GAP_BACKOFF
         with passes.reader(self.task.inputs, self.task.table(), self.task.label, self.task.weight) as feeder:
             _, (objective, bound) = self._pass(feeder, 0, learn=False)
-        record |= {"objective": objective, "gap": abs(_gap(objective, bound))}  # below 0 it is not known better
+        record |= {"objective": objective, "gap": abs(_gap(objective, bound))}  # rounding can make it negative
         return tolerance is not None and record["gap"] <= tolerance
 
     def _pass(self, feeder: BufferedReader, epoch: int, *, learn: bool) -> tuple[Figures, tuple[float, float]]:
-        """Return the figures of a pass, and the objective and the bound: of weights on their way, where they learn.
+        """Return the figures of a pass, and its primal and dual objective; weights may change during the pass.
 
-        Where all rows are in memory at a time, they are judged once more there.
+        If all rows are buffered at once, they are evaluated again after learning.
         """
-        dual, task, judged = self.dual, self.task, None
-        self._whole = False  # orders may cut epochs in different ways
+        dual, task, evaluated = self.dual, self.task, None
+        self._whole = False  # the steps of an order may differ by epoch
         dual.begin()
         for step, (visit, numbers) in enumerate(zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True)):
             rows, labels = rows_in(feeder.buffer, dual.inputs, visit), feeder.buffer.dense(task.label)
             weights = None if task.weight is None else feeder.buffer.dense(task.weight)
             where, whole = passes.row_at(feeder, epoch, step), learn and len(visit) == len(feeder.table)
             if whole and self._given.inner is None and self._given.tolerance:
-                dual.passes = WHOLE
+                dual.passes = WHOLE_INNER
             dual.learn(rows, labels, visit, where, weights, numbers if learn else None)
             if whole:
-                self._whole, judged = True, dual.flush()
+                self._whole, evaluated = True, dual.flush()
                 dual.begin()
                 dual.learn(rows, labels, visit, where, weights)
             if learn and self._given.on_rows is not None:
                 self._given.on_rows(len(visit))
-        return passes.checked(judged or dual.flush(), dual, feeder), dual.objective()
+        return passes.check_figures(evaluated or dual.flush(), dual, feeder), dual.objective()
 
     def model(self) -> Model:
-        """Return what was learnt so far, for features as they are."""
+        """Return the current model, for unscaled features."""
         coef, bias = self.dual.weights()
         learnt, scaling = None, self.task.scaling
         if scaling is not None:
@@ -197,7 +197,7 @@ class DualTraining:
 
 
 def _gap(objective: float, bound: float) -> float:
-    """Return how far an objective can be above the optimum, as a share of it; below 0 by no more than rounding.
+    """Return how far an objective can be above the optimum, relative to it; negative only by rounding.
 
     Example:
         >>> _gap(1.5, 1.0), _gap(1.0, 0.0)

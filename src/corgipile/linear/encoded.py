@@ -1,4 +1,4 @@
-"""What training and prediction make of columns that are no plain numbers."""
+"""Chooses the encoding of columns that are not plain numbers, for training and prediction."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,11 +10,11 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.features import Encoding, fit_encoding
 from corgipile.features.choose import FeatureColumns, is_number, item_of
 from corgipile.features.encoders import Categories, Classes, Number
-from corgipile.features.fit import chosen_columns, is_text, takes_unasked
-from corgipile.features.fit_hashed import fit_hashed, numbers_beside, terms_of
+from corgipile.features.fit import chosen_columns, is_plain_number, is_text
+from corgipile.features.fit_hashed import fit_hashed, terms_of, unhashed_columns
 from corgipile.features.labels import Codes, read_labels
 from corgipile.features.numeric_text import nearly_numbers
-from corgipile.features.table import EncodedColumns, encoded_once
+from corgipile.features.table import EncodedColumns, encode_once
 from corgipile.linear.classes import check_classes
 from corgipile.losses import loss_of
 from corgipile.settings import Settings, declared
@@ -25,13 +25,13 @@ from corgipile.tables.table import Table
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
 
-TOLD = 3  # columns of an error
+MAX_LISTED_COLUMNS = 3  # columns that an error explains
 HASHING = ("text", "interactions", "hash_bits", "ngrams")
-__all__ = ["encoding_of", "hashed_columns", "named_columns", "numeric", "readable", "readable_through"]
+__all__ = ["as_numbers", "encode_pass", "encode_table", "encoding_of", "hashed_columns", "named_columns"]
 
 
 def hashed_columns(settings: Settings) -> tuple[str, ...]:
-    """Return the columns that are to be hashed."""
+    """Return the columns to hash."""
     return tuple(dict.fromkeys(name for term in terms_of(settings.text, settings.interactions) for name in term))
 
 
@@ -39,29 +39,29 @@ def named_columns(schema: pa.Schema, features: Any, settings: Settings) -> Featu
     """Return the feature columns that are not hashed.
 
     Args:
-        schema: Of the table.
-        features: What was asked for; with columns that are hashed None is none.
-        settings: Which columns are hashed, and how others are encoded.
+        schema: The table's schema.
+        features: The chosen columns; None selects none if any column is hashed.
+        settings: The hashed columns and the encoding of others.
     """
-    choose = numbers_beside if hashed_columns(settings) else chosen_columns
+    choose = unhashed_columns if hashed_columns(settings) else chosen_columns
     return choose(schema, features, settings.label, settings.encode)
 
 
 def encoding_of(
     table: Table, settings: Settings, features: Any, classes: Any, past: "Model | None", *, skip: bool
 ) -> tuple[Encoding | None, Codes | None]:
-    """Find out how columns become numbers; None where all of them are, and nothing is to stand for what is missing.
+    """Return how columns become numbers; None if all are numbers and missing values are errors.
 
     Args:
         table: The rows.
-        settings: What was asked for.
+        settings: The settings.
         features: The feature columns, as `corgipile.linear.features.find_inputs` takes them.
-        classes: The classes of the label, if they were said.
-        past: A model to go on from, whose encoding is kept.
-        skip: Whether rows that cannot be learnt from are left out.
+        classes: The classes of the label, if given.
+        past: The model to continue from, whose encoding is reused.
+        skip: Whether to leave out rows that cannot be trained on.
 
     Returns:
-        The encoding, and the places of the classes of all rows where they were read, and kept.
+        The encoding, and the class places of all rows where they were read.
     """
     if past is not None:
         return _past(table, settings, past), None
@@ -69,82 +69,80 @@ def encoding_of(
         _check_unhashed(settings)
     label = settings.label
     names, hashed = _names(table, features, settings), bool(hashed_columns(settings))
-    there = set(table.schema.names)
-    kinds = [table.schema.field(name).type for name in names if name in there]
+    available = set(table.schema.names)
+    kinds = [table.schema.field(name).type for name in names if name in available]
     plain = all(is_number(kind) or item_of(kind) is not None for kind in kinds)
-    known = label not in there or is_number(table.schema.field(label).type)
+    known = label not in available or is_number(table.schema.field(label).type)
     if not hashed and plain and known and settings.encode is None and settings.missing == "error":
         return None, None
-    text = label in there and is_text(table.schema.field(label).type)
+    text = label in available and is_text(table.schema.field(label).type)
     numbers, codes = loss_of(settings.model).numbers, None
     given = check_classes(classes, settings.model, label).tolist() if text and classes is not None else None
     if text and given is None and not numbers:
         given, codes = read_labels(table, label)
-    how: dict[str, Any] = {"encode": settings.encode, "missing": settings.missing, "classes": given, "numbers": numbers}
-    how["memory"] = settings.memory
+    kw: dict[str, Any] = {"encode": settings.encode, "missing": settings.missing, "classes": given, "numbers": numbers}
+    kw["memory"] = settings.memory
     if hashed:
-        how |= {name: getattr(settings, name) for name in HASHING}
-    found = (fit_hashed if hashed else fit_encoding)(table, features, label, **how)
-    if isinstance(found.label, Classes):  # an ordered dictionary has an order of its own; a model's classes ascend
-        found = replace(found, label=replace(found.label, values=tuple(sorted(found.label.values))))
-    return _relaxed(found) if skip else found, codes
+        kw |= {name: getattr(settings, name) for name in HASHING}
+    encoding = (fit_hashed if hashed else fit_encoding)(table, features, label, **kw)
+    if isinstance(encoding.label, Classes):  # an ordered dictionary keeps its order, a model's classes ascend
+        encoding = replace(encoding, label=replace(encoding.label, values=tuple(sorted(encoding.label.values))))
+    return _relaxed(encoding) if skip else encoding, codes
 
 
-def _relaxed(found: Encoding) -> Encoding:
-    """Return the same for rows that may be left out: those without category or class are no errors."""
-    features = tuple(replace(one, strict=False) if isinstance(one, Categories) else one for one in found.features)
-    label = replace(found.label, strict=False) if isinstance(found.label, Classes) else found.label
-    return replace(found, features=features, label=label)
+def _relaxed(known: Encoding) -> Encoding:
+    """Return an encoding that accepts rows without a known category or class, which are left out later."""
+    features = tuple(replace(item, strict=False) if isinstance(item, Categories) else item for item in known.features)
+    label = replace(known.label, strict=False) if isinstance(known.label, Classes) else known.label
+    return replace(known, features=features, label=label)
 
 
 def _names(table: Table, features: Any, settings: Settings) -> tuple[str, ...]:
-    """Return the feature columns that are not hashed; an error says which are nearly numbers."""
+    """Return the feature columns that are not hashed; errors name text columns that are nearly numbers."""
     try:
         return named_columns(table.schema, features, settings).names
     except BadSchema as error:
-        found = nearly_numbers(table, [name for name in table.schema.names if name != settings.label])
-        more = "; ".join(f"column {name!r}: {what}" for name, what in list(found.items())[:TOLD])
-        raise BadSchema(f"{error}. Of text, {more}" if found else str(error)) from None
+        encoding = nearly_numbers(table, [name for name in table.schema.names if name != settings.label])
+        more = "; ".join(f"column {name!r}: {what}" for name, what in list(encoding.items())[:MAX_LISTED_COLUMNS])
+        raise BadSchema(f"{error}. Text columns: {more}" if encoding else str(error)) from None
 
 
 def _past(table: Table, settings: Settings, past: "Model") -> Encoding | None:
-    """Return the encoding of a model to go on from; raise BadArgument where something else is asked for."""
+    """Return the encoding of a warm start; raise BadArgument if the settings differ from it."""
     if settings.encode is not None or settings.missing != "error":
         raise BadArgument("encode and missing are those of the model that warm_start goes on from; leave them out")
     known = past.encoding
     _check_hashing(settings, known)
     if known is not None and settings.features is not None:
         named = chosen_columns(table.schema, settings.features, settings.label).names
-        mine = [one.column for one in known.features]
-        if set(named) != set(mine):
-            raise BadArgument(f"warm_start was trained on {listed(mine)}, not on {listed(named)}")
+        own = [encoder.column for encoder in known.features]
+        if set(named) != set(own):
+            raise BadArgument(f"features must be those of warm_start, {listed(own)}, got {listed(named)}")
     return known
 
 
 def _check_unhashed(settings: Settings) -> None:
-    """Raise BadArgument for settings of columns that are hashed where there are none."""
+    """Raise BadArgument for settings of hashed columns if no column is hashed."""
     for name in ("hash_bits", "ngrams"):
         if getattr(settings, name) != declared(Settings)[name].default:
             raise BadArgument(f"{name}={getattr(settings, name)} has no effect without text= or interactions=")
 
 
 def _check_hashing(settings: Settings, known: Encoding | None) -> None:
-    """Raise BadArgument where columns are to be hashed otherwise than by an earlier model."""
-    defaults, mine = declared(Settings), known.hashing if known is not None else None
+    """Raise BadArgument if hashing differs from that of the warm start."""
+    defaults, own = declared(Settings), known.hashing if known is not None else None
     given = {name: getattr(settings, name) for name in HASHING if getattr(settings, name) != defaults[name].default}
-    if mine is None:
+    if own is None:
         past: dict[str, Any] = {}
     else:
-        past = {"hash_bits": mine.bits, "ngrams": mine.ngrams, "text": mine.text, "interactions": mine.interactions}
+        past = {"hash_bits": own.bits, "ngrams": own.ngrams, "text": own.text, "interactions": own.interactions}
     for name, value in given.items():
         asked = (value,) if isinstance(value, str) else value
         if past.get(name) != asked:
-            raise BadArgument(
-                f"{name} is that of the model that warm_start goes on from, {past.get(name)!r}, got {value!r}"
-            )
+            raise BadArgument(f"{name} must be that of warm_start, {past.get(name)!r}, got {value!r}")
 
 
-def readable(
+def encode_table(
     table: Table,
     encoding: Encoding | None,
     label: str | None,
@@ -153,57 +151,57 @@ def readable(
     codes: Codes | None = None,
     skip: bool = False,
 ) -> Table:
-    """Return a table as a model of this encoding reads it, with the label if that is one of its columns and asked for.
+    """Return a table encoded for a model, with the label if it is a column and requested.
 
     Args:
         table: The rows.
-        encoding: What the model was trained with.
-        label: The label column; None: only features are read.
-        once: Whether rows are encoded once for many passes.
-        codes: The places of the classes of all rows, where they are known.
-        skip: Whether rows of no class are left out by who reads them.
+        encoding: The model's encoding.
+        label: The label column; None: read only features.
+        once: Whether to encode rows once for many passes.
+        codes: The class places of all rows, if known.
+        skip: Whether the reader leaves out rows without a class.
     """
     if encoding is None:
         return table
-    mine = None if encoding.label is None or label is None else replace(encoding.label, column=label)
-    if isinstance(mine, Classes) and not (once or skip):  # who trains may leave rows out, who measures names the label
-        mine = replace(mine, strict=True)
-    return replace(encoding, label=mine).table(table, once=once, codes=codes)
+    own = None if encoding.label is None or label is None else replace(encoding.label, column=label)
+    if isinstance(own, Classes) and not (once or skip):  # training may skip rows, evaluation must name the label
+        own = replace(own, strict=True)
+    return replace(encoding, label=own).table(table, once=once, codes=codes)
 
 
-def readable_through(table: Table, encoding: Encoding | None, label: str, *, skip: bool = False) -> Table:
-    """Return a table as `readable` does for one pass over all of its rows; ``skip``: some may be left out.
+def encode_pass(table: Table, encoding: Encoding | None, label: str, *, skip: bool = False) -> Table:
+    """Return a table as `encode_table` does, for one pass over all rows; ``skip``: rows may be left out.
 
-    Where nothing but the label is to be encoded that is done before, in long runs: piece by piece it would keep the
-    kernel from the numbers beside it, which takes many times as long. From a store rows come once.
+    If only the label needs encoding, it is encoded first, in long runs: encoding it by piece would slow the
+    kernel's reads of the numeric columns many times. Remote rows are read only once.
     """
-    found = readable(table, _relaxed(encoding) if encoding and skip else encoding, label, skip=skip)
-    if not isinstance(found, EncodedColumns) or list(found.changed) != [label] or is_remote(table):
-        return found
-    return encoded_once(found)
+    encoded = encode_table(table, _relaxed(encoding) if encoding and skip else encoding, label, skip=skip)
+    if not isinstance(encoded, EncodedColumns) or list(encoded.changed) != [label] or is_remote(table):
+        return encoded
+    return encode_once(encoded)
 
 
-def numeric(table: Table, *columns: str | None, once: bool = False) -> Table:
-    """Return a table in which decimals, and numbers in dictionaries, of some columns are plain numbers.
+def as_numbers(table: Table, *columns: str | None, once: bool = False) -> Table:
+    """Return a table whose decimals and dictionaries of numbers, in the given columns, are plain numbers.
 
     Args:
         table: The rows.
-        *columns: A label, a weight; None and what is not there are passed over.
-        once: Whether rows are encoded once for many passes.
+        *columns: A label, a weight; None and missing columns are ignored.
+        once: Whether to encode rows once for many passes.
 
     Example:
         >>> from decimal import Decimal
         >>> from corgipile.tables import open
-        >>> numeric(open(pa.table({"w": [Decimal("0.5"), None]})), "w").read(0, 2).to_pydict()
+        >>> as_numbers(open(pa.table({"w": [Decimal("0.5"), None]})), "w").read(0, 2).to_pydict()
         {'w': [0.5, None]}
     """
     named = [name for name in columns if name is not None and name in table.schema.names]
-    found = EncodedColumns(table, [Number(name) for name in named if takes_unasked(table.schema.field(name).type)])
-    if not found.changed:
+    encoded = EncodedColumns(table, [Number(name) for name in named if is_plain_number(table.schema.field(name).type)])
+    if not encoded.changed:
         return table
-    return encoded_once(found) if once else found
+    return encode_once(encoded) if once else encoded
 
 
 def classes_of(encoding: Encoding | None) -> npt.NDArray[Any] | None:
-    """Return the classes of a label of text; None where it is numbers."""
+    """Return the classes of a text label; None for a numeric label."""
     return None if encoding is None else encoding.classes

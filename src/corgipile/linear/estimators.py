@@ -1,4 +1,4 @@
-"""The models as scikit-learn estimators; importing this module imports scikit-learn."""
+"""scikit-learn estimators; importing this module imports scikit-learn."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue, MissingExtra
 from corgipile.linear.classes import check_label
 from corgipile.linear.labelled import Labelled
-from corgipile.linear.schedule import averaged, step_asked
+from corgipile.linear.schedule import choose_step, uses_average
 from corgipile.linear.train import train
 from corgipile.losses import loss_of, most_classes, quoted
 from corgipile.settings import TrainSettings
@@ -36,28 +36,28 @@ except ImportError:
 
 __all__ = ["CorgiClassifier", "CorgiRegressor"]
 
-WEIGHT = "\x1fsample_weight"  # the column of weights passed with the rows
+WEIGHT = "\x1fsample_weight"  # column that holds a sample_weight argument
 
 
 def _is_rows(x: Any) -> bool:
-    """Say whether x is an array, a matrix or a data frame, not a table or the path of one."""
+    """Return whether x is an array, a matrix or a data frame, not a table or a path."""
     return not (isinstance(x, str | pa.Table | pa.RecordBatch) or hasattr(x, "__fspath__") or hasattr(x, "cuts"))
 
 
 def _is_frame(x: Any) -> bool:
-    """Say whether x is rows with named columns."""
+    """Return whether x is a data frame."""
     return _is_rows(x) and hasattr(x, "columns") and hasattr(x, "dtypes")
 
 
 def _as_table(x: Any, y: npt.NDArray[Any]) -> Table:
-    """Wrap checked arrays, without a copy where Arrow can."""
+    """Wrap checked arrays as a table, without a copy where Arrow can."""
     return open_table((x, y))
 
 
 def _weighted(table: Table, weights: npt.NDArray[Any]) -> Table:
-    """Put weights beside the rows of a table."""
+    """Return a table with a column of weights appended."""
     if WEIGHT in table.schema.names:
-        raise BadArgument(f"the rows have a column {WEIGHT!r}, and weights were given beside them; leave one out")
+        raise BadArgument(f"the rows have a column {WEIGHT!r} and sample_weight was given; leave one out")
     if isinstance(table, MemoryTable):
         return MemoryTable(table.rows.append_column(WEIGHT, pa.array(weights)))
     return Labelled(table, WEIGHT, weights)
@@ -65,9 +65,9 @@ def _weighted(table: Table, weights: npt.NDArray[Any]) -> Table:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Settings(TrainSettings):
-    """What estimators are made with; as scikit-learn has it they are not checked before they are used."""
+    """Constructor parameters; scikit-learn's convention is to check them in fit."""
 
-    model: str | None = field(default=None, kw_only=False)  # type: ignore[assignment]  # None: the usual one
+    model: str | None = field(default=None, kw_only=False)  # type: ignore[assignment]  # None: the default of the class
     epochs: int = 20
     l2: float = 1e-4
     warm_start: bool = False
@@ -76,23 +76,23 @@ class _Settings(TrainSettings):
 
 
 class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
-    """What both estimators share; the arguments are those of `corgipile.train`."""
+    """Base of both estimators; the arguments are those of `corgipile.train`."""
 
-    _usual: str  # the model where none is named
+    _usual: str  # the default model
     feature_names_in_: npt.NDArray[Any]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing != "error"  # of data frames
+        tags.input_tags.allow_nan = self.missing != "error"  # in data frames
         return tags
 
     def _kind(self, *, numbers: bool) -> str:
-        """Return the model to train, of numbers or of classes."""
+        """Return the kind of model to train; ``numbers``: regression."""
         kind = self.model or self._usual
         if loss_of(kind).numbers != numbers:
             raise BadArgument(
-                f"{type(self).__name__} takes one of {', '.join(quoted(numbers=numbers))} as model, got {kind!r}"
+                f"{type(self).__name__} needs one of {', '.join(quoted(numbers=numbers))} as model, got {kind!r}"
             )
         return kind
 
@@ -109,29 +109,29 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         """Train on a table.
 
         Args:
-            table: What `corgipile.train` takes.
+            table: Any source that `corgipile.train` accepts.
             model: The kind of model.
-            classes: The classes, where they are known.
-            more: One epoch on top of what was learnt, at the first epoch's learning rate.
-            by_table: The user gave a table, whose columns are found by name; else scikit-learn's rules hold.
-            weights: What its rows count for.
+            classes: The classes, if known.
+            more: Train one more epoch on the current model, at the first epoch's learning rate.
+            by_table: The user passed a table, whose columns match by name; otherwise scikit-learn's rules apply.
+            weights: The weights of the rows.
         """
-        own = {name: one for name, one in self.get_params(deep=False).items() if name not in ("model", "warm_start")}
+        args = {key: value for key, value in self.get_params(deep=False).items() if key not in ("model", "warm_start")}
         past = self.model_ if (more or yes_or_no(self.warm_start, "warm_start")) and hasattr(self, "model_") else None
         self._by_table = by_table
         if not by_table:
-            own["features"] = "features"  # of _as_table, whatever the names of a data frame
+            args["features"] = "features"  # the column of _as_table, whatever a data frame's columns are
         elif self._columns is not None and self.features is None and not (self.text or self.interactions):
-            own["features"] = self._columns
+            args["features"] = self._columns
         if more:
-            own |= {"epochs": 1, "tolerance": None, "average": averaged(self, model, past)} | (
-                {"decay": 1.0} if step_asked(self, model, past).decays else {}
+            args |= {"epochs": 1, "tolerance": None, "average": uses_average(self, model, past)} | (
+                {"decay": 1.0} if choose_step(self, model, past).decays else {}
             )
         if weights is not None:
-            table, own["weight"] = _weighted(open_table(table), weights), WEIGHT
+            table, args["weight"] = _weighted(open_table(table), weights), WEIGHT
         if classes is not None:
-            own["class_weight"] = self._coded(own["class_weight"])
-        self.model_: Model = train(table, model=model, classes=classes, warm_start=past, **own)
+            args["class_weight"] = self._class_places(args["class_weight"])
+        self.model_: Model = train(table, model=model, classes=classes, warm_start=past, **args)
         self.n_features_in_ = self.model_.width
         self._name_features()
         self.n_iter_ = len(self.model_.history)
@@ -139,57 +139,55 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         self.intercept_ = self.model_.intercept
         return self
 
-    def _coded(self, class_weight: Any) -> Any:
-        """Return the weights of classes by the places of the classes."""
+    def _class_places(self, class_weight: Any) -> Any:
+        """Return class weights keyed by the places of the classes."""
         if not isinstance(class_weight, Mapping):
             return class_weight
-        known = {one: place for place, one in enumerate(self.classes_.tolist())}
-        if unknown := [one for one in class_weight if one not in known]:
+        known = {value: place for place, value in enumerate(self.classes_.tolist())}
+        if unknown := [value for value in class_weight if value not in known]:
             raise BadArgument(f"class_weight names {unknown[0]!r}, which is none of the classes {listed(known)}")
-        return {known[one]: weight for one, weight in class_weight.items()}
+        return {known[value]: weight for value, weight in class_weight.items()}
 
     def _weights(self, sample_weight: Any, rows: int) -> npt.NDArray[Any] | None:
-        """Check what rows count for: a number each, or one for all of them."""
+        """Return checked row weights: one per row, or a number for all."""
         if sample_weight is None:
             return None
         if self.weight is not None:
-            raise BadArgument(
-                f"sample_weight was given, and the column {self.weight!r} is the weight; give one of them"
-            )
+            raise BadArgument(f"sample_weight was given, but column {self.weight!r} is the weight; give one of them")
         if isinstance(sample_weight, Number):
             sample_weight = np.full(rows, sample_weight)
-        found = check_array(sample_weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
-        if found.shape != (rows,):
-            raise ValueError(f"sample_weight.shape == {found.shape}, expected {(rows,)}!")
-        return np.asarray(found)
+        checked = check_array(sample_weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
+        if checked.shape != (rows,):
+            raise ValueError(f"sample_weight.shape == {checked.shape}, expected {(rows,)}!")
+        return np.asarray(checked)
 
     def _name_features(self) -> None:
-        """Let the estimator and its model know the same names: a data frame's, or those of a table's scalar columns."""
+        """Share feature names between estimator and model: a data frame's, or a table's scalar columns."""
         if hasattr(self, "feature_names_in_"):
             self.model_.params |= {"features": self.feature_names_in_.tolist(), "lists": False}
         elif self.model_.names:
             self.feature_names_in_ = np.array(self.model_.features, object)
-            self.n_features_in_ = len(self.feature_names_in_)  # of which encoding may make more
+            self.n_features_in_ = len(self.feature_names_in_)  # encoding may widen them
 
     def _by_name(self, x: Any) -> bool:
-        """Say whether x is learnt from as a table: so are data frames whose columns are to be encoded."""
+        """Return whether to train on x as a table, by column name; data frames to encode are tables too."""
         return not _is_rows(x) or (_is_frame(x) and self._encodes())
 
     def _encodes(self) -> bool:
         return bool(self.encode or self.text or self.interactions or self.missing != "error")
 
     def _open(self, x: Any, y: Any) -> tuple[Table, npt.NDArray[Any] | None]:
-        """Open a table to fit, and check the labels given beside it: one a row."""
+        """Open a table to fit, and check the labels passed with it."""
         table = open_table(x)
-        mine = [name for name in table.schema.names if name not in (self.label, self.weight)]
-        self._columns = mine if _is_frame(x) else None  # as scikit-learn has it, all are features
+        names = [name for name in table.schema.names if name not in (self.label, self.weight)]
+        self._columns = names if _is_frame(x) else None  # in scikit-learn every column is a feature
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         if y is None:
             return table, None
         labels = column_or_1d(y, warn=True)
         if len(labels) != len(table):
-            raise BadArgument(f"y has {len(labels)} labels for {len(table)} rows of {table!r}; one for each is needed")
+            raise BadArgument(f"y has {len(labels)} labels for {len(table)} rows of {table!r}; give one per row")
         return table, labels
 
     def _checked(self, x: Any, y: Any, *, reset: bool) -> tuple[Any, npt.NDArray[Any]]:
@@ -200,7 +198,7 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         return x, column_or_1d(y, warn=True)
 
     def _labels(self, x: Any, y: Any) -> Any:
-        """Return the labels to score by: those given, else those of the table."""
+        """Return the labels to score against: y, or the table's label column."""
         if y is not None:
             return y
         if _is_rows(x):
@@ -213,18 +211,17 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
 
     def _rows_only(self, x: Any) -> None:
         if (self.validation, self.patience, self.solver) != (None, None, "sgd"):
-            raise BadArgument("partial_fit learns from all rows, by SGD; validation, patience and solver are for fit")
+            raise BadArgument("partial_fit trains on all rows by SGD; use fit for validation, patience and solver")
         if not _is_rows(x):
-            raise BadArgument(f"partial_fit learns from arrays and data frames, got {x!r}; fit learns from a table")
+            raise BadArgument(f"partial_fit needs an array or a data frame, got {x!r}; use fit for a table")
         self._arrays_only()
 
     def _arrays_only(self) -> None:
         if self.features is not None or self.label != "label" or self.weight is not None:
-            raise BadArgument("features, label and weight name columns of a table; with arrays leave them as they are")
+            raise BadArgument("features, label and weight name columns of a table; with arrays leave their defaults")
         if self._encodes():
             raise BadArgument(
-                "encode, text, interactions and missing are for columns, which are found by name: fit a data frame or "
-                "a table, not an array"
+                "encode, text, interactions and missing need named columns: fit a data frame or a table, not an array"
             )
 
     def _rows(self, x: Any) -> Any:
@@ -245,7 +242,7 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
     """Classifies by a linear model, trained by SGD from a table on disk or from arrays.
 
     Args:
-        model: A loss of classes by its name, as `corgipile.train` takes it; None: ``"logistic"``, of more than two
+        model: The name of a classification loss, as for `corgipile.train`; None: ``"logistic"``, with more than two
             classes softmax or, by the dual solver, ovr_logistic. Not all have ``predict_proba``.
         **settings: See `corgipile.train`.
 
@@ -259,11 +256,10 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
     _usual = "logistic"
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
-        """Learn from arrays or a data frame, or from a table (path, `Table` or ``pyarrow.Table``).
+        """Train on arrays or a data frame, or on a table (path, `Table` or ``pyarrow.Table``).
 
-        The labels of a table are its column ``label``, or ``y``, one for each row. With ``encode``, ``text``,
-        ``interactions`` or ``missing`` a data frame is a table, too: its columns are found by name.
-        ``sample_weight`` is what each row counts for.
+        A table's labels are its column ``label``, or ``y``. With ``encode``, ``text``, ``interactions`` or
+        ``missing`` a data frame is a table too: its columns match by name. ``sample_weight`` holds a weight per row.
         """
         if self._by_name(X):
             table, labels = self._open(X, y)
@@ -290,7 +286,7 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         classes: Any = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Learn one more epoch from arrays; the first call names all classes."""
+        """Train one more epoch on arrays; the first call needs all classes."""
         self._rows_only(X)
         first = not hasattr(self, "model_")
         x, y = self._checked(X, y, reset=first)
@@ -310,35 +306,35 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         table: Callable[[npt.NDArray[Any]], Any],
         y: npt.NDArray[Any],
         classes: npt.NDArray[Any],
-        **how: Any,
+        **options: Any,
     ) -> Self:
-        """Train on what ``table`` makes of the labels as numbers of classes."""
+        """Train on the table that ``table`` returns for the class numbers of ``y``."""
         if len(classes) < 2:
-            raise ValueError(f"the data has one class only, {classes.tolist()}; two classes at least are needed")
+            raise ValueError(f"the data has one class only, {classes.tolist()}; at least two are needed")
         model = self._kind(numbers=False)
         if loss_of(model).probability and len(classes) > most_classes(model):
             model = "ovr_logistic" if self.solver == "dual" else "softmax"
         if self.warm_start and not np.array_equal(getattr(self, "classes_", classes), classes):
-            known, found = listed(self.classes_.tolist()), listed(classes.tolist())
-            raise BadArgument(f"warm_start goes on from a model of the classes {known}; y has {found}")
+            known, checked = listed(self.classes_.tolist()), listed(classes.tolist())
+            raise BadArgument(f"y must have the classes of warm_start, {known}, got {checked}")
         coded = np.searchsorted(classes, y).astype(np.int32)
         self.classes_ = classes
-        return self._train(table(coded), model, list(range(len(classes))), **how)
+        return self._train(table(coded), model, list(range(len(classes))), **options)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
         """Return the class of each row."""
         rows = self._rows(X)
-        found = np.searchsorted(self.model_.classes, self.model_.predict(rows))
-        return np.asarray(self.classes_[found])
+        checked = np.searchsorted(self.model_.classes, self.model_.predict(rows))
+        return np.asarray(self.classes_[checked])
 
     def decision_function(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
-        """Return the score of each row, or of each row and class where there are more than two."""
+        """Return the score of each row, or, with more than two classes, of each row and class."""
         rows = self._rows(X)
         scores = self.model_.decision(rows)
         return scores[:, 1] - scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 2 else scores
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803  # scikit-learn's name
-        """Return the accuracy; without ``y`` on the label column of a table."""
+        """Return the accuracy; without ``y`` on a table's label column."""
         return float(super().score(X, self._labels(X, y), sample_weight))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
@@ -352,7 +348,7 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
     """Predicts numbers by a linear model, trained by SGD from a table on disk or from arrays.
 
     Args:
-        model: A loss of numbers by its name, as `corgipile.train` takes it; None: ``"linear"``.
+        model: The name of a regression loss, as for `corgipile.train`; None: ``"linear"``.
         **settings: See `corgipile.train`.
 
     Example:
@@ -365,11 +361,10 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
     _usual = "linear"
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
-        """Learn from arrays or a data frame, or from a table (path, `Table` or ``pyarrow.Table``).
+        """Train on arrays or a data frame, or on a table (path, `Table` or ``pyarrow.Table``).
 
-        The labels of a table are its column ``label``, or ``y``, one for each row. With ``encode``, ``text``,
-        ``interactions`` or ``missing`` a data frame is a table, too: its columns are found by name.
-        ``sample_weight`` is what each row counts for.
+        A table's labels are its column ``label``, or ``y``. With ``encode``, ``text``, ``interactions`` or
+        ``missing`` a data frame is a table too: its columns match by name. ``sample_weight`` holds a weight per row.
         """
         if self._by_name(X):
             table, labels = self._open(X, y)
@@ -379,7 +374,7 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
         return self._fit_arrays(X, y, sample_weight, more=False)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
-        """Learn one more epoch from arrays."""
+        """Train one more epoch on arrays."""
         self._rows_only(X)
         return self._fit_arrays(X, y, sample_weight, more=True)
 
@@ -395,5 +390,5 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
         return self.model_.predict(rows)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803  # scikit-learn's name
-        """Return R²; without ``y`` on the label column of a table."""
+        """Return R²; without ``y`` on a table's label column."""
         return float(super().score(X, self._labels(X, y), sample_weight))

@@ -1,4 +1,4 @@
-"""How well a model does on rows beyond its loss: by class, by rank and by probability, from one pass."""
+"""Evaluates a model on a table in one pass: metrics by class, AUC and calibration."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
 from corgipile.linear.classes import check_label, check_weight, codes_of
-from corgipile.linear.encoded import numeric, readable
+from corgipile.linear.encoded import as_numbers, encode_table
 from corgipile.linear.ranking import Ranking
 from corgipile.linear.sgd import Figures
 from corgipile.sizes import OnBad, whole
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 __all__ = ["Evaluation", "figures_of", "figures_on", "judge"]
 
 FloatArray = npt.NDArray[np.float64]
-MOST_CELLS = 1 << 20  # of a confusion matrix
-MOST_BINS = 1000
+MAX_CONFUSION_CELLS = 1 << 20
+MAX_BINS = 1000
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well a model does on the rows of a table.
+    """Metrics of a model on a table.
 
     Attributes:
-        figures: ``loss``; of classes ``accuracy``, ``log_loss``, ``auc`` and ``calibration_error``, the mean distance
-            of ``predicted`` from ``observed``; of numbers ``r2``, ``rmse`` and ``mae``. None is what there is none of:
-            the logarithmic loss of scores that are no probabilities, the area where all rows are of one side.
-        rows: How many rows there were.
-        by_class: ``class``, ``precision``, ``recall``, ``f1`` (NaN of 0 / 0), and ``weight``, what its rows count for,
-            each for 1 where nothing else is said; None of numbers.
-        confusion: [actual, predicted], what rows count for; None of numbers, and of more than 1,024 classes.
+        figures: ``loss``; for classes ``accuracy``, ``log_loss``, ``auc`` and ``calibration_error``, the mean distance
+            of ``predicted`` from ``observed``; for numbers ``r2``, ``rmse`` and ``mae``. Undefined metrics are None:
+            the logarithmic loss of scores that are not probabilities, the AUC of rows that are all on one side.
+        rows: The number of rows.
+        by_class: ``class``, ``precision``, ``recall``, ``f1`` (NaN for 0 / 0), and ``weight``, the sum of the class's
+            row weights; None in regression.
+        confusion: [actual, predicted], sums of row weights; None in regression and above 1,024 classes.
         calibration: Bins of probabilities: ``low`` and ``high``, their ends; ``predicted``, the mean probability;
-            ``observed``, the share of rows that are of the class; ``weight`` and ``rows``. Empty ones are left out.
-        skipped: How many rows were left out besides, with ``on_bad="skip"``.
+            ``observed``, the share of rows in the class; ``weight`` and ``rows``. Empty bins are omitted.
+        skipped: The number of rows that ``on_bad="skip"`` left out.
 
     Example:
         >>> import corgipile as cp
@@ -70,36 +70,36 @@ def judge(
     bins: int = 10,
     on_bad: OnBad = "raise",
 ) -> Evaluation:
-    """Return how well a model does on a table by class, by rank and by probability, from one pass.
+    """Evaluate a model on a table by class, by rank and by probability, in one pass.
 
     Args:
-        model: The model; that of groups takes each row by the model of its group.
+        model: The model; models by group predict each row by its group's model.
         table: A path, a `Table`, a ``pyarrow.Table`` or a data frame.
         label: The label column; None: that of training.
-        weight: A column of what rows count for; None: each for 1, however the model was trained.
-        positive: The class that area and calibration are of; None: the second of two, and of more there are neither.
-        bins: Of probabilities, for the calibration.
-        on_bad: ``"skip"`` leaves out, and counts, rows that it cannot be judged by.
+        weight: The weight column; None: every row has weight 1, even if training used weights.
+        positive: The class of AUC and calibration; None: the second of two; with more classes both are omitted.
+        bins: The number of probability bins for the calibration.
+        on_bad: ``"skip"`` leaves out, and counts, rows that cannot be evaluated.
 
     Raises:
-        BadArgument: There is no such class.
-        BadValue: The table has no rows, or a row has a label or feature that is no finite number.
+        BadArgument: ``positive`` is not a class.
+        BadValue: The table has no rows, or a label or feature is not finite.
     """
-    whole(bins, "bins", 1, MOST_BINS)
+    whole(bins, "bins", 1, MAX_BINS)
     if model.loss.numbers:
         if positive is not None:
-            raise BadArgument(f"positive names a class, and a {model.kind} model predicts numbers; leave it out")
-        return _of_numbers(model, table, label, weight, on_bad)
+            raise BadArgument(f"positive needs classes, and a {model.kind} model predicts numbers; leave it out")
+        return _evaluate_regression(model, table, label, weight, on_bad)
     watch = _Classes(model, _place_of(model, positive), bins)
     figures, skipped = figures_on(model, table, label, weight, watch, on_bad)
     known = figures.record(model.kind)
     log_loss = figures.loss if model.loss.probability and not model.loss.rest else None
-    area = None if watch.ranking is None else watch.ranking.area()
-    more: dict[str, float | None] = {"log_loss": log_loss, "auc": area}
+    auc = None if watch.ranking is None else watch.ranking.area()
+    more: dict[str, float | None] = {"log_loss": log_loss, "auc": auc}
     calibration = watch.calibration()
     if calibration is not None:
-        off = np.abs(calibration["predicted"].to_numpy() - calibration["observed"].to_numpy())
-        more["calibration_error"] = float(np.average(off, weights=calibration["weight"].to_numpy()))
+        distance = np.abs(calibration["predicted"].to_numpy() - calibration["observed"].to_numpy())
+        more["calibration_error"] = float(np.average(distance, weights=calibration["weight"].to_numpy()))
     return Evaluation({**known, **more}, figures.rows, watch.by_class(), watch.confusion, calibration, skipped)
 
 
@@ -111,23 +111,25 @@ def figures_on(
     watch: passes.Watch | None = None,
     on_bad: OnBad = "raise",
 ) -> tuple[Figures, int]:
-    """Return loss and score of a model on a table, and how many rows were left out.
+    """Return loss and score of a model on a table, and the number of rows left out.
 
-    ``watch`` is told the scores of the others, see `passes.measure`.
+    ``watch`` receives the scores of the other rows, see `passes.measure`.
     """
     column = model.label_or(label)
     opened = open_table(table)
-    opened = numeric(opened, column, weight, once=not is_remote(opened))
-    check_label(readable(opened, model.encoding, column), column, repr(opened))
+    opened = as_numbers(opened, column, weight, once=not is_remote(opened))
+    check_label(encode_table(opened, model.encoding, column), column, repr(opened))
     if weight is not None:
         check_weight(opened, weight, column, repr(opened))
-    figures, skipped = model.judged(opened, column, weight, watch, on_bad)
+    figures, skipped = model.measure_table(opened, column, weight, watch, on_bad)
     if skipped and on_bad == "raise":
-        raise BadValue(f"{skipped} rows of {opened!r} have scores beyond what {model.coef.dtype} can hold")
+        raise BadValue(f"{skipped} rows of {opened!r} have scores outside the range of {model.coef.dtype}")
     return figures, skipped
 
 
-def _of_numbers(model: "Model", table: Any, label: str | None, weight: str | None, on_bad: OnBad) -> Evaluation:
+def _evaluate_regression(
+    model: "Model", table: Any, label: str | None, weight: str | None, on_bad: OnBad
+) -> Evaluation:
     sums = np.zeros(3)
 
     def watch(scores: npt.NDArray[Any], labels: npt.NDArray[Any], weights: FloatArray) -> None:
@@ -136,95 +138,95 @@ def _of_numbers(model: "Model", table: Any, label: str | None, weight: str | Non
 
     figures, skipped = figures_on(model, table, label, weight, watch, on_bad)
     squares, sizes, weighed = sums.tolist()
-    also = {"rmse": float(np.sqrt(squares / weighed)), "mae": sizes / weighed}
-    return Evaluation({**figures.record(model.kind), **also}, figures.rows, skipped=skipped)
+    extra = {"rmse": float(np.sqrt(squares / weighed)), "mae": sizes / weighed}
+    return Evaluation({**figures.record(model.kind), **extra}, figures.rows, skipped=skipped)
 
 
 def _place_of(model: "Model", positive: Any) -> int | None:
-    """Return the place of the class that is told from the others: the one that is named, else the second of two."""
+    """Return the place of the positive class: the named one, or the second of two."""
     known = model.classes.tolist()
     if positive is None:
         return 1 if len(known) == 2 else None
-    said = [at for at, one in enumerate(known) if one == positive or str(one) == str(positive)]
-    if not said:
-        raise BadArgument(f"positive is {positive!r}, which is no class of the model; it has {listed(known)}")
-    return said[0]
+    predicted = [at for at, value in enumerate(known) if value == positive or str(value) == str(positive)]
+    if not predicted:
+        raise BadArgument(f"positive must be a class of the model, {listed(known)}, got {positive!r}")
+    return predicted[0]
 
 
 class _Classes:
-    """What is counted of rows whose classes are predicted.
+    """Sums over predicted rows that the metrics of classes need.
 
     Args:
         model: The model.
-        positive: The place of the class that is told from the others; None: there is none.
-        bins: Of its probabilities.
+        positive: The place of the positive class; None: no AUC and no calibration.
+        bins: The number of probability bins.
     """
 
     def __init__(self, model: "Model", positive: int | None, bins: int) -> None:
         count = len(model.classes)
         self._model, self._positive, self._bins = model, positive, bins
         self._codes = codes_of(model.classes)
-        self._tallies = np.zeros((3, count))  # of classes: rows that are, are said to be, and are both
-        self.confusion = np.zeros((count, count)) if count * count <= MOST_CELLS else None
+        self._class_sums = np.zeros((3, count))  # by class: weights of actual, predicted and correct rows
+        self.confusion = np.zeros((count, count)) if count * count <= MAX_CONFUSION_CELLS else None
         self.ranking = None if positive is None else Ranking()
-        self._shares = np.zeros((4, bins))  # of bins: rows, weights, sums of probabilities, weights of the class
+        self._bin_sums = np.zeros((4, bins))  # by bin: rows, weights, probability sums, positive weights
 
     def __call__(self, scores: npt.NDArray[Any], labels: npt.NDArray[Any], weights: FloatArray) -> None:
-        """Take in rows."""
+        """Add rows."""
         count = len(self._codes)
         actual = np.searchsorted(self._codes, labels)
-        said = scores.argmax(axis=1) if self._model.loss.per_class else (scores[:, 0] > 0).astype(np.intp)
-        both = np.where(actual == said, weights, 0.0)
-        of_class = ((actual, weights), (said, weights), (actual, both))
-        self._tallies += [np.bincount(place, amount, count) for place, amount in of_class]
+        predicted = scores.argmax(axis=1) if self._model.loss.per_class else (scores[:, 0] > 0).astype(np.intp)
+        both = np.where(actual == predicted, weights, 0.0)
+        of_class = ((actual, weights), (predicted, weights), (actual, both))
+        self._class_sums += [np.bincount(place, amount, count) for place, amount in of_class]
         if self.confusion is not None:
-            np.add.at(self.confusion, (actual, said), weights)
+            np.add.at(self.confusion, (actual, predicted), weights)
         if self.ranking is None:
             return
-        mine = actual == self._positive
-        self.ranking.add(self._favour(scores), mine, weights)
+        is_positive = actual == self._positive
+        self.ranking.add(self._log_odds(scores), is_positive, weights)
         if self._model.loss.probability:
             shares = self._model.finish(scores, "predict_proba")[:, self._positive]
             at = np.minimum((shares * self._bins).astype(np.intp), self._bins - 1)
-            each = (np.ones(len(at)), weights, weights * shares, np.where(mine, weights, 0.0))
-            self._shares += [np.bincount(at, amount, self._bins) for amount in each]
+            amounts = (np.ones(len(at)), weights, weights * shares, np.where(is_positive, weights, 0.0))
+            self._bin_sums += [np.bincount(at, amount, self._bins) for amount in amounts]
 
-    def _favour(self, scores: npt.NDArray[Any]) -> FloatArray:
-        """Return how much is in favour of the class: where several have probabilities, the logarithm of its odds."""
-        assert self._positive is not None  # noqa: S101 - else nobody asks
-        loss, given = self._model.loss, scores.astype(np.float64)
+    def _log_odds(self, scores: npt.NDArray[Any]) -> FloatArray:
+        """Return the positive class's score; between classes with probabilities, its log-odds."""
+        assert self._positive is not None  # noqa: S101 - for the type checker
+        loss, margins = self._model.loss, scores.astype(np.float64)
         if not loss.per_class:
-            return given[:, 0] if self._positive == 1 else -given[:, 0]
+            return margins[:, 0] if self._positive == 1 else -margins[:, 0]
         if not loss.probability:
-            return np.ascontiguousarray(given[:, self._positive])
-        given = -np.logaddexp(0, -given) if loss.rest else given
-        rest = np.delete(given, self._positive, axis=1)
-        return np.asarray(given[:, self._positive] - np.logaddexp.reduce(rest, axis=1))
+            return np.ascontiguousarray(margins[:, self._positive])
+        margins = -np.logaddexp(0, -margins) if loss.rest else margins
+        rest = np.delete(margins, self._positive, axis=1)
+        return np.asarray(margins[:, self._positive] - np.logaddexp.reduce(rest, axis=1))
 
     def by_class(self) -> pa.Table:
-        """Return the scores of each class."""
-        there, said, both = self._tallies
-        return pa.table({"class": self._model.classes, **figures_of(both, said, there), "weight": there})
+        """Return the metrics of each class."""
+        actual, predicted, both = self._class_sums
+        return pa.table({"class": self._model.classes, **figures_of(both, predicted, actual), "weight": actual})
 
     def calibration(self) -> pa.Table | None:
-        """Return probabilities beside what came of them, by bin; None where there are none."""
+        """Return predicted and observed probabilities by bin; None without probabilities."""
         if self.ranking is None or not self._model.loss.probability:
             return None
-        some = np.flatnonzero(self._shares[1])
-        rows, weights, shares, mine = self._shares[:, some]
-        ends = {"low": some / self._bins, "high": (some + 1) / self._bins}
-        means = {"predicted": shares / weights, "observed": mine / weights}
+        filled = np.flatnonzero(self._bin_sums[1])
+        rows, weights, shares, is_positive = self._bin_sums[:, filled]
+        ends = {"low": filled / self._bins, "high": (filled + 1) / self._bins}
+        means = {"predicted": shares / weights, "observed": is_positive / weights}
         return pa.table({**ends, **means, "weight": weights, "rows": rows.astype(np.int64)})
 
 
-def figures_of(hits: FloatArray, said: FloatArray, there: FloatArray) -> dict[str, FloatArray]:
-    """Return precision, recall and F1 by how often a label was rightly said, was said, and was there; NaN of 0 / 0.
+def figures_of(hits: FloatArray, predicted: FloatArray, actual: FloatArray) -> dict[str, FloatArray]:
+    """Return precision, recall and F1 from the weights of correct, predicted and actual rows; NaN for 0 / 0.
 
     Example:
-        >>> {name: one.tolist() for name, one in figures_of(np.array([1.0]), np.array([2.0]), np.array([1.0])).items()}
+        >>> {name: v.tolist() for name, v in figures_of(np.array([1.0]), np.array([2.0]), np.array([1.0])).items()}
         {'precision': [0.5], 'recall': [1.0], 'f1': [0.6666666666666666]}
     """
-    parts = {"precision": (hits, said), "recall": (hits, there), "f1": (2 * hits, said + there)}
+    parts = {"precision": (hits, predicted), "recall": (hits, actual), "f1": (2 * hits, predicted + actual)}
     return {
         name: np.divide(part, whole, out=np.full(len(part), np.nan), where=whole != 0)
         for name, (part, whole) in parts.items()

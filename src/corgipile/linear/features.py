@@ -1,4 +1,4 @@
-"""Finds out which columns are the features of a table, and in what form."""
+"""Finds the feature columns of a table and their form."""
 
 import logging
 import warnings
@@ -20,9 +20,9 @@ from corgipile.sizes import Size
 from corgipile.suggestions import listed
 from corgipile.tables.table import Table, fixed_field
 
-__all__ = ["Features", "find_inputs", "tell_unknown", "warn_left_out"]
+__all__ = ["Features", "find_inputs", "log_unknown", "warn_left_out"]
 
-MOST_SAID = 5  # columns of which it is said that they are left out for some cells
+MAX_WARNINGS = 5  # warnings about left-out columns
 log = logging.getLogger("corgipile")
 
 PACKED = inner("features")
@@ -33,14 +33,14 @@ class Features:
     """The features of a table.
 
     Attributes:
-        columns: One list column; a pair of list columns, indices and values, if ``sparse``; or scalar columns, and
-            lists among them.
+        columns: One list column; a pair of list columns, indices and values, if ``sparse``; or scalar columns, with
+            or without lists among them.
         sparse: Whether rows are sparse.
         width: Number of features.
-        dtype: What the model computes in: float64 for float64 features, else float32.
+        dtype: The model's number type: float64 for float64 features, else float32.
         lists: Whether it is one list column.
-        left_out: Why other columns are no features, where they were not named.
-        widths: Numbers that each of the columns has in a row, where they are packed.
+        left_out: Why columns that were not named are not features.
+        widths: Numbers per row of each packed column.
     """
 
     columns: tuple[str, ...]
@@ -53,7 +53,7 @@ class Features:
 
     @property
     def name(self) -> str:
-        """Return the name under which dense features lie in the buffer."""
+        """Return the name of dense features in the buffer."""
         return self.columns[0] if self.lists else PACKED
 
     def feeder(
@@ -67,7 +67,7 @@ class Features:
         weight: str | None = None,
         **also: Any,
     ) -> BufferedReader:
-        """Open a feeder of these features, and of a label and a weight column if there are; see it for the rest."""
+        """Open a reader of these features, the label and the weight; other arguments are those of `BufferedReader`."""
         labels = [name for name in (label, weight) if name is not None]
         casts: dict[str, Any] = {name: np.float32 for name in labels if _is_half(table, name)}
         if self.sparse:
@@ -110,16 +110,16 @@ def find_inputs(
 
     Args:
         table: The table.
-        features: A list column, the common part of the names of a sparse pair (``x`` for ``x_k`` and ``x_v``), or a
-            list of columns; None: ``features``, or the pair ``features_k`` and ``features_v``, or else every scalar
-            column of numbers but the label, and but an index that pandas wrote.
-        label: The label column, which is no feature.
-        width: The number of sparse features, if it is known already.
-        whose: What the table is called in errors.
+        features: A list column, the common prefix of a sparse pair (``x`` for ``x_k`` and ``x_v``), or a list of
+            columns; None: ``features``, or the pair ``features_k`` and ``features_v``, or else every numeric scalar
+            column except the label and pandas' index.
+        label: The label column, which is never a feature.
+        width: The number of sparse features, if known.
+        whose: The table's name in errors.
 
     Raises:
         MissingColumn: The table has no such columns.
-        BadSchema: A column's type does not serve.
+        BadSchema: A column's type is not supported.
 
     Example:
         >>> from corgipile.tables import open
@@ -130,7 +130,7 @@ def find_inputs(
     names, left_out = (chosen := choose(table.schema, features, label)).names, chosen.left_out
     require(table.schema, names, whose)
     if label in names:
-        raise BadArgument(f"the label column {label!r} is among the features; a model would learn it by heart")
+        raise BadArgument(f"the label column {label!r} is among the features; leave it out")
     kinds = [table.schema.field(name).type for name in names]
     lists = [item_of(kind) is not None for kind in kinds]
     if is_pair(table.schema, names):
@@ -145,13 +145,13 @@ def find_inputs(
     return Features(names, sparse=False, width=sum(widths), dtype=dtype, lists=False, left_out=left_out, widths=widths)
 
 
-def tell_unknown(schema: pa.Schema, params: Mapping[str, Any], label: str | None) -> None:
-    """Say which columns of a table there were none of when a model was trained: nothing is made of them.
+def log_unknown(schema: pa.Schema, params: Mapping[str, Any], label: str | None) -> None:
+    """Log which columns of a table are ignored because the training table did not have them.
 
     Args:
-        schema: Of the table.
-        params: What the model was trained with; nothing is said where nobody noted the columns beside its features.
-        label: The label column of the table.
+        schema: The table's schema.
+        params: The model's parameters; models that did not record the other columns log nothing.
+        label: The table's label column.
     """
     if "others" not in params:
         return
@@ -159,23 +159,23 @@ def tell_unknown(schema: pa.Schema, params: Mapping[str, Any], label: str | None
     new = [name for name in schema.names if name not in known]
     if new:
         noun = "column" if len(new) == 1 else "columns"
-        log.warning("%s %s: left out, for the model was trained on a table without", noun, listed(new))
+        log.warning("%s %s: ignored, because the model was trained on a table without", noun, listed(new))
 
 
 def warn_left_out(table: Table, left_out: Mapping[str, str]) -> list[str]:
-    """Warn of columns that are left out for some cells only, and return what was said.
+    """Warn of columns that only a few cells keep from being features, and return the warnings.
 
     Args:
         table: The rows.
-        left_out: Why columns are no features.
+        left_out: Why columns are not features.
     """
     text = [name for name, why in left_out.items() if why == str(table.schema.field(name).type)]
-    said = [f"column {name!r} is left out as text, though {what}" for name, what in nearly_numbers(table, text).items()]
-    if len(said) > MOST_SAID:
-        said = [*said[:MOST_SAID], f"{len(said) - MOST_SAID} more columns are left out alike"]
-    for one in said:
-        warnings.warn(one, LeftOutWarning, stacklevel=8)
-    return said
+    notes = [f"column {name!r} is left out as text, though {why}" for name, why in nearly_numbers(table, text).items()]
+    if len(notes) > MAX_WARNINGS:
+        notes = [*notes[:MAX_WARNINGS], f"{len(notes) - MAX_WARNINGS} more columns are left out likewise"]
+    for note in notes:
+        warnings.warn(note, LeftOutWarning, stacklevel=8)
+    return notes
 
 
 def _dtype(kinds: Sequence[Any]) -> np.dtype[Any]:
@@ -185,7 +185,7 @@ def _dtype(kinds: Sequence[Any]) -> np.dtype[Any]:
 
 
 def _width(table: Table, name: str) -> int:
-    """Return the length of a row of a dense list column: its type's, or the first row's."""
+    """Return the length of a dense list column's rows, by its type or its first row."""
     kind = table.schema.field(name).type
     fixed = fixed_field(kind)
     if fixed is not None:

@@ -1,4 +1,4 @@
-"""Models by group: one for each value of a column, which predicts the rows of that group."""
+"""Models by group: one per value of a column, which predicts the rows of that group."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ from corgipile.errors import BadArgument
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
 from corgipile.linear.bad_values import FILLED
-from corgipile.linear.encoded import readable, readable_through
+from corgipile.linear.encoded import encode_pass, encode_table
 from corgipile.linear.features import Features
 from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Value, Values, check_group, shown
 from corgipile.linear.model import Model
-from corgipile.linear.multi_model import check_rates, learnt_of_one, of_one
+from corgipile.linear.multi_model import check_rates, learnt_of_model, params_of_model
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.sgd import SGD, Figures, Locate, rows_in
 from corgipile.linear.standard_errors import Summary
@@ -32,10 +32,10 @@ __all__ = ["Groups", "check_groups"]
 
 @dataclass
 class Groups(Model):
-    """Linear models of the same features and classes, one for each value of a column, as ``train(by=...)`` makes them.
+    """Linear models with the same features and classes, one per value of a column, from ``train(by=...)``.
 
-    It predicts and measures as a `Model` does, each row by the model of its group, which a table has in the column of
-    training; a row of another group is an error. ``coef`` and ``intercept`` are those of all groups, one after another.
+    Predicts and evaluates as a `Model` does, each row with the model of its group, by the column of training. A row
+    of an unknown group is an error. ``coef`` and ``intercept`` hold all groups, one after another.
 
     Example:
         >>> import corgipile as cp
@@ -48,17 +48,17 @@ class Groups(Model):
 
     @property
     def by(self) -> str:
-        """Return the column that tells groups apart."""
+        """Return the group column."""
         return str(self.params["by"])
 
     @property
     def groups(self) -> list[Value]:
-        """Return its values, ascending; null, which is a group of its own, last."""
+        """Return the group values, ascending; null is a group too, the last."""
         return list(self.params["groups"])
 
     @property
     def outputs(self) -> int:
-        """Return how many scores a row gets."""
+        """Return the number of scores per row."""
         return len(self.coef) // len(self.params["groups"])
 
     @property
@@ -70,39 +70,39 @@ class Groups(Model):
         """Return the model of one group.
 
         Raises:
-            BadArgument: There is none.
+            BadArgument: The group is unknown.
         """
         known = self._values().number_of
         if group not in known:
-            raise BadArgument(f"there is no model of group {shown(group)} of {self.by!r}")
-        mine = slice(known[group] * self.outputs, (known[group] + 1) * self.outputs)
-        said = of_one(self.params, known[group])
-        params = {name: value for name, value in said.items() if name not in ("by", "groups", "of_groups")}
-        learnt = learnt_of_one(self.learnt, mine)
-        return Model(self.kind, self.coef[mine], self.intercept[mine], self.classes, params, self.history, learnt)
+            raise BadArgument(f"group {shown(group)} of {self.by!r} has no model")
+        own = slice(known[group] * self.outputs, (known[group] + 1) * self.outputs)
+        group_params = params_of_model(self.params, known[group])
+        params = {name: value for name, value in group_params.items() if name not in ("by", "groups", "of_groups")}
+        learnt = learnt_of_model(self.learnt, own)
+        return Model(self.kind, self.coef[own], self.intercept[own], self.classes, params, self.history, learnt)
 
     def table(self) -> pa.Table:
-        """Return the groups with their rows, and what they lost and scored in the last epoch of training."""
+        """Return the groups with their rows, losses and scores of the last training epoch."""
         figures = self.params["of_groups"]
-        # a database keeps them in an order of its own
+        # databases reorder keys
         names = sorted(figures, key=lambda name: (name != "rows", name != "loss", name))
         return pa.table({self.by: self.groups, **{name: figures[name] for name in names}})
 
     def sgd(self, inputs: Features, on_bad: OnBad = "raise") -> SGD:
-        """Refuse: there is no one kernel that holds them.
+        """Raise: groups have no single kernel state.
 
         Raises:
             BadArgument: Always.
         """
-        raise BadArgument("these are models by group; of(...) gives that of one group")
+        raise BadArgument("models by group have no single SGD state; of(...) returns one group's model")
 
     def summary(self, table: Any, label: str | None = None, weight: str | None = None) -> Summary:
-        """Refuse: standard errors are those of one model.
+        """Raise: standard errors need a single model.
 
         Raises:
             BadArgument: Always.
         """
-        raise BadArgument("standard errors are of one model: of(...) gives that of one group, for rows of it")
+        raise BadArgument("standard errors need one model: use of(...) with the rows of that group")
 
     def scores(self, rows: Any) -> Iterator[npt.NDArray[Any]]:
         """Yield scores, [rows, outputs], in the order of the rows."""
@@ -110,19 +110,19 @@ class Groups(Model):
             raise BadArgument(f"models by group need the column {self.by!r}: give a table or a data frame")
         source = open_table(rows)
         check_group(source.schema, self.by, repr(source))
-        table = readable(source, self.encoding, None)
+        table = encode_table(source, self.encoding, None)
         sgd = self._group_sgd(self.inputs(table))
         with passes.reader(sgd.inputs, NullsAsNaN(table, sgd.inputs, None)) as feeder:
             for visit, numbers, locate in _judged_rows(feeder, source, self._values()):
                 yield sgd.decide_groups(rows_in(feeder.buffer, sgd.inputs, visit), visit, numbers, locate)
 
-    def judged(
+    def measure_table(
         self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None, on_bad: OnBad = "raise"
     ) -> tuple[Figures, int]:
-        """Return the figures of a table, and how many rows were left out; see `Model.judged`."""
+        """Return the figures of a table, and the number of rows left out; see `Model.measure_table`."""
         check_group(opened.schema, self.by, repr(opened))
         skip = choice(on_bad, "on_bad", OnBad) == "skip"
-        table = readable_through(opened, self.encoding, column, skip=skip)
+        table = encode_pass(opened, self.encoding, column, skip=skip)
         sgd = self._group_sgd(self.inputs(table, column), on_bad)
         sgd.eval_mode()
         sgd.begin(0.0)
@@ -135,8 +135,8 @@ class Groups(Model):
                 if watch is not None:
                     counted = sgd.counted(visit)
                     scores = partial(_scores_of, sgd, rows, visit[counted], numbers[counted], locate)
-                    passes.tell(watch, scores, sgd.outputs, visit[counted], labels, weights)
-            return passes.checked(sgd.flush(), sgd, feeder), sgd.skipped
+                    passes.send_scores(watch, scores, sgd.outputs, visit[counted], labels, weights)
+            return passes.check_figures(sgd.flush(), sgd, feeder), sgd.skipped
 
     def _values(self) -> Values:
         return Values(self.by, self.params["groups"])
@@ -145,14 +145,14 @@ class Groups(Model):
         if not inputs.sparse:
             inputs = replace(inputs, dtype=np.promote_types(inputs.dtype, self.coef.dtype))
         known = self._values()
-        sgd = GroupSGD([0] * len(known.number_of), known.told, self.kind, inputs, self.classes, on_bad=on_bad)
+        sgd = GroupSGD([0] * len(known.number_of), known.describe, self.kind, inputs, self.classes, on_bad=on_bad)
         sgd.assign(self.coef, self.intercept)
-        sgd.cure = FILLED
+        sgd.hint = FILLED
         return sgd
 
 
 def check_groups(params: dict[str, Any]) -> None:
-    """Raise ValueError or TypeError unless what a model file says of groups is as training writes it."""
+    """Raise ValueError or TypeError unless the groups in a model file are as training writes them."""
     groups, figures = params["groups"], params["of_groups"]
     if not (isinstance(groups, list) and groups and isinstance(params["by"], str) and isinstance(figures, dict)):
         raise TypeError("its groups are damaged")
@@ -164,11 +164,11 @@ def check_groups(params: dict[str, Any]) -> None:
 
 
 def _scores_of(sgd: GroupSGD, rows: Any, visit: Any, numbers: Any, locate: Locate, some: slice) -> npt.NDArray[Any]:
-    return sgd.decide_groups(rows, visit[some], numbers[some], passes.further(locate, some.start))
+    return sgd.decide_groups(rows, visit[some], numbers[some], passes.shifted(locate, some.start))
 
 
 def _judged_rows(feeder: BufferedReader, source: Table, known: Values) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield the visits of a table as it lies, the group of each, and what names a row by its place among them."""
+    """Yield the visits of a table in file order, the group numbers, and a function that names a row by its place."""
     first = 0
     for step, visit in enumerate(feeder.epoch(0)):
         batch = source.read(first, first + len(visit), [known.column])

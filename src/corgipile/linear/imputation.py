@@ -1,4 +1,4 @@
-"""Models for which something stands for what is missing, though they were trained without it."""
+"""Adds a fill value for missing numbers to a model trained without one."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -18,51 +18,51 @@ __all__ = ["filled"]
 
 
 def filled(model: "M", missing: float) -> "M":
-    """Return a model for which a number stands for null and NaN where nothing does yet.
+    """Return a model that replaces null and NaN by a number where it has no fill value yet.
 
-    A null that is no number is what it is to a model trained with ``missing=`` that met none: a category that was never
-    seen, text without words.
+    Other nulls are treated as by a model that was trained with ``missing=`` and met none: as an unseen category, as
+    text without words.
 
     Args:
         model: The model.
         missing: The number.
 
     Raises:
-        BadArgument: It is no finite number, or nobody knows which of the model's columns are lists.
+        BadArgument: The number is not finite, or the model did not record which columns are lists.
     """
     number, encoding = real(missing, "missing"), model.encoding
     if encoding is None:
         encoding = Encoding(_numbers(model, number))
     else:
-        features = tuple(_filled(one, number) for one in encoding.features)
-        encoding = replace(encoding, features=features, hashing=_hashed(encoding.hashing, number))
+        features = tuple(_with_fill(encoder, number) for encoder in encoding.features)
+        encoding = replace(encoding, features=features, hashing=_fill_hashed(encoding.hashing, number))
     return replace(model, params={**model.params, "encoding": encoding.state()})
 
 
 def _numbers(model: "Model", number: float) -> tuple[Encoder, ...]:
-    """Return what encodes columns that were all numbers, or lists of them."""
+    """Return encoders for numeric columns and lists."""
     if model.params.get("lists", True):
         return tuple(Vector(name, number) for name in model.features)
     if len(model.features) != model.width:
         raise BadArgument(
-            f"the model does not say which of its columns {list(model.features)} are lists: train it with missing="
+            f"the model did not record which of its columns {list(model.features)} are lists: train it with missing="
         )
     return tuple(Number(name, number) for name in model.features)
 
 
-def _filled(one: Encoder, number: float) -> Encoder:
-    if isinstance(one, Number | Vector) and one.fill is None:
-        return replace(one, fill=number)
-    if isinstance(one, Categories) and None not in one.values:
-        return replace(one, values=(None,)) if one.way == "hash" else replace(one, unknown=True)
-    return one
+def _with_fill(encoder: Encoder, number: float) -> Encoder:
+    if isinstance(encoder, Number | Vector) and encoder.fill is None:
+        return replace(encoder, fill=number)
+    if isinstance(encoder, Categories) and None not in encoder.values:
+        return replace(encoder, values=(None,)) if encoder.way == "hash" else replace(encoder, unknown=True)
+    return encoder
 
 
-def _hashed(how: Hashing | None, number: float) -> Hashing | None:
-    """Return how columns are hashed where what is missing has no features, and a number stands for numbers."""
-    if how is None:
+def _fill_hashed(hashing: Hashing | None, number: float) -> Hashing | None:
+    """Return hashing that fills missing numbers and gives other missing values no features."""
+    if hashing is None:
         return None
     numbers = tuple(
-        replace(one, fill=number) if one.kind == "number" and one.fill is None else one for one in how.sources
+        replace(item, fill=number) if item.kind == "number" and item.fill is None else item for item in hashing.sources
     )
-    return replace(how, sources=numbers, strict=False)
+    return replace(hashing, sources=numbers, strict=False)

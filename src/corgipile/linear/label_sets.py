@@ -1,4 +1,4 @@
-"""Which labels each row of a table has, where it may have several: of a column of lists, or of columns of 0 and 1."""
+"""Reads the labels of each row, from a column of lists or from columns of 0 and 1."""
 
 import math
 import sys
@@ -24,20 +24,20 @@ from corgipile.tables.views import select
 __all__ = ["LabelSets", "find_label_sets"]
 
 Label = str | int
-PIECE = 4 << 20  # labels of rows at a time
-AT_ONCE = 4096  # labels that are looked up among those found
-ENTRY = 64  # bytes of a label in a set while it grows, beside its own
-FEW = 2  # bytes of a set of labels of which all values are tried
-NAME = "\x1flabels"  # the column with a row's set of labels, if several columns hold labels
+PIECE = 4 << 20  # row-label pairs processed at a time
+LOOKED_UP = 4096  # labels looked up at a time
+ENTRY_BYTES = 64  # bytes per label in a growing set, besides the label
+MAX_TABLE_BYTES = 2  # label sets up to this size are deduplicated by a table of all values
+NAME = "\x1flabels"  # the column of label sets when several columns hold labels
 
 
 @dataclass
 class LabelSets:
-    """The labels of rows; rows with the same ones have the same set.
+    """The label sets of rows; rows with the same labels share a set.
 
     Attributes:
-        labels: The labels, ascending, or in the order of their columns.
-        column: The column of lists; None: each label has its own.
+        labels: The labels, ascending, or in column order.
+        column: The column of lists; None: each label has its own column.
         numbers: The set of each row, int32[rows].
         sets: Whether a set has a label, bool[sets, labels].
     """
@@ -49,19 +49,19 @@ class LabelSets:
 
     @property
     def name(self) -> str:
-        """Return the column in which `table` has the sets."""
+        """Return the name of the set column in `table`."""
         return NAME if self.column is None else self.column
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
-        """Return how many rows have each label."""
+        """Return the number of rows with each label."""
         rows = np.bincount(self.numbers, minlength=len(self.sets))
-        return np.array([rows[one].sum() for one in self.sets.T], np.int64)
+        return np.array([rows[members].sum() for members in self.sets.T], np.int64)
 
     def table(self, source: Table) -> Table:
-        """Return the rows without the columns of labels, and with the number of the set of each."""
+        """Return the rows with the set number in place of the label columns."""
         if self.column is None and NAME in source.schema.names:
-            raise BadArgument(f"column {NAME!r} has the name that sets of labels have; rename it")
+            raise BadArgument(f"the column name {NAME!r} is reserved for label sets; rename the column")
         columns = self.labels if self.column is None else [self.column]
         return Labelled(
             select(source, [name for name in source.schema.names if name not in columns]), self.name, self.numbers
@@ -71,20 +71,20 @@ class LabelSets:
 def find_label_sets(
     table: Table, labels: str | Sequence[str], known: Sequence[Label] | None = None, most: float = math.inf
 ) -> LabelSets:
-    """Read which labels each row has.
+    """Read the labels of each row.
 
     Args:
         table: The rows.
         labels: A column of lists of text or integers, or several columns of 0 and 1.
-        known: The labels there may be; None: those that are found.
-        most: Bytes that numbers and sets may take.
+        known: The possible labels; None: all labels in the table.
+        most: Maximum bytes of set numbers and sets.
 
     Raises:
-        BadLabel: A value is none of the labels, no row has one, or a column is no label of 0 and 1.
-        BadSchema: A column is of another type.
-        BadValue: A list, or what is in it, is null.
-        BudgetTooSmall: Numbers and sets take more than they may.
-        MissingColumn: There is no such column.
+        BadLabel: A value is not a known label, all lists are empty, or a label column holds other than 0 and 1.
+        BadSchema: A column's type is not supported.
+        BadValue: A list or a value in it is null.
+        BudgetTooSmall: Set numbers and sets exceed the limit.
+        MissingColumn: A column is missing.
 
     Example:
         >>> from corgipile.tables import open
@@ -99,32 +99,31 @@ def find_label_sets(
     if isinstance(labels, str):
         found = sorted(_values(table, labels, most)) if known is None else list(known)
         if not found:
-            raise BadLabel(f"all lists of label column {labels!r} are empty; there is nothing to learn")
-        return LabelSets(found, labels, *_numbered(_of_lists(table, labels, found), len(table), len(found), most))
-    return LabelSets(list(names), None, *_numbered(_of_columns(table, names), len(table), len(names), most))
+            raise BadLabel(f"all lists of label column {labels!r} are empty; at least one label is needed")
+        return LabelSets(found, labels, *_numbered(_from_lists(table, labels, found), len(table), len(found), most))
+    return LabelSets(list(names), None, *_numbered(_from_columns(table, names), len(table), len(names), most))
 
 
 def _numbered(
     parts: Iterator[npt.NDArray[np.bool_]], rows: int, labels: int, most: float
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-    """Return the number of the set of each row, and the sets."""
-    found, numbers, done = _Found(labels), np.empty(rows, np.int32), 0
+    """Return the set number of each row, and the sets."""
+    known, numbers, done = _SetNumbers(labels), np.empty(rows, np.int32), 0
     for part in parts:
-        numbers[done : done + len(part)] = found.numbers(part)
+        numbers[done : done + len(part)] = known.numbers(part)
         done += len(part)
-        if (taken := numbers.nbytes + found.nbytes) > most:
-            about = 2 * (numbers.nbytes + found.nbytes * rows // done)
+        if (used := numbers.nbytes + known.nbytes) > most:
+            needed = 2 * (numbers.nbytes + known.nbytes * rows // done)
             raise BudgetTooSmall(
-                f"the sets of labels of {rows} rows take {format_bytes(taken)} at least, and may take "
-                f"{format_bytes(most)}, half of memory; give memory of {format_bytes(about)}, or less if rows "
-                "to come have the sets of those before"
+                f"the label sets of {rows} rows take at least {format_bytes(used)}, more than half of memory, "
+                f"{format_bytes(most)}; give {format_bytes(needed)}, or less if later rows repeat earlier sets"
             )
-    found.number_ascending(numbers)
-    return numbers, found.sets()
+    known.number_ascending(numbers)
+    return numbers, known.sets()
 
 
-class _Found:
-    """The sets of labels that were found: eight labels a byte, ascending, and the number of each."""
+class _SetNumbers:
+    """Distinct label sets, packed as bits and sorted, with their numbers."""
 
     def __init__(self, labels: int) -> None:
         self._labels, self._bytes = labels, -(-labels // 8)
@@ -133,29 +132,29 @@ class _Found:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that the sets will take, and that it takes to find one among them, old ones and new."""
+        """Return the bytes of the sets, old and new, and of the look-up among them."""
         return len(self._known) * (self._labels + 2 * (self._bytes + self._numbers.itemsize))
 
     def numbers(self, part: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
-        """Return the numbers of the sets of the rows that come next; new ones get the next numbers."""
+        """Return the set numbers of the next rows; new sets get the next numbers."""
         bits = np.ascontiguousarray(np.packbits(part, axis=1))
-        some, back = _distinct(bits, self._known.dtype)
-        at = np.searchsorted(self._known, some)
-        new = np.ones(len(some), bool)
+        distinct, inverse = _distinct(bits, self._known.dtype)
+        at = np.searchsorted(self._known, distinct)
+        new = np.ones(len(distinct), bool)
         inside = np.flatnonzero(at < len(self._known))
-        new[inside] = self._known[at[inside]] != some[inside]
-        codes = np.empty(len(some), np.int32)
+        new[inside] = self._known[at[inside]] != distinct[inside]
+        codes = np.empty(len(distinct), np.int32)
         codes[~new] = self._numbers[at[~new]]
         codes[new] = len(self._known) + np.arange(np.count_nonzero(new))
         if new.any():
             self._numbers = np.insert(self._numbers, at[new], codes[new])
-            self._known = np.insert(self._known, at[new], some[new])
-        return codes[back]
+            self._known = np.insert(self._known, at[new], distinct[new])
+        return codes[inverse]
 
     def number_ascending(self, numbers: npt.NDArray[np.int32]) -> None:
-        """Number sets in their order, in place.
+        """Renumber sets in ascending order, in place.
 
-        Blocks are balanced by numbers, which are then the same however many rows are read at a time.
+        Numbers balance blocks: they must not depend on how many rows are read at a time.
         """
         places = np.arange(len(self._known), dtype=np.int32)
         if np.array_equal(self._numbers, places):
@@ -167,49 +166,49 @@ class _Found:
         self._numbers = places
 
     def sets(self) -> npt.NDArray[np.bool_]:
-        """Return whether each set has each label, ascending as they are numbered at last."""
+        """Return whether each set has each label, in the order of their numbers."""
         sets, step = np.empty((self._labels, len(self._known)), bool), max(1, PIECE // self._labels)
         for start in range(0, len(self._known), step):
             packed = self._known[start : start + step].view(np.uint8).reshape(-1, self._bytes)
             sets[:, start : start + step] = np.unpackbits(packed, axis=1, count=self._labels).T
-        return sets.T  # a label's are beside each other, as they are read
+        return sets.T  # contiguous by label, the order of access
 
 
 def _distinct(bits: npt.NDArray[np.uint8], kind: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
-    """Return the different rows of bytes, ascending, and which of them each is; few bytes are not sorted for that."""
-    if bits.shape[1] > FEW:
+    """Return the distinct rows of bytes, ascending, and the place of each row; short rows need no sort."""
+    if bits.shape[1] > MAX_TABLE_BYTES:
         return np.unique(bits.view(kind).ravel(), return_inverse=True)
-    number = f">u{bits.shape[1]}"  # whose order is that of the bytes
+    number = f">u{bits.shape[1]}"  # big-endian: sorts as the bytes do
     codes = bits.view(number).ravel().astype(np.intp)
-    there = np.zeros(1 << 8 * bits.shape[1], bool)
-    there[codes] = True
-    return np.flatnonzero(there).astype(number).view(kind), (np.cumsum(there) - 1)[codes]
+    present = np.zeros(1 << 8 * bits.shape[1], bool)
+    present[codes] = True
+    return np.flatnonzero(present).astype(number).view(kind), (np.cumsum(present) - 1)[codes]
 
 
 def _values(table: Table, name: str, most: float) -> set[Label]:
-    """Return the labels of a column of lists.
+    """Return the distinct labels of a list column.
 
     Raises:
-        BudgetTooSmall: They take more than ``most`` bytes, before there are models of them.
+        BudgetTooSmall: They take more than ``most`` bytes.
     """
     seen: set[Label] = set()
-    taken = 0
+    used = 0
     for _, _, values, _ in _items(table, name, 1):
-        found = pc.unique(values)
-        for start in range(0, len(found), AT_ONCE):
-            new = set(found.slice(start, AT_ONCE).to_pylist()) - seen
+        distinct = pc.unique(values)
+        for start in range(0, len(distinct), LOOKED_UP):
+            new = set(distinct.slice(start, LOOKED_UP).to_pylist()) - seen
             seen |= new
-            taken += sum(map(sys.getsizeof, new)) + ENTRY * len(new)
-            if taken > most:
+            used += sum(map(sys.getsizeof, new)) + ENTRY_BYTES * len(new)
+            if used > most:
                 raise BudgetTooSmall(
-                    f"label column {name!r} has more than {len(seen) - 1} labels, which take {format_bytes(taken)} and "
-                    f"may take {format_bytes(most)}, half of memory; give more memory, or a column of fewer labels"
+                    f"label column {name!r} has more than {len(seen) - 1} labels, which take {format_bytes(used)}, "
+                    f"more than half of memory, {format_bytes(most)}; give more memory, or a column of fewer labels"
                 )
     return seen
 
 
-def _of_lists(table: Table, name: str, labels: list[Label]) -> Iterator[npt.NDArray[np.bool_]]:
-    """Yield whether rows have labels, of lists of them."""
+def _from_lists(table: Table, name: str, labels: list[Label]) -> Iterator[npt.NDArray[np.bool_]]:
+    """Yield bool[rows, labels] from a column of lists."""
     for start, rows, values, owners in _items(table, name, len(labels)):
         part = np.zeros((rows, len(labels)), bool)
         if len(values):
@@ -218,7 +217,7 @@ def _of_lists(table: Table, name: str, labels: list[Label]) -> Iterator[npt.NDAr
 
 
 def _places(values: pa.Array, labels: list[Label], name: str, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Return which of the labels values are, that stand in these rows."""
+    """Return the places of values among the labels; ``rows`` are their row numbers for errors."""
     at = pc.index_in(values, _known(labels, values.type, name))
     if at.null_count:
         place = int(np.flatnonzero(flat(at.is_null()))[0])
@@ -237,13 +236,13 @@ def _known(labels: list[Label], kind: pa.DataType, name: str) -> pa.Array:
 
 
 def _items(table: Table, name: str, labels: int) -> Iterator[tuple[int, int, pa.Array, npt.NDArray[np.int64]]]:
-    """Yield of runs of rows the first, how many, what is in their lists, and the row of the run of each of these."""
+    """Yield runs of rows: first row, number of rows, list items, and the row of each item within the run."""
     kind = table.schema.field(name).type
     item = value_type(kind.value_type if _is_list(kind) else kind)
     if not _is_list(kind) or not (pa.types.is_integer(item) or pa.types.is_null(item) or _is_text(item)):
         raise BadSchema(
             f"label column {name!r} is {kind}; lists of text or of integers are needed, or several columns of 0 and 1"
-            + _instead(name, kind, item)
+            + _hint(name, kind, item)
         )
     for first, batch in scan(table, [name]):
         column = batch.column(0)
@@ -260,12 +259,12 @@ def _items(table: Table, name: str, labels: int) -> Iterator[tuple[int, int, pa.
             yield first + start, len(part), values, owners
 
 
-def _instead(name: str, kind: pa.DataType, item: pa.DataType) -> str:
-    """Say what may be meant by a column that is no list of labels."""
+def _hint(name: str, kind: pa.DataType, item: pa.DataType) -> str:
+    """Return a hint for a column that does not hold lists of labels."""
     if not _is_list(kind) and _is_text(item):
         how = "pyarrow.compute.split_pattern(column, ','), or json.loads of each"
-        return f"; split text that holds several first: {how} (in SQL string_split(t, ','), or t::JSON::VARCHAR[])"
-    return f"; one column of 0 and 1 is named by label={name!r}" * is_number(kind)
+        return f"; split text of several labels first: {how} (in SQL string_split(t, ','), or t::JSON::VARCHAR[])"
+    return f"; for one column of 0 and 1 use label={name!r}" * is_number(kind)
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -276,8 +275,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _of_columns(table: Table, names: list[str]) -> Iterator[npt.NDArray[np.bool_]]:
-    """Yield whether rows have labels, of columns of 0 and 1."""
+def _from_columns(table: Table, names: list[str]) -> Iterator[npt.NDArray[np.bool_]]:
+    """Yield bool[rows, labels] from columns of 0 and 1."""
     for name in names:
         kind = table.schema.field(name).type
         if not is_number(kind):

@@ -1,4 +1,4 @@
-"""Tables with labels given beside the rows."""
+"""Tables with labels from memory."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,15 +20,15 @@ __all__ = ["Labelled"]
 
 
 class Labelled(Wrapper):
-    """Puts labels from memory beside the rows of a table, in place of a column of their name if there is one.
+    """A table with labels from memory, which replace a column of the same name.
 
     Args:
         table: The rows.
         name: Name of the label column.
-        labels: One label a row.
+        labels: One label per row.
 
     Raises:
-        BadArgument: There are more labels than rows, or fewer.
+        BadArgument: The numbers of labels and rows differ.
 
     Example:
         >>> from corgipile.tables import open
@@ -37,25 +37,25 @@ class Labelled(Wrapper):
         {'x': [1.5, 2.5], 'label': [1, 0]}
     """
 
-    columnar = True  # labels lie in memory
+    columnar = True  # labels are in memory
 
     def __init__(self, table: Table, name: str, labels: npt.NDArray[Any]) -> None:
         super().__init__(table)
         if len(labels) != len(table):
-            raise BadArgument(f"y has {len(labels)} labels for {len(table)} rows of {table!r}; one for each is needed")
+            raise BadArgument(f"y has {len(labels)} labels for {len(table)} rows of {table!r}; give one per row")
         self._name, self._labels = name, pa.array(labels)
-        kept = [column for column in table.schema if column.name != name]
-        self.schema = pa.schema([*kept, pa.field(name, self._labels.type)], table.schema.metadata)
+        other_columns = [column for column in table.schema if column.name != name]
+        self.schema = pa.schema([*other_columns, pa.field(name, self._labels.type)], table.schema.metadata)
 
     @property
     def fingerprint(self) -> str:
-        """Return an identity of rows and labels."""
+        """Return the identity of rows and labels."""
         labels = np.ascontiguousarray(self._labels.to_numpy(zero_copy_only=False))
         values = blake2b(labels.data, digest_size=16).hexdigest()
         return digest(self.table.fingerprint, self._name, str(labels.dtype), values)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows with their labels."""
+        """Read a run of rows with their labels."""
         return self._join(columns, lambda names: self.table.read(start, stop, names), slice(start, stop))
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
@@ -63,11 +63,11 @@ class Labelled(Wrapper):
         return self._join(columns, lambda names: self.table.take(rows, names), rows)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return where columns lie, None where the labels are among them."""
+        """Return where columns lie; None if the labels are among them."""
         return None if self._name in check_columns(self.schema, columns) else self.table.layout(columns)
 
     def location(self, columns: Sequence[str]) -> Location | None:
-        """Say where the kernel finds columns, if it finds those of the table: the labels in memory."""
+        """Return where columns lie for the kernel, the labels in memory; None if the table has no location."""
         names = check_columns(self.schema, columns)
         stored, address = self._stored(names), address_of(self._labels)
         found = location(self.table, stored) if stored else Location(Layout((), {}))

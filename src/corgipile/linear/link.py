@@ -1,4 +1,4 @@
-"""What scores say, where it is not the scores themselves: probabilities, and numbers that are their exponentials."""
+"""Link functions: probabilities and exponentials of scores."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ __all__ = ["exponential", "probabilities"]
 
 
 def probabilities(loss: Loss, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Turn scores of one or several outputs into probabilities, without overflow."""
+    """Return the probabilities of the scores of one or several outputs, without overflow."""
     if scores.ndim == 1:
         scores = np.stack([np.zeros_like(scores), scores], axis=1)
     shares = np.array(scores, np.float64, order="C")
@@ -21,7 +21,7 @@ def probabilities(loss: Loss, scores: npt.NDArray[np.float64]) -> npt.NDArray[np
 
 
 def exponential(scores: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return what scores predict where their exponentials do."""
+    """Return the exponentials of scores."""
     predicted = np.array(scores, np.float64, order="C")
     _kernel.sgd_exp(predicted)
     return predicted

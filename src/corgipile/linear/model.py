@@ -1,4 +1,4 @@
-"""A trained linear model: coefficients, history, prediction, files."""
+"""Trained linear models: coefficients, history, prediction, files."""
 
 import os
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from corgipile.features import Encoding
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
 from corgipile.linear.bad_values import FILLED
-from corgipile.linear.encoded import readable, readable_through
+from corgipile.linear.encoded import encode_pass, encode_table
 from corgipile.linear.evaluation import Evaluation, figures_on, judge
-from corgipile.linear.features import Features, find_inputs, tell_unknown
+from corgipile.linear.features import Features, find_inputs, log_unknown
 from corgipile.linear.imputation import filled
 from corgipile.linear.link import exponential, probabilities
-from corgipile.linear.multi_model import several_of
+from corgipile.linear.multi_model import class_of_models
 from corgipile.linear.nulls import NullsAsNaN
-from corgipile.linear.saving import classes_of, learnt_of, packed, read_tensors, tensors_of, unpacked, write_tensors
+from corgipile.linear.saving import classes_of, from_bytes, learnt_of, read_tensors, tensors_of, to_bytes, write_tensors
 from corgipile.linear.scaling import Learnt
 from corgipile.linear.sgd import SGD, Figures, outputs_of
 from corgipile.linear.standard_errors import Summary, summary
@@ -33,23 +33,23 @@ __all__ = ["Model", "load", "unpack"]
 
 FORMAT = 1
 What = Literal["predict", "predict_proba", "decision"]
-WHATS = ("predict", "predict_proba", "decision")
-NOTED = {"left_out": dict, "notes": list, "others": list}
+OUTPUT_KINDS = ("predict", "predict_proba", "decision")
+NOTE_TYPES = {"left_out": dict, "notes": list, "others": list}
 
 
 @dataclass
 class Model:
-    """A linear model, made by `corgipile.train` or `corgipile.load`.
+    """A linear model, from `corgipile.train` or `corgipile.load`.
 
     Attributes:
-        kind: The name of the loss, and perhaps a parameter after a colon.
-        coef: [outputs, features]; one output, or one a class for softmax and for an svm of more than two.
+        kind: The name of the loss, with an optional parameter after a colon.
+        coef: [outputs, features]; one output, or one per class for softmax and for a multiclass svm.
         intercept: [outputs].
-        classes: Class values, ascending; empty where numbers are predicted.
-        params: What it was trained with.
-        history: One dictionary an epoch: epoch, loss, accuracy or r2, rows, seconds, and test figures if asked for.
-        learnt: The model as it was learnt, where features were standardised or weights averaged; ``coef`` is for
-            features as they are, and predicts.
+        classes: Class values, ascending; empty in regression.
+        params: The settings and facts of training.
+        history: One dictionary per epoch: epoch, loss, accuracy or r2, rows, seconds, and any test figures.
+        learnt: The weights during training, if features were standardised or weights averaged; ``coef`` is for
+            unscaled features and predicts.
 
     Example:
         >>> import numpy as np
@@ -68,7 +68,7 @@ class Model:
 
     @property
     def loss(self) -> Loss:
-        """Return the loss it was trained by."""
+        """Return the training loss."""
         return loss_of(self.kind, len(self.classes))
 
     @property
@@ -78,12 +78,12 @@ class Model:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Return the feature columns it was trained on, in the order of the coefficients where they are scalars."""
+        """Return the feature columns of training; scalar columns are in the order of the coefficients."""
         return tuple(self.params.get("features") or ())
 
     @property
     def outputs(self) -> int:
-        """Return how many scores a row gets."""
+        """Return the number of scores per row."""
         return len(self.coef)
 
     @property
@@ -93,110 +93,110 @@ class Model:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the name of each feature; nothing where they have none, as in a list column."""
+        """Return the name of each feature; empty if they have none, as in a list column."""
         if (encoding := self.encoding) is not None:
             return tuple(names) if len(names := encoding.names) == self.width else ()
         return () if self.params.get("lists", True) or len(self.features) != self.width else self.features
 
     @property
     def encoding(self) -> Encoding | None:
-        """Return how columns became numbers; None where all of them were."""
+        """Return how columns became numbers; None if all were numbers."""
         state = self.params.get("encoding")
         return None if state is None else Encoding.of(state)
 
     @property
     def label(self) -> str | None:
-        """Return the label column it was trained on."""
+        """Return the label column of training."""
         return self.params.get("label")
 
     def label_or(self, given: str | None = None) -> str:
-        """Return the label column: the one given, else that of training, else ``"label"``."""
+        """Return the given label column, or that of training, or ``"label"``."""
         return next(name for name in (given, self.label, "label") if name is not None)
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Return the columns that were no features though none were named, and why."""
+        """Return the columns that were left out because no features were named, and why."""
         return dict(self.params.get("left_out", {}))
 
     @property
     def notes(self) -> list[str]:
-        """Return what was noticed when it was trained."""
+        """Return the notes of training."""
         return list(self.params.get("notes", ()))
 
     def sgd(self, inputs: Features, on_bad: OnBad = "raise") -> SGD:
-        """Return an SGD kernel that holds this model, for features of the given form."""
+        """Return an SGD kernel with this model's weights, for features of the given form."""
         if not inputs.sparse:
             inputs = replace(inputs, dtype=np.promote_types(inputs.dtype, self.coef.dtype))
         if inputs.width != self.width:
-            raise BadArgument(f"rows have {inputs.width} features; the model was trained with {self.width}")
+            raise BadArgument(f"rows must have {self.width} features as in training, got {inputs.width}")
         sgd = SGD(self.kind, inputs, self.classes, on_bad=on_bad)
         sgd.assign(self.coef, self.intercept)
-        sgd.cure = FILLED
+        sgd.hint = FILLED
         return sgd
 
     def decision(self, rows: Any) -> npt.NDArray[Any]:
-        """Return scores: one a row, positive for the second class; for softmax one a row and class.
+        """Return scores: one per row, positive for the second class; for softmax one per row and class.
 
         Args:
             rows: An array [rows, features], a SciPy CSR matrix, a path, a `Table`, a ``pyarrow.Table`` or a data frame.
-                Scalar features are found by their names, wherever they stand; the log names columns that are new.
+                Scalar features match by name, in any position; the log names new columns.
         """
         return np.concatenate(list(self.stream(rows, "decision")))
 
     def predict(self, rows: Any) -> npt.NDArray[Any]:
-        """Return classes, or the numbers that are predicted."""
+        """Return predicted classes, or predicted numbers."""
         return np.concatenate(list(self.stream(rows, "predict")))
 
     def predict_proba(self, rows: Any) -> npt.NDArray[Any]:
         """Return probabilities, [rows, classes].
 
         Raises:
-            BadArgument: The loss makes no probabilities, as that of an SVM or of a regression.
+            BadArgument: The loss has no probabilities, such as an SVM's or a regression's.
         """
         return np.concatenate(list(self.stream(rows, "predict_proba")))
 
     def stream(self, rows: Any, what: What = "predict") -> Iterator[npt.NDArray[Any]]:
-        """Yield predictions in the order of the rows, a few thousand at a time, so that no table is too large."""
+        """Yield predictions in row order, a few thousand at a time: a table of any size works."""
         yield self.finish(np.empty((0, self.outputs), self.coef.dtype), what)
         for part in self.scores(rows):
             yield self.finish(part, what)
 
     def scores(self, rows: Any) -> Iterator[npt.NDArray[Any]]:
-        """Yield scores, [rows, outputs], in the order of the rows."""
+        """Yield scores, [rows, outputs], in row order."""
         array = rows_of_array(rows, self.coef.dtype)
         encoding = self.encoding
         if array is not None and encoding is not None:
             fills = encoding.fills(self.width)
             if fills is None:
-                raise BadArgument("this model encodes columns, which it finds by name: give a table or a data frame")
+                raise BadArgument("this model encodes named columns: give a table or a data frame")
             array = array.filled(fills)
         if array is not None:
             sgd = self.sgd(array.inputs)
             for visit in array.visits():
                 yield sgd.decide(array.rows, visit, lambda place, visit=visit: f"row {visit[place]}")  # type: ignore[misc]
             return
-        table = readable(open_table(rows), self.encoding, None)
+        table = encode_table(open_table(rows), self.encoding, None)
         sgd = self.sgd(self.inputs(table))
         with passes.reader(sgd.inputs, NullsAsNaN(table, sgd.inputs, None)) as feeder:
             yield from passes.scores(sgd, feeder)
 
     def inputs(self, table: Table, label: str | None = None) -> Features:
-        """Return the features of a table as this model reads them."""
-        tell_unknown(table.schema, self.params, label := self.label if label is None else label)
+        """Return the features of a table in this model's form."""
+        log_unknown(table.schema, self.params, label := self.label if label is None else label)
         columns = self.features if (encoding := self.encoding) is None else encoding.read_as
         return find_inputs(table, columns or None, label, self.width, whose=repr(table))
 
     def finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
-        """Return what scores, [rows, outputs], say: themselves, probabilities, or what is predicted.
+        """Return scores, [rows, outputs], as themselves, probabilities or predictions.
 
         Raises:
-            BadArgument: The loss makes no probabilities.
+            BadArgument: The loss has no probabilities.
         """
-        if what not in WHATS:
-            raise BadArgument(f"what is {what!r}; one of {', '.join(WHATS)} is right")
+        if what not in OUTPUT_KINDS:
+            raise BadArgument(f"what must be one of {', '.join(OUTPUT_KINDS)}, got {what!r}")
         if what == "predict_proba" and not self.loss.probability:
-            some = " or ".join(quoted(probability=True))
-            raise BadArgument(f"a model of kind {self.kind!r} has no probabilities; train {some}")
+            losses = " or ".join(quoted(probability=True))
+            raise BadArgument(f"a model of kind {self.kind!r} has no probabilities; train {losses}")
         flat = scores if self.loss.per_class else scores[:, 0]
         if what == "decision":
             return flat
@@ -209,9 +209,9 @@ class Model:
         return np.asarray(self.classes[flat.argmax(axis=1) if flat.ndim == 2 else (flat > 0).astype(np.intp)])
 
     def filled(self, missing: float) -> Self:
-        """Return the same model, for which a number stands for null and NaN in features where nothing does yet.
+        """Return the model with a fill value for null and NaN where it has none yet.
 
-        A category that is null is one that was never seen, text that is null has no words.
+        A null category counts as unseen, null text as text without words.
         """
         return filled(self, missing)
 
@@ -223,11 +223,11 @@ class Model:
         Args:
             table: A path, a `Table`, a ``pyarrow.Table`` or a data frame.
             label: The label column; by default that of training.
-            weight: A column of what rows count for; None: each for 1, however the model was trained.
-            on_bad: ``"skip"`` leaves out rows that it cannot be measured on; ``skipped`` then says how many, if any.
+            weight: The weight column; None: every row has weight 1, even if training used weights.
+            on_bad: ``"skip"`` leaves out rows that cannot be evaluated; ``skipped`` counts them, if any.
 
         Raises:
-            BadValue: The table has no rows, or a row has a label or feature that is no finite number.
+            BadValue: The table has no rows, or a label or feature is not finite.
         """
         figures, skipped = figures_on(self, table, label, weight, on_bad=on_bad)
         return figures.record(self.kind) | ({"skipped": skipped} if skipped else {})
@@ -235,15 +235,15 @@ class Model:
     evaluate = measure
 
     def judge(self, table: Any, label: str | None = None, weight: str | None = None, **how: Any) -> Evaluation:
-        """Return how well it does by class, rank and probability; see `corgipile.linear.evaluation.judge`."""
+        """Return metrics by class, rank and probability; see `corgipile.linear.evaluation.judge`."""
         return judge(self, table, label, weight, **how)
 
-    def judged(
+    def measure_table(
         self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None, on_bad: OnBad = "raise"
     ) -> tuple[Figures, int]:
-        """Return the figures of a table, and how many rows were left out, as they are where scores are no numbers."""
+        """Return the figures of a table, and the number of rows left out, also when scores overflow."""
         skip = choice(on_bad, "on_bad", OnBad) == "skip"
-        table = readable_through(opened, self.encoding, column, skip=skip)
+        table = encode_pass(opened, self.encoding, column, skip=skip)
         sgd = self.sgd(self.inputs(table, column), on_bad)
         rows = NullsAsNaN(table, sgd.inputs, column, weight, skip=skip)
         with passes.reader(sgd.inputs, rows, column, weight) as feeder:
@@ -254,14 +254,14 @@ class Model:
         return summary(self, table, label, weight)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save as a safetensors file; an earlier model that is there is replaced when the new one is whole.
+        """Save as a safetensors file; an existing model is replaced atomically.
 
         Args:
             path: The file.
-            overwrite: Replace a file that is no model of ours too.
+            overwrite: Also replace a file that corgipile did not write.
 
         Raises:
-            WouldOverwrite: Such a file is there.
+            WouldOverwrite: Such a file exists.
         """
         write_tensors(path, *self._content(), overwrite=overwrite)
 
@@ -272,10 +272,10 @@ class Model:
             >>> unpack(Model("linear", np.ones((1, 2)), np.zeros(1), np.zeros(0)).pack()).width
             2
         """
-        return packed(*self._content())
+        return to_bytes(*self._content())
 
     def _content(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        """Return the tensors and the metadata of a model file."""
+        """Return the tensors and metadata of the model file."""
         meta = {
             "format": FORMAT,
             "kind": self.kind,
@@ -292,8 +292,8 @@ def load(path: str | os.PathLike[str]) -> Model:
     """Load a model that `Model.save` wrote.
 
     Raises:
-        MissingFile: No file lies there.
-        BadModelFile: It is no such file, or it is damaged.
+        MissingFile: The file does not exist.
+        BadModelFile: It is not such a file, or damaged.
         ReadFailed: It cannot be read.
 
     Example:
@@ -307,14 +307,14 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 
 def unpack(content: bytes, name: str = "the content") -> Model:
-    """Make a model of the content of a model file.
+    """Return the model in the content of a model file.
 
     Args:
         content: The bytes.
-        name: What they are called in errors.
+        name: The content's name in errors.
 
     Raises:
-        BadModelFile: They are no model that corgipile saved, or damaged.
+        BadModelFile: The content is damaged or not from corgipile.
 
     Example:
         >>> unpack(b"rows")
@@ -322,17 +322,17 @@ def unpack(content: bytes, name: str = "the content") -> Model:
         ...
         corgipile.errors.BadModelFile: the content is not a model saved by corgipile: ...
     """
-    return _model_of(*unpacked(content, name), name)
+    return _model_of(*from_bytes(content, name), name)
 
 
 def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: str) -> Model:
-    """Return the model of what a file holds."""
+    """Return the model of a file's tensors and metadata."""
     try:
         if meta["format"] != FORMAT:
-            raise BadModelFile(f"format {meta['format']} is not known; this version reads format {FORMAT}")
+            raise BadModelFile(f"format must be {FORMAT}, got {meta['format']}")
         classes = classes_of(meta["classes"], meta["class_type"])
-        make = several_of(meta["params"]) or Model
-        model = make(meta["kind"], tensors["coef"], tensors["intercept"], classes, meta["params"], meta["history"])
+        cls = class_of_models(meta["params"]) or Model
+        model = cls(meta["kind"], tensors["coef"], tensors["intercept"], classes, meta["params"], meta["history"])
         _check(model)
         _check_notes(model)
         model.learnt = learnt_of(tensors, model.coef)
@@ -342,7 +342,7 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
 
 
 def _check(model: Model) -> None:
-    """Raise unless the parts of a model fit together."""
+    """Raise unless the parts of a model are consistent."""
     outputs = outputs_of(model.kind, model.classes) * len(
         model.params.get("groups") or model.params.get("labels") or [None]
     )
@@ -359,7 +359,7 @@ def _check(model: Model) -> None:
         or model.classes.dtype.kind not in ("biufU" if model.params.get("encoding") else "biuf")
         or (np.unique(model.classes) != model.classes).any()
     ):
-        raise ValueError("its classes do not ascend")
+        raise ValueError("its classes must ascend")
     most = most_classes(model.kind)
     if not min(most, 2) <= len(model.classes) <= most:
         raise ValueError(f"{len(model.classes)} classes for a {model.kind} model")
@@ -370,14 +370,14 @@ def _check(model: Model) -> None:
 
 
 def _check_notes(model: Model) -> None:
-    """Raise unless what was trained with and how it went are as training writes them."""
+    """Raise unless parameters and history are as training writes them."""
     features, label, lists = (model.params.get(name) for name in ("features", "label", "lists"))
     if features is not None and not (isinstance(features, list) and all(isinstance(name, str) for name in features)):
-        raise ValueError(f"its features are {features!r}; a list of names is needed")
+        raise ValueError(f"its features must be a list of names, got {features!r}")
     encoding = model.encoding
     if encoding is not None and not encoding.fits(features, model.width):
         raise ValueError(f"its features are {features!r} ({model.width}), and those encoded {list(encoding.columns)}")
-    named = len(features or ())  # of several some may be lists
+    named = len(features or ())  # among several some may be lists
     if encoding is None and lists is False and named != model.width and not 1 < named < model.width:
         raise ValueError(f"{named} names for {model.width} features")
     if not (isinstance(label, str | None) and isinstance(lists, bool | None)):
@@ -387,8 +387,8 @@ def _check_notes(model: Model) -> None:
         raise ValueError(f"its best epoch is {best!r} of {len(model.history)}")
     if best is not None and not isinstance(model.history[best].get("test_loss"), int | float):
         raise TypeError("its best epoch has no test_loss")
-    if not all(isinstance(model.params.get(name, kind()), kind) for name, kind in NOTED.items()):
-        raise TypeError("the notes on its columns are damaged")
+    if not all(isinstance(model.params.get(name, kind()), kind) for name, kind in NOTE_TYPES.items()):
+        raise TypeError("its notes are damaged")
     for record in model.history:
         loss = record["loss"]
         if isinstance(loss, bool) or not isinstance(loss, int | float):

@@ -1,4 +1,4 @@
-"""What several models of one file share: which class holds them, by group or of labels, and the rates of each."""
+"""What models in one file share: their class, by group or by label, and their learning rates."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from corgipile.linear.model import Model
     from corgipile.linear.schedule import Schedule
 
-__all__ = ["HELD_OUT", "check_rates", "folded", "learnt_of_one", "of_one", "rates_of", "several_of"]
+__all__ = ["HELD_OUT", "check_rates", "class_of_models", "learnt_of_model", "params_of_model", "rates_of", "unscale"]
 
-HELD_OUT = "measure(...) of what comes out, `corgipile judge` of its file, tells held-out rows"
-RATES = "learning_rates"  # what a file calls them, where not all are the same
+HELD_OUT = "to score held-out rows use measure(...) of the result, or `corgipile judge` of its file"
+RATES = "learning_rates"  # the parameter's key when models' rates differ
 
 
-def several_of(params: dict[str, Any]) -> "type[Model] | None":
-    """Return the class of several models by what they were trained with; None where there is one.
+def class_of_models(params: dict[str, Any]) -> "type[Model] | None":
+    """Return the class of a multi-model file by its parameters; None for a single model.
 
     Raises:
-        TypeError, ValueError: What is said of them is damaged.
+        TypeError, ValueError: The parameters are damaged.
     """
     if "labels" in params:
-        from corgipile.linear.multilabel import LabelModels, check_labels  # noqa: PLC0415 - which is a model itself
+        from corgipile.linear.multilabel import LabelModels, check_labels  # noqa: PLC0415 - imports Model
 
         check_labels(params)
         return LabelModels
@@ -37,32 +37,32 @@ def several_of(params: dict[str, Any]) -> "type[Model] | None":
 
 
 def rates_of(schedules: "Sequence[Schedule]") -> dict[str, Any]:
-    """Return what a file says of the rates of models."""
-    rates = [one.learning_rate for one in schedules]
+    """Return the learning rates of models as parameters."""
+    rates = [schedule.learning_rate for schedule in schedules]
     return {RATES: rates} if len({*rates}) > 1 else {"learning_rate": rates[0]}
 
 
-def folded(scaling: Scaling | None, coef: Any, bias: Any) -> tuple[Any, Any, Learnt | None]:
-    """Return weights and intercepts of features as they are, and what was learnt where these were standardised."""
+def unscale(scaling: Scaling | None, coef: Any, bias: Any) -> tuple[Any, Any, Learnt | None]:
+    """Return weights and intercepts for unscaled features, and the scaled ones if features were standardised."""
     if scaling is None:
         return coef, bias, None
     return *scaling.fold(coef, bias), Learnt(scaling, coef, bias)
 
 
-def learnt_of_one(learnt: Learnt | None, mine: slice) -> Learnt | None:
-    """Return what one of the models learnt, whose outputs these are."""
-    return None if learnt is None else Learnt(learnt.scaling, learnt.coef[mine], learnt.intercept[mine])
+def learnt_of_model(learnt: Learnt | None, part: slice) -> Learnt | None:
+    """Return the part of one model, by its outputs."""
+    return None if learnt is None else Learnt(learnt.scaling, learnt.coef[part], learnt.intercept[part])
 
 
-def of_one(params: dict[str, Any], at: int) -> dict[str, Any]:
-    """Return what is said of one of the models: its own rate."""
-    rest = {name: value for name, value in params.items() if name != RATES}
-    return {**rest, "learning_rate": params[RATES][at]} if RATES in params else rest
+def params_of_model(params: dict[str, Any], at: int) -> dict[str, Any]:
+    """Return the parameters of one model, with its own rate."""
+    shared = {name: value for name, value in params.items() if name != RATES}
+    return {**shared, "learning_rate": params[RATES][at]} if RATES in params else shared
 
 
 def check_rates(params: dict[str, Any], models: int) -> None:
-    """Raise ValueError unless there is a rate for each model, where there are any."""
+    """Raise ValueError unless every model has a valid learning rate."""
     rates = params.get(RATES, [1.0] * models)
     sound = isinstance(rates, list) and len(rates) == models
-    if not (sound and all(isinstance(one, float | int) and math.isfinite(one) and one > 0 for one in rates)):
+    if not (sound and all(isinstance(rate, float | int) and math.isfinite(rate) and rate > 0 for rate in rates)):
         raise ValueError("the learning rates of its models are damaged")

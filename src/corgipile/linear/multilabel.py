@@ -1,4 +1,4 @@
-"""Models of several labels: one for each, which says whether a row has it."""
+"""Multilabel models: one binary model per label."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +10,12 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
 from corgipile.linear.classes import check_weight
-from corgipile.linear.encoded import numeric, readable
+from corgipile.linear.encoded import as_numbers, encode_table
 from corgipile.linear.evaluation import Evaluation, figures_of
 from corgipile.linear.features import Features
 from corgipile.linear.label_sets import Label, LabelSets, find_label_sets
 from corgipile.linear.model import Model, What
-from corgipile.linear.multi_model import check_rates, learnt_of_one, of_one
+from corgipile.linear.multi_model import check_rates, learnt_of_model, params_of_model
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.sgd import SGD, Figures, Locate, SlotArray, rows_in
 from corgipile.linear.standard_errors import Summary
@@ -28,11 +28,11 @@ __all__ = ["LabelModels", "check_labels"]
 Counts = npt.NDArray[np.float64]
 
 
-class SideBySide:
+class ModelList:
     """Several models that score the same rows.
 
     Args:
-        each: The models, of one output each.
+        each: The models, with one output each.
     """
 
     def __init__(self, each: list[SGD]) -> None:
@@ -40,36 +40,36 @@ class SideBySide:
 
     def decide(self, *rows: Any) -> npt.NDArray[Any]:
         """Score rows by slot, see `SGD.decide`: [rows, models]."""
-        return np.concatenate([one.decide(*rows) for one in self.each], axis=1)
+        return np.concatenate([model.decide(*rows) for model in self.each], axis=1)
 
 
 @dataclass
 class Tally:
-    """How often labels were right.
+    """Weights of correctly predicted labels.
 
     Attributes:
-        hits: By label, what the rows count for that have it and are said to.
-        said: That of all which are said to have it.
-        there: That of all which have it.
-        right: That of rows all of whose labels are right.
+        hits: By label, the weight of rows that have it and are predicted to.
+        predicted: By label, the weight of rows predicted to have it.
+        actual: By label, the weight of rows that have it.
+        exact: The weight of rows whose labels are all correct.
     """
 
     hits: Counts
-    said: Counts
-    there: Counts
-    right: float = 0.0
+    predicted: Counts
+    actual: Counts
+    exact: float = 0.0
 
-    def add(self, truth: npt.NDArray[np.bool_], guess: npt.NDArray[np.bool_], counts: Counts) -> None:
-        """Take in rows: whether they have labels, and are said to, [rows, labels], and what they count for."""
-        self.hits += counts @ (truth & guess)
-        self.said += counts @ guess
-        self.there += counts @ truth
-        self.right += float(counts @ (truth == guess).all(axis=1))
+    def add(self, actual: npt.NDArray[np.bool_], predicted: npt.NDArray[np.bool_], counts: Counts) -> None:
+        """Add rows: their actual and predicted labels, [rows, labels], and their weights."""
+        self.hits += counts @ (actual & predicted)
+        self.predicted += counts @ predicted
+        self.actual += counts @ actual
+        self.exact += float(counts @ (actual == predicted).all(axis=1))
 
     def means(self) -> dict[str, float]:
-        """Return precision, recall and F1 of all labels together, and their means over labels, to which NaN adds 0."""
-        sums = [np.array([part.sum()]) for part in (self.hits, self.said, self.there)]
-        micro, macro = figures_of(*sums), figures_of(self.hits, self.said, self.there)
+        """Return precision, recall and F1 over all labels, and their means over labels; NaN counts as 0."""
+        sums = [np.array([part.sum()]) for part in (self.hits, self.predicted, self.actual)]
+        micro, macro = figures_of(*sums), figures_of(self.hits, self.predicted, self.actual)
         return {f"{name}_micro": float(np.nan_to_num(one[0])) for name, one in micro.items()} | {
             f"{name}_macro": float(np.nan_to_num(one).mean()) for name, one in macro.items()
         }
@@ -77,10 +77,9 @@ class Tally:
 
 @dataclass
 class LabelModels(Model):
-    """Linear models of the same features, one for each label, as ``train(labels=...)`` makes them.
+    """Linear models with the same features, one per label, from ``train(labels=...)``.
 
-    ``coef`` is [labels, features]: a line says whether a row has the label. Predictions are [rows, labels], 1 where a
-    row has the label, as scikit-learn has it of labels.
+    ``coef`` is [labels, features]. Predictions are scikit-learn's indicator [rows, labels]: 1 if a row has the label.
 
     Example:
         >>> import corgipile as cp
@@ -92,55 +91,53 @@ class LabelModels(Model):
 
     @property
     def labels(self) -> list[Label]:
-        """Return the labels, in the order of the lines of the coefficients."""
+        """Return the labels, in the order of the coefficients."""
         return list(self.params["labels"])
 
     def of(self, label: Label) -> Model:
         """Return the model of one label, whose classes are 0 and 1.
 
         Raises:
-            BadArgument: There is none.
+            BadArgument: The label is unknown.
         """
         if label not in self.labels:
-            raise BadArgument(f"there is no model of label {label!r}; there are {self.labels[:10]!r}")
+            raise BadArgument(f"label {label!r} has no model; labels are {self.labels[:10]!r}")
         at = self.labels.index(label)
-        params = {name: value for name, value in of_one(self.params, at).items() if name != "labels"}
-        mine = slice(at, at + 1)
-        learnt = learnt_of_one(self.learnt, mine)
-        return Model(self.kind, self.coef[mine], self.intercept[mine], self.classes, params, self.history, learnt)
+        params = {name: value for name, value in params_of_model(self.params, at).items() if name != "labels"}
+        own = slice(at, at + 1)
+        learnt = learnt_of_model(self.learnt, own)
+        return Model(self.kind, self.coef[own], self.intercept[own], self.classes, params, self.history, learnt)
 
     def sets(self, rows: Any) -> list[list[Label]]:
-        """Return the labels that each row is said to have."""
+        """Return the predicted labels of each row."""
         labels = self.labels
         return [[labels[at] for at in np.flatnonzero(one)] for one in self.predict(rows)]
 
     def sgd(self, inputs: Features, on_bad: OnBad = "raise") -> Any:
-        """Return kernels that hold these models, for features of the given form."""
-        return SideBySide([self.of(label).sgd(inputs, on_bad) for label in self.labels])
+        """Return SGD kernels with these models' weights, for features of the given form."""
+        return ModelList([self.of(label).sgd(inputs, on_bad) for label in self.labels])
 
     def summary(self, table: Any, label: str | None = None, weight: str | None = None) -> Summary:
-        """Refuse: standard errors are those of one model.
+        """Raise: standard errors need a single model.
 
         Raises:
             BadArgument: Always.
         """
-        raise BadArgument(
-            "standard errors are of one model: of(...) gives that of one label, for a table with its column"
-        )
+        raise BadArgument("standard errors need one model: use of(...) with a table that has the label's column")
 
     def judge(self, *rows: Any, **how: Any) -> Evaluation:
-        """Refuse: `measure` and `label_metrics` say it of all labels.
+        """Raise: `measure` and `label_metrics` evaluate all labels.
 
         Raises:
             BadArgument: Always.
         """
         raise BadArgument(
-            "judge is of one model: of(...) gives that of one label, for a table with its column; measure and "
-            "label_metrics (`corgipile judge`) have those of all"
+            "judge needs one model: use of(...) with a table that has the label's column; for all labels use "
+            "measure and label_metrics (`corgipile judge`)"
         )
 
     def finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
-        """Return what scores, [rows, labels], say: themselves, the probability of each label, or which there are."""
+        """Return scores, [rows, labels], as themselves, probabilities by label, or predictions."""
         if what == "decision":
             return scores
         parts = [super(LabelModels, self).finish(scores[:, at : at + 1], what) for at in range(scores.shape[1])]
@@ -149,94 +146,94 @@ class LabelModels(Model):
     def measure(
         self, table: Any, label: Any = None, weight: str | None = None, *, on_bad: OnBad = "raise"
     ) -> dict[str, float]:
-        """Return how well labels of a table are told.
+        """Evaluate all labels on a table.
 
         Args:
             table: A path, a `Table`, a ``pyarrow.Table`` or a data frame.
             label: The column of lists, or the columns of 0 and 1 in the order of `labels`; None: those of training.
-            weight: A column of what rows count for; None: each for 1.
-            on_bad: ``"raise"``; of several labels no rows are left out.
+            weight: The weight column; None: every row has weight 1.
+            on_bad: ``"raise"``; models of labels cannot skip rows.
 
         Returns:
-            ``loss`` and ``accuracy``, means over the labels; ``subset_accuracy``, the share of rows all of whose labels
-            are right; ``precision``, ``recall`` and ``f1`` of all labels together, ``_micro``, and their means over the
-            labels, ``_macro``, to which one of 0 / 0 contributes 0.
+            ``loss`` and ``accuracy``, means over labels; ``subset_accuracy``, the share of rows whose labels are all
+            correct; ``precision``, ``recall`` and ``f1`` over all labels, ``_micro``, and their means over labels,
+            ``_macro``, where 0 / 0 counts as 0.
 
         Raises:
-            BadValue: The table has no rows, or a row has a label or feature that is none.
+            BadValue: The table has no rows, or a label or feature is not valid.
         """
         if choice(on_bad, "on_bad", OnBad) == "skip":
-            raise BadArgument("on_bad='skip' is of one model: of(...) gives that of one label")
+            raise BadArgument("on_bad='skip' needs one model: use of(...) for one label")
         return self.figures(table, label, weight)[0]
 
     evaluate = measure
 
     def label_metrics(self, table: Any, label: Any = None, weight: str | None = None) -> pa.Table:
-        """Return ``precision``, ``recall``, ``f1`` and ``rows`` of labels, NaN of 0 / 0; arguments as of `measure`."""
+        """Return ``precision``, ``recall``, ``f1`` and ``rows`` by label, NaN for 0 / 0; arguments as `measure`."""
         return self.figures(table, label, weight)[1]
 
     def figures(self, table: Any, label: Any = None, weight: str | None = None) -> tuple[dict[str, float], pa.Table]:
-        """Return what `measure` and `label_metrics` do, from one read; arguments as of `measure`."""
-        figures, tally = self._judge(table, label, weight)
+        """Return the results of `measure` and `label_metrics` from one pass; arguments as `measure`."""
+        figures, tally = self._evaluate(table, label, weight)
         loss, score = (float(np.mean([one[at] for one in figures])) for at in (1, 2))
-        means = {"loss": loss, "accuracy": score, "subset_accuracy": tally.right / figures[0].weight, **tally.means()}
-        each = figures_of(tally.hits, tally.said, tally.there)
-        return means, pa.table({"label": self.labels, **each, "rows": tally.there})
+        means = {"loss": loss, "accuracy": score, "subset_accuracy": tally.exact / figures[0].weight, **tally.means()}
+        each = figures_of(tally.hits, tally.predicted, tally.actual)
+        return means, pa.table({"label": self.labels, **each, "rows": tally.actual})
 
-    def _judge(self, table: Any, label: Any, weight: str | None) -> tuple[list[Figures], Tally]:
-        """Return the figures of each model on a table, and how often labels were right."""
-        opened = numeric(open_table(table), weight)
-        found = self._labels_of(opened, label)
+    def _evaluate(self, table: Any, label: Any, weight: str | None) -> tuple[list[Figures], Tally]:
+        """Return the figures of each model on a table, and the tally of labels."""
+        opened = as_numbers(open_table(table), weight)
+        label_sets = self._labels_of(opened, label)
         if weight is not None:
-            check_weight(opened, weight, found.name, repr(opened))
-        source = readable(found.table(opened), self.encoding, found.name)
-        each = self.sgd(self.inputs(source, found.name)).each
+            check_weight(opened, weight, label_sets.name, repr(opened))
+        source = encode_table(label_sets.table(opened), self.encoding, label_sets.name)
+        each = self.sgd(self.inputs(source, label_sets.name)).each
         tally = Tally(*np.zeros((3, len(each))))
-        for one in each:
-            one.eval_mode()
-            one.begin(0.0)
-        rows = NullsAsNaN(source, each[0].inputs, found.name)
-        with passes.reader(each[0].inputs, rows, found.name, weight) as feeder:
+        for model in each:
+            model.eval_mode()
+            model.begin(0.0)
+        rows = NullsAsNaN(source, each[0].inputs, label_sets.name)
+        with passes.reader(each[0].inputs, rows, label_sets.name, weight) as feeder:
             for step, visit in enumerate(feeder.epoch(0)):
-                _judge_rows(each, tally, feeder, found, visit, passes.row_at(feeder, 0, step), weight)
-            figures = [passes.checked(one.flush(), one, feeder) for one in each]
-        if skipped := max(one.skipped for one in each):
-            raise BadValue(f"{skipped} rows of {opened!r} have scores beyond what {self.coef.dtype} can hold")
+                _evaluate_rows(each, tally, feeder, label_sets, visit, passes.row_at(feeder, 0, step), weight)
+            figures = [passes.check_figures(model.flush(), model, feeder) for model in each]
+        if skipped := max(model.skipped for model in each):
+            raise BadValue(f"{skipped} rows of {opened!r} have scores outside the range of {self.coef.dtype}")
         return figures, tally
 
     def _labels_of(self, opened: Any, label: Any) -> LabelSets:
         column = self.params.get("label") if label is None else label
         if column is None:
-            column = [str(one) for one in self.labels]
+            column = [str(name) for name in self.labels]
         if not isinstance(column, str) and len(column) != len(self.labels):
-            raise BadArgument(f"there are {len(self.labels)} labels, got {len(column)} columns")
+            raise BadArgument(f"label must name {len(self.labels)} columns, one per label, got {len(column)}")
         return find_label_sets(opened, column, self.labels)
 
 
-def _judge_rows(
+def _evaluate_rows(
     each: list[SGD],
     tally: Tally,
     feeder: BufferedReader,
-    found: LabelSets,
+    label_sets: LabelSets,
     visit: SlotArray,
     locate: Locate,
     weight: str | None,
 ) -> None:
-    """Measure all models on the rows of a step."""
-    slots, numbers = rows_in(feeder.buffer, each[0].inputs, visit), feeder.buffer.dense(found.name)
+    """Evaluate all models on the rows of a step."""
+    slots, numbers = rows_in(feeder.buffer, each[0].inputs, visit), feeder.buffer.dense(label_sets.name)
     weights = None if weight is None else feeder.buffer.dense(weight)
-    truth = found.sets[numbers[visit].astype(np.intp)]
-    guess = np.empty_like(truth)
-    for at, one in enumerate(each):
+    actual = label_sets.sets[numbers[visit].astype(np.intp)]
+    predicted = np.empty_like(actual)
+    for at, model in enumerate(each):
         labels = np.zeros(len(numbers))
-        labels[visit] = truth[:, at]
-        one.learn(slots, labels, visit, locate, weights)
-        guess[:, at] = one.decide(slots, visit, locate)[:, 0] > 0
-    tally.add(truth, guess, np.ones(len(visit)) if weights is None else weights[visit].astype(np.float64))
+        labels[visit] = actual[:, at]
+        model.learn(slots, labels, visit, locate, weights)
+        predicted[:, at] = model.decide(slots, visit, locate)[:, 0] > 0
+    tally.add(actual, predicted, np.ones(len(visit)) if weights is None else weights[visit].astype(np.float64))
 
 
 def check_labels(params: dict[str, Any]) -> None:
-    """Raise ValueError unless what a model file says of labels is as training writes it."""
+    """Raise ValueError unless the labels in a model file are as training writes them."""
     labels = params["labels"]
     fits = isinstance(labels, list) and labels and all(type(one) in (str, int) for one in labels)
     if not fits or len({*labels}) < len(labels):

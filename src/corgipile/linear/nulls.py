@@ -1,4 +1,4 @@
-"""Tables as learners read them: nulls are NaN."""
+"""Tables for training: nulls in features become NaN."""
 
 import math
 import operator
@@ -18,14 +18,13 @@ __all__ = ["NullsAsNaN"]
 
 
 class NullsAsNaN(Wrapper):
-    """Reads nulls in features as NaN, so that the learner meets them row by row as it meets NaN.
+    """A table whose null features read as NaN, so that the learner handles null and NaN alike.
 
     Args:
         table: The rows.
         inputs: The features.
-        *labels: Columns of labels and weights; their nulls become NaN too where rows that cannot be learnt from are
-            skipped.
-        skip: Whether they are.
+        *labels: Label and weight columns; with ``skip`` their nulls become NaN too.
+        skip: Whether to skip rows that cannot be trained on.
 
     Example:
         >>> from corgipile.linear.features import find_inputs
@@ -38,34 +37,34 @@ class NullsAsNaN(Wrapper):
     def __init__(self, table: Table, inputs: Features, *labels: str | None, skip: bool = False) -> None:
         super().__init__(table)
         self._inputs, self._features = inputs, frozenset(inputs.columns)
-        self._widths = dict(zip(inputs.columns, inputs.widths, strict=False))  # none where it is one list column
+        self._widths = dict(zip(inputs.columns, inputs.widths, strict=False))  # empty for a single list column
         self.schema = table.schema
-        self._filled_too = {name for name in labels if skip and name is not None}
-        self._widened = {name for name in self._filled_too if not _is_float(table.schema.field(name))}
+        self._fill_labels = {name for name in labels if skip and name is not None}
+        self._widened = {name for name in self._fill_labels if not _is_float(table.schema.field(name))}
         for name in self._widened:
             self.schema = self.schema.set(self.schema.get_field_index(name), pa.field(name, pa.float64()))
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        return self._filled(self.table.read(start, stop, columns))
+        """Read a run of rows."""
+        return self._fill_batch(self.table.read(start, stop, columns))
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read scattered rows."""
-        return self._filled(self.table.take(rows, columns))
+        return self._fill_batch(self.table.take(rows, columns))
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return where the columns lie: a column with nulls has no fixed place."""
+        """Return where columns lie; None if one has nulls."""
         return self.table.layout(columns)
 
     def location(self, columns: Sequence[str]) -> Location | None:
-        """Return where the kernel finds the columns: one with nulls is not found."""
+        """Return where columns lie for the kernel; None if one has nulls."""
         return location(self.table, columns)
 
     def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Say the same of columns of which some are of varying length."""
+        """Return where columns lie for the kernel, if some are of varying length."""
         return varlen_location(self.table, columns)
 
-    def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _fill_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         names, columns = batch.schema.names, batch.columns
         arrays = [self._fill(name, array) for name, array in zip(names, columns, strict=True)]
         if all(map(operator.is_, arrays, columns)):
@@ -75,7 +74,7 @@ class NullsAsNaN(Wrapper):
     def _fill(self, name: str, array: pa.Array) -> pa.Array:
         if name in self._widened:
             array = array.cast(pa.float64(), safe=False)
-        if name not in self._features and name not in self._filled_too:
+        if name not in self._features and name not in self._fill_labels:
             return array
         if item_of(array.type) is None:
             return _numbers(array)
@@ -88,10 +87,10 @@ def _is_float(column: pa.Field) -> bool:
 
 
 def _numbers(array: pa.Array, missing: float = math.nan) -> pa.Array:
-    """Put a number in place of nulls."""
+    """Replace nulls by a number."""
     if not array.null_count:
         return array
-    if not math.isnan(missing):  # an index
+    if not math.isnan(missing):  # an index column
         return pc.fill_null(array, pa.scalar(missing, array.type))
     kind = pa.float32() if pa.types.is_float16(array.type) else array.type
     kind = kind if pa.types.is_floating(kind) else pa.float64()
@@ -99,10 +98,10 @@ def _numbers(array: pa.Array, missing: float = math.nan) -> pa.Array:
 
 
 def _lists(array: pa.Array, missing: float, width: int) -> pa.Array:
-    """Put a number in place of nulls in lists, and a list of ``width`` of them in place of a null."""
+    """Replace nulls in lists by a number, and null lists by ``width`` such numbers."""
     inner = array.type.value_type
     if not is_number(inner):
-        return array  # lists of lists, and what is no number: refused elsewhere
+        return array  # other checks refuse lists of lists and non-numbers
     if array.null_count:
         rows = [[missing] * width if row is None else row for row in array.to_pylist()]
         kind = (

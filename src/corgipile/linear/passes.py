@@ -1,4 +1,4 @@
-"""One pass of the SGD kernel over a table, to learn, to measure, to score or to survey."""
+"""A pass of the SGD kernel over a table: training, evaluation, scoring or moments."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,25 +13,25 @@ from corgipile.linear.features import Features
 from corgipile.linear.row_names import RowName
 from corgipile.linear.scaling import Moments
 from corgipile.linear.sgd import SGD, Figures, Locate, rows_in
-from corgipile.linear.sparse import Sparse, gathered
+from corgipile.linear.sparse import Sparse, gather
 from corgipile.loader.buffer import SlotArray
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.orders.order import visited_rows
 from corgipile.tables.table import Table, even_cuts
 
-__all__ = ["checked", "learn", "measure", "moments", "reader", "scores"]
+__all__ = ["check_figures", "learn", "measure", "moments", "reader", "scores"]
 
 READ_MEMORY = 4 << 20
-SURVEYED = 1 << 14  # rows at a time
-COUNTED = 1 << 16  # labels at a time
+SURVEY_ROWS = 1 << 14  # rows added to moments at a time
+LABEL_ROWS = 1 << 16  # labels counted at a time
 Count = Callable[[int], object]
 Labels = Callable[[npt.NDArray[Any], npt.NDArray[Any] | None], object]
 Watch = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.float64]], object]
-SCORED = 1 << 17  # scores at a time
+MAX_SCORES = 1 << 17  # scores computed at a time
 
 
 def row_at(feeder: BufferedReader, epoch: int, step: int) -> Callable[[int], str]:
-    """Return what names a row by its place in the visits of a step; nothing is read to find out."""
+    """Return a function that names a row by its place in a step's visits; it reads the row only when called."""
 
     def name(place: int) -> str:
         rows = next(islice(visited_rows(feeder.order, feeder.blocks, feeder.key(epoch)), step, None))
@@ -50,14 +50,14 @@ def learn(
     on_labels: Labels | None = None,
     weight: str | None = None,
 ) -> Figures:
-    """Run one epoch and return its figures; ``weight`` is the column of what rows count for.
+    """Train one epoch and return its figures; ``weight`` is the weight column.
 
     Raises:
-        BadValue: Every row was skipped, or there is none, or none counts for anything.
+        BadValue: There are no rows, all were skipped, or all have weight 0.
     """
     sgd.begin(rate)
     steps = feeder.epoch(epoch)
-    if on_labels is not None and feeder.kept() and not sgd.loss.numbers:  # counts ask for no order
+    if on_labels is not None and feeder.kept() and not sgd.loss.numbers:  # class counts do not depend on the order
         on_labels(feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight))
         on_labels = None
     for step, visit in enumerate(steps):
@@ -65,22 +65,22 @@ def learn(
         labels, weights = feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight)
         sgd.learn(rows_in(feeder.buffer, sgd.inputs, visit), labels, visit, where, weights)
         if on_labels is not None:
-            for start in range(0, len(visit), COUNTED):
-                some = visit[start : start + COUNTED]
+            for start in range(0, len(visit), LABEL_ROWS):
+                some = visit[start : start + LABEL_ROWS]
                 on_labels(labels[some], None if weights is None else weights[some])
         if on_rows is not None:
             on_rows(len(visit))
-    return checked(sgd.flush(), sgd, feeder)
+    return check_figures(sgd.flush(), sgd, feeder)
 
 
-def checked(figures: Figures, sgd: SGD, feeder: BufferedReader) -> Figures:
-    """Return figures of rows that counted for something.
+def check_figures(figures: Figures, sgd: SGD, feeder: BufferedReader) -> Figures:
+    """Return figures of rows with some weight.
 
     Raises:
-        BadValue: None did.
+        BadValue: There are no rows, or all have weight 0.
     """
     if not figures.rows:
-        why = f"all {sgd.skipped} were skipped: none can be learnt from" if sgd.skipped else "there are none"
+        why = f"all {sgd.skipped} were skipped because they cannot be trained on" if sgd.skipped else "there are none"
         raise BadValue(f"no rows of {feeder.table!r} were used; {why}")
     if not figures.weight:
         raise BadValue(f"the weights of {feeder.table!r} are all zero; one above 0 is needed")
@@ -90,14 +90,14 @@ def checked(figures: Figures, sgd: SGD, feeder: BufferedReader) -> Figures:
 def measure(
     sgd: SGD, feeder: BufferedReader, label: str, weight: str | None = None, watch: Watch | None = None
 ) -> Figures:
-    """Return the figures of a table without learning: a pass at learning rate 0.
+    """Return the figures of a table without learning, by a pass at learning rate 0.
 
     Args:
         sgd: The model.
         feeder: Reads the rows.
-        label: The column of labels.
-        weight: That of what rows count for.
-        watch: Is told the scores of rows, [rows, outputs], their labels and what they count for.
+        label: The label column.
+        weight: The weight column.
+        watch: Receives the rows' scores, [rows, outputs], labels and weights.
     """
     sgd.eval_mode()
     if watch is None:
@@ -108,20 +108,20 @@ def measure(
         labels, weights = feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight)
         sgd.learn(rows, labels, visit, where, weights)
         some = visit[sgd.counted(visit)]
-        tell(watch, partial(_scores_of, sgd, rows, some, where), sgd.outputs, some, labels, weights)
-    return checked(sgd.flush(), sgd, feeder)
+        send_scores(watch, partial(_scores_of, sgd, rows, some, where), sgd.outputs, some, labels, weights)
+    return check_figures(sgd.flush(), sgd, feeder)
 
 
 def _scores_of(sgd: SGD, rows: Any, visit: SlotArray, where: Locate, some: slice) -> npt.NDArray[Any]:
-    return sgd.decide(rows, visit[some], further(where, some.start))
+    return sgd.decide(rows, visit[some], shifted(where, some.start))
 
 
-def further(where: Locate, start: int) -> Locate:
-    """Return what names a row by its place after another."""
+def shifted(where: Locate, start: int) -> Locate:
+    """Return a function that names a row by its place after ``start``."""
     return lambda place: where(start + place)
 
 
-def tell(
+def send_scores(
     watch: Watch,
     scores: Callable[[slice], npt.NDArray[Any]],
     outputs: int,
@@ -129,8 +129,8 @@ def tell(
     labels: npt.NDArray[Any],
     weights: npt.NDArray[Any] | None,
 ) -> None:
-    """Tell the scores of the rows of a step, some at a time: of many classes each has many."""
-    some = max(1, SCORED // outputs)
+    """Pass the scores of a step's rows to ``watch``, in parts: a row may have many classes."""
+    some = max(1, MAX_SCORES // outputs)
     for start in range(0, len(visit), some):
         part = slice(start, start + some)
         slots = visit[part]
@@ -139,31 +139,31 @@ def tell(
 
 
 def moments(inputs: Features, table: Table, feeder: BufferedReader | None = None) -> Moments:
-    """Return mean and spread of each feature, by reading them once; of rows that a feeder keeps, without."""
-    found = Moments(inputs)
+    """Return mean and spread of each feature, from one read, or from a reader's cached rows."""
+    sums = Moments(inputs)
     if feeder is not None and feeder.kept():
-        for start, stop in pairwise(even_cuts(len(table), SURVEYED).tolist()):
-            _survey(found, inputs, feeder, np.arange(start, stop, dtype=np.int32))
-        return found
+        for start, stop in pairwise(even_cuts(len(table), SURVEY_ROWS).tolist()):
+            _add_moments(sums, inputs, feeder, np.arange(start, stop, dtype=np.int32))
+        return sums
     with reader(inputs, table) as once:
         for visit in once.epoch(0):
-            _survey(found, inputs, once, visit)
-    return found
+            _add_moments(sums, inputs, once, visit)
+    return sums
 
 
-def _survey(found: Moments, inputs: Features, feeder: BufferedReader, visit: SlotArray) -> None:
-    """Take rows that wait into the moments."""
+def _add_moments(moments: Moments, inputs: Features, feeder: BufferedReader, visit: SlotArray) -> None:
+    """Add buffered rows to the moments."""
     rows = rows_in(feeder.buffer, inputs, visit)
     if not isinstance(rows, Sparse):
-        found.add(rows, visit)
+        moments.add(rows, visit)
         return
-    for start in range(0, len(visit), SURVEYED):
-        indices, values, lengths = gathered(rows, visit[start : start + SURVEYED], inputs.dtype)
-        found.add_sparse(indices, values, len(lengths))
+    for start in range(0, len(visit), SURVEY_ROWS):
+        indices, values, lengths = gather(rows, visit[start : start + SURVEY_ROWS], inputs.dtype)
+        moments.add_sparse(indices, values, len(lengths))
 
 
 def reader(inputs: Features, table: Table, label: str | None = None, weight: str | None = None) -> BufferedReader:
-    """Open a feeder that reads a table once, as it lies, in little memory: as much as a few of its rows need."""
+    """Open a reader for one pass in file order, with as little memory as its rows allow."""
     memory = READ_MEMORY
     while True:
         try:
@@ -175,6 +175,6 @@ def reader(inputs: Features, table: Table, label: str | None = None, weight: str
 
 
 def scores(sgd: SGD, feeder: BufferedReader) -> Iterator[npt.NDArray[Any]]:
-    """Yield the scores of a table's rows as they lie, [rows, outputs] a step."""
+    """Yield the scores of a table's rows in file order, [rows, outputs] per step."""
     for step, visit in enumerate(feeder.epoch(0)):
         yield sgd.decide(rows_in(feeder.buffer, sgd.inputs, visit), visit, row_at(feeder, 0, step))

@@ -1,4 +1,4 @@
-"""Looks at a few rows of a table before it is learnt from: row numbers among the features, scales that are apart."""
+"""Inspects sample rows before training, for row numbers among the features and badly scaled features."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,23 +14,23 @@ from corgipile.tables.table import Table
 
 __all__ = ["Precheck", "precheck"]
 
-WIDENED = 1 << 18  # numbers that are float64 at a time
-FEW = 32  # rows: of fewer it cannot be said that they are numbered
+CAST_NUMBERS = 1 << 18  # numbers cast to float64 at a time
+MIN_NUMBERED_ROWS = 32  # fewer rows do not show that a column holds row numbers
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Precheck:
-    """What a few rows say of the features.
+    """Properties of the features in the sample.
 
     Attributes:
-        scales: How they are scaled: a constant of the kernel.
+        scales: A kernel constant that classifies their scales.
         length: Mean squared length of a row.
-        aside: The share that the square of its mean has of the mean square of a feature, on average.
-        apart: How many times larger the largest feature is than the smallest; constant ones are not counted.
+        aside: Mean share of a feature's squared mean in its mean square.
+        apart: Ratio of the largest to the smallest feature; constant features do not count.
         least: Mean square of the smallest feature.
-        extremes: The names of the largest and the smallest feature, where they have names.
-        numbered: Columns whose values ascend from row to row, all whole numbers: row numbers perhaps.
+        extremes: The names of the largest and the smallest feature, if they have names.
+        numbered: Columns of integers that increase from row to row: perhaps row numbers.
     """
 
     scales: int = _kernel.SCALES_FINE
@@ -43,27 +43,27 @@ class Precheck:
 
     @property
     def unscaled(self) -> bool:
-        """Say whether SGD would learn badly from these features as they are; kernel/sgd/scale_sample.h says where."""
+        """Return whether SGD would train badly on unscaled features; kernel/sgd/scale_sample.h defines when."""
         return self.scales != _kernel.SCALES_FINE
 
     def notes(self) -> list[str]:
-        """Return what the user should know."""
-        said = []
+        """Return the notes for the user."""
+        notes = []
         if self.numbered:
             are = "looks like a row number or an id" if len(self.numbered) == 1 else "look like row numbers or ids"
-            said.append(
-                f"{listed(self.numbered)} {are} (whole numbers that only ascend) and is learnt from like any feature; "
+            notes.append(
+                f"{listed(self.numbered)} {are} (integers that only increase) and is used as a feature; "
                 "to leave it out name the others with features="
             )
-        return said
+        return notes
 
-    def told(self) -> str:
-        """Say in words how the features are scaled."""
+    def describe_scales(self) -> str:
+        """Describe the features' scales."""
         if self.scales == _kernel.ROWS_ASIDE:
             return f"features lie to one side of 0 (their means are {self.aside:.0%} of their mean squares)"
         if self.scales == _kernel.FEATURES_SMALL:
-            which = f"feature {self.extremes[1]!r} is" if self.extremes else "features are"
-            return f"{which} small for SGD (mean square {self.least:.3g})"
+            subject = f"feature {self.extremes[1]!r} is" if self.extremes else "features are"
+            return f"{subject} small for SGD (mean square {self.least:.3g})"
         if self.scales == _kernel.ROWS_LONG:
             return f"rows are long for SGD (mean squared length {self.length:.3g})"
         of = f" ({self.extremes[0]!r} and {self.extremes[1]!r})" if self.extremes else ""
@@ -71,7 +71,7 @@ class Precheck:
 
 
 def precheck(table: Table, inputs: Features, *, intercept: bool = True) -> Precheck:
-    """Look at about a thousand rows, from four places of the table; of sparse features nothing is said.
+    """Inspect about a thousand rows from four places of the table; sparse features are not inspected.
 
     Example:
         >>> import pyarrow as pa
@@ -85,21 +85,21 @@ def precheck(table: Table, inputs: Features, *, intercept: bool = True) -> Prech
     if inputs.sparse or not len(table):
         return Precheck()
     rows = _sample(table, inputs)
-    look, some = _kernel.look_new(inputs.width), max(1, WIDENED // inputs.width)
-    for at in range(0, len(rows), some):
-        _kernel.look_add(look, rows[at : at + some].astype(np.float64, order="C"))
-    scales, length, apart, aside, least, largest, smallest = _kernel.look_end(look, len(table))
+    sampler, part = _kernel.look_new(inputs.width), max(1, CAST_NUMBERS // inputs.width)
+    for at in range(0, len(rows), part):
+        _kernel.look_add(sampler, rows[at : at + part].astype(np.float64, order="C"))
+    scales, length, apart, aside, least, largest, smallest = _kernel.look_end(sampler, len(table))
     widths = [] if inputs.lists else inputs.widths
     names = tuple(name for name, width in zip(inputs.columns, widths, strict=bool(widths)) for _ in range(width))
     extremes = (names[largest], names[smallest]) if names and largest >= 0 else ()
     numbered = tuple(name for name, ascends in zip(names, _ascending(rows), strict=True) if ascends) if names else ()
-    if scales == _kernel.ROWS_ASIDE and not intercept:  # which nothing can be moved into
+    if scales == _kernel.ROWS_ASIDE and not intercept:  # a shift of the features needs an intercept
         scales = _kernel.SCALES_FINE
     return Precheck(scales, length, apart, aside, least, extremes, numbered)
 
 
 def _sample(table: Table, inputs: Features) -> npt.NDArray[Any]:
-    """Read runs of rows, [rows, features]: float64, or as they are stored where they are lists."""
+    """Read runs of rows, [rows, features]: float64, or the stored type of lists."""
     widths = [inputs.width] if inputs.lists else inputs.widths
     kind, named = np.dtype(np.float64), zip(inputs.columns, widths, strict=True)
     fields = [Field(name, (name,), kind, (width,)) for name, width in named]
@@ -112,8 +112,8 @@ def _sample(table: Table, inputs: Features) -> npt.NDArray[Any]:
 
 
 def _ascending(rows: FloatArray) -> npt.NDArray[np.bool_]:
-    """Say of which columns values are whole numbers, each above the one before."""
-    if len(rows) < FEW:
+    """Return which columns hold integers, each above the one before."""
+    if len(rows) < MIN_NUMBERED_ROWS:
         return np.zeros(rows.shape[1], np.bool_)
     rows = rows.astype(np.float64, copy=False)
     whole = np.isfinite(rows).all(axis=0) & (np.floor(rows) == rows).all(axis=0)

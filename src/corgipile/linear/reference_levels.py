@@ -1,4 +1,4 @@
-"""Levels of categories that others are told from: with all of a column's there would be no standard errors."""
+"""Drops the reference level of each category: with all levels of a column there would be no standard errors."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["References", "references"]
 
 FloatArray = npt.NDArray[np.float64]
-ALIKE = 1e-10  # share by which sums of the same numbers differ at most
+SUM_TOLERANCE = 1e-10  # relative difference of equal sums
 
 
 @dataclass(frozen=True)
 class References:
-    """The coefficients of a model that says the same with fewer of them.
+    """An equivalent model with fewer coefficients.
 
     Attributes:
-        kept: Places of the coefficients that are left.
-        coef: All coefficients, those of the levels that are left out 0.
-        left: Places of these levels.
+        kept: Places of the remaining coefficients.
+        coef: All coefficients; those of removed levels are 0.
+        left: Places of the removed levels.
     """
 
     kept: npt.NDArray[np.intp]
@@ -34,20 +34,20 @@ class References:
     left: tuple[int, ...] = ()
 
     def of(self, matrix: FloatArray) -> FloatArray:
-        """Return the rows and columns of a matrix that are left."""
+        """Return the remaining rows and columns of a matrix."""
         return matrix[np.ix_(self.kept, self.kept)]
 
 
 def references(model: "Model", coef: FloatArray, curves: FloatArray) -> References:
-    """Leave out the last level of each column of which every row has one level; they are in other coefficients.
+    """Remove the last level of each column in which every row has one level, and adjust the other coefficients.
 
-    The numbers of such a column add up to the intercept's 1, or where there is none to those of the first such column:
-    what is added to the coefficients of all its levels, and taken from the intercept, changes no score.
+    The dummies of such a column add up to the intercept's 1, or without an intercept to those of the first such
+    column. Adding a constant to all levels and subtracting it from the intercept changes no score.
 
     Args:
-        model: The model; with a penalty its levels are told apart, and stay.
-        coef: Its coefficients, the intercept's last.
-        curves: The sum of second derivatives over the rows, [coefficients, coefficients].
+        model: The model; with a penalty its levels are distinct and stay.
+        coef: The coefficients, the intercept last.
+        curves: The sum of second derivatives over rows, [coefficients, coefficients].
     """
     coef, left = coef.copy(), []
     base = [model.width] if len(coef) > model.width else []
@@ -56,8 +56,8 @@ def references(model: "Model", coef: FloatArray, curves: FloatArray) -> Referenc
             base = levels
             continue
         both = float(curves[np.ix_(base, levels)].sum())
-        each = [float(curves[some, some].sum()) for some in (base, levels)]
-        if both <= 0 or not np.allclose(each, both, rtol=ALIKE, atol=0):
+        sums = [float(curves[part, part].sum()) for part in (base, levels)]
+        if both <= 0 or not np.allclose(sums, both, rtol=SUM_TOLERANCE, atol=0):
             continue
         last = max(at for at in levels if curves[at, at] > 0)
         coef[base] += coef[last]
@@ -67,12 +67,12 @@ def references(model: "Model", coef: FloatArray, curves: FloatArray) -> Referenc
 
 
 def _levels(model: "Model") -> list[list[int]]:
-    """Return the places of the levels of each column that has them."""
-    encoding, found, at = model.encoding, [], 0
-    each: Sequence[Any] = encoding.features if encoding is not None and model.names else ()
-    for one in each:
-        stop = at + len(one.names)
-        if isinstance(one, Categories) and one.way != "ordinal":
-            found.append(list(range(at, stop)))
+    """Return the places of the levels of each categorical column."""
+    encoding, levels, at = model.encoding, [], 0
+    encoders: Sequence[Any] = encoding.features if encoding is not None and model.names else ()
+    for encoder in encoders:
+        stop = at + len(encoder.names)
+        if isinstance(encoder, Categories) and encoder.way != "ordinal":
+            levels.append(list(range(at, stop)))
         at = stop
-    return found
+    return levels

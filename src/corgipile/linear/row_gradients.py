@@ -1,4 +1,4 @@
-"""The gradient of the loss by the weights, row by row: the kernel's own, as one step of it from the model."""
+"""Gradients of the loss by the weights, row by row, each from one step of the kernel."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument
 from corgipile.linear import passes
 from corgipile.linear.classes import check_label
-from corgipile.linear.encoded import numeric, readable
+from corgipile.linear.encoded import as_numbers, encode_table
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.sgd import SGD, rows_in
@@ -19,18 +19,18 @@ __all__ = ["gradients"]
 
 
 def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[np.float64]:
-    """Return the gradient of each row's loss by the weights that predict, in the scale they were learnt in.
+    """Return the gradient of each row's loss by the predicting weights, in the scale of training.
 
     Args:
         model: The model.
-        rows: What `corgipile.open` takes, with the features of training.
+        rows: Any source for `corgipile.open`, with the features of training.
         label: The label column; None: that of training.
 
     Returns:
         float64[rows, outputs * features + outputs].
 
     Raises:
-        BadValue: A label or feature is no finite number.
+        BadValue: A label or feature is not finite.
 
     Example:
         >>> import corgipile as cp
@@ -40,9 +40,9 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
         [[-1.0, -1.0], [0.0, 0.0]]
     """
     if model.columns != model.features:
-        raise BadArgument("these are models by group; of(...) gives that of one group")
+        raise BadArgument("gradients need one model; of(...) returns one group's model")
     column = model.label_or(label)
-    table = readable(numeric(open_table(rows), column), model.encoding, column)
+    table = encode_table(as_numbers(open_table(rows), column), model.encoding, column)
     check_label(table, column, repr(table))
     inputs = model.inputs(table, column)
     inputs = inputs if inputs.sparse else replace(inputs, dtype=np.dtype(np.float64))
@@ -51,7 +51,7 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
     if scaling is not None:
         coef, bias = scaling.unfold(coef, bias)
     sgd = SGD(model.kind, inputs, model.classes, scaling=scaling)
-    found = []
+    gradients_ = []
     with passes.reader(inputs, NullsAsNaN(table, inputs, column), column) as feeder:
         for step, visit in enumerate(feeder.epoch(0)):
             at, labels = rows_in(feeder.buffer, inputs, visit), feeder.buffer.dense(column)
@@ -61,5 +61,5 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
                 sgd.learn(at, labels, visit[place : place + 1], passes.row_at(feeder, 0, step))
                 sgd.flush()
                 moved, shifted = sgd.weights()
-                found.append(np.concatenate([(coef - moved).ravel(), bias - shifted]))
-    return np.array(found, np.float64).reshape(len(table), coef.size + bias.size)
+                gradients_.append(np.concatenate([(coef - moved).ravel(), bias - shifted]))
+    return np.array(gradients_, np.float64).reshape(len(table), coef.size + bias.size)

@@ -1,4 +1,4 @@
-"""What rows are called where one cannot be learnt from, and what is missing in it."""
+"""Names of rows in errors, with the missing value that makes a row unusable."""
 
 from typing import Any, Self
 
@@ -15,14 +15,14 @@ __all__ = ["RowName"]
 
 
 class RowName(str):
-    """A row of a table, as errors call it.
+    """A row's name in errors.
 
     Args:
         table: The table.
         row: The row's number.
 
     Attributes:
-        missing: Which of the columns that are hashed is null in it, and what to do; nothing where none is.
+        missing: The hashed column that is null in the row, with a remedy; empty if there is none.
 
     Example:
         >>> from corgipile.tables import open
@@ -35,33 +35,33 @@ class RowName(str):
     _table: Table
     _row: int
 
-    def __new__(cls, table: Table, row: int, also: str = "") -> Self:
-        """Name a row, and read it to find out what is missing; ``also`` is said behind its name."""
+    def __new__(cls, table: Table, row: int, suffix: str = "") -> Self:
+        """Name a row, and read it to find missing values; ``also`` follows the name."""
         place = row_place(table, row)
         place = f" ({place})" if place and not place.endswith(f" {row} of {table!r}") else ""
-        name = super().__new__(cls, f"row {row} of {table!r}{place}{also}")
+        name = super().__new__(cls, f"row {row} of {table!r}{place}{suffix}")
         read = table.table if isinstance(table, NullsAsNaN) else table
         name._table, name._row = read, row
-        name.missing = _told(*read.missing(row)) if isinstance(read, HashedColumns) else ""
+        name.missing = _describe_null(*read.missing(row)) if isinstance(read, HashedColumns) else ""
         return name
 
     def further(self, text: str) -> Self:
-        """Return the same with something behind it."""
+        """Return the name followed by a text."""
         return type(self)(self._table, self._row, text)
 
     def column(self, feature: int) -> tuple[str, int | None] | None:
-        """Return the column, and the place in it, of a number that stands behind hashed features; None elsewhere."""
+        """Return the column, and the place in it, of a number after hashed features; None for others."""
         return self._table.column_of(feature) if isinstance(self._table, HashedColumns) else None
 
     def stored(self, column: str, place: int | None) -> str:
-        """Say which of the two stands in a column, null or NaN; ``place`` is that in a list."""
+        """Return whether a column holds null or NaN, as text; ``place`` is the place in a list."""
         value: Any = self._table.take(np.array([self._row]), [column]).column(0)[0]
         if place is not None and value.is_valid and pa.types.is_nested(value.type):
             value = value.values[place] if place < len(value.values) else value
         return "NaN" if value.is_valid else "null"
 
     def fills(self, column: str) -> bool:
-        """Say whether a number stands for what is missing in a column already."""
+        """Return whether a column already has a fill value."""
         table: Any = self._table
         while table is not None:
             changed = table.changed if isinstance(table, EncodedColumns) else {}
@@ -71,12 +71,12 @@ class RowName(str):
         return False
 
 
-def _told(column: str = "", kind: str = "") -> str:
-    """Say what to do about a column that is null in a row."""
+def _describe_null(column: str = "", kind: str = "") -> str:
+    """Return the remedy for a column that is null in a row."""
     if not column:
         return ""
     if kind == "number":
-        return f"a null in column {column!r}; fill it, or train with missing= what stands for it"
-    what, empty = ("text column", "a text without words") if kind == "words" else ("column", "no category")
-    instead = f"on_bad='skip', or with missing=0: a null is {empty} then"
-    return f"a null in the {what} {column!r}; fill it, or train with {instead}"
+        return f"a null in column {column!r}; fill it, or train with missing= to replace it"
+    noun, meaning = ("text column", "a text without words") if kind == "words" else ("column", "no category")
+    remedy = f"on_bad='skip', or with missing=0, which treats a null as {meaning}"
+    return f"a null in the {noun} {column!r}; fill it, or train with {remedy}"

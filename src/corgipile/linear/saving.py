@@ -1,4 +1,4 @@
-"""Model files: safetensors, with everything that prediction needs in the metadata."""
+"""Model files: safetensors, with the metadata that prediction needs."""
 
 import contextlib
 import json
@@ -17,21 +17,30 @@ from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.nesting import parse_json
 from corgipile.outputs import Kind, refuse_url, replacing
 
-__all__ = ["MODEL", "classes_of", "learnt_of", "packed", "read_tensors", "tensors_of", "unpacked", "write_tensors"]
+__all__ = [
+    "MODEL",
+    "classes_of",
+    "from_bytes",
+    "learnt_of",
+    "read_tensors",
+    "tensors_of",
+    "to_bytes",
+    "write_tensors",
+]
 
 KEY = "corgipile.model"
-MOST_HEADER = 100 << 20
-MAX_CLASS_LETTERS = 1 << 24  # of all class names, each counted as the longest
-LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors of what going on needs, if that is more
-BESIDE = "beside"
+MAX_HEADER_BYTES = 100 << 20
+MAX_CLASS_LETTERS = 1 << 24  # letters of all class names, each counted as the longest
+LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors that only a warm start needs
+OPTIMIZER_STATE = "beside"
 Arrays = dict[str, npt.NDArray[Any]]
 
 
 def is_model(path: Path) -> bool:
-    """Say whether a file has the head of a model that corgipile saved; what follows may be damaged."""
+    """Return whether a file begins like a model of corgipile; the rest may be damaged."""
     with contextlib.suppress(ValueError, KeyError, TypeError, struct.error), path.open("rb") as file:
         (size,) = struct.unpack("<Q", file.read(8))
-        return size <= MOST_HEADER and KEY in parse_json(file.read(size), str(path))["__metadata__"]
+        return size <= MAX_HEADER_BYTES and KEY in parse_json(file.read(size), str(path))["__metadata__"]
     return False
 
 
@@ -41,29 +50,29 @@ MODEL = Kind("model", is_model)
 def write_tensors(
     path: str | os.PathLike[str], tensors: Arrays, meta: dict[str, Any], *, overwrite: bool = False
 ) -> None:
-    """Write a file that appears under its name only when it is whole."""
-    content = packed(tensors, meta)
+    """Write a model file atomically."""
+    content = to_bytes(tensors, meta)
     with replacing(path, MODEL, overwrite=overwrite) as temporary:
         temporary.write_bytes(content)
 
 
-def packed(tensors: Arrays, meta: dict[str, Any]) -> bytes:
+def to_bytes(tensors: Arrays, meta: dict[str, Any]) -> bytes:
     """Return the content of a model file."""
-    from safetensors.numpy import save  # noqa: PLC0415 - not before a model is saved
+    from safetensors.numpy import save  # noqa: PLC0415 - slow; only saving needs it
 
     text = json.dumps(meta, allow_nan=False, default=lambda value: value.item())
     return bytes(save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, {KEY: text}))
 
 
-def unpacked(content: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
-    """Read the tensors and the metadata of the content of a model file.
+def from_bytes(content: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
+    """Return the tensors and metadata in the content of a model file.
 
     Args:
         content: The bytes.
-        name: What they are called in errors.
+        name: The content's name in errors.
 
     Raises:
-        BadModelFile: They are no model that corgipile saved, or damaged.
+        BadModelFile: The content is damaged or not from corgipile.
     """
     from safetensors.numpy import load  # noqa: PLC0415 - as above
 
@@ -76,19 +85,19 @@ def unpacked(content: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
-    """Read the tensors and the metadata of a model file.
+    """Read the tensors and metadata of a model file.
 
     Raises:
-        MissingFile: No file lies there.
-        BadModelFile: It is no model that corgipile saved, or it is damaged.
+        MissingFile: The file does not exist.
+        BadModelFile: It is damaged or not from corgipile.
         ReadFailed: It cannot be read.
     """
     if not isinstance(path, str | os.PathLike):
-        raise BadArgument(f"a model is loaded from a path, got {path!r}")
+        raise BadArgument(f"path must be the path of a model file, got {path!r}")
     refuse_url(path)
     file = Path(path).expanduser()
     try:
-        with file.open("rb"), _read_as(os.fspath(path)):  # what the system says of it, said as of any other file
+        with file.open("rb"), _read_as(os.fspath(path)):  # opening it first gives ordinary system errors
             return _parse(file)
     except FileNotFoundError:
         raise MissingFile(f"no model file at {os.fspath(path)}") from None
@@ -98,7 +107,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
 
 @contextlib.contextmanager
 def _read_as(name: str) -> Iterator[None]:
-    from safetensors import SafetensorError  # noqa: PLC0415 - not before a model is read
+    from safetensors import SafetensorError  # noqa: PLC0415 - slow; only loading needs it
 
     try:
         yield
@@ -107,12 +116,12 @@ def _read_as(name: str) -> Iterator[None]:
 
 
 def _parse(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """Parse a model; of a file that is none, however large, little is read."""
+    """Parse a model file; a file of another kind is refused after reading little."""
     from safetensors import safe_open  # noqa: PLC0415 - as above
 
     with safe_open(path, "np") as file:
         meta = _meta(file.metadata() or {})
-        kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 - it is no mapping
+        kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 - not a mapping
         _check_kinds(set(kinds.values()) - {"F32", "F64"})
         return {name: file.get_tensor(name) for name in kinds}, meta
 
@@ -123,30 +132,30 @@ def _meta(entries: dict[str, str]) -> dict[str, Any]:
     return meta
 
 
-def _check_kinds(strange: set[str]) -> None:
-    if strange:
-        raise ValueError(f"its tensors are {', '.join(sorted(strange))}; F32 or F64 is wanted")
+def _check_kinds(unsupported: set[str]) -> None:
+    if unsupported:
+        raise ValueError(f"its tensors must be F32 or F64, got {', '.join(sorted(unsupported))}")
 
 
 def _refuse(name: str) -> None:
-    raise ValueError(f"its metadata holds {name}")
+    raise ValueError(f"its metadata must be finite numbers, got {name}")
 
 
 def tensors_of(learnt: Learnt | None, width: int) -> dict[str, npt.NDArray[Any]]:
-    """Return the tensors of a model as it was learnt; none where the coefficients say it all."""
+    """Return the tensors of a model during training; empty if the coefficients suffice."""
     if learnt is None:
         return {}
     scaling = learnt.scaling or Scaling.none(width)
     parts = scaling.center, scaling.scale, learnt.coef, learnt.intercept
-    beside = {} if learnt.beside is None else {BESIDE: learnt.beside}
-    return beside | dict(zip(LEARNT, parts, strict=True))
+    state = {} if learnt.beside is None else {OPTIMIZER_STATE: learnt.beside}
+    return state | dict(zip(LEARNT, parts, strict=True))
 
 
 def classes_of(values: Any, kind: Any) -> npt.NDArray[Any]:
     """Return the classes of a model, within a memory limit.
 
     Raises:
-        ValueError: They have a type that classes cannot have, or their names are too long.
+        ValueError: Their type is not supported, or their names are too long.
     """
     if not re.fullmatch(r"str|bool|u?int\d+|float\d+", kind):
         raise ValueError(f"classes must be text, booleans or numbers, got type {kind!r}")
@@ -155,33 +164,33 @@ def classes_of(values: Any, kind: Any) -> npt.NDArray[Any]:
     return np.array(values, kind)
 
 
-def learnt_of(tensors: dict[str, npt.NDArray[Any]], of: npt.NDArray[Any]) -> Learnt | None:
-    """Return the model as it was learnt, None where the coefficients, ``of``, say it all.
+def learnt_of(tensors: dict[str, npt.NDArray[Any]], predictor: npt.NDArray[Any]) -> Learnt | None:
+    """Return the model during training; None if the coefficients, ``of``, suffice.
 
     Raises:
-        ValueError: The tensors do not fit.
+        ValueError: The tensors do not fit the coefficients.
     """
-    if not any(name in tensors for name in (*LEARNT, BESIDE)):
+    if not any(name in tensors for name in (*LEARNT, OPTIMIZER_STATE)):
         return None
-    width = of.shape[1]
+    width = predictor.shape[1]
     center, scale, coef, intercept = (tensors[name] for name in LEARNT)
-    beside = tensors.get(BESIDE)
+    state = tensors.get(OPTIMIZER_STATE)
     fits = center.shape == scale.shape == (width,) and center.dtype == scale.dtype == np.float64
-    fits = fits and coef.shape == of.shape and intercept.shape == of.shape[:1]
-    fits = fits and coef.dtype == intercept.dtype == of.dtype
+    fits = fits and coef.shape == predictor.shape and intercept.shape == predictor.shape[:1]
+    fits = fits and coef.dtype == intercept.dtype == predictor.dtype
     if (
         not fits
         or not all(np.isfinite(part).all() for part in (center, scale, coef, intercept))
         or not (scale > 0).all()
     ):
-        raise ValueError("what it was standardised by does not fit its coefficients")
-    if beside is not None and not _is_beside(beside, width):
-        raise ValueError("what is known beside its weights does not fit them")
+        raise ValueError("its scaling does not fit its coefficients")
+    if state is not None and not _is_optimizer_state(state, width):
+        raise ValueError("its optimizer state does not fit its weights")
     scaling = Scaling(center, scale)
-    return Learnt(None if scaling.idle else scaling, coef, intercept, beside)
+    return Learnt(None if scaling.idle else scaling, coef, intercept, state)
 
 
-def _is_beside(lines: npt.NDArray[Any], width: int) -> bool:
-    """Say whether lines are such as `SGD.beside` returns; how many there are is for who goes on from them to check."""
-    fits = lines.ndim == 2 and lines.shape[1] == width + 1 and len(lines) > 1 and lines.dtype == np.float64
-    return bool(fits and np.isfinite(lines).all() and 0 <= lines[-1, 0] < 1 << 62)
+def _is_optimizer_state(rows: npt.NDArray[Any], width: int) -> bool:
+    """Return whether an array has the form of `SGD.optimizer_state`; a warm start checks the number of rows."""
+    fits = rows.ndim == 2 and rows.shape[1] == width + 1 and len(rows) > 1 and rows.dtype == np.float64
+    return bool(fits and np.isfinite(rows).all() and 0 <= rows[-1, 0] < 1 << 62)

@@ -1,4 +1,4 @@
-"""Standardised features: learnt from rows shifted and scaled, handed out as weights of the rows as they are."""
+"""Standardised features: training on shifted and scaled rows, predicting with weights for unscaled rows."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -18,7 +18,7 @@ SlotArray = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is taken from each feature and what it is then divided by; sparse features are only divided.
+    """The shift and the divisor of each feature; sparse features are only divided.
 
     Attributes:
         center: float64[features].
@@ -30,12 +30,12 @@ class Scaling:
 
     @classmethod
     def none(cls, width: int) -> Self:
-        """Return the scaling that leaves features as they are."""
+        """Return the scaling that changes nothing."""
         return cls(np.zeros(width), np.ones(width))
 
     @property
     def idle(self) -> bool:
-        """Say whether it leaves features as they are."""
+        """Return whether it changes nothing."""
         return not self.center.any() and bool((self.scale == 1).all())
 
     def setting(self, *, keep_flags: bool) -> bool | None:
@@ -43,7 +43,7 @@ class Scaling:
         return None if keep_flags and ((self.center == 0) & (self.scale == 1)).any() else True
 
     def dense(self, rows: FloatArray, visit: SlotArray) -> FloatArray:
-        """Return the visited rows standardised, one after another."""
+        """Return the visited rows, standardised."""
         scaled = rows[visit].reshape(len(visit), -1)
         self.apply(scaled)
         return scaled
@@ -53,11 +53,11 @@ class Scaling:
         _kernel.scaling_apply(self.center.astype(rows.dtype), (1 / self.scale).astype(rows.dtype), rows)
 
     def sparse(self, indices: npt.NDArray[np.int32], values: FloatArray) -> None:
-        """Divide the entries of sparse rows, in place; indices out of range are the kernel's to see."""
+        """Divide the entries of sparse rows, in place; the kernel reports indices out of range."""
         values /= self.scale.astype(values.dtype)[np.clip(indices, 0, len(self.scale) - 1)]
 
     def fold(self, coef: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Turn weights of standardised rows into weights of the rows as they are.
+        """Return weights for unscaled rows from weights for standardised rows.
 
         Example:
             >>> coef, bias = Scaling(np.array([3.0]), np.array([2.0])).fold(np.array([[4.0]]), np.array([1.0]))
@@ -67,7 +67,7 @@ class Scaling:
         return self._folded(coef, bias, back=False)
 
     def unfold(self, coef: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Do the opposite."""
+        """Return weights for standardised rows from weights for unscaled rows."""
         return self._folded(coef, bias, back=True)
 
     def _folded(self, coef: FloatArray, bias: FloatArray, *, back: bool) -> tuple[FloatArray, FloatArray]:
@@ -77,13 +77,13 @@ class Scaling:
 
 
 class Learnt(NamedTuple):
-    """A model as it was learnt: what going on to the same bits needs where the model itself says less.
+    """The model during training, which a warm start continues to the same bits.
 
     Attributes:
-        scaling: What rows were standardised by; None: they were learnt from as they are.
-        coef: Weights of such rows, the last ones where their mean predicts.
+        scaling: The scaling of rows; None: unscaled.
+        coef: Weights for such rows; with averaging the last ones, not their mean.
         intercept: Their intercepts.
-        beside: What `SGD.beside` returned.
+        beside: The result of `SGD.optimizer_state`.
     """
 
     scaling: Scaling | None
@@ -93,9 +93,9 @@ class Learnt(NamedTuple):
 
 
 class Moments:
-    """Mean and spread of each feature, from rows some at a time; rows that are not all finite are passed over.
+    """Mean and spread of each feature, accumulated over rows; rows with NaN or infinity are ignored.
 
-    They depend on the rows and their order alone, not on how they come: every host gets the same bits.
+    Results depend only on the rows and their order, not on the batches: every host gets the same bits.
 
     Args:
         inputs: Form, width and number type of the features.
@@ -110,17 +110,17 @@ class Moments:
         _kernel.moments_dense(self._sums, rows, visit)
 
     def add_sparse(self, indices: npt.NDArray[np.int32], values: FloatArray, rows: int) -> None:
-        """Add the entries of sparse rows; what is not there is 0."""
+        """Add the entries of sparse rows; absent entries are 0."""
         _kernel.moments_sparse(self._sums, indices, values, rows)
 
     def scaling(self, *, centred: bool, keep_flags: bool = False) -> Scaling:
-        """Return the scaling that leaves mean 0 (where centred) and spread 1; constant features are left unscaled.
+        """Return the scaling to mean 0 (if centred) and spread 1; constant features stay unscaled.
 
-        With ``keep_flags`` features of 0 and 1 stay unscaled if there are enough rows to learn them. Ends the
-        moments.
+        With ``keep_flags`` features of 0 and 1 stay unscaled if there are enough rows to learn them. The moments
+        are consumed.
 
         Raises:
-            BadValue: The spread of a feature is beyond what float64 can hold.
+            BadValue: A feature's spread overflows float64.
 
         Example:
             >>> moments = Moments(Features(("x",), sparse=False, width=2, dtype=np.dtype(np.float32), lists=True))
@@ -133,5 +133,5 @@ class Moments:
         how = inputs.sparse, centred, keep_flags, inputs.dtype.itemsize
         bad = _kernel.moments_scaling(self._sums, *how, center, scale)
         if bad >= 0:
-            raise BadValue(f"feature {bad} has numbers so large that their spread is beyond what float64 holds")
+            raise BadValue(f"feature {bad} has numbers so large that their spread overflows float64")
         return Scaling(center, scale)

@@ -1,4 +1,4 @@
-"""How weights move where nobody said: the step, the learning rate of each epoch, and when training is over."""
+"""Learning-rate schedule: the step, the learning rate of each epoch, and when training stops."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,21 +16,21 @@ from corgipile.steps import STEPS, Step, step_of
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
 
-__all__ = ["Schedule", "averaged", "recent_losses", "schedule_of", "step_asked"]
+__all__ = ["Schedule", "choose_step", "recent_losses", "schedule_of", "uses_average"]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Learning rate by epoch, and when to stop.
+    """Learning rates by epoch, and the stopping rule.
 
     Attributes:
-        learning_rate: Of the first epoch.
+        learning_rate: Learning rate of the first epoch.
         decay: Factor from epoch to epoch.
         l2: Strength of the L2 penalty.
-        tolerance: Share of the loss by which it must improve; None: train to the end.
+        tolerance: Relative improvement of the loss below which training stops; None: never.
         step: The name of a step.
         l1: Strength of the L1 penalty.
-        max_norm: Bound of the weights' norm; None: there is none.
+        max_norm: Maximum norm of the weights; None: unlimited.
     """
 
     learning_rate: float
@@ -55,7 +55,7 @@ class Schedule:
         return _kernel.sgd_rate(step_of(self.step).code, self.learning_rate, self.decay, epoch)
 
     def lowered(self) -> Self | None:
-        """Return the rates to go on at where these diverge and nobody chose them; None where no lower ones are tried.
+        """Return the schedule for continuing a diverging default rate; None if no lower rate is tried.
 
         Example:
             >>> Schedule(0.5, 0.5, 0.0, None).lowered().learning_rate
@@ -64,23 +64,23 @@ class Schedule:
         rate = _kernel.sgd_lowered(self.learning_rate)
         return replace(self, learning_rate=rate) if rate else None
 
-    def again(self, untrained: Untrained, model: int, loss: float) -> Self | None:
-        """Return the rates at which one of several models begins again, from nothing; None where it does not.
+    def restarted(self, untrained: Untrained, model: int, loss: float) -> Self | None:
+        """Return the schedule with which a model restarts after an epoch; None if it does not.
 
-        ``loss`` is that of the epoch, NaN where weights overflowed.
+        ``loss`` is the loss of the epoch, NaN if weights overflowed.
         """
-        zero, far = untrained.untrained(model), untrained.far(model)
-        rate = _kernel.sgd_again(step_of(self.step).code, self.learning_rate, loss, zero, far)
+        zero, distance = untrained.untrained(model), untrained.label_distance(model)
+        rate = _kernel.sgd_again(step_of(self.step).code, self.learning_rate, loss, zero, distance)
         return replace(self, learning_rate=rate) if rate else None
 
-    def begins_again(self, before: Self, of: str = "") -> str:
-        """Say that a training, or some ``of`` several, begins again at these rates."""
+    def describe_restart(self, before: Self, of: str = "") -> str:
+        """Describe the restart of a model, or of some ``of`` several."""
         rate, larger = before.learning_rate, self.learning_rate > before.learning_rate
         why = f"is small for labels this far from 0{of}" if larger else f"diverges{of}"
         return f"learning rate {rate:g} {why}; beginning again at {self.learning_rate:g}"
 
     def enough(self, losses: Sequence[float], epoch: int) -> bool:
-        """Say whether the loss improved too little for two epochs in a row.
+        """Return whether the loss improved too little for two epochs in a row.
 
         Raises:
             Diverged: The last loss is NaN, infinite, or growing and far above the first.
@@ -95,18 +95,18 @@ class Schedule:
         return verdict == _kernel.ENOUGH
 
     def diverged(self, epoch: int, why: str, *, standardized: bool = True) -> Diverged:
-        """Make the error that suggests a smaller step."""
-        return Diverged(f"training diverged in epoch {epoch}: {why}; {self.cure(standardized=standardized)}")
+        """Return the error of a divergence, with a smaller rate as hint."""
+        return Diverged(f"training diverged in epoch {epoch}: {why}; {self.hint(standardized=standardized)}")
 
-    def cure(self, *, standardized: bool) -> str:
-        """Say what would help."""
-        also = "" if standardized else ", or standardize=True"
+    def hint(self, *, standardized: bool) -> str:
+        """Return the hint against divergence."""
+        more = "" if standardized else ", or standardize=True"
         rate = STEPS["decay"].usual if step_of(self.step).fixed else self.learning_rate
-        return f"try learning_rate={rate / 10:g}{also}"
+        return f"try learning_rate={rate / 10:g}{more}"
 
 
 def recent_losses(history: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the losses that decide whether training continues: the first epoch's and the last three.
+    """Return the losses that decide whether training stops: the first epoch's and the last three.
 
     Example:
         >>> recent_losses([{"loss": 5 - epoch} for epoch in range(5)])
@@ -115,43 +115,43 @@ def recent_losses(history: Sequence[Mapping[str, Any]]) -> list[float]:
     return [float(record["loss"]) for record in (*history[: len(history) > 3], *history[-3:])]
 
 
-def averaged(given: Settings, kind: str, past: "Model | None" = None) -> bool:
-    """Say whether the mean of the weights predicts: as was said, or where nobody said how weights are to move."""
+def uses_average(given: Settings, kind: str, past: "Model | None" = None) -> bool:
+    """Return whether the mean of the weights predicts: as set, else the default without a chosen step or rate."""
     if given.average is not None:
         return given.average
-    if given.step is not None or _rated(given):
+    if given.step is not None or _has_rates(given):
         return False
     return loss_of(kind).numbers if past is None else bool(past.params.get("average"))
 
 
-def _rated(given: Settings) -> bool:
+def _has_rates(given: Settings) -> bool:
     return given.learning_rate is not None or given.decay != declared(Settings)["decay"].default
 
 
-def step_asked(given: Settings, kind: str, past: "Model | None" = None) -> Step:
-    """Return the step of a training: the one that is named, that of a model to go on from, or the usual one."""
+def choose_step(given: Settings, kind: str, past: "Model | None" = None) -> Step:
+    """Return the step: the named one, that of a warm start, or the default."""
     if given.step is not None:
         return step_of(given.step)
     if past is not None:
-        known = step_of(past.params.get("step", "decay"))
-        return step_of("decay") if _rated(given) and known.fixed else known
-    if _rated(given) or loss_of(kind).numbers:  # the steps of "auto" are too short for labels far from 0
+        past_step = step_of(past.params.get("step", "decay"))
+        return step_of("decay") if _has_rates(given) and past_step.fixed else past_step
+    if _has_rates(given) or loss_of(kind).numbers:  # "auto" steps are too short for labels far from 0
         return step_of("decay")
-    alone = given.text is not None and given.features is None and given.interactions is None
-    return step_of("adagrad" if alone and given.ngrams > 1 else "auto")  # which learns few n-grams too much by heart
+    text_only = given.text is not None and given.features is None and given.interactions is None
+    return step_of("adagrad" if text_only and given.ngrams > 1 else "auto")  # "auto" overfits rare n-grams
 
 
 def schedule_of(given: Settings, tolerance: float | None = None, past: "Model | None" = None) -> Schedule:
-    """Return the rates of a training.
+    """Return the learning-rate schedule of a training run.
 
     Raises:
-        BadArgument: Settings do not go together.
+        BadArgument: Settings conflict.
     """
-    step = step_asked(given, given.model, past)
+    step = choose_step(given, given.model, past)
     if not step.decays and given.decay != declared(Settings)["decay"].default:
-        raise BadArgument(f"decay is for step='decay', got decay={given.decay} with step={step.name!r}")
-    if step.fixed and given.learning_rate not in (None, step.usual):  # which a trained model's parameters hold
-        raise BadArgument(f"step={step.name!r} chooses the rate, got learning_rate={given.learning_rate}; leave it out")
+        raise BadArgument(f"decay needs step='decay', got decay={given.decay} with step={step.name!r}")
+    if step.fixed and given.learning_rate not in (None, step.usual):  # a trained model's parameters hold step.usual
+        raise BadArgument(f"step={step.name!r} sets the rate, got learning_rate={given.learning_rate}; leave it out")
     return Schedule(
         given.learning_rate or step.usual, given.decay, given.l2, tolerance, step.name, given.l1, given.max_norm
     )

@@ -1,4 +1,4 @@
-"""Trains many models at once from one read of the table: a grid of settings, each by cross-validation."""
+"""Trains many models in the same pass: a grid of settings, each by cross-validation."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +16,13 @@ from corgipile.linear import passes
 from corgipile.linear.label_sets import LabelSets
 from corgipile.linear.label_training import CLASSES, check_model, labels_of
 from corgipile.linear.model import Model
-from corgipile.linear.schedule import averaged, schedule_of
+from corgipile.linear.schedule import schedule_of, uses_average
 from corgipile.linear.search_labels import LabelRuns
 from corgipile.linear.search_runs import Runs
 from corgipile.linear.sgd import Figures
 from corgipile.linear.train import order_of, prepare, train
 from corgipile.linear.training import Record, Task
-from corgipile.linear.weights_memory import left_for_rows
+from corgipile.linear.weights_memory import memory_for_rows
 from corgipile.settings import CALL, Setting, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import parse_bytes, whole, yes_or_no
 from corgipile.tables import open as open_table
@@ -31,12 +31,12 @@ from corgipile.tables.table import Table
 
 __all__ = ["Search", "SearchArguments", "search"]
 
-EACH = ("learning_rate", "step", "decay", "l2", "l1", "max_norm", "batch_size", "average")  # what models may differ in
+GRID_SETTINGS = ("learning_rate", "step", "decay", "l2", "l1", "max_norm", "batch_size", "average")
 SHARED = {"model", "features", "label", "encode", "missing", "epochs", "memory", "seed", "standardize", "order"}
 SHARED |= {"intercept", "on_bad", "text", "interactions", "hash_bits", "ngrams", "weight", "class_weight"}
-OWN = {"grid", "folds", "group", "labels", "refit", "on_rows"}
-ALONE = ("label", "class_weight")  # what does not go with labels
-MOST_FOLDS, NUMBERED = 255, 16  # bytes: the number of a row in the buffer, and of one that is visited
+SEARCH_SETTINGS = {"grid", "folds", "group", "labels", "refit", "on_rows"}
+NOT_WITH_LABELS = ("label", "class_weight")
+MAX_FOLDS, ROW_OVERHEAD = 255, 16  # bytes per row: its number in the buffer and in the visit
 
 
 def _grid(value: Any, _: str) -> Any:
@@ -50,31 +50,31 @@ class SearchArguments(TrainSettings):
 
     table: Any = field(kw_only=False)
     grid: Annotated[Any, Setting("", _grid)] = field(kw_only=False)
-    folds: Annotated[int, Setting("Parts of cross-validation.", partial(whole, least=2, most=MOST_FOLDS))] = 5
-    group: Annotated[str | None, Setting("Column of which all rows of a value are in one fold.")] = None
+    folds: Annotated[int, Setting("Parts of cross-validation.", partial(whole, least=2, most=MAX_FOLDS))] = 5
+    group: Annotated[str | None, Setting("Column whose values are never split across folds.")] = None
     labels: Annotated[
         str | Sequence[str] | None,
         Setting(
-            "Column of lists of labels, or columns of 0 and 1: a model for each label.",
+            "Column of lists of labels, or columns of 0 and 1: one model per label.",
             declared(TrainArguments)["labels"].setting.check,
         ),
     ] = None
-    refit: Annotated[bool, Setting("Train the best once more, on all rows.", yes_or_no)] = True
+    refit: Annotated[bool, Setting("Train the best settings again on all rows.", yes_or_no)] = True
     on_rows: Annotated[Callable[[int], object] | None, CALL] = None
 
 
 @dataclass(frozen=True)
 class Search:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        metric: What ``score`` is: "accuracy" or "r2".
-        results: A record for each point of the grid, the best first: its settings; ``score`` and ``loss`` on held-out
-            rows, means over folds; ``score_spread`` and ``loss_spread``, standard deviations over folds; ``scores``.
-            Of a point that diverged in any fold the score is NaN and the loss infinite. Where rates that nobody chose
-            were lowered, ``learning_rates`` are those of the folds.
-        best: The settings of the best.
-        model: Trained with them on all rows; None without ``refit``.
+        metric: The meaning of ``score``: "accuracy" or "r2".
+        results: A record per grid point, the best first: its settings; ``score`` and ``loss`` on held-out rows, means
+            over folds; ``score_spread`` and ``loss_spread``, standard deviations over folds; ``scores``. A point that
+            diverged in any fold has score NaN and loss infinity. If default learning rates were lowered,
+            ``learning_rates`` holds those of the folds.
+        best: The best settings.
+        model: The model with them, trained on all rows; None without ``refit``.
     """
 
     metric: str
@@ -88,64 +88,64 @@ class Search:
 
 
 def points(grid: Any) -> list[dict[str, Any]]:
-    """Return the points of a grid: every combination of the values by name, of each of several such grids.
+    """Return the points of a grid: all combinations of its values; of a list of grids, those of each.
 
     Raises:
-        BadArgument: It is no such thing, or names what models of one search cannot differ in.
+        BadArgument: It is not a grid, or names a setting that models of a search share.
 
     Example:
         >>> points({"l2": [0, 0.1], "step": ["auto"]})
         [{'l2': 0, 'step': 'auto'}, {'l2': 0.1, 'step': 'auto'}]
     """
     several = list(grid) if isinstance(grid, Sequence) and not isinstance(grid, str) else [grid]
-    found: list[dict[str, Any]] = []
-    for one in several:
-        if not isinstance(one, Mapping) or not one:
+    all_points: list[dict[str, Any]] = []
+    for values_by_name in several:
+        if not isinstance(values_by_name, Mapping) or not values_by_name:
             raise BadArgument(f"grid must be values by setting, such as {{'l2': [0, 1e-4]}}, got {grid!r}")
-        for name, values in one.items():
-            if name not in EACH:
-                raise BadArgument(f"grid is over {', '.join(EACH)}; got {name!r}")
+        for name, values in values_by_name.items():
+            if name not in GRID_SETTINGS:
+                raise BadArgument(f"grid must name settings among {', '.join(GRID_SETTINGS)}, got {name!r}")
             if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
                 raise BadArgument(f"grid needs a list of values for {name!r}, got {values!r}")
-        found += [dict(zip(one, values, strict=True)) for values in product(*one.values())]
-    if not found:
-        raise BadArgument("grid has no points")
-    return found
+        all_points += [dict(zip(values_by_name, values, strict=True)) for values in product(*values_by_name.values())]
+    if not all_points:
+        raise BadArgument("grid must have at least one point")
+    return all_points
 
 
 @takes(SearchArguments)
-def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of SearchArguments
-    """Train a model for each point of a grid and each fold of a table, all from the same read of its rows.
+def search(given: SearchArguments) -> Search:  # noqa: D417 - arguments of SearchArguments
+    """Train a model per grid point and fold, all in the same passes over the table.
 
-    Rows come once an epoch, by one order for all; each model visits those that are not of its fold while they are in a
-    core's cache, and at last judges those that are. That reads the table ``epochs`` + 1 times, however many models
-    there are. Folds are made as by `corgipile.train_test_split`: row numbers, or values of ``group``, by a keyed hash.
-    What is found out of the whole table, classes and, where features are standardised, means and spreads, all share.
-    A column of constants gets a weight that the penalty and the intercept decide on, as in `corgipile.train`.
+    All models share the order. Each visits the rows outside its fold while they are in a core's cache, and finally
+    evaluates the rows of its fold: the table is read ``epochs`` + 1 times, however many models there are. Folds are
+    those of `corgipile.train_test_split`: row numbers, or values of ``group``, by a keyed hash. All models share the
+    classes and, with standardised features, the means and spreads of the whole table. The weight of a constant column
+    depends on the penalty and the intercept, as in `corgipile.train`.
 
     Args:
         table: As for `corgipile.train`.
-        grid: Lists of values by setting, all of whose combinations are tried, or several such dictionaries. Models may
-            differ in learning_rate, step, decay, l2, l1, max_norm, batch_size and average.
-        folds: How many parts there are: each is held out once.
-        group: A column of which all rows of a value are in one fold.
-        labels: In place of ``label``, as for `corgipile.train`: of each point and fold a model for each label, of which
-            ``score`` and ``loss`` are means.
-        refit: Whether to train the best once more, on all rows, by `corgipile.train`.
-        on_rows: Called with numbers of rows learnt, of all epochs but those of the refit.
+        grid: Lists of values by setting, of which all combinations are tried, or several such dictionaries. Grid
+            settings are learning_rate, step, decay, l2, l1, max_norm, batch_size and average.
+        folds: The number of folds; each is held out once.
+        group: A column whose values are never split across folds.
+        labels: Replaces ``label``, as for `corgipile.train`: each point and fold has one model per label, and
+            ``score`` and ``loss`` are means over labels.
+        refit: Whether to train the best settings again on all rows, by `corgipile.train`.
+        on_rows: Called with the numbers of trained rows in all epochs except the refit.
         model, features, label, encode, text, interactions, hash_bits, ngrams, missing, epochs, learning_rate, step,
             decay, l2, l1, max_norm, batch_size, average, intercept, memory, seed, standardize, order, on_bad, weight,
-            class_weight: As for `corgipile.train`, of points that do not say otherwise. A rate that nobody chose is
-            lowered for each fold by itself; one of the grid that diverges is a result. Held-out rows count for their
-            ``weight``, never for ``class_weight``; "balanced" is by the classes of the whole table.
+            class_weight: As for `corgipile.train`, where a point does not set them. A default learning rate is lowered
+            for each fold separately; a diverging grid rate is a result. Held-out rows have their ``weight``, never
+            ``class_weight``; "balanced" uses the classes of the whole table.
 
     Returns:
         The results, the best first: by mean score, then by mean loss.
 
     Raises:
-        BadArgument: The grid or the folds make no sense.
+        BadArgument: The grid or the folds are not valid.
         BadLabel: All rows of a class are in one fold.
-        BadValue: The weights of a fold, or of all others, are all zero.
+        BadValue: The weights of a fold, or of all other folds, are all 0.
         Diverged: Every point diverged.
 
     Example:
@@ -156,46 +156,46 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
         ({'learning_rate': 0.1}, 1.0, [0, 0, 1, 1])
     """
     for name, one in declared(type(given)).items():
-        if name not in OWN | SHARED | {*EACH} and getattr(given, name) != one.default:
-            raise BadArgument(f"{name} is for train, not for search, got {name}={getattr(given, name)!r}")
-    wanted = [replace(given, **point).checked() for point in points(given.grid)]
-    schedules = [schedule_of(one) for one in wanted]
+        if name not in SEARCH_SETTINGS | SHARED | {*GRID_SETTINGS} and getattr(given, name) != one.default:
+            raise BadArgument(f"search does not support {name}, got {name}={getattr(given, name)!r}; use train")
+    candidates = [replace(given, **point).checked() for point in points(given.grid)]
+    schedules = [schedule_of(one) for one in candidates]
     table = open_table(given.table)
     found = None if given.labels is None else _labels_of(table, given)
     task = _task(table, given, found)
     parts = folds_of(task.source, given.folds, given.seed, given.group)
-    memory = _memory(given, task, len(wanted) * given.folds, found)
+    memory = _memory(given, task, len(candidates) * given.folds, found)
     with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
-        task = task.surveyed()
-        tasks = [replace(task, batch_size=one.batch_size, average=averaged(one, one.model)) for one in wanted]
-        told = [
-            None if one.learning_rate else f"{point}" for one, point in zip(wanted, points(given.grid), strict=True)
+        task = task.with_statistics()
+        tasks = [replace(task, batch_size=one.batch_size, average=uses_average(one, one.model)) for one in candidates]
+        names = [
+            None if one.learning_rate else f"{point}" for one, point in zip(candidates, points(given.grid), strict=True)
         ]
         make = Runs if found is None else partial(LabelRuns, found=found)
-        with make(tasks, schedules, told, parts, given.folds) as runs:
+        with make(tasks, schedules, names, parts, given.folds) as runs:
             runs.learn(feeder, given.epochs, given.on_rows)
-            with passes.reader(task.inputs, task.table(), task.label, task.weight) as judged:
-                figures = runs.judge(judged)
+            with passes.reader(task.inputs, task.table(), task.label, task.weight) as held_out:
+                figures = runs.evaluate(held_out)
     rates = [[run.schedule.learning_rate for run in point] for point in runs.points]
-    settled = [_result(*one) for one in zip(points(given.grid), figures, strict=True)]
+    records = [_result(*one) for one in zip(points(given.grid), figures, strict=True)]
     if any({*theirs} != {one.learning_rate} for theirs, one in zip(rates, schedules, strict=True)):  # some were lowered
-        settled = [{**one, "learning_rates": theirs} for one, theirs in zip(settled, rates, strict=True)]
-    results = sorted(settled, key=lambda record: (-_known(record), record["loss"]))
+        records = [{**one, "learning_rates": theirs} for one, theirs in zip(records, rates, strict=True)]
+    results = sorted(records, key=lambda record: (-_known(record), record["loss"]))
     if math.isinf(results[0]["loss"]):
-        raise Diverged("training diverged at every point of the grid; smaller learning rates, or standardize=True")
-    best = {name: value for name, value in results[0].items() if name in EACH}
+        raise Diverged("training diverged at every point of the grid; try smaller learning rates, or standardize=True")
+    best = {name: value for name, value in results[0].items() if name in GRID_SETTINGS}
     model = train(table, **_shared(given) | best) if given.refit else None
     return Search(task.loss.score, results, best, model)
 
 
 def _labels_of(table: Table, given: SearchArguments) -> LabelSets:
-    """Find which labels rows have.
+    """Read the labels of rows.
 
     Raises:
-        BadArgument: A setting is for one label, or the model is none of two classes.
+        BadArgument: A setting is not supported with labels, or the model is not binary.
         BadLabel: No row has a label, or all have.
     """
-    for name in ALONE:
+    for name in NOT_WITH_LABELS:
         if getattr(given, name) != declared(type(given))[name].default:
             raise BadArgument(f"{name} does not go with labels, got {name}={getattr(given, name)!r}")
     check_model(given.model)
@@ -209,10 +209,10 @@ def _task(table: Table, given: SearchArguments, found: LabelSets | None) -> Task
 
 
 def _shared(given: SearchArguments) -> Record:
-    names = {name for name in declared(TrainSettings) if name in SHARED or name in EACH}
+    names = {name for name in declared(TrainSettings) if name in SHARED or name in GRID_SETTINGS}
     if given.labels is None:
         return {name: getattr(given, name) for name in names}
-    return {name: getattr(given, name) for name in names - {*ALONE}} | {"labels": given.labels}
+    return {name: getattr(given, name) for name in names - {*NOT_WITH_LABELS}} | {"labels": given.labels}
 
 
 def _known(record: Record) -> float:
@@ -220,32 +220,32 @@ def _known(record: Record) -> float:
 
 
 def _memory(given: SearchArguments, task: Task, models: int, found: LabelSets | None = None) -> Any:
-    """Return what of the memory is for rows: the fold of each row of the table takes a byte, and rows have numbers.
+    """Return the memory for rows, without that for folds (a byte per row), labels, models and row numbers.
 
     Raises:
-        BudgetTooSmall: The folds, and the labels of rows where they have several, take more than half.
+        BudgetTooSmall: Folds and labels take more than half.
     """
     if given.memory is None:
         return None
     rows, width = len(task.source), task.row_bytes
-    memory, taken, what = parse_bytes(given.memory, whole=rows * width), rows, "folds"
+    memory, overhead, what = parse_bytes(given.memory, whole=rows * width), rows, "folds"
     if found is not None:
-        taken, what = rows + found.numbers.nbytes + found.sets.nbytes, "folds and labels"
+        overhead, what = rows + found.numbers.nbytes + found.sets.nbytes, "folds and labels"
         models *= len(found.labels)
-    if taken > memory // 2:
+    if overhead > memory // 2:
         raise BudgetTooSmall(
-            f"memory is {given.memory!r}, of which {what} of {rows} rows take {taken}: give twice that"
+            f"memory is {given.memory!r}: {what} of {rows} rows take {overhead} bytes; give twice that"
         )
-    memory = parse_bytes(left_for_rows(task, memory, models) or memory, whole=1.0)
-    return max(1, int((memory - taken) * width / (width + NUMBERED)))
+    memory = parse_bytes(memory_for_rows(task, memory, models) or memory, whole=1.0)
+    return max(1, int((memory - overhead) * width / (width + ROW_OVERHEAD)))
 
 
 def _result(point: Record, figures: Sequence[Figures]) -> Record:
-    """Return the record of a point: what its models, one a fold, are worth."""
-    losses, scores = [one.loss for one in figures], [one.score for one in figures]
+    """Return the record of a point from its models' figures, one per fold."""
+    losses, scores = [fold.loss for fold in figures], [fold.score for fold in figures]
     if not all(map(math.isfinite, losses)):
-        nothing = {"score": math.nan, "score_spread": math.nan, "loss": math.inf, "loss_spread": math.nan}
-        return {**point, **nothing, "scores": scores}
+        undefined = {"score": math.nan, "score_spread": math.nan, "loss": math.inf, "loss_spread": math.nan}
+        return {**point, **undefined, "scores": scores}
     return {
         **point,
         "score": fmean(scores),

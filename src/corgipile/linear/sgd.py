@@ -1,4 +1,4 @@
-"""The SGD kernel as an object: losses, updates, totals, and its refusals as errors."""
+"""The SGD kernel as an object: losses, updates, figures, and errors for rows that it refuses."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from corgipile.linear.bad_values import TRAINED, bad_value
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
 from corgipile.linear.scaling import Scaling
-from corgipile.linear.sparse import Flaw, Sparse, flaw, gathered, sparse_rows
+from corgipile.linear.sparse import Flaw, Sparse, flaw, gather, sparse_rows
 from corgipile.loader.buffer import Buffer
 from corgipile.losses import loss_of
 from corgipile.sizes import OnBad, choice
@@ -24,16 +24,16 @@ from corgipile.tables.table import type_code
 __all__ = ["SGD", "Figures", "outputs_of", "plain", "rows_in"]
 
 FloatArray = npt.NDArray[Any]
-INDEX_FAULT = (_kernel.BAD_INDEX, _kernel.BAD_ORDER)
-# The blame is one row's.
-ROWS_FAULT = (_kernel.BAD_LABEL, _kernel.LABEL_VALUE, _kernel.BAD_VALUE, _kernel.BAD_WEIGHT, *INDEX_FAULT)
-SCALED_ROWS, SCALED_BYTES = 4096, 4 << 20  # standardised at a time: copies of narrow rows stay in a cache
+INDEX_FAULTS = (_kernel.BAD_INDEX, _kernel.BAD_ORDER)
+# faults of a single row, which can be skipped
+ROW_FAULTS = (_kernel.BAD_LABEL, _kernel.LABEL_VALUE, _kernel.BAD_VALUE, _kernel.BAD_WEIGHT, *INDEX_FAULTS)
+MAX_SCALED_ROWS, MAX_SCALED_BYTES = 4096, 4 << 20  # rows standardised at a time: copies of narrow rows stay in a cache
 SlotArray = npt.NDArray[np.int32]
 Locate = Callable[[int], str]
 
 
 def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:
-    """Return how many scores a row gets: one a class for softmax, and for an svm of more than two, else one.
+    """Return the number of scores per row: one per class for softmax and for a multiclass svm, else one.
 
     Example:
         >>> outputs_of("svm", np.array([0, 1])), outputs_of("svm", np.array([0, 1, 2]))
@@ -43,12 +43,12 @@ def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:
 
 
 def plain(numbers: FloatArray) -> FloatArray:
-    """Return numbers as the kernel takes them: booleans are bytes."""
+    """Return numbers in a type that the kernel takes: booleans as bytes."""
     return numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
 
 
 class Figures(NamedTuple):
-    """What one epoch amounts to, each row judged before its own update: mean loss, and accuracy or R², by weight."""
+    """Results of an epoch, each row evaluated before its own update: mean loss, and accuracy or R², by weight."""
 
     rows: int
     loss: float
@@ -56,7 +56,7 @@ class Figures(NamedTuple):
     weight: float = 1.0
 
     def record(self, kind: str) -> dict[str, float]:
-        """Return the loss and the score by their names.
+        """Return the loss and the score by name.
 
         Example:
             >>> Figures(4, 0.5, 0.75).record("logistic")
@@ -66,23 +66,23 @@ class Figures(NamedTuple):
 
 
 class SGD:
-    """One linear model in training or in use.
+    """A linear model in training or in use.
 
     Args:
         kind: The name of a loss.
         inputs: Form, width and number type of the features.
         classes: Class values, ascending.
-        batch_size: Rows of an update.
+        batch_size: Rows per update.
         l2: Strength of the L2 penalty.
         intercept: Whether to learn one.
         step: The name of a step.
         l1: Strength of the L1 penalty.
-        max_norm: Bound of the weights' norm, of all outputs together; None: there is none.
-        average: Whether the mean of the weights on their way predicts, not the last ones.
-        on_bad: Whether a row that cannot be learnt from is an error or left out and counted in ``skipped``.
-        scaling: What rows are standardised by before they are learnt from; weights are then those of such rows.
-        class_weight: What a row of each class counts for; None: 1.
-        rows: Of the table that is learnt from, which ``step="auto"`` goes by; 0: nobody knows.
+        max_norm: Maximum norm of the weights of all outputs together; None: unlimited.
+        average: Whether the mean of the weights predicts, not the last ones.
+        on_bad: Whether a row that cannot be trained on is an error, or skipped and counted in ``skipped``.
+        scaling: The scaling of rows before training; weights are then for scaled rows.
+        class_weight: The weight of each class; None: 1.
+        rows: Rows of the training table, which determine the steps of ``step="auto"``; 0: unknown.
     """
 
     def __init__(
@@ -108,13 +108,13 @@ class SGD:
         self.kind, self.inputs, self.scaling = kind, inputs, scaling
         self.loss = loss_of(kind, len(classes))
         self.skipped, self._skip = 0, on_bad == "skip"
-        self._left_out: list[int] | None = None  # slots of the last visit, of a model that is judged
-        self._skipped_for = ROWS_FAULT
+        self._left_out: list[int] | None = None  # slots skipped in the last visit of an evaluation
+        self._skipped_for = ROW_FAULTS
         self.outputs = outputs_of(kind, classes)
         self._classes = classes
-        self.cure = TRAINED  # where a number is missing
+        self.hint = TRAINED  # the hint for missing values
         coded = np.ascontiguousarray(codes_of(classes))
-        self._made = partial(
+        self._new_state = partial(
             _kernel.sgd_new,
             self.loss.code,
             self.loss.parameter,
@@ -134,7 +134,7 @@ class SGD:
             max_norm=max_norm or 0.0,
             rows=rows,
         )
-        self._state = self._made()
+        self._state = self._new_state()
 
     def begin(self, rate: float) -> None:
         """Begin an epoch."""
@@ -149,11 +149,11 @@ class SGD:
         locate: Locate,
         weights: FloatArray | None = None,
     ) -> None:
-        """Learn from rows by slot, in the order of ``visit``; ``weights`` are what they count for.
+        """Learn from rows by slot, in the order of ``visit``, with weights by slot.
 
         Raises:
             BadLabel: A label is none of the classes.
-            BadValue: A feature or label is NaN or infinite, or a weight is that or negative.
+            BadValue: A feature or label is NaN or infinite, or a weight is so or negative.
             BadSparseRow: Sparse indices do not increase, or lie outside the features.
             Diverged: The weights grew without bound.
         """
@@ -165,28 +165,28 @@ class SGD:
             return
         for piece in self._pieces(slice(0, len(visit))):
             part, first = visit[piece], piece.start
-            scaled, kept = self.scaled(rows, part)
+            scaled, owners = self.scaled(rows, part)
             places = np.arange(len(part), dtype=np.int32)
             counts = None if weights is None else weights[part]
             self._learn_all(scaled, labels[part], counts, places, lambda place, first=first: locate(first + place))  # type: ignore[misc]
-            del kept
+            del owners
 
     def _pieces(self, part: slice) -> Iterator[slice]:
-        """Cut visits into those that are standardised at a time; all at once where none are."""
-        some = SCALED_ROWS
+        """Cut visits into pieces that are standardised at a time; without scaling there is one piece."""
+        some = MAX_SCALED_ROWS
         if not self.inputs.sparse:
-            some = max(1, min(some, SCALED_BYTES // (self.inputs.width * self.inputs.dtype.itemsize)))
+            some = max(1, min(some, MAX_SCALED_BYTES // (self.inputs.width * self.inputs.dtype.itemsize)))
         some = max(1, part.stop - part.start) if self.scaling is None else some
         for first in range(part.start, part.stop, some):
             yield slice(first, min(first + some, part.stop))
 
     def scaled(self, rows: FloatArray | Sparse, visit: SlotArray) -> tuple[FloatArray | Sparse, Any]:
-        """Return standardised copies of rows, and what keeps them in memory."""
-        assert self.scaling is not None  # noqa: S101 - for the type checker: the caller has asked
+        """Return standardised copies of rows, and the arrays that own them."""
+        assert self.scaling is not None  # noqa: S101 - for the type checker: the caller checked it
         if not isinstance(rows, Sparse):
             scaled = self.scaling.dense(rows, visit)
             return scaled, scaled
-        indices, values, lengths = gathered(rows, visit, self.inputs.dtype)
+        indices, values, lengths = gather(rows, visit, self.inputs.dtype)
         self.scaling.sparse(indices, values)
         starts = np.cumsum(lengths) - lengths
         at = [(part.ctypes.data + starts * part.itemsize).astype(np.uint64) for part in (indices, values)]
@@ -202,7 +202,7 @@ class SGD:
         locate: Locate,
         known: tuple[int, int] | None = None,
     ) -> None:
-        """Learn, passing over what may be skipped; ``known`` is what the kernel has said of these rows already."""
+        """Learn, skipping rows where allowed; ``known`` is the kernel's result for these rows, if it has one."""
         start = 0
         while True:
             status, done = known or self._learn(rows, labels, weights, visit[start:])
@@ -211,8 +211,8 @@ class SGD:
                 return
             start += done
             if not (self._skip and status in self._skipped_for):
-                told = weights if status == _kernel.BAD_WEIGHT and weights is not None else labels
-                raise self._refused(status, rows, int(visit[start]), locate(start), told[visit[start]])
+                fault_of = weights if status == _kernel.BAD_WEIGHT and weights is not None else labels
+                raise self._refused(status, rows, int(visit[start]), locate(start), fault_of[visit[start]])
             if self._left_out is not None:
                 self._left_out.append(int(visit[start]))
             self.skipped += 1
@@ -221,74 +221,74 @@ class SGD:
     def _learn(
         self, rows: FloatArray | Sparse, labels: FloatArray, weights: FloatArray | None, visit: SlotArray
     ) -> tuple[int, int]:
-        code, also = type_code(labels.dtype), 0 if weights is None else type_code(weights.dtype)
+        code, weight_code = type_code(labels.dtype), 0 if weights is None else type_code(weights.dtype)
         if isinstance(rows, Sparse):
-            return _kernel.sgd_sparse(self._state, *rows[:3], labels, code, visit, weights, also)
-        return _kernel.sgd_dense(self._state, rows, labels, code, visit, weights, also)
+            return _kernel.sgd_sparse(self._state, *rows[:3], labels, code, visit, weights, weight_code)
+        return _kernel.sgd_dense(self._state, rows, labels, code, visit, weights, weight_code)
 
     def _refused(
         self, status: int, rows: FloatArray | Sparse, slot: int, where: str, label: Any = None
     ) -> CorgiPileError:
-        """Say why the kernel refused a row."""
+        """Return the error for a row that the kernel refused."""
         width, dtype = self.inputs.width, self.inputs.dtype
         reasons: dict[int, Flaw] = {
-            _kernel.BAD_LABEL: (BadLabel, f"has label {label}; {self._taken()}"),
+            _kernel.BAD_LABEL: (BadLabel, f"has label {label}; {self._describe_labels()}"),
             _kernel.LABEL_VALUE: (BadValue, f"has label {label}; a finite number is needed"),
             _kernel.BAD_WEIGHT: (BadValue, f"has weight {label}; a finite number of 0 or more is needed"),
             _kernel.BAD_INDEX: (BadSparseRow, f"has an index outside the model's {width} features, which begin at 0"),
             _kernel.BAD_ORDER: (BadSparseRow, "has sparse indices that repeat or fall; they must increase"),
-            _kernel.DIVERGED: (Diverged, f"brought the model's weights beyond what {dtype} can hold"),
+            _kernel.DIVERGED: (Diverged, f"made the model's weights overflow {dtype}"),
         }
         kind, what = reasons.get(status, (CorgiPileError, f"was refused by the kernel with status {status}"))
-        if status in INDEX_FAULT:
+        if status in INDEX_FAULTS:
             kind, what = flaw(rows, slot, dtype) or (kind, what)
         elif status == _kernel.BAD_VALUE:
             kind, what = self._bad_value(rows, slot, where)
         return kind(f"{where} {what}")
 
     def _bad_value(self, rows: FloatArray | Sparse, slot: int, where: str) -> Flaw:
-        """Say which feature of a row is no finite number."""
+        """Return the fault of a row with a feature that is not finite."""
         if not isinstance(rows, Sparse):
-            return bad_value(self.inputs, where, rows[slot].reshape(-1), cure=self.cure)
-        indices, values, _ = gathered(rows, np.array([slot], np.int32), self.inputs.dtype)
-        return rows.flaws.get(slot) or bad_value(self.inputs, where, values, indices, self.cure)
+            return bad_value(self.inputs, where, rows[slot].reshape(-1), hint=self.hint)
+        indices, values, _ = gather(rows, np.array([slot], np.int32), self.inputs.dtype)
+        return rows.flaws.get(slot) or bad_value(self.inputs, where, values, indices, self.hint)
 
-    def _taken(self) -> str:
-        """Say which labels the model takes."""
+    def _describe_labels(self) -> str:
+        """Describe the labels that the model accepts."""
         if self.loss.numbers:
-            return f"a {self.loss.name} model takes labels of 0 or more"
+            return f"a {self.loss.name} model needs labels of 0 or more"
         return f"the model's classes are {self._classes.tolist()}"
 
     def eval_mode(self) -> None:
-        """Learn nothing from now on: a score that overflows is then the fault of its row, and the row is passed over.
+        """Stop learning: a score that overflows is now the fault of its row, which is skipped.
 
-        The weights are finite and stay as they are.
+        The weights are finite and do not change.
         """
         self._left_out = [] if self._skip else None
-        self._skip, self._skipped_for = True, (*(ROWS_FAULT if self._skip else ()), _kernel.DIVERGED)
+        self._skip, self._skipped_for = True, (*(ROW_FAULTS if self._skip else ()), _kernel.DIVERGED)
 
     def counted(self, visit: SlotArray) -> npt.NDArray[np.bool_]:
-        """Say which rows of a visit that was judged last were not left out as rows that may be skipped."""
+        """Return which rows of the last evaluated visit were not skipped."""
         return np.isin(visit, self._left_out or (), invert=True)
 
     def flush(self) -> Figures:
-        """End an epoch: apply the last batch, however short, and return its figures."""
+        """End an epoch: apply the last, incomplete batch, and return the figures."""
         _kernel.sgd_flush(self._state)
         return Figures(*_kernel.sgd_figures(self._state))
 
     def has_plateaued(self, losses: Sequence[float]) -> bool:
-        """Say whether a regression stands still, by the losses of its epochs, and its steps are to blame."""
+        """Return whether a regression has plateaued because of its steps, by the losses of its epochs."""
         return _kernel.sgd_rests(self._state, np.array(losses))
 
     def weights(self) -> tuple[FloatArray, FloatArray]:
-        """Return copies of the weights that predict, [outputs, features], and of the intercepts, [outputs]."""
-        return self._copied(_kernel.sgd_predictor)
+        """Return copies of the predicting weights, [outputs, features], and intercepts, [outputs]."""
+        return self._copy(_kernel.sgd_predictor)
 
     def last(self) -> tuple[FloatArray, FloatArray]:
-        """Return copies of the weights that learning goes on from."""
-        return self._copied(_kernel.sgd_get)
+        """Return copies of the weights that learn."""
+        return self._copy(_kernel.sgd_get)
 
-    def _copied(self, copy: Callable[[Any, FloatArray, FloatArray], None]) -> tuple[FloatArray, FloatArray]:
+    def _copy(self, copy: Callable[[Any, FloatArray, FloatArray], None]) -> tuple[FloatArray, FloatArray]:
         coef = np.empty((self.outputs, self.inputs.width), self.inputs.dtype)
         bias = np.empty(self.outputs, self.inputs.dtype)
         copy(self._state, coef, bias)
@@ -296,39 +296,39 @@ class SGD:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of memory that one model takes while it learns."""
+        """Return the bytes of one model in training."""
         return _kernel.sgd_bytes(self._state)
 
     @property
-    def lines(self) -> int:
-        """Return how many lines there are of what is known beside the weights; 0 of plain SGD."""
+    def state_rows(self) -> int:
+        """Return the number of rows of the optimizer state; 0 for plain SGD."""
         return _kernel.sgd_lines(self._state)
 
-    def beside(self) -> npt.NDArray[np.float64] | None:
-        """Return what going on needs beside the weights, float64[lines, features + 1]; None if there is nothing."""
-        if not self.lines:
+    def optimizer_state(self) -> npt.NDArray[np.float64] | None:
+        """Return the optimizer state, float64[state_rows, features + 1]; None if there is none."""
+        if not self.state_rows:
             return None
-        lines = np.empty((self.lines, self.inputs.width + 1))
-        _kernel.sgd_keep(self._state, lines, 0)
-        return lines
+        state_rows = np.empty((self.state_rows, self.inputs.width + 1))
+        _kernel.sgd_keep(self._state, state_rows, 0)
+        return state_rows
 
-    def assign(self, coef: FloatArray, bias: FloatArray, beside: npt.NDArray[np.float64] | None = None) -> None:
-        """Set weights and intercepts to go on from, and what was known beside them."""
+    def assign(self, coef: FloatArray, bias: FloatArray, state: npt.NDArray[np.float64] | None = None) -> None:
+        """Set weights, intercepts and optimizer state."""
         dtype = self.inputs.dtype
         _kernel.sgd_set(self._state, np.ascontiguousarray(coef, dtype), np.ascontiguousarray(bias, dtype))
-        if beside is not None:
-            _kernel.sgd_keep(self._state, np.ascontiguousarray(beside), 1)
+        if state is not None:
+            _kernel.sgd_keep(self._state, np.ascontiguousarray(state), 1)
 
     def decide(self, rows: FloatArray | Sparse, visit: SlotArray, locate: Locate) -> FloatArray:
         """Score rows by slot: [rows, outputs].
 
         Raises:
-            BadValue: A feature is NaN or infinite, or so large that the score is.
+            BadValue: A feature is NaN or infinite, or so large that the score overflows.
             BadSparseRow: Sparse indices do not increase, or lie outside the features.
         """
         out = np.empty((len(visit), self.outputs), self.inputs.dtype)
         if self._decide(rows, visit, out) or not math.isfinite(float(out.sum())):
-            for place in range(len(visit)):  # where one has no score it is to be named
+            for place in range(len(visit)):  # the error must name the row
                 self._check_score(rows, visit[place : place + 1], partial(locate, place))
         return out
 
@@ -338,19 +338,19 @@ class SGD:
         return _kernel.sgd_decide(self._state, rows, visit, out)
 
     def _check_score(self, rows: FloatArray | Sparse, one: SlotArray, locate: Callable[[], str]) -> None:
-        """Raise what is wrong with a row that has no score: its features, or that the score is too large a number."""
+        """Raise the error of a row without a finite score: a bad feature, or overflow."""
         out = np.empty((1, self.outputs), self.inputs.dtype)
         status, dtype = self._decide(rows, one, out), self.inputs.dtype
         if status:
             raise self._refused(status, rows, int(one[0]), locate())
         if np.isfinite(out).all():
             return
-        row = gathered(rows, one, dtype)[1] if isinstance(rows, Sparse) else rows[one]
+        row = gather(rows, one, dtype)[1] if isinstance(rows, Sparse) else rows[one]
         if np.isfinite(row).all():
-            raise BadValue(f"{locate()} has features so large that its score is beyond what {dtype} can hold")
+            raise BadValue(f"{locate()} has features so large that its score overflows {dtype}")
         raise self._refused(_kernel.BAD_VALUE, rows, int(one[0]), locate())
 
 
 def rows_in(buffer: Buffer, inputs: Features, visit: SlotArray) -> FloatArray | Sparse:
-    """Return the features that wait in a buffer."""
+    """Return the buffered features."""
     return sparse_rows(buffer, inputs.columns, inputs.dtype, visit) if inputs.sparse else buffer.dense(inputs.name)

@@ -1,4 +1,4 @@
-"""Sparse rows as they wait in a buffer, and what is wrong with those that cannot be learnt from."""
+"""Buffered sparse rows, and the faults of those that cannot be trained on."""
 
 import ctypes
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from corgipile import _kernel
 from corgipile.errors import BadSparseRow, BadValue, CorgiPileError, RaggedRows
 from corgipile.loader.buffer import Buffer
 
-__all__ = ["NULL", "NULL_VALUE", "Sparse", "flaw", "gathered", "sparse_rows"]
+__all__ = ["NULL", "NULL_VALUE", "Sparse", "flaw", "gather", "sparse_rows"]
 
-NULL = -(1 << 31)  # stands for an index that is null
+NULL = -(1 << 31)  # replaces a null index
 FloatArray = npt.NDArray[Any]
 SlotArray = npt.NDArray[np.int32]
 Flaw = tuple[type[CorgiPileError], str]
@@ -27,13 +27,13 @@ _NO_VALUE = np.array([np.nan])
 
 
 class Sparse(NamedTuple):
-    """Where sparse rows lie, one entry a slot: addresses of indices and values, and lengths.
+    """Sparse rows, one entry per slot: addresses of indices and values, and lengths.
 
     Attributes:
-        indices: Where the int32 indices of a row begin.
-        values: Where its values begin.
-        lengths: How many of each it has.
-        flaws: What is wrong with rows of which nothing else is kept, by slot.
+        indices: Address of a row's int32 indices.
+        values: Address of its values.
+        lengths: Its number of entries.
+        flaws: The fault of each row that was replaced, by slot.
     """
 
     indices: npt.NDArray[np.uint64]
@@ -42,7 +42,7 @@ class Sparse(NamedTuple):
     flaws: Mapping[int, Flaw] = {}
 
 
-def gathered(
+def gather(
     rows: Sparse, visit: SlotArray, real: np.dtype[Any]
 ) -> tuple[npt.NDArray[np.int32], FloatArray, npt.NDArray[np.int64]]:
     """Return copies of sparse rows back to back: indices, values, lengths."""
@@ -54,10 +54,10 @@ def gathered(
 
 
 def sparse_rows(buffer: Buffer, columns: tuple[str, ...], real: np.dtype[Any], visit: SlotArray) -> Sparse:
-    """Return the sparse rows that wait in a buffer.
+    """Return the buffered sparse rows.
 
-    Where one that is to be visited has more indices than values, or fewer, a null stands in its place: the learner
-    meets it in its turn, as it meets other rows that it cannot learn from.
+    A visited row whose numbers of indices and values differ is replaced by a null: the learner then handles it in
+    order, like other rows that it cannot train on.
     """
     (indices, lengths), (values, counts) = (buffer.ragged(name) for name in columns)
     uneven = visit[lengths[visit] != counts[visit]]
@@ -71,13 +71,13 @@ def sparse_rows(buffer: Buffer, columns: tuple[str, ...], real: np.dtype[Any], v
 
 
 def _uneven(rows: Sparse, count: int, slot: int, real: np.dtype[Any]) -> Flaw:
-    """Say what is wrong with a row; in place of one of its lists that is null there is a list of one null."""
+    """Return the fault of a row; a null list was read as a list of one null."""
     length = int(rows.lengths[slot])
     if length == 1 and _at(rows.indices[slot], np.dtype(np.int32)) == NULL:
         return NULL_INDEX
     if count == 1 and np.isnan(_at(rows.values[slot], real)):
         return NULL_VALUE
-    return RaggedRows, f"has {length} sparse indices and {count} values; as many are needed"
+    return RaggedRows, f"has {length} sparse indices and {count} values; they must be equal in number"
 
 
 def _at(address: Any, kind: np.dtype[Any]) -> Any:
@@ -85,8 +85,8 @@ def _at(address: Any, kind: np.dtype[Any]) -> Any:
 
 
 def flaw(rows: Any, slot: int, real: np.dtype[Any]) -> Flaw | None:
-    """Say what is wrong with a row beyond what the kernel says of it."""
+    """Return the fault of a row that the kernel does not distinguish."""
     if not isinstance(rows, Sparse):
         return None
-    indices = gathered(rows, np.array([slot], np.int32), real)[0]
+    indices = gather(rows, np.array([slot], np.int32), real)[0]
     return rows.flaws.get(slot, NULL_INDEX if NULL in indices else None)

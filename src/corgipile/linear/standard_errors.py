@@ -13,13 +13,13 @@ from corgipile.errors import BadArgument, BadLabel, BadValue
 from corgipile.linear import passes
 from corgipile.linear.bad_values import bad_value
 from corgipile.linear.classes import Labels, check_label, check_weight, codes_of, weights_of
-from corgipile.linear.encoded import numeric, readable_through
+from corgipile.linear.encoded import as_numbers, encode_pass
 from corgipile.linear.features import Features
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.reference_levels import references
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sgd import Locate, rows_in
-from corgipile.linear.sparse import Flaw, Sparse, gathered
+from corgipile.linear.sparse import Flaw, Sparse, gather
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
 from corgipile.tables.io.remote import is_remote
@@ -31,32 +31,32 @@ if TYPE_CHECKING:
 __all__ = ["Summary", "summary"]
 
 FloatArray = npt.NDArray[np.float64]
-MOST = 4096  # features: the matrix of their products is made
-PART = 1 << 20  # numbers of rows that are float64 at a time
-SINGULAR = 1e-12  # share of the largest eigenvalue, of features scaled to be alike
+MAX_FEATURES = 4096  # the matrix of their products is in memory
+CAST_NUMBERS = 1 << 20  # numbers cast to float64 at a time
+SINGULAR = 1e-12  # smallest eigenvalue over the largest, with features scaled to unit size
 NORMAL_95 = 1.959963984540054
-CURE = "leave a column out (features=), or train with l2= above 0"
+HINT = "leave a column out (features=), or train with l2= above 0"
 INTERCEPT = "(intercept)"
-TAKEN = ("logistic", "linear", "poisson")
+SUPPORTED = ("logistic", "linear", "poisson")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Coefficients with what they may be off by.
+    """Coefficients with standard errors.
 
     Attributes:
-        names: The features, and the intercept last.
-        coef: float64[names], as the model has them.
-        standard_error: float64[names]: those of the sandwich, which hold where the loss is not the true likelihood too.
+        names: The features, with the intercept last.
+        coef: float64[names], as in the model.
+        standard_error: float64[names], by the sandwich estimator: valid even if the loss is not the true likelihood.
         z: Coefficients in standard errors.
         p: Two-sided p-values of a normal distribution: how often chance alone makes a coefficient as large.
         low: Lower ends of 95 % intervals.
         high: Upper ends.
-        rows: Rows they are from.
-        gaps: How many standard errors each is from where a Newton step on these rows would put it.
-        gap: The largest of these: of more than a few tenths training had not come to rest; z and p are of little use.
-        references: The last level of each column of categories, which others are told from: its coefficient is in
-            theirs and in the intercept, for with all levels there are no standard errors.
+        rows: The number of rows used.
+        gaps: The distance of each coefficient from a Newton step on these rows, in standard errors.
+        gap: The largest of these: above a few tenths training had not converged, and z and p mean little.
+        references: The reference level of each category column, its last. Its coefficient is part of the other levels'
+            and of the intercept's: with all levels there are no standard errors.
 
     Example:
         >>> import corgipile as cp
@@ -76,7 +76,7 @@ class Summary:
 
     @property
     def gap(self) -> float:
-        """Return how far the coefficient is from rest that is farthest from it."""
+        """Return the largest gap."""
         return float(np.max(self.gaps, initial=0.0))
 
     @property
@@ -100,39 +100,39 @@ class Summary:
         return self.coef + NORMAL_95 * self.standard_error
 
     def __str__(self) -> str:
-        """Return a table of all of it."""
+        """Return the summary as a text table."""
         width = max(len(name) for name in (*self.names, "feature"))
         lines = [f"{'feature':{width}}  {'coef':>11} {'std error':>11} {'z':>9} {'p':>9} {'2.5 %':>11} {'97.5 %':>11}"]
         columns = (self.coef, self.standard_error, self.z, self.p, self.low, self.high)
-        for name, coef, error, z, p, low, high in zip(self.names, *(one.tolist() for one in columns), strict=True):
+        for name, coef, error, z, p, low, high in zip(self.names, *(value.tolist() for value in columns), strict=True):
             lines.append(f"{name:{width}}  {coef:11.5g} {error:11.5g} {z:9.3f} {p:9.3g} {low:11.5g} {high:11.5g}")
         return "\n".join([*lines, self.notes])
 
     @property
     def notes(self) -> str:
-        """Return what there is to say of all of them."""
-        far = "; training has not come to rest: more epochs" if self.gap > 0.5 else ""
-        told = f"; levels are told from {listed(self.references)}" if self.references else ""
-        return f"{self.rows:,} rows; {self.gap:.2g} standard errors from the best at most{far}{told}"
+        """Return the remarks below the table."""
+        warning = "; training has not converged: use more epochs" if self.gap > 0.5 else ""
+        levels = f"; reference levels: {listed(self.references)}" if self.references else ""
+        return f"{self.rows:,} rows; at most {self.gap:.2g} standard errors from the optimum{warning}{levels}"
 
 
 def summary(model: "Model", table: Any, label: str | None = None, weight: str | None = None) -> Summary:
     """Return a model's coefficients with standard errors and p-values.
 
-    They are those of the sandwich H⁻¹ G H⁻¹, H the sum of second derivatives of the loss by the coefficients over the
-    rows, with that of the L2 penalty, and G the sum of the products of the rows' gradients (Huber 1967; White 1980,
-    HC0). Rows should be those it was trained on. Of a penalised model they say nothing of the bias.
+    They are those of the sandwich H⁻¹ G H⁻¹: H is the sum over rows of the second derivatives of the loss by the
+    coefficients, with that of the L2 penalty, G the sum of the products of the rows' gradients (Huber 1967; White
+    1980, HC0). Rows should be those of training. For a penalised model the bias is not included.
 
     Args:
         model: A logistic, linear or poisson model.
         table: A path, a `Table`, a ``pyarrow.Table`` or a data frame.
         label: The label column; None: that of training.
-        weight: A column of what rows count for; None: that of training.
+        weight: The weight column; None: that of training.
 
     Raises:
-        BadArgument: There are no standard errors of such a model.
-        BadValue: The matrix H is singular: features are constant or sums of each other, or the classes are told apart
-            without error; or a row has a value that is no finite number.
+        BadArgument: The model has no standard errors.
+        BadValue: The matrix H is singular: features are constant or linearly dependent, or the classes are perfectly
+            separated; or a value is not finite.
     """
     _check(model)
     column, weight = model.label_or(label), model.params.get("weight") if weight is None else weight
@@ -152,34 +152,34 @@ def summary(model: "Model", table: Any, label: str | None = None, weight: str | 
     error = np.sqrt(np.diag(inverse @ found.of(meat) @ inverse))
     step = inverse @ (gradient + penalty @ coef)[found.kept]
     gaps = np.abs(step) / np.where(error > 0, error, np.inf)
-    left = tuple(names[at] for at in found.left)
-    return Summary(kept, found.coef[found.kept], error, int(rows), gaps, left)
+    dropped = tuple(names[at] for at in found.left)
+    return Summary(kept, found.coef[found.kept], error, int(rows), gaps, dropped)
 
 
 def _penalty(model: "Model", width: int) -> FloatArray:
-    """Return the second derivatives of the L2 penalty of a row, by the weights of features as they are.
+    """Return the second derivatives of the L2 penalty of a row, by the weights for unscaled features.
 
-    It was of the weights of standardised features, if these were learnt from; the dual solver has the intercept in it.
+    Training penalised the weights of standardised features; the dual solver also penalises the intercept.
     """
     scaling = Scaling.none(model.width)
     if model.learnt is not None and model.learnt.scaling is not None:
         scaling = model.learnt.scaling
-    found = np.diag(np.append(scaling.scale**2, 0)[:width])
+    matrix = np.diag(np.append(scaling.scale**2, 0)[:width])
     if model.params.get("solver") == "dual" and width > model.width:
         shift = np.append(scaling.center, 1)
-        found += np.outer(shift, shift)
-    return np.asarray(found * float(model.params.get("l2", 0.0)))
+        matrix += np.outer(shift, shift)
+    return np.asarray(matrix * float(model.params.get("l2", 0.0)))
 
 
 def _check(model: "Model") -> None:
-    if model.loss.name not in TAKEN or model.loss.per_class:
-        raise BadArgument(f"standard errors are of {', '.join(TAKEN)} models, got a {model.kind} model")
+    if model.loss.name not in SUPPORTED or model.loss.per_class:
+        raise BadArgument(f"standard errors need a model of kind {', '.join(SUPPORTED)}, got {model.kind}")
     if model.params.get("l1"):
-        raise BadArgument("an L1 penalty makes weights 0, of which there are no standard errors; train with l1=0")
+        raise BadArgument("weights under an L1 penalty have no standard errors; train with l1=0")
     if model.params.get("max_norm"):
         raise BadArgument("weights at their bound have no standard errors; train with max_norm=None")
-    if model.width > MOST:
-        raise BadArgument(f"the model has {model.width} features; standard errors are of {MOST} at most")
+    if model.width > MAX_FEATURES:
+        raise BadArgument(f"standard errors need at most {MAX_FEATURES} features, got {model.width}")
 
 
 def _names(model: "Model") -> list[str]:
@@ -189,36 +189,36 @@ def _names(model: "Model") -> list[str]:
 def _rows(
     model: "Model", table: Any, label: str, weight: str | None
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
-    """Yield rows with a one behind them, [rows, features + 1], labels and weights."""
+    """Yield rows with a final 1, [rows, features + 1], labels and weights."""
     opened = open_table(table)
-    opened = readable_through(numeric(opened, label, weight, once=not is_remote(opened)), model.encoding, label)
+    opened = encode_pass(as_numbers(opened, label, weight, once=not is_remote(opened)), model.encoding, label)
     check_label(opened, label, repr(opened))
     if weight is not None:
         check_weight(opened, weight, label, repr(opened))
-    of_class = weights_of(model.params.get("class_weight"), _labels(model, opened, label), model.kind)
+    class_weights = weights_of(model.params.get("class_weight"), _labels(model, opened, label), model.kind)
     inputs = model.inputs(opened, label)
-    some = max(1, PART // (inputs.width + 1))
+    part_rows = max(1, CAST_NUMBERS // (inputs.width + 1))
     with passes.reader(inputs, NullsAsNaN(opened, inputs, label), label, weight) as feeder:
         for step, visit in enumerate(feeder.epoch(0)):
             rows, labels = rows_in(feeder.buffer, inputs, visit), feeder.buffer.dense(label)
             counts = None if weight is None else feeder.buffer.dense(weight)
-            for start in range(0, len(visit), some):
-                part = visit[start : start + some]
+            for start in range(0, len(visit), part_rows):
+                part = visit[start : start + part_rows]
                 x, y = _dense(rows, part, inputs), labels[part].astype(np.float64)
                 w = np.ones(len(part)) if counts is None else counts[part].astype(np.float64)
-                _check_rows(model, inputs, x, y, w, partial(_further, passes.row_at(feeder, 0, step), start))
-                if of_class is not None:
+                _check_rows(model, inputs, x, y, w, partial(_locate_after, passes.row_at(feeder, 0, step), start))
+                if class_weights is not None:
                     at = np.searchsorted(codes_of(model.classes), y)
-                    w *= of_class[np.minimum(at, len(of_class) - 1)]
+                    w *= class_weights[np.minimum(at, len(class_weights) - 1)]
                 yield x, y, w
 
 
-def _further(where: Locate, start: int, place: int) -> str:
+def _locate_after(where: Locate, start: int, place: int) -> str:
     return where(start + place)
 
 
 def _check_rows(model: "Model", inputs: Features, x: FloatArray, y: FloatArray, w: FloatArray, where: Locate) -> None:
-    """Raise BadValue or BadLabel for the first row that cannot be summed up."""
+    """Raise BadValue or BadLabel for the first row with a bad value."""
     known = np.isfinite(y) if model.loss.numbers else np.isin(y, codes_of(model.classes))
     good = np.isfinite(x).all(axis=1) & np.isfinite(w) & (w >= 0) & known
     if good.all():
@@ -246,7 +246,7 @@ def _dense(rows: Any, visit: npt.NDArray[np.int32], inputs: Any) -> FloatArray:
     if not isinstance(rows, Sparse):
         x[:, :-1] = rows[visit].reshape(len(visit), -1)
         return x
-    indices, values, lengths = gathered(rows, visit, inputs.dtype)
+    indices, values, lengths = gather(rows, visit, inputs.dtype)
     if len(indices) and not 0 <= indices.min() <= indices.max() < inputs.width:
         raise BadValue(f"a row has a sparse index outside the model's {inputs.width} features")
     x[np.repeat(np.arange(len(visit)), lengths), indices] = values
@@ -254,7 +254,7 @@ def _dense(rows: Any, visit: npt.NDArray[np.int32], inputs: Any) -> FloatArray:
 
 
 def _add(model: "Model", sums: Any, x: FloatArray, y: FloatArray, w: FloatArray) -> None:
-    """Add rows to the sums: of second derivatives, of products of gradients, of gradients, of rows and weights."""
+    """Add rows to the sums: second derivatives, products of gradients, gradients, rows and weights."""
     matrices, gradient, counts = sums
     margin = x[:, : model.width] @ model.coef[0].astype(np.float64) + float(model.intercept[0])
     if model.loss.name == "logistic":
@@ -273,20 +273,20 @@ def _add(model: "Model", sums: Any, x: FloatArray, y: FloatArray, w: FloatArray)
 
 
 def _inverse(matrix: FloatArray, names: Sequence[str]) -> FloatArray:
-    """Return the inverse of a matrix of second derivatives; features of any scale are made alike before.
+    """Return the inverse of a matrix of second derivatives, computed with features scaled to unit size.
 
     Raises:
-        BadValue: There is none.
+        BadValue: The matrix is singular.
     """
     size = np.sqrt(np.diag(matrix))
     if not size.all() or not np.isfinite(size).all():
-        none = [name for name, one in zip(names, size.tolist(), strict=True) if not (0 < one < math.inf)]
-        raise BadValue(f"the information matrix is singular: rows say nothing of {listed(none)}; {CURE}")
+        none = [name for name, value in zip(names, size.tolist(), strict=True) if not (0 < value < math.inf)]
+        raise BadValue(f"the information matrix is singular: rows do not determine {listed(none)}; {HINT}")
     values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
     if values[0] <= SINGULAR * values[-1]:
         share = np.abs(vectors[:, 0])
-        mixed = [name for name, one in zip(names, share.tolist(), strict=True) if one > share.max() / 10]
+        mixed = [name for name, value in zip(names, share.tolist(), strict=True) if value > share.max() / 10]
         raise BadValue(
-            f"the information matrix is singular: {listed(mixed)} are sums of each other, or constant; {CURE}"
+            f"the information matrix is singular: {listed(mixed)} are linearly dependent, or constant; {HINT}"
         )
     return np.asarray((vectors / values) @ vectors.T / np.outer(size, size))

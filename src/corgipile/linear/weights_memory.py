@@ -1,4 +1,4 @@
-"""What the weights of hashed features take of the memory: there are as many as there are places, whatever the rows."""
+"""Memory for the weights of hashed features, which depends on the number of places, not on rows."""
 
 import os
 from dataclasses import replace
@@ -16,36 +16,36 @@ from corgipile.steps import step_of
 if TYPE_CHECKING:
     from corgipile.linear.training import Task
 
-__all__ = ["left_for_rows"]
+__all__ = ["memory_for_rows"]
 
-MOST = 3 / 4  # of the budget
+MAX_SHARE = 3 / 4  # of the budget
 WEIGHT_BYTES = 24  # per weight, during training
-USUAL = step_of("auto")  # which keeps as much of each feature as any
+DEFAULT_STEP = step_of("auto")  # no step has a larger state per feature
 
 
-def left_for_rows(task: "Task", memory: Size | None, models: int = 1) -> Size | None:
-    """Return what of a budget is for rows, where models of hashed features learn; all of it of other features.
+def memory_for_rows(task: "Task", memory: Size | None, models: int = 1) -> Size | None:
+    """Return the part of a budget for rows, without that for models of hashed features.
 
     Args:
-        task: What is learnt.
+        task: The task.
         memory: The budget.
-        models: How many models learn at once.
+        models: How many models train at once.
 
     Raises:
-        BudgetTooSmall: The models take more than three quarters; says what would do.
+        BudgetTooSmall: The models take more than three quarters; the message names the memory that suffices.
     """
     _check_width(task.inputs.width)
     if memory is None or task.encoding is None or task.encoding.hashing is None:
         return memory
     limit = parse_bytes(memory, whole=len(task.source) * task.row_bytes)
     taken = _bytes(task) * models
-    if taken > limit * MOST:
-        said = (
+    if taken > limit * MAX_SHARE:
+        usage = (
             f"the model takes {format_bytes(taken)}" if models == 1 else f"{models} models take {format_bytes(taken)}"
         )
         raise BudgetTooSmall(
-            f"memory is {memory!r}, of which {said} while it learns, for hash_bits={task.encoding.hashing.bits}; "
-            f"give memory={int(taken / MOST) + 1}, or fewer bits"
+            f"memory is {memory!r}: {usage} in training, with hash_bits={task.encoding.hashing.bits}; "
+            f"give memory={int(taken / MAX_SHARE) + 1}, or fewer bits"
         )
     return limit - taken
 
@@ -61,8 +61,12 @@ def _check_width(width: int) -> None:
 
 
 def _bytes(task: "Task") -> int:
-    """Return what a model takes while it learns, and as what is saved; labels are read if there is a score a class."""
-    if 0 < most_classes(task.kind) <= 2:  # two classes, whichever
+    """Return the bytes of a model in training and as saved; labels are read only if there is a score per class."""
+    if 0 < most_classes(task.kind) <= 2:  # any two classes will do
         task = replace(task, labels=Labels(task.source, task.label, task.kind, classes=np.arange(2)))
-    sgd = task.sgd(Schedule(USUAL.usual, 1.0, 0.0, None, USUAL.name))
-    return sgd.bytes + sgd.outputs * sgd.inputs.width * 2 * sgd.inputs.dtype.itemsize + sgd.lines * sgd.inputs.width * 8
+    sgd = task.sgd(Schedule(DEFAULT_STEP.usual, 1.0, 0.0, None, DEFAULT_STEP.name))
+    return (
+        sgd.bytes
+        + sgd.outputs * sgd.inputs.width * 2 * sgd.inputs.dtype.itemsize
+        + sgd.state_rows * sgd.inputs.width * 8
+    )

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, BadValue, CorgiPileError
 from corgipile.features import Encoding, fit_encoding
-from corgipile.features.choose import FeatureColumns, choose, is_number, item_of, require, told
+from corgipile.features.choose import FeatureColumns, choose, describe_left_out, is_number, item_of, require
 from corgipile.features.fit import Encode, Features, Missing, chosen_columns
 from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.array_pool import ArrayPool
@@ -161,7 +161,7 @@ def select(
         )
     log.info("features of %r: %s", table, listed(encoding.columns) or "none; all columns are read as stored")
     if encoding.left_out and not isinstance(features, Encoding):
-        log.warning("columns of %r that are not features: %s", table, told(encoding.left_out))
+        log.warning("columns of %r that are not features: %s", table, describe_left_out(encoding.left_out))
     encoded = encoding.table(table, once=True)
     if not encoding.columns and label is not None:
         return Selected(encoded, _as_stored(encoded, encoding, columns, widths, label, memory, as_tuple=as_tuple))

@@ -94,7 +94,7 @@ def test_an_empty_cell_is_null_for_all_who_read_it(tmp_path):
         assert table.read(0, 60)["city"].to_pylist() == cities
         with cp.Loader(table, batch_size=60, order="no_shuffle") as loader:
             assert next(iter(loader))["city"].tolist() == cities
-        with pytest.raises(BadValue, match="'city' is null; say missing="):
+        with pytest.raises(BadValue, match="'city' is null; replace it with missing="):
             cp.train(table, features="city", encode="onehot", epochs=1)
         assert cp.train(table, features="city", encode="onehot", missing="mean", epochs=1).width == 3
 

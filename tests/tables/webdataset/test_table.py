@@ -288,5 +288,5 @@ def test_folders_that_cannot_be_written_need_no_index(tmp_path, monkeypatch):
 
 def test_training_says_what_it_needs(tmp_path):
     path = write(tmp_path / "a.tar", numbered(5))
-    with pytest.raises(BadSchema, match="no column of numbers to learn from"):
+    with pytest.raises(BadSchema, match="no column of numbers to train on"):
         cp.train(path, label="cls")

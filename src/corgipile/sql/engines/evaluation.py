@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
-from corgipile.features.fit import takes_unasked
-from corgipile.linear.evaluation import MOST_BINS
+from corgipile.features.fit import is_plain_number
+from corgipile.linear.evaluation import MAX_BINS
 from corgipile.sizes import whole
 from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import ModelCall
@@ -111,7 +111,7 @@ def weight_of(call: ModelCall, kinds: Mapping[str, pa.DataType], label: str) -> 
     name = column_named(call.options["weight"], list(kinds))
     if name == label:
         raise BadArgument(f"column {name!r} is the label; it cannot be the weight too")
-    if not takes_unasked(kinds[name]):
+    if not is_plain_number(kinds[name]):
         raise BadSchema(f"weight column {name!r} is {kinds[name]}; int, bool, float or decimal are needed")
     return name
 
@@ -250,7 +250,7 @@ def bins_of(call: ModelCall) -> int:
     Raises:
         BadArgument: They are none, or too many.
     """
-    return whole(call.options.get("bins", 10), "bins", 1, MOST_BINS)
+    return whole(call.options.get("bins", 10), "bins", 1, MAX_BINS)
 
 
 def need_classes(call: ModelCall, kind: str, *, numbers: bool) -> None:
