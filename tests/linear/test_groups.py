@@ -151,7 +151,7 @@ def test_a_boolean_is_no_number(groups, others):
     """Although they are equal in Python."""
     table = made(groups=groups)
     models = cp.train(table, by="region", epochs=1)
-    with pytest.raises(BadValue, match="of which there is no model"):
+    with pytest.raises(BadValue, match="has no model; there are models of"):
         models.predict(table[:2].set_column(3, "region", others))
 
 
