@@ -174,10 +174,27 @@ def test_quiet_commands_say_nothing(higgs, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("word", "meant"), [("evaluate", "judge"), ("fit", "train"), ("trian", "train")])
+@pytest.mark.parametrize(("word", "meant"), [("score", "evaluate"), ("fit", "train"), ("trian", "train")])
 def test_commands_by_other_names_are_told(word, meant, capsys):
     assert cli.main([word, "rows.parquet"]) == 2
     assert f"Did you mean '{meant}'?" in capsys.readouterr().err
+
+
+RENAMED = {"judge": "evaluate", "rewind": "locate", "stage": "partition", "restage": "repartition"}
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_old_names_of_commands_run_with_a_note(old, capsys):
+    assert cli.main([RENAMED[old], "--help"]) == 0
+    expected = capsys.readouterr()
+    assert cli.main([old, "--help"]) == 0
+    got = capsys.readouterr()
+    assert got.out == expected.out
+    assert expected.err == ""
+    note = f"note: `corgipile {old}` is now `corgipile {RENAMED[old]}`; the old name goes in the next release\n"
+    assert got.err == note
+    assert cli.main(["--help"]) == 0
+    assert not set(RENAMED) & {line.split(" ")[0] for line in capsys.readouterr().out.replace("  ", "").split("\n")}
 
 
 @pytest.mark.parametrize(
@@ -209,12 +226,12 @@ def test_completion_is_to_be_had():
     environment = {
         **os.environ,
         "_CORGIPILE_COMPLETE": "complete_bash",
-        "COMP_WORDS": "corgipile res",
+        "COMP_WORDS": "corgipile re",
         "COMP_CWORD": "1",
     }
     script = "import corgipile_command as c, sys; sys.argv[0] = 'corgipile'; sys.exit(c.main())"
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["reshuffle", "restage"]
+    assert done.stdout.split() == ["reshuffle", "repartition"]
     told = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True).stdout
     assert "--install-completion" in told
 

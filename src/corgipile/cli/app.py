@@ -16,11 +16,11 @@ from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
 COMMANDS = (  # a module each
-    *("sql", "train", "search", "predict", "judge", "summary", "compare", "convert", "reshuffle"),
-    *("plan", "info", "inspect", "index", "rewind", "simulate", "stage", "restage", "pg"),
+    *("sql", "train", "search", "predict", "evaluate", "summary", "compare", "convert", "reshuffle"),
+    *("plan", "info", "inspect", "index", "locate", "simulate", "partition", "repartition", "pg"),
 )
 MEANT = {  # what others call what some of them do
-    **dict.fromkeys(("evaluate", "eval", "test", "score", "measure", "metrics", "validate"), "judge"),
+    **dict.fromkeys(("eval", "test", "score", "measure", "metrics", "validate"), "evaluate"),
     "fit": "train",
     "tune": "search",
     "grid": "search",
@@ -31,7 +31,9 @@ MEANT = {  # what others call what some of them do
     "describe": "info",
     "show": "info",
 }
-APART = ("sql", "index", "simulate", "restage")  # which open tables in ways of their own, or none
+# Old names, accepted until the next release.
+RENAMED = {"judge": "evaluate", "rewind": "locate", "stage": "partition", "restage": "repartition"}
+APART = ("sql", "index", "simulate", "repartition")  # which open tables in ways of their own, or none
 
 
 class Commands(TyperGroup):
@@ -47,7 +49,13 @@ class Commands(TyperGroup):
         return _loaded(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a subcommand; one that has another name here is told with it."""
+        """Find a subcommand by its name or its old name; suggest it for synonyms of its name."""
+        if args and args[0] in RENAMED:
+            old, new = args[0], RENAMED[args[0]]
+            if not ctx.resilient_parsing:  # as shell completion is
+                message = f"note: `corgipile {old}` is now `corgipile {new}`; the old name goes in the next release"
+                typer.echo(message, err=True)
+            args = [new, *args[1:]]
         if args and args[0] in MEANT:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {MEANT[args[0]]!r}?")
         return super().resolve_command(ctx, args)

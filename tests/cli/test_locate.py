@@ -1,4 +1,4 @@
-"""corgipile rewind."""
+"""corgipile locate."""
 
 import json
 
@@ -17,7 +17,7 @@ def table(tmp_path):
 
 
 def run(capsys, *words):
-    code = cli.main(["rewind", *words])
+    code = cli.main(["locate", *words])
     out, err = capsys.readouterr()
     return code, out, err
 

@@ -1,4 +1,4 @@
-"""``corgipile stage``."""
+"""``corgipile partition``."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,7 +44,7 @@ def command(
     if not sources:
         raise BadArgument(f"one name given, {folder}; a table and a folder to write are wanted")
     size = None if unit is None else number_or_text(unit)
-    with progress(f"stage to {folder}", quiet=quiet or json) as bar:
+    with progress(f"partition to {folder}", quiet=quiet or json) as bar:
         found = stage(
             source_of(sources), folder, rank, world, by=by, label=label, unit=size, seed=seed, progress=bar,  # type: ignore[arg-type]  # which it checks
         )  # fmt: skip

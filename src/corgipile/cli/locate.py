@@ -1,4 +1,4 @@
-"""``corgipile rewind``."""
+"""``corgipile locate``."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""``corgipile judge``."""
+"""``corgipile evaluate``."""
 
 import math
 from typing import Annotated, Any

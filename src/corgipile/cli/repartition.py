@@ -1,4 +1,4 @@
-"""``corgipile restage``."""
+"""``corgipile repartition``."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from corgipile.bars import progress
 from corgipile.cli.console import command as guarded
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.options import Seed, number_or_text
-from corgipile.cli.stage import By, Label, Rank, Unit, World, show
+from corgipile.cli.partition import By, Label, Rank, Unit, World, show
 
 
 @guarded
@@ -29,7 +29,7 @@ def command(
 
     *old, folder = parts
     size = None if unit is None else number_or_text(unit)
-    with progress(f"restage to {folder}", quiet=quiet or json) as bar:
+    with progress(f"repartition to {folder}", quiet=quiet or json) as bar:
         found = restage(
             old, folder, rank, world, by=by, label=label, unit=size, seed=seed, progress=bar,  # type: ignore[arg-type]  # which it checks
         )  # fmt: skip
