@@ -13,7 +13,7 @@ from corgipile.cli.partition import By, Label, Rank, Unit, World, show
 
 @guarded
 def command(
-    parts: Annotated[list[str], typer.Argument(help="The parts of all old ranks, then the folder to write.")],
+    parts: Annotated[list[str], typer.Argument(help="The parts of all old ranks, then the output folder.")],
     *,
     rank: Rank,
     world: World,
@@ -24,13 +24,13 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write a rank's part for another number of ranks, from the parts of the old ones, in the epoch that they have."""
+    """Write a rank's part for another number of ranks from all old parts, at their epoch."""
     from corgipile.exchange import restage  # noqa: PLC0415
 
     *old, folder = parts
     size = None if unit is None else number_or_text(unit)
     with progress(f"repartition to {folder}", quiet=quiet or json) as bar:
-        found = restage(
-            old, folder, rank, world, by=by, label=label, unit=size, seed=seed, progress=bar,  # type: ignore[arg-type]  # which it checks
+        part = restage(
+            old, folder, rank, world, by=by, label=label, unit=size, seed=seed, progress=bar,  # type: ignore[arg-type]  # checked there
         )  # fmt: skip
-    show(found, quiet=quiet, json=json)
+    show(part, quiet=quiet, json=json)
