@@ -1,4 +1,4 @@
-"""Behavior of commands on full disks and narrow terminals, their help and their old names."""
+"""Behaviour of commands on full disks and narrow terminals, their help and their old names."""
 
 import json
 import os

@@ -87,7 +87,7 @@ def test_tables_of_databases_and_delimiters(database, tmp_path, capsys):
     [
         (["info", "{}", "--open", "gruop=x"], "unknown option 'gruop'; options are columns, decode,"),
         (["info", "{}", "--open", "gruop=x"], "did you mean group?"),
-        (["info", "{}", "--open", "train"], "'train' is no KEY=VALUE"),
+        (["info", "{}", "--open", "train"], "'train' must be KEY=VALUE"),
         (["info", "{}", "--open", "group=a", "--open", "group=b"], "group is given twice"),
         (
             ["info", "{}", "--open", "table=x"],

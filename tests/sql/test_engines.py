@@ -133,8 +133,8 @@ class Statements:
         found = self.rows(sql, "SELECT a, b, label FROM t TRAIN BY logistic WITH epochs = 1, validation = 0.25 INTO m")
         assert found[0]["rows"] < ROWS
         assert found[0]["holdout_accuracy"] is not None
-        (judged,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m)")
-        assert judged["loss"] == found[0]["holdout_loss"]
+        (evaluated,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m)")
+        assert evaluated["loss"] == found[0]["holdout_loss"]
 
     def test_predictions_stand_beside_rows(self, sql):
         sql.execute("SELECT a, b, label FROM t TRAIN BY logistic WITH learning_rate = 1 INTO m")
@@ -175,8 +175,8 @@ class Statements:
         assert [row["predicted_label"] for row in sure] == [
             float(row["predicted_label_probs"][1] >= 0.8) for row in sure
         ]
-        (judged,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE t)")
-        assert judged["accuracy"] == sum(row["prediction"] == row["label"] for row in plain) / ROWS
+        (evaluated,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE t)")
+        assert evaluated["accuracy"] == sum(row["prediction"] == row["label"] for row in plain) / ROWS
         (part,) = self.rows(
             sql, "SELECT e.* FROM ML.EVALUATE(MODEL m, (SELECT a, b, label FROM t WHERE part = 1)) AS e"
         )
@@ -269,8 +269,8 @@ class Statements:
         plain = self.rows(sql, "SELECT label, c0 FROM broad PREDICT BY m")
         also = self.rows(sql, "SELECT predicted_label AS prediction FROM ML.PREDICT(MODEL m, TABLE broad) p")
         assert [row["prediction"] for row in plain] == [row["prediction"] for row in also]
-        (judged,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE broad)")
-        assert judged["accuracy"] == pytest.approx(sum(row["prediction"] == row["label"] for row in plain) / ROWS)
+        (evaluated,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE broad)")
+        assert evaluated["accuracy"] == pytest.approx(sum(row["prediction"] == row["label"] for row in plain) / ROWS)
         assert len(self.weights(sql, "m")) == 131 + 2 * text
 
 

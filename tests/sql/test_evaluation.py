@@ -37,7 +37,7 @@ def area(pairs):
     return better / (len(mine) * len(others))
 
 
-class Judging:
+class Evaluation:
     """Tests for every engine."""
 
     @pytest.fixture
@@ -62,7 +62,7 @@ class Judging:
         assert [tuple(row.values()) for row in matrix] == [(k, cells[k, 0], cells[k, 1]) for k in (0, 1)]
         assert list(matrix[0]) == ["expected_label", "_0", "_1"]
 
-    def test_queries_are_judged_by_the_rows_that_they_gave(self, sql, noisy):
+    def test_queries_are_evaluated_on_the_rows_that_they_gave(self, sql, noisy):
         sampled = "SELECT * FROM noisy WHERE random() < 0.5"
         joined = "SELECT x.a, y.b, x.label FROM noisy x JOIN noisy y ON x.a = y.a WHERE x.a > 0.3"
         for query in ("SELECT * FROM noisy WHERE a > 0.2", joined, sampled, f"SELECT * FROM ({sampled}) q"):
@@ -256,7 +256,7 @@ class Judging:
         for function in ("CONFUSION_MATRIX", "ROC_CURVE", "CALIBRATION"):
             self.fails(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE t)", "predicts numbers")
 
-    def test_what_cannot_be_judged(self, sql, noisy):
+    def test_what_cannot_be_evaluated(self, sql, noisy):
         sql.execute("CREATE TABLE others AS SELECT a, CASE WHEN i = 7 THEN 5 ELSE label END AS label, b FROM t")
         sql.execute("CREATE TABLE holes AS SELECT CASE WHEN i <> 9 THEN a END AS a, b, label FROM t")
         for function in ("EVALUATE", "CONFUSION_MATRIX", "ROC_CURVE", "CALIBRATION", "ADVANCED_WEIGHTS"):
@@ -299,7 +299,7 @@ class Judging:
         assert found["accuracy"] == (cells[0, 0] + cells[1, 1]) / ROWS
 
 
-class TestDuckDB(OnDuckDB, Judging):
+class TestDuckDB(OnDuckDB, Evaluation):
     """The tests on DuckDB."""
 
     def test_rows_of_a_query_in_a_spill_file(self, sql, noisy, monkeypatch):
@@ -312,5 +312,5 @@ class TestDuckDB(OnDuckDB, Judging):
         assert "SpilledTable" in repr(lent)
 
 
-class TestPostgreSQL(OnPostgreSQL, Judging):
+class TestPostgreSQL(OnPostgreSQL, Evaluation):
     """The tests on PostgreSQL."""

@@ -20,7 +20,7 @@ Buffer = Annotated[str | None, typer.Option(help="Buffer: rows, bytes or share (
 Balance = Annotated[str | None, typer.Option(help="Column that balances Riffle's blocks, or content.")]
 FirstEpoch = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN|random", help="Order of the first epoch if blocks are balanced by content."),
+    typer.Option(metavar="COLUMN|random", help="Balance of the first epoch, which reads what blocks contain."),
 ]
 RecordBatch = Annotated[str | None, typer.Option(help="Record batch: bytes ('1MB') or rows.")]
 Compression = Annotated[str | None, typer.Option(help="lz4 or zstd.")]

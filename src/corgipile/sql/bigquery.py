@@ -259,7 +259,7 @@ class Options:
             harmless, why = PARTIAL[option]
             if not harmless(given):
                 raise BadArgument(f"{option} = {given!r} is not supported: {why}")
-            self.notes.append(f"option {option} = {given!r} is already the behavior here")
+            self.notes.append(f"option {option} = {given!r} is already the behaviour here")
         elif option in ("data_split_method", "category_encoding_method"):
             self._choose(option, given)
         elif option == "class_weights":
