@@ -82,7 +82,7 @@ def test_starting_twice_and_status_say_the_same(run, home):
     assert first.stdout.startswith("postgresql://postgres@/postgres?host=")
     assert "already" not in first.stderr
     assert "version must be 18" in run("start", home, "--version", 16).stderr
-    assert "stop it first" in run("start", home, "--port", 1234).stderr
+    assert "got 1234; stop the server" in run("start", home, "--port", 1234).stderr
 
 
 def test_data_stay_and_a_port_takes_the_password(run, home):

@@ -69,11 +69,11 @@ def installed(config: str | None = None) -> Installation:
     Example:
         >>> installed("/nowhere/pg_config")
         Traceback (most recent call last):
-        corgipile.errors.ServerError: program /nowhere/pg_config not program; give the path of pg_config
+        corgipile.errors.ServerError: program /nowhere/pg_config not found; give the path of pg_config
     """
     program = shutil.which(config or "pg_config")
     if program is None and config:
-        raise ServerError(f"program {config} not program; give the path of pg_config")
+        raise ServerError(f"program {config} not found; give the path of pg_config")
     if program is None:
         raise ServerError(
             "pg_config not found in PATH: install the server's development package (postgresql-server-dev-NN on "
