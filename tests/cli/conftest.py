@@ -1,4 +1,4 @@
-"""What tests of several commands need."""
+"""Fixtures of the command line tests."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from corgipile.datasets import higgs_like
 
 @pytest.fixture(scope="session")
 def higgs(tmp_path_factory):
-    """Return the names of a table and of another one to test on."""
+    """Return the paths of a training table and a test table."""
     folder = tmp_path_factory.mktemp("higgs")
     higgs_like(folder / "t.arrow", 20_000, test=folder / "test.arrow", test_rows=2000)
     return str(folder / "t.arrow"), str(folder / "test.arrow")

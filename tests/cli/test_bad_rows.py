@@ -1,4 +1,4 @@
-"""Rows that a model cannot learn from or be judged by, and columns left out for some cells, from the command line."""
+"""Bad rows in training and evaluation, and columns ignored for a few cells, on the command line."""
 
 import json
 
@@ -42,13 +42,13 @@ def test_rows_that_a_model_cannot_take_are_filled_or_left_out_on_request(tmp_pat
     assert cli.main(["predict", model, path, "--missing", "1", "--what", "decision"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert (len(lines), lines[-1]) == (40, lines[1])
-    assert cli.main(["judge", model, path]) == 2
+    assert cli.main(["evaluate", model, path]) == 2
     assert "null in column 'a'" in capsys.readouterr().err
-    assert cli.main(["judge", model, path, "--on-bad", "skip"]) == 0
+    assert cli.main(["evaluate", model, path, "--on-bad", "skip"]) == 0
     told = capsys.readouterr()
     assert told.out.startswith("39 rows")
-    assert told.err == "corgipile: 1 row skipped: the model cannot be judged by it\n"
+    assert told.err == "corgipile: 1 row skipped: the model cannot be evaluated on it\n"
     for words, rows_told, skipped in ((["--on-bad", "skip"], 39, 1), (["--missing", "0.5"], 40, 0)):
-        assert cli.main(["judge", model, path, "--json", *words]) == 0
+        assert cli.main(["evaluate", model, path, "--json", *words]) == 0
         found = json.loads(capsys.readouterr().out)
         assert (found["rows"], found["skipped"]) == (rows_told, skipped)

@@ -1,4 +1,4 @@
-"""corgipile index."""
+"""`corgipile index`."""
 
 import json
 

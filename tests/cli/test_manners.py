@@ -1,4 +1,4 @@
-"""How commands behave: without room to write, on narrow terminals, asked for help."""
+"""Behaviour of commands on full disks and narrow terminals, their help and their old names."""
 
 import json
 import os
@@ -20,7 +20,7 @@ COMMAND = [sys.executable, "-m", "corgipile"]
 
 
 def writers(higgs, folder):
-    """Return commands that write files in a folder."""
+    """Return commands that write files to a folder."""
     model = str(folder / "m.safetensors")
     table = higgs[0]
     return [
@@ -103,7 +103,7 @@ def test_output_that_cannot_be_written(higgs, tmp_path, words):
     if words[-1] == "--version":
         command = [*COMMAND, "--version"]
     with open("/dev/full", "w") as full:  # noqa: PTH123
-        for buffered in ("", "1"):  # what is left in the buffer is tried once more when Python ends
+        for buffered in ("", "1"):  # Python flushes the buffer again at exit
             env = os.environ | {"PYTHONUNBUFFERED": buffered}
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=env)
             assert done.returncode == 2
@@ -112,7 +112,7 @@ def test_output_that_cannot_be_written(higgs, tmp_path, words):
 
 
 def on_terminal(words, columns):
-    """Run a command on a terminal of so many columns, and return what it shows at the end."""
+    """Run a command on a terminal of a given width; return the final screen."""
     main, sub = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
     process = subprocess.Popen([*COMMAND, *words], stdout=sub, stderr=subprocess.PIPE, env=environment)
@@ -169,15 +169,32 @@ def test_quiet_commands_say_nothing(higgs, tmp_path, capsys):
     assert cli.main(["search", higgs[0], "--grid", "l2=0,0.1", "--epochs", "1", "--folds", "2", "-q"]) == 0
     told = capsys.readouterr()
     assert told.err == ""
-    assert len(told.out.splitlines()) == 4  # names, in two lines, and the best
+    assert len(told.out.splitlines()) == 4  # two lines of names, the rule and the best result
     assert cli.main(["predict", str(tmp_path / "m.safetensors"), higgs[0], "--out", str(tmp_path / "p.npy"), "-q"]) == 0
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("word", "meant"), [("evaluate", "judge"), ("fit", "train"), ("trian", "train")])
+@pytest.mark.parametrize(("word", "meant"), [("score", "evaluate"), ("fit", "train"), ("trian", "train")])
 def test_commands_by_other_names_are_told(word, meant, capsys):
     assert cli.main([word, "rows.parquet"]) == 2
     assert f"Did you mean '{meant}'?" in capsys.readouterr().err
+
+
+RENAMED = {"judge": "evaluate", "rewind": "locate", "stage": "partition", "restage": "repartition"}
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_old_names_of_commands_run_with_a_note(old, capsys):
+    assert cli.main([RENAMED[old], "--help"]) == 0
+    expected = capsys.readouterr()
+    assert cli.main([old, "--help"]) == 0
+    got = capsys.readouterr()
+    assert got.out == expected.out
+    assert expected.err == ""
+    note = f"note: `corgipile {old}` is now `corgipile {RENAMED[old]}`; the old name goes in the next release\n"
+    assert got.err == note
+    assert cli.main(["--help"]) == 0
+    assert not set(RENAMED) & {line.split(" ")[0] for line in capsys.readouterr().out.replace("  ", "").split("\n")}
 
 
 @pytest.mark.parametrize(
@@ -209,12 +226,12 @@ def test_completion_is_to_be_had():
     environment = {
         **os.environ,
         "_CORGIPILE_COMPLETE": "complete_bash",
-        "COMP_WORDS": "corgipile res",
+        "COMP_WORDS": "corgipile re",
         "COMP_CWORD": "1",
     }
     script = "import corgipile_command as c, sys; sys.argv[0] = 'corgipile'; sys.exit(c.main())"
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["reshuffle", "restage"]
+    assert done.stdout.split() == ["reshuffle", "repartition"]
     told = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True).stdout
     assert "--install-completion" in told
 
@@ -278,7 +295,7 @@ def test_a_command_loads_what_it_needs(words, absent):
 @pytest.mark.parametrize("words", [["--help"], ["info", "t.arrow", "--json"], ["info", "t.arrow", "--html", "t.html"],
                                    ["sql", "SELECT 1"], ["info", "none.arrow"]])  # fmt: skip
 def test_streams_that_are_closed_are_no_traceback(tmp_path, words, closed):
-    """As cron and supervisors may start a program; what it writes goes nowhere, above all not into files it opens."""
+    """Output to closed streams, as from cron, is lost and never reaches files that the command opens."""
     table = pa.table({"label": [0, 1] * 50})
     with pa.ipc.new_file(str(tmp_path / "t.arrow"), table.schema) as writer:
         writer.write_table(table)

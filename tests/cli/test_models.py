@@ -1,4 +1,4 @@
-"""train, predict and compare from the command line."""
+"""The commands train, predict and compare."""
 
 import importlib
 import json
@@ -63,7 +63,7 @@ def test_train_leaves_rows_out_to_measure_on(higgs, capsys):
     record = json.loads(capsys.readouterr().out)["history"][0]
     assert abs(record["rows"] - 16_000) < 5 * (20_000 * 0.16) ** 0.5
     assert record["test_accuracy"] > 0.5
-    assert cli.main([*words, "--group", "label"]) == 2  # two values: both are on one side, or classes are not learnt
+    assert cli.main([*words, "--group", "label"]) == 2  # with two groups, one class can be missing from training
     capsys.readouterr()
     for more, message in ((["--test", higgs[1]], "give one of them"), (["--validation", "2"], "between 0 and 1")):
         assert cli.main([*words, *more]) == 2
@@ -210,7 +210,9 @@ def test_compare_prints_a_table(higgs, capsys):
     words = ["--test", higgs[1], "--memory", "200KB", "--epochs", "1", "--order", "no_shuffle,balanced,shuffle_once"]
     assert cli.main(["compare", higgs[0], *words]) == 0
     told = capsys.readouterr().out
-    assert all(word in told for word in ("test accuracy", "no_shuffle", "balanced", "deff", "to write the table once"))
+    assert all(
+        word in told for word in ("test accuracy", "no_shuffle", "balanced", "deff", "for writing the table once")
+    )
 
 
 def test_a_comparison_of_failures_alone_is_one(higgs, capsys):
@@ -269,15 +271,15 @@ def test_compare_prints_one_json_document(higgs, capsys):
         (["train", "{}", "--model", "forest"], "model must be one of"),
         (["train", "{}", "--label", "target"], "no column 'target'"),
         (["train", "{}", "--memory", "1B"], "memory"),
-        (["train", "{}", "--balance", "label", "--order", "full"], "balance is for order riffle"),
-        (["train", "{}", "--first-epoch", "label", "--order", "full"], "first_epoch is for order riffle"),
-        (["train", "{}", "--first-epoch", "label"], "with balance='content'"),
-        (["train", "{}", "--block", "100", "--order", "full"], "order full visits single rows"),
+        (["train", "{}", "--balance", "label", "--order", "full"], "balance needs order riffle"),
+        (["train", "{}", "--first-epoch", "label", "--order", "full"], "first_epoch needs order riffle"),
+        (["train", "{}", "--first-epoch", "label"], "balance='content'"),
+        (["train", "{}", "--block", "100", "--order", "full"], "visits single rows"),
         (["train", "{}", "--block", "huge"], "block must be rows (1000), bytes"),
         (["train", "{}", "--model", "linear", "--learning-rate", "9"], "training diverged in epoch 0"),
         (["predict", "/nowhere.safetensors", "{}"], "nowhere"),
         (["predict", "{m}", "{}", "--out", "a.txt"], "a name ending in .arrow or .npy"),
-        (["predict", "{m}", "{}", "--what", "guess"], "what is 'guess'"),
+        (["predict", "{m}", "{}", "--what", "guess"], "got 'guess'"),
         (["compare", "{}", "--order", "riffle,random"], "no order is named 'random'"),
     ],
 )
@@ -330,7 +332,7 @@ def test_interrupted_training_says_how_to_go_on(higgs, tmp_path, monkeypatch, ca
 
     monkeypatch.setattr("corgipile.linear.passes.learn", interrupted)
     assert cli.main(["train", higgs[0], "--save", path]) == 130
-    assert f"go on with --warm-start {path}" in capsys.readouterr().err
+    assert f"continue with --warm-start {path}" in capsys.readouterr().err
     assert len(load(path).history) == 1
 
 

@@ -1,4 +1,4 @@
-"""What the command line says of formats: options of opening, of the table and of test tables."""
+"""Options of the command line for opening tables and test tables."""
 
 import json
 import sqlite3
@@ -51,7 +51,7 @@ def test_every_command_opens_by_options(groups, tmp_path, capsys):
     assert told(capsys)["rows"] == 300
     assert cli.main(["predict", model, groups, "--open", "group=test", "--out", out, "--json"]) == 0
     assert told(capsys)["rows"] == 100
-    assert cli.main(["info", groups, "--open", "group=auto", "--json"]) == 0  # a name like any other
+    assert cli.main(["info", groups, "--open", "group=auto", "--json"]) == 0  # an ordinary name
     assert told(capsys)["rows"] == 20
     assert cli.main(["convert", groups, out, "--overwrite", *train, "--open", "columns=label", "--json"]) == 0
     assert told(capsys)["rows"] == 300
@@ -85,9 +85,9 @@ def test_tables_of_databases_and_delimiters(database, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["info", "{}", "--open", "gruop=x"], "'gruop' is no option of a format; there are columns, decode,"),
+        (["info", "{}", "--open", "gruop=x"], "unknown option 'gruop'; options are columns, decode,"),
         (["info", "{}", "--open", "gruop=x"], "did you mean group?"),
-        (["info", "{}", "--open", "train"], "'train' is no KEY=VALUE"),
+        (["info", "{}", "--open", "train"], "'train' must be KEY=VALUE"),
         (["info", "{}", "--open", "group=a", "--open", "group=b"], "group is given twice"),
         (
             ["info", "{}", "--open", "table=x"],
@@ -122,7 +122,7 @@ def test_values_are_read_by_their_options():
         "columns": {"x": "a/b", "y": "c"}, "decode": "auto",
     }  # fmt: skip
     assert options_of(None) == {}
-    for option in set().union(*(kind.options for kind in formats().values())):  # of a new format too
+    for option in set().union(*(kind.options for kind in formats().values())):  # also for a new format
         assert list(options_of([f"{option}=x=y"])) == [option]
-    with pytest.raises(BadArgument, match="'' is no option"):
+    with pytest.raises(BadArgument, match="unknown option ''"):
         options_of(["=x"])

@@ -1,4 +1,4 @@
-"""A server from PyPI, run from the command line by an ordinary user."""
+"""The command pg with a server from PyPI, run by an ordinary user."""
 
 import os
 import pwd
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 @pytest.fixture(scope="module")
 def ordinary():
-    """Return how root runs a program as somebody else; nothing if only root may run this Python."""
+    """Return options of subprocess.run for an ordinary user; empty if only root can run this Python."""
     nobody = pwd.getpwnam("nobody")
     who = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
     try:
@@ -32,7 +32,7 @@ def ordinary():
 
 @pytest.fixture(scope="module")
 def run(ordinary):
-    """Return what runs a command to its end."""
+    """Return a function that runs a command."""
 
     def run(*words, text=""):
         command = [sys.executable, "-m", "corgipile.cli", "pg", *map(str, words)]
@@ -81,8 +81,8 @@ def test_starting_twice_and_status_say_the_same(run, home):
     assert first.stdout == second.stdout
     assert first.stdout.startswith("postgresql://postgres@/postgres?host=")
     assert "already" not in first.stderr
-    assert "is up with PostgreSQL 18" in run("start", home, "--version", 16).stderr
-    assert "stop it first" in run("start", home, "--port", 1234).stderr
+    assert "version must be 18" in run("start", home, "--version", 16).stderr
+    assert "got 1234; stop the server" in run("start", home, "--port", 1234).stderr
 
 
 def test_data_stay_and_a_port_takes_the_password(run, home):
@@ -91,22 +91,22 @@ def test_data_stay_and_a_port_takes_the_password(run, home):
     assert run("stop", home).returncode == 0
     for command in ("stop", "status", "psql"):
         done = run(command, home)
-        assert (done.returncode, done.stderr.count("is not up")) == (2, 1)
+        assert (done.returncode, done.stderr.count("is not running")) == (2, 1)
     port = free_port()
     with socket.create_server(("127.0.0.1", port)):
-        assert f"port {port} is taken" in run("start", home, "--port", port).stderr
+        assert f"port {port} is in use" in run("start", home, "--port", port).stderr
     url = run("start", home, "--port", port).stdout.strip()
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT number FROM kept").fetchone() == (17,)
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(url, password="wrong")
-    assert "PostgreSQL 18, not 16" in run("stop", home).stderr + run("start", home, "--version", 16).stderr
+    assert "PostgreSQL must be version 18" in run("stop", home).stderr + run("start", home, "--version", 16).stderr
     assert run("start", home).returncode == 0
 
 
 def test_folders_that_are_no_servers(run, home, capsys):
-    assert "holds other files and no server" in run("start", home / "data" / "base").stderr
-    assert "holds no server" in run("status", home / "elsewhere").stderr
+    assert "contains other files but no server" in run("start", home / "data" / "base").stderr
+    assert "has no server" in run("status", home / "elsewhere").stderr
     if os.geteuid() == 0:
         with tempfile.TemporaryDirectory() as closed:
             done = cli.main(["pg", "start", f"{closed}/s"])
@@ -118,5 +118,5 @@ def test_install_says_what_is_missing(run):
     done = run("install", "--pg-config", "/nowhere/pg_config")
     assert (done.returncode, done.stderr) == (
         2,
-        "corgipile: /nowhere/pg_config is no program; give the path of pg_config\n",
+        "corgipile: program /nowhere/pg_config not found; give the path of pg_config\n",
     )

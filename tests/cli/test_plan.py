@@ -1,4 +1,4 @@
-"""`corgipile plan`, as a user runs it."""
+"""`corgipile plan`."""
 
 import json
 
@@ -70,7 +70,7 @@ def test_what_cannot_be(path, capsys):
 
 
 def test_blocks_of_whole_units_are_asked_for_as_such(tmp_path, capsys, caplog):
-    """Whoever takes the words that are printed is not told that blocks are larger than asked for."""
+    """The printed order can be used without a warning about larger blocks."""
     x = {f"x{at}": np.random.default_rng(at).random(20_000) for at in range(16)}
     path = str(tmp_path / "wide.parquet")
     pq.write_table(pa.table({**x, "label": np.arange(20_000) // 2000}), path, row_group_size=400)

@@ -1,4 +1,4 @@
-"""Commands that are stopped: by signals at any moment, and what they leave behind."""
+"""Commands stopped by signals at any moment, and their cleanup."""
 
 import os
 import signal
@@ -19,19 +19,19 @@ COMMAND = [sys.executable, "-m", "corgipile"]
 
 @pytest.fixture
 def slow(tmp_path):
-    """A conversion that takes a while."""
+    """Return the words of a slow conversion."""
     source = tmp_path / "a.csv"
     source.write_text("".join(f"{i},{i % 7}\n" for i in range(600_000)))
     return ["convert", str(source), str(tmp_path / "o.arrow"), "--record-batch", "1"]
 
 
 def _listening():
-    """Heed what whoever runs the tests may have had ignored."""
+    """Restore signals that the test runner may ignore."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def begun(words, folder, pattern=".o.arrow*"):
-    """Start a command in a process of its own and wait until it writes."""
+    """Start a command in a new process and wait until it writes."""
     process = subprocess.Popen(
         [*COMMAND, *words],
         stderr=subprocess.PIPE,
@@ -66,7 +66,7 @@ def test_what_a_killed_run_left_goes_with_the_next(slow, tmp_path, capsys):
     alive = begun([*slow[:2], str(tmp_path / "o2.arrow"), *slow[3:]], tmp_path, ".o2.arrow*")
     assert not left.exists()
     assert cli.main(["convert", slow[1], str(tmp_path / "p.arrow"), "--quiet"]) == 0
-    assert list(tmp_path.glob(".o2.arrow*"))  # it lives: its file is no leftover
+    assert list(tmp_path.glob(".o2.arrow*"))  # its process is alive, so its file is in use
     alive.terminate()
     alive.communicate()
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.csv", "p.arrow"]

@@ -1,4 +1,4 @@
-"""``corgipile sql``: statements, files, stdin; tables, CSV, JSON; errors, pipes, signals, databases."""
+"""`corgipile sql`: statements, files, stdin; tables, CSV, JSON; errors, pipes, signals, databases."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ COUNT = "SELECT count(*) AS n FROM 't.parquet'"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a table of two features and a label."""
+    """Return a folder with a table of two features and a label."""
     folder = tmp_path_factory.mktemp("sql")
     rows = np.random.default_rng(0).normal(size=(2000, 2))
     label = (rows[:, 0] > rows[:, 1]).astype(np.int32)
@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def sql(folder, monkeypatch, capfd):
-    """Run the command and return its exit code, what it printed and what it said."""
+    """Run the command; return its exit code, stdout and stderr."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "80")
 
@@ -98,12 +98,12 @@ def test_what_cannot_be_a_script_is_named(sql, tmp_path, monkeypatch):
     latin = tmp_path / "latin.sql"
     latin.write_bytes("SELECT 'é'".encode("latin-1"))
     cases = [
-        (["-f", str(latin)], "is no text in UTF-8: byte 8 is 0xe9"),
-        (["-f", "nowhere.sql"], "nowhere.sql: there is no such file"),
+        (["-f", str(latin)], "must be UTF-8 text, got byte 0xe9 at 8"),
+        (["-f", "nowhere.sql"], "nowhere.sql: file not found"),
         (["-f", str(tmp_path)], "directory"),
-        (["SELECT 1", "-f", "a.sql"], "one of them is right"),
-        (["SELECT 1", "--csv", "--json"], "one of them is right"),
-        (["SELECT 1", "--db", "a", "--dsn", "postgresql://b"], "one of them is right"),
+        (["SELECT 1", "-f", "a.sql"], "give one of them"),
+        (["SELECT 1", "--csv", "--json"], "give one of them"),
+        (["SELECT 1", "--db", "a", "--dsn", "postgresql://b"], "db and dsn exclude each other"),
         (["SELECT 1", "--dsn", "mysql://me:secret@b"], "postgresql://user@host"),
         (["SELECT 1", "--memory", "lots"], "memory"),
         (["SELECT 1", "--db", "/nowhere/a.duckdb"], "/nowhere/a.duckdb"),
@@ -232,7 +232,7 @@ def test_words_that_are_no_text_are_refused_as_scripts_are(folder):
         [*(word.encode() for word in COMMAND), b"SELECT '\xff'"], cwd=folder, capture_output=True, check=False
     )
     assert done.returncode == 2
-    assert b"is no text in UTF-8: byte 8 is 0xff" in done.stderr
+    assert b"must be UTF-8 text, got byte 0xff at 8" in done.stderr
 
 
 def test_a_locale_of_few_characters_shows_the_others_by_their_numbers(folder):

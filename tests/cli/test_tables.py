@@ -1,4 +1,4 @@
-"""convert, reshuffle and info from the command line, and how commands fail."""
+"""The commands convert, reshuffle and info, and failures of commands."""
 
 import json
 import signal
@@ -56,7 +56,7 @@ def test_inspect(arrow, tmp_path, capsys):
     assert facts["plan"]["best"]["deff"] <= 1.1
     assert (facts["sampled"], facts["missing"]) == (1000, {})
     assert cli.main(["inspect", arrow, "--memory", "10B", "--seconds", "0"]) == 0
-    assert "No order can be planned: memory" in " ".join(capsys.readouterr().out.split())
+    assert "No order fits: memory" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("command", [["inspect"], ["plan"], ["plan", "--label", "t"]], ids=" ".join)
@@ -148,8 +148,8 @@ def test_info_of_numbers_many_labels_and_none(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["info", "/nowhere/a.arrow"], "no file at /nowhere/a.arrow"),
-        (["convert", "one"], "a source and a file to write are wanted"),
-        (["reshuffle", "one"], "a table and a file to write are wanted"),
+        (["convert", "one"], "convert needs a source and an output, got only one"),
+        (["reshuffle", "one"], "reshuffle needs a table and an output file, got only one"),
     ],
 )
 def test_our_errors_are_one_line_and_code_2(arguments, message, capsys):

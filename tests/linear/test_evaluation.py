@@ -208,7 +208,7 @@ def test_the_command(tmp_path, capsys):
         with pa.ipc.new_file(path := str(tmp_path / "t.arrow"), rows.schema) as out:
             out.write_table(rows)
         trained = cp.train(path, model=model, features=["a", "b", "c"], epochs=2, save=tmp_path / "m")
-        words = ["judge", str(tmp_path / "m"), path]
+        words = ["evaluate", str(tmp_path / "m"), path]
         assert cli.main(words) == 0
         told = capsys.readouterr().out
         found = trained.judge(rows)
@@ -237,10 +237,10 @@ def test_lines_keep_to_the_terminal(tmp_path, capsys, monkeypatch, columns, weig
     pq.write_table(rows, path := str(tmp_path / "rows.parquet"))
     cp.train(rows, model="softmax", features=["x"], epochs=1).save(model := str(tmp_path / "m.safetensors"))
     monkeypatch.setenv("COLUMNS", str(columns))
-    assert cli.main(["judge", model, path, "--weight", "w", "--positive", names[0]]) == 0
+    assert cli.main(["evaluate", model, path, "--weight", "w", "--positive", names[0]]) == 0
     told = capsys.readouterr().out
     assert max(map(len, told.splitlines())) <= columns
-    assert "taken for" in told or "columns: what rows were taken for" in told
+    assert "predicted" in told
     assert names[11] in told or ("12 the" in told and "number 11" in told)
 
 

@@ -296,23 +296,23 @@ def test_the_command_trains_and_predicts(tmp_path, capsys, rows):
     assert (said["params"]["labels"], said["shape"]) == (sorted(NAMES), [4, 5])
     assert main(["predict", model, path]) == 0
     out, told = capsys.readouterr()
-    assert told == "corgipile: a row's numbers are of the labels 'a', 'b', 'c', 'd'\n"
+    assert told == "corgipile: each row has a number for the labels 'a', 'b', 'c', 'd'\n"
     lines = [list(map(int, line.split())) for line in out.splitlines()]
     assert lines == cp.load(model).predict(rows).tolist()
     assert main(["predict", model, path, "--out", str(tmp_path / "p.npy"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["labels"] == sorted(NAMES)
     models = cp.load(model)
-    assert main(["judge", model, path, "--json"]) == 0
+    assert main(["evaluate", model, path, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "figures": models.measure(path),
         "rows": 600,
         "labels": models.label_metrics(path).to_pylist(),
     }
-    assert main(["judge", model, path]) == 0
+    assert main(["evaluate", model, path]) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [line[0] for line in shown[-4:]] == sorted(NAMES)
     for words in (["--bins", "5"], ["--on-bad", "skip"], ["--positive", "a"]):
-        assert main(["judge", model, path, *words]) == 2
-        assert capsys.readouterr().err.startswith(f"corgipile: {words[0]} is of one label a row")
+        assert main(["evaluate", model, path, *words]) == 2
+        assert capsys.readouterr().err.startswith(f"corgipile: {words[0]} must be omitted for a model")
     pq.write_table(rows.select([*FEATURES, *NAMES]), tmp_path / "rows.parquet")
     assert main(["train", path, "--labels", ",".join(NAMES), "--epochs", "1", "--quiet"]) == 0

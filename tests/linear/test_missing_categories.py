@@ -74,4 +74,4 @@ def test_commands_fill_categories(tmp_path, capsys):
     assert main(["predict", model, path]) == 2
     assert main(["predict", model, path, "--missing", "0"]) == 0
     assert len(capsys.readouterr().out.split()) >= ROWS
-    assert main(["judge", model, path, "--missing", "0"]) == 0
+    assert main(["evaluate", model, path, "--missing", "0"]) == 0

@@ -35,19 +35,19 @@ def test_parts_of_a_batch_are_encoded():
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.list_(pa.float32()), pa.list_(pa.string(), 2), pa.bool_()])
 def test_columns_that_cannot_be_copied(kind):
-    with pytest.raises(BadSchema, match="column 'x' is"):
+    with pytest.raises(BadSchema, match="column 'x' must be numeric"):
         row_layout(pa.schema({"x": kind}))
 
 
 @pytest.mark.parametrize("values", [[None, [1, 2]], [[1, None], [1, 2]]])
 def test_nulls_are_refused(values):
-    with pytest.raises(BadValue, match="column 'x' holds a null"):
+    with pytest.raises(BadValue, match="column 'x' must not contain nulls"):
         encode(pa.record_batch({"x": pa.array(values, pa.list_(pa.int32(), 2))}))
 
 
 def test_other_rows_are_refused():
     sent = SIGNATURE + encode(pa.record_batch({"x": pa.array([[1, 2], [3, 4]], pa.list_(pa.int32(), 2))})) + b"\xff\xff"
-    with pytest.raises(BadValue, match="no whole number of rows"):
+    with pytest.raises(BadValue, match="must be a multiple of"):
         decode(sent[:-1], pa.schema({"x": pa.list_(pa.int32(), 2)}))
     with pytest.raises(BadValue, match="nulls or lists of other lengths"):
         decode(sent, pa.schema([(name, pa.int32()) for name in "abcde"]))

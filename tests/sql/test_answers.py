@@ -1,4 +1,4 @@
-"""Answers as people and programs get them: tables cut to a terminal, CSV, JSON, HTML."""
+"""Results as tables cut to a terminal, CSV, JSON and HTML."""
 
 import csv
 import datetime as dt

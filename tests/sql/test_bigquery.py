@@ -1,4 +1,4 @@
-"""CREATE MODEL and its options, in BigQuery's words."""
+"""BigQuery's CREATE MODEL and its options."""
 
 # ruff: noqa: E501  # tests write SQL
 
@@ -26,7 +26,7 @@ def test_create_model_has_the_options_of_bigquery():
         "learning_rate": 0.4, "decay": 1.0, "epochs": 9, "l2": 0.1, "tolerance": 0.002, "validation": 0.25,
         "encode": "ordinal", "intercept": False, "order": "riffle", "seed": 3, "l1": 0,
     }  # fmt: skip
-    assert found.notes == ("option friendly_name means nothing here",)
+    assert found.notes == ("option friendly_name has no effect here",)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_options_together(options, settings):
 def test_options_that_would_change_the_model_are_errors(option):
     name = option.split(" ")[0]
     message, _ = error(f"CREATE MODEL m OPTIONS (model_type = 'logistic_reg', {option}) AS SELECT 1, 2")
-    assert any(word in message for word in (name, "model_type", "the name of a column"))
+    assert any(word in message for word in (name, "model_type", "a column name"))
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_labels_are_those_of_the_rows_or_of_the_model():
     script = "CREATE MODEL m OPTIONS (model_type = 'linear_reg', labels = [{}]) AS SELECT y, x FROM t"
     assert (one(script.format("'y'")).label, one(script.format("'y'")).notes) == ("y", ())
     found = one(script.format("('team', 'a'), ('cost', 'b')"))
-    assert (found.label, found.notes) == (None, ("option labels means nothing here",))
+    assert (found.label, found.notes) == (None, ("option labels has no effect here",))
     several = one(script.format("'x', 'y'"))
-    assert (several.label, several.settings) == (None, {"labels": ("x", "y")})  # those of a row
+    assert (several.label, several.settings) == (None, {"labels": ("x", "y")})  # a multi-label model
     assert one(script.replace("[{}]", "tags")).settings == {"labels": ("tags",)}
     twice = error(script.replace("[{}]", "tags, input_label_cols = ['x', 'y']"))[0]
     assert "input_label_cols and labels both set labels" in twice or "labels and input_label_cols both set" in twice

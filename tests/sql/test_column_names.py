@@ -1,4 +1,4 @@
-"""Columns named as arrays inside are, in SQL: the same answers as under plain names."""
+"""SQL columns with the names of internal arrays give the same results as others."""
 
 # ruff: noqa: S608  # tests write SQL
 

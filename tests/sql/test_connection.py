@@ -1,4 +1,4 @@
-"""Connections and cursors: DB-API 2.0, Arrow, transactions, several answers at once."""
+"""Connections and cursors: DB-API 2.0, Arrow, transactions, several open results."""
 
 import datetime as dt
 import threading
@@ -44,7 +44,7 @@ def test_types_and_values_of_dbapi():
 
 def test_an_answer_without_columns_has_a_description():
     cursor = db.Cursor(None)
-    cursor._took(Result(pa.schema([])))
+    cursor._set_result(Result(pa.schema([])))
     assert cursor.description == []
 
 
@@ -75,16 +75,16 @@ def test_parameters_of_each_kind(sql):
     assert sql.execute("SELECT :a::INT, ':b'", {"a": 7}).fetchall() == [(7, ":b")]
     assert sql.execute("SELECT ?::INT[]", [[1, None]]).fetchone() == ([1, None],)
     for script, values in (("SELECT ?", []), ("SELECT :a", {"b": 1}), ("SELECT :a", [1])):
-        with pytest.raises(BadArgument, match="no value is given for parameter"):
+        with pytest.raises(BadArgument, match="has no value"):
             sql.execute(script, values)
 
 
 @pytest.mark.parametrize(
     ("script", "values", "said"),
     [
-        ("SELECT 1 WHERE 1 IN (?)", [1, 2], "2 values are given, and the statement has places for 1"),
-        ("SELECT 1", ["x"], "1 value is given, and the statement has places for 0"),
-        ("SELECT ?; SELECT $1", [1, 2, 3], "3 values are given"),
+        ("SELECT 1 WHERE 1 IN (?)", [1, 2], "2 values were given, but the statement takes 1"),
+        ("SELECT 1", ["x"], "1 value was given, but the statement takes 0"),
+        ("SELECT ?; SELECT $1", [1, 2, 3], "3 values were given"),
         ("SELECT ?", "x", "values must be a list"),
         ("SELECT ?", 7, "values must be a list"),
         ("SELECT ?", {1, 2}, "values must be a list"),
@@ -137,7 +137,7 @@ def test_answers_under_way_wait_for_one_another(sql):
 
 def test_transactions(sql):
     sql.execute("CREATE TABLE t (a INT)")
-    sql.commit()  # nothing is open
+    sql.commit()  # no transaction is open
     sql.begin()
     sql.execute("INSERT INTO t VALUES (1)")
     sql.rollback()
@@ -181,7 +181,7 @@ def test_interruption_by_another_thread(sql):
     ended = threading.Event()
 
     def interrupt():
-        while not ended.wait(0.2):  # before it runs nothing is interrupted
+        while not ended.wait(0.2):  # an interrupt before the statement has no effect
             sql.interrupt()
 
     thread = threading.Thread(target=interrupt)
@@ -196,7 +196,7 @@ def test_interruption_by_another_thread(sql):
 def test_settings_are_of_connections_that_are_opened_here(sql):
     open_already = sql.engine.session.connection
     for options in ({"read_only": True}, {"memory_limit": "1GB"}):
-        with pytest.raises(BadArgument, match=f"'{next(iter(options))}' must be said when"):
+        with pytest.raises(BadArgument, match=f"'{next(iter(options))}' must be set when"):
             db.connect(open_already, **options)
 
 

@@ -1,4 +1,4 @@
-"""The statements of docs/sql.md run as they stand, each on the engine that its section is about."""
+"""The statements of docs/sql.md run unchanged on the engine of their section."""
 
 import pytest
 from documents import ROOT, blocks
@@ -9,7 +9,7 @@ PAGE = "docs/sql.md"
 
 
 def run(connection, scripts):
-    """Run scripts whole; return how many statements had rows."""
+    """Run scripts; return how many statements returned rows."""
     answers = 0
     for script in scripts:
         for statement in connection.parse(script):

@@ -1,4 +1,4 @@
-"""Files in FROM as DuckDB reads them and as we do: the same classes, columns and rows."""
+"""Files in FROM have the same classes, columns and rows whether DuckDB or corgipile reads them."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -54,7 +54,7 @@ def test_the_index_that_pandas_wrote_is_neither_feature_nor_label(tmp_path, more
 
 
 def plan(session, script):
-    """Return what an EXPLAIN says, and its notes."""
+    """Return the properties of an EXPLAIN and its notes."""
     cursor = session.execute(script)
     lines = [line.strip() for (line,) in cursor.fetchall()]
     return dict(line.split(": ", 1) for line in lines if ": " in line), cursor.notes
@@ -97,7 +97,7 @@ def test_a_view_keeps_no_rows_that_are_lent(tmp_path):
         session.execute(f"SELECT * FROM {file} TRAIN BY svm INTO m")
         for rows in (f"SELECT * FROM {file} PREDICT BY m", "SELECT * FROM ML.WEIGHTS(MODEL m)"):
             for kind in ("VIEW v", "OR REPLACE TEMP VIEW v", "MACRO v()"):
-                with pytest.raises(NotSupportedError, match="a view cannot keep these rows"):
+                with pytest.raises(NotSupportedError, match="a view cannot store these rows"):
                     session.execute(f"CREATE {kind} AS {'TABLE ' * kind.startswith('MACRO')}{rows}")
             session.execute(f"CREATE OR REPLACE TABLE view AS {rows}")
             assert session.execute("SELECT * FROM view").fetchall()

@@ -1,4 +1,4 @@
-"""Trainings on DuckDB that are stopped or killed, and what a process takes."""
+"""Stopped and killed trainings on DuckDB, and the memory of a process."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -19,7 +19,7 @@ LONG = "SELECT * FROM t TRAIN BY logistic WITH epochs = 1000000, learning_rate =
 
 
 def _running(path, extra=""):
-    """Start a process that trains until it is stopped."""
+    """Start a process that trains until stopped."""
     code = f"""
 import corgipile.sql, sys
 class Told:

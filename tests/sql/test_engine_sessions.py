@@ -1,4 +1,4 @@
-"""Sessions of every engine: transactions, names and values whatever they hold, progress, an interrupt."""
+"""Sessions of every engine: transactions, unusual names and values, progress, interrupts."""
 
 # ruff: noqa: S608, E501  # tests write SQL
 
@@ -19,12 +19,12 @@ NASTY = [
 
 
 def literal(text):
-    """Write text."""
+    """Quote text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 class Recorder:
-    """Hears how a training goes on."""
+    """Records training progress."""
 
     def __init__(self):
         self.begun, self.seen, self.epochs = [], 0, []
@@ -40,7 +40,7 @@ class Recorder:
 
 
 class Sessions:
-    """What holds on every engine."""
+    """Tests for every engine."""
 
     def test_transactions_take_models_back(self, sql):
         sql.begin()
@@ -142,8 +142,8 @@ class Sessions:
 
 
 class TestDuckDB(Sessions, OnDuckDB):
-    """On DuckDB, in memory."""
+    """The tests on DuckDB in memory."""
 
 
 class TestPostgreSQL(Sessions, OnPostgreSQL):
-    """On PostgreSQL, in a database of its own."""
+    """The tests on PostgreSQL in a new database."""

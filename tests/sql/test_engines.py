@@ -1,4 +1,4 @@
-"""Every statement on every engine: the same columns, the same rows, the same models."""
+"""Every statement gives the same columns, rows and models on every engine."""
 
 # ruff: noqa: S608, E501  # tests write SQL
 
@@ -13,7 +13,7 @@ EPOCHS = ["epoch", "loss", "accuracy", "r2", "holdout_loss", "holdout_accuracy",
 
 
 class Statements:
-    """What holds on every engine."""
+    """Tests for every engine."""
 
     def test_training_answers_an_epoch_a_row(self, sql):
         cursor = sql.execute("SELECT a, b, label FROM t TRAIN BY svm WITH max_epoch_num = 3, learning_rate = 0.1")
@@ -49,7 +49,7 @@ class Statements:
             "2",
         )
         sql.execute("ALTER MODEL Mine RENAME TO yours")
-        self.fails(sql, "ALTER MODEL yours RENAME TO other", "there is a model 'other' already", kind=IntegrityError)
+        self.fails(sql, "ALTER MODEL yours RENAME TO other", "model 'other' already exists", kind=IntegrityError)
         self.fails(sql, "DROP MODEL Mine", "no model 'Mine'")
         self.fails(sql, "DESCRIBE MODEL your", "did you mean yours")
         sql.execute("DROP MODEL yours; DROP MODEL IF EXISTS yours; ALTER MODEL IF EXISTS yours RENAME TO x")
@@ -90,8 +90,8 @@ class Statements:
         assert self.weights(sql, "m").keys() == {(None, name) for name in ("a", "__INTERCEPT__")}
         self.fails(sql, "SELECT a, b, label FROM t TRAIN BY svm LABEL lable", "did you mean label")
         self.fails(sql, "SELECT a, nope, label FROM t TRAIN BY svm", "nope")
-        self.fails(sql, "SELECT label FROM t TRAIN BY svm", "one column")
-        self.fails(sql, "SELECT colour, x, label FROM texts TRAIN BY svm", "'colour' is .*encode")
+        self.fails(sql, "SELECT label FROM t TRAIN BY svm", "no features")
+        self.fails(sql, "SELECT colour, x, label FROM texts TRAIN BY svm", "'colour' must be .*encode")
 
     def test_warm_start_goes_on(self, sql):
         sql.execute(
@@ -121,7 +121,7 @@ class Statements:
         script = "MODEL m OPTIONS (model_type = 'LOGISTIC_REG', input_label_cols = ['label'], learn_rate = 0.5, max_iterations = {}, friendly_name = 'x') AS SELECT label, a FROM t"
         cursor = sql.execute("CREATE " + script.format(2))
         assert any("friendly_name" in note for note in cursor.notes)
-        self.fails(sql, "CREATE " + script.format(3), "there is a model 'm' already", kind=IntegrityError)
+        self.fails(sql, "CREATE " + script.format(3), "model 'm' already exists", kind=IntegrityError)
         cursor = sql.execute("CREATE MODEL IF NOT EXISTS" + script.removeprefix("MODEL").format(3))
         assert any("nothing was trained" in note for note in cursor.notes)
         assert self.rows(sql, "SHOW MODELS")[0]["epochs"] == 2
@@ -133,8 +133,8 @@ class Statements:
         found = self.rows(sql, "SELECT a, b, label FROM t TRAIN BY logistic WITH epochs = 1, validation = 0.25 INTO m")
         assert found[0]["rows"] < ROWS
         assert found[0]["holdout_accuracy"] is not None
-        (judged,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m)")
-        assert judged["loss"] == found[0]["holdout_loss"]
+        (evaluated,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m)")
+        assert evaluated["loss"] == found[0]["holdout_loss"]
 
     def test_predictions_stand_beside_rows(self, sql):
         sql.execute("SELECT a, b, label FROM t TRAIN BY logistic WITH learning_rate = 1 INTO m")
@@ -175,8 +175,8 @@ class Statements:
         assert [row["predicted_label"] for row in sure] == [
             float(row["predicted_label_probs"][1] >= 0.8) for row in sure
         ]
-        (judged,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE t)")
-        assert judged["accuracy"] == sum(row["prediction"] == row["label"] for row in plain) / ROWS
+        (evaluated,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE t)")
+        assert evaluated["accuracy"] == sum(row["prediction"] == row["label"] for row in plain) / ROWS
         (part,) = self.rows(
             sql, "SELECT e.* FROM ML.EVALUATE(MODEL m, (SELECT a, b, label FROM t WHERE part = 1)) AS e"
         )
@@ -293,14 +293,14 @@ class Statements:
         plain = self.rows(sql, "SELECT label, c0 FROM broad PREDICT BY m")
         also = self.rows(sql, "SELECT predicted_label AS prediction FROM ML.PREDICT(MODEL m, TABLE broad) p")
         assert [row["prediction"] for row in plain] == [row["prediction"] for row in also]
-        (judged,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE broad)")
-        assert judged["accuracy"] == pytest.approx(sum(row["prediction"] == row["label"] for row in plain) / ROWS)
+        (evaluated,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE broad)")
+        assert evaluated["accuracy"] == pytest.approx(sum(row["prediction"] == row["label"] for row in plain) / ROWS)
         assert len(self.weights(sql, "m")) == 131 + 2 * text
 
 
 class TestDuckDB(Statements, OnDuckDB):
-    """On DuckDB, in memory."""
+    """The tests on DuckDB in memory."""
 
 
 class TestPostgreSQL(Statements, OnPostgreSQL):
-    """On PostgreSQL, in a database of its own."""
+    """The tests on PostgreSQL in a new database."""

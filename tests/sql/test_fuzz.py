@@ -1,4 +1,4 @@
-"""Whatever is written, the parser takes it or says where it is wrong, soon."""
+"""The parser accepts any input or reports the position of its error, in bounded time."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""What statements say, and what is said of those that are wrong."""
+"""Parsed statements and syntax errors."""
 
 # ruff: noqa: S608, E501  # tests write SQL
 
@@ -9,7 +9,7 @@ from corgipile.errors import BadArgument
 from corgipile.losses import NAMES
 from corgipile.settings import TrainArguments, declared
 from corgipile.sql.grammar import parse
-from corgipile.sql.options import ALIASES, ELSEWHERE, SETTINGS, settled
+from corgipile.sql.options import ALIASES, REPLACED_BY, SETTINGS, bind_settings
 from corgipile.sql.statements import (
     DescribeModel,
     DropModel,
@@ -105,7 +105,7 @@ def test_every_setting_has_its_name(name):
 
 def test_settings_are_those_of_train():
     every = {name for name, found in declared(TrainArguments).items() if found.setting.about}
-    assert set(SETTINGS) | set(ELSEWHERE) >= every
+    assert set(SETTINGS) | set(REPLACED_BY) >= every
     assert set(ALIASES.values()) <= set(SETTINGS) | {"block", "buffer", "balance"}
 
 
@@ -126,7 +126,7 @@ def test_columns_of_postgres_are_lower_case_unless_quoted():
     assert (other.source.columns, other.features) == (("Aa", "Bb", "ÄÖ"), ("Aa", "Bb"))
 
 
-# What a SELECT is: columns, table or file, whether it is plain, whether an expression may be added.
+# Each SELECT with its columns, table or file, and whether it is plain and foldable.
 SOURCES = {
     "SELECT * FROM t": (None, ("t",), None, True, True),
     "SELECT a, t.b FROM t": (("a", "b"), ("t",), None, True, True),
@@ -296,22 +296,22 @@ def test_places_are_counted_over_the_script_and_reach_settings():
     assert sql(first.source.sql) == "SELECT a FROM t WHERE b = <1>"
     assert first.settings == {"epochs": Parameter(2), "features": Parameter(3), "label": Parameter(4)}
     assert sql(second.sql) == "SELECT <5>"
-    ready = settled(first, [0, 3, ["a"], "y", None])
+    ready = bind_settings(first, [0, 3, ["a"], "y", None])
     assert (ready.settings, ready.features, ready.label) == ({"epochs": 3}, ("a",), "y")
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([1], "no value is given for parameter number 2"),
-        ({"1": 1}, "no value is given for parameter number 2, only for 1"),
+        ([1], "parameter number 2 has no value"),
+        ({"1": 1}, "parameter number 2 has no value; values are given for 1"),
         ([1, "x"], "epochs must be a whole number"),
     ],
 )
 def test_values_of_settings_are_checked_when_they_come(values, message):
     found = one("SELECT * FROM t WHERE a = ? TRAIN BY svm WITH epochs = ?")
     with pytest.raises(BadArgument, match=message):
-        settled(found, values)
+        bind_settings(found, values)
 
 
 def test_statements_about_models():

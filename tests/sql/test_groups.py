@@ -1,4 +1,4 @@
-"""Models by group in SQL: those of Python, in prediction and in calls of models; refused where there are none."""
+"""Grouped models in SQL equal Python's, in predictions and model calls; other uses are rejected."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -12,7 +12,7 @@ from corgipile.errors import BadArgument, BadStatement, BadValue
 from corgipile.linear.groups import Groups
 from corgipile.sql import connect
 from corgipile.sql.grammar import parse
-from corgipile.sql.options import settled
+from corgipile.sql.options import bind_settings
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_models_by_group_are_those_of_python(rows, tmp_path, said):
         assert area == pytest.approx(python.judge(rows).figures["auc"])
         bins = sql.execute(f"SELECT * FROM ML.CALIBRATION(MODEL m, (SELECT * FROM {file}))").arrow()
         assert bins["observed"].to_pylist() == python.judge(rows).calibration["observed"].to_pylist()
-        with pytest.raises(BadArgument, match="train that of a group with WHERE in place of GROUP BY"):
+        with pytest.raises(BadArgument, match="Train one group's model with WHERE instead of GROUP BY"):
             sql.execute(f"SELECT * FROM ML.ADVANCED_WEIGHTS(MODEL m, (SELECT * FROM {file}))").arrow()
         with pytest.raises(Exception, match="group 'west' of 'region'") as caught:
             sql.execute("SELECT 1::FLOAT AS a, 2::FLOAT AS b, 'west' AS region PREDICT BY m").arrow()
@@ -56,11 +56,11 @@ def test_models_by_group_are_those_of_python(rows, tmp_path, said):
 
 def test_the_clause_is_read_and_checked():
     (train,) = parse("SELECT * FROM t TRAIN BY svm WITH epochs = 3 GROUP BY region LABEL y")
-    assert settled(train).settings == {"epochs": 3, "by": "region"}
+    assert bind_settings(train).settings == {"epochs": 3, "by": "region"}
     for wrong, message in (
         ("GROUP region", "BY and a column"),
-        ("GROUP BY (a, b)", "names one column|column"),
-        ("GROUP BY a WITH by = b", "both name a column of groups"),
+        ("GROUP BY (a, b)", "must name one column|column"),
+        ("GROUP BY a WITH by = b", "both name the group column"),
     ):
         with pytest.raises(BadStatement, match=message):
             parse(f"SELECT * FROM t TRAIN BY svm {wrong}")

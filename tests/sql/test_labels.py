@@ -1,4 +1,4 @@
-"""Several labels a row in SQL: those of Python on every engine, in prediction and in calls of models."""
+"""Multi-label models in SQL equal Python's on every engine, in predictions and model calls."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -12,11 +12,11 @@ import corgipile as cp
 from corgipile.errors import BadArgument, BadStatement, MissingColumn
 from corgipile.sql import connect
 from corgipile.sql.grammar import parse
-from corgipile.sql.options import settled
+from corgipile.sql.options import bind_settings
 
 HOW = "epochs = 2, learning_rate = 0.05, order = no_shuffle, standardize = false"
 PYTHON = {"epochs": 2, "learning_rate": 0.05, "order": "no_shuffle", "standardize": False}
-# Of arrays: text, and whole numbers; and columns of 0 and 1.
+# Arrays of text, arrays of integers, and columns of 0 and 1.
 COLUMNS = {
     "tags": "string_to_array(CASE part WHEN 0 THEN 'low,odd' WHEN 1 THEN 'high' WHEN 2 THEN 'odd' ELSE 'low' END, ',')",
     "codes": "string_to_array(CASE part WHEN 0 THEN '7,-1' WHEN 1 THEN '7' WHEN 2 THEN '-1' ELSE '12' END, ',')::int[]",
@@ -27,10 +27,10 @@ SEVERAL = {"tags": "tags", "codes": "codes", "(big, even)": ["big", "even"]}
 
 
 class Labels:
-    """What holds on every engine."""
+    """Tests for every engine."""
 
     def table(self, sql):
-        """Make rows with several labels; return them as Python has them."""
+        """Create multi-label rows; return them as an Arrow table."""
         named = ", ".join(f"{text} AS {name}" for name, text in COLUMNS.items())
         sql.execute(f"CREATE TABLE posts AS SELECT a, b, {named}, (i % 3 + 1) * 0.5 AS w FROM t ORDER BY i")
         names = ["a", "b", *COLUMNS, "w"]
@@ -96,9 +96,9 @@ class Labels:
             ("PREDICT", ", STRUCT(0.6 AS threshold)"),
         ):
             script = f"SELECT * FROM ML.{call}(MODEL m, TABLE posts{more})"
-            self.fails(sql, script, f"'m' is a model for each of 3 labels, and ML.{call} is of one", kind=BadArgument)
+            self.fails(sql, script, f"ML.{call} needs a model of one label; 'm' has 3", kind=BadArgument)
         for what, why in (
-            (f"WITH {given} LABEL big", "'big' is the label, and labels names several a row; give one of them"),
+            (f"WITH {given} LABEL big", "label and labels exclude each other, got label 'big'; give one of them"),
             (f"WITH {given}, validation = 0.1", "does not go with labels"),
             (f"WITH {given}, by = even", "does not go with labels"),
             ("WITH labels = a, features = b", "label column .a. is "),
@@ -120,22 +120,22 @@ class Labels:
 
 
 class TestDuckDB(Labels, OnDuckDB):
-    """On DuckDB."""
+    """The tests on DuckDB."""
 
 
 class TestPostgreSQL(Labels, OnPostgreSQL):
-    """On PostgreSQL."""
+    """The tests on PostgreSQL."""
 
 
 def test_names_are_read():
     for said, labels in (("tags", ("tags",)), ("(a, b)", ("a", "b")), ("['a', 'b']", ("a", "b")), ("?", ("x", "y"))):
         (train,) = parse(f"SELECT * FROM t TRAIN BY svm WITH labels = {said}")
-        assert settled(train, {"1": ["x", "y"]}).settings == {"labels": labels}
-    for wrong, message in (("labels = 3", "name of a column"), ("labels = []", "name of a column")):
+        assert bind_settings(train, {"1": ["x", "y"]}).settings == {"labels": labels}
+    for wrong, message in (("labels = 3", "a column name"), ("labels = []", "a column name")):
         with pytest.raises(BadStatement, match=message):
             parse(f"SELECT * FROM t TRAIN BY svm WITH {wrong}")
     with pytest.raises(BadArgument, match="labels must be the name of a column or a list of them, got 3"):
-        settled(parse("SELECT * FROM t TRAIN BY svm WITH labels = ?")[0], {"1": 3})
+        bind_settings(parse("SELECT * FROM t TRAIN BY svm WITH labels = ?")[0], {"1": 3})
 
 
 def test_files_are_learnt_from_where_they_lie(tmp_path):

@@ -1,4 +1,4 @@
-"""The magic of notebooks, in IPython without a kernel."""
+"""The notebook magic in IPython without a kernel."""
 
 import re
 
@@ -16,7 +16,7 @@ TRAIN = "SELECT * FROM 't.parquet' TRAIN BY logistic WITH epochs = 2, learning_r
 
 @pytest.fixture
 def notebook(tmp_path, monkeypatch):
-    """A shell of IPython in a folder with a table; running a cell returns its result and raises its error."""
+    """Return an IPython shell in a folder with a table; running a cell returns its result or raises its error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     rows = np.random.default_rng(0).normal(size=(1000, 2))
@@ -95,7 +95,7 @@ def test_a_database_is_opened_again_with_another_budget(notebook):
         ("%corgipile SELECT * FROM nowhere", "nowhere"),
         ("%corgipile SELECT :missing_name", "missing_name"),
         ("%corgipile --database a.duckdb SELECT 1", "there is no option --database"),
-        ("%corgipile --db a --dsn postgresql://b SELECT 1", "one of them is right"),
+        ("%corgipile --db a --dsn postgresql://b SELECT 1", "db and dsn exclude each other"),
     ],
 )
 def test_errors_are_a_line_without_a_traceback(notebook, cell, said, capsys):

@@ -1,4 +1,4 @@
-"""A file is read alike by every statement that names it, and by Python: the same rows, types and models."""
+"""Every statement and Python read a file to the same rows, types and models."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -18,7 +18,7 @@ from corgipile.sql import connect
 
 
 def text(header, line, rows=120):
-    """Return a file of text: a line is a function of the number of its row."""
+    """Write a text file whose lines are a function of the row number."""
     return (header + "\n" + "".join(line(at) + "\n" for at in range(rows))).encode()
 
 
@@ -27,7 +27,7 @@ def label(at):
 
 
 def of(values, sep=","):
-    """Return a CSV file of one column beside a number and a label."""
+    """Write a CSV file with one column, a number and a label."""
     return text(sep.join("axy"), lambda at: sep.join([str(values[at % len(values)]), str(at % 7), str(label(at))]))
 
 
@@ -105,7 +105,7 @@ def rows_of(sql, script):
 def test_train_predict_and_evaluate_read_a_file_alike(name):
     try:
         table = cp.open(name)
-    except UnknownFormat:  # only DuckDB knows it
+    except UnknownFormat:  # a format that only DuckDB reads
         table = None
     kinds = [] if table is None else table.schema.types
     encode = (

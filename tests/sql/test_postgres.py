@@ -1,4 +1,4 @@
-"""SQL on PostgreSQL: what the server lacks or forbids, its types, and sessions that share it."""
+"""SQL on PostgreSQL: missing and forbidden features, types, concurrent sessions."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -53,7 +53,7 @@ def test_a_server_that_is_not_there(tmp_path):
     try:
         connect("postgresql://postgres:secret@127.0.0.1:1/postgres", connect_timeout=2)
     except ServerError as error:
-        assert "secret" not in str(error)  # noqa: PT017 - what it does not say is the matter
+        assert "secret" not in str(error)  # noqa: PT017 - the message must not contain the password
 
 
 def test_a_read_only_transaction(sql):
@@ -71,7 +71,7 @@ def test_models_of_others_are_not_seen(sql, guest):
     sql.execute("SELECT corgipile.grant_model('mine', 'sql_guest', 'read')")
     assert len(guest.execute("SELECT a FROM t PREDICT BY mine").fetchall()) == 200
     for script in ("DROP MODEL mine", "ALTER MODEL mine RENAME TO yours"):
-        with pytest.raises(BadArgument, match="'mine' is postgres's"):
+        with pytest.raises(BadArgument, match="only its owner postgres can drop or rename model 'mine'"):
             guest.execute(script)
 
 
@@ -89,13 +89,13 @@ def test_partitions_and_materialized_views_are_read_as_they_are(sql):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("block_size = 100", "100 rows; PostgreSQL takes bytes"),
-        ("buffer_size = 1MB, memory = 1MB", "one thing in PostgreSQL"),
-        ("group = a", "group is for files and DuckDB"),
+        ("block_size = 100", "in PostgreSQL, got 100 rows"),
+        ("buffer_size = 1MB, memory = 1MB", "the same setting in PostgreSQL"),
+        ("group = a", "group works for files and DuckDB only"),
         ("by = a, validation = 0.1", "holdout is for one model; there is one for each value of by = 'a'"),
         ("text = a", 'text column "a" is double precision; text is needed'),
         ("hash_bits = 8", "hash_bits has no effect without text or interactions"),
-        ("balance = a", "by the label"),
+        ("balance = a", "must be the label"),
         ("order = reservoir", "no_shuffle"),
     ],
 )
@@ -270,7 +270,7 @@ def test_a_session_that_is_ended_by_another(sql, database):
 
 
 def test_progress_between_epochs(sql, monkeypatch):
-    monkeypatch.setattr(training, "WAIT", 0.01)
+    monkeypatch.setattr(training, "POLL_SECONDS", 0.01)
     heard, told = threading.Event(), []
 
     class Told:

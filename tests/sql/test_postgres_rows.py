@@ -1,4 +1,4 @@
-"""Which rows of a server a training reads: a table where it lies, with a condition, or those of a query."""
+"""Training rows on a server: a table in place, with a condition, or a query."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -24,7 +24,7 @@ def test_who_may_make_no_temporary_table_trains_from_tables_alone(guest):
         guest.execute("CREATE TABLE public.x AS SELECT * FROM t")
 
 
-LIES, RUN = "public.t was read where it lies, without the rows that WHERE leaves out", "the query was run once"
+LIES, RUN = "public.t was read in place without copying; WHERE selected its rows", "the query ran once"
 SOURCES = {
     "SELECT a, b, label FROM t WHERE i <= ?": (100, LIES),
     "SELECT a, b, label FROM public.t WHERE public.t.i <= 100 AND t.label IS DISTINCT FROM 7 -- all": (100, LIES),
@@ -44,7 +44,7 @@ SOURCES = {
 
 
 def test_where_rows_come_from(sql):
-    """A condition of a table's columns is asked while the table is read; all else is a query, which runs once."""
+    """A condition on a table's columns is checked while the table is read; other sources are a query that runs once."""
     sql.execute("""BEGIN; ALTER TABLE t RENAME TO u; CREATE TABLE t AS SELECT row_number() OVER () AS i, * FROM u;
         CREATE DOMAIN share AS float8; CREATE TABLE shares AS SELECT a::share AS a, label FROM t""")
     for query, (rows, told) in SOURCES.items():

@@ -1,4 +1,4 @@
-"""How a statement in a thread of its own hears of Ctrl-C, whenever it is pressed."""
+"""Ctrl-C at any moment stops a statement that runs in a thread."""
 
 import threading
 
@@ -8,7 +8,7 @@ from corgipile.sql import runner
 
 
 class Hangup(KeyboardInterrupt):
-    """More than Ctrl-C."""
+    """An interrupt other than Ctrl-C."""
 
 
 def test_ctrl_c_before_a_statement_begins_lets_it_not_begin(monkeypatch):

@@ -1,4 +1,4 @@
-"""Models of every engine are those of Python, bit for bit."""
+"""Models of every engine equal Python's bit for bit."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -12,16 +12,16 @@ from corgipile.losses import NAMES
 
 
 class Bits:
-    """What holds on every engine."""
+    """Tests for every engine."""
 
     def arrow(self, sql, query):
-        """Return rows of two features and a whole label as Python reads them."""
+        """Return rows of two features and an integer label."""
         columns = list(zip(*sql.execute(query).fetchall(), strict=True))
         kinds = {"a": pa.float32(), "b": pa.float32(), "label": pa.int32()}
         return pa.table({name: pa.array(values, kinds[name]) for name, values in zip(kinds, columns, strict=True)})
 
     def same(self, sql, name, python):
-        """Check that a model that is stored is one of Python's, bit for bit."""
+        """Check that a stored model equals Python's bit for bit."""
         several = len(python.coef) > 1
         classes = python.classes.tolist() if several else [None]
         lines = zip(classes, python.coef.tolist(), python.intercept.tolist(), strict=True)
@@ -94,8 +94,8 @@ class Bits:
 
 
 class TestDuckDB(Bits, OnDuckDB):
-    """On DuckDB."""
+    """The tests on DuckDB."""
 
 
 class TestPostgreSQL(Bits, OnPostgreSQL):
-    """On PostgreSQL."""
+    """The tests on PostgreSQL."""

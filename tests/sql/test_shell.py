@@ -1,4 +1,4 @@
-"""The shell, driven through a terminal of its own: completion, Ctrl-C, Ctrl-D, history, narrow windows."""
+"""The shell in a terminal: completion, Ctrl-C, Ctrl-D, history, narrow windows."""
 
 import json
 import os
@@ -33,7 +33,7 @@ COMMANDS = ["\\d", "\\models", "\\o", "\\i", "\\q"]
 
 
 def completed(text, after=""):
-    """Return what a text may become."""
+    """Return the completions of a text."""
     completer = SqlCompleter(Known(), COMMANDS)
     found = completer.get_completions(Document(text + after, len(text)), CompleteEvent())
     return [text[: len(text) + one.start_position] + one.text for one in found]
@@ -124,7 +124,7 @@ def test_history_is_shared_and_belongs_to_its_user(tmp_path):
 def test_where_nothing_can_be_remembered_the_shell_says_so(tmp_path):
     (tmp_path / "file").touch()
     past, warning = history.opened(tmp_path / "file" / "sql_history")
-    assert "nothing is remembered" in warning
+    assert "history of this shell is not saved" in warning
     past.store_string("SELECT 1;")
 
 
@@ -250,7 +250,7 @@ def test_a_terminal_that_is_gone_ends_the_shell(folder):
 
 
 def test_what_is_read_no_longer_ends_the_shell(folder):
-    """Its answers go to a pipe, its prompt to the terminal."""
+    """Results go to a pipe, the prompt to the terminal."""
     reader, writer = os.pipe()
     env = {"XDG_STATE_HOME": str(folder / "state")}
     with Terminal("sql", cwd=folder, env=env, stdout=writer) as terminal:
@@ -291,7 +291,7 @@ def test_a_session_on_a_server(folder, server, tmp_path):
             active = (
                 "SELECT 1 FROM pg_stat_activity WHERE datname = 'sql_shell' AND state = 'active' AND query LIKE '%{}%'"
             )
-            active = active.format(slow[:-1])  # not a vacuum of the server's own
+            active = active.format(slow[:-1])  # not the server's autovacuum
             wait_for(lambda active=active: server.rows(active), "a statement that runs")
             terminal.type("\x03")
             terminal.wait(READY)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from corgipile.cli.pages import typed
+from corgipile.cli.pages import command_text
 from corgipile.errors import BadArgument
 from corgipile.stores.urls import RemotePath, is_url, local_path, parts_of, redacted, scrubbed
 
@@ -50,7 +50,7 @@ def test_a_query_is_never_shown(word, form):
     assert b"hush" not in there
     assert "hush" not in f"{path} {path!r} {path.identity} {pickle.loads(there)!r} {pickle.loads(there).identity}"  # noqa: S301
     assert path.full == form.format(word)
-    assert "hush" not in typed(["info", f"{path.full},{path.full},x"])
+    assert "hush" not in command_text(["info", f"{path.full},{path.full},x"])
 
 
 def test_objects_that_are_shown_alike_are_told_apart():
@@ -64,7 +64,7 @@ def test_objects_that_are_shown_alike_are_told_apart():
 
 def test_connection_strings():
     assert redacted("host=h password='a b' user=u sslpassword=x") == "host=h password=*** user=u sslpassword=***"
-    assert "hush" not in typed(
+    assert "hush" not in command_text(
         ["sql", "--dsn", "host=h password=hush", "--dsn=postgresql://u:hush@h/d?sslpassword=hush"]
     )
     for url in ("postgresql://u:hush%zz@h/d", "postgresql://u:a@hush@h/d", "postgresql://u:x@h/d?hush=1"):

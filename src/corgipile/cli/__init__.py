@@ -1,18 +1,18 @@
-"""The command line: ``corgipile sql | train | predict | compare | convert | reshuffle | info | index | ...``."""
+"""Command line: ``corgipile sql | train | predict | compare | convert | reshuffle | info | index | ...``."""
 
 import sys
 from collections.abc import Sequence
 
-from corgipile.cli.signals import check_told, outcome, stoppable
+from corgipile.cli.signals import check_lost_signal, outcome, stoppable
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 done, 1 nothing came of it, 2 bad request, 128 + n for signal n.
+    """Run a command and return its exit code: 0 success, 1 no result, 2 bad request, 128 + n for signal n.
 
     Args:
-        arguments: Words of the command; those of the process by default.
+        arguments: The command's words; by default the process's.
 
     Example:
         >>> main(["--version"])
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with stoppable():
             code = _run(words)
-            check_told()
+            check_lost_signal()
             return code
     except KeyboardInterrupt as stop:
         code, word = outcome(stop)
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     try:
-        from corgipile.cli.app import run  # noqa: PLC0415 - typer is an extra
+        from corgipile.cli.app import run  # noqa: PLC0415 - typer is optional
     except ImportError as error:
         from corgipile.errors import MissingExtra  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Runs the command line: ``python -m corgipile.cli``."""
+"""Entry point of ``python -m corgipile.cli``."""
 
 from corgipile.cli import main
 from corgipile.cli.signals import leave

@@ -1,4 +1,4 @@
-"""Puts the subcommands together."""
+"""The application: its subcommands and their names."""
 
 import ast
 import os
@@ -15,12 +15,12 @@ from corgipile.cli.console import discard_output, fail
 from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
-COMMANDS = (  # a module each
-    *("sql", "train", "search", "predict", "judge", "summary", "compare", "convert", "reshuffle"),
-    *("plan", "info", "inspect", "index", "rewind", "simulate", "stage", "restage", "pg"),
+COMMANDS = (  # each in a module of that name
+    *("sql", "train", "search", "predict", "evaluate", "summary", "compare", "convert", "reshuffle"),
+    *("plan", "info", "inspect", "index", "locate", "simulate", "partition", "repartition", "pg"),
 )
-MEANT = {  # what others call what some of them do
-    **dict.fromkeys(("evaluate", "eval", "test", "score", "measure", "metrics", "validate"), "judge"),
+SYNONYMS = {  # names that users of other tools try
+    **dict.fromkeys(("eval", "test", "score", "measure", "metrics", "validate"), "evaluate"),
     "fit": "train",
     "tune": "search",
     "grid": "search",
@@ -31,29 +31,37 @@ MEANT = {  # what others call what some of them do
     "describe": "info",
     "show": "info",
 }
-APART = ("sql", "index", "simulate", "restage")  # which open tables in ways of their own, or none
+# Old names, accepted until the next release.
+RENAMED = {"judge": "evaluate", "rewind": "locate", "stage": "partition", "restage": "repartition"}
+WITHOUT_OPENING = ("sql", "index", "simulate", "repartition")  # these take no options for opening tables
 
 
 class Commands(TyperGroup):
-    """The subcommands, each loaded when it is first asked for."""
+    """The subcommands, each loaded on first use."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands.update({name: TyperCommand(name) for name in COMMANDS})  # their names, for completion and advice
+        self.commands.update({name: TyperCommand(name) for name in COMMANDS})  # names for completion and suggestions
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a subcommand, None if there is none of that name."""
+        """Load a subcommand; return None for an unknown name."""
         del ctx
-        return _loaded(cmd_name) if cmd_name in COMMANDS else None
+        return _load(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a subcommand; one that has another name here is told with it."""
-        if args and args[0] in MEANT:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {MEANT[args[0]]!r}?")
+        """Find a subcommand by its name or its old name; suggest it for synonyms of its name."""
+        if args and args[0] in RENAMED:
+            old, new = args[0], RENAMED[args[0]]
+            if not ctx.resilient_parsing:  # as shell completion is
+                message = f"note: `corgipile {old}` is now `corgipile {new}`; the old name goes in the next release"
+                typer.echo(message, err=True)
+            args = [new, *args[1:]]
+        if args and args[0] in SYNONYMS:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {SYNONYMS[args[0]]!r}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Say what each does, in a line."""
+        """Write a line about each subcommand."""
         del ctx
         wide = formatter.width - 6 - max(map(len, COMMANDS))
         with formatter.section("Commands"):
@@ -62,24 +70,26 @@ class Commands(TyperGroup):
             )
 
 
-def _loaded(name: str) -> Any:
+def _load(name: str) -> Any:
     module = import_module(f"corgipile.cli.{name}")
-    group = typer.Typer(rich_markup_mode=None, callback=lambda: None)  # a group, whatever it is of
+    group = typer.Typer(rich_markup_mode=None, callback=lambda: None)  # a callback makes it a group
     if name == "pg":
         group.add_typer(module.group, name=name)
     else:
-        group.command(name)(module.command if name in APART else with_opening(module.command))
+        group.command(name)(module.command if name in WITHOUT_OPENING else with_opening(module.command))
     return typer.main.get_group(group).commands[name]
 
 
 def _about(name: str) -> str | None:
-    """Return what a subcommand says of itself; its module is read, not loaded."""
+    """Return the docstring of a subcommand; its module is parsed, not imported."""
     spec = find_spec(f"corgipile.cli.{name}")
     source = getattr(spec and spec.loader, "get_source", lambda _: None)(f"corgipile.cli.{name}")
-    if source is None:  # compiled only
-        return str(_loaded(name).help)
-    made = (one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef) and one.name == "command")
-    return ast.get_docstring(next(made))
+    if source is None:  # compiled modules only
+        return str(_load(name).help)
+    functions = (
+        node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == "command"
+    )
+    return ast.get_docstring(next(functions))
 
 
 app = typer.Typer(
@@ -93,29 +103,29 @@ app = typer.Typer(
 
 
 def run(words: list[str]) -> int:
-    """Run a command and return its exit code; what it printed is then on its way."""
+    """Run a command, flush its output and return its exit code."""
     json = "--json" in words
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us; no file of ours is to get its number
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - to the end
-    words = [f" {word}" if word[:2] == "--" and word[2:3].isspace() else word for word in words]  # a comment of SQL
+        if getattr(sys, name) is None:  # closed by the parent; reserve its descriptor
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
+    words = [f" {word}" if word[:2] == "--" and word[2:3].isspace() else word for word in words]  # an SQL comment
     try:
-        # As JSON, what typer says of wrong words is printed by us.
+        # With --json, we print typer's usage errors as JSON.
         code = app(words, prog_name="corgipile", standalone_mode=not json) or 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except OSError as error:  # of what typer prints itself, help for one
+    except OSError as error:  # from typer's own output, such as help
         discard_output()
         return fail(f"cannot write the output: {error.strerror}", type(error).__name__, json=json, code=2)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
         code = fail(error.format_message(), "Usage", json=True, code=2)
-    return _flushed(int(code), json=json)
+    return _flush(int(code), json=json)
 
 
-def _flushed(code: int, *, json: bool) -> int:
-    """Write out what was printed; return the exit code, which is 2 where all went well but that."""
+def _flush(code: int, *, json: bool) -> int:
+    """Flush stdout; return the exit code, or 2 if only the flush failed."""
     try:
         with writing("the output"):
             sys.stdout.flush()
@@ -127,8 +137,8 @@ def _flushed(code: int, *, json: bool) -> int:
     return code
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         from corgipile import __version__  # noqa: PLC0415
 
         typer.echo(f"corgipile {__version__}")
@@ -137,6 +147,8 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     del version

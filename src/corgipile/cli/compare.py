@@ -11,7 +11,7 @@ from corgipile.cli.console import note, printable, show_json, show_table
 from corgipile.cli.flags import Json, Quiet, Tables
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Overwrite, read, with_settings
-from corgipile.cli.pages import Html, check_page, shown, typed
+from corgipile.cli.pages import Html, check_page, command_text, without_secrets
 from corgipile.cli.signals import outcome
 from corgipile.comparison import ORDERS, CompareArguments, compare
 from corgipile.errors import CorgiPileError
@@ -52,10 +52,10 @@ def command(
                 watch.say(_news(result))
 
             source = None if test is None else source_of(test, test=True)
-            asked = settings | {"audited": html is not None}
-            compare(opened, test=source, order=names, callback=finished, on_rows=watch.rows, **asked)
+            options = settings | {"audited": html is not None}
+            compare(opened, test=source, order=names, callback=finished, on_rows=watch.rows, **options)
     except KeyboardInterrupt as signal:
-        stop = signal  # who interrupts the last order wants the others
+        stop = signal  # still show the finished orders
     if json:
         document = _document(table, opened, settings | {"order": names, "test": test})
         facts = [{**vars(one), "audit": _audit(one)} for one in results]
@@ -66,8 +66,8 @@ def command(
         choice = None if stop else _choice(opened, settings)
         known = {name: settings[name] for name in ("model", "epochs")}
         of = Compared(
-            " ".join(map(shown, table)), len(opened), opened.nbytes, memory=written["memory"], **known,
-            held_out=test is not None, choice=choice, command=typed(),
+            " ".join(map(without_secrets, table)), len(opened), opened.nbytes, memory=written["memory"], **known,
+            held_out=test is not None, choice=choice, command=command_text(),
         )  # fmt: skip
         comparison_page(results, of).save(html, inputs=[opened, source_of(table)], overwrite=overwrite)
     if stop is not None:
@@ -79,7 +79,7 @@ def command(
 
 
 def _document(paths: Sequence[str], table: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return where results come from."""
+    """Return the provenance of the results."""
     from corgipile.description import machine  # noqa: PLC0415
 
     facts = {"paths": paths, "rows": len(table), "bytes": table.nbytes, "fingerprint": table.fingerprint}
@@ -88,22 +88,22 @@ def _document(paths: Sequence[str], table: Any, settings: dict[str, Any]) -> dic
 
 
 def _choice(opened: Any, settings: dict[str, Any]) -> Any:
-    """Try blocks of several sizes for the page; None where none fits."""
+    """Plan blocks of several sizes for the page; None if none fits."""
     from corgipile.planner import choose  # noqa: PLC0415
 
     try:
         return choose(opened, memory=settings["memory"], batch_size=settings["batch"], label=settings["label"])
     except CorgiPileError as error:
-        typer.echo(f"corgipile: no sizes of blocks were tried for the page: {printable(str(error))}", err=True)
+        typer.echo(f"corgipile: the page has no block sizes: {printable(str(error))}", err=True)
         return None
 
 
 def _audit(result: Any) -> dict[str, Any] | None:
-    """Return what came out of a loader, less the places of single rows, which the page has."""
+    """Return the audit of a loader for JSON, without the places of single rows."""
     if result.audit is None:
         return None
-    found = result.audit.as_dict()
-    return {**found, "epochs": [{**epoch, "places": None} for epoch in found["epochs"]]}
+    facts = result.audit.as_dict()
+    return {**facts, "epochs": [{**epoch, "places": None} for epoch in facts["epochs"]]}
 
 
 def _news(result: Any) -> str:
@@ -111,7 +111,7 @@ def _news(result: Any) -> str:
 
 
 def show(results: Sequence[Any], title: str, *, held_out: bool) -> None:
-    """Print the results of a comparison as a table, and what its columns say."""
+    """Print the results of a comparison as a table, with notes on its columns."""
     from corgipile.proof.comparison import repaid  # noqa: PLC0415
 
     metric = next((result.metric for result in results if not result.failure), "accuracy")
@@ -121,13 +121,13 @@ def show(results: Sequence[Any], title: str, *, held_out: bool) -> None:
     show_table(title, head, cells, spare=("read/ epoch", "buffer", "loss"))
     for result in results:
         if result.setup_seconds:
-            once = f"{result.setup_seconds:.2f} s more to write the table once"
+            once = f"{result.setup_seconds:.2f} s more for writing the table once"
             note(f"{result.order}: {once}, {repaid(result, results)}.")
         if result.failure or result.warning:
             note(f"{result.order}: {result.failure or result.warning}", indent="  ")
     rows = "held-out rows" if held_out else "the rows trained on"
-    note(f"{score}, loss: of the model after the last epoch, on {rows}.")
-    note("deff: how much labels vary from batch to batch, 1 as after a full shuffle; less is better.")
+    note(f"{score}, loss: the model after the last epoch, on {rows}.")
+    note("deff: how unevenly labels are spread over batches; 1 is a full shuffle, less is better.")
 
 
 def _cells(result: Any, metric: str) -> tuple[str, ...]:

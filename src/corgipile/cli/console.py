@@ -1,4 +1,4 @@
-"""What all subcommands share: errors in one line, progress bars, tables and JSON."""
+"""Shared output of subcommands: one-line errors, tables and JSON."""
 
 import contextlib
 import dataclasses
@@ -20,47 +20,47 @@ from corgipile.errors import CorgiPileError
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
-_LONGEST = 2000  # characters of a message
-_WIDE = 80  # columns where there is no terminal
+_MAX_MESSAGE = 2000  # characters
+_DEFAULT_WIDTH = 80  # columns without a terminal
 
 
 def command(function: Command) -> Command:
-    """Let a subcommand end in one line on stderr, or with --json a document, and an exit code; never in a traceback."""
+    """Report a subcommand's errors in one line on stderr, or as JSON, with an exit code; never as a traceback."""
 
     @functools.wraps(function)
     def guarded(*values: Any, **named: Any) -> None:
         json = bool(named.get("json"))
         try:
-            with _warnings_told():
+            with _show_warnings():
                 function(*values, **named)
         except BrokenPipeError:
-            # Whoever read our output has seen enough.
+            # The reader of our output has closed it.
             discard_output()
             raise typer.Exit(0) from None
         except KeyboardInterrupt as stop:
             code, word = outcome(stop)
             raise typer.Exit(fail(word, "Interrupted", json=json, code=code)) from None
         except (CorgiPileError, OSError, MemoryError) as error:
-            raise typer.Exit(fail(told(error), type(error).__name__, json=json, code=2)) from None
+            raise typer.Exit(fail(error_message(error), type(error).__name__, json=json, code=2)) from None
 
     return guarded  # type: ignore[return-value]
 
 
 @contextlib.contextmanager
-def _warnings_told() -> Iterator[None]:
-    """Say warnings in a line each, as errors are said, not with the place in our code that gives them."""
+def _show_warnings() -> Iterator[None]:
+    """Show each warning in one line, like errors, without its source location."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: typer.echo(f"corgipile: {printable(str(message))}", err=True)
         yield
 
 
 def fail(message: str, kind: str, *, json: bool, code: int) -> int:
-    """Tell an error, in one line or one JSON document; return the exit code."""
+    """Report an error in one line or one JSON document; return the exit code."""
     message = printable(message)
     if json:
         try:
             show_json({"error": {"type": kind, "message": message, "code": code}})
-        except OSError:  # of which the error may be
+        except OSError:  # stdout may be the cause of the error
             discard_output()
         else:
             return code
@@ -68,17 +68,17 @@ def fail(message: str, kind: str, *, json: bool, code: int) -> int:
     return code
 
 
-def told(error: BaseException) -> str:
-    """Return what there is to be said of an error."""
+def error_message(error: BaseException) -> str:
+    """Return the message of an error."""
     if isinstance(error, MemoryError) and not str(error):
-        return "out of memory; a smaller --memory may do"
+        return "out of memory; try a smaller --memory"
     if isinstance(error, OSError) and not isinstance(error, CorgiPileError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else f"cannot write the output: {error.strerror}"
     return str(error)
 
 
 def printable(text: str) -> str:
-    r"""Put text into one line that any terminal shows: no control characters, no bytes that are no text.
+    r"""Convert text to one printable line: control characters and invalid bytes are escaped.
 
     Example:
         >>> printable("two\nlines\tand \x1b[31m \udcff")
@@ -86,11 +86,11 @@ def printable(text: str) -> str:
     """
     line = " ".join(text.split())
     line = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ..."
+    return line if len(line) <= _MAX_MESSAGE else f"{line[:_MAX_MESSAGE]} ..."
 
 
 def discard_output() -> None:
-    """Let nothing more be written to stdout, nor Python complain of it at its end."""
+    """Redirect stdout to nowhere, so that flushing it at exit cannot fail."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -98,14 +98,14 @@ def discard_output() -> None:
 def show_table(
     title: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, spare: Sequence[str] = (), end: int | None = None
 ) -> None:
-    """Print a table on stdout: the first column to the left, numbers to the right, names in two lines if need be.
+    """Print a table: the first column aligns left, others right; names with spaces take two lines.
 
     Args:
-        title: A line before it, or nothing.
-        head: Names of the columns.
+        title: A line before it, or empty.
+        head: The column names.
         rows: The cells.
-        spare: Columns that are left out, in this order, where the terminal is too narrow.
-        end: Columns of the terminal; found out by default.
+        spare: Columns to omit, in this order, if the terminal is too narrow.
+        end: The width; by default the terminal's.
     """
     wide = end or terminal_width()
     columns = [[*_two_lines(name), *(row[at] for row in rows)] for at, name in enumerate(head)]
@@ -128,7 +128,7 @@ def show_table(
 
 
 def table_width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return the columns of the terminal that `show_table` needs.
+    """Return the terminal width that `show_table` needs.
 
     Example:
         >>> table_width(["x", "mean loss"], [["1", "0.5"]])
@@ -147,12 +147,12 @@ def _width_of(columns: Sequence[Sequence[str]]) -> int:
 
 
 def terminal_width() -> int:
-    """Return the columns of the terminal, or of what COLUMNS says; 80 where there is none."""
-    return max(40, shutil.get_terminal_size((_WIDE, 24)).columns)
+    """Return the width of the terminal or the variable COLUMNS; 80 without a terminal."""
+    return max(40, shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns)
 
 
 def show_facts(title: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Print names and what they stand for on stdout."""
+    """Print names and values."""
     wide = terminal_width()
     typer.echo(printable(title))
     names = [textwrap.shorten(printable(name), wide // 2, placeholder="...") for name, _ in rows]
@@ -165,12 +165,12 @@ def show_facts(title: str, rows: Sequence[tuple[str, str]]) -> None:
 
 
 def note(text: str, *, indent: str = "") -> None:
-    """Print a sentence on stdout, in as many lines as it needs."""
+    """Print a sentence, wrapped to the terminal."""
     typer.echo(textwrap.fill(printable(text), terminal_width(), subsequent_indent=indent))
 
 
 def show_json(document: Any) -> None:
-    """Print one JSON document on stdout; NaN and infinity are null."""
+    """Print one JSON document; NaN and infinity are null."""
     typer.echo(json.dumps(_jsonable(document), indent=2))
 
 

@@ -14,19 +14,21 @@ from corgipile.cli.options import Compression, Overwrite, RecordBatch, names_of,
 
 @guarded
 def command(
-    source: Annotated[list[str], typer.Argument(help="Files, globs or folders, then what to write.")],
+    source: Annotated[list[str], typer.Argument(help="Files, globs or folders, then the output.")],
     *,
-    label: Annotated[str | None, typer.Option(help="Column to call 'label': name, or position (-1: last).")] = None,
-    columns: Annotated[str | None, typer.Option(help="Columns to keep, with commas between.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column to rename to 'label': name or position (-1: last).")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns to keep, separated by commas.")] = None,
     types: Annotated[str | None, typer.Option(help="Types of columns: x=float32,y=int8.")] = None,
-    inexact: Annotated[bool, typer.Option("--inexact", help="Let types round floats.")] = False,
+    inexact: Annotated[bool, typer.Option("--inexact", help="Allow types to round floats.")] = False,
     pack: Annotated[bool, typer.Option("--pack", help="Put all numeric columns in one list 'features'.")] = False,
-    memory: Annotated[str, typer.Option(help="The most that a stored unit may take.")] = "64MB",
-    header: Annotated[bool | None, typer.Option(help="Whether line 1 of CSV text has names.")] = None,
+    memory: Annotated[str, typer.Option(help="Largest stored unit to decode.")] = "64MB",
+    header: Annotated[bool | None, typer.Option(help="Whether line 1 of CSV text is a header.")] = None,
     zero_based: Annotated[bool | None, typer.Option(help="Whether SVMlight indices begin at 0.")] = None,
-    to: Annotated[str | None, typer.Option(help="arrow, parquet, mds, webdataset or tfrecord; else by name.")] = None,
+    to: Annotated[
+        str | None, typer.Option(help="arrow, parquet, mds, webdataset or tfrecord; default: by name.")
+    ] = None,
     record_batch: RecordBatch = None,
-    shard_size: Annotated[str | None, typer.Option(help="Bytes of a file, where there are many.")] = None,
+    shard_size: Annotated[str | None, typer.Option(help="Bytes of each output file.")] = None,
     compression: Compression = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -40,7 +42,7 @@ def command(
 
     *sources, out = source
     if not sources:
-        raise BadArgument(f"one name given, {out}; a source and a file to write are wanted")
+        raise BadArgument(f"convert needs a source and an output, got only {out}")
     check_apart(out, sources)
     with progress(f"convert to {out}", quiet=quiet or json) as bar:
         rows = convert(

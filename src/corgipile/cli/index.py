@@ -13,14 +13,14 @@ from corgipile.cli.opening import Open, options_of
 @guarded
 def command(
     files: Annotated[
-        list[str], typer.Argument(help="Files of CSV, JSON lines, TFRecord, SVMlight or WebDataset, globs or folders.")
+        list[str], typer.Argument(help="CSV, JSON lines, TFRecord, SVMlight or WebDataset files, globs or folders.")
     ],
     *,
     open: Open = None,  # noqa: A002 - the option's name
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write the index by which rows are found: text (start size) for TFRecord, Arrow for others."""
+    """Write an index of row positions: text (start size) for TFRecord, Arrow for others."""
     from corgipile.cli.console import show_json  # noqa: PLC0415
     from corgipile.tables.opening import write_indexes  # noqa: PLC0415
 

@@ -9,13 +9,13 @@ from corgipile.cli.console import show_facts, show_json
 from corgipile.cli.flags import Json, Tables
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Overwrite
-from corgipile.cli.pages import Html, check_page, shown, typed
+from corgipile.cli.pages import Html, check_page, command_text, without_secrets
 
 if TYPE_CHECKING:
     from corgipile.description import About
     from corgipile.planner import Choice
 
-_MOST_SHOWN = 12
+_MAX_LABELS = 12  # shown
 
 
 @guarded
@@ -23,12 +23,12 @@ def command(
     table: Tables,
     *,
     label: Annotated[str, typer.Option(help="Column to describe.")] = "label",
-    block: Annotated[str, typer.Option(help="Block that h_D is measured for: rows, bytes or share.")] = "256KB",
+    block: Annotated[str, typer.Option(help="Block size for h_D: rows, bytes or share.")] = "256KB",
     html: Html = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Show rows, columns and bytes of a table, and how its labels lie."""
+    """Show rows, columns and bytes of a table, and how clustered its labels are."""
     from corgipile.cli.options import number_or_text  # noqa: PLC0415
     from corgipile.description import about  # noqa: PLC0415
 
@@ -43,7 +43,7 @@ def command(
 
 
 def writable(html: str | None, table: list[str], *, overwrite: bool) -> Any:
-    """Return what is opened, once it is sure that a page may be written, if one is wanted."""
+    """Check that the page can be written, if requested; return the table's source."""
     if html is not None:
         check_page(html, [table], overwrite=overwrite)
     return source_of(table)
@@ -53,15 +53,15 @@ def write_page(
     html: str, facts: "About", table: list[str], label: str, source: Any, *, overwrite: bool,
     choice: "Choice | None" = None,
 ) -> None:  # fmt: skip
-    """Write the page of a table."""
+    """Write the HTML page of a table."""
     from corgipile.proof import about_page  # noqa: PLC0415
 
-    page = about_page(facts, " ".join(map(shown, table)), label, typed(), choice)
+    page = about_page(facts, " ".join(map(without_secrets, table)), label, command_text(), choice)
     page.save(html, inputs=[source], overwrite=overwrite)
 
 
 def lines_of(facts: "About", block: str) -> list[tuple[str, str]]:
-    """Return facts as people read them."""
+    """Return the facts as names and formatted values."""
     from corgipile.sizes import format_bytes  # noqa: PLC0415
 
     lines = [
@@ -81,10 +81,10 @@ def lines_of(facts: "About", block: str) -> list[tuple[str, str]]:
         lines.append(("labels", f"{low:.4g} to {high:.4g}, mean {mean:.4g}"))
     elif facts.h_d is not None and not facts.classes:
         lines.append(("labels", "more than 1,024 different texts"))
-    for value, count in list(facts.classes.items())[:_MOST_SHOWN]:
+    for value, count in list(facts.classes.items())[:_MAX_LABELS]:
         lines.append((f"label {value}", f"{count:,} rows ({100 * count / facts.rows:.1f} %)"))
-    if len(facts.classes) > _MOST_SHOWN:
-        lines.append(("", f"and {len(facts.classes) - _MOST_SHOWN} other labels"))
+    if len(facts.classes) > _MAX_LABELS:
+        lines.append(("", f"and {len(facts.classes) - _MAX_LABELS} other labels"))
     if facts.advice is not None:
         lines.append(("reading", facts.advice))
     return lines

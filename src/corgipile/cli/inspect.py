@@ -10,13 +10,13 @@ from corgipile.cli.flags import Json, Tables
 from corgipile.cli.info import lines_of, writable, write_page
 from corgipile.cli.options import Overwrite
 from corgipile.cli.pages import Html
-from corgipile.cli.plan import price_of, said, shown, told
+from corgipile.cli.plan import choice_facts, order_text, price_of, show_choice
 
 if TYPE_CHECKING:
     from corgipile.description import About
 
-_MOST_SHOWN = 12
-MARGIN, SURE = 0.5, 3  # how far above 1 is worth a word, and how many standard errors
+_MAX_COLUMNS = 12  # shown
+MARGIN, STANDARD_ERRORS = 0.5, 3  # h_D is reported above 1 + MARGIN + STANDARD_ERRORS of its error
 
 
 @guarded
@@ -24,16 +24,16 @@ def command(
     table: Tables,
     *,
     label: Annotated[str, typer.Option(help="Column to describe.")] = "label",
-    block: Annotated[str, typer.Option(help="Block that h_D is measured for: rows, bytes or share.")] = "256KB",
+    block: Annotated[str, typer.Option(help="Block size for h_D: rows, bytes or share.")] = "256KB",
     memory: Annotated[str | None, typer.Option(help="Budget: bytes ('256MB') or share of the table.")] = None,
     batch_size: Annotated[int, typer.Option(help="Rows of a batch.")] = 256,
-    seconds: Annotated[float | None, typer.Option(help="How long each order is tried; 0: not.")] = None,
-    price: Annotated[str | None, typer.Option(help="Of requests to a store: '0.0004/1000GET'.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Seconds to measure each order; 0: do not measure.")] = None,
+    price: Annotated[str | None, typer.Option(help="Price of store requests: '0.0004/1000GET'.")] = None,
     html: Html = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Show what `info` does, and how rows lie, what clusters them, what is missing, what each order costs."""
+    """Show what `info` shows, and the layout, clustering columns, missing values and the cost of each order."""
     from corgipile.cli.options import number_or_text  # noqa: PLC0415
     from corgipile.description import about  # noqa: PLC0415
     from corgipile.errors import BadArgument, BudgetTooSmall  # noqa: PLC0415
@@ -56,42 +56,44 @@ def command(
     if html is not None:
         write_page(html, facts, table, label, source, overwrite=overwrite, choice=plan)
     if json:
-        show_json({**vars(facts), "plan": {"error": why} if plan is None else shown(plan, cost)})
+        show_json({**vars(facts), "plan": {"error": why} if plan is None else choice_facts(plan, cost)})
         return
     lines = [*lines_of(facts, block), ("layout", facts.layout), *_sorted(facts), *_clusters(facts), *_missing(facts)]
     show_facts(" ".join(table), lines)
     if plan is None:
-        note(f"No order can be planned: {why}")
+        note(f"No order fits: {why}")
         return
-    told(" ".join(table), plan, cost)
-    note(f"{said(plan.best)} is what `corgipile plan` would choose.")
+    show_choice(" ".join(table), plan, cost)
+    note(f"`corgipile plan` would choose {order_text(plan.best)}.")
 
 
 def _sorted(facts: "About") -> list[tuple[str, str]]:
-    """Say by which columns the file is sorted, as far as its footer says."""
-    found = [(f"sorted by {name}", f"{way} from row group to row group") for name, way in facts.sorted_by.items()]
-    more = [("", f"and by {len(found) - _MOST_SHOWN} other columns")] if len(found) > _MOST_SHOWN else []
-    return found[:_MOST_SHOWN] + more
+    """Return lines on the columns by which the file is sorted, as known from its footer."""
+    lines = [(f"sorted by {name}", f"{way} from row group to row group") for name, way in facts.sorted_by.items()]
+    more = [("", f"and by {len(lines) - _MAX_COLUMNS} other columns")] if len(lines) > _MAX_COLUMNS else []
+    return lines[:_MAX_COLUMNS] + more
 
 
 def _clusters(facts: "About") -> list[tuple[str, str]]:
-    """Say by which columns neighbouring rows are alike: h_D above 1 by more than chance."""
-    above = {name: found for name, found in facts.by_column.items() if found[0] > 1 + MARGIN + SURE * found[1]}
+    """Return lines on the columns that cluster rows: h_D is significantly above 1."""
+    above = {
+        name: clustering
+        for name, clustering in facts.by_column.items()
+        if clustering[0] > 1 + MARGIN + STANDARD_ERRORS * clustering[1]
+    }
     lines = [(f"clustered by {name}", f"h_D {value:.3g} ± {error:.2g}") for name, (value, error) in above.items()]
-    if len(lines) > _MOST_SHOWN:
-        lines = [*lines[:_MOST_SHOWN], ("", f"and by {len(lines) - _MOST_SHOWN} other columns")]
+    if len(lines) > _MAX_COLUMNS:
+        lines = [*lines[:_MAX_COLUMNS], ("", f"and by {len(lines) - _MAX_COLUMNS} other columns")]
     if lines and facts.by_rows != facts.block_rows:
         lines.append(("", f"in blocks of {facts.by_rows:,} rows"))
-    none = f"none of {len(facts.by_column)} columns that can be measured"
-    return lines or [
-        ("clustered by", none if facts.by_column else "unknown: too few rows, or none that can be measured")
-    ]
+    none = f"none of {len(facts.by_column)} measurable columns"
+    return lines or [("clustered by", none if facts.by_column else "unknown: too few rows, or no measurable column")]
 
 
 def _missing(facts: "About") -> list[tuple[str, str]]:
-    """Say what is missing in the rows that were looked at."""
+    """Return a line on missing values in the sampled rows."""
     if not facts.sampled:
         return []
-    found: Any = facts.missing.items()
-    text = ", ".join(f"{name} {count:,}" for name, count in found) or "nothing"
+    counts: Any = facts.missing.items()
+    text = ", ".join(f"{name} {count:,}" for name, count in counts) or "nothing"
     return [(f"null or NaN in {facts.sampled:,} rows", text)]

@@ -1,4 +1,4 @@
-"""How commands open tables: what is said of the format, and of the cache of what is read in object stores."""
+"""Options for opening tables: the format's options and the cache of object stores."""
 
 import functools
 import inspect
@@ -17,12 +17,12 @@ Words = list[str] | None
 Open = Annotated[
     Words, typer.Option("--open", metavar="KEY=VALUE", help="Option of the table's format (group=/train); repeatable.")
 ]
-TEST = typer.Option("--open-test", metavar="KEY=VALUE", help="The same of the test table; else as --open.")
-BESIDE = {"format", "spill", "trust"}  # of `corgipile.open`, for any format
+TEST = typer.Option("--open-test", metavar="KEY=VALUE", help="Option of the test table; default: as --open.")
+COMMON_OPTIONS = {"format", "spill", "trust"}  # of `corgipile.open`, for any format
 
 
-class _Given(NamedTuple):
-    """What a command was told of tables, beside their names."""
+class _OpenOptions(NamedTuple):
+    """A command's options for opening tables."""
 
     cache: str | None = None
     cache_size: str | None = None
@@ -30,45 +30,47 @@ class _Given(NamedTuple):
     open_test: Words = None
 
 
-NOTHING = _Given()
-_kept: ContextVar[_Given] = ContextVar("kept", default=NOTHING)
+NO_OPTIONS = _OpenOptions()
+_current: ContextVar[_OpenOptions] = ContextVar("kept", default=NO_OPTIONS)
 
 
 def with_opening(function: Command) -> Command:
-    """Let a command have options for how tables are opened; `source_of` hears of them."""
-    made = inspect.signature(function)
+    """Add options for opening tables to a command; `source_of` uses them."""
+    signature = inspect.signature(function)
     kinds: dict[str, Any] = {
-        "cache": Annotated[str | None, typer.Option(help="Folder that keeps what is read of objects in stores.")],
-        "cache_size": Annotated[str | None, typer.Option(help="Its bytes ('200GB'), or share of the disk.")],
+        "cache": Annotated[str | None, typer.Option(help="Folder that caches objects of stores.")],
+        "cache_size": Annotated[
+            str | None, typer.Option(help="Size of the cache: bytes ('200GB') or share of the disk.")
+        ],
         "open": Open,
-    } | ({"open_test": Annotated[Words, TEST]} if "test" in made.parameters else {})
+    } | ({"open_test": Annotated[Words, TEST]} if "test" in signature.parameters else {})
     own = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kinds[name]) for name in kinds
     ]
 
     @functools.wraps(function)
     def run(*values: Any, **named: Any) -> Any:
-        before = _kept.set(_Given(**{name: named.pop(name, None) for name in kinds}))
+        before = _current.set(_OpenOptions(**{name: named.pop(name, None) for name in kinds}))
         try:
             return function(*values, **named)
         finally:
-            _kept.reset(before)
+            _current.reset(before)
 
-    run.__signature__ = made.replace(parameters=[*made.parameters.values(), *own])  # type: ignore[attr-defined]
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *own])  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in run.__signature__.parameters.values()}  # type: ignore[attr-defined]
     return run  # type: ignore[return-value]
 
 
 def source_of(names: str | Sequence[str], *, test: bool = False) -> Any:
-    """Return what to open: one name as it is, several as a list, ``x.npy,y.npy`` as features with their labels.
+    """Return the source of a table: one name, a list of names, or ``x.npy,y.npy`` as features and labels.
 
-    Where something is said of its format, it is opened.
+    With options of the format, the table is opened.
 
     Args:
         names: The names.
-        test: Whether it is a test table.
+        test: Whether it is the test table.
     """
-    given = _kept.get()
+    given = _current.get()
     names = [names] if isinstance(names, str) else names
     sources = [_cached(_pair(name), given) for name in names]
     source = sources[0] if len(sources) == 1 else sources
@@ -80,7 +82,7 @@ def source_of(names: str | Sequence[str], *, test: bool = False) -> Any:
     return tables.open(source, **options)
 
 
-def _cached(source: Any, given: _Given) -> Any:
+def _cached(source: Any, given: _OpenOptions) -> Any:
     if given.cache is None and given.cache_size is None:
         return source
     from corgipile.stores.opening import located  # noqa: PLC0415
@@ -98,10 +100,10 @@ def _pair(name: str) -> Any:
 
 
 def options_of(words: Words) -> dict[str, Any]:
-    """Read options of formats.
+    """Parse KEY=VALUE options of formats.
 
     Raises:
-        BadArgument: One is no option of a format, was given twice, or has no such value.
+        BadArgument: An option is unknown, given twice, or has an invalid value.
 
     Example:
         >>> options_of(["group=/train", "columns=x,y", "version=3", "types=x=float32,y=int8"])
@@ -111,36 +113,36 @@ def options_of(words: Words) -> dict[str, Any]:
     from corgipile.suggestions import did_you_mean  # noqa: PLC0415
     from corgipile.tables.formats import formats  # noqa: PLC0415
 
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for word in words or ():
         name, equals, value = word.partition("=")
-        known = BESIDE.union(*(kind.options for kind in formats().values()))
+        known = COMMON_OPTIONS.union(*(kind.options for kind in formats().values()))
         if not equals or name not in known:
-            what = f"{name!r} is no option of a format" if equals else f"{word!r} is no KEY=VALUE"
-            raise BadArgument(f"--open: {what}; there are {', '.join(sorted(known))}{did_you_mean(name, known)}")
-        if name in found:
+            what = f"unknown option {name!r}" if equals else f"{word!r} must be KEY=VALUE"
+            raise BadArgument(f"--open: {what}; options are {', '.join(sorted(known))}{did_you_mean(name, known)}")
+        if name in options:
             raise BadArgument(f"--open: {name} is given twice")
-        found[name] = READ.get(name, _plain)(value)
-    return found
+        options[name] = READ.get(name, _plain)(value)
+    return options
 
 
 def types_of(text: str) -> dict[str, str]:
-    """Read types by the names of columns.
+    """Parse types by column name.
 
     Raises:
-        BadArgument: There is a name without a type, or twice.
+        BadArgument: A name is empty, repeated or lacks a type.
     """
     from corgipile.errors import BadArgument  # noqa: PLC0415
 
     pairs = [part.partition("=") for part in text.split(",")]
-    found = {name.strip(): kind.strip() for name, _, kind in pairs}
-    if len(found) < len(pairs) or not all(found) or not all(found.values()):
-        raise BadArgument(f"types are {text!r}; names with their types, each once, are right: x=float32,y=int8")
-    return found
+    types = {name.strip(): kind.strip() for name, _, kind in pairs}
+    if len(types) < len(pairs) or not all(types) or not all(types.values()):
+        raise BadArgument(f"types must be different names with types, such as x=float32,y=int8, got {text!r}")
+    return types
 
 
 def _names(text: str) -> list[str] | dict[str, str]:
-    """Read names, or what things are called."""
+    """Parse names, or old=new pairs."""
     parts = text.split(",")
     if "=" not in text:
         return parts
@@ -148,7 +150,7 @@ def _names(text: str) -> list[str] | dict[str, str]:
 
 
 def _plain(text: str) -> bool | int | str:
-    """Read a truth value or a whole number; all else is text."""
+    """Parse a boolean or an integer; other values are text."""
     return {"true": True, "false": False}.get(text.lower(), int(text) if re.fullmatch(r"-?\d+", text) else text)
 
 
@@ -156,7 +158,7 @@ def _delimiter(text: str) -> str:
     return {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";"}.get(text.lower(), text)
 
 
-# What a value is read as where it is not plain: the rest, of formats of other packages too, is.
+# Parsers of options whose value is not a plain boolean, integer or text.
 READ: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(("columns", "features"), _names),
     **dict.fromkeys(("format", "group", "index", "label", "on_bad", "spill", "table", "trust"), str),

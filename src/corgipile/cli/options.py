@@ -1,4 +1,4 @@
-"""Options that several subcommands have."""
+"""Options that several subcommands share."""
 
 import inspect
 import re
@@ -19,51 +19,51 @@ Memory = Annotated[str, typer.Option(help=SHARED["memory"].setting.about)]
 Seed = Annotated[int, typer.Option(help=SHARED["seed"].setting.about)]
 Block = Annotated[str | None, typer.Option(help=BLOCK.about)]
 Buffer = Annotated[str | None, typer.Option(help="Buffer: rows, bytes or share (2%).")]
-Balance = Annotated[str | None, typer.Option(help="Balance Riffle's blocks by this column, or by content.")]
+Balance = Annotated[str | None, typer.Option(help="Column that balances Riffle's blocks, or content.")]
 FirstEpoch = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN|random", help="By what the first epoch is, where its rows tell what is in blocks."),
+    typer.Option(metavar="COLUMN|random", help="Balance of the first epoch, which reads what blocks contain."),
 ]
 RecordBatch = Annotated[str | None, typer.Option(help="Record batch: bytes ('1MB') or rows.")]
 Compression = Annotated[str | None, typer.Option(help="lz4 or zstd.")]
 Fill = Annotated[
-    float | None, typer.Option("--missing", help="Number for null and NaN in features, where training had none.")
+    float | None, typer.Option("--missing", help="Number that replaces null and NaN in features, if training had none.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help=SHARED["overwrite"].setting.about)]
 
 
 def with_settings(arguments: type) -> Callable[[Command], Command]:
-    """Let a command have an option for each setting of a class, beside those it has itself; it gets them by name."""
+    """Add an option for each setting of a class to a command, which receives them by name."""
 
     def decorate(function: Command) -> Command:
         (table, *own) = (
             one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD
         )
-        found = [_option(name, one) for name, one in declared(arguments).items() if one.setting.about]
-        made = inspect.Signature([table, *found, *own])
-        function.__signature__ = made  # type: ignore[attr-defined]
-        function.__annotations__ = {one.name: one.annotation for one in made.parameters.values()}
+        settings = [_option(name, one) for name, one in declared(arguments).items() if one.setting.about]
+        signature = inspect.Signature([table, *settings, *own])
+        function.__signature__ = signature  # type: ignore[attr-defined]
+        function.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
         return function
 
     return decorate
 
 
-def _option(name: str, found: Declared) -> inspect.Parameter:
-    """Return the option of a setting: of its type, or text where no command line has such a value."""
-    plain = found.kind in PLAIN
-    flag = (f"--{name}",) if found.default is False else ()
-    kind: Any = found.kind if plain else str | None
-    default = found.default if plain or isinstance(found.default, str) else None
+def _option(name: str, setting: Declared) -> inspect.Parameter:
+    """Return the option of a setting, of its type or else text."""
+    plain = setting.kind in PLAIN
+    flag = (f"--{name}",) if setting.default is False else ()
+    kind: Any = setting.kind if plain else str | None
+    default = setting.default if plain or isinstance(setting.default, str) else None
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[kind, typer.Option(*flag, help=found.setting.about)],
+        annotation=Annotated[kind, typer.Option(*flag, help=setting.setting.about)],
     )
 
 
 def read(given: dict[str, Any]) -> dict[str, Any]:
-    """Return settings as Python takes them, of what was written on the command line."""
+    """Convert settings from the command line to Python values."""
     return {name: value if value is None else READ.get(name, _same)(value) for name, value in given.items()}
 
 
@@ -72,7 +72,7 @@ def _same(value: Any) -> Any:
 
 
 def number_or_text(text: str) -> int | str:
-    """Read a size or position: whole numbers are numbers, all else stays text.
+    """Parse a size or position: integers become numbers, other values stay text.
 
     Example:
         >>> number_or_text("-1"), number_or_text("256KB")
@@ -114,7 +114,7 @@ def columns_of(names: str | None) -> str | list[str] | None:
 
 
 def crosses_of(text: str) -> list[tuple[str, ...]]:
-    """Split columns that are crossed at colons, and crosses at commas.
+    """Split feature crosses at commas, and their columns at colons.
 
     Example:
         >>> crosses_of("city:device,hour")
@@ -124,7 +124,7 @@ def crosses_of(text: str) -> list[tuple[str, ...]]:
 
 
 def by_column(text: str) -> str | dict[str, str]:
-    """Read one word, or words by name.
+    """Parse one word, or words by column.
 
     Example:
         >>> by_column("onehot"), by_column("city=onehot,zip=hash:64")
@@ -135,18 +135,18 @@ def by_column(text: str) -> str | dict[str, str]:
 
 
 def weight_by_class(text: str) -> str | dict[str, Any]:
-    """Read one word, or numbers by class.
+    """Parse one word, or weights by class.
 
     Example:
         >>> weight_by_class("balanced"), weight_by_class("no=1,yes=20")
         ('balanced', {'no': 1.0, 'yes': 20.0})
     """
-    found = by_column(text)
-    return found if isinstance(found, str) else {name: number_or_word(weight) for name, weight in found.items()}
+    weights = by_column(text)
+    return weights if isinstance(weights, str) else {name: number_or_word(weight) for name, weight in weights.items()}
 
 
 def number_or_word(text: str) -> str | float:
-    """Read a number, else a word.
+    """Parse a number, else a word.
 
     Example:
         >>> number_or_word("0.5"), number_or_word("mean")
@@ -161,7 +161,7 @@ def number_or_word(text: str) -> str | float:
 def order_of(
     name: str, block: str | None, buffer: str | None, balance: str | None, label: str, first_epoch: str | None = None
 ) -> Any:
-    """Make an order of these settings."""
+    """Return the order of these settings."""
     from dataclasses import replace  # noqa: PLC0415
 
     from corgipile import orders  # noqa: PLC0415
@@ -174,16 +174,16 @@ def order_of(
     given = {what: column for what, column in given.items() if column is not None}
     if given:
         if not hasattr(order, "balance"):
-            raise BadArgument(f"{next(iter(given))} is for order riffle, not {name}")
+            raise BadArgument(f"{next(iter(given))} needs order riffle, got {name}")
         order = replace(order, **given)
     if block is not None and order.cuts_into == "row":
-        raise BadArgument(f"block is {block}, but order {name} visits single rows; leave it out")
+        raise BadArgument(f"block must be omitted for order {name}, which visits single rows, got {block}")
     sizes = {"block": block, "buffer": buffer}
     return replace(order, **{what: number_or_text(size) for what, size in sizes.items() if size is not None})
 
 
 def filled(model: Any, missing: float | None) -> Any:
-    """Return a model for which a number stands for what is missing, if one was given."""
+    """Return the model with missing values replaced by a number, if given."""
     return model if missing is None else model.filled(missing)
 
 

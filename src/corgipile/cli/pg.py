@@ -12,21 +12,21 @@ from corgipile.cli.console import command as guarded
 if TYPE_CHECKING:
     from corgipile.postgres import Server
 
-Home = Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Folder of the server; one has a default.")]
+Home = Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Folder of the server; has a default.")]
 
 group = typer.Typer(no_args_is_help=True)
 
 
 @group.callback()
 def command() -> None:
-    """Train inside PostgreSQL: build the extension, run a server with it."""
+    """Train inside PostgreSQL: build the extension, or run a server with it."""
 
 
 @group.command("install")
 @guarded
 def install(
     *,
-    pg_config: Annotated[str | None, typer.Option(help="pg_config of the server; the one in PATH by default.")] = None,
+    pg_config: Annotated[str | None, typer.Option(help="pg_config of the server; default: from PATH.")] = None,
 ) -> None:
     """Build the extension for a PostgreSQL server, 15 or later, and install it there."""
     from corgipile import postgres  # noqa: PLC0415
@@ -34,7 +34,7 @@ def install(
     target = postgres.installed(pg_config)
     typer.echo(f"building for {target.name}", err=True)
     postgres.install(target)
-    typer.echo(f"installed in {target.pkglibdir}; in a database: CREATE EXTENSION corgipile")
+    typer.echo(f"installed in {target.pkglibdir}; now run CREATE EXTENSION corgipile in a database")
 
 
 @group.command("start")
@@ -42,10 +42,10 @@ def install(
 def start(
     home: Home = None,
     *,
-    version: Annotated[int | None, typer.Option(help="18 or 16; that of the data, or 18.")] = None,
-    port: Annotated[int | None, typer.Option(help="Listen on this port of localhost too.", min=1, max=65535)] = None,
+    version: Annotated[int | None, typer.Option(help="18 or 16; default: the data's, or 18.")] = None,
+    port: Annotated[int | None, typer.Option(help="Also listen on this port of localhost.", min=1, max=65535)] = None,
 ) -> None:
-    """Start a PostgreSQL server that has the extension, from PyPI; print its connection string."""
+    """Start a PostgreSQL server from PyPI with the extension; print its connection string."""
     from corgipile import postgres  # noqa: PLC0415
     from corgipile.errors import BadArgument  # noqa: PLC0415
 
@@ -56,26 +56,26 @@ def start(
         server.prepare(postgres.embedded(version or server.version or max(postgres.EMBEDDED)))
         server.start(port)
     elif (version or server.version) != server.version:
-        raise BadArgument(f"version is {version}, but {server.home} is up with PostgreSQL {server.version}")
+        raise BadArgument(f"version must be {server.version}, which runs in {server.home}, got {version}")
     elif port not in {None, server.where().port}:
-        raise BadArgument(f"port is {port}, but {server.home} is up with port {server.where().port}; stop it first")
+        raise BadArgument(f"port must be {server.where().port}, got {port}; stop the server in {server.home} first")
     typer.echo(server.url)
 
 
 @group.command("stop")
 @guarded
 def stop(home: Home = None) -> None:
-    """Stop the server; its data stay."""
+    """Stop the server; its data remain."""
     server = _server(home)
     server.where()
     server.stop()
-    typer.echo(f"{server.home} is down", err=True)
+    typer.echo(f"the server in {server.home} is stopped", err=True)
 
 
 @group.command("status")
 @guarded
 def status(home: Home = None) -> None:
-    """Print the connection string of the server; the exit code is 2 if it is not up."""
+    """Print the connection string of the server; exit code 2 if it is not running."""
     typer.echo(_server(home).url)
 
 
@@ -84,12 +84,12 @@ def status(home: Home = None) -> None:
 def psql(
     home: Home = None,
     *,
-    command: Annotated[list[str] | None, typer.Option("-c", "--command", help="SQL to run, then end.")] = None,
+    command: Annotated[list[str] | None, typer.Option("-c", "--command", help="SQL to run before exiting.")] = None,
 ) -> None:
-    """Open psql on the server, or run SQL, given or piped in."""
+    """Open psql on the server, or run SQL from -c or a pipe."""
     words = _server(home).psql(*(word for sql in command or () for word in ("-c", sql)))
     sys.stdout.flush()
-    os.execv(words[0], words)  # noqa: S606 - psql takes our place, and with it the terminal and its signals
+    os.execv(words[0], words)  # noqa: S606 - psql replaces this process and gets its terminal and signals
 
 
 def _server(home: Path | None) -> "Server":

@@ -21,18 +21,18 @@ PRICE = re.compile(r"([$€£¥]?)\s*(\d+(?:\.\d+)?(?:e-?\d+)?)(?:/(\d+)?\s*(?:G
 
 
 class Price(NamedTuple):
-    """What requests cost.
+    """The price of a store request.
 
     Attributes:
-        each: One of them.
-        sign: Of the currency, if it was given.
+        each: The price of one request.
+        sign: The currency sign, if given.
     """
 
     each: float
     sign: str = ""
 
     def of(self, requests: int) -> str:
-        """Say what so many cost: to the hundredth, or with two figures of what is less.
+        """Format the price of requests: two decimals, or two significant digits below 1.
 
         Example:
             >>> Price(4e-7, "$").of(1), Price(4e-7).of(120_000), Price(4e-7, "$").of(5_000_000_000)
@@ -48,86 +48,86 @@ class Price(NamedTuple):
 def command(
     table: Tables,
     *,
-    memory: Annotated[str | None, typer.Option(help="Budget: bytes ('256MB') or share of the table.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory budget: bytes ('256MB') or share of the table.")] = None,
     batch_size: Annotated[int, typer.Option(help="Rows of a batch.")] = 256,
-    label: Annotated[str | None, typer.Option(help="Label column; else 'label', if it is cheap to read.")] = None,
-    tolerance: Annotated[float, typer.Option(help="deff may be 1 and so much.")] = 0.1,
+    label: Annotated[str | None, typer.Option(help="Label column; default: 'label' if it is cheap to read.")] = None,
+    tolerance: Annotated[float, typer.Option(help="Accept deff up to 1 plus this.")] = 0.1,
     ranks: Annotated[int, typer.Option(help="Processes that share the table.")] = 1,
     seconds: Annotated[
         float | None,
-        typer.Option(help="How long each candidate is tried, three times as long where nothing is cached; 0: not."),
+        typer.Option(help="Seconds to measure each candidate, tripled if nothing is cached; 0: do not measure."),
     ] = None,
-    price: Annotated[str | None, typer.Option(help="Of requests to a store: '0.0004/1000GET'.")] = None,
+    price: Annotated[str | None, typer.Option(help="Price of store requests: '0.0004/1000GET'.")] = None,
     probe: Annotated[
         bool | None,
-        typer.Option(help="Measure the device or bucket anew, or not at all; else once, and it is remembered."),
+        typer.Option(help="Measure the device or bucket again, or never; default: once, then cached."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Choose order and blocks: what mixes well enough, and reads fastest, in this memory."""
+    """Choose the order and block size that read fastest among those that mix well enough in this memory."""
     from corgipile.planner import choose  # noqa: PLC0415
 
     cost = price_of(price) if price is not None else None
-    found = choose(
+    choice = choose(
         source_of(table), memory=memory, batch_size=batch_size, label=label, tolerance=tolerance, ranks=ranks,
         seconds=seconds, probe=probe,
     )  # fmt: skip
     if json:
-        show_json(shown(found, cost))
+        show_json(choice_facts(choice, cost))
     else:
-        told(" ".join(table), found, cost)
+        show_choice(" ".join(table), choice, cost)
 
 
-def shown(found: "Choice", price: Price | None) -> dict[str, Any]:
-    """Return a choice for JSON."""
-    facts = {name: value for name, value in vars(found).items() if name not in ("best", "others")}
-    candidates = [_facts(one, price) for one in (found.best, *found.others)]
+def choice_facts(choice: "Choice", price: Price | None) -> dict[str, Any]:
+    """Return the facts of a choice for JSON."""
+    facts = {name: value for name, value in vars(choice).items() if name not in ("best", "others")}
+    candidates = [_facts(one, price) for one in (choice.best, *choice.others)]
     return {**facts, "best": candidates[0], "others": candidates[1:]}
 
 
-def told(title: str, found: "Choice", price: Price | None) -> None:
+def show_choice(title: str, choice: "Choice", price: Price | None) -> None:
     """Print a choice."""
-    rows = [_cells(one) for one in (found.best, *found.others) if one.flaw is None]
-    known = [at for at in range(len(HEAD)) if at != HEAD.index("rest") or found.best.rest is not None]
+    rows = [_cells(one) for one in (choice.best, *choice.others) if one.flaw is None]
+    known = [at for at in range(len(HEAD)) if at != HEAD.index("rest") or choice.best.rest is not None]
     show_table(title, [HEAD[at] for at in known], [[row[at] for at in known] for row in rows], spare=SPARE)
-    by = f"by {found.labels!r}" if found.labels is not None else "at worst: no label is known"
-    note(f"Chosen: the first, {said(found.best)}: {found.reason}. deff is told {by}; 1 is a full shuffle.")
-    if found.best.rest is not None:
-        note(f"Of the column that is clustered most beside it deff is {found.best.rest:.3g} at most (rest).")
-    for one in (found.best, *found.others):
+    by = f"measured by {choice.labels!r}" if choice.labels is not None else "the worst case: no label is known"
+    note(f"Chosen: the first, {order_text(choice.best)}: {choice.reason}. deff is {by}; 1 is a full shuffle.")
+    if choice.best.rest is not None:
+        note(f"For the most clustered other column, deff is at most {choice.best.rest:.3g} (rest).")
+    for one in (choice.best, *choice.others):
         if one.flaw is not None:
-            note(f"{said(one)} does not fit: {one.flaw}", indent="  ")
-    if found.probe is not None:
-        applies = "warm: the table stays in the page cache" if found.cached else "cold"
-        deep = found.probe.deep(found.best.nbytes / found.best.reads)
-        note(f"{found.probe}. Reads like those chosen are fastest from {deep} at a time on. Epochs count as {applies}.")
-    if found.best.unpacked:
-        note(f"{_size(found.best.unpacked)} are unpacked once, before the first epoch.")
-    note(_reads(found.best, price))
-    if found.advice is not None:
-        note(f"Instead: {found.advice}.")
+            note(f"{order_text(one)} does not fit: {one.flaw}", indent="  ")
+    if choice.probe is not None:
+        applies = "warm: the table stays in the page cache" if choice.cached else "cold"
+        deep = choice.probe.deep(choice.best.nbytes / choice.best.reads)
+        note(f"{choice.probe}. Such reads need {deep} in flight for full speed. Epochs count as {applies}.")
+    if choice.best.unpacked:
+        note(f"{_size(choice.best.unpacked)} are unpacked once before the first epoch.")
+    note(_reads(choice.best, price))
+    if choice.advice is not None:
+        note(f"Instead: {choice.advice}.")
 
 
 def price_of(text: str) -> Price:
-    """Read the price of requests.
+    """Parse the price of requests.
 
     Raises:
-        BadArgument: It is none.
+        BadArgument: The text is no price.
 
     Example:
         >>> price_of("$0.4/1000GET"), price_of("1e-6")
         (Price(each=0.0004, sign='$'), Price(each=1e-06, sign=''))
     """
-    found = PRICE.fullmatch(text.strip())
-    if found is None or int(found[3] or 1) == 0:
+    price_match = PRICE.fullmatch(text.strip())
+    if price_match is None or int(price_match[3] or 1) == 0:
         from corgipile.errors import BadArgument  # noqa: PLC0415
 
-        raise BadArgument(f"price is {text!r}; a number for so many requests is right: '0.0004/1000GET'")
-    return Price(float(found[2]) / int(found[3] or 1), found[1])
+        raise BadArgument(f"price must be an amount per requests, such as '0.0004/1000GET', got {text!r}")
+    return Price(float(price_match[2]) / int(price_match[3] or 1), price_match[1])
 
 
-def said(one: "Candidate") -> str:
-    """Return how an order is asked for, in Python."""
+def order_text(one: "Candidate") -> str:
+    """Return the Python expression of an order."""
     given = {name: getattr(one.order, name, None) for name in ("block", "balance", "batch")}
     words = ", ".join(f"{name}={value!r}" for name, value in given.items() if value)
     return f"orders.{type(one.order).__name__}({words})"
@@ -140,10 +140,10 @@ def _cells(one: "Candidate") -> tuple[str, ...]:
 
 
 def _reads(one: "Candidate", price: Price | None) -> str:
-    """Say what an epoch reads, and what that costs."""
+    """Return a sentence on an epoch's reads and their price."""
     kind = ("read" if price is None else "request") + "s" * (one.reads != 1)
     cost = "" if price is None else f", for {price.of(one.reads)}"
-    return f"An epoch takes {one.reads:,} {kind}, {_size(one.nbytes)} in all{cost}."
+    return f"An epoch takes {one.reads:,} {kind}, {_size(one.nbytes)} in total{cost}."
 
 
 def _size(count: int) -> str:
@@ -154,4 +154,4 @@ def _size(count: int) -> str:
 
 def _facts(one: "Candidate", price: Price | None) -> dict[str, Any]:
     facts = {name: value for name, value in asdict(one).items() if name != "order"}
-    return {**facts, "order": said(one), **({} if price is None else {"price": price.each * one.reads})}
+    return {**facts, "order": order_text(one), **({} if price is None else {"price": price.each * one.reads})}

@@ -15,9 +15,9 @@ from corgipile.cli.options import Fill, Overwrite, filled
 @guarded
 def command(
     model: Annotated[str, typer.Argument(help="Model file.")],
-    table: Annotated[list[str], typer.Argument(help="Files, globs or folders; many are one table.")],
+    table: Annotated[list[str], typer.Argument(help="Files, globs or folders, joined to one table.")],
     *,
-    out: Annotated[str, typer.Option(help="File to write, .arrow or .npy; - prints a line a row.")] = "-",
+    out: Annotated[str, typer.Option(help="Output file, .arrow or .npy; - prints one line a row.")] = "-",
     what: Annotated[str, typer.Option(help="predict, predict_proba or decision.")] = "predict",
     missing: Fill = None,
     overwrite: Overwrite = False,
@@ -33,14 +33,14 @@ def command(
 
     kinds: tuple[Any, ...] = ("predict", "predict_proba", "decision")
     if what not in kinds:
-        raise BadArgument(f"what is {what!r}; one of {', '.join(kinds)} is right")
+        raise BadArgument(f"what must be one of {', '.join(kinds)}, got {what!r}")
     if json and out == "-":
-        raise BadArgument("--json prints a document; predictions need --out FILE then")
+        raise BadArgument("--json needs --out FILE for the predictions")
     trained, opened = filled(load(model), missing), tables.open(source_of(table))
     parts = trained.stream(opened, kinds[kinds.index(what)])
     silent, labels = quiet or json or out == "-", trained.params.get("labels")
     if labels and not (quiet or json):
-        typer.echo(printable(f"corgipile: a row's numbers are of the labels {listed(labels)}"), err=True)
+        typer.echo(printable(f"corgipile: each row has a number for the labels {listed(labels)}"), err=True)
     goal = sink(out, next(parts), len(opened), inputs=(model, *table, opened), overwrite=overwrite)
     with progress(f"predict to {out}", quiet=silent) as bar, goal as write:
         done = 0

@@ -1,4 +1,4 @@
-"""Where predictions go: an Arrow file, a NumPy file or the terminal."""
+"""Output of predictions: an Arrow file, a NumPy file or the terminal."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,11 +19,11 @@ from corgipile.tables.arrow.writer import PREDICTION, PREDICTIONS, Writer
 
 Part = npt.NDArray[Any]
 Write = Callable[[Part], None]
-SPARE = 192  # spaces more than NumPy writes behind the header of an array: they say that these are predictions of ours
+PADDING = 192  # extra spaces in the NumPy header that mark corgipile's predictions
 
 
 def holds_predictions(path: Path) -> bool:
-    """Say whether an array is one of predictions that corgipile wrote."""
+    """Return whether a NumPy file holds predictions that corgipile wrote."""
     try:
         with path.open("rb") as file:
             if np.lib.format.read_magic(file) != (1, 0):
@@ -32,7 +32,7 @@ def holds_predictions(path: Path) -> bool:
             head = file.tell()
             file.seek(0)
             return not fortran and file.read(head) == _head(shape, dtype)
-    except (OSError, ValueError, TypeError, SyntaxError, TokenError):  # whatever a header that is none makes of NumPy
+    except (OSError, ValueError, TypeError, SyntaxError, TokenError):  # NumPy's errors for invalid headers
         return False
 
 
@@ -42,7 +42,7 @@ ARRAY = Kind("array of predictions", holds_predictions)
 def sink(
     out: str, like: Part, rows: int, *, inputs: Sequence[Any] = (), overwrite: bool = False
 ) -> AbstractContextManager[Write]:
-    """Open what takes parts of ``rows`` predictions like these; a file appears when it is complete.
+    """Open a writer for ``rows`` predictions of the type of `like`; a file appears when it is complete.
 
     Example:
         >>> with sink("-", np.zeros(0), 2) as write:
@@ -56,7 +56,7 @@ def sink(
         return _npy(like, rows, replacing(out, ARRAY, inputs=inputs, overwrite=overwrite))
     if out.endswith((".arrow", ".feather", ".ipc")):
         return _arrow(like, lambda schema: Writer(out, schema, kind=PREDICTIONS, inputs=inputs, overwrite=overwrite))
-    raise BadArgument(f"out is {out!r}; a name ending in .arrow or .npy, or - is right")
+    raise BadArgument(f"out must be a name ending in .arrow or .npy, or -, got {out!r}")
 
 
 @contextmanager
@@ -76,11 +76,11 @@ def _npy(like: Part, rows: int, replaced: AbstractContextManager[Path]) -> Itera
 
 
 def _head(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """Return what stands before the numbers of an array of predictions."""
-    made = BytesIO()
-    np.lib.format.write_array_header_1_0(made, {"descr": dtype.str, "fortran_order": False, "shape": shape})
-    plain, at = made.getvalue(), 10  # behind the magic bytes, the version and the length of the text
-    text = plain[at:-1] + b" " * SPARE + b"\n"
+    """Return the header of a NumPy file of predictions."""
+    buffer = BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+    plain, at = buffer.getvalue(), 10  # after the magic bytes, version and text length
+    text = plain[at:-1] + b" " * PADDING + b"\n"
     return plain[: at - 2] + len(text).to_bytes(2, "little") + text
 
 
@@ -96,4 +96,4 @@ def _arrow(like: Part, writer_of: Callable[[pa.Schema], Writer]) -> Iterator[Wri
 
 
 def void(_: object) -> None:
-    """Return nothing, whatever a call returned."""
+    """Discard a value."""

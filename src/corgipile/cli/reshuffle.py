@@ -14,7 +14,7 @@ from corgipile.cli.options import Block, Compression, Memory, Overwrite, RecordB
 
 @guarded
 def command(
-    source: Annotated[list[str], typer.Argument(help="Files of the table, then the file to write.")],
+    source: Annotated[list[str], typer.Argument(help="Files of the table, then the output file.")],
     *,
     method: Annotated[str, typer.Option(help="two-pass (exact full shuffle), corgi2 or bmf.")] = "two-pass",
     memory: Memory = "64MB",
@@ -36,7 +36,7 @@ def command(
 
     *sources, out = source
     if not sources:
-        raise BadArgument(f"one name given, {out}; a table and a file to write are wanted")
+        raise BadArgument(f"reshuffle needs a table and an output file, got only {out}")
     check_apart(out, sources)
     start = time.perf_counter()
     with progress(f"reshuffle to {out}", quiet=quiet or json) as bar:

@@ -13,9 +13,9 @@ from corgipile.cli.options import Overwrite, read, with_settings
 from corgipile.linear.search import GRID_SETTINGS, SearchArguments, search
 
 Grid = Annotated[
-    list[str] | None, typer.Option("--grid", help="Values of a setting: l2=0,1e-4; several times for all combinations.")
+    list[str] | None, typer.Option("--grid", help="Values of a setting: l2=0,1e-4; repeat for all combinations.")
 ]
-Save = Annotated[str | None, typer.Option(help="Model file for the best, trained on all rows.")]
+Save = Annotated[str | None, typer.Option(help="File for the best model, trained on all rows.")]
 
 
 @guarded
@@ -30,7 +30,7 @@ def command(
     json: Json = False,
     **written: Any,
 ) -> None:
-    """Train models of many settings at once, each by cross-validation, from one read of the table."""
+    """Cross-validate models of many settings at once, from one read of the table."""
     from corgipile import tables  # noqa: PLC0415
     from corgipile.linear.saving import MODEL  # noqa: PLC0415
     from corgipile.outputs import check_target  # noqa: PLC0415
@@ -41,19 +41,19 @@ def command(
     settings = read(written) | {"refit": save is not None}
     with progress("search", quiet=quiet or json) as bar:
         watch = Watch(bar, len(opened) * settings["epochs"])
-        found = search(opened, grid=_grid(grid or []), on_rows=watch.rows, **settings)
-    if found.model is not None and save is not None:
-        found.model.save(save, overwrite=overwrite)
+        result = search(opened, grid=_grid(grid or []), on_rows=watch.rows, **settings)
+    if result.model is not None and save is not None:
+        result.model.save(save, overwrite=overwrite)
     if json:
-        show_json({"metric": found.metric, "best": found.best, "results": found.results, "path": save})
+        show_json({"metric": result.metric, "best": result.best, "results": result.results, "path": save})
     elif not quiet or save is None:
-        _show(found, found.results[:1] if quiet else found.results)
+        _show(result, result.results[:1] if quiet else result.results)
         if save is not None:
             typer.echo(printable(f"model written to {save}"))
 
 
 def _grid(written: list[str]) -> dict[str, list[Any]]:
-    """Read values by setting.
+    """Parse values by setting.
 
     Example:
         >>> _grid(["l2=0,1e-4", "average=true,false"])
@@ -61,14 +61,14 @@ def _grid(written: list[str]) -> dict[str, list[Any]]:
     """
     from corgipile.errors import BadArgument  # noqa: PLC0415
 
-    found: dict[str, list[Any]] = {}
-    for one in written:
-        name, _, values = one.partition("=")
+    grid: dict[str, list[Any]] = {}
+    for word in written:
+        name, _, values = word.partition("=")
         name = name.strip().replace("-", "_")
-        if not values or name in found:
-            raise BadArgument(f"--grid takes NAME=VALUE,VALUE, each name once; got {one!r}")
-        found[name] = [_value(name, text.strip()) for text in values.split(",")]
-    return found
+        if not values or name in grid:
+            raise BadArgument(f"--grid must be NAME=VALUE,VALUE with each name once, got {word!r}")
+        grid[name] = [_value(name, text.strip()) for text in values.split(",")]
+    return grid
 
 
 def _value(name: str, text: str) -> Any:
@@ -80,9 +80,9 @@ def _value(name: str, text: str) -> Any:
         return text
 
 
-def _show(found: Any, results: list[dict[str, Any]]) -> None:
-    """Show some of the results."""
-    names = list(dict.fromkeys(name for record in found.results for name in record if name in GRID_SETTINGS))
+def _show(result: Any, results: list[dict[str, Any]]) -> None:
+    """Show results as a table."""
+    names = list(dict.fromkeys(name for record in result.results for name in record if name in GRID_SETTINGS))
     lines = [
         (
             *(str(record.get(name, "")) for name in names),
@@ -91,4 +91,4 @@ def _show(found: Any, results: list[dict[str, Any]]) -> None:
         )
         for record in results
     ]
-    show_table("", (*names, f"held-out {found.metric}", "held-out loss"), lines)
+    show_table("", (*names, f"held-out {result.metric}", "held-out loss"), lines)

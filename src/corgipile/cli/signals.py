@@ -1,4 +1,4 @@
-"""Signals that ask a command to stop: it cleans up and says which; a second one ends it at once."""
+"""Handling of signals: the first stops a command after its cleanup, a second ends it at once."""
 
 import contextlib
 import os
@@ -12,12 +12,12 @@ from corgipile import scratch
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NEWS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
-AGAIN = 0.01  # seconds
-_untold: list[int] = []  # signals of which the user has not been told
+RESEND_SECONDS = 0.01
+_unreported: list[int] = []  # signals not yet shown to the user
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asks the process to stop; what cleans up after Ctrl-C cleans up after it."""
+    """Raised for a signal, so that cleanup for Ctrl-C runs for it too."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -25,7 +25,7 @@ class Stopped(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Turn the first signal into Stopped; signals that are ignored or have handlers of their own are left alone.
+    """Raise Stopped for the first signal; ignored signals and custom handlers are left alone.
 
     Example:
         >>> with stoppable():
@@ -35,51 +35,55 @@ def stoppable() -> Iterator[None]:
         True
     """
     before = {}
-    _untold.clear()
+    _unreported.clear()
     if threading.current_thread() is threading.main_thread():
-        found = {number: signal.getsignal(number) for number in SIGNALS}
-        before = {number: was for number, was in found.items() if was in (signal.SIG_DFL, signal.default_int_handler)}
+        handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        before = {
+            number: handler
+            for number, handler in handlers.items()
+            if handler in (signal.SIG_DFL, signal.default_int_handler)
+        }
     for number in before:
         signal.signal(number, _stop)
     hook = sys.unraisablehook
-    sys.unraisablehook = lambda what: _again(what.exc_value) if isinstance(what.exc_value, Stopped) else hook(what)
+    sys.unraisablehook = lambda what: _resend(what.exc_value) if isinstance(what.exc_value, Stopped) else hook(what)
     try:
         yield
     finally:
         sys.unraisablehook = hook
-        for number, was in before.items():
-            signal.signal(number, was)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stop(number: int, _: FrameType | None) -> None:
     for one in SIGNALS:
         if signal.getsignal(one) is _stop:
             signal.signal(one, signal.SIG_DFL)
-    _untold.append(number)
+    _unreported.append(number)
     raise Stopped(number)
 
 
-def _again(stop: Stopped) -> None:
-    """Let a signal come once more, a moment later: Python drops what is raised where an object is cleared away."""
+def _resend(stop: Stopped) -> None:
+    """Send a signal again shortly after, since Python drops exceptions raised in finalizers."""
     signal.signal(stop.number, _stop)
-    later = threading.Timer(AGAIN, signal.pthread_kill, (threading.main_thread().ident, stop.number))
+    later = threading.Timer(RESEND_SECONDS, signal.pthread_kill, (threading.main_thread().ident, stop.number))
     later.daemon = True
     later.start()
 
 
-def check_told() -> None:
-    """Raise Stopped again where it was lost: typer, while it reads words or loads, makes a bare exit code of it."""
-    if _untold:
-        raise Stopped(_untold[0])
+def check_lost_signal() -> None:
+    """Raise Stopped again if it was lost: during parsing and loading, typer turns it into a bare exit code."""
+    if _unreported:
+        raise Stopped(_unreported[0])
 
 
 def leave(code: int) -> int:
-    """Return an exit code; of a stopped command, end the process here.
+    """Return an exit code; for a stopped command, end the process.
 
-    Threads of libraries that were stopped in the middle may still run, and abort if Python is taken down under them.
+    Library threads may still run and abort during Python's shutdown.
     """
     if code > 128:
-        scratch.clean()  # whatever the signal came between
+        scratch.clean()  # the signal may have interrupted a cleanup
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -88,12 +92,12 @@ def leave(code: int) -> int:
 
 
 def outcome(stop: KeyboardInterrupt) -> tuple[int, str]:
-    """Return the exit code of a stopped command, and a word for it.
+    """Return the exit code of a stopped command and a word for its signal.
 
     Example:
         >>> outcome(Stopped(signal.SIGTERM)), outcome(KeyboardInterrupt())
         ((143, 'terminated'), (130, 'interrupted'))
     """
-    _untold.clear()
+    _unreported.clear()
     number = signal.Signals(stop.number if isinstance(stop, Stopped) else signal.SIGINT)
     return 128 + number, NEWS.get(number, number.name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import fail, printable, terminal_width, told
+from corgipile.cli.console import error_message, fail, printable, terminal_width
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.signals import outcome
 
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
     from corgipile.sql.connection import Connection
     from corgipile.sql.runner import Runner
 
-_SHOWN = 40  # rows of an answer
+_MAX_ROWS = 40  # shown of a result
 
 
 @guarded
 def command(
-    statement: Annotated[str | None, typer.Argument(help="SQL, also several statements; else -f, or stdin.")] = None,
+    statement: Annotated[str | None, typer.Argument(help="SQL statements; default: -f or stdin.")] = None,
     *,
-    file: Annotated[list[str] | None, typer.Option("-f", "--file", help="File of SQL; - is stdin.")] = None,
-    db: Annotated[str | None, typer.Option(help="File of DuckDB; in memory by default.")] = None,
+    file: Annotated[list[str] | None, typer.Option("-f", "--file", help="SQL file; - is stdin.")] = None,
+    db: Annotated[str | None, typer.Option(help="DuckDB file; default: in memory.")] = None,
     dsn: Annotated[str | None, typer.Option(help="PostgreSQL server: postgresql://user@host/database.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory for training, and for DuckDB: 64MB, 1G.")] = None,
-    trust: Annotated[str | None, typer.Option(help="'paths': files may refer to others outside their folder.")] = None,
-    rows: Annotated[int, typer.Option(help="Rows of an answer that are shown; 0: all.", min=0)] = _SHOWN,
+    memory: Annotated[str | None, typer.Option(help="Memory for training and for DuckDB: 64MB, 1G.")] = None,
+    trust: Annotated[str | None, typer.Option(help="'paths': files may refer to files outside their folder.")] = None,
+    rows: Annotated[int, typer.Option(help="Rows shown of a result; 0: all.", min=0)] = _MAX_ROWS,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, all rows.")] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run SQL that trains and predicts, on files, DuckDB and PostgreSQL; a shell where there is none to run."""
+    """Run SQL that trains and predicts on files, DuckDB and PostgreSQL; without SQL, open a shell."""
     from corgipile.errors import BadArgument  # noqa: PLC0415
 
     if json and csv:
-        raise BadArgument("--json and --csv are given; one of them is right")
+        raise BadArgument("--json and --csv exclude each other; give one of them")
     if statement is not None and file:
-        raise BadArgument("a statement and --file are given; one of them is right")
+        raise BadArgument("a statement and --file exclude each other; give one of them")
     scripts = _scripts(statement, file)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal of few characters shows the others so
+            stream.reconfigure(errors="backslashreplace")  # for terminals with few characters
     answers = _answers(rows, csv=csv, json=json, quiet=quiet)
     silent = quiet or json
-    with _failing(answers, json=json), _opened(db, dsn, memory, trust) as connection:
+    with _report_errors(answers, json=json), _connect(db, dsn, memory, trust) as connection:
         runner = _runner(connection, answers, memory, quiet=silent)
         if scripts is None:
             _shell(runner)
@@ -58,21 +58,21 @@ def command(
         answers.close()
 
 
-def _opened(db: str | None, dsn: str | None, memory: str | None, trust: Any) -> "Connection":
-    from corgipile.sql.runner import opened  # noqa: PLC0415
+def _connect(db: str | None, dsn: str | None, memory: str | None, trust: Any) -> "Connection":
+    from corgipile.sql.runner import open_connection  # noqa: PLC0415
 
-    return opened(db=db, dsn=dsn, memory=memory, trust=trust)
+    return open_connection(db=db, dsn=dsn, memory=memory, trust=trust)
 
 
 def _scripts(statement: str | None, files: list[str] | None) -> list[str] | None:
-    """Return what is to be run, or None where somebody sits at a terminal to type it."""
-    from corgipile.sql.runner import decoded, script_of  # noqa: PLC0415
+    """Return the scripts to run, or None for an interactive shell."""
+    from corgipile.sql.runner import decode_script, read_script  # noqa: PLC0415
 
     def read(name: str) -> str:
-        return decoded(sys.stdin.buffer.read(), "stdin") if name == "-" else script_of(name)
+        return decode_script(sys.stdin.buffer.read(), "stdin") if name == "-" else read_script(name)
 
     if statement is not None:
-        return [decoded(os.fsencode(statement), "the statement")]  # in whatever the locale takes words for
+        return [decode_script(os.fsencode(statement), "the statement")]  # undo the locale's decoding
     if files:
         return [read(name) for name in files]
     return None if sys.stdin.isatty() else [read("-")]
@@ -88,10 +88,10 @@ def _answers(rows: int, *, csv: bool, json: bool, quiet: bool) -> "Answers":
 
 
 def _runner(connection: "Connection", answers: "Answers", memory: str | None, *, quiet: bool) -> "Runner":
-    from corgipile.sql.progress import Shown  # noqa: PLC0415
+    from corgipile.sql.progress import TrainingBar  # noqa: PLC0415
     from corgipile.sql.runner import Runner  # noqa: PLC0415
 
-    return Runner(connection, answers, _nothing if quiet else _note, lambda: Shown(quiet=quiet), memory)
+    return Runner(connection, answers, _nothing if quiet else _note, lambda: TrainingBar(quiet=quiet), memory)
 
 
 def _nothing(_: str) -> None:
@@ -103,27 +103,27 @@ def _note(text: str) -> None:
 
 
 @contextmanager
-def _failing(answers: "Answers", *, json: bool) -> Iterator[None]:
-    """End with what there is to be said of an error, of a database too: never in a traceback."""
+def _report_errors(answers: "Answers", *, json: bool) -> Iterator[None]:
+    """Report any error, also of a database, and exit without a traceback."""
     try:
         yield
     except (BrokenPipeError, typer.Exit):
         raise
     except KeyboardInterrupt as stop:
         code, word = outcome(stop)
-        raise typer.Exit(_failed(answers, "Interrupted", word, code, json=json)) from None
-    except Exception as error:  # noqa: BLE001 - as above
-        raise typer.Exit(_failed(answers, type(error).__name__, told(error), 2, json=json)) from None
+        raise typer.Exit(_report(answers, "Interrupted", word, code, json=json)) from None
+    except Exception as error:  # noqa: BLE001 - databases raise any exception
+        raise typer.Exit(_report(answers, type(error).__name__, error_message(error), 2, json=json)) from None
 
 
-def _failed(answers: "Answers", kind: str, message: str, code: int, *, json: bool) -> int:
+def _report(answers: "Answers", kind: str, message: str, code: int, *, json: bool) -> int:
     if answers.fail(kind, message, code):
         return code
-    return fail(message, kind, json=True, code=code) if json else _shown(message, code)
+    return fail(message, kind, json=True, code=code) if json else _show_error(message, code)
 
 
-def _shown(message: str, code: int = 2) -> int:
-    """Tell an error on stderr, the place of which it shows in lines of its own, as wide as the terminal."""
+def _show_error(message: str, code: int = 2) -> int:
+    """Show an error on stderr, with source lines cut to the terminal."""
     from corgipile.sql.answers.caret import around  # noqa: PLC0415
 
     first, *lines = message.splitlines() or [""]
@@ -137,8 +137,8 @@ def _shell(runner: "Runner") -> None:
     from corgipile.errors import MissingExtra  # noqa: PLC0415
 
     try:
-        from corgipile.sql.shell.shell import Shell  # noqa: PLC0415 - of an extra
+        from corgipile.sql.shell.shell import Shell  # noqa: PLC0415 - needs an optional dependency
     except ImportError as error:
         raise MissingExtra(f"the shell needs {error.name}: pip install 'corgipile[sql]'") from None
 
-    Shell(runner, typer.echo, lambda error: _shown(told(error))).run()
+    Shell(runner, typer.echo, lambda error: _show_error(error_message(error))).run()

@@ -13,24 +13,26 @@ from corgipile.cli.opening import source_of
 @guarded
 def command(
     model: Annotated[str, typer.Argument(help="Model file.")],
-    table: Annotated[list[str], typer.Argument(help="The rows it was trained on: files, globs or folders.")],
+    table: Annotated[list[str], typer.Argument(help="The training rows: files, globs or folders.")],
     *,
-    label: Annotated[str | None, typer.Option(help="Column of labels; by default that of training.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Column of what rows count for; by default as trained.")] = None,
+    label: Annotated[str | None, typer.Option(help="Label column; default: as trained.")] = None,
+    weight: Annotated[str | None, typer.Option(help="Weight column; default: as trained.")] = None,
     json: Json = False,
 ) -> None:
     """Show a model's coefficients with standard errors and p-values."""
     from corgipile import tables  # noqa: PLC0415
     from corgipile.linear import load  # noqa: PLC0415
 
-    found = load(model).summary(tables.open(source_of(table)), label, weight)
-    columns = {"coef": found.coef, "standard_error": found.standard_error, "z": found.z, "p": found.p}
-    columns |= {"low": found.low, "high": found.high}
+    summary = load(model).summary(tables.open(source_of(table)), label, weight)
+    columns = {"coef": summary.coef, "standard_error": summary.standard_error, "z": summary.z, "p": summary.p}
+    columns |= {"low": summary.low, "high": summary.high}
     each = zip(*columns.values(), strict=True)
-    rows = {name: dict(zip(columns, map(float, row), strict=True)) for name, row in zip(found.names, each, strict=True)}
+    rows = {
+        name: dict(zip(columns, map(float, row), strict=True)) for name, row in zip(summary.names, each, strict=True)
+    }
     if json:
-        show_json({"features": rows, "rows": found.rows, "gap": found.gap, "references": found.references})
+        show_json({"features": rows, "rows": summary.rows, "gap": summary.gap, "references": summary.references})
         return
     lines = [(printable(name), *(f"{value:.5g}" for value in row.values())) for name, row in rows.items()]
     show_table("", ("feature", *(name.replace("_", " ") for name in columns)), lines, spare=("low", "high", "z"))
-    note(found.notes)
+    note(summary.notes)

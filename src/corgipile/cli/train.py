@@ -20,8 +20,8 @@ from corgipile.settings import TrainArguments
 
 RUNNING = ("loss", "accuracy", "r2")
 SKIPPED = {
-    "skipped": "skipped in the last epoch: they cannot be learnt from",
-    "test_skipped": "of the test table skipped: the model cannot be measured on them",
+    "skipped": "skipped in the last epoch: they cannot be trained on",
+    "test_skipped": "of the test table skipped: the model cannot be evaluated on them",
 }
 
 
@@ -38,18 +38,18 @@ def command(
     json: Json = False,
     sync: Annotated[
         str,
-        typer.Option(metavar="batch|epoch", help="Under torchrun: when the weights of ranks become their mean."),
+        typer.Option(metavar="batch|epoch", help="Under torchrun: when ranks average their weights."),
     ] = "batch",
     **settings: Any,
 ) -> None:
-    """Train a linear model by SGD from a table of any size; under torchrun, on all its ranks together."""
+    """Train a linear model by SGD from a table of any size; under torchrun, on all ranks."""
     from corgipile import tables  # noqa: PLC0415
     from corgipile.linear.saving import MODEL  # noqa: PLC0415
     from corgipile.linear.train import train_among  # noqa: PLC0415
     from corgipile.outputs import check_target  # noqa: PLC0415
 
-    follows = int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ.get("RANK", "0") != "0"
-    quiet = quiet or follows  # rank 0 speaks for all
+    is_follower = int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ.get("RANK", "0") != "0"
+    quiet = quiet or is_follower  # rank 0 reports for all
     save, test = settings["save"], settings["test"]
     if save is not None:
         check_target(save, MODEL, inputs=(table, [test] if test else []), overwrite=settings["overwrite"])
@@ -57,16 +57,16 @@ def command(
     with (
         progress("train", quiet=quiet or json) as bar,
         _resumable(save, several=several),
-        _told(quiet=quiet or json) as (diverged, left_out),
+        _collect_warnings(quiet=quiet or json) as (diverged, left_out),
     ):
-        learnt = len(opened) * (1.0 - (settings["validation"] or 0.0))
-        watch = Watch(bar, int(learnt) * settings["epochs"])
+        train_rows = len(opened) * (1.0 - (settings["validation"] or 0.0))
+        watch = Watch(bar, int(train_rows) * settings["epochs"])
         order = order_of(settings["order"], block, buffer, balance, settings["label"], first_epoch)
         given = read(settings) | {"order": order}
         say = lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}")  # noqa: E731
         with _ranks(sync) as ranks:
             trained = train_among(TrainArguments(opened, **given, callback=say, on_rows=watch.rows).checked(), ranks)
-    if follows:
+    if is_follower:
         return
     if json:
         show_json(_document(trained, save, diverged=bool(diverged)))
@@ -79,7 +79,7 @@ def command(
 
 
 def _document(model: Any, path: str | None, *, diverged: bool) -> dict[str, Any]:
-    """Return what there is to say of a model."""
+    """Return the facts of a model for JSON."""
     return {
         "model": model.kind,
         "shape": model.coef.shape,
@@ -96,7 +96,7 @@ def _document(model: Any, path: str | None, *, diverged: bool) -> dict[str, Any]
 
 @contextmanager
 def _ranks(sync: str) -> Iterator[Any]:
-    """Be one of the ranks of a launcher, if there is one that started several."""
+    """Join the ranks of a launcher, if it started several."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield None
         return
@@ -107,18 +107,18 @@ def _ranks(sync: str) -> Iterator[Any]:
 
 
 class _Lines(logging.Handler):
-    """Writes what the learner says on stderr, a line each."""
+    """Writes log records to stderr, one line each."""
 
     def emit(self, record: logging.LogRecord) -> None:
         typer.echo(f"corgipile: {printable(record.getMessage())}", err=True)
 
 
 @contextmanager
-def _told(*, quiet: bool) -> Iterator[tuple[list[str], list[str]]]:
-    """Show what the learner says, unless quiet; collect what it warns of for the end: divergence, columns left out."""
+def _collect_warnings(*, quiet: bool) -> Iterator[tuple[list[str], list[str]]]:
+    """Show log lines unless quiet; collect warnings about divergence and ignored columns for the end."""
     from corgipile.errors import DivergenceWarning, LeftOutWarning  # noqa: PLC0415
 
-    said: dict[type[Warning], list[str]] = {DivergenceWarning: [], LeftOutWarning: []}
+    collected: dict[type[Warning], list[str]] = {DivergenceWarning: [], LeftOutWarning: []}
     log, lines = logging.getLogger("corgipile"), logging.NullHandler() if quiet else _Lines()
     before = log.level, log.propagate
     log.addHandler(lines)
@@ -126,10 +126,10 @@ def _told(*, quiet: bool) -> Iterator[tuple[list[str], list[str]]]:
     log.propagate = False
     try:
         with warnings.catch_warnings(record=True) as caught:
-            for kind in said:
+            for kind in collected:
                 warnings.simplefilter("always", kind)
-            yield said[DivergenceWarning], said[LeftOutWarning]
-            for kind, texts in said.items():
+            yield collected[DivergenceWarning], collected[LeftOutWarning]
+            for kind, texts in collected.items():
                 texts += [str(one.message) for one in caught if issubclass(one.category, kind)]
     finally:
         log.removeHandler(lines)
@@ -139,19 +139,19 @@ def _told(*, quiet: bool) -> Iterator[tuple[list[str], list[str]]]:
 
 @contextmanager
 def _resumable(save: str | None, *, several: bool) -> Iterator[None]:
-    """Say, when interrupted, where the model of the last whole epoch is."""
-    before = _changed(save)
+    """On an interrupt, show where the model of the last complete epoch is."""
+    before = _modified(save)
     try:
         yield
     except KeyboardInterrupt:
-        if _changed(save) != before:
-            also = "" if several else f"; go on with --warm-start {save}"
-            told = printable(f"{save} holds the last whole epoch{also}")
-            typer.echo(f"corgipile: {told}", err=True)
+        if _modified(save) != before:
+            also = "" if several else f"; continue with --warm-start {save}"
+            message = printable(f"{save} holds the last complete epoch{also}")
+            typer.echo(f"corgipile: {message}", err=True)
         raise
 
 
-def _changed(save: str | None) -> int:
+def _modified(save: str | None) -> int:
     return Path(save).stat().st_mtime_ns if save is not None and Path(save).exists() else 0
 
 
@@ -172,8 +172,8 @@ def _show(history: list[dict[str, Any]], save: str | None, *, several: bool) -> 
     names = (f"running {name}" if name in RUNNING else name.replace("_", " ") for name in ("loss", *scores))
     show_table("", ("epoch", *names, "seconds", "rows/s"), lines, spare=("seconds", "test loss"))
     if history:
-        also = "" if several else "; --test measures the model itself"
-        note(f"running: of each row as it came, before the model learnt from it{also}")
+        also = "" if several else "; --test evaluates the model itself"
+        note(f"running: each row is scored before the model trains on it{also}")
     for name, why in SKIPPED.items():
         skipped = history[-1].get(name, 0) if history else 0
         if skipped:

@@ -1,4 +1,4 @@
-"""The PostgreSQL extension: building it for a server, and running a server from PyPI that has it.
+"""Builds the PostgreSQL extension for a server, and runs a server from PyPI with it.
 
 Example:
     >>> from corgipile.postgres import sources

@@ -1,4 +1,4 @@
-"""Brings tables into PostgreSQL by COPY in its binary format, encoded by NumPy: no Python object a value."""
+"""Copies tables to PostgreSQL by binary COPY, encoded by NumPy without a Python object for each value."""
 
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _PIECE = 1 << 22  # bytes encoded at a time
-_TYPES = {  # Arrow type: name, number and layout in PostgreSQL
+_TYPES = {  # Arrow type: name, OID and layout in PostgreSQL
     pa.int16(): ("smallint", 21, ">i2"),
     pa.int32(): ("integer", 23, ">i4"),
     pa.int64(): ("bigint", 20, ">i8"),
@@ -26,15 +26,15 @@ _TYPES = {  # Arrow type: name, number and layout in PostgreSQL
 
 
 def copy_table(connection: "psycopg.Connection[Any]", name: str, table: Table) -> int:
-    """Create a table and fill it with all rows of another.
+    """Create a table and copy all rows of another into it.
 
     Args:
-        connection: Connection of psycopg.
-        name: Name of the table to create, with its schema if any, as SQL has it.
-        table: Table whose columns are numbers or lists of one length of numbers, without nulls.
+        connection: A psycopg connection.
+        name: SQL name of the table to create, with its schema if any.
+        table: A table of numbers or equally long lists of numbers, without nulls.
 
     Returns:
-        Rows copied.
+        The number of rows.
 
     Example:
         >>> import psycopg, corgipile as cp
@@ -54,12 +54,12 @@ def copy_table(connection: "psycopg.Connection[Any]", name: str, table: Table) -
 
 
 def row_layout(schema: pa.Schema) -> "np.dtype[np.void]":
-    """Return how a row lies in binary COPY: number of fields, then each field's bytes and value.
+    """Return the layout of a row in binary COPY: number of fields, then bytes and value of each field.
 
-    A value is found in ``[column]["value"]``; of a list, in ``[column]["items"]["value"]``.
+    A scalar is ``[column]["value"]``, a list ``[column]["items"]["value"]``.
 
     Raises:
-        BadSchema: A column is no number and no list of one length of numbers.
+        BadSchema: A column is neither numeric nor a fixed-size list of numbers.
 
     Example:
         >>> row_layout(pa.schema({"x": pa.list_(pa.float32(), 28), "label": pa.int32()})).itemsize
@@ -69,10 +69,10 @@ def row_layout(schema: pa.Schema) -> "np.dtype[np.void]":
 
 
 def encode(rows: pa.RecordBatch) -> bytes:
-    """Return rows as binary COPY has them.
+    """Encode rows for binary COPY.
 
     Raises:
-        BadValue: There is a null.
+        BadValue: A value is null.
 
     Example:
         >>> encode(pa.record_batch({"a": pa.array([7], pa.int16())})).hex(" ")
@@ -83,7 +83,7 @@ def encode(rows: pa.RecordBatch) -> bytes:
     for field, column in zip(rows.schema, rows.columns, strict=True):
         inner = column.flatten() if _width(field) else column
         if column.null_count or inner.null_count:
-            raise BadValue(f"column {field.name!r} holds a null; numbers are needed")
+            raise BadValue(f"column {field.name!r} must not contain nulls")
         values, part = inner.to_numpy(), out[field.name]
         part["bytes"] = part.dtype.itemsize - 4
         if width := _width(field):
@@ -97,10 +97,10 @@ def encode(rows: pa.RecordBatch) -> bytes:
 
 
 def decode(data: bytes, schema: pa.Schema) -> npt.NDArray[np.void]:
-    """Return the rows of binary COPY as a structured array, ``row_layout``.
+    """Decode binary COPY to a structured array of `row_layout`.
 
     Raises:
-        BadValue: Rows are of other columns or other lengths, or hold nulls.
+        BadValue: The rows have other columns, other lengths or nulls.
 
     Example:
         >>> rows = pa.record_batch({"a": pa.array([7, 8], pa.int16())})
@@ -110,19 +110,19 @@ def decode(data: bytes, schema: pa.Schema) -> npt.NDArray[np.void]:
     layout = row_layout(schema)
     rows, rest = divmod(len(data) - len(SIGNATURE) - 2, layout.itemsize)
     if rest or rows < 0:
-        raise BadValue(f"{len(data)} bytes are no whole number of rows of {layout.itemsize} bytes")
-    found = np.frombuffer(data, layout, rows, len(SIGNATURE))
+        raise BadValue(f"the data must be a multiple of {layout.itemsize} bytes a row, got {len(data)} bytes")
+    records = np.frombuffer(data, layout, rows, len(SIGNATURE))
     for name in schema.names:
-        if (found["fields"] != len(schema)).any() or (found[name]["bytes"] != layout[name].itemsize - 4).any():
-            raise BadValue(f"column {name!r} holds nulls or lists of other lengths")
-    return found
+        if (records["fields"] != len(schema)).any() or (records[name]["bytes"] != layout[name].itemsize - 4).any():
+            raise BadValue(f"column {name!r} must not contain nulls or lists of other lengths")
+    return records
 
 
 def _field_layout(field: pa.Field) -> "np.dtype[np.void]":
     width = _width(field)
     kind = field.type.value_type if width else field.type
     if kind not in _TYPES:
-        raise BadSchema(f"column {field.name!r} is {field.type}; numbers or fixed-size lists of numbers are needed")
+        raise BadSchema(f"column {field.name!r} must be numeric or a fixed-size list of numbers, got {field.type}")
     number = [("bytes", ">i4"), ("value", _TYPES[kind][2])]
     if not width:
         return np.dtype(number)

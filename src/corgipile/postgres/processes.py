@@ -1,4 +1,4 @@
-"""Runs the programs of a server, and asks about processes and ports."""
+"""Runs a server's programs and checks processes and ports."""
 
 import os
 import pwd
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def capture(command: list[str], user: pwd.struct_passwd | None = None) -> "subprocess.CompletedProcess[str]":
-    r"""Run a program to its end, without what the environment tells clients of other servers.
+    r"""Run a program without the environment's PG* variables and capture its output.
 
-    Its output goes through files: a server that was started by it would hold a pipe open.
+    Output goes through files, since a server started by the program would keep a pipe open.
 
     Args:
-        command: The program and its words.
-        user: Whom root becomes to run it.
+        command: The program and its arguments.
+        user: The user that root switches to.
 
     Example:
         >>> capture(["echo", "up"]).stdout
@@ -32,7 +32,7 @@ def capture(command: list[str], user: pwd.struct_passwd | None = None) -> "subpr
 
 
 def alive(pid: int) -> bool:
-    """Say whether there is a process of this number, whoever owns it.
+    """Return whether a process exists, whoever owns it.
 
     Example:
         >>> alive(os.getpid())
@@ -48,7 +48,7 @@ def alive(pid: int) -> bool:
 
 
 def taken(port: int) -> bool:
-    """Say whether somebody listens on this port of localhost.
+    """Return whether a port of localhost is in use.
 
     Example:
         >>> with socket.create_server(("127.0.0.1", 0)) as other:

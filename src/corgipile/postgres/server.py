@@ -1,4 +1,4 @@
-"""Runs a PostgreSQL server in a folder of its own, with the extension in it."""
+"""Runs a PostgreSQL server with the extension in its own folder."""
 
 import contextlib
 import hashlib
@@ -17,13 +17,13 @@ from corgipile.errors import ServerError
 from corgipile.postgres.installation import Installation, install, sources
 from corgipile.postgres.processes import alive, capture, taken
 
-_NEEDLESS = shutil.ignore_patterns("pgxs", "bitcode", "llvmjit*", "*.a")
-_LONGEST = 100  # bytes of the path of a socket
+_UNNEEDED_FILES = shutil.ignore_patterns("pgxs", "bitcode", "llvmjit*", "*.a")
+_MAX_SOCKET_PATH = 100  # bytes
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a running server listens: ``host`` is the folder of its socket, ``tcp`` whether on localhost as well."""
+    """The address of a running server: ``host`` is its socket folder; ``tcp``: also on localhost."""
 
     host: str
     port: int
@@ -31,22 +31,22 @@ class Address:
 
 
 class Server:
-    """A PostgreSQL server in a folder of its own.
+    """A PostgreSQL server in its own folder.
 
-    Servers refuse to be run by root: then an unprivileged user does, the owner of ``data`` or else ``postgres`` or
-    ``nobody``. Whoever may enter ``socket`` (its owner, and root) connects through it without a password.
+    PostgreSQL refuses to run as root; the owner of ``data``, ``postgres`` or ``nobody`` then runs it. Users who may
+    enter ``socket`` (its owner and root) connect without a password.
 
     ::
 
-        home/server     the server's files, copied, and the extension; made again when either is another
+        home/server     copy of the server's files with the extension; rebuilt when either changes
         home/bin        link to the server's programs
         home/data       tables
-        home/socket     the socket, which only the server's user and root may reach
-        home/password   of postgres, for connections to a port
-        home/log        what the server says
+        home/socket     the socket, accessible to the server's user and root only
+        home/password   of the role postgres, for connections to a port
+        home/log        the server's log
 
     Args:
-        home: The folder; made by ``prepare``.
+        home: The folder; ``prepare`` creates it.
 
     Example:
         >>> Server("/nowhere/server").version is None
@@ -60,7 +60,7 @@ class Server:
 
     @property
     def version(self) -> int | None:
-        """Return the major version of the data; None if there are none."""
+        """The major version of the data; None without data."""
         path = self.data / "PG_VERSION"
         try:
             return int(path.read_text())
@@ -71,27 +71,29 @@ class Server:
 
     @property
     def address(self) -> Address | None:
-        """Return where the server listens; None if it does not run."""
+        """The address of the server; None if it is not running."""
         lines = (_text(self.data / "postmaster.pid") or "").splitlines()
         if len(lines) < 6 or not alive(int(lines[0])):
             return None
         return Address(lines[4], int(lines[3]), tcp=bool(lines[5]))
 
     def where(self) -> Address:
-        """Return where the server listens.
+        """Return the address of the running server.
 
         Raises:
-            ServerError: It does not.
+            ServerError: The server is not running.
         """
         if self.version is None:
-            raise ServerError(f"{self.home} holds no server; `corgipile pg start {self.home}` makes one")
+            raise ServerError(f"{self.home} has no server; create it with `corgipile pg start {self.home}`")
         if (address := self.address) is None:
-            raise ServerError(f"the server in {self.home} is not up; `corgipile pg start {self.home}` starts it")
+            raise ServerError(
+                f"the server in {self.home} is not running; start it with `corgipile pg start {self.home}`"
+            )
         return address
 
     @property
     def url(self) -> str:
-        """Return the connection string of the running server."""
+        """The connection string of the running server."""
         at = self.where()
         if at.tcp:
             password = (self.home / "password").read_text().strip()
@@ -99,51 +101,52 @@ class Server:
         return f"postgresql://postgres@/postgres?host={quote(at.host, safe='/')}&port={at.port}"
 
     def prepare(self, source: Installation, flags: str = "") -> None:
-        """Copy the server's files and build the extension beside them, unless this was done before.
+        """Copy the server's files and build the extension, unless both are up to date.
 
-        The copy is what lets the extension be installed without writing to where the server came from, and the data
-        be used when that is gone.
+        The extension is installed into the copy, so the original stays unchanged and may even disappear.
 
         Args:
-            source: Server to copy.
-            flags: Options for the compiler.
+            source: The installation to copy.
+            flags: Compiler options.
         """
         if self.version not in {None, source.version}:
-            raise ServerError(f"{self.data} is of PostgreSQL {self.version}, not {source.version}")
-        if self.version is None and not (self.home / "server").exists() and _any(self.home):
-            raise ServerError(f"{self.home} holds other files and no server; name a new or empty folder")
+            raise ServerError(
+                f"PostgreSQL must be version {self.version} for the data in {self.data}, got {source.version}"
+            )
+        if self.version is None and not (self.home / "server").exists() and _has_files(self.home):
+            raise ServerError(f"{self.home} contains other files but no server; give a new or empty folder")
         self.home.mkdir(parents=True, exist_ok=True)
-        self._enterable()
-        server, fresh = self.home / "server", self.home / "server.new"
+        self._check_access()
+        server, staged = self.home / "server", self.home / "server.new"
         stamp = _stamp(source, flags)
         if _text(server / "stamp") == stamp:
             return
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(staged, ignore_errors=True)
         for folder in filter(None, (source.bindir, source.pkglibdir, source.sharedir, source.libraries)):
-            # Programs look for the rest where it lies relative to them, so paths stay as they are, below a new root.
-            inside = fresh / folder.relative_to("/")
-            shutil.copytree(folder, inside, ignore=_NEEDLESS, dirs_exist_ok=True, ignore_dangling_symlinks=True)
-        install(source, fresh, flags)
-        (fresh / "stamp").write_text(stamp)
+            # Programs find other files by relative paths, so the layout is kept below the new root.
+            inside = staged / folder.relative_to("/")
+            shutil.copytree(folder, inside, ignore=_UNNEEDED_FILES, dirs_exist_ok=True, ignore_dangling_symlinks=True)
+        install(source, staged, flags)
+        (staged / "stamp").write_text(stamp)
         shutil.rmtree(server, ignore_errors=True)
-        fresh.rename(server)
+        staged.rename(server)
         self.bin.unlink(missing_ok=True)
         self.bin.symlink_to(Path("server") / source.bindir.relative_to("/"))
 
     def start(self, port: int | None = None, settings: Mapping[str, object] | None = None) -> None:
-        """Start the server, making its data first if there are none, and create the extension.
+        """Start the server, after creating its data if needed, and create the extension.
 
         Args:
-            port: Port of localhost to listen on besides the socket; connections need the password.
+            port: Port of localhost to listen on in addition to the socket; connections need the password.
             settings: Configuration parameters.
 
         Raises:
-            ServerError: The port is taken, or the server does not start.
+            ServerError: The port is in use, or the server does not start.
         """
         if port is not None and taken(port):
-            raise ServerError(f"port {port} is taken; give another")
+            raise ServerError(f"port {port} is in use; give another")
         if self.version is None:
-            self._make_data()
+            self._create_data()
         listen = {"listen_addresses": "localhost", "port": port} if port else {"listen_addresses": ""}
         sockets = self._socket_folder()
         given = {"unix_socket_directories": f'"{sockets}"', **listen, **(settings or {})}
@@ -158,10 +161,10 @@ class Server:
         self.query("CREATE EXTENSION IF NOT EXISTS corgipile; ALTER EXTENSION corgipile UPDATE")
 
     def stop(self, mode: str = "fast") -> bool:
-        """Stop the server; say whether it was up.
+        """Stop the server; return whether it was running.
 
         Args:
-            mode: "smart" waits for clients, "fast" does not, "immediate" leaves recovery to the next start.
+            mode: "smart" waits for clients, "fast" disconnects them, "immediate" leaves recovery to the next start.
         """
         address = self.address
         if address is None:
@@ -171,22 +174,22 @@ class Server:
         return True
 
     def psql(self, *words: str, user: str = "postgres") -> list[str]:
-        """Return the command that runs psql on the running server."""
+        """Return the command of psql on the running server."""
         at = self.where()
         return [str(self.bin / "psql"), "-h", at.host, "-p", str(at.port), "-U", user, *words, "postgres"]
 
     def query(self, sql: str) -> str:
-        """Run SQL and return what psql prints: columns with | between, a line a row.
+        """Run SQL and return psql's output: one line a row, columns separated by |.
 
         Raises:
-            ServerError: The server refuses it.
+            ServerError: The server rejects the SQL.
         """
         done = capture(self.psql("-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql))
         if done.returncode:
             raise ServerError(done.stderr.strip())
         return done.stdout.strip()
 
-    def _make_data(self) -> None:
+    def _create_data(self) -> None:
         password = self._own(self.home / "password")
         password.write_text(secrets.token_urlsafe(16) + "\n")
         self._own(self.data, folder=True)
@@ -194,7 +197,7 @@ class Server:
         self._run("initdb", "-D", str(self.data), "-U", "postgres", *methods, "-N", "-E", "UTF8", "--no-locale")
 
     def _own(self, path: Path, *, folder: bool = False) -> Path:
-        """Make a file or folder that only the server's user may open."""
+        """Create a file or folder that only the server's user can access."""
         if folder:
             path.mkdir(mode=0o700, exist_ok=True)
         else:
@@ -204,8 +207,8 @@ class Server:
         return path
 
     def _socket_folder(self) -> Path:
-        """Return a folder that only the server's user enters, elsewhere where its name is too long for a socket."""
-        if len(os.fsencode(self.sockets)) < _LONGEST - len("/.s.PGSQL.12345.lock"):
+        """Return a private socket folder, a temporary one if the path is too long for a socket."""
+        if len(os.fsencode(self.sockets)) < _MAX_SOCKET_PATH - len("/.s.PGSQL.12345.lock"):
             return self._own(self.sockets, folder=True)
         return self._own(Path(tempfile.mkdtemp(prefix="corgipile-pg-")), folder=True)
 
@@ -214,7 +217,7 @@ class Server:
             shutil.rmtree(sockets, ignore_errors=True)
 
     def _user(self) -> pwd.struct_passwd | None:
-        """Return the user that runs the server in the place of root."""
+        """Return the user that runs the server instead of root."""
         if os.geteuid() != 0:
             return None
         with contextlib.suppress(FileNotFoundError, KeyError):
@@ -223,25 +226,25 @@ class Server:
         names = {entry.pw_name: entry for entry in pwd.getpwall()}
         return names.get("postgres") or names["nobody"]
 
-    def _enterable(self) -> None:
+    def _check_access(self) -> None:
         if (user := self._user()) is None:
             return
         if capture(["/bin/sh", "-c", 'cd "$0"', str(self.home)], user).returncode:
-            elsewhere = "a folder that all may enter, such as one in /var/lib, is needed"
+            elsewhere = "give a folder that all users can enter, such as one in /var/lib"
             raise ServerError(
-                f"user {user.pw_name}, who runs the server for root, cannot enter {self.home}; {elsewhere}"
+                f"user {user.pw_name}, who runs the server instead of root, cannot enter {self.home}; {elsewhere}"
             )
 
     def _run(self, program: str, *words: str) -> None:
         done = capture([str(self.bin / program), *words], self._user())
         if done.returncode:
-            said = done.stderr.strip() or done.stdout.strip()
+            message = done.stderr.strip() or done.stdout.strip()
             log = (_text(self.home / "log") or "").splitlines()[-8:] if program == "pg_ctl" else []
-            raise ServerError("\n".join([f"{program}: {said}", *log]))
+            raise ServerError("\n".join([f"{program}: {message}", *log]))
 
 
 def default_home() -> Path:
-    """Return the folder of the server of a user who names none.
+    """Return the default folder of a user's server.
 
     Example:
         >>> default_home().parts[-2:]
@@ -253,7 +256,7 @@ def default_home() -> Path:
 
 
 def _stamp(source: Installation, flags: str) -> str:
-    """Return what changes when the server, the compiler's options or the sources do."""
+    """Return a digest of the installation, the compiler options and the sources."""
     digest = hashlib.sha256(f"{source} {flags} {os.environ.get('EXTRA_CFLAGS')}".encode())
     for pattern in (
         "kernel/**/*.h",
@@ -267,7 +270,7 @@ def _stamp(source: Installation, flags: str) -> str:
     return digest.hexdigest()
 
 
-def _any(folder: Path) -> bool:
+def _has_files(folder: Path) -> bool:
     return folder.exists() and any(folder.iterdir())
 
 

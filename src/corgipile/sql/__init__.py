@@ -65,12 +65,12 @@ __all__ = [
 ]
 
 apilevel = "2.0"
-threadsafety = 1  # threads may share the module, each with connections of its own
+threadsafety = 1  # threads may share the module, not its connections
 paramstyle = "qmark"
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Give a notebook the magic ``%%corgipile``: what ``%load_ext corgipile.sql`` calls."""
+    """Register the magic ``%%corgipile`` in a notebook; ``%load_ext corgipile.sql`` calls this."""
     from corgipile.sql.magic import CorgiPileMagics  # noqa: PLC0415 - needs IPython
 
     ipython.register_magics(CorgiPileMagics(ipython))

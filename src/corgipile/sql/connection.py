@@ -1,4 +1,4 @@
-"""Connections and cursors as DB-API 2.0 has them, over the engines."""
+"""DB-API 2.0 connections and cursors over the SQL engines."""
 
 import itertools
 import os
@@ -14,7 +14,7 @@ from corgipile.errors import BadArgument, MissingExtra
 from corgipile.sql import exceptions
 from corgipile.sql.engines.engine import Engine, Progress, Result, Values, perform
 from corgipile.sql.exceptions import InterfaceError
-from corgipile.sql.parameters import fitting
+from corgipile.sql.parameters import check_values
 from corgipile.sql.statements import Statement
 from corgipile.sql.types import type_code
 from corgipile.tables.reach import Trust, trusting
@@ -34,20 +34,20 @@ def connect(
     trust: Trust = None,
     **options: Any,
 ) -> "Connection":
-    """Open a session in which SQL trains and predicts.
+    """Open a database session whose SQL can train and predict.
 
     Args:
-        database: The file of a DuckDB database, which is made if there is none; ``":memory:"``; the URL of a
-            PostgreSQL server (``"postgresql://..."``); an open connection of DuckDB.
-        progress: Who is told how trainings go on.
-        autocommit: Whether each statement is kept at once, unless a transaction was begun; False begins one before
-            the first statement, for `Connection.commit` to keep.
+        database: The file of a DuckDB database, created if it does not exist; ``":memory:"``; the URL of a
+            PostgreSQL server (``"postgresql://..."``); an open DuckDB connection.
+        progress: Receives training progress.
+        autocommit: Whether each statement outside a transaction is committed at once; False begins a transaction
+            before the first statement, which `Connection.commit` ends.
         trust: ``"paths"`` lets files refer to files outside their folder, as in `corgipile.open`; None for PostgreSQL.
-        **options: For DuckDB ``read_only`` and its settings, such as ``memory_limit="1GB"``; for PostgreSQL those of
-            the driver.
+        **options: For DuckDB ``read_only`` and its settings, such as ``memory_limit="1GB"``; for PostgreSQL the
+            driver's options.
 
     Raises:
-        MissingExtra: The library of the engine is not installed.
+        MissingExtra: The engine's library is not installed.
         ReadFailed: Another process has the database open.
 
     Example:
@@ -59,35 +59,34 @@ def connect(
         database = os.fspath(database)
     if isinstance(database, str) and database.startswith(POSTGRES):
         if trust is not None:
-            raise BadArgument(f"trust must be None for a server, which reads no files, got {trust!r}")
-        from corgipile.sql.engines import postgres  # noqa: PLC0415 - each engine needs a library of its own
+            raise BadArgument(f"trust must be None for PostgreSQL, which reads no files, got {trust!r}")
+        from corgipile.sql.engines import postgres  # noqa: PLC0415 - each engine needs its own library
 
-        return Connection(postgres.connected(database, **options), progress=progress, autocommit=autocommit)
+        return Connection(postgres.open_engine(database, **options), progress=progress, autocommit=autocommit)
     if not isinstance(database, str) and not hasattr(database, "execute"):
         raise BadArgument(
-            "database must be a path, ':memory:', a postgresql:// URL or an open connection of DuckDB, "
-            f"got {database!r}"
+            f"database must be a path, ':memory:', a postgresql:// URL or an open DuckDB connection, got {database!r}"
         )
-    from corgipile.sql.engines import duckdb  # noqa: PLC0415 - as above
+    from corgipile.sql.engines import duckdb  # noqa: PLC0415 - needs its own library
 
-    found = duckdb.connected(database, **options)
-    return Connection(found, progress=progress, autocommit=autocommit, trust=trust)
+    engine = duckdb.open_engine(database, **options)
+    return Connection(engine, progress=progress, autocommit=autocommit, trust=trust)
 
 
 class Connection:
-    """A session of a database, as `connect` opens it.
+    """A database session; `connect` opens it.
 
     Args:
-        engine: What runs statements.
-        progress: Who is told how trainings go on.
-        autocommit: Whether each statement is kept at once.
-        trust: As of `connect`.
+        engine: Runs statements.
+        progress: Receives training progress.
+        autocommit: As in `connect`.
+        trust: As in `connect`.
 
     Attributes:
-        engine: What runs statements.
-        progress: Who is told how trainings go on.
-        autocommit: Whether each statement is kept at once.
-        trust: As of `connect`.
+        engine: Runs statements.
+        progress: Receives training progress.
+        autocommit: As in `connect`.
+        trust: As in `connect`.
     """
 
     Error = exceptions.Error
@@ -108,30 +107,30 @@ class Connection:
         self.closed = False
 
     def cursor(self) -> "Cursor":
-        """Return a cursor of this session."""
+        """Return a new cursor."""
         self.check()
         return Cursor(self)
 
     def execute(self, script: str, values: Values | None = (), *, progress: Progress | None = None) -> "Cursor":
-        """Run statements in a cursor of their own, which is returned."""
+        """Run statements in a new cursor and return it."""
         return self.cursor().execute(script, values, progress=progress)
 
     def executemany(self, script: str, rows: Iterable[Values]) -> "Cursor":
-        """Run a statement for each of many rows of values."""
+        """Run a statement once for each row of values, in a new cursor."""
         return self.cursor().executemany(script, rows)
 
     def parse(self, script: str) -> list[Statement]:
-        """Return the statements of a script.
+        """Parse a script into statements.
 
         Raises:
-            BadStatement: It does not parse.
+            BadStatement: The script does not parse.
         """
-        from corgipile.sql.grammar import parse  # noqa: PLC0415 - of an extra
+        from corgipile.sql.grammar import parse  # noqa: PLC0415 - slow to load
 
         return parse(script, self.engine.name.lower())
 
     def run(self, statement: Statement, values: Values = (), progress: Progress | None = None) -> Result:
-        """Run one statement that was parsed."""
+        """Run one parsed statement."""
         self.check()
         if not self.autocommit and not self.engine.in_transaction():
             self.engine.begin()
@@ -139,33 +138,33 @@ class Connection:
             return perform(self.engine, statement, values, progress or self.progress)
 
     def begin(self) -> None:
-        """Begin a transaction; nothing happens where one is open."""
+        """Begin a transaction unless one is open."""
         self.check()
         if not self.engine.in_transaction():
             self.engine.begin()
 
     def commit(self) -> None:
-        """Keep what was done; nothing happens where no transaction is open."""
+        """Commit the open transaction, if any."""
         self.check()
         self.engine.commit()
 
     def rollback(self) -> None:
-        """Take back what was done, models too; nothing happens where no transaction is open."""
+        """Roll back the open transaction, if any, models included."""
         self.check()
         self.engine.rollback()
 
     def interrupt(self) -> None:
-        """Stop the statement that another thread runs; its `execute` raises `Interrupted`."""
+        """Stop the statement that runs in another thread; its `execute` raises `Interrupted`."""
         if not self.closed:
             self.engine.interrupt()
 
     def tables(self) -> dict[str, list[str]]:
-        """Return the columns of each table that the session sees."""
+        """Return the columns of each visible table."""
         self.check()
         return self.engine.tables()
 
     def close(self) -> None:
-        """End the session; what a transaction that is open did is taken back."""
+        """Close the session; an open transaction is rolled back."""
         if not self.closed:
             self.closed = True
             self.engine.close()
@@ -181,26 +180,26 @@ class Connection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Keep what was done, or take it back after an error, and close."""
+        """Commit, or roll back after an error, and close."""
         try:
             if not self.closed and kind is None:
                 self.commit()
             elif not self.closed:
-                with suppress(exceptions.Error):  # the error that ends it says more
+                with suppress(exceptions.Error):  # the original error explains more
                     self.rollback()
         finally:
             self.close()
 
 
 class Cursor(Iterator[Row]):
-    """Runs statements and hands over their rows; `Connection.cursor` makes it.
+    """Runs statements and fetches their rows; `Connection.cursor` creates it.
 
     Attributes:
         connection: The session.
-        arraysize: Rows that `fetchmany` returns unless it is told how many.
-        description: The columns of the answer; None where there are none.
-        rowcount: How many rows were changed, or -1 where nobody knows.
-        notes: What is said of the statements besides.
+        arraysize: Number of rows that `fetchmany` returns by default.
+        description: The columns of the result; None without a result.
+        rowcount: Number of changed rows, or -1 if unknown.
+        notes: Notes on the statements, such as ignored options.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -209,73 +208,73 @@ class Cursor(Iterator[Row]):
         self.rowcount, self.lastrowid = -1, None
         self.notes: list[str] = []
         self._result, self._closed = Result(), False
-        self._batch: pa.RecordBatch | None = None  # that rows are fetched from
-        self._part, self._at = list[Row](), 0  # its rows, and how many of them were fetched
+        self._batch: pa.RecordBatch | None = None  # the current one
+        self._part, self._at = list[Row](), 0  # its rows, and the number fetched
 
     def execute(self, script: str, values: Values | None = (), *, progress: Progress | None = None) -> Self:
-        """Run the statements of a script; the rows are those of the last one.
+        """Run the statements of a script; the rows are the last statement's.
 
         Args:
             script: The statements.
-            values: For their parameters: a list for ``?`` and ``$1``, a mapping for ``:name``.
-            progress: Who is told how trainings go on; by default whom the connection tells.
+            values: The parameters' values: a list for ``?`` and ``$1``, a mapping for ``:name``.
+            progress: Receives training progress; by default the connection's `progress` does.
 
         Raises:
-            BadStatement: It does not parse; nothing was run.
-            BadArgument: There are more values than places; nothing was run.
+            BadStatement: The script does not parse; nothing was run.
+            BadArgument: There are more values than parameters; nothing was run.
         """
         self._check()
-        self._took(Result())
+        self._set_result(Result())
         parsed, notes = self.connection.parse(script), list[str]()
-        values = fitting(values, parsed)
+        values = check_values(values, parsed)
         for statement in parsed:
             result = self.connection.run(statement, values, progress)
-            self._took(result)
+            self._set_result(result)
             notes += result.notes
         self.notes = notes
         return self
 
     def executemany(self, script: str, rows: Iterable[Values]) -> Self:
-        """Run a script for each of many rows of values; answers are not kept."""
+        """Run a script once for each row of values; results are discarded."""
         self._check()
         parsed, changed = self.connection.parse(script), 0
         for values in rows:
-            given = fitting(values, parsed)
+            row_values = check_values(values, parsed)
             for statement in parsed:
-                count = self.connection.run(statement, given).count
+                count = self.connection.run(statement, row_values).count
                 changed = -1 if count < 0 or changed < 0 else changed + count
-        self._took(Result(count=changed))
+        self._set_result(Result(count=changed))
         return self
 
-    def _took(self, result: Result) -> None:
+    def _set_result(self, result: Result) -> None:
         self._result, self.rowcount, self.notes = result, result.count, result.notes
         columns = result.schema
         self.description = (
             None
             if columns is None
-            else [(one.name, type_code(one.type), None, None, None, None, None) for one in columns]
+            else [(field.name, type_code(field.type), None, None, None, None, None) for field in columns]
         )
         self._part, self._at = list[Row](), 0
 
     def fetchone(self) -> Row | None:
-        """Return the next row, None after the last."""
+        """Return the next row, or None after the last."""
         self._check_rows()
         return self._next()
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
-        """Return the next rows, `arraysize` of them unless it is said how many."""
+        """Return the next rows, `arraysize` of them by default."""
         self._check_rows()
-        wanted = self.arraysize if size is None else size
-        if wanted < 0:
-            raise BadArgument(f"size must be 0 rows or more, got {wanted}")
-        return list(itertools.islice(self._left(), wanted))
+        count = self.arraysize if size is None else size
+        if count < 0:
+            raise BadArgument(f"size must be 0 rows or more, got {count}")
+        return list(itertools.islice(self._remaining(), count))
 
     def fetchall(self) -> list[Row]:
-        """Return all rows that are left."""
+        """Return the remaining rows."""
         self._check_rows()
-        return list(self._left())
+        return list(self._remaining())
 
-    def _left(self) -> Iterator[Row]:
+    def _remaining(self) -> Iterator[Row]:
         return iter(self._next, None)
 
     def _next(self) -> Row | None:
@@ -289,19 +288,19 @@ class Cursor(Iterator[Row]):
         return self._part[self._at - 1]
 
     def arrow(self) -> pa.Table:
-        """Return the rows that are left as a table of Arrow."""
+        """Return the remaining rows as an Arrow table."""
         return self.reader().read_all()
 
     def reader(self) -> pa.RecordBatchReader:
-        """Return the rows that are left as record batches of Arrow, which come as they are asked for."""
+        """Return the remaining rows as Arrow record batches, read lazily."""
         self._check_rows()
-        assert self._result.schema is not None  # noqa: S101 - asked before
-        rest = [self._batch.slice(self._at)] if self._batch is not None and self._at < len(self._part) else []
+        assert self._result.schema is not None  # noqa: S101 - _check_rows raises
+        buffered = [self._batch.slice(self._at)] if self._batch is not None and self._at < len(self._part) else []
         self._part, self._at = [], 0
-        return pa.RecordBatchReader.from_batches(self._result.schema, itertools.chain(rest, self._result.batches))
+        return pa.RecordBatchReader.from_batches(self._result.schema, itertools.chain(buffered, self._result.batches))
 
     def df(self) -> Any:
-        """Return the rows that are left as a data frame of pandas.
+        """Return the remaining rows as a pandas data frame.
 
         Raises:
             MissingExtra: pandas is not installed.
@@ -309,39 +308,39 @@ class Cursor(Iterator[Row]):
         try:
             import_module("pandas")
         except ImportError:
-            raise MissingExtra("df() needs pandas: pip install pandas; arrow() needs nothing more") from None
+            raise MissingExtra("df() needs pandas: pip install pandas, or use arrow()") from None
         return self.arrow().to_pandas()
 
     def close(self) -> None:
-        """Let go of the rows."""
-        self._took(Result())
+        """Close the cursor and discard its rows."""
+        self._set_result(Result())
         self._closed = True
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
-        """Do nothing: DB-API wants it."""
+        """Do nothing; DB-API requires the method."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Do nothing: DB-API wants it."""
+        """Do nothing; DB-API requires the method."""
 
     def _check(self) -> None:
         if self._closed:
-            raise InterfaceError("the cursor is closed; connection.cursor() makes another")
+            raise InterfaceError("the cursor is closed; connection.cursor() opens another")
         self.connection.check()
 
     def _check_rows(self) -> None:
         self._check()
         if self._result.schema is None:
-            raise InterfaceError("there are no rows to fetch: the last statement gave none, or none was run")
+            raise InterfaceError("there are no rows to fetch: the last statement returned none, or none was run")
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Row:
         self._check_rows()
-        found = self._next()
-        if found is None:
+        row = self._next()
+        if row is None:
             raise StopIteration
-        return found
+        return row
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""The exceptions of DB-API 2.0, all of corgipile's one tree: ``except Error`` gets everything raised on purpose."""
+"""DB-API 2.0 exceptions in corgipile's hierarchy: ``except Error`` catches everything raised on purpose."""
 
 from corgipile.errors import CorgiPileError
 
@@ -17,15 +17,15 @@ __all__ = [
 ]
 
 Error = CorgiPileError
-Warning = Warning  # noqa: A001, PLW0127 - DB-API's, of this name, is Python's
+Warning = Warning  # noqa: A001, PLW0127 - DB-API requires this name
 
 
 class InterfaceError(Error):
-    """A connection or cursor is used as it cannot be, such as after it was closed."""
+    """A connection or cursor is misused, such as after it was closed."""
 
 
 class DatabaseError(Error):
-    """A database refused a statement."""
+    """A database rejected a statement."""
 
 
 class DataError(DatabaseError):
@@ -33,7 +33,7 @@ class DataError(DatabaseError):
 
 
 class OperationalError(DatabaseError):
-    """A database could not do what was asked: no memory, no disk, another's lock, a lost connection."""
+    """A database failed to run a statement: no memory, no disk, a lock, a lost connection."""
 
 
 class IntegrityError(DatabaseError):
@@ -41,15 +41,15 @@ class IntegrityError(DatabaseError):
 
 
 class InternalError(DatabaseError):
-    """A database contradicts itself."""
+    """A database is in an inconsistent state."""
 
 
 class ProgrammingError(DatabaseError):
-    """A statement is wrong: its syntax, a name, the number of its parameters."""
+    """A statement has an error in its syntax, a name or its number of parameters."""
 
 
 class NotSupportedError(DatabaseError):
-    """A database has no such feature."""
+    """A database lacks a feature."""
 
 
 class Interrupted(OperationalError):

@@ -1,4 +1,4 @@
-"""``%corgipile`` and ``%%corgipile`` in notebooks."""
+"""The notebook magics ``%corgipile`` and ``%%corgipile``."""
 
 import re
 import sys
@@ -15,8 +15,8 @@ from IPython.display import display
 from corgipile.errors import CorgiPileError
 from corgipile.sizes import parse_bytes
 from corgipile.sql.answers.frame import Frame, FrameAnswers
-from corgipile.sql.progress import Shown
-from corgipile.sql.runner import Runner, opened
+from corgipile.sql.progress import TrainingBar
+from corgipile.sql.runner import Runner, open_connection
 from corgipile.sql.tokens import tokenize
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _USAGE = "%%corgipile [--db FILE | --dsn URL] [--memory SIZE] [NAME <<] SQL"
 
 @magics_class
 class CorgiPileMagics(Magics):
-    """Runs SQL of a cell or a line; a connection stays until another is asked for."""
+    """Runs the SQL of a cell or line; the connection stays open until another is requested."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
@@ -43,12 +43,12 @@ class CorgiPileMagics(Magics):
 
     @line_cell_magic
     def corgipile(self, line: str, cell: str = "") -> Frame | None:
-        """Run SQL; the last answer is that of the cell, or is given a name.
+        """Run SQL; the last result is the cell's value, or is assigned to NAME.
 
         %%corgipile [--db FILE | --dsn URL] [--memory SIZE] [NAME <<]
         SELECT … TRAIN BY …
 
-        Places such as :rate are given the values of the notebook's variables; data frames are tables by their names.
+        Parameters such as :rate take the values of the notebook's variables; data frames are tables by their names.
         """
         options, target, sql = _parsed(line)
         try:
@@ -67,15 +67,15 @@ class CorgiPileMagics(Magics):
     def _connected(self, options: dict[str, str]) -> "Connection":
         memory = options.get("memory")
         if memory is not None:
-            parse_bytes(memory, "memory")  # before a connection is closed for another
+            parse_bytes(memory, "memory")  # checked before a connection is closed
         if self._connection is not None and options.keys() <= {"memory"}:
             self._memory = memory or self._memory
             return self._connection
         db = None if "dsn" in options or "db" not in options else str(Path(options["db"]).resolve())
         if self._connection is not None and db is not None and db == self._db:
-            self._connection.close()  # first: a file is open with one set of settings at a time
+            self._connection.close()  # first, since an open file cannot take other settings
             self._connection = None
-        connection = opened(**options)
+        connection = open_connection(**options)
         if self._connection is not None:
             self._connection.close()
         self._connection, self._db, self._memory = connection, db, memory
@@ -83,8 +83,8 @@ class CorgiPileMagics(Magics):
 
     def _answers(self, connection: "Connection", sql: str) -> list[Frame | None]:
         answers = FrameAnswers()
-        runner = Runner(connection, answers, _note, lambda: Shown(quiet=False), self._memory)
-        lend = getattr(connection.engine, "lend", None)  # DuckDB reads what Python holds
+        runner = Runner(connection, answers, _note, lambda: TrainingBar(quiet=False), self._memory)
+        lend = getattr(connection.engine, "lend", None)  # DuckDB reads Python's tables
         if lend is not None:
             for name in self._frames(sql, connection):
                 lend(name, self._names[name])
@@ -92,14 +92,14 @@ class CorgiPileMagics(Magics):
         return answers.frames
 
     def _frames(self, sql: str, connection: "Connection") -> set[str]:
-        """Return the names behind FROM and JOIN that are no tables but variables that hold rows."""
-        follows = {after.text for before, after in pairwise(tokenize(sql)) if before.says("FROM", "JOIN")}
+        """Return the names after FROM and JOIN that are variables with rows, not tables."""
+        follows = {after.text for before, after in pairwise(tokenize(sql)) if before.matches("FROM", "JOIN")}
         frames = {name for name in follows if hasattr(self._names.get(name), "__arrow_c_stream__")}
         return frames - set(connection.tables()) if frames else frames
 
 
 class _Variables(Mapping[str, Any]):
-    """The variables of a notebook as values of a statement."""
+    """The notebook's variables as parameter values."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
@@ -115,16 +115,16 @@ class _Variables(Mapping[str, Any]):
 
 
 def _parsed(line: str) -> tuple[dict[str, str], str | None, str]:
-    """Return options, the name for the answer, and the SQL of a line."""
+    """Return the options, the name for the result and the SQL of a line."""
     options = {}
-    while found := _OPTION.match(line):
-        if found[1] not in _KNOWN:
-            raise UsageError(f"there is no option --{found[1]}; {_USAGE} is right")
-        options[found[1]] = found[2].strip("\"'")
-        line = line[found.end() :]
-    found = _TARGET.match(line)
-    return options, found[1] if found else None, line[found.end() :] if found else line
+    while match := _OPTION.match(line):
+        if match[1] not in _KNOWN:
+            raise UsageError(f"there is no option --{match[1]}; usage: {_USAGE}")
+        options[match[1]] = match[2].strip("\"'")
+        line = line[match.end() :]
+    match = _TARGET.match(line)
+    return options, match[1] if match else None, line[match.end() :] if match else line
 
 
 def _note(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201 - where notebooks show it
+    print(text, file=sys.stderr)  # noqa: T201 - notebooks show stderr

@@ -1,4 +1,4 @@
-"""The settings of a training as SQL spells them: those of `corgipile.train`, and other names of them."""
+"""The settings of a training in SQL: those of `corgipile.train` and their aliases."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +14,9 @@ from corgipile.sql.statements import Parameter, Train
 from corgipile.sql.values import column_names, value
 from corgipile.suggestions import did_you_mean
 
-__all__ = ["ALIASES", "MORE", "SETTINGS", "SIZES", "assignments", "loss_name", "setting", "settled"]
+__all__ = ["ALIASES", "ORDER_SETTINGS", "SETTINGS", "SIZES", "assignments", "bind_settings", "loss_name", "setting"]
 
-# How the paper, BigQuery and our extension call what has a name in Python.
+# Names in the paper, BigQuery and the PostgreSQL extension, and the name in Python.
 ALIASES = {
     "max_epoch_num": "epochs",
     "max_epochs": "epochs",
@@ -31,18 +31,20 @@ ALIASES = {
     "data_split_eval_fraction": "validation",
     "fit_intercept": "intercept",
 }
-ELSEWHERE = {
-    "model": "name the model behind TRAIN BY",
+REPLACED_BY = {
+    "model": "name the model after TRAIN BY",
     "name": "INTO name stores the model",
     "save": "INTO name stores the model",
-    "overwrite": "INTO name stores the model, in place of an earlier one",
-    "test": "validation = 0.1 holds rows out",
+    "overwrite": "INTO name replaces a stored model",
+    "test": "validation = 0.1 holds out rows",
 }
-SETTINGS = {name: one for name, one in declared(TrainArguments).items() if name not in ELSEWHERE and one.setting.about}
-SIZES = ("block", "buffer", "balance")  # what an order has
-MORE = ("classes", *SIZES)  # an argument of train that is no setting
+SETTINGS = {
+    name: one for name, one in declared(TrainArguments).items() if name not in REPLACED_BY and one.setting.about
+}
+SIZES = ("block", "buffer", "balance")  # fields of an order
+ORDER_SETTINGS = ("classes", *SIZES)  # arguments of train that are not declared settings
 COLUMNS = ("features", "text", "label", "labels", "group", "weight", "by")
-SEVERAL = ("features", "text", "labels")  # of which there may be more than one
+MULTI_COLUMN = ("features", "text", "labels")  # may name several columns
 SKIP = "skip"
 LOSSES = {
     "logistic_reg": "logistic",
@@ -55,89 +57,96 @@ LOSSES = {
 
 
 def loss_name(reader: Reader) -> str:
-    """Read a loss, ``svm`` or ``quantile:0.9``, in whatever case.
+    """Read a loss such as ``svm`` or ``quantile:0.9``, ignoring case.
 
     Raises:
-        BadStatement: There is none of that name.
+        BadStatement: The loss is unknown.
     """
     begin = reader.at
     token = reader.next(f"a model: {', '.join(NAMES)}", "word", "name", "string")
     text = token.text
-    if reader.takes(":"):
+    if reader.accept(":"):
         text += ":" + reader.next("the parameter of the model, a number", "number").text
     name = LOSSES.get(text.lower(), text.lower())
     try:
         check_kind(name)
     except BadArgument as error:
-        raise reader.wrong(str(error), begin) from None
+        raise reader.error(str(error), begin) from None
     return name
 
 
 def assignments(reader: Reader, stops: Sequence[str]) -> Iterator[str]:
-    """Read names of settings, each up to its value, which whoever asks for the next one has read.
+    """Yield setting names; the caller must read each value before it asks for the next name.
 
     Raises:
-        BadStatement: One is missing, or what follows its value is none of these words.
+        BadStatement: A name is missing, or a value is followed by none of these words.
     """
     while True:
         token = reader.next("the name of a setting", "word", "name", "string")
-        reader.needs("=", what=f"= and a value after {token.text}")
+        reader.expect("=", what=f"= and a value after {token.text}")
         yield token.text.lower()
-        if reader.takes(","):
+        if reader.accept(","):
             continue
-        if reader.peek() is not None and not any(reader.sees(word) for word in stops):
-            raise reader.expected(f", or {', '.join(stops)} or the end of the statement" if stops else ", or )", stops)
+        if reader.peek() is not None and not any(reader.next_is(word) for word in stops):
+            raise reader.unexpected(
+                f", or {', '.join(stops)} or the end of the statement" if stops else ", or )", stops
+            )
         return
 
 
-def setting(reader: Reader, written: str, found: dict[str, Any]) -> None:
-    """Read the value of a setting into others.
+def setting(reader: Reader, written: str, settings: dict[str, Any]) -> None:
+    """Read the value of a setting and add it to `settings`.
 
     Raises:
-        BadStatement: There is no such setting, it has a value already, or this one does not serve.
+        BadStatement: The setting is unknown or set twice, or its value is invalid.
     """
     at, name = reader.at - 2, ALIASES.get(written, written)
-    if written in ELSEWHERE:
-        raise reader.wrong(f"{written} is no setting here: {ELSEWHERE[written]}", at)
-    if name not in SETTINGS and name not in MORE:
-        names = [*SETTINGS, *MORE, *ALIASES]
-        hint = did_you_mean(written, names) or f"; there are {', '.join(names)}"
-        raise reader.wrong(f"there is no setting {written!r}{hint}", at)
-    if name in found:
-        also = f" ({written} is another name of it)" if written != name else ""
-        raise reader.wrong(f"{name} is set twice{also}", at)
+    if written in REPLACED_BY:
+        raise reader.error(f"{written} is not a setting in SQL: {REPLACED_BY[written]}", at)
+    if name not in SETTINGS and name not in ORDER_SETTINGS:
+        names = [*SETTINGS, *ORDER_SETTINGS, *ALIASES]
+        hint = did_you_mean(written, names) or f"; settings are {', '.join(names)}"
+        raise reader.error(f"there is no setting {written!r}{hint}", at)
+    if name in settings:
+        also = f" ({written} is an alias)" if written != name else ""
+        raise reader.error(f"{name} is set twice{also}", at)
     begin = reader.at
-    found[name] = _read(reader, name)
+    settings[name] = _read(reader, name)
     try:
-        found[name] = checked(name, found[name])
+        settings[name] = check_setting(name, settings[name])
     except BadArgument as error:
-        raise reader.wrong(str(error), begin) from None
+        raise reader.error(str(error), begin) from None
 
 
 def _read(reader: Reader, name: str) -> Any:
     token = reader.peek()
     if name == "warm_start" and token is not None and token.kind in ("word", "name", "string"):
         return model_name(reader)
-    if name == "balance" and token is not None and not token.says("TRUE", "FALSE", "?", ":") and token.kind != "place":
+    if (
+        name == "balance"
+        and token is not None
+        and not token.matches("TRUE", "FALSE", "?", ":")
+        and token.kind != "place"
+    ):
         return reader.script.column(
             reader.next("true, false, content or the name of a column", "word", "name", "string")
         )
     return column_names(reader) if name in COLUMNS else value(reader)
 
 
-def checked(name: str, given: Any) -> Any:
-    """Return the value of a setting as Python has it.
+def check_setting(name: str, given: Any) -> Any:
+    """Check the value of a setting and convert it to Python's type.
 
     Raises:
-        BadArgument: It does not serve.
+        BadArgument: The value is invalid.
 
     Example:
-        >>> checked("epochs", 20), checked("block", "10MB"), checked("label", ["y"])
+        >>> check_setting("epochs", 20), check_setting("block", "10MB"), check_setting("label", ["y"])
         (20, '10MB', 'y')
     """
     if isinstance(given, Parameter):
         return given
-    if name in COLUMNS and name not in SEVERAL and isinstance(given, list | tuple):
+    if name in COLUMNS and name not in MULTI_COLUMN and isinstance(given, list | tuple):
         if len(given) != 1:
             raise BadArgument(f"{name} must be the name of one column, got {len(given)}")
         given = given[0]
@@ -156,7 +165,7 @@ def _labels(given: Any, name: str) -> Any:
 
 
 def _interactions(given: Any, name: str) -> Any:
-    """Read crosses, also such as city:device."""
+    """Check feature crosses, which may also be written as city:device."""
     given = [given] if isinstance(given, str) else given
     parts = (
         [tuple(one.split(":")) if isinstance(one, str) else one for one in given] if isinstance(given, list) else given
@@ -200,28 +209,29 @@ CHECKS = {
 }
 
 
-def settled(train: Train, values: Sequence[Any] | Mapping[str, Any] = ()) -> Train:
-    """Return a training whose settings have their values, those of features, label and warm start where they belong.
+def bind_settings(train: Train, values: Sequence[Any] | Mapping[str, Any] = ()) -> Train:
+    """Replace the parameters of a training's settings by values, and move features, label and warm start to fields.
 
     Args:
-        train: A training as it was read.
-        values: What is given for its parameters.
+        train: The parsed training.
+        values: The parameters' values.
 
     Raises:
-        BadArgument: A value is missing, or does not serve.
+        BadArgument: A value is missing or invalid.
 
     Example:
         >>> from corgipile.sql.grammar import parse
-        >>> settled(parse("SELECT * FROM t TRAIN BY svm WITH epochs = ?, label = :y")[0], {"1": 3, "y": "z"}).label
+        >>> train, = parse("SELECT * FROM t TRAIN BY svm WITH epochs = ?, label = :y")
+        >>> bind_settings(train, {"1": 3, "y": "z"}).label
         'z'
     """
     settings = {
-        name: checked(name, given.of(values)) if isinstance(given, Parameter) else given
+        name: check_setting(name, given.of(values)) if isinstance(given, Parameter) else given
         for name, given in train.settings.items()
     }
-    if settings.get("missing") == SKIP:  # as PostgreSQL's extension says it
+    if settings.get("missing") == SKIP:  # as in the PostgreSQL extension
         if settings.get("on_bad", SKIP) != SKIP:
-            raise BadArgument("missing is 'skip', which leaves rows out, and on_bad is 'raise'; give one of them")
+            raise BadArgument("missing = 'skip' contradicts on_bad = 'raise'; give one of them")
         settings["on_bad"] = settings.pop("missing")
-    places = {name: settings.pop(name) for name in ("features", "label", "warm_start") if name in settings}
-    return replace(train, settings=settings, **places)
+    fields = {name: settings.pop(name) for name in ("features", "label", "warm_start") if name in settings}
+    return replace(train, settings=settings, **fields)

@@ -1,4 +1,4 @@
-"""Places for values in statements, and the values that are given for them."""
+"""Parameters of statements and their values."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -6,22 +6,22 @@ from typing import Any
 
 from corgipile.errors import BadArgument
 
-__all__ = ["Parameter", "fitting", "plain"]
+__all__ = ["Parameter", "check_values", "plain"]
 
 Values = Sequence[Any] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A place for a value: ``?`` and ``$1`` are numbers from 1 on, ``:name`` and ``$name`` names."""
+    """A parameter: ``?`` and ``$1`` have numbers from 1, ``:name`` and ``$name`` have names."""
 
     key: int | str
 
     def of(self, values: Values) -> Any:
-        """Return the value that is given for it.
+        """Return the parameter's value.
 
         Raises:
-            BadArgument: None is.
+            BadArgument: The value is missing.
 
         Example:
             >>> Parameter(2).of(["a", "b"]), Parameter("x").of({"x": 7})
@@ -29,19 +29,19 @@ class Parameter:
         """
         shown = f":{self.key}" if isinstance(self.key, str) else f"number {self.key}"
         if isinstance(values, Mapping):
-            found = self.key if self.key in values else str(self.key)
-            if found in values:
-                return plain(values[found])  # type: ignore[index]  # a mapping may have numbers for names
+            key = self.key if self.key in values else str(self.key)
+            if key in values:
+                return plain(values[key])  # type: ignore[index]  # a mapping may have integer keys
             raise BadArgument(
-                f"no value is given for parameter {shown}, only for {', '.join(map(str, values)) or 'none'}"
+                f"parameter {shown} has no value; values are given for {', '.join(map(str, values)) or 'none'}"
             )
         if isinstance(self.key, str) or not 0 < self.key <= len(values):
-            raise BadArgument(f"no value is given for parameter {shown}; there are {len(values)} values in a list")
+            raise BadArgument(f"parameter {shown} has no value; the list has {len(values)} values")
         return plain(values[self.key - 1])
 
 
 def plain(value: Any) -> Any:
-    """Return a value of NumPy's or pandas' as one of Python's, others as they are.
+    """Convert a NumPy or pandas value to a Python value; return other values unchanged.
 
     Example:
         >>> import numpy as np
@@ -52,26 +52,26 @@ def plain(value: Any) -> Any:
         return value
     kind = str(value.dtype)
     if kind in ("datetime64[ns]", "timedelta64[ns]"):
-        value = value.astype(kind.replace("ns", "us"))  # of which Python has values
+        value = value.astype(kind.replace("ns", "us"))  # Python's types have no nanoseconds
     return value.tolist()
 
 
-def fitting(values: Any, statements: Iterable[Any]) -> Values:
-    """Check that values are a list or a mapping, and that a list has no more of them than the statements have places.
+def check_values(values: Any, statements: Iterable[Any]) -> Values:
+    """Check that values are a mapping, or a list no longer than the number of parameters.
 
     Args:
-        values: What is given; None is nothing.
-        statements: The statements of a script, as they were read.
+        values: The values; None is an empty list.
+        statements: The parsed statements of a script.
 
     Raises:
-        BadArgument: They are neither, or too many.
+        BadArgument: They are of another type, or too many.
 
     Example:
         >>> from corgipile.sql.grammar import parse
-        >>> fitting([1, 2], parse("SELECT * FROM t WHERE x IN (?)"))
+        >>> check_values([1, 2], parse("SELECT * FROM t WHERE x IN (?)"))
         Traceback (most recent call last):
         ...
-        corgipile.errors.BadArgument: 2 values are given, and the statement has places for 1
+        corgipile.errors.BadArgument: 2 values were given, but the statement takes 1
     """
     values = plain(values)
     if values is None or isinstance(values, Mapping):
@@ -79,22 +79,22 @@ def fitting(values: Any, statements: Iterable[Any]) -> Values:
     if not isinstance(values, Sequence) or isinstance(values, str | bytes | bytearray):
         raise BadArgument(f"values must be a list, for ? and $1, or a mapping, for :name; got {values!r}")
     if values:
-        keys = [one.key for one in _places(tuple(statements))]
-        most = max((key for key in keys if isinstance(key, int)), default=0)
-        if len(values) > most and not any(isinstance(key, str) for key in keys):
-            many = f"{len(values)} value{'s are' if len(values) > 1 else ' is'}"
-            raise BadArgument(f"{many} given, and the statement has places for {most}")
+        keys = [parameter.key for parameter in _parameters(tuple(statements))]
+        last = max((key for key in keys if isinstance(key, int)), default=0)
+        if len(values) > last and not any(isinstance(key, str) for key in keys):
+            given = f"{len(values)} value{'s were' if len(values) > 1 else ' was'}"
+            raise BadArgument(f"{given} given, but the statement takes {last}")
     return values
 
 
-def _places(found: Any) -> Iterator[Parameter]:
-    if isinstance(found, Parameter):
-        yield found
-    elif is_dataclass(found):
-        for one in fields(found):
-            yield from _places(getattr(found, one.name))
-    elif isinstance(found, Mapping):
-        yield from _places(tuple(found.values()))
-    elif isinstance(found, tuple | list):
-        for one in found:
-            yield from _places(one)
+def _parameters(node: Any) -> Iterator[Parameter]:
+    if isinstance(node, Parameter):
+        yield node
+    elif is_dataclass(node):
+        for item in fields(node):
+            yield from _parameters(getattr(node, item.name))
+    elif isinstance(node, Mapping):
+        yield from _parameters(tuple(node.values()))
+    elif isinstance(node, tuple | list):
+        for item in node:
+            yield from _parameters(item)

@@ -1,4 +1,4 @@
-"""Shows people how a training goes on."""
+"""Progress bar of a training."""
 
 from contextlib import ExitStack
 from types import TracebackType
@@ -6,14 +6,14 @@ from typing import Any, Self
 
 from corgipile.bars import Watch, progress
 
-__all__ = ["Shown"]
+__all__ = ["TrainingBar"]
 
 
-class Shown:
-    """Shows how a training goes on, from its beginning to its end.
+class TrainingBar:
+    """Shows a training's progress as a bar.
 
     Example:
-        >>> with Shown(quiet=True) as shown:
+        >>> with TrainingBar(quiet=True) as shown:
         ...     shown.begin(1000, 2)
         ...     shown.rows(1000)
         ...     shown.epoch({"epoch": 0, "loss": 0.5})
@@ -31,14 +31,14 @@ class Shown:
         self._inside.close()
 
     def begin(self, rows: int, epochs: int) -> None:
-        """Show a bar."""
+        """Show a new bar."""
         self._inside.close()
         bar = self._inside.enter_context(progress("train", quiet=self._quiet))
         self._watch, self._epochs, self._left = Watch(bar, rows * epochs), epochs, rows * epochs
         self._done = self._last = 0
 
     def rows(self, count: int) -> None:
-        """Move it; the end waits for what the last epoch came to."""
+        """Advance the bar; the last rows wait until the last epoch's loss is known."""
         self._left -= count
         if self._left <= 0:
             self._last += count
@@ -46,7 +46,7 @@ class Shown:
             self._watch.rows(count)
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """Say what the epoch came to."""
+        """Show the epoch's loss."""
         if self._watch is not None:
             loss = "" if record.get("loss") is None else f": loss {record['loss']:.4g}"
             self._done += 1

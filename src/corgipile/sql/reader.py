@@ -1,29 +1,29 @@
-"""Reads the tokens of a statement one after the other, and cuts what engines are given out of the script."""
+"""Recursive-descent reader of a statement's tokens; it cuts the engine's SQL out of the script."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from corgipile.errors import BadStatement
 from corgipile.sql.statements import Fragment, ModelCall, Parameter
-from corgipile.sql.tokens import CLOSING, RESERVED, Token, wrong
+from corgipile.sql.tokens import CLOSING, RESERVED, Token, syntax_error
 from corgipile.suggestions import did_you_mean
 
 __all__ = ["Reader", "Script"]
 
-MOST_DEEP = 32  # calls of models inside calls of models
-ORDINARY = frozenset("=<>!+-*/%|,:")  # after which a question mark is a value, where it touches them
+MAX_CALL_DEPTH = 32  # of model calls inside model calls
+ORDINARY = frozenset("=<>!+-*/%|,:")  # signs after which an adjacent question mark is a parameter
 Call = Callable[["Reader"], "tuple[ModelCall, int] | None"]
 
 
 @dataclass
 class Script:
-    """A script that is read.
+    """A script being parsed.
 
     Attributes:
         text: The script.
-        dialect: Whose: ``"duckdb"`` or ``"postgres"``.
-        places: The numbers of the question marks that are places, by where they stand.
-        calls: The calls of models and where each ends, by where they begin, so that none is read twice.
+        dialect: ``"duckdb"`` or ``"postgres"``.
+        places: The parameter number of each question mark, by its offset.
+        calls: Cache of model calls and their ends, by offset.
     """
 
     text: str
@@ -32,7 +32,7 @@ class Script:
     calls: dict[int, tuple[ModelCall, int] | None] = field(default_factory=dict)
 
     def column(self, token: Token) -> str:
-        """Return the name of a column or table as the engine takes it: PostgreSQL makes plain ones lower case."""
+        """Return the name of a column or table as the engine folds it: PostgreSQL lowercases unquoted names."""
         if token.kind == "word" and self.dialect == "postgres":
             return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in token.text)
         return token.text
@@ -40,7 +40,7 @@ class Script:
     def parameter(
         self, token: Token, before: Token | None, after: Token | None, *, subscript: bool
     ) -> Parameter | None:
-        """Return the place for a value that begins at a token, if it is one."""
+        """Return the parameter that begins at a token, or None."""
         if token.kind == "place":
             key = token.text[1:]
             return Parameter(int(key) if key.isdigit() else key)
@@ -63,21 +63,21 @@ class Script:
 
 
 def _is_operand(token: Token) -> bool:
-    """Say whether a token can end an operand, so that an operator follows."""
+    """Return whether a token can end an operand, so that an operator follows."""
     if token.kind == "sign":
         return token.text in (")", "]", "}")
     return token.kind != "word" or token.text.upper() not in RESERVED
 
 
 class Reader:
-    """Reads tokens of a script from one place up to another.
+    """Reads a range of a statement's tokens.
 
     Args:
         script: The script.
         tokens: All tokens of a statement.
         at: The first token to read.
         stop: The token after the last.
-        deep: In how many calls of models this is.
+        deep: How many model calls enclose this range.
     """
 
     def __init__(
@@ -87,70 +87,70 @@ class Reader:
         self.stop = len(tokens) if stop is None else stop
 
     def part(self, at: int, stop: int, deep: int = 0) -> "Reader":
-        """Return a reader of some of the tokens."""
-        if self.deep + deep > MOST_DEEP:
-            raise self.wrong(f"models are called inside calls of models more than {MOST_DEEP} deep", at)
+        """Return a reader of a subrange of the tokens."""
+        if self.deep + deep > MAX_CALL_DEPTH:
+            raise self.error(f"model calls must nest at most {MAX_CALL_DEPTH} levels deep", at)
         return Reader(self.script, self.tokens, at, stop, self.deep + deep)
 
     def peek(self, ahead: int = 0) -> Token | None:
-        """Return a token to come, None after the last."""
+        """Return a token without reading it, or None after the last."""
         at = self.at + ahead
         return self.tokens[at] if at < self.stop else None
 
-    def sees(self, *words: str) -> bool:
-        """Say whether these words or signs come next."""
-        return all((token := self.peek(i)) is not None and token.says(word) for i, word in enumerate(words))
+    def next_is(self, *words: str) -> bool:
+        """Return whether these words or signs come next."""
+        return all((token := self.peek(i)) is not None and token.matches(word) for i, word in enumerate(words))
 
-    def takes(self, *words: str) -> bool:
-        """Read these words, if they come next."""
-        found = self.sees(*words)
-        self.at += len(words) * found
-        return found
+    def accept(self, *words: str) -> bool:
+        """Read these words if they come next; return whether they did."""
+        matched = self.next_is(*words)
+        self.at += len(words) * matched
+        return matched
 
-    def needs(self, *words: str, what: str = "") -> None:
-        """Read these words.
+    def expect(self, *words: str, what: str = "") -> None:
+        """Read these words or raise.
 
         Raises:
             BadStatement: Something else comes next.
         """
         for word in words:
-            if not self.takes(word):
-                raise self.expected(what or " ".join(words), words)
+            if not self.accept(word):
+                raise self.unexpected(what or " ".join(words), words)
 
     def next(self, what: str, *kinds: str) -> Token:
         """Read a token of these kinds."""
         token = self.peek()
         if token is None or token.kind not in kinds:
-            raise self.expected(what)
+            raise self.unexpected(what)
         self.at += 1
         return token
 
     def end(self, what: str = "the end of the statement") -> None:
-        """Check that nothing is left."""
+        """Check that no token is left."""
         if self.peek() is not None:
-            raise self.expected(what)
+            raise self.unexpected(what)
 
-    def wrong(self, message: str, at: int | None = None) -> BadStatement:
-        """Make the error of a token, the next one by default."""
+    def error(self, message: str, at: int | None = None) -> BadStatement:
+        """Return an error at a token, by default the next one."""
         at = self.at if at is None else at
-        inner = at < min(self.stop, len(self.tokens))
-        place = self.tokens[at].start if inner else self.tokens[at - 1].stop if at else 0
-        return wrong(self.script.text, place, message)
+        exists = at < min(self.stop, len(self.tokens))
+        place = self.tokens[at].start if exists else self.tokens[at - 1].stop if at else 0
+        return syntax_error(self.script.text, place, message)
 
-    def expected(self, what: str, words: Sequence[str] = ()) -> BadStatement:
-        """Make the error of a token that should be something else."""
+    def unexpected(self, what: str, words: Sequence[str] = ()) -> BadStatement:
+        """Return the error for an unexpected next token."""
         token = self.peek()
         if token is None:
             ends = "the statement ends" if self.stop == len(self.tokens) else f"{self.tokens[self.stop].text!r} comes"
-            return self.wrong(f"expected {what}, but {ends} here")
+            return self.error(f"expected {what}, but {ends} here")
         shown = self.script.text[token.start : token.stop]
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-        return self.wrong(
+        return self.error(
             f"expected {what}, got {shown}{'' if token.kind == 'sign' else did_you_mean(token.text, words)}"
         )
 
-    def closing(self, at: int) -> int:
-        """Return where the bracket closes that opens at a token."""
+    def closing_bracket(self, at: int) -> int:
+        """Return the index of the token that closes the bracket opened at `at`."""
         depth = 0
         for i in range(at, len(self.tokens)):
             token = self.tokens[i]
@@ -158,10 +158,10 @@ class Reader:
                 depth += (token.text in CLOSING) - (token.text in ")]}")
                 if not depth:
                     return i
-        raise self.wrong("this bracket does not close", at)
+        raise self.error("this bracket is not closed", at)
 
-    def level(self) -> Iterator[int]:
-        """Yield which tokens stand in no bracket of this part; an opening bracket does, what closes it does not."""
+    def top_level(self) -> Iterator[int]:
+        """Yield the indices of tokens outside brackets; opening brackets count as outside, closing ones do not."""
         depth = 0
         for i in range(self.at, self.stop):
             token = self.tokens[i]
@@ -170,29 +170,29 @@ class Reader:
             if token.kind == "sign":
                 depth += (token.text in CLOSING) - (token.text in ")]}")
 
-    def gap(self, at: int) -> str:
-        """Return what lies between a token and the one before."""
+    def gap_before(self, at: int) -> str:
+        """Return the text between a token and the previous one."""
         inside = 0 < at < len(self.tokens)
         return self.script.text[self.tokens[at - 1].stop : self.tokens[at].start] if inside else ""
 
     def fragment(self, call: Call) -> Fragment:
-        """Return the text of all tokens to come as engines take it; `call` reads a call of a model that begins here."""
+        """Return the SQL of the remaining tokens; `call` reads a model call that begins at a token."""
         if self.at >= self.stop:
             return Fragment(())
         text, done, i = self.script.text, self.tokens[self.at].start, self.at
         pieces: list[str | Parameter | ModelCall] = []
         brackets: list[bool] = []
         while i < self.stop:
-            found, stop = self._special(i, brackets, call)
-            if found is not None:
-                pieces += [text[done : self.tokens[i].start], found]
+            piece, stop = self._special(i, brackets, call)
+            if piece is not None:
+                pieces += [text[done : self.tokens[i].start], piece]
                 done = self.tokens[stop - 1].stop
             i = stop
         pieces.append(text[done : self.tokens[self.stop - 1].stop])
         return Fragment(tuple(piece for piece in pieces if piece != ""))
 
     def _special(self, i: int, brackets: list[bool], call: Call) -> tuple[Parameter | ModelCall | None, int]:
-        """Return the place or call that begins at a token, and the token after it; keep whether brackets index."""
+        """Return the parameter or call that begins at a token, and the next token; track subscript brackets."""
         token, before = self.tokens[i], self.tokens[i - 1] if i > self.at else None
         if token.kind == "sign" and token.text in CLOSING:
             brackets.append(token.text == "[" and before is not None and _is_operand(before))
@@ -200,9 +200,9 @@ class Reader:
             del brackets[-1:]
         elif token.kind in ("place", "sign"):
             after = self.tokens[i + 1] if i + 1 < self.stop else None
-            found = self.script.parameter(token, before, after, subscript=bool(brackets and brackets[-1]))
-            return found, i + 1 + (found is not None and token.text == ":")
-        elif token.says("ML"):
+            parameter = self.script.parameter(token, before, after, subscript=bool(brackets and brackets[-1]))
+            return parameter, i + 1 + (parameter is not None and token.text == ":")
+        elif token.matches("ML"):
             if token.start not in self.script.calls:
                 self.script.calls[token.start] = call(self.part(i, self.stop))
             return self.script.calls[token.start] or (None, i + 1)

@@ -1,4 +1,4 @@
-"""Runs scripts for front ends: statement after statement, each to be stopped by Ctrl-C, its answer shown."""
+"""Runner of scripts for front ends: it shows each result, and Ctrl-C stops a statement."""
 
 import logging
 import time
@@ -21,24 +21,24 @@ from corgipile.sql.exceptions import Interrupted
 from corgipile.sql.statements import Explain, Statement, Train
 from corgipile.stores.urls import redacted
 
-__all__ = ["Runner", "decoded", "interruptible", "opened", "script_of"]
+__all__ = ["Runner", "decode_script", "interruptible", "open_connection", "read_script"]
 
 R = TypeVar("R")
 _SILENT = logging.NullHandler()
-_AGAIN = 0.2  # seconds until a statement that goes on is told again to stop
+_INTERRUPT_SECONDS = 0.2  # seconds between two attempts to interrupt
 
 
 @dataclass
 class Runner:
-    """A place where scripts run and what they answer is shown.
+    """Runs scripts and shows their results.
 
     Attributes:
         connection: Runs the statements.
-        answers: Shows what they answer.
-        tell: Says what there is to be said besides.
-        progress: Shows how a training goes on.
-        memory: The budget of trainings that say none.
-        seconds: How long the last statement took, its answer included.
+        answers: Shows results.
+        tell: Shows a note.
+        progress: Shows training progress.
+        memory: The memory budget of trainings that set none.
+        seconds: Seconds that the last script took, including its output.
     """
 
     connection: Connection
@@ -49,10 +49,10 @@ class Runner:
     seconds: float = field(default=0.0, init=False)
 
     def run(self, script: str, values: Values = ()) -> None:
-        """Run the statements of a script up to the first that fails; one that does not parse lets none run.
+        """Run the statements of a script up to the first that fails; a syntax error prevents all of them.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C; the statement has been stopped.
+            KeyboardInterrupt: Ctrl-C was pressed; the statement has been stopped.
         """
         start = time.perf_counter()
         for statement in self.connection.parse(script):
@@ -60,12 +60,12 @@ class Runner:
         self.seconds = time.perf_counter() - start
 
     def answer(self, work: Callable[[], Result]) -> None:
-        """Show what a function answers; it runs in a thread, and Ctrl-C stops it."""
+        """Run a function in a thread and show its result; Ctrl-C stops it."""
         stopped = Event()
 
         def run() -> None:
             result = work()
-            result.batches = _until(stopped, result.batches)
+            result.batches = _raise_if_stopped(stopped, result.batches)
             self.answers.show(result)
             for note in result.notes:
                 self.tell(note)
@@ -74,111 +74,113 @@ class Runner:
 
     def _result(self, statement: Statement, values: Values) -> Result:
         with self.progress() as shown:
-            return self.connection.run(self._within(statement), values, shown)
+            return self.connection.run(self._with_memory(statement), values, shown)
 
-    def _within(self, statement: Statement) -> Statement:
-        """Return a statement whose training keeps to the budget, unless it names one."""
+    def _with_memory(self, statement: Statement) -> Statement:
+        """Return the statement with the memory budget set, unless it sets one."""
         if isinstance(statement, Explain):
-            return replace(statement, train=self._budgeted(statement.train))
-        return self._budgeted(statement) if isinstance(statement, Train) else statement
+            return replace(statement, train=self._train_with_memory(statement.train))
+        return self._train_with_memory(statement) if isinstance(statement, Train) else statement
 
-    def _budgeted(self, train: Train) -> Train:
-        one = self.connection.engine.name == "PostgreSQL"  # where the buffer is all the memory there is
-        if self.memory is None or "memory" in train.settings or (one and "buffer" in train.settings):
+    def _train_with_memory(self, train: Train) -> Train:
+        server = self.connection.engine.name == "PostgreSQL"  # where buffer and memory are one setting
+        if self.memory is None or "memory" in train.settings or (server and "buffer" in train.settings):
             return train
         return replace(train, settings={**train.settings, "memory": self.memory})
 
 
 def interruptible(interrupt: Callable[[], None], work: Callable[[], R], stopped: Event) -> R:
-    """Run a function in a thread, so that this one hears of Ctrl-C while a library keeps the other busy."""
+    """Run a function in a thread, so that Ctrl-C reaches the main thread while a library call blocks."""
     future: Future[R] = Future()
     try:
-        Thread(target=_settle, args=(future, work), daemon=True).start()
-        while not future.done():  # looked at again, since another thread may have been given the signal
-            wait([future], _AGAIN)
+        Thread(target=_set_future, args=(future, work), daemon=True).start()
+        while not future.done():  # polled, since another thread may have received the signal
+            wait([future], _INTERRUPT_SECONDS)
         return future.result()
     except KeyboardInterrupt as stop:
         stopped.set()
-        raise _ended(future, interrupt, stop) from None
+        raise _interrupt_until_done(future, interrupt, stop) from None
 
 
-def _ended(future: "Future[Any]", interrupt: Callable[[], None], stop: KeyboardInterrupt) -> KeyboardInterrupt:
-    """Return what stops a function once it has ended, or will not begin: Ctrl-C pressed again ends no wait for it."""
-    while not (future.cancel() or future.done()):  # not Thread.join, which takes a thread for ended when a signal comes
+def _interrupt_until_done(
+    future: "Future[Any]", interrupt: Callable[[], None], stop: KeyboardInterrupt
+) -> KeyboardInterrupt:
+    """Interrupt a function until it has ended; return the exception to raise. Further Ctrl-C do not end the wait."""
+    while not (future.cancel() or future.done()):  # not Thread.join, which a signal ends early
         try:
-            with suppress(Exception):  # a connection that is lost: the thread hears of it too
+            with suppress(Exception):  # a lost connection: the thread fails too
                 interrupt()
-            wait([future], _AGAIN)
+            wait([future], _INTERRUPT_SECONDS)
         except KeyboardInterrupt as again:
             stop = stop if type(again) is KeyboardInterrupt else again
     return stop
 
 
-def _settle(future: "Future[Any]", work: Callable[[], Any]) -> None:
+def _set_future(future: "Future[Any]", work: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
         future.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
+    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
         future.set_exception(error)
 
 
-def _until(stopped: Event, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _raise_if_stopped(stopped: Event, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if stopped.is_set():
             raise Interrupted("the statement was interrupted")
         yield batch
 
 
-def script_of(name: str) -> str:
-    """Return the statements of a file.
+def read_script(name: str) -> str:
+    """Return the text of a script file.
 
     Raises:
-        MissingFile: It is not there.
-        BadArgument: It is no text.
+        MissingFile: The file does not exist.
+        BadArgument: The file is not UTF-8 text.
     """
     try:
-        return decoded(Path(name).expanduser().read_bytes(), name)
+        return decode_script(Path(name).expanduser().read_bytes(), name)
     except FileNotFoundError:
-        raise MissingFile(f"{name}: there is no such file") from None
+        raise MissingFile(f"{name}: file not found") from None
 
 
-def decoded(script: bytes, name: str) -> str:
-    r"""Return a script as text; `name` says what it is, should it be none.
+def decode_script(script: bytes, name: str) -> str:
+    r"""Decode a script; errors mention `name`.
 
     Example:
-        >>> decoded(b"SELECT '\xff'", "a.sql")
+        >>> decode_script(b"SELECT '\xff'", "a.sql")
         Traceback (most recent call last):
         ...
-        corgipile.errors.BadArgument: a.sql is no text in UTF-8: byte 8 is 0xff
+        corgipile.errors.BadArgument: a.sql must be UTF-8 text, got byte 0xff at 8
     """
     try:
         return script.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadArgument(f"{name} is no text in UTF-8: byte {error.start} is {script[error.start]:#04x}") from None
+        raise BadArgument(f"{name} must be UTF-8 text, got byte {script[error.start]:#04x} at {error.start}") from None
 
 
-def opened(
+def open_connection(
     *, db: str | None = None, dsn: str | None = None, memory: str | None = None, trust: Any = None
 ) -> Connection:
-    """Open the database that a front end was told of: one in memory, a file of DuckDB, or a server.
+    """Open a front end's database: in memory, a DuckDB file or a server.
 
     Raises:
-        BadArgument: Two are named, or the address is none of a server.
+        BadArgument: Both `db` and `dsn` are given, or `dsn` is no PostgreSQL URL.
 
     Example:
-        >>> with opened() as connection:
+        >>> with open_connection() as connection:
         ...     connection.execute("SELECT 1").fetchall()
         [(1,)]
     """
-    # What trainings log is in their notes: Python need not say it too, unless somebody listens.
+    # The notes repeat what trainings log; without a handler Python would print it as well.
     logging.getLogger("corgipile").addHandler(_SILENT)
     budget = None if memory is None else parse_bytes(memory, "memory")
     if dsn is None:
         options: dict[str, Any] = {} if budget is None else {"memory_limit": f"{budget}B"}
         return connect(db or ":memory:", trust=trust, **options)
     if db is not None:
-        raise BadArgument(f"db is {db!r} and dsn {redacted(dsn)!r}; one of them is right")
+        raise BadArgument(f"db and dsn exclude each other, got {db!r} and {redacted(dsn)!r}")
     if not dsn.startswith(POSTGRES):
-        raise BadArgument(f"dsn is {redacted(dsn)!r}; postgresql://user@host:5432/database is right")
+        raise BadArgument(f"dsn must be a URL like postgresql://user@host:5432/database, got {redacted(dsn)!r}")
     return connect(dsn, trust=trust)

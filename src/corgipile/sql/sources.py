@@ -1,4 +1,4 @@
-"""Finds out what a SELECT is made of: what it chooses, from which table, and whether that is all it does."""
+"""Analysis of a SELECT: its columns, its table, and whether it computes anything else."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,21 +20,21 @@ AGGREGATES = frozenset(
 
 
 def source_of(part: Reader) -> Source:
-    """Return what the tokens of a SELECT say.
+    """Analyze the tokens of a SELECT.
 
     Raises:
-        BadStatement: There is none, or a call of a model in it is wrong.
+        BadStatement: There are none, or a model call in it is wrong.
     """
     if part.peek() is None:
-        raise part.expected("a SELECT")
-    if part.sees("SELECT") and _names_a_table(part.tokens[part.at + 1 : part.stop]):
+        raise part.unexpected("a SELECT")
+    if part.next_is("SELECT") and _names_a_table(part.tokens[part.at + 1 : part.stop]):
         return table_source(part.part(part.at + 1, part.stop), "a table or a file")
-    level = list(part.level())
-    first = "SELECT" if part.sees("SELECT") else "FROM" if part.sees("FROM") else ""
-    begin = next((i for i in level if part.tokens[i].says("FROM")), part.stop)
+    level = list(part.top_level())
+    first = "SELECT" if part.next_is("SELECT") else "FROM" if part.next_is("FROM") else ""
+    begin = next((i for i in level if part.tokens[i].matches("FROM")), part.stop)
     sql = part.fragment(model_call)
-    words = [i for i in level if part.tokens[i].says("FROM", *AFTER, *SETS, "SELECT", "VALUES")]
-    if not first or any(part.tokens[i].says(*SETS, "SELECT") for i in words if i > part.at):
+    words = [i for i in level if part.tokens[i].matches("FROM", *AFTER, *SETS, "SELECT", "VALUES")]
+    if not first or any(part.tokens[i].matches(*SETS, "SELECT") for i in words if i > part.at):
         return Source(sql=sql, items=Fragment(("*",)), rest=Fragment(()))
     items = Fragment(("*",)) if first == "FROM" else part.part(part.at + 1, begin).fragment(model_call)
     rest = part.part(begin, part.stop).fragment(model_call)
@@ -43,8 +43,8 @@ def source_of(part: Reader) -> Source:
     columns = None if first == "FROM" else _columns(part.part(part.at + 1, begin))
     star = first == "FROM" or [part.tokens[i].text for i in range(part.at + 1, begin)] == ["*"]
     chosen = named.bare and (star or columns is not None)
-    last = not any(part.tokens[i].says(*AFTER) for i in words if i > stop)
-    where = stop < part.stop and part.tokens[stop].says("WHERE") and last
+    last = not any(part.tokens[i].matches(*AFTER) for i in words if i > stop)
+    where = stop < part.stop and part.tokens[stop].matches("WHERE") and last
     return Source(
         sql=Fragment(("SELECT * ", *sql.pieces)) if first == "FROM" else sql,
         items=items,
@@ -60,31 +60,31 @@ def source_of(part: Reader) -> Source:
 
 
 def _names_a_table(tokens: Sequence[Token]) -> bool:
-    """Say whether nothing but a name follows SELECT: the paper writes ``SELECT t PREDICT BY m`` for all rows of t."""
+    """Return whether only a name follows SELECT: the paper writes ``SELECT t PREDICT BY m`` for all rows of t."""
     names, points = tokens[::2], tokens[1::2]
     if len(tokens) == 1 and tokens[0].kind == "string":
         return True
-    return len(tokens) % 2 == 1 and all(map(_is_column, names)) and all(one.text == "." for one in points)
+    return len(tokens) % 2 == 1 and all(map(_is_column, names)) and all(point.text == "." for point in points)
 
 
 def table_source(part: Reader, what: str) -> Source:
-    """Return all rows of a table or file that is named, up to what follows the name."""
+    """Read the name of a table or file; return the source of all its rows."""
     begin = part.at
     token = part.next(what, "word", "name", "string")
     if token.kind != "string":
-        while part.takes("."):
+        while part.accept("."):
             part.next("a name", "word", "name")
     named = part.part(begin, part.at)
     text = named.fragment(model_call).pieces
-    found = _from(named)
+    name = _from(named)
     sql, rest = Fragment(("SELECT * FROM ", *text)), Fragment(("FROM ", *text))
     return Source(
-        sql=sql, items=Fragment(("*",)), rest=rest, table=found.table, file=found.file, plain=True, foldable=True
+        sql=sql, items=Fragment(("*",)), rest=rest, table=name.table, file=name.file, plain=True, foldable=True
     )
 
 
 class _Named(NamedTuple):
-    """What a FROM names: one table or file, or neither, and whether nothing but another name of it follows."""
+    """The one table or file that a FROM names, if any, and whether at most an alias follows."""
 
     table: tuple[str, ...] | None = None
     file: str | None = None
@@ -96,18 +96,18 @@ _NOTHING = _Named()
 
 
 def _from(part: Reader) -> _Named:
-    """Return the one table or file that a FROM names."""
+    """Return the single table or file that a FROM names."""
     begin = part.peek()
-    if begin is None or (begin.kind not in ("word", "name", "string") or begin.says(*RESERVED)):
+    if begin is None or (begin.kind not in ("word", "name", "string") or begin.matches(*RESERVED)):
         return _NOTHING
     part.at += 1
     names = [begin]
-    while begin.kind != "string" and part.sees(".") and (after := part.peek(1)) and after.kind in ("word", "name"):
+    while begin.kind != "string" and part.next_is(".") and (after := part.peek(1)) and after.kind in ("word", "name"):
         names.append(after)
         part.at += 2
     alias = _alias(part)
     bare = part.peek() is None
-    if not (bare or part.sees("TABLESAMPLE") or part.sees("USING", "SAMPLE")):
+    if not (bare or part.next_is("TABLESAMPLE") or part.next_is("USING", "SAMPLE")):
         return _NOTHING
     if begin.kind == "string":
         return _Named(file=begin.text, alias=alias, bare=bare)
@@ -115,32 +115,32 @@ def _from(part: Reader) -> _Named:
 
 
 def _alias(part: Reader) -> str | None:
-    """Read the other name of a table."""
-    written = part.takes("AS")
+    """Read the alias of a table."""
+    written = part.accept("AS")
     token = part.peek()
     named = token is not None and (
-        token.kind == "name" or (token.kind == "word" and (written or not token.says(*RESERVED)))
+        token.kind == "name" or (token.kind == "word" and (written or not token.matches(*RESERVED)))
     )
-    if token is None or not named or token.says("TABLESAMPLE"):
+    if token is None or not named or token.matches("TABLESAMPLE"):
         return None
     part.at += 1
     return part.script.column(token)
 
 
 def _columns(part: Reader) -> tuple[str, ...] | None:
-    """Return the names of columns, if there is nothing else."""
-    found: list[str] = []
+    """Return the column names of a SELECT list, or None if it holds anything else."""
+    names: list[str] = []
     while token := part.peek():
         if not _is_column(token):
             return None
         part.at += 1
-        while part.sees(".") and (after := part.peek(1)) and _is_column(after):
+        while part.next_is(".") and (after := part.peek(1)) and _is_column(after):
             token = after
             part.at += 2
-        found.append(part.script.column(token))
-        if part.peek() is not None and not part.takes(","):
+        names.append(part.script.column(token))
+        if part.peek() is not None and not part.accept(","):
             return None
-    return tuple(found) if found and len(set(found)) == len(found) else None
+    return tuple(names) if names and len(set(names)) == len(names) else None
 
 
 def _is_column(token: Token) -> bool:
@@ -148,10 +148,10 @@ def _is_column(token: Token) -> bool:
 
 
 def _foldable(part: Reader, level: list[int], begin: int) -> bool:
-    """Say whether an expression may be added to what is chosen: each row of the answer is one of what FROM names."""
-    if any(part.tokens[i].says("GROUP", "HAVING") for i in level if i > begin):
+    """Return whether an expression can be added to the SELECT list: each result row is one row of FROM."""
+    if any(part.tokens[i].matches("GROUP", "HAVING") for i in level if i > begin):
         return False
     items = range(part.at + 1, begin)
-    if items and part.tokens[items[0]].says("DISTINCT"):
+    if items and part.tokens[items[0]].matches("DISTINCT"):
         return False
-    return not any(part.tokens[i].text.upper() in AGGREGATES and part.tokens[i + 1].says("(") for i in items)
+    return not any(part.tokens[i].text.upper() in AGGREGATES and part.tokens[i + 1].matches("(") for i in items)

@@ -1,4 +1,4 @@
-"""What a script of SQL says, one value a statement; how it is written is `grammar`'s, what it does is an engine's."""
+"""Syntax tree of SQL scripts: `grammar` parses it, engines run it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,16 +25,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ModelCall:
-    """``ML.PREDICT(MODEL m, TABLE t)`` and its like, which stand in a query where a table does.
+    """A call such as ``ML.PREDICT(MODEL m, TABLE t)``, which a query uses like a table.
 
     Attributes:
-        function: ``"predict"``, whose rows have ``predicted_<label>`` first, and ``predicted_<label>_probs`` (a list,
-            in the order of the model's classes) where the model has probabilities; ``"evaluate"``, one row;
-            ``"weights"``, rows of ``processed_input`` and ``weight``, and ``class`` where there are more than two;
-            ``"training_info"``, the rows of training's answer.
+        function: ``"predict"``, whose rows begin with ``predicted_<label>`` and, if the model has probabilities,
+            ``predicted_<label>_probs`` (a list in the order of the classes); ``"evaluate"``, one row;
+            ``"weights"``, rows of ``processed_input`` and ``weight``, with ``class`` for more than two classes;
+            ``"training_info"``, the rows of the training's result.
         model: The model's name.
-        source: The rows; None where the function takes none, or where those of training are meant.
-        options: What a STRUCT in third place says, such as ``threshold``.
+        source: The rows; None if the function takes none or means the training rows.
+        options: The fields of the STRUCT in third place, such as ``threshold``.
     """
 
     function: str
@@ -45,12 +45,12 @@ class ModelCall:
 
 @dataclass(frozen=True)
 class Fragment:
-    """SQL for the engine, as it was written, but for places of values and of models."""
+    """SQL for the engine, with placeholders for parameters and model calls."""
 
     pieces: tuple[str | Parameter | ModelCall, ...]
 
     def written(self, parameter: Callable[[Parameter], str], call: Callable[[ModelCall], str]) -> str:
-        """Return the SQL, with what two functions make of places of values and of calls.
+        """Return the SQL; two functions write the parameters and the calls.
 
         Example:
             >>> Fragment(("SELECT ", Parameter(1), " + 1")).written(lambda one: f"${one.key}", str)
@@ -62,19 +62,19 @@ class Fragment:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The rows that a SELECT gives.
+    """The rows of a SELECT.
 
     Attributes:
         sql: The whole SELECT.
-        items: What stands between SELECT and FROM.
-        rest: What follows, FROM included.
-        columns: The columns that are chosen, by name; None: all, or some are more than names.
-        table: The name of the table that FROM names, its schema first; None: it names a file, or more than one table.
-        alias: The other name that FROM gives it.
-        file: The path, glob or URL that FROM names.
-        plain: It chooses columns of one table or file, all rows, so that nothing has to be computed to read it.
-        where: The condition behind WHERE, where the source would be plain without it.
-        foldable: An expression may be added to `items`: no WITH, grouping, DISTINCT or set operation.
+        items: The text between SELECT and FROM.
+        rest: The text from FROM on.
+        columns: The selected columns; None: all, or some are expressions.
+        table: The parts of the table's name in FROM, schema first; None: a file or several tables.
+        alias: The table's alias in FROM.
+        file: The path, glob or URL in FROM.
+        plain: Whether it only selects columns of one table or file, so that nothing has to be computed.
+        where: The WHERE condition, if the source would be plain without it.
+        foldable: Whether an expression can be added to `items`: no WITH, grouping, DISTINCT or set operation.
     """
 
     sql: Fragment
@@ -91,11 +91,11 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What all statements have: where in the script they begin, and what is to be said of them besides.
+    """Base class of statements.
 
     Attributes:
-        offset: Characters of the script before it.
-        notes: What the reader is told, such as options of others that mean nothing here.
+        offset: Where it begins in the script, in characters.
+        notes: Notes for the user, such as ignored options.
     """
 
     offset: int = 0
@@ -104,7 +104,7 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class Query(Statement):
-    """A statement for the engine itself."""
+    """A statement of the engine's own SQL."""
 
     sql: Fragment
 
@@ -116,16 +116,16 @@ class Train(Statement):
     Attributes:
         source: The rows.
         model: The loss, as `corgipile.train` names it.
-        label: The column of labels; None: see `label_of`.
-        usual_label: What the label is called where nobody says, in lower case.
-        features: The columns of features; None: all but the label.
-        settings: Settings of `corgipile.train` by their names there, and ``block``, ``buffer`` and ``balance`` of the
-            order; values as Python has them. A `Parameter` is a value to come, of ``features``, ``label`` and
-            ``warm_start`` too: `options.settled` puts all in their places.
-        name: What the model is stored as; None: it is not.
-        replace: Whether a model of that name gives way.
-        if_not_exists: Whether one of that name makes the statement do nothing.
-        warm_start: The name of the model to go on from.
+        label: The label column; None: see `label_of`.
+        usual_label: The default name of the label column, in lower case.
+        features: The feature columns; None: all but the label.
+        settings: Settings of `corgipile.train` by name, with the order's ``block``, ``buffer`` and ``balance``.
+            A value may be a `Parameter`, also of ``features``, ``label`` and ``warm_start``:
+            `options.bind_settings` fills them in.
+        name: The name to store the model under; None: it is not stored.
+        replace: Whether to replace a model of that name.
+        if_not_exists: Whether to do nothing if a model of that name exists.
+        warm_start: The name of the model to start from.
     """
 
     source: Source
@@ -140,16 +140,16 @@ class Train(Statement):
     warm_start: str | None = None
 
     def label_of(self, columns: Sequence[str]) -> str:
-        """Return the column of labels among those of the rows: the one that is named, the usual one, or the last."""
+        """Return the label column: the named one, the usual one, or the last of the rows."""
         usual = [name for name in columns if name.lower() == self.usual_label]
         return (usual or columns)[-1] if self.label is None else self.label
 
     def label_notes(self, columns: Sequence[str]) -> list[str]:
-        """Return which column became the label, if the statement names none."""
+        """Return a note on which column became the label, if the statement names none."""
         if self.label is not None or self.settings.get("labels"):
             return []
-        found = self.label_of(columns)
-        return [f"the label is column {found!r}{', the last one' * (found == columns[-1])}; LABEL names another"]
+        label = self.label_of(columns)
+        return [f"the label is column {label!r}{', the last one' * (label == columns[-1])}; LABEL names another"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,11 +157,11 @@ class Predict(Statement):
     """``SELECT … PREDICT BY``.
 
     Attributes:
-        source: The rows, to whose columns the prediction is added.
+        source: The rows; the prediction is added to their columns.
         model: The model's name.
-        before: What the rows are for, such as ``INSERT INTO t``; empty where they are the answer.
-        after: What follows the rows, such as ``) TO 'predicted.parquet'`` after ``COPY (``.
-        column: The name of the column that is added.
+        before: The text before the query, such as ``INSERT INTO t``; may be empty.
+        after: The text after the query, such as ``) TO 'predicted.parquet'`` after ``COPY (``.
+        column: The name of the added column.
     """
 
     source: Source

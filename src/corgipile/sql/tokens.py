@@ -1,7 +1,7 @@
-"""Cuts a script of SQL into tokens that know where they stand, and the tokens into statements.
+"""Lexer of SQL scripts: tokens with their positions, split into statements.
 
-What lies between tokens, white space and comments, is never looked at again: all that goes to an engine is cut out of
-the script itself. Only quotes, comments, brackets and places of values matter here, so one lexer serves all engines.
+SQL for an engine is cut out of the script itself, white space and comments included. Only quotes, comments, brackets
+and parameters matter here, so one lexer serves all engines.
 """
 
 import re
@@ -12,10 +12,10 @@ from typing import NamedTuple
 from corgipile.errors import BadStatement
 from corgipile.nesting import MAX_SQL_DEPTH
 
-__all__ = ["RESERVED", "Token", "complete", "statements", "tokenize", "wrong"]
+__all__ = ["RESERVED", "Token", "complete", "statements", "syntax_error", "tokenize"]
 
 CLOSING = {"(": ")", "[": "]", "{": "}"}
-SHOWN = 100  # characters of a long line, around the place of an error
+MAX_EXCERPT = 100  # characters of a long line shown around an error
 GAP = re.compile(r"(?:[\s\ufeff]|--[^\n]*)+")
 NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
 COMMENT = re.compile(r"/\*|\*/")
@@ -29,7 +29,7 @@ NAMED = re.compile(r"[uU]&\"")
 ESCAPED = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)", re.DOTALL)
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 SIGNS = ("::", ":=", "=>", "->")
-# Words that end no operand: a value may follow them.
+# Words that cannot end an operand, so that a value may follow.
 RESERVED = frozenset(
     """ALL ANALYZE AND ANY ARRAY AS ASC BETWEEN BY CASE CAST COLLATE CREATE CROSS DESC DISTINCT DO ELSE ESCAPE EXCEPT
     FETCH FILTER FOR FROM FULL GLOB GROUP HAVING ILIKE IN INNER INSERT INTERSECT INTERVAL INTO IS ISNULL JOIN LATERAL
@@ -39,13 +39,13 @@ RESERVED = frozenset(
 
 
 class Token(NamedTuple):
-    """A token.
+    """A token of a script.
 
     Attributes:
         kind: ``word``, ``name`` (in quotes), ``string``, ``number``, ``place`` (``$1``, ``$name``) or ``sign``.
-        text: What it says: of names and strings what the quotes hold.
-        start: Characters of the script before it.
-        stop: Characters of the script up to its end.
+        text: Its text; of names and strings, the unquoted content.
+        start: Offset of its first character.
+        stop: Offset of its end.
     """
 
     kind: str
@@ -53,16 +53,16 @@ class Token(NamedTuple):
     start: int
     stop: int
 
-    def says(self, *words: str) -> bool:
-        """Say whether it is one of these words or signs, which are written in upper case."""
+    def matches(self, *words: str) -> bool:
+        """Return whether the token is one of these words or signs; words are given in upper case."""
         return self.kind in ("word", "sign") and self.text.upper() in words
 
 
-def wrong(script: str, place: int, message: str, *, incomplete: bool = False) -> BadStatement:
-    r"""Make the error of a place in a script: its message shows the line, with a caret below.
+def syntax_error(script: str, place: int, message: str, *, incomplete: bool = False) -> BadStatement:
+    r"""Return a syntax error whose message shows the line, with a caret below the position.
 
     Example:
-        >>> print(wrong("SELECT *\nFROM t TRAIN BY", 23, "a model is needed"))
+        >>> print(syntax_error("SELECT *\nFROM t TRAIN BY", 23, "a model is needed"))
         line 2, column 15: a model is needed
         FROM t TRAIN BY
                       ^
@@ -72,8 +72,8 @@ def wrong(script: str, place: int, message: str, *, incomplete: bool = False) ->
     end = script.find("\n", place)
     line, column = script.count("\n", 0, place) + 1, place - begin + 1
     text = script[begin : end if end >= 0 else len(script)].rstrip("\r")
-    cut = max(0, min(column - 1 - SHOWN // 2, len(text) - SHOWN))
-    shown, before = _plain(text[cut : cut + SHOWN]), _plain(text[cut : column - 1])
+    cut = max(0, min(column - 1 - MAX_EXCERPT // 2, len(text) - MAX_EXCERPT))
+    shown, before = _plain(text[cut : cut + MAX_EXCERPT]), _plain(text[cut : column - 1])
     width = sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c) for c in before)
     error = BadStatement(f"line {line}, column {column}: {message}\n{shown}\n{' ' * width}^")
     error.line, error.column, error.incomplete = line, column, incomplete
@@ -81,7 +81,7 @@ def wrong(script: str, place: int, message: str, *, incomplete: bool = False) ->
 
 
 def _plain(text: str) -> str:
-    """Replace what a terminal would not show as one character."""
+    """Replace characters that a terminal does not show as one character."""
     return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -89,7 +89,7 @@ def tokenize(script: str) -> list[Token]:
     r"""Return the tokens of a script.
 
     Raises:
-        BadStatement: A string, a quoted name or a comment does not end.
+        BadStatement: A string, quoted name or comment is not terminated.
 
     Example:
         >>> [token.text for token in tokenize("SELECT 'it''s' -- done\nFROM t TRAIN BY svm;")]
@@ -99,8 +99,8 @@ def tokenize(script: str) -> list[Token]:
 
 
 def _tokens(script: str) -> Iterator[Token]:
-    if found := NO_TEXT.search(script):
-        raise wrong(script, found.start(), f"character {ord(found[0]):#x} is none of a text")
+    if match := NO_TEXT.search(script):
+        raise syntax_error(script, match.start(), f"character {ord(match[0]):#x} is not valid in text")
     at = 0
     while (at := _skipped(script, at)) < len(script):
         token = _quoted(script, at) or _plain_token(script, at)
@@ -109,10 +109,10 @@ def _tokens(script: str) -> Iterator[Token]:
 
 
 def _skipped(script: str, at: int) -> int:
-    """Return where the next token begins."""
+    """Return the offset of the next token."""
     while True:
-        if found := GAP.match(script, at):
-            at = found.end()
+        if match := GAP.match(script, at):
+            at = match.end()
         elif script.startswith("/*", at):
             at = _comment(script, at)
         else:
@@ -120,45 +120,45 @@ def _skipped(script: str, at: int) -> int:
 
 
 def _comment(script: str, begin: int) -> int:
-    """Return the end of a comment, which may hold others."""
+    """Return the end of a comment; comments nest."""
     depth = 0
     for mark in COMMENT.finditer(script, begin):
         depth += 1 if mark[0] == "/*" else -1
         if not depth:
             return mark.end()
-    raise wrong(script, begin, "this comment does not end; */ is missing", incomplete=True)
+    raise syntax_error(script, begin, "this comment is not terminated; */ is missing", incomplete=True)
 
 
 def _quoted(script: str, at: int) -> Token | None:
-    """Return the string or the name in quotes that begins here."""
+    """Return the string or quoted name that begins here."""
     mark = script[at]
     if mark in "'\"`":
         return _until(script, at, at, mark)
-    if mark == "$" and (found := DOLLARS.match(script, at)):
-        end = script.find(found[0], found.end())
+    if mark == "$" and (match := DOLLARS.match(script, at)):
+        end = script.find(match[0], match.end())
         if end < 0:
-            raise wrong(script, at, f"this string does not end; {found[0]} is missing", incomplete=True)
-        return Token("string", script[found.end() : end], at, end + len(found[0]))
-    if mark in "eEbBxXnNuU" and (found := PREFIXED.match(script, at) or NAMED.match(script, at)):
-        return _until(script, at, found.end() - 1, script[found.end() - 1])
+            raise syntax_error(script, at, f"this string is not terminated; {match[0]} is missing", incomplete=True)
+        return Token("string", script[match.end() : end], at, end + len(match[0]))
+    if mark in "eEbBxXnNuU" and (match := PREFIXED.match(script, at) or NAMED.match(script, at)):
+        return _until(script, at, match.end() - 1, script[match.end() - 1])
     return None
 
 
 def _until(script: str, begin: int, at: int, mark: str) -> Token:
-    """Return what the quotes hold that open at a place; doubled ones are one, and after E a backslash means more."""
+    """Return the quoted token that opens at `at`: doubled quotes are one; after E, backslashes escape."""
     backslash = script[begin] in "eE"
     stop = _escaped(script, at + 1) if backslash else _doubled(script, at + 1, mark)
     if stop < 0:
         what = "string" if mark == "'" else "name"
-        raise wrong(script, begin, f"this {what} does not end; {mark} is missing", incomplete=True)
+        raise syntax_error(script, begin, f"this {what} is not terminated; {mark} is missing", incomplete=True)
     text = script[at + 1 : stop].replace(mark * 2, mark)
     text = ESCAPED.sub(_character, text) if backslash else text
     return Token("string" if mark == "'" else "name", text, begin, stop + 1)
 
 
 def _escaped(script: str, at: int) -> int:
-    found = BACKSLASHED.match(script, at)
-    return found.end() - 1 if found else -1
+    match = BACKSLASHED.match(script, at)
+    return match.end() - 1 if match else -1
 
 
 def _doubled(script: str, at: int, mark: str) -> int:
@@ -167,21 +167,21 @@ def _doubled(script: str, at: int, mark: str) -> int:
     return stop
 
 
-def _character(found: "re.Match[str]") -> str:
-    said = found[1]
-    if said[0] in "xuU" and len(said) > 1:
-        code = int(said[1:], 16)
-    elif said[0] in "01234567":
-        code = int(said, 8)
+def _character(match: "re.Match[str]") -> str:
+    escape = match[1]
+    if escape[0] in "xuU" and len(escape) > 1:
+        code = int(escape[1:], 16)
+    elif escape[0] in "01234567":
+        code = int(escape, 8)
     else:
-        return ESCAPES.get(said, said)
+        return ESCAPES.get(escape, escape)
     return chr(code) if code < 0x110000 else "\N{REPLACEMENT CHARACTER}"
 
 
 def _plain_token(script: str, at: int) -> Token:
     for kind, pattern in (("word", WORD), ("number", NUMBER), ("place", PLACE)):
-        if found := pattern.match(script, at):
-            return Token(kind, found[0], at, found.end())
+        if match := pattern.match(script, at):
+            return Token(kind, match[0], at, match.end())
     for sign in SIGNS:
         if script.startswith(sign, at):
             return Token("sign", sign, at, at + len(sign))
@@ -189,57 +189,59 @@ def _plain_token(script: str, at: int) -> Token:
 
 
 def statements(script: str) -> list[list[Token]]:
-    """Return the tokens of each statement of a script, without the semicolons between them; empty ones are left out.
+    """Return the tokens of each nonempty statement of a script, without the semicolons.
 
     Raises:
-        BadStatement: A bracket does not close, or closes what was not open.
+        BadStatement: A bracket is not closed, or closes none.
 
     Example:
         >>> [len(tokens) for tokens in statements("SELECT f(1; 2); ; SELECT 3")]
         [7, 2]
     """
-    found: list[list[Token]] = [[]]
+    parts: list[list[Token]] = [[]]
     brackets: list[Token] = []
-    inside = 0  # BEGIN ATOMIC and CASE, of a function that is created
+    inside = 0  # depth of BEGIN ATOMIC and CASE in CREATE FUNCTION
     for token in tokenize(script):
         if token.kind == "sign" and token.text in CLOSING:
             brackets.append(token)
             if len(brackets) > MAX_SQL_DEPTH:
-                raise wrong(script, token.start, f"brackets must nest at most {MAX_SQL_DEPTH} levels deep")
+                raise syntax_error(script, token.start, f"brackets must nest at most {MAX_SQL_DEPTH} levels deep")
         elif token.kind == "sign" and token.text in ")]}":
             if not brackets or CLOSING[brackets[-1].text] != token.text:
-                raise wrong(script, token.start, _closes(token, brackets))
+                raise syntax_error(script, token.start, _closes(token, brackets))
             brackets.pop()
         elif token.text == ";" and token.kind == "sign" and not brackets and not inside:
-            found.append([])
+            parts.append([])
             continue
         elif not brackets and token.kind == "word":
-            inside = _inside(inside, token, found[-1])
-        found[-1].append(token)
+            inside = _inside(inside, token, parts[-1])
+        parts[-1].append(token)
     if brackets:
         missing = CLOSING[brackets[-1].text]
-        raise wrong(script, brackets[-1].start, f"this bracket does not close; {missing} is missing", incomplete=True)
-    return [tokens for tokens in found if tokens]
+        raise syntax_error(
+            script, brackets[-1].start, f"this bracket is not closed; {missing} is missing", incomplete=True
+        )
+    return [tokens for tokens in parts if tokens]
 
 
 def _closes(token: Token, brackets: list[Token]) -> str:
     if not brackets:
-        return f"{token.text} closes a bracket that does not open"
-    return f"{token.text} does not close the {brackets[-1].text} before; {CLOSING[brackets[-1].text]} is needed"
+        return f"{token.text} closes no open bracket"
+    return f"{token.text} does not close the open {brackets[-1].text}; {CLOSING[brackets[-1].text]} is needed"
 
 
 def _inside(inside: int, token: Token, before: list[Token]) -> int:
-    """Return how deep a word is inside BEGIN … END of its statement, where semicolons end nothing."""
-    if token.says("BEGIN"):
+    """Return the nesting depth in BEGIN … END after a word; semicolons inside do not end the statement."""
+    if token.matches("BEGIN"):
         words = [word.text.upper() for word in before[:4]]
         return inside + bool(words[:1] == ["CREATE"] and {"FUNCTION", "PROCEDURE"} & set(words))
-    if inside and token.says("CASE"):
+    if inside and token.matches("CASE"):
         return inside + 1
-    return inside - (inside > 0 and token.says("END"))
+    return inside - (inside > 0 and token.matches("END"))
 
 
 def complete(script: str) -> bool:
-    """Say whether a script is to be run as it is: its last statement ends with a semicolon, or nothing can mend it.
+    """Return whether a script can be run: it ends with a semicolon, or more text cannot repair it.
 
     Example:
         >>> complete("SELECT 1;"), complete("SELECT 1"), complete("SELECT ';"), complete("SELECT );")
@@ -250,4 +252,4 @@ def complete(script: str) -> bool:
         tokens = tokenize(script)
     except BadStatement as error:
         return not error.incomplete
-    return not tokens or tokens[-1].says(";")
+    return not tokens or tokens[-1].matches(";")

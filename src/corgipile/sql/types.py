@@ -1,4 +1,4 @@
-"""Types of columns as DB-API 2.0 tells them apart, and its makers of values."""
+"""DB-API 2.0 type objects and value constructors."""
 
 import datetime as dt
 from typing import Any
@@ -26,16 +26,16 @@ Binary, Date, Time, Timestamp = bytes, dt.date, dt.time, dt.datetime
 DateFromTicks, TimestampFromTicks = dt.date.fromtimestamp, dt.datetime.fromtimestamp
 
 
-def TimeFromTicks(ticks: float) -> dt.time:  # noqa: N802 - as DB-API calls it
-    """Return the local time of day, of seconds since 1970."""
+def TimeFromTicks(ticks: float) -> dt.time:  # noqa: N802 - DB-API's name
+    """Return the local time of day of a Unix timestamp."""
     return TimestampFromTicks(ticks).time()
 
 
 class TypeCode:
-    """A kind of types: equal to itself, and to what `Cursor.description` says of a column of such a type.
+    """A group of column types, compared with the type code in `Cursor.description`.
 
     Args:
-        name: What it is called.
+        name: Its name.
     """
 
     def __init__(self, name: str) -> None:
@@ -49,7 +49,7 @@ STRING, BINARY, NUMBER, DATETIME, ROWID = map(TypeCode, ("STRING", "BINARY", "NU
 
 
 def type_code(kind: pa.DataType) -> Any:
-    """Return the kind of a type; of lists and structures the type itself.
+    """Return the type code of an Arrow type; nested types are their own code.
 
     Example:
         >>> type_code(pa.int8()), type_code(pa.list_(pa.int8()))

@@ -1,4 +1,4 @@
-"""Reads values of settings: numbers, text, sizes such as 10MB and 10%, lists, names, and places for values to come."""
+"""Parser of setting values: numbers, text, sizes such as 10MB and 10%, lists, names and parameters."""
 
 import re
 from typing import Any
@@ -10,37 +10,37 @@ from corgipile.sql.statements import Parameter
 __all__ = ["CLAUSES", "column_names", "value"]
 
 CLAUSES = ("WITH", "LABEL", "GROUP", "USING", "INTO")
-DEEPEST = 4  # lists in lists
+MAX_LIST_DEPTH = 4
 UNIT = re.compile(r"[KMGT]I?B?|B", re.IGNORECASE)
 NAMING = (":", "=", "=>", ":=")
 WORDS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
 def value(reader: Reader, deep: int = 0) -> Any:
-    """Read a value: as Python has it, or a `Parameter`; a word that is nothing else is text.
+    """Read a value as a Python value or a `Parameter`; other words are text.
 
     Raises:
         BadStatement: There is none.
     """
     token, before, after = reader.peek(), _before(reader), reader.peek(1)
-    if token is None or token.says(*CLAUSES):
-        raise reader.expected("a value")
-    if found := reader.script.parameter(token, before, after, subscript=False):
+    if token is None or token.matches(*CLAUSES):
+        raise reader.unexpected("a value")
+    if parameter := reader.script.parameter(token, before, after, subscript=False):
         reader.at += 1 + (token.text == ":")
-        return found
+        return parameter
     if token.kind in ("string", "name"):
         reader.at += 1
         return token.text
     if token.kind == "number" or token.text in ("-", "+"):
         return _number(reader)
-    if token.says("ARRAY", "STRUCT") and after is not None and after.text in ("[", "("):
+    if token.matches("ARRAY", "STRUCT") and after is not None and after.text in ("[", "("):
         reader.at += 1
         return _listed(reader, deep)
     if token.kind == "word":
         return _word(reader)
     if token.text in ("[", "(", "{"):
         return _listed(reader, deep)
-    raise reader.expected("a value")
+    raise reader.unexpected("a value")
 
 
 def _before(reader: Reader) -> Any:
@@ -49,8 +49,8 @@ def _before(reader: Reader) -> Any:
 
 def _number(reader: Reader) -> Any:
     """Read a number or a size."""
-    sign = -1 if reader.peek().text == "-" else 1  # type: ignore[union-attr]  # it was seen
-    reader.at += reader.sees("-") or reader.sees("+")
+    sign = -1 if reader.peek().text == "-" else 1  # type: ignore[union-attr]  # the caller peeked
+    reader.at += reader.next_is("-") or reader.next_is("+")
     token = reader.next("a number", "number")
     after = reader.peek()
     touches = after is not None and after.start == token.stop
@@ -65,11 +65,11 @@ def _number(reader: Reader) -> Any:
     try:
         return sign * float(token.text.replace("_", ""))
     except ValueError:
-        raise reader.wrong(f"{token.text} is no number", reader.at - 1) from None
+        raise reader.error(f"{token.text} is not a valid number", reader.at - 1) from None
 
 
 def _word(reader: Reader) -> Any:
-    """Read a word, with a parameter behind a colon: riffle, hash:256."""
+    """Read a word with an optional parameter after a colon, such as riffle or hash:256."""
     token = reader.next("a value", "word")
     if token.text.upper() in WORDS:
         return WORDS[token.text.upper()]
@@ -77,16 +77,16 @@ def _word(reader: Reader) -> Any:
     if colon is not None and colon.text == ":" and colon.start == token.stop and after is not None:
         if after.kind not in ("word", "number"):
             reader.at += 1
-            raise reader.expected("a number")
+            raise reader.unexpected("a number")
         reader.at += 2
         return f"{token.text}:{after.text}"
     return token.text
 
 
 def _listed(reader: Reader, deep: int) -> Any:
-    """Read a list in brackets, or what belongs to names: ``{city: onehot}``, ``(city = onehot)``."""
-    if deep >= DEEPEST:
-        raise reader.wrong(f"lists are nested more than {DEEPEST} deep")
+    """Read a list in brackets, or a mapping: ``{city: onehot}``, ``(city = onehot)``."""
+    if deep >= MAX_LIST_DEPTH:
+        raise reader.error(f"lists must nest at most {MAX_LIST_DEPTH} levels deep")
     reader.at += 1
     items: list[Any] = []
     named: dict[str, Any] = {}
@@ -103,16 +103,16 @@ def _listed(reader: Reader, deep: int) -> Any:
             named[reader.script.column(key)] = value(reader, deep + 1)
         else:
             items.append(value(reader, deep + 1))
-        if reader.peek() is None or not (reader.takes(",") or reader.peek().text in ")]}"):  # type: ignore[union-attr]
-            raise reader.expected(", or the end of the list")
+        if reader.peek() is None or not (reader.accept(",") or reader.peek().text in ")]}"):  # type: ignore[union-attr]
+            raise reader.unexpected(", or the end of the list")
     reader.at += 1
     if named and items:
-        raise reader.wrong("some values of this list have names, some have none", reader.at - 1)
+        raise reader.error("either all values of a list must have names, or none", reader.at - 1)
     return named or items
 
 
 def column_names(reader: Reader) -> Any:
-    """Read one column's name, or a list of them; the value is a list, or a `Parameter`.
+    """Read a column name or a list of them; return a list or a `Parameter`.
 
     Raises:
         BadStatement: There is none.
@@ -120,16 +120,17 @@ def column_names(reader: Reader) -> Any:
     begin = reader.at
     token = reader.peek()
     if token is not None and (
-        token.kind in ("name", "string") or (token.kind == "word" and not token.says("ARRAY", "WITH", "USING", "INTO"))
+        token.kind in ("name", "string")
+        or (token.kind == "word" and not token.matches("ARRAY", "WITH", "USING", "INTO"))
     ):
         reader.at += 1
         return [reader.script.column(token)]
-    if token is not None and (token.says("ARRAY") or token.text in ("[", "(")):
-        reader.takes("ARRAY")
+    if token is not None and (token.matches("ARRAY") or token.text in ("[", "(")):
+        reader.accept("ARRAY")
         return _columns(reader)
-    found = value(reader)
-    if isinstance(found, Parameter):
-        return found
+    parameter = value(reader)
+    if isinstance(parameter, Parameter):
+        return parameter
     raise _no_columns(reader, begin)
 
 
@@ -137,14 +138,14 @@ def _columns(reader: Reader) -> list[str]:
     begin = reader.at
     reader.at += 1
     names: list[str] = []
-    while not (reader.takes(")") or reader.takes("]")):
+    while not (reader.accept(")") or reader.accept("]")):
         names.append(reader.script.column(reader.next("the name of a column", "word", "name", "string")))
-        if not (reader.takes(",") or reader.sees(")") or reader.sees("]")):
-            raise reader.expected(", or the end of the list")
+        if not (reader.accept(",") or reader.next_is(")") or reader.next_is("]")):
+            raise reader.unexpected(", or the end of the list")
     if not names:
         raise _no_columns(reader, begin)
     return names
 
 
 def _no_columns(reader: Reader, at: int) -> BadStatement:
-    return reader.wrong("expected the name of a column, or a list of them", at)
+    return reader.error("expected a column name or a list of column names", at)

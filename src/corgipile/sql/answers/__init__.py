@@ -1,1 +1,1 @@
-"""What becomes of answers: tables for people, CSV and JSON for programs, HTML for notebooks."""
+"""Output of query results: text tables, CSV, JSON, and HTML for notebooks."""

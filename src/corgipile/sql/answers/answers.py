@@ -1,4 +1,4 @@
-"""Who takes answers: one contract, for tables on a terminal, CSV and JSON."""
+"""Interface of the result writers."""
 
 from typing import Protocol
 
@@ -8,13 +8,13 @@ __all__ = ["Answers"]
 
 
 class Answers(Protocol):
-    """Shows what statements answer, one after the other."""
+    """Writes the results of statements in turn."""
 
     def show(self, result: Result) -> None:
-        """Show an answer; its rows are fetched meanwhile."""
+        """Write a result while its rows are fetched."""
 
     def fail(self, kind: str, message: str, code: int) -> bool:
-        """Take note of the error that ended it all; say whether the reader has been told by that."""
+        """Record the error that ended the script; return whether the output shows it."""
 
     def close(self) -> None:
-        """Show what is still to be shown."""
+        """Write what is left."""

@@ -1,4 +1,4 @@
-"""One value of an answer, as text for people or as plain Python for JSON."""
+"""Values of a result as text or as JSON values."""
 
 import json
 import math
@@ -12,13 +12,13 @@ import pyarrow as pa
 __all__ = ["NULL", "is_number", "json_values", "texts"]
 
 NULL = "NULL"
-_EXACT = 15  # digits that a float of 64 bits keeps
-_SHORT = 9  # characters of a number before digits are left out
-_JOINERS = "\u200c\u200d"  # take no room, and words of some scripts need them
+_FLOAT_DIGITS = 15  # decimal digits that a 64-bit float represents exactly
+_MAX_NUMBER_WIDTH = 9  # characters; longer floats are rounded
+_JOINERS = "\u200c\u200d"  # zero-width characters that some scripts need
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Say whether values of a type belong to the right of their column.
+    """Return whether values of a type are right-aligned.
 
     Example:
         >>> is_number(pa.float32()), is_number(pa.string())
@@ -28,11 +28,11 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def texts(column: pa.Array, *, most: int = 1000) -> list[str]:
-    r"""Write the values of a column as tables show them: one line each, no control characters, NULL by its name.
+    r"""Format the values of a column for tables: one line each, escaped control characters, NULL as text.
 
     Args:
         column: The values.
-        most: Characters of each that anybody may see; one who wants to know whether there are more sees one more.
+        most: Characters of each that can be shown; one more is returned to reveal that a value is longer.
 
     Example:
         >>> texts(pa.array([0.1, 0.6931471805599453, None])), texts(pa.array(["two\nlines"]))
@@ -42,7 +42,7 @@ def texts(column: pa.Array, *, most: int = 1000) -> list[str]:
 
 
 def json_values(column: pa.Array) -> list[Any]:
-    """Return the values of a column as JSON has them: dates as text, bytes in hexadecimal, NaN and infinity as null.
+    """Return the values of a column for JSON: dates as text, bytes in hexadecimal, NaN and infinity as null.
 
     Example:
         >>> json_values(pa.array([1.5, float("nan")])), json_values(pa.array([b"ab"]))
@@ -58,7 +58,7 @@ def _values(column: pa.Array, most: int | None = None) -> list[Any]:
     if pa.types.is_dictionary(kind):
         return _values(column.dictionary_decode(), most)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind):
-        try:  # Python's own end with the year 9999, and have no nanoseconds
+        try:  # Python's types end with the year 9999 and have no nanoseconds
             return list(column.cast(pa.string()).to_pylist())
         except pa.ArrowException:
             pass
@@ -70,7 +70,7 @@ def _values(column: pa.Array, most: int | None = None) -> list[Any]:
 def _by_one(column: pa.Array) -> list[Any]:
     try:
         return list(column.to_pylist())
-    except (ValueError, OverflowError, pa.ArrowException):  # one that Python has no value for
+    except (ValueError, OverflowError, pa.ArrowException):  # a value that Python cannot represent
         return [f"<{column.type}>" if one.is_valid else None for one in column]
 
 
@@ -86,9 +86,9 @@ def _(value: bool) -> str:
 
 @_text.register
 def _(value: float) -> str:
-    """Write a number as people read it: whole where it is short, else with six digits, those before the point all."""
+    """Format a number: in full if short, else with six significant digits, but all digits before the point."""
     exact = str(value)
-    if len(exact) <= _SHORT or not math.isfinite(value):
+    if len(exact) <= _MAX_NUMBER_WIDTH or not math.isfinite(value):
         return exact
     return f"{value:.2f}" if 1e5 <= abs(value) < 1e15 else f"{value:.6g}"
 
@@ -110,7 +110,7 @@ def _(value: dict) -> str:  # type: ignore[type-arg]
 
 @_text.register
 def _(value: pa.MonthDayNano) -> str:
-    """Write an interval: ``1 year 2 months -3 days 04:05:06.5``."""
+    """Format an interval: ``1 year 2 months -3 days 04:05:06.5``."""
     months, days, nanoseconds = value
     years = int(months / 12)
     counts = ((years, "year"), (months - 12 * years, "month"), (days, "day"))
@@ -127,7 +127,7 @@ def _inner(value: Any) -> str:
 
 
 def clean(text: str) -> str:
-    r"""Show what no terminal shows as it is: ends of lines, escapes, bytes that are no text.
+    r"""Escape the characters that a terminal cannot show: line ends, control characters, invalid text.
 
     Example:
         >>> clean("a\tb"), clean("\x1b[31m")
@@ -159,12 +159,12 @@ def _(value: float) -> float | None:
 
 @_plain.register
 def _(value: Decimal) -> Any:
-    """Return a number where JSON's readers keep it, else its digits as text."""
+    """Return a number if JSON readers keep its digits, else text."""
     if not value.is_finite():
         return None
     if value == value.to_integral_value():
         return int(value)
-    return float(value) if len(value.as_tuple().digits) <= _EXACT else str(value)
+    return float(value) if len(value.as_tuple().digits) <= _FLOAT_DIGITS else str(value)
 
 
 @_plain.register

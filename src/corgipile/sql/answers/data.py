@@ -1,4 +1,4 @@
-"""Answers for programs: CSV, and JSON in one document."""
+"""Results as CSV or as one JSON document."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ __all__ = ["CsvAnswers", "JsonAnswers"]
 
 
 class CsvAnswers:
-    r"""Writes CSV in UTF-8: names, then all rows; text in quotes, NULL as nothing; an empty line between answers.
+    r"""Writes UTF-8 CSV: a header, then all rows; text is quoted, NULL is empty, an empty line separates results.
 
     Example:
         >>> out, rows = io.BytesIO(), pa.table({"city": ["Oslo", None], "loss": [0.5, 0.25]})
@@ -30,8 +30,8 @@ class CsvAnswers:
         self._out, self._some = out, False
 
     def show(self, result: Result) -> None:
-        """Write the rows of an answer, if it has any."""
-        from pyarrow.csv import WriteOptions, write_csv  # noqa: PLC0415 - takes as long as all of this package
+        """Write the rows of a result, if it has any."""
+        from pyarrow.csv import WriteOptions, write_csv  # noqa: PLC0415 - slow to load
 
         if result.schema is None:
             return
@@ -44,11 +44,11 @@ class CsvAnswers:
         self._some = True
 
     def fail(self, kind: str, message: str, code: int) -> bool:
-        """Leave it to others."""
+        """Return False: CSV holds no errors."""
         return False
 
     def close(self) -> None:
-        """Do nothing: all is written."""
+        """Do nothing; rows are written at once."""
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -72,19 +72,19 @@ def _as_json(column: pa.Array) -> pa.Array:
 class JsonAnswers:
     """Writes one JSON document: ``{"results": [{"columns": …, "rows": …, "changed": …, "notes": …}, …]}``.
 
-    Rows are written as they come, each an object; of columns that have one name the second gets ``_2`` and so on. An
-    error ends the document as ``"error"``.
+    Rows are streamed, each an object; a repeated column name gets ``_2`` and so on. An error ends the document with the
+    key ``"error"``.
     """
 
     def __init__(self, out: TextIO) -> None:
         self._out, self._open = out, False
 
     def show(self, result: Result) -> None:
-        """Write an answer."""
+        """Write a result."""
         self._out.write(",\n" if self._open else '{"results": [\n')
         self._open = True
         schema = pa.schema([]) if result.schema is None else result.schema
-        names = _unlike(schema.names)
+        names = _unique_names(schema.names)
         columns = [{"name": name, "type": str(one.type)} for name, one in zip(names, schema, strict=True)]
         self._out.write(f'{{"columns": {json.dumps(columns)}, "rows": [')
         before = "\n"
@@ -93,12 +93,12 @@ class JsonAnswers:
                 for row in zip(*(json_values(column) for column in batch.columns), strict=True):
                     self._out.write(before + json.dumps(dict(zip(names, row, strict=True))))
                     before = ",\n"
-        finally:  # a document that an error ends is one all the same
+        finally:  # keeps the document valid after an error
             changed = None if result.count < 0 else result.count
             self._out.write(f'], "changed": {json.dumps(changed)}, "notes": {json.dumps(result.notes)}}}')
 
     def fail(self, kind: str, message: str, code: int) -> bool:
-        """End the document by an error, if it was begun."""
+        """End the document with an error, if it was begun."""
         if self._open:
             self._end({"error": {"type": kind, "message": message, "code": code}})
             return True
@@ -115,15 +115,15 @@ class JsonAnswers:
         self._out.flush()
 
 
-def _unlike(names: list[str]) -> list[str]:
-    """Return names of which no two are equal.
+def _unique_names(names: list[str]) -> list[str]:
+    """Make names unique.
 
     Example:
-        >>> _unlike(["a", "a", "a_2"])
+        >>> _unique_names(["a", "a", "a_2"])
         ['a', 'a_2', 'a_2_2']
     """
-    unlike: list[str] = []
+    unique: list[str] = []
     for name in names:
         tries = (name if many == 1 else f"{name}_{many}" for many in count(1))
-        unlike.append(next(one for one in tries if one not in unlike))
-    return unlike
+        unique.append(next(one for one in tries if one not in unique))
+    return unique

@@ -1,4 +1,4 @@
-"""Answers as tables of Python, which notebooks show."""
+"""Results as in-memory tables that notebooks show."""
 
 from collections.abc import Iterator
 from html import escape
@@ -14,14 +14,14 @@ from corgipile.sql.engines.engine import Result
 
 __all__ = ["Frame", "FrameAnswers"]
 
-_ROWS = 40  # that are shown
-_CELL = 200  # characters of a cell that are shown
+_MAX_ROWS = 40  # shown
+_MAX_CELL = 200  # characters shown of a cell
 
 
 class Frame:
-    """The rows of an answer, in memory.
+    """The rows of a result, in memory.
 
-    Libraries of data frames take it as it is, by Arrow's own interface.
+    Data frame libraries read it through Arrow's C stream interface.
 
     Args:
         table: The rows.
@@ -43,24 +43,24 @@ class Frame:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns."""
+        """The column names."""
         return list(self._table.column_names)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The numbers of rows and columns."""
         return self._table.num_rows, self._table.num_columns
 
     def arrow(self) -> pa.Table:
-        """Return the rows as a table of Arrow."""
+        """Return the rows as an Arrow table."""
         return self._table
 
     def df(self) -> Any:
-        """Return the rows as a data frame of pandas."""
+        """Return the rows as a pandas data frame."""
         try:
             return self._table.to_pandas()
         except ImportError:
-            raise MissingExtra("a data frame needs pandas: pip install pandas; .arrow() needs nothing") from None
+            raise MissingExtra("df() needs pandas: pip install pandas, or use arrow()") from None
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self._table.__arrow_c_stream__(requested_schema)
@@ -75,44 +75,44 @@ class Frame:
         return self._table.column(name)
 
     def __repr__(self) -> str:
-        return "\n".join([*draw(self._table.slice(0, _ROWS), 0).lines, self._many()])
+        return "\n".join([*draw(self._table.slice(0, _MAX_ROWS), 0).lines, self._row_count()])
 
-    def _many(self) -> str:
+    def _row_count(self) -> str:
         rows = f"{len(self):,} row{'s' * (len(self) != 1)}"
-        return f"({rows})" if len(self) <= _ROWS else f"({_ROWS} of {rows} shown)"
+        return f"({rows})" if len(self) <= _MAX_ROWS else f"({_MAX_ROWS} of {rows} shown)"
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
-        shown = self._table.slice(0, _ROWS)
+        shown = self._table.slice(0, _MAX_ROWS)
         cells = [list(_html(column)) for column in shown.columns]
         rows = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
         return (
             f'<table class="dataframe"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
-            f"<p>{self._many()[1:-1]}</p>"
+            f"<p>{self._row_count()[1:-1]}</p>"
         )
 
 
 def _html(column: pa.ChunkedArray) -> Iterator[str]:
     side = "right" if is_number(column.type) else "left"
-    for text in chain.from_iterable(texts(chunk, most=_CELL) for chunk in column.chunks):
-        shown = text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
+    for text in chain.from_iterable(texts(chunk, most=_MAX_CELL) for chunk in column.chunks):
+        shown = text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 1]}…"
         yield f'<td style="text-align: {side}">{escape(shown)}</td>'
 
 
 class FrameAnswers:
-    """Collects answers; of statements that have no rows, None."""
+    """Collects results as frames; None for statements without rows."""
 
     def __init__(self) -> None:
         self.frames: list[Frame | None] = []
 
     def show(self, result: Result) -> None:
-        """Take an answer."""
+        """Collect a result."""
         rows = None if result.schema is None else pa.Table.from_batches(list(result.batches), result.schema)
         self.frames.append(None if rows is None else Frame(rows))
 
     def fail(self, kind: str, message: str, code: int) -> bool:
-        """Leave it to others."""
+        """Return False: a frame holds no errors."""
         return False
 
     def close(self) -> None:
-        """Do nothing: all is there."""
+        """Do nothing; frames are complete."""

@@ -1,4 +1,4 @@
-"""Tables of text as wide as a terminal: numbers to the right, long text cut, columns left out where none fits."""
+"""Text tables that fit a terminal: numbers align right, long text is cut, columns without room are omitted."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,17 +11,17 @@ from corgipile.sql.answers.cells import NULL, clean, is_number, texts
 __all__ = ["Drawn", "cut", "draw", "width_of"]
 
 _GAP = 2  # blanks between columns
-_LEAST = 8  # cells of a column of text that is cut
-_MORE = "…"
+_MIN_TEXT_WIDTH = 8  # terminal columns of a cut text column
+_ELLIPSIS = "…"
 
 
 @dataclass
 class Drawn:
-    """A table in lines.
+    """A formatted table.
 
     Attributes:
-        lines: Head, rule and rows.
-        left_out: The columns that had no room.
+        lines: Header, rule and rows.
+        left_out: The names of omitted columns.
     """
 
     lines: list[str]
@@ -43,22 +43,22 @@ class _Column:
 
     @property
     def natural(self) -> int:
-        """Return how wide it is if nothing is cut."""
+        """The width without cuts."""
         return max(self.content, *map(width_of, self.head))
 
     @property
     def least(self) -> int:
-        """Return how narrow it may become: digits are never cut."""
+        """The smallest width; numbers and times are never cut."""
         rigid = self.number or pa.types.is_temporal(self.kind)
-        return self.natural if rigid else min(self.natural, max(_LEAST, *map(width_of, self.head)))
+        return self.natural if rigid else min(self.natural, max(_MIN_TEXT_WIDTH, *map(width_of, self.head)))
 
 
 def draw(rows: pa.Table, wide: int) -> Drawn:
-    """Draw rows, all of them, in at most so many columns of a terminal.
+    """Format all rows as a table no wider than a terminal.
 
     Args:
         rows: The rows.
-        wide: Columns of the terminal; 0: as many as it takes.
+        wide: The terminal's width; 0: unlimited.
 
     Example:
         >>> for line in draw(pa.table({"city": ["Oslo", "Zürich"], "loss": [0.25, None]}), 80).lines:
@@ -70,13 +70,13 @@ def draw(rows: pa.Table, wide: int) -> Drawn:
     """
     most = max(wide, 1000)
     columns = [
-        _Column(clean(name), list(chain.from_iterable(texts(one, most=most) for one in column.chunks)), column.type)
+        _Column(clean(name), list(chain.from_iterable(texts(chunk, most=most) for chunk in column.chunks)), column.type)
         for name, column in zip(rows.column_names, rows.columns, strict=True)
     ]
-    shown = _fitted(columns, wide) if wide and columns else columns
+    shown = _fit(columns, wide) if wide and columns else columns
     for column in shown:
         column.width = column.width or column.natural
-    left_out = [column.name for column in columns if not any(column is one for one in shown)]
+    left_out = [column.name for column in columns if not any(column is chunk for chunk in shown)]
     return Drawn(list(_lines(shown)) if shown else [], left_out)
 
 
@@ -93,18 +93,18 @@ def _lines(columns: Sequence[_Column]) -> Iterator[str]:
 
 
 def _line(columns: Sequence[_Column], cells: Sequence[str]) -> str:
-    placed = (_placed(cell, column) for cell, column in zip(cells, columns, strict=True))
-    return (" " * _GAP).join(placed).rstrip()
+    aligned = (_align(cell, column) for cell, column in zip(cells, columns, strict=True))
+    return (" " * _GAP).join(aligned).rstrip()
 
 
-def _placed(cell: str, column: _Column) -> str:
+def _align(cell: str, column: _Column) -> str:
     text = cut(cell, column.width)
     blanks = " " * (column.width - width_of(text))
     return blanks + text if column.number else text + blanks
 
 
 def cut(text: str, wide: int) -> str:
-    """Return a text that is no wider than this, with a sign where there is more of it.
+    """Cut a text to a width and mark the cut with an ellipsis.
 
     Example:
         >>> cut("a long sentence", 8), cut("日本語", 4)
@@ -112,13 +112,13 @@ def cut(text: str, wide: int) -> str:
     """
     if width_of(text) <= wide:
         return text
-    from rich.cells import set_cell_size  # noqa: PLC0415 - of an extra
+    from rich.cells import set_cell_size  # noqa: PLC0415 - an optional dependency
 
-    return set_cell_size(text, max(wide - 1, 0)).rstrip() + _MORE if wide else ""
+    return set_cell_size(text, max(wide - 1, 0)).rstrip() + _ELLIPSIS if wide else ""
 
 
 def width_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes.
+    """Return the width of a text in terminal columns.
 
     Example:
         >>> width_of("Zürich"), width_of("日本")
@@ -126,7 +126,7 @@ def width_of(text: str) -> int:
     """
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # noqa: PLC0415 - of an extra
+    from rich.cells import cell_len  # noqa: PLC0415 - an optional dependency
 
     return cell_len(text)
 
@@ -135,19 +135,19 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + _GAP * (len(widths) - 1)
 
 
-def _fitted(columns: list[_Column], wide: int) -> list[_Column]:
-    """Break titles, cut text, then leave columns out, until the rest is no wider than this; set their widths."""
+def _fit(columns: list[_Column], wide: int) -> list[_Column]:
+    """Wrap headers, cut text, then omit columns until the table fits; set the widths."""
     if _total([column.natural for column in columns]) <= wide:
         return columns
     for column in columns:
-        column.head = _broken(column)
-    columns = _fewer(columns, wide)
+        column.head = _wrap(column)
+    columns = _omit_columns(columns, wide)
     _widen(columns, wide)
     return columns
 
 
-def _broken(column: _Column) -> list[str]:
-    """Break the name of a column after blanks and underscores, into lines no wider than its cells or longest word."""
+def _wrap(column: _Column) -> list[str]:
+    """Wrap a column name at spaces and underscores, no wider than its cells or longest word."""
     words = [word for part in column.name.split(" ") for word in _split(part)]
     room = max(column.content, *map(width_of, words))
     lines = [""]
@@ -166,19 +166,19 @@ def _split(word: str) -> list[str]:
     return [part for part in parts if part] or [""]
 
 
-def _fewer(columns: list[_Column], wide: int) -> list[_Column]:
-    """Leave columns out, empty ones first, then from the middle, until the rest fits as narrow as may be."""
-    kept, least = list(columns), [column.least for column in columns]
+def _omit_columns(columns: list[_Column], wide: int) -> list[_Column]:
+    """Omit columns, empty ones first, then from the middle, until the others fit at their smallest width."""
+    shown, least = list(columns), [column.least for column in columns]
     empty = [all(cell == NULL for cell in column.cells) for column in columns]
-    while len(kept) > 1 and _total(least) > wide:
-        at = max((at for at in range(1, len(kept) - 1) if empty[at]), default=len(kept) // 2)
-        for one in (kept, least, empty):
-            del one[at]
-    return kept
+    while len(shown) > 1 and _total(least) > wide:
+        at = max((at for at in range(1, len(shown) - 1) if empty[at]), default=len(shown) // 2)
+        for values in (shown, least, empty):
+            del values[at]
+    return shown
 
 
 def _widen(columns: list[_Column], wide: int) -> None:
-    """Share out the room: columns of text are cut to one width, the widest that fits."""
+    """Distribute the width: text columns are cut to one common width, the largest that fits."""
     low, high = 1, max(wide, 1)
     while low < high:
         cap = (low + high + 1) // 2

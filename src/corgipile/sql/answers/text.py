@@ -1,4 +1,4 @@
-"""Answers as tables of text."""
+"""Results as text tables."""
 
 from collections.abc import Callable, Iterator
 from typing import TextIO
@@ -10,19 +10,19 @@ from corgipile.sql.engines.engine import Result
 
 __all__ = ["TextAnswers"]
 
-_COUNTED = 100_000  # rows that are read on, after those that are shown, to say how many there are
-_AT_ONCE = 1000  # rows of one table
-_VERBATIM = ("plan", "explain_value", "QUERY PLAN")  # columns of lines that are laid out already
+_MAX_COUNTED = 100_000  # rows read after the shown ones, only to count them
+_ROWS_PER_TABLE = 1000  # column widths are recomputed for the next rows
+_VERBATIM = ("plan", "explain_value", "QUERY PLAN")  # columns of preformatted lines
 
 
 class TextAnswers:
-    """Writes tables, so many rows of each.
+    """Writes results as text tables.
 
     Args:
-        out: Where to.
-        wide: Tells the columns of the terminal; 0: as many as it takes.
-        rows: The most rows that are shown of an answer; 0: all.
-        quiet: Say nothing of statements that have no rows, nor that all rows are shown.
+        out: The output.
+        wide: Returns the terminal's width; 0: unlimited.
+        rows: The number of rows shown of each result; 0: all.
+        quiet: Omit messages about statements without rows and complete row counts.
 
     Example:
         >>> import sys
@@ -41,7 +41,7 @@ class TextAnswers:
         self._out, self._wide, self._rows, self._quiet = out, wide, rows, quiet
 
     def show(self, result: Result) -> None:
-        """Write an answer."""
+        """Write a result."""
         if result.schema is None:
             many = "" if result.count < 0 else f" ({_rows(result.count)})"
             self._say(f"done{many}")
@@ -52,11 +52,11 @@ class TextAnswers:
         self._out.flush()
 
     def fail(self, kind: str, message: str, code: int) -> bool:
-        """Leave it to others."""
+        """Return False: errors are shown elsewhere."""
         return False
 
     def close(self) -> None:
-        """Do nothing: all is shown."""
+        """Do nothing; rows are written at once."""
 
     def _say(self, text: str, *, always: bool = False) -> None:
         if always or not self._quiet:
@@ -70,37 +70,37 @@ class TextAnswers:
     def _table(self, result: Result, schema: pa.Schema) -> None:
         seen, more, batches = 0, 0, iter(result.batches)
         left_out: list[str] = []
-        for rows, rest in _tables(schema, batches, self._rows):
+        for rows, left in _tables(schema, batches, self._rows):
             drawn = draw(rows, self._wide())
             self._out.writelines(f"{line}\n" for line in drawn.lines)
-            seen, more, left_out = seen + len(rows), rest, drawn.left_out
+            seen, more, left_out = seen + len(rows), left, drawn.left_out
         self._say(f"({_shown(seen, more, batches)})", always=more > 0)
         if left_out:
             self._say(f"(no room for {', '.join(left_out)})", always=True)
 
 
 def _tables(schema: pa.Schema, batches: Iterator[pa.RecordBatch], most: int) -> Iterator[tuple[pa.Table, int]]:
-    """Yield the rows, at most so many at once and in all, and how many of those that were read are left."""
-    waiting, first = pa.Table.from_batches([], schema), True
-    goal = most or _AT_ONCE
+    """Yield tables of at most `most` rows in total, each with the number of rows that were read but not shown."""
+    pending, first = pa.Table.from_batches([], schema), True
+    goal = most or _ROWS_PER_TABLE
     for batch in batches:
-        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch], schema)])
-        while len(waiting) >= goal + bool(most):
-            yield waiting.slice(0, goal), len(waiting) - goal
+        pending = pa.concat_tables([pending, pa.Table.from_batches([batch], schema)])
+        while len(pending) >= goal + bool(most):
+            yield pending.slice(0, goal), len(pending) - goal
             if most:
                 return
-            waiting, first = waiting.slice(goal), False
-    if first or len(waiting):
-        yield waiting, 0
+            pending, first = pending.slice(goal), False
+    if first or len(pending):
+        yield pending, 0
 
 
 def _shown(seen: int, more: int, batches: Iterator[pa.RecordBatch]) -> str:
-    """Say how many rows there are, if that is soon known."""
+    """Return how many rows are shown and, if counting is cheap, how many there are."""
     if not more:
         return _rows(seen)
     for batch in batches:
         more += len(batch)
-        if more >= _COUNTED:
+        if more >= _MAX_COUNTED:
             return f"{seen:,} of more than {seen + more:,} rows shown"
     return f"{seen:,} of {_rows(seen + more)} shown"
 

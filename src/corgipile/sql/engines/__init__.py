@@ -1,1 +1,1 @@
-"""The databases that run statements, one file or folder each."""
+"""The database engines that run statements."""

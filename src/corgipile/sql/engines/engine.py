@@ -1,4 +1,4 @@
-"""What an engine of SQL does: one contract, one file or folder an engine."""
+"""Interface of SQL engines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,13 +25,13 @@ Values = Sequence[Any] | Mapping[str, Any]
 
 @dataclass
 class Result:
-    """What a statement answers: rows that are fetched as they are asked for.
+    """The result of a statement; its rows are fetched lazily.
 
     Attributes:
-        schema: The columns, in Arrow's types; None where a statement has no rows to give.
+        schema: The columns as Arrow types; None if the statement returns no rows.
         batches: The rows.
-        count: How many rows were changed, or -1 where nobody knows.
-        notes: What is said besides: columns left out, a query that was materialised, options that mean nothing here.
+        count: Number of changed rows, or -1 if unknown.
+        notes: Notes such as ignored columns, a materialised query or options without effect.
     """
 
     schema: pa.Schema | None = None
@@ -41,77 +41,77 @@ class Result:
 
 
 class Progress(Protocol):
-    """Who is told how a training goes on."""
+    """Receives training progress."""
 
     def begin(self, rows: int, epochs: int) -> None:
-        """Hear how many rows an epoch has, and how many epochs there are at most."""
+        """Receive the rows of an epoch and the largest number of epochs."""
 
     def rows(self, count: int) -> None:
-        """Hear of rows that were learnt; a negative number takes back those of an epoch that is begun again."""
+        """Receive the number of rows trained on since the last call; negative if an epoch restarts."""
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """Hear of an epoch that ended, as a row of the answer."""
+        """Receive a finished epoch as a row of the result."""
 
 
 class Engine(Protocol):
     """Runs statements in one session of a database.
 
-    Columns of a training's answer, in every engine: ``epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy,
-    holdout_r2, rows, seconds``, one row an epoch.
+    A training returns one row an epoch in every engine: ``epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy,
+    holdout_r2, rows, seconds``.
     """
 
-    name: str  # as users write it: DuckDB, PostgreSQL
+    name: str  # DuckDB or PostgreSQL
 
     def query(self, statement: Query, values: Values) -> Result:
-        """Run a statement as it is, but for calls of models."""
+        """Run a statement of the engine's own SQL; model calls in it are replaced."""
 
     def train(self, statement: Train, values: Values, progress: Progress | None = None) -> Result:
-        """Train a model, and store it if it has a name."""
+        """Train a model and store it if it has a name."""
 
     def predict(self, statement: Predict, values: Values) -> Result:
-        """Answer rows with a prediction beside them, or do with them what the statement says."""
+        """Run a query whose rows gain a prediction column."""
 
     def explain(self, statement: Explain, values: Values) -> Result:
-        """Answer the operators of a training, a line each, in one column ``plan``."""
+        """Return the operators of a training, one per line, in the column ``plan``."""
 
     def drop(self, statement: DropModel) -> Result:
         """Remove a model."""
 
     def rename(self, statement: RenameModel) -> Result:
-        """Give a model another name."""
+        """Rename a model."""
 
     def show(self, statement: ShowModels) -> Result:
-        """Answer the models: ``name, model, features, epochs, loss, created``."""
+        """Return the models: ``name, model, features, epochs, loss, created``."""
 
     def describe(self, statement: DescribeModel) -> Result:
-        """Answer what is known of a model: ``property, value``."""
+        """Return a model's properties: ``property, value``."""
 
     def tables(self) -> dict[str, list[str]]:
-        """Return the columns of each table that the session sees, for completion and the list of tables."""
+        """Return the columns of each visible table."""
 
     def in_transaction(self) -> bool:
-        """Say whether a transaction is open."""
+        """Return whether a transaction is open."""
 
     def begin(self) -> None:
         """Begin a transaction."""
 
     def commit(self) -> None:
-        """Keep what was done; nothing happens where no transaction is open."""
+        """Commit the open transaction, if any."""
 
     def rollback(self) -> None:
-        """Take back what was done, models too; nothing happens where no transaction is open."""
+        """Roll back the open transaction, if any, models included."""
 
     def interrupt(self) -> None:
-        """Stop what another thread of this process runs; nothing happens where nothing runs."""
+        """Stop the statement that runs in another thread, if any."""
 
     def close(self) -> None:
-        """End the session."""
+        """Close the session."""
 
 
-def perform(  # noqa: PLR0911 - one of each
+def perform(  # noqa: PLR0911 - one branch a statement type
     engine: Engine, statement: Statement, values: Values = (), progress: Progress | None = None
 ) -> Result:
-    """Have an engine run a statement."""
+    """Run a statement in an engine."""
     match statement:
         case Train():
             return engine.train(statement, values, progress)

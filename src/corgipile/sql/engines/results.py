@@ -1,4 +1,4 @@
-"""Answers that all engines give alike: their columns, and how they are made of what training returns."""
+"""Result schemas and rows shared by all engines."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ PROPERTIES = pa.schema([("property", pa.string()), ("value", pa.string())])
 
 
 def epoch_row(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an epoch, of its record in the history of a model.
+    """Convert a record of a model's history to a row of the result.
 
     Example:
         >>> epoch_row({"epoch": 0, "loss": 0.5, "test_loss": 0.6, "rows": 9, "seconds": 0.1})["holdout_loss"]
@@ -40,16 +40,16 @@ def epoch_row(record: Mapping[str, Any]) -> dict[str, Any]:
     """
     row = {name: record.get(name.replace("holdout_", "test_")) for name in EPOCHS.names}
     if row["seconds"] is not None:
-        row["seconds"] = round(row["seconds"], 6)  # finer than clocks are, and wide in a table
+        row["seconds"] = round(row["seconds"], 6)  # more digits are noise and widen the table
     return row
 
 
 def result_of(schema: pa.Schema, rows: Sequence[Mapping[str, Any]], notes: Iterable[str] = ()) -> Result:
-    """Make an answer of rows in memory."""
+    """Build a result from rows in memory."""
     table = pa.Table.from_pylist(list(rows), schema)
     return Result(schema, iter(table.to_batches()), notes=list(notes))
 
 
 def lines(name: str, texts: Sequence[str], notes: Iterable[str] = ()) -> Result:
-    """Make an answer of one column of text."""
+    """Build a result with one text column."""
     return result_of(pa.schema([(name, pa.string())]), [{name: text} for text in texts], notes)

@@ -1,4 +1,4 @@
-"""What every engine does alike: transactions, and statements about models."""
+"""Base class of engines: transactions and statements about models."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,68 +10,68 @@ from corgipile.sql.engines.results import EPOCHS, MODELS, PROPERTIES, result_of
 from corgipile.sql.exceptions import IntegrityError
 from corgipile.sql.statements import DescribeModel, DropModel, RenameModel, ShowModels, Train
 
-__all__ = ["Shared", "check_added", "taken"]
+__all__ = ["BaseEngine", "check_new_columns", "name_taken"]
 
 
-def taken(name: str, way: str = "CREATE OR REPLACE MODEL writes it anew, IF NOT EXISTS leaves it") -> IntegrityError:
-    """Make the error of a model whose name another has."""
-    return IntegrityError(f"there is a model {name!r} already; {way}")
+def name_taken(name: str, way: str = "use CREATE OR REPLACE MODEL or IF NOT EXISTS") -> IntegrityError:
+    """Return the error for a model name that exists."""
+    return IntegrityError(f"model {name!r} already exists; {way}")
 
 
-def check_added(names: Sequence[str], there: Sequence[str], *, hint: str, folded: bool) -> None:
+def check_new_columns(names: Sequence[str], columns: Sequence[str], *, hint: str, folded: bool) -> None:
     """Raise BadArgument if rows have a column that a prediction would add.
 
     Args:
         names: The added columns.
-        there: The columns of the rows.
+        columns: The columns of the rows.
         hint: What to do instead.
         folded: Whether to ignore case.
     """
-    alike = str.lower if folded else str
-    known = {alike(name) for name in there}
-    if twice := [name for name in names if alike(name) in known]:
-        raise BadArgument(f"the rows already have a column {twice[0]!r}, the name of the prediction; {hint}")
+    fold = str.lower if folded else str
+    known = {fold(name) for name in columns}
+    if clash := [name for name in names if fold(name) in known]:
+        raise BadArgument(f"the rows already have a column {clash[0]!r}, the name of the prediction; {hint}")
 
 
 class Session(Protocol):
-    """What sessions of all engines do."""
+    """Interface of an engine's session."""
 
     def rows(self, sql: str, /) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
 
     def in_transaction(self) -> bool:
-        """Say whether a transaction is open."""
+        """Return whether a transaction is open."""
 
     def interrupt(self) -> None:
-        """Stop what another thread of this process runs."""
+        """Stop the statement that runs in another thread."""
 
 
 class Models(Protocol):
-    """What the models of all engines are asked."""
+    """Interface of an engine's stored models."""
 
-    def there(self, name: str) -> bool:
-        """Say whether there is a model of this name that the session sees."""
+    def exists(self, name: str) -> bool:
+        """Return whether the session sees a model of this name."""
 
-    def listed(self, like: str | None = None) -> list[dict[str, Any]]:
-        """Return what is listed of models, of those whose name matches a pattern."""
+    def summaries(self, like: str | None = None) -> list[dict[str, Any]]:
+        """Return a summary of each model whose name matches a pattern."""
 
     def drop(self, name: str) -> None:
         """Remove a model."""
 
     def rename(self, name: str, to: str) -> None:
-        """Give a model another name."""
+        """Rename a model."""
 
 
 S = TypeVar("S", bound=Session)
 M = TypeVar("M", bound=Models)
 
 
-class Shared(ABC, Generic[S, M]):
-    """What a session does whose statements about models differ in nothing but where these are.
+class BaseEngine(ABC, Generic[S, M]):
+    """Base class of engines, which differ in how they store models.
 
     Attributes:
         session: The session.
-        models: Its models.
+        models: The stored models.
     """
 
     session: S
@@ -80,55 +80,55 @@ class Shared(ABC, Generic[S, M]):
     def drop(self, statement: DropModel) -> Result:
         """Remove a model."""
         self._begin()
-        if statement.if_exists and not self.models.there(statement.name):
+        if statement.if_exists and not self.models.exists(statement.name):
             return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
         self.models.drop(statement.name)
         return Result(notes=list(statement.notes))
 
     def rename(self, statement: RenameModel) -> Result:
-        """Give a model another name."""
+        """Rename a model."""
         self._begin()
-        there = self.models.there(statement.name)
-        if statement.if_exists and not there:
+        exists = self.models.exists(statement.name)
+        if statement.if_exists and not exists:
             return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
-        if there and statement.name != statement.to and self.models.there(statement.to):
-            raise taken(statement.to, "drop it first")
+        if exists and statement.name != statement.to and self.models.exists(statement.to):
+            raise name_taken(statement.to, "drop it first")
         self.models.rename(statement.name, statement.to)
         return Result(notes=list(statement.notes))
 
     def show(self, statement: ShowModels) -> Result:
-        """Answer the models."""
+        """Return the models."""
         self._begin()
-        return result_of(MODELS, self.models.listed(statement.like), statement.notes)
+        return result_of(MODELS, self.models.summaries(statement.like), statement.notes)
 
     def describe(self, statement: DescribeModel) -> Result:
-        """Answer what is known of a model."""
+        """Return a model's properties."""
         self._begin()
-        return result_of(PROPERTIES, self._described(statement.name), statement.notes)
+        return result_of(PROPERTIES, self._properties(statement.name), statement.notes)
 
     @abstractmethod
-    def _described(self, name: str) -> list[dict[str, str]]:
-        """Return what is known of a model, a property a row."""
+    def _properties(self, name: str) -> list[dict[str, str]]:
+        """Return a model's properties, one a row."""
 
     @abstractmethod
     def _begin(self) -> None:
-        """Hear that a statement begins."""
+        """Prepare for a statement."""
 
-    def _kept(self, train: Train) -> Result | None:
-        """Return the answer of a training that is not to be, since its model is there; None where it is to be.
+    def _skip_existing(self, train: Train) -> Result | None:
+        """Return the result of a training to skip because its model exists, or None to train.
 
         Raises:
-            IntegrityError: The statement says nothing of a model that is there.
+            IntegrityError: The model exists, and the statement has neither OR REPLACE nor IF NOT EXISTS.
         """
-        if train.name is None or (train.replace and not train.if_not_exists) or not self.models.there(train.name):
+        if train.name is None or (train.replace and not train.if_not_exists) or not self.models.exists(train.name):
             return None
         if not train.if_not_exists:
-            raise taken(train.name)
-        told = f"there is a model {train.name!r} already; nothing was trained"
-        return result_of(EPOCHS, [], [*train.notes, told])
+            raise name_taken(train.name)
+        note = f"model {train.name!r} already exists; nothing was trained"
+        return result_of(EPOCHS, [], [*train.notes, note])
 
     def in_transaction(self) -> bool:
-        """Say whether a transaction is open."""
+        """Return whether a transaction is open."""
         return self.session.in_transaction()
 
     def begin(self) -> None:
@@ -136,15 +136,15 @@ class Shared(ABC, Generic[S, M]):
         self.session.rows("BEGIN")
 
     def commit(self) -> None:
-        """Keep what was done; nothing happens where no transaction is open."""
+        """Commit the open transaction, if any."""
         if self.session.in_transaction():
             self.session.rows("COMMIT")
 
     def rollback(self) -> None:
-        """Take back what was done; nothing happens where no transaction is open."""
+        """Roll back the open transaction, if any."""
         if self.session.in_transaction():
             self.session.rows("ROLLBACK")
 
     def interrupt(self) -> None:
-        """Stop what another thread of this process runs."""
+        """Stop the statement that runs in another thread."""
         self.session.interrupt()

@@ -1,4 +1,4 @@
-"""Trains as a statement says, from rows that an engine has found: what is alike wherever Python trains."""
+"""Training of models in Python from the rows of an engine."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -27,27 +27,27 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
     """Return the arguments of `corgipile.train` for a statement.
 
     Args:
-        statement: What is asked for, settled.
+        statement: The training, with its parameters bound.
         columns: The columns of its rows.
 
     Raises:
-        BadArgument: There are no features.
-        MissingColumn: There is no such column.
+        BadArgument: There are no feature columns.
+        MissingColumn: A named column does not exist.
     """
     labels = [column_named(name, columns) for name in statement.settings.get("labels") or ()]
     label = column_named(labels[0] if labels else statement.label_of(columns), columns)
     check_labels(statement)
     weight = statement.settings.get("weight")
-    apart = [column_named(name, columns) for name in (weight, statement.settings.get("by")) if name is not None]
+    special = [column_named(name, columns) for name in (weight, statement.settings.get("by")) if name is not None]
     crossed = [[column_named(name, columns) for name in term] for term in statement.settings.get("interactions") or ()]
     text = [column_named(name, columns) for name in statement.settings.get("text") or ()]
     hashed = [*text, *(name for term in crossed for name in term)]
-    others = {label, *labels, *apart, *hashed}
+    others = {label, *labels, *special, *hashed}
     features = [column_named(name, columns) for name in statement.features or ()] or [
         name for name in columns if name not in others
     ]
     if not features and not hashed:
-        raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
+        raise BadArgument(f"the rows have no features, only {label!r}; select feature columns before the label")
     given = {**statement.settings, "model": statement.model, "features": features}
     given |= {"labels": labels} if labels else {"label": label}
     given |= {"text": text} if text else {}
@@ -58,17 +58,17 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
     if isinstance(given.get("encode"), Mapping):
         given["encode"] = {column_named(name, columns): how for name, how in given["encode"].items()}
     sizes = {name: given.pop(name) for name in SIZES if name in given}
-    return given if all(one is None for one in sizes.values()) else given | {"order": _sized(given, **sizes)}
+    return given if all(one is None for one in sizes.values()) else given | {"order": _sized_order(given, **sizes)}
 
 
 def check_labels(statement: Train) -> None:
-    """Raise BadArgument where rows have one label, and several."""
+    """Raise BadArgument if both a label and several labels are named."""
     if statement.settings.get("labels") and statement.label is not None:
-        raise BadArgument(f"{statement.label!r} is the label, and labels names several a row; give one of them")
+        raise BadArgument(f"label and labels exclude each other, got label {statement.label!r}; give one of them")
 
 
 def balanced_by(given: Mapping[str, Any]) -> str:
-    """Return the column by which blocks are balanced where none is named: of the label, or which of several rows have.
+    """Return the default column that balances blocks: the label, or the combination of labels.
 
     Example:
         >>> balanced_by({"label": "y"}), balanced_by({"labels": ["tags"]}), balanced_by({"labels": ["a", "b"]}) == NAME
@@ -79,10 +79,10 @@ def balanced_by(given: Mapping[str, Any]) -> str:
 
 
 def column_named(name: str, columns: list[str]) -> str:
-    """Return a column as the table spells it: SQL's names are of any case.
+    """Return a column's name in the table's spelling; SQL names ignore case.
 
     Raises:
-        MissingColumn: There is none of that name, or two are but for their case.
+        MissingColumn: No column matches, or two differ only in case.
 
     Example:
         >>> column_named("Label", ["x", "label"])
@@ -98,13 +98,13 @@ def column_named(name: str, columns: list[str]) -> str:
     return same[0]
 
 
-def _sized(given: Mapping[str, Any], block: Any = None, buffer: Any = None, balance: Any = None) -> Any:
-    """Return an order with its sizes, and the column by which it balances."""
+def _sized_order(given: Mapping[str, Any], block: Any = None, buffer: Any = None, balance: Any = None) -> Any:
+    """Return the order with its sizes and balance column."""
     order: Any = named(given.get("order", "auto"))
     if balance is not None and not hasattr(order, "balance"):
-        raise BadArgument(f"balance is for order riffle, not {order.name}")
+        raise BadArgument(f"balance needs order riffle, got {order.name}")
     if block is not None and order.cuts_into == "row":
-        raise BadArgument(f"block is {block}, but order {order.name} visits single rows; leave it out")
+        raise BadArgument(f"block must be omitted for order {order.name}, which visits single rows, got {block}")
     if balance is not None or getattr(order, "balance", None) is not None:
         column = balance if isinstance(balance, str) else balanced_by(given)
         order = replace(order, balance=None if balance is False else column)
@@ -116,7 +116,7 @@ def _sized(given: Mapping[str, Any], block: Any = None, buffer: Any = None, bala
 def fit_model(
     table: Table,
     given: dict[str, Any],
-    past: Model | None,
+    warm_start: Model | None,
     progress: Progress | None,
     check: Callable[[], None],
 ) -> Model:
@@ -125,15 +125,15 @@ def fit_model(
     Args:
         table: The rows.
         given: Arguments of `corgipile.train`.
-        past: A model to go on from.
-        progress: Who is told how it goes.
-        check: Called now and then; raises where the training is to stop.
+        warm_start: The model to start from.
+        progress: Receives training progress.
+        check: Called regularly; raises to stop the training.
     """
     _check_kinds(table, given)
     held_out = given.get("validation")
-    learnt = int(len(table) * (1 - held_out)) if isinstance(held_out, float) else len(table)
+    train_rows = int(len(table) * (1 - held_out)) if isinstance(held_out, float) else len(table)
     if progress is not None:
-        progress.begin(learnt, given.get("epochs", declared(TrainArguments)["epochs"].default))
+        progress.begin(train_rows, given.get("epochs", declared(TrainArguments)["epochs"].default))
 
     def on_rows(count: int) -> None:
         check()
@@ -145,18 +145,18 @@ def fit_model(
             progress.epoch(epoch_row(record))
 
     with warnings.catch_warnings():
-        for kind in (DivergenceWarning, LeftOutWarning):  # the model's notes say it
+        for kind in (DivergenceWarning, LeftOutWarning):  # the model's notes include them
             warnings.simplefilter("ignore", kind)
-        return train(table, **given, warm_start=past, callback=callback, on_rows=on_rows)
+        return train(table, **given, warm_start=warm_start, callback=callback, on_rows=on_rows)
 
 
 def _check_kinds(table: Table, given: dict[str, Any]) -> None:
-    """Raise BadSchema where a column of text is not encoded."""
+    """Raise BadSchema for a text column that is not encoded."""
     encode = given.get("encode")
     for name in given["features"]:
         kind = table.schema.field(name).type
         if family_of(kind) == "text" and not isinstance(encode, str) and name not in (encode or {}):
             raise BadSchema(
-                f"column {name!r} is {kind}, no number: WITH encode = 'onehot' (or 'ordinal', 'hash') makes numbers of "
-                "it; or choose the columns to learn from: SELECT x, y, label FROM ..."
+                f"feature {name!r} must be numeric, got {kind}; add WITH encode = 'onehot' (or 'ordinal', 'hash'), "
+                "or select other columns: SELECT x, y, label FROM ..."
             )

@@ -1,4 +1,4 @@
-"""Answers under way, which wait when their connection runs another statement."""
+"""Unfetched rows of a result, buffered when their connection runs another statement."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -9,17 +9,17 @@ import pyarrow as pa
 
 from corgipile.tables.io.spill import IN_MEMORY, SpillFile, SpillWriter, spill_folder
 
-__all__ = ["Parked"]
+__all__ = ["PendingRows"]
 
 
-class Parked(Iterator[pa.RecordBatch]):
-    """Rows of an answer under way; parked, they wait in memory, or in a spill file if they are many.
+class PendingRows(Iterator[pa.RecordBatch]):
+    """The unfetched rows of a result; `park` buffers them in memory or, if large, in a spill file.
 
     Args:
         schema: Their columns.
         parts: The rows.
-        translated: Turns the errors of a library into ours, around each part.
-        close: Lets go of the connection.
+        translated: Context that converts the library's errors, entered for each batch.
+        close: Releases the connection.
     """
 
     def __init__(
@@ -44,18 +44,18 @@ class Parked(Iterator[pa.RecordBatch]):
             raise
 
     def park(self) -> None:
-        """Read the rest, and keep it."""
-        kept, size = list[pa.RecordBatch](), 0
+        """Buffer the remaining rows."""
+        buffered, size = list[pa.RecordBatch](), 0
         for part in self:
-            kept.append(part)
+            buffered.append(part)
             size += part.nbytes
             if size > IN_MEMORY:
-                self._parts = _spilled(self.schema, itertools.chain(kept, self))
+                self._parts = _spilled(self.schema, itertools.chain(buffered, self))
                 return
-        self._parts = iter(kept)
+        self._parts = iter(buffered)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         self._parts = iter(())
         self._close()
 

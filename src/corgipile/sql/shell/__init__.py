@@ -1,1 +1,1 @@
-"""An interactive shell: lines are edited, completed and remembered, statements run one after the other."""
+"""Interactive SQL shell with line editing, completion and history."""

@@ -1,4 +1,4 @@
-"""The commands of the shell that begin with a backslash."""
+"""Backslash commands of the shell."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from corgipile.sql.answers.answers import Answers
 from corgipile.sql.answers.data import CsvAnswers, JsonAnswers
 from corgipile.sql.answers.text import TextAnswers
 from corgipile.sql.engines.engine import Result
-from corgipile.sql.runner import Runner, script_of
+from corgipile.sql.runner import Runner, read_script
 from corgipile.sql.shell.words import Known, table_name
 from corgipile.sql.statements import Fragment, Query, ShowModels
 from corgipile.suggestions import did_you_mean
@@ -30,12 +30,12 @@ class _Shell(Protocol):
 
 
 class Command(NamedTuple):
-    """A command.
+    """A shell command.
 
     Attributes:
-        usage: How it is written.
-        about: What it does, in a few words.
-        run: Does it with its argument.
+        usage: Its syntax.
+        about: A short description.
+        run: Runs it with its argument.
     """
 
     usage: str
@@ -44,24 +44,24 @@ class Command(NamedTuple):
 
 
 class Commands:
-    """The commands of a shell, by their names.
+    """The shell's commands by name.
 
     Args:
-        shell: Whose.
+        shell: The shell.
     """
 
     def __init__(self, shell: _Shell) -> None:
         self._shell, self._screen = shell, shell.runner.answers
         self._file: TextIO | None = None
         self.table = {
-            "\\d": Command("\\d [TABLE]", "tables, or the columns of one, also of a 'file'", self._describe),
-            "\\models": Command("\\models", "the models that are stored", self._models),
-            "\\timing": Command("\\timing", "say how long each statement took, or no longer", self._timing),
+            "\\d": Command("\\d [TABLE]", "list tables, or the columns of a table or 'file'", self._describe),
+            "\\models": Command("\\models", "list stored models", self._models),
+            "\\timing": Command("\\timing", "switch the time of each statement on or off", self._timing),
             "\\o": Command(
-                "\\o [FILE]", "answers go to a new file (.csv, .json, else tables), or back here", self._output
+                "\\o [FILE]", "write results to a new file (.csv, .json, else tables), or here again", self._output
             ),
             "\\i": Command("\\i FILE", "run the statements of a file", self._include),
-            "\\?": Command("\\?", "this list", self._help),
+            "\\?": Command("\\?", "show this list", self._help),
             "\\q": Command("\\q", "leave (or Ctrl-D)", self._quit),
         }
 
@@ -69,7 +69,7 @@ class Commands:
         """Run a command.
 
         Raises:
-            BadArgument: There is no such command.
+            BadArgument: The command is unknown.
         """
         name, _, argument = line.strip().rstrip(";").partition(" ")
         if name not in self.table:
@@ -77,7 +77,7 @@ class Commands:
         self.table[name].run(argument.strip())
 
     def close(self) -> None:
-        """Finish the file that answers went to."""
+        """Close the output file, if any."""
         if self._file is not None:
             with writing(self._file.name), self._file:
                 self._shell.runner.answers.close()
@@ -92,7 +92,7 @@ class Commands:
         if name in tables:
             name = table_name(name)
         engine = self._shell.runner.connection.engine
-        none = Query(sql=Fragment((f"SELECT * FROM {name} LIMIT 0",)))  # noqa: S608 - the user's own words
+        none = Query(sql=Fragment((f"SELECT * FROM {name} LIMIT 0",)))  # noqa: S608 - the user's own SQL
         self._shell.runner.answer(lambda: _columns(engine.query(none, ())))
 
     def _models(self, _: str) -> None:
@@ -109,7 +109,7 @@ class Commands:
             return
         goal = Path(name).expanduser()
         if goal.exists():
-            raise WouldOverwrite(f"{name} is there already; \\o takes the name of a new file")
+            raise WouldOverwrite(f"{name} already exists; give \\o the name of a new file")
         with writing(goal):
             file = goal.open("x", encoding="utf-8", newline="\n")
         self.close()
@@ -117,14 +117,14 @@ class Commands:
 
     def _include(self, name: str) -> None:
         if not name:
-            raise BadArgument("\\i takes the name of a file of statements")
-        self._shell.runner.run(script_of(name))
+            raise BadArgument("\\i needs the name of a script file")
+        self._shell.runner.run(read_script(name))
 
     def _help(self, _: str) -> None:
         left = max(len(command.usage) for command in self.table.values())
         for command in self.table.values():
             self._shell.say(f"{command.usage:<{left}}  {command.about}")
-        self._shell.say("A statement ends with a semicolon. Ctrl-C stops it, or clears what is typed; Tab completes.")
+        self._shell.say("End a statement with a semicolon. Ctrl-C stops it or clears the input; Tab completes.")
 
     def _quit(self, _: str) -> None:
         self._shell.done = True
@@ -139,7 +139,7 @@ def _writer(file: TextIO, suffix: str) -> Answers:
     return JsonAnswers(file) if suffix == ".json" else TextAnswers(file, lambda: 0)
 
 
-def _columns(found: Result) -> Result:
-    schema = found.schema or pa.schema([])
+def _columns(result: Result) -> Result:
+    schema = result.schema or pa.schema([])
     table = pa.table({"column": schema.names, "type": [str(kind) for kind in schema.types]})
     return Result(table.schema, iter(table.to_batches()))

@@ -1,4 +1,4 @@
-"""Completes what is being typed by where it stands: words, tables, columns, models, settings, files."""
+"""Completion of keywords, tables, columns, models, settings and files by context."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,30 +6,30 @@ from collections.abc import Iterable, Iterator
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from corgipile.sql.bigquery import OWN
+from corgipile.sql.bigquery import OPTIONS
 from corgipile.sql.shell.words import KEYWORDS, SETTINGS, Known, files, in_quotes, models, table_name, values_of
 
 __all__ = ["SqlCompleter"]
 
-# Comments, strings and names in quotes, of which the last may have no end yet; words; signs.
+# Comments, strings and quoted names, possibly unterminated; words; signs.
 _TOKEN = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^']|'')*(?:'|\Z)|\"(?:[^\"]|\"\")*(?:\"|\Z)|[\w.]+|\S", re.DOTALL)
 _BEGUN = re.compile(r"[\w.]+|\"[^\"]*")
 _TABLE_FOLLOWS = {"FROM", "JOIN", "TABLE", "UPDATE", "DESCRIBE", "VIEW"}
 
 
 class SqlCompleter(Completer):
-    """Completes SQL and the commands of the shell.
+    """Completes SQL and shell commands.
 
     Args:
         known: Tables, columns and models.
-        commands: The commands of the shell, backslash included.
+        commands: The shell's commands, backslash included.
     """
 
     def __init__(self, known: Known, commands: Iterable[str]) -> None:
         self._known, self._commands = known, sorted(commands)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """Yield what may stand where the cursor is."""
+        """Yield the completions at the cursor."""
         before = document.text_before_cursor
         if before.lstrip().startswith("\\"):
             yield from self._of_command(before.lstrip())
@@ -52,29 +52,29 @@ class SqlCompleter(Completer):
             yield from _paths(argument, close="")
 
     def _candidates(self, past: list[str], everything: list[str]) -> list[str]:
-        """Return what may follow the words of a statement; what fits best first."""
+        """Return the words that may follow in a statement, best first."""
         last = past[-1] if past else ""
         clause = next((word for word in reversed(past) if word in _CLAUSES), "")
         tables = [table_name(name) for name in self._known.tables]
         if past[-2:] == ["TRAIN", "BY"]:
-            found = models()
+            candidates = models()
         elif past[-2:] == ["PREDICT", "BY"] or last in {"MODEL", "USING"}:
-            found = [in_quotes(name) for name in self._known.models]
+            candidates = [in_quotes(name) for name in self._known.models]
         elif last in {"WITH", ","} and clause == "WITH" and "TRAIN" in past:
-            found = SETTINGS
+            candidates = SETTINGS
         elif last in {"(", ","} and clause == "OPTIONS":
-            found = [*OWN, *SETTINGS]
+            candidates = [*OPTIONS, *SETTINGS]
         elif last in _TABLE_FOLLOWS or (last == "INTO" and "INSERT" in past):
-            found = [*tables, *(word for word in sorted(KEYWORDS) if word.startswith("ML."))]
+            candidates = [*tables, *(word for word in sorted(KEYWORDS) if word.startswith("ML."))]
         else:
-            found = values_of(past[-2].lower()) if last == "=" and clause in {"WITH", "OPTIONS"} else []
-        return found or [*self._columns(everything), *sorted(KEYWORDS), *tables]
+            candidates = values_of(past[-2].lower()) if last == "=" and clause in {"WITH", "OPTIONS"} else []
+        return candidates or [*self._columns(everything), *sorted(KEYWORDS), *tables]
 
     def _columns(self, everything: list[str]) -> list[str]:
-        """Return the columns of the tables that the statement names, or of all."""
+        """Return the columns of the tables in the statement, or of all tables."""
         tables = self._known.tables
-        said = {token.strip('"') for token in everything}
-        named = [name for name in tables if name in said or name.rpartition(".")[2] in said]
+        words = {token.strip('"') for token in everything}
+        named = [name for name in tables if name in words or name.rpartition(".")[2] in words]
         return [in_quotes(column) for name in named or tables for column in tables[name]]
 
 
@@ -88,10 +88,10 @@ def _of_statement(tokens: list[str]) -> list[str]:
 
 
 def _matching(begun: str, candidates: Iterable[str]) -> Iterator[Completion]:
-    small = begun.islower()
-    for one in dict.fromkeys(candidates):
-        if one.strip('"').lower().startswith(begun.strip('"').lower()):
-            text = one.lower() if small and one in KEYWORDS else one
+    lower_case = begun.islower()
+    for candidate in dict.fromkeys(candidates):
+        if candidate.strip('"').lower().startswith(begun.strip('"').lower()):
+            text = candidate.lower() if lower_case and candidate in KEYWORDS else candidate
             yield Completion(text, start_position=-len(begun))
 
 

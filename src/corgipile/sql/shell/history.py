@@ -1,4 +1,4 @@
-"""What was typed before, in one file for all shells of a user, which nobody else reads."""
+"""Input history: one private file for all shells of a user."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ __all__ = ["default_place", "opened"]
 
 
 def default_place() -> Path:
-    """Return where the history lies: the folder for the state of programs, as XDG has it."""
+    """Return the path of the history in XDG's state folder."""
     state = os.environ.get("XDG_STATE_HOME", "")
     return (
         (Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state") / "corgipile" / "sql_history"
@@ -21,7 +21,7 @@ def default_place() -> Path:
 
 
 def opened(place: Path) -> tuple[History, str | None]:
-    """Return the history of a file, or one that ends with the shell, and why."""
+    """Open the history file; without access, return an in-memory history and a warning."""
     logging.getLogger("prompt_toolkit.buffer").addFilter(_is_no_stop)
     try:
         with writing(place):
@@ -29,17 +29,17 @@ def opened(place: Path) -> tuple[History, str | None]:
             os.close(os.open(place, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600))
             place.chmod(0o600)
     except WriteFailed as error:
-        return InMemoryHistory(), f"nothing is remembered after this shell: {error}"
+        return InMemoryHistory(), f"the history of this shell is not saved: {error}"
     return _Shared(str(place)), None
 
 
 def _is_no_stop(record: logging.LogRecord) -> bool:
-    """Say whether a message is of more than a shell that was told to end while it read its history."""
+    """Return whether a log record is not about an interrupt while the history was read."""
     return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 class _Shared(FileHistory):
-    """Adds each entry in one piece, so that those of several shells do not mix, unless it begins with a blank."""
+    """Writes each entry atomically, so that shells do not mix theirs; lines that begin with a space are not saved."""
 
     def store_string(self, string: str) -> None:
         if string[:1].isspace():
@@ -52,5 +52,5 @@ class _Shared(FileHistory):
                 os.write(file, entry)
             finally:
                 os.close(file)
-        except OSError:  # a disk that is full since: the line is remembered by this shell alone
+        except OSError:  # for example a full disk: only this shell remembers the line
             return

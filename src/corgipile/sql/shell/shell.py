@@ -1,4 +1,4 @@
-"""The loop of the shell: read a statement, run it, show what it answers, go on."""
+"""Read-eval-print loop of the shell."""
 
 import signal
 import threading
@@ -22,17 +22,17 @@ from corgipile.sql.tokens import complete
 __all__ = ["Shell"]
 
 PROMPT = "corgipile> "
-WORDS = {"exit": "\\q", "quit": "\\q", "help": "\\?"}  # that other shells know
+WORDS = {"exit": "\\q", "quit": "\\q", "help": "\\?"}  # known from other shells
 
 
 class Shell:
     """Reads statements from a terminal and runs them, until Ctrl-D.
 
     Args:
-        runner: Where they run.
+        runner: Runs the statements.
         say: Writes a line for the user.
-        fail: Tells an error.
-        remembered: The file of what was typed before.
+        fail: Shows an error.
+        remembered: The history file.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class Shell:
                 while not self.done:
                     try:
                         self._once()
-                    except KeyboardInterrupt as stop:  # it clears a line, and ends no error that is being told
+                    except KeyboardInterrupt as stop:  # clears the line, even while an error is shown
                         _only_ctrl_c(stop)
             finally:
                 self._commands.close()
 
     def _once(self) -> None:
         try:
-            line = self._prompt.prompt(handle_sigint=False)  # else Ctrl-C is lost that comes as it returns
+            line = self._prompt.prompt(handle_sigint=False)  # or a Ctrl-C during the return is lost
         except EOFError:
             self.done = True
             return
@@ -85,7 +85,7 @@ class Shell:
             self.say("stopped")
         except BrokenPipeError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever went wrong, the shell lives on
+        except Exception as error:  # noqa: BLE001 - the shell survives any error
             self._fail(error)
 
     def _run(self, line: str) -> None:
@@ -102,7 +102,7 @@ class Shell:
 
 
 def _keys() -> KeyBindings:
-    """Let Enter run what is whole, and begin a new line of what is not."""
+    """Bind Enter: run complete input, else begin a new line."""
     keys = KeyBindings()
 
     @keys.add("enter", filter=has_focus(DEFAULT_BUFFER))
@@ -119,7 +119,7 @@ def _keys() -> KeyBindings:
 
 
 def is_whole(text: str) -> bool:
-    r"""Say whether a text is to be run as it is: a command, or statements of which the last ends with a semicolon.
+    r"""Return whether input is complete: a command, or statements that end with a semicolon.
 
     Example:
         >>> is_whole("\\timing"), is_whole("SELECT 1"), is_whole("SELECT 1;")
@@ -133,14 +133,14 @@ def _word(text: str) -> str:
 
 
 def _only_ctrl_c(stop: KeyboardInterrupt) -> None:
-    """Raise what is more than Ctrl-C, such as the end of the terminal."""
+    """Re-raise interrupts other than Ctrl-C, such as a closed terminal."""
     if type(stop) is not KeyboardInterrupt:
         raise stop
 
 
 @contextmanager
 def _ctrl_c_raises() -> Iterator[None]:
-    """Let each Ctrl-C raise KeyboardInterrupt, not the first alone."""
+    """Make every Ctrl-C raise KeyboardInterrupt, not only the first."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

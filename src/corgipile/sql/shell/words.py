@@ -1,4 +1,4 @@
-"""What may be completed: words of the language, and names that the session knows."""
+"""Completion words: keywords, settings and the session's names."""
 
 import os
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ ON OPTIONS OR ORDER OUTER OVER PARTITION PREDICT RENAME REPLACE RETURNING RIGHT 
 TABLE TEMPORARY THEN TO TRAIN TRUE UNION UNIQUE UPDATE USING VALUES VIEW WHEN WHERE WINDOW WITH
 """
 KEYWORDS = frozenset(_WORDS.split())
-SETTINGS = sorted({*options.SETTINGS, *options.MORE, *options.ALIASES})
+SETTINGS = sorted({*options.SETTINGS, *options.ORDER_SETTINGS, *options.ALIASES})
 
 
 def values_of(setting: str) -> list[str]:
-    """Return words that a setting may be set to.
+    """Return the words that are values of a setting.
 
     Example:
         >>> values_of("on_bad"), values_of("seed")
@@ -37,45 +37,45 @@ def values_of(setting: str) -> list[str]:
     """
     words = {"order": ["auto", *NAMES], "on_bad": sorted(get_args(OnBad)), "model": models()}
     words |= {"encode": ["onehot", "ordinal", "hash:256"], "missing": ["error", "mean"]}
-    found = options.SETTINGS.get(options.ALIASES.get(setting, setting))
-    logical = found is not None and bool in (found.kind, *get_args(found.kind))
+    declared_setting = options.SETTINGS.get(options.ALIASES.get(setting, setting))
+    logical = declared_setting is not None and bool in (declared_setting.kind, *get_args(declared_setting.kind))
     return words.get(setting, ["false", "true"] if logical else [])
 
 
 def models() -> list[str]:
-    """Return the models that can be trained, without their parameters."""
+    """Return the model types that can be trained, without parameters."""
     return [name.partition(":")[0] for name in LOSSES]
 
 
 class Known:
-    """Tables, columns and models of a session, asked for once between two statements."""
+    """Cache of a session's tables, columns and models, refreshed after each statement."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def forget(self) -> None:
-        """Ask again: a statement may have made some."""
+        """Clear the cache."""
         for name in ("tables", "models"):
             self.__dict__.pop(name, None)
 
     @cached_property
     def tables(self) -> dict[str, list[str]]:
-        """The columns of each table; none where the engine cannot say now."""
-        with suppress(Exception):  # a lost connection, a transaction that failed: the next statement tells
+        """The columns of each table; empty if the engine cannot answer now."""
+        with suppress(Exception):  # a lost connection or failed transaction: the next statement reports it
             return self._engine.tables()
         return {}
 
     @cached_property
     def models(self) -> list[str]:
-        """The names of the models that are stored."""
-        with suppress(Exception):  # as above
+        """The names of the stored models."""
+        with suppress(Exception):  # the next statement reports it
             batches = self._engine.show(ShowModels()).batches
             return [str(name) for batch in batches for name in batch.column("name").to_pylist()]
         return []
 
 
 def in_quotes(name: str) -> str:
-    """Return a name as SQL has it, in quotes where it needs them.
+    """Quote a name for SQL if it needs quotes.
 
     Example:
         >>> in_quotes("rows"), in_quotes("My table"), in_quotes('a"b')
@@ -86,7 +86,7 @@ def in_quotes(name: str) -> str:
 
 
 def table_name(name: str) -> str:
-    """Return the name of a table, its schema before it or not, as SQL has it.
+    """Quote the name of a table with its optional schema.
 
     Example:
         >>> table_name("My schema.flights")
@@ -96,7 +96,7 @@ def table_name(name: str) -> str:
 
 
 def files(begun: str) -> Iterator[tuple[str, bool]]:
-    """Yield the paths that go on from what is typed, folders with a slash, and whether each is a folder."""
+    """Yield the paths that complete the input, folders with a slash, and whether each is a folder."""
     folder, slash, start = begun.rpartition("/")
     with suppress(OSError, ValueError), os.scandir(Path(folder + slash or ".").expanduser()) as entries:
         for entry in sorted(entries, key=lambda one: one.name):

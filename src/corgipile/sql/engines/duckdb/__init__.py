@@ -1,32 +1,32 @@
-"""DuckDB: its tables, and files without a server."""
+"""DuckDB engine: tables of a database, and files without a server."""
 
 from typing import Any
 
 from corgipile.errors import BadArgument
 from corgipile.sql.engines.duckdb.engine import DuckDB
-from corgipile.sql.engines.duckdb.faults import library, opening
+from corgipile.sql.engines.duckdb.faults import library, translate_open_errors
 from corgipile.suggestions import listed
 
-__all__ = ["DuckDB", "connected"]
+__all__ = ["DuckDB", "open_engine"]
 
 
-def connected(database: Any = ":memory:", *, read_only: bool = False, **config: Any) -> DuckDB:
-    """Return a session of a database: of a file, in memory, or of a connection that is open already.
+def open_engine(database: Any = ":memory:", *, read_only: bool = False, **config: Any) -> DuckDB:
+    """Open a session on a database file, in memory, or on an open connection.
 
     Args:
-        database: A path, ``":memory:"``, or a connection of DuckDB.
+        database: A path, ``":memory:"``, or a DuckDB connection.
         read_only: Open the file for reading only.
-        **config: Settings of DuckDB, such as ``memory_limit="1GB"`` and ``threads=2``.
+        **config: DuckDB settings, such as ``memory_limit="1GB"`` and ``threads=2``.
 
     Raises:
-        BadArgument: A connection that is open comes with settings.
+        BadArgument: Settings are given for an open connection.
     """
     if hasattr(database, "execute"):
         if given := [*["read_only"] * read_only, *config]:
-            raise BadArgument(f"{listed(given)} must be said when DuckDB's connection is opened; this one is open")
+            raise BadArgument(f"{listed(given)} must be set when DuckDB's connection is opened, got an open connection")
         return DuckDB(database, owned=False)
     path = str(database)
     settings = {"python_enable_replacements": False, **config}
-    with opening(path):
+    with translate_open_errors(path):
         connection = library().connect(path, read_only=read_only, config=settings)
     return DuckDB(connection)

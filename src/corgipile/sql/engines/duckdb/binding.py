@@ -1,4 +1,4 @@
-"""Writes a statement as DuckDB takes it: values are parameters, numbered anew, so that none is left over."""
+"""Writes SQL for DuckDB and numbers its parameters, so that no value is unused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,39 +8,39 @@ from corgipile.sql.engines.engine import Values
 from corgipile.sql.statements import Fragment, ModelCall, Parameter
 from corgipile.sql.tokens import tokenize
 
-__all__ = ["Bound", "lasts", "literal"]
+__all__ = ["BoundSql", "is_persistent", "literal"]
 
-LASTING = ("VIEW", "MACRO", "FUNCTION")
-KINDS_OF = ("OR", "REPLACE", "TEMP", "TEMPORARY", "RECURSIVE")  # what may stand before
+PERSISTENT_KINDS = ("VIEW", "MACRO", "FUNCTION")
+CREATE_PREFIXES = ("OR", "REPLACE", "TEMP", "TEMPORARY", "RECURSIVE")
 
-Call = Callable[[ModelCall, "Bound"], str]
+Call = Callable[[ModelCall, "BoundSql"], str]
 
 
-class Bound:
+class BoundSql:
     """SQL with the values of its parameters.
 
     Args:
-        values: What the statement was given.
-        call: Writes a call of a model, into this; None: none may stand there.
-        lasting: Whether the statement keeps the SQL for later, as CREATE VIEW does.
+        values: The statement's parameter values.
+        call: Writes a model call; None: calls are not allowed here.
+        persistent: Whether the database stores the SQL, as for CREATE VIEW.
 
     Example:
-        >>> bound = Bound([7, 8], None)
+        >>> bound = BoundSql([7, 8], None)
         >>> bound.text(Fragment(("SELECT ", Parameter(2), " + ", Parameter(2)))), bound.values
         ('SELECT $p1 + $p1', {'p1': 8})
     """
 
-    def __init__(self, values: Values, call: "Call | None", *, lasting: bool = False) -> None:
-        self.given, self.values, self.lasting = values, dict[str, Any](), lasting
+    def __init__(self, values: Values, call: "Call | None", *, persistent: bool = False) -> None:
+        self.given, self.values, self.persistent = values, dict[str, Any](), persistent
         self._call, self._names = call, dict[int | str, str]()
 
     def text(self, *fragments: Fragment) -> str:
-        """Write fragments, one after another."""
+        """Write fragments and join them."""
         return "".join(fragment.written(self._place, self._called) for fragment in fragments)
 
     def _called(self, call: ModelCall) -> str:
         if self._call is None:
-            raise BadArgument(f"ML.{call.function.upper()} cannot stand here")
+            raise BadArgument(f"ML.{call.function.upper()} is not allowed here")
         return self._call(call, self)
 
     def _place(self, parameter: Parameter) -> str:
@@ -49,22 +49,22 @@ class Bound:
         return f"${name}"
 
 
-def lasts(sql: Fragment) -> bool:
-    """Say whether a statement keeps SQL for later, when rows that were lent are gone and models are found by name.
+def is_persistent(sql: Fragment) -> bool:
+    """Return whether the database stores the SQL, which then must not use lent rows or pinned models.
 
     Example:
-        >>> lasts(Fragment(("CREATE OR REPLACE VIEW v AS",))), lasts(Fragment(("CREATE TABLE view AS",)))
+        >>> is_persistent(Fragment(("CREATE OR REPLACE VIEW v AS",))), is_persistent(Fragment(("CREATE TABLE v AS",)))
         (True, False)
     """
     first, *others = [*tokenize(str(next(iter(sql.pieces), ""))), None]
-    if first is None or not first.says("CREATE"):
+    if first is None or not first.matches("CREATE"):
         return False
-    made = next(one for one in others if one is None or not one.says(*KINDS_OF))
-    return made is not None and made.says(*LASTING)
+    kind = next(token for token in others if token is None or not token.matches(*CREATE_PREFIXES))
+    return kind is not None and kind.matches(*PERSISTENT_KINDS)
 
 
 def literal(text: str) -> str:
-    """Write text as SQL does.
+    """Quote text as an SQL literal.
 
     Example:
         >>> literal("it's")

@@ -1,4 +1,4 @@
-"""What stands for ``ML.PREDICT(MODEL m, ...)`` and its like in a query, and what is said of a model."""
+"""Replacement of calls such as ``ML.PREDICT(MODEL m, ...)`` in queries, and descriptions of models."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -8,24 +8,24 @@ import pyarrow as pa
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.linear.multilabel import LabelModels
-from corgipile.sql.engines.duckdb.binding import Bound, literal
-from corgipile.sql.engines.duckdb.evaluation import calibration, confusion, errors, evaluated, roc
-from corgipile.sql.engines.duckdb.files import text_of
+from corgipile.sql.engines.duckdb.binding import BoundSql, literal
+from corgipile.sql.engines.duckdb.evaluation import calibration, confusion, errors, evaluate, roc
+from corgipile.sql.engines.duckdb.files import select_text
 from corgipile.sql.engines.duckdb.models import Stored
-from corgipile.sql.engines.duckdb.prediction import answered, asked, key_of, names_in, typed
+from corgipile.sql.engines.duckdb.prediction import cast_classes, class_call, function_call, match_columns, model_key
 from corgipile.sql.engines.evaluation import INTERCEPT, need_one_label, threshold_of
 from corgipile.sql.engines.results import EPOCHS, epoch_row
-from corgipile.sql.engines.shared import check_added
+from corgipile.sql.engines.shared import check_new_columns
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
 
 if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
-__all__ = ["described", "table_of"]
+__all__ = ["call_sql", "describe_model"]
 
-JUDGES = {
-    "evaluate": evaluated,
+EVALUATIONS = {
+    "evaluate": evaluate,
     "confusion_matrix": confusion,
     "roc_curve": roc,
     "calibration": calibration,
@@ -33,38 +33,38 @@ JUDGES = {
 }
 
 
-def table_of(engine: "DuckDB", call: ModelCall, bound: Bound) -> str:
-    """Return what stands for a call: a query in brackets, or the name of rows."""
+def call_sql(engine: "DuckDB", call: ModelCall, bound: BoundSql) -> str:
+    """Return the SQL that replaces a call: a query in brackets, or the name of lent rows."""
     stored = engine.models.find(call.model)
     if call.function == "predict":
-        return _predicted(engine, call, stored, bound)
-    if call.function in JUDGES:
-        return engine.session.lend(JUDGES[call.function](engine, call, stored, bound))
-    made = _weights(stored.model) if call.function == "weights" else _history(stored.model)
-    return engine.session.lend(made)
+        return _prediction_query(engine, call, stored, bound)
+    if call.function in EVALUATIONS:
+        return engine.session.lend(EVALUATIONS[call.function](engine, call, stored, bound))
+    rows = _weights(stored.model) if call.function == "weights" else _history(stored.model)
+    return engine.session.lend(rows)
 
 
-def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> str:
-    assert call.source is not None  # noqa: S101 - the grammar says so
-    model, rows = stored.model, text_of(engine.session, call.source, bound).sql
-    there = engine.session.schema(rows, bound.values).names
-    names, key = names_in(stored, there), key_of(engine, stored, bound)
+def _prediction_query(engine: "DuckDB", call: ModelCall, stored: Stored, bound: BoundSql) -> str:
+    assert call.source is not None  # noqa: S101 - the grammar requires it
+    model, rows = stored.model, select_text(engine.session, call.source, bound).sql
+    columns = engine.session.schema(rows, bound.values).names
+    names, key = match_columns(stored, columns), model_key(engine, stored, bound)
     label, labels = f"predicted_{model.label_or()}", model.params.get("labels")
     if labels is not None:
         label = f"predicted_{'labels' if model.label is None else model.label}"
         if call.options.get("threshold") is not None:
             need_one_label(call, labels)
-    check_added([label, f"{label}_probs"], there, hint="rename it in the rows, or leave it out", folded=True)
-    shares = asked("predict_proba", key, names)
-    answer = answered(stored, key, names)
+    check_new_columns([label, f"{label}_probs"], columns, hint="rename or drop it in the query", folded=True)
+    shares = function_call("predict_proba", key, names)
+    answer = class_call(stored, key, names)
     if (threshold := threshold_of(call, model.classes.tolist(), probable=model.loss.probability)) is not None:
-        answer = typed(stored, _beyond(model, shares, threshold))
+        answer = cast_classes(stored, _threshold_case(model, shares, threshold))
     also = f", {shares} AS {quoted(label + '_probs')}" if model.loss.probability else ""
     return f"(SELECT {answer} AS {quoted(label)}{also}, * FROM ({rows}\n))"
 
 
-def _beyond(model: Model, shares: str, threshold: float) -> str:
-    """Return what tells two classes by another share than a half."""
+def _threshold_case(model: Model, shares: str, threshold: float) -> str:
+    """Return SQL that predicts one of two classes by a threshold."""
     first, second = (
         literal(value) if isinstance(value, str) else f"{float(value)!r}::DOUBLE" for value in model.classes.tolist()
     )
@@ -72,7 +72,7 @@ def _beyond(model: Model, shares: str, threshold: float) -> str:
 
 
 def _weights(model: Model) -> pa.Table:
-    """Return the weights, a row a feature, and one for the constant; of each class and group where there are more."""
+    """Return the weights, a row for each feature and the intercept, for each class, group or label."""
     if isinstance(model, Groups):
         each = [_weights(model.of(group)) for group in model.groups]
         values = [group for group, part in zip(model.groups, each, strict=True) for _ in range(len(part))]
@@ -81,20 +81,20 @@ def _weights(model: Model) -> pa.Table:
         each = [_weights(model.of(label)) for label in model.labels]
         values = [label for label, part in zip(model.labels, each, strict=True) for _ in range(len(part))]
         return pa.concat_tables(each).add_column(0, "label", pa.array(values))
-    names = [*(model.names or [f"{_one(model)}[{i}]" for i in range(model.width)]), INTERCEPT]
-    several = len(model.coef) > 1
+    names = [*(model.names or [f"{_feature_prefix(model)}[{i}]" for i in range(model.width)]), INTERCEPT]
+    multiclass = len(model.coef) > 1
     rows = [
         {"class": str(label), "processed_input": name, "weight": float(weight)}
         for label, coef, constant in zip(
-            model.classes.tolist() if several else [""], model.coef.tolist(), model.intercept.tolist(), strict=True
+            model.classes.tolist() if multiclass else [""], model.coef.tolist(), model.intercept.tolist(), strict=True
         )
         for name, weight in zip(names, [*coef, constant], strict=True)
     ]
-    kinds = {"processed_input": pa.string(), "weight": pa.float64()} | ({"class": pa.string()} if several else {})
+    kinds = {"processed_input": pa.string(), "weight": pa.float64()} | ({"class": pa.string()} if multiclass else {})
     return pa.Table.from_pylist(rows, pa.schema(kinds))
 
 
-def _one(model: Model) -> str:
+def _feature_prefix(model: Model) -> str:
     return model.features[0] if len(model.features) == 1 else "feature"
 
 
@@ -102,15 +102,15 @@ def _history(model: Model) -> pa.Table:
     return pa.Table.from_pylist([epoch_row(record) for record in model.history], EPOCHS)
 
 
-def described(stored: Stored) -> list[dict[str, str]]:
-    """Return what is known of a model, a property a row."""
+def describe_model(stored: Stored) -> list[dict[str, str]]:
+    """Return a model's properties, one a row."""
     model = stored.model
     last = (
         {name: value for name, value in epoch_row(model.history[-1]).items() if value is not None}
         if model.history
         else {}
     )
-    found: dict[str, Any] = {
+    properties: dict[str, Any] = {
         "name": stored.name,
         "model": model.kind,
         "label": model.label,
@@ -126,7 +126,7 @@ def described(stored: Stored) -> list[dict[str, str]]:
         },
         "version": stored.version,
     }
-    shown = {name: value for name, value in found.items() if value is not None}
+    shown = {name: value for name, value in properties.items() if value is not None}
     return [
         {"property": name, "value": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
         for name, value in shown.items()

@@ -1,19 +1,19 @@
-"""Runs statements in a session of DuckDB."""
+"""DuckDB implementation of the engine interface."""
 
 import contextlib
 from typing import TYPE_CHECKING, Any
 
 from corgipile.outputs import check_apart
-from corgipile.sql.engines.duckdb.binding import Bound, lasts
-from corgipile.sql.engines.duckdb.faults import translated
+from corgipile.sql.engines.duckdb.binding import BoundSql, is_persistent
+from corgipile.sql.engines.duckdb.faults import translate_errors
 from corgipile.sql.engines.duckdb.files import with_files
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
-from corgipile.sql.engines.duckdb.prediction import check_kept, pinned, predicting
+from corgipile.sql.engines.duckdb.prediction import check_persistent, pin_models, prediction_sql
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.results import EPOCHS, epoch_row, result_of
-from corgipile.sql.engines.shared import Shared
+from corgipile.sql.engines.shared import BaseEngine
 from corgipile.sql.exceptions import DatabaseError
 from corgipile.sql.statements import (
     Explain,
@@ -33,24 +33,24 @@ __all__ = ["DuckDB", "check_copy"]
 
 
 def check_copy(sql: str, *files: str | None) -> None:
-    """Raise WouldOverwrite if COPY would write a file that it names before, or one of these, from which rows come.
+    """Raise WouldOverwrite if COPY would write a file that it reads, or one of `files`.
 
     Example:
         >>> check_copy("COPY (SELECT * FROM 'a.csv') TO 'b.csv'")
     """
     tokens = tokenize(sql)
-    places = [at for at, token in enumerate(tokens) if at and token.kind == "string" and tokens[at - 1].says("TO")]
-    if places and tokens[0].says("COPY"):
+    places = [at for at, token in enumerate(tokens) if at and token.kind == "string" and tokens[at - 1].matches("TO")]
+    if places and tokens[0].matches("COPY"):
         named = [token.text for token in tokens[: places[-1]] if token.kind in ("string", "name")]
         check_apart(tokens[places[-1]].text, [*named, *filter(None, files)])
 
 
-class DuckDB(Shared[Session, Models]):
-    """One session of DuckDB; see `corgipile.sql.engines.engine.Engine`.
+class DuckDB(BaseEngine[Session, Models]):
+    """A DuckDB session; see `corgipile.sql.engines.engine.Engine`.
 
     Args:
         connection: An open connection.
-        owned: Whether it is closed with the session.
+        owned: Whether closing the session closes it.
     """
 
     name = "DuckDB"
@@ -62,40 +62,40 @@ class DuckDB(Shared[Session, Models]):
         self.models = Models(self.session)
 
     def query(self, statement: Query, values: Values) -> Result:
-        """Run a statement as it is, but for calls of models."""
+        """Run a statement of DuckDB's own SQL; model calls in it are replaced."""
         self._begin()
         bound = self.bound(values, statement.sql)
         sql = with_files(self.session, bound.text(statement.sql))
-        check_kept(self, bound)
-        if not bound.lasting:
-            sql = pinned(self, sql)
+        check_persistent(self, bound)
+        if not bound.persistent:
+            sql = pin_models(self, sql)
         check_copy(sql)
         result = self.session.run(sql, bound.values)
         if self.session.pinned and result.schema is None:
-            self.session.name_plainly()
+            self.session.restore_column_names()
         result.notes.extend(statement.notes)
         return result
 
     def train(self, statement: Train, values: Values, progress: Progress | None = None) -> Result:
-        """Train a model, and store it if it has a name."""
-        from corgipile.sql.options import settled  # noqa: PLC0415 - most statements train nothing
+        """Train a model and store it if it has a name."""
+        from corgipile.sql.options import bind_settings  # noqa: PLC0415 - needed only to train
 
         self._begin()
-        statement = settled(statement, values)
+        statement = bind_settings(statement, values)
         if statement.name is not None:
             self.models.check_writable(statement.name)
-        if (kept := self._kept(statement)) is not None:
-            return kept
-        model, rows, past = self.fitted(statement, values, progress)
+        if (skipped := self._skip_existing(statement)) is not None:
+            return skipped
+        model, rows, past = self.fit(statement, values, progress)
         if statement.name is not None:
             self.models.keep(statement.name, model, replace=statement.replace)
         notes = [*statement.notes, *rows.notes, *statement.label_notes(rows.columns), *model.notes]
         return result_of(EPOCHS, [epoch_row(record) for record in model.history[past:]], notes)
 
-    def fitted(self, statement: Train, values: Values, progress: Progress | None = None) -> "tuple[Model, Rows, int]":
-        """Return a model that was trained as a settled statement says, its rows, and the epochs before."""
-        from corgipile.sql.engines.duckdb.rows import read_rows  # noqa: PLC0415 - as above
-        from corgipile.sql.engines.training import arguments, fit_model  # noqa: PLC0415 - as above
+    def fit(self, statement: Train, values: Values, progress: Progress | None = None) -> "tuple[Model, Rows, int]":
+        """Train a model by a bound statement; return it, its rows and the epochs of the warm start."""
+        from corgipile.sql.engines.duckdb.rows import read_rows  # noqa: PLC0415 - needed only to train
+        from corgipile.sql.engines.training import arguments, fit_model  # noqa: PLC0415 - needed only to train
 
         past = None if statement.warm_start is None else self.models.find(statement.warm_start).model
         rows = read_rows(self.session, statement.source, self.bound(values), statement.settings.get("memory"))
@@ -104,60 +104,60 @@ class DuckDB(Shared[Session, Models]):
         return model, rows, 0 if past is None else len(past.history)
 
     def predict(self, statement: Predict, values: Values) -> Result:
-        """Answer rows with a prediction beside them, or do with them what the statement says."""
+        """Run a query whose rows gain a prediction column."""
         self._begin()
         bound = self.bound(values, statement.before)
         stored = self.models.find(statement.model)
-        sql = predicting(self, statement, stored, bound)
+        sql = prediction_sql(self, statement, stored, bound)
         check_copy(sql, statement.source.file)
         result = self.session.run(sql, bound.values)
         result.notes.extend(statement.notes)
         return result
 
     def explain(self, statement: Explain, values: Values) -> Result:
-        """Answer the operators of a training, a line each."""
-        from corgipile.sql.engines.duckdb.explain import explained  # noqa: PLC0415 - as above
+        """Return the operators of a training, one per line."""
+        from corgipile.sql.engines.duckdb.explain import explain_training  # noqa: PLC0415 - needed only for EXPLAIN
 
         self._begin()
-        return explained(self, statement, values)
+        return explain_training(self, statement, values)
 
     def lend(self, name: str, rows: Any) -> None:
-        """Let statements name what Python holds, a data frame or a table of Arrow, as a view of this session."""
+        """Register a data frame or Arrow table as a view of this session."""
         self.session.park()
-        with translated():
+        with translate_errors():
             self.session.connection.register(name, rows)
 
     def tables(self) -> dict[str, list[str]]:
-        """Return the columns of each table that the session sees."""
+        """Return the columns of each visible table."""
         sql = (
             "SELECT schema_name, table_name, column_name FROM duckdb_columns() "
             "WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index"
         )
-        found: dict[str, list[str]] = {}
+        tables: dict[str, list[str]] = {}
         for schema, table, column in self.session.rows(sql):
-            found.setdefault(table if schema == "main" else f"{schema}.{table}", []).append(column)
-        return found
+            tables.setdefault(table if schema == "main" else f"{schema}.{table}", []).append(column)
+        return tables
 
     def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         self.session.close(owned=self._owned)
 
-    def _described(self, name: str) -> list[dict[str, str]]:
-        from corgipile.sql.engines.duckdb.calls import described  # noqa: PLC0415 - as above
+    def _properties(self, name: str) -> list[dict[str, str]]:
+        from corgipile.sql.engines.duckdb.calls import describe_model  # noqa: PLC0415 - loads the training code
 
-        return described(self.models.find(name))
+        return describe_model(self.models.find(name))
 
     def _begin(self) -> None:
         self.session.begin()
         self.functions.begin(self.session)
-        with contextlib.suppress(DatabaseError):  # a transaction that an error has ended answers nothing
+        with contextlib.suppress(DatabaseError):  # a failed transaction accepts no query
             self.session.database = self.session.rows("SELECT current_database()")[0][0]
 
-    def bound(self, values: Values, sql: Fragment = Fragment(())) -> Bound:  # noqa: B008 - it never changes
-        """Return what writes SQL that begins so, with these values and with calls of models."""
-        return Bound(values, self._call, lasting=lasts(sql))
+    def bound(self, values: Values, sql: Fragment = Fragment(())) -> BoundSql:  # noqa: B008 - it is immutable
+        """Return a writer of SQL with these parameter values; `sql` is its beginning."""
+        return BoundSql(values, self._call, persistent=is_persistent(sql))
 
-    def _call(self, call: ModelCall, bound: Bound) -> str:
-        from corgipile.sql.engines.duckdb.calls import table_of  # noqa: PLC0415 - as above
+    def _call(self, call: ModelCall, bound: BoundSql) -> str:
+        from corgipile.sql.engines.duckdb.calls import call_sql  # noqa: PLC0415 - loads the training code
 
-        return table_of(self, call, bound)
+        return call_sql(self, call, bound)

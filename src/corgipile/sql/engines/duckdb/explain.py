@@ -1,4 +1,4 @@
-"""The operators of a training, as the extension of PostgreSQL calls them."""
+"""EXPLAIN of a training, with the operator names of the PostgreSQL extension."""
 
 import resource
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from corgipile.linear.train import order_of
 from corgipile.orders.riffle import CONTENT
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import parse_bytes
-from corgipile.sql.engines.duckdb.files import text_of
-from corgipile.sql.engines.duckdb.rows import Rows, chosen, opened
+from corgipile.sql.engines.duckdb.files import select_text
+from corgipile.sql.engines.duckdb.rows import Rows, choose_columns, open_source
 from corgipile.sql.engines.engine import Result, Values
 from corgipile.sql.engines.results import lines
 from corgipile.sql.engines.training import arguments
-from corgipile.sql.options import settled
+from corgipile.sql.options import bind_settings
 from corgipile.sql.statements import Explain, Train
 from corgipile.stores.urls import is_url, redacted
 from corgipile.tables.splitting import train_test_split
@@ -27,45 +27,49 @@ from corgipile.tables.table import Table
 if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
-__all__ = ["explained"]
+__all__ = ["explain_training"]
 
 Properties = dict[str, Any]
 DEFAULTS = {name: one.default for name, one in declared(TrainArguments).items()}
 
 
-def explained(engine: "DuckDB", statement: Explain, values: Values) -> Result:
-    """Answer the operators of a training, which runs for ANALYZE, its model kept nowhere."""
-    train = settled(statement.train, values)
+def explain_training(engine: "DuckDB", statement: Explain, values: Values) -> Result:
+    """Return the operators of a training; ANALYZE runs it without storing the model."""
+    train = bind_settings(statement.train, values)
     settings = train.settings
-    model, rows, past = engine.fitted(train, values) if statement.analyze else (None, None, 0)
-    given, table, notes = _known(engine, train, values, rows)
+    model, rows, past = engine.fit(train, values) if statement.analyze else (None, None, 0)
+    given, table, notes = _plan_inputs(engine, train, values, rows)
     sizes = {} if table is None else _sizes(table, given)
-    sgd, tuples, blocks = _learning(train, settings, sizes), _tuples(settings, sizes), _blocks(train, sizes)
-    scan: Properties = {"Read": _way(train, rows)}
+    sgd, tuples, blocks = (
+        _sgd_properties(train, settings, sizes),
+        _tuple_shuffle_properties(settings, sizes),
+        _block_shuffle_properties(train, sizes),
+    )
+    scan: Properties = {"Read": _read_method(train, rows)}
     if model is not None and rows is not None:
-        _measured(model.history[past:], rows, sgd, scan)
+        _add_measurements(model.history[past:], rows, sgd, scan)
     chain = [("SGD", sgd), ("TupleShuffle", tuples), ("BlockShuffle", blocks), ("Scan", scan)]
-    return lines("plan", _drawn(chain), [*statement.notes, *notes, *sizes.get("notes", ())])
+    return lines("plan", _format_plan(chain), [*statement.notes, *notes, *sizes.get("notes", ())])
 
 
-def _known(
+def _plan_inputs(
     engine: "DuckDB", train: Train, values: Values, rows: Rows | None
 ) -> tuple[Properties, Table | None, list[str]]:
-    """Return the arguments of the training, its rows where they can be looked at unread, and what is said of them."""
+    """Return the training's arguments, its rows if known without a query, and notes on them."""
     source = train.source
     if rows is not None:
         return arguments(train, rows.columns), rows.table, rows.notes
-    if (table := opened(source)) is not None:
-        columns, notes = chosen(table.schema.names, source)
+    if (table := open_source(source)) is not None:
+        columns, notes = choose_columns(table.schema.names, source)
         return arguments(train, columns), table, notes
     bound = engine.bound(values)
-    sql = text_of(engine.session, source, bound).sql
-    columns, notes = chosen(engine.session.schema(sql, bound.values).names, source)
+    sql = select_text(engine.session, source, bound).sql
+    columns, notes = choose_columns(engine.session.schema(sql, bound.values).names, source)
     return arguments(train, columns), None, notes
 
 
 def _sizes(table: Table, given: Properties) -> Properties:
-    """Return what an order makes of a table; nothing where columns must be encoded first."""
+    """Return the sizes that an order chooses for a table; empty if columns must be encoded first."""
     kinds = [table.schema.field(name).type for name in given["features"]]
     if given.get("text") or given.get("interactions") or given.get("labels"):
         return {}
@@ -77,9 +81,9 @@ def _sizes(table: Table, given: Properties) -> Properties:
     inputs = find_inputs(table, given["features"], given["label"])
     order, memory, seed = (given.get(name, DEFAULTS[name]) for name in ("order", "memory", "seed"))
     order = order_of(order, memory)
-    if getattr(order, "balance", None) == CONTENT:  # as large, and nothing is read to explain it
+    if getattr(order, "balance", None) == CONTENT:  # same sizes, without reading the rows
         order = replace(order, balance=given["label"])
-    flat = lambda _, cuts, __: np.zeros(len(cuts) - 1)  # noqa: E731 - which blocks are alike is no matter here
+    flat = lambda _, cuts, __: np.zeros(len(cuts) - 1)  # noqa: E731 - sizes do not depend on the sketch
     label, weight = given["label"], given.get("weight")
     rows = NullsAsNaN(table, inputs, label, weight)
     with inputs.feeder(rows, label, order, memory, seed, weight=weight, sketch=flat) as feeder:
@@ -97,7 +101,7 @@ def _sizes(table: Table, given: Properties) -> Properties:
         }
 
 
-def _learning(train: Train, settings: Mapping[str, Any], sizes: Properties) -> Properties:
+def _sgd_properties(train: Train, settings: Mapping[str, Any], sizes: Properties) -> Properties:
     held_out = settings.get("validation")
     return {
         "Model": train.model,
@@ -109,16 +113,16 @@ def _learning(train: Train, settings: Mapping[str, Any], sizes: Properties) -> P
     }
 
 
-def _tuples(settings: Mapping[str, Any], sizes: Properties) -> Properties:
+def _tuple_shuffle_properties(settings: Mapping[str, Any], sizes: Properties) -> Properties:
     if not sizes:
         order = settings.get("order", DEFAULTS["order"])
         memory = settings.get("memory", DEFAULTS["memory"])
-        told = (
+        budget = (
             {}
             if str(memory).endswith("%")
             else {"Buffer Memory": f"{parse_bytes(memory, 'memory', whole=0) // 1024} kB"}
         )
-        return {"Order": getattr(order, "name", order), **told}
+        return {"Order": getattr(order, "name", order), **budget}
     return {
         "Order": sizes["order"],
         "Balanced": str(sizes["balanced"]).lower(),
@@ -127,7 +131,7 @@ def _tuples(settings: Mapping[str, Any], sizes: Properties) -> Properties:
     }
 
 
-def _blocks(train: Train, sizes: Properties) -> Properties:
+def _block_shuffle_properties(train: Train, sizes: Properties) -> Properties:
     source = train.source
     named = ".".join(source.table) if source.table and source.plain else "a query"
     if source.file is not None:
@@ -135,29 +139,29 @@ def _blocks(train: Train, sizes: Properties) -> Properties:
     return {"Table": named, **({"Block Rows": sizes["block_rows"], "Blocks": sizes["blocks"]} if sizes else {})}
 
 
-def _way(train: Train, rows: Rows | None) -> str:
+def _read_method(train: Train, rows: Rows | None) -> str:
     if train.source.file is not None and train.source.plain:
         return "from the file, in place"
     return rows.notes[0] if rows is not None and rows.notes else "once, into memory or a spill file, by DuckDB"
 
 
-def _measured(learnt: list[dict[str, Any]], rows: Rows, sgd: Properties, scan: Properties) -> None:
-    """Add what a training has taken."""
-    sgd["Actual Rows"] = sum(record["rows"] for record in learnt)
-    sgd["Epochs Run"] = len(learnt)
-    sgd["Seconds"] = f"{sum(record['seconds'] for record in learnt):.3f}"
+def _add_measurements(epochs: list[dict[str, Any]], rows: Rows, sgd: Properties, scan: Properties) -> None:
+    """Add the measurements of a training."""
+    sgd["Actual Rows"] = sum(record["rows"] for record in epochs)
+    sgd["Epochs Run"] = len(epochs)
+    sgd["Seconds"] = f"{sum(record['seconds'] for record in epochs):.3f}"
     sgd["Peak Memory"] = f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss} kB"
     scan["Rows"] = len(rows.table)
-    scan["Bytes"] = sum(record["bytes_read"] for record in learnt)
+    scan["Bytes"] = sum(record["bytes_read"] for record in epochs)
     scan["Seconds"] = f"{rows.seconds:.3f}"
 
 
-def _drawn(chain: list[tuple[str, Properties]]) -> list[str]:
-    """Return the lines of operators, each in the one before."""
-    found, indent = list[str](), ""
+def _format_plan(chain: list[tuple[str, Properties]]) -> list[str]:
+    """Return the lines of nested operators."""
+    plan, indent = list[str](), ""
     for depth, (name, properties) in enumerate(chain):
-        found.append(f"{indent}{'->  ' if depth else ''}{name}")
+        plan.append(f"{indent}{'->  ' if depth else ''}{name}")
         inner = indent + ("      " if depth else "  ")
-        found += [f"{inner}{key}: {value}" for key, value in properties.items()]
+        plan += [f"{inner}{key}: {value}" for key, value in properties.items()]
         indent = inner
-    return found
+    return plan

@@ -1,4 +1,4 @@
-"""What DuckDB raises, as errors of ours."""
+"""Conversion of DuckDB's errors to corgipile's."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -11,17 +11,17 @@ from corgipile.errors import CorgiPileError, MissingExtra, ReadFailed, UnknownFo
 from corgipile.sql import exceptions
 from corgipile.stores.urls import redacted_in
 
-__all__ = ["library", "opening", "translated"]
+__all__ = ["library", "translate_errors", "translate_open_errors"]
 
 KINDS = ("IntegrityError", "ProgrammingError", "DataError", "NotSupportedError", "InternalError", "OperationalError")
-INTERRUPTED = "Query interrupted"  # what the library raises for Ctrl-C
+INTERRUPTED = "Query interrupted"  # DuckDB's message for Ctrl-C
 
 
 def library() -> Any:
-    """Return DuckDB's own module.
+    """Return the module duckdb.
 
     Raises:
-        MissingExtra: It is not installed, or too old.
+        MissingExtra: It is not installed.
     """
     try:
         import duckdb  # noqa: PLC0415 - only for this engine
@@ -31,12 +31,12 @@ def library() -> Any:
 
 
 @contextmanager
-def translated(cause: Any = None, plain: Callable[[str], str] = str) -> Iterator[None]:
-    """Turn the library's errors into ours.
+def translate_errors(cause: Any = None, plain: Callable[[str], str] = str) -> Iterator[None]:
+    """Convert DuckDB's errors to corgipile's.
 
     Args:
-        cause: Returns the error that a function of ours raised within a query, which the library only quotes.
-        plain: Writes what the library says as users would.
+        cause: Returns the error that one of our functions raised in a query; DuckDB only quotes its text.
+        plain: Rewrites internal names in messages.
     """
     duckdb = library()
     try:
@@ -49,12 +49,12 @@ def translated(cause: Any = None, plain: Callable[[str], str] = str) -> Iterator
             raise inner from None
         kind = next((name for name in KINDS if isinstance(error, getattr(duckdb, name))), "DatabaseError")
         raise getattr(exceptions, kind)(redacted_in(plain(str(error)))) from None
-    except (RuntimeError, OSError, pa.ArrowException) as error:  # the last two of rows on their way
-        raise _of_rows(error, cause, plain) from None
+    except (RuntimeError, OSError, pa.ArrowException) as error:  # the last two while rows are fetched
+        raise _translate_row_error(error, cause, plain) from None
 
 
-def _of_rows(error: Exception, cause: Any, plain: Callable[[str], str]) -> BaseException:
-    """Return the error that one is which reaches us by way of Python or of Arrow."""
+def _translate_row_error(error: Exception, cause: Any, plain: Callable[[str], str]) -> BaseException:
+    """Convert an error that arrives through Python or Arrow."""
     text = str(error)
     if text == INTERRUPTED:
         return KeyboardInterrupt()
@@ -67,19 +67,19 @@ def _of_rows(error: Exception, cause: Any, plain: Callable[[str], str]) -> BaseE
 
 
 @contextmanager
-def opening(path: str) -> Iterator[None]:
-    """Turn what the library says of a file that it cannot open into errors that say what would help."""
+def translate_open_errors(path: str) -> Iterator[None]:
+    """Convert DuckDB's errors about a database file to errors with a hint."""
     duckdb = library()
     try:
         yield
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         if "set lock" in reason:
-            way = "another process has it open for writing, or this one would write what another reads: close it there"
+            way = "another process has it open; close it there"
             raise ReadFailed(errno.EBUSY, f"{path} is in use ({reason}); {way}") from None
         if "different configuration" in reason:
-            way = "this process has it open already, with other settings: close that, or give the open connection"
+            way = "this process has it open with other settings; close that connection or pass it to connect"
             raise ReadFailed(errno.EBUSY, f"{path} is in use ({reason}); {way}") from None
         if "not a valid DuckDB database" in reason:
-            raise UnknownFormat(f"{path} is no database of DuckDB; FROM '{path}' reads a file of rows") from None
+            raise UnknownFormat(f"{path} is not a DuckDB database; read a data file with FROM '{path}'") from None
         raise exceptions.OperationalError(f"cannot open {path}: {reason}") from None

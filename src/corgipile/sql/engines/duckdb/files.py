@@ -1,4 +1,4 @@
-"""Files in SQL statements: DuckDB gets their rows from corgipile's readers."""
+"""Files in SQL statements, which corgipile's readers read for DuckDB."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from corgipile import tables
 from corgipile.errors import BadArgument, CorgiPileError, MissingFile, UnknownFormat
-from corgipile.sql.engines.duckdb.binding import Bound, literal
+from corgipile.sql.engines.duckdb.binding import BoundSql, literal
 from corgipile.sql.engines.duckdb.naming import Named, named
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.exceptions import DatabaseError
@@ -25,7 +25,7 @@ from corgipile.tables.table import Table
 from corgipile.tables.unit_check import check_decoding
 from corgipile.tables.values import as_type
 
-__all__ = ["Text", "lendable", "stands_alone", "text_of", "with_files"]
+__all__ = ["Text", "arrow_rows", "readable_by_duckdb", "select_text", "with_files"]
 
 PACKED = (".gz", ".zst")
 READABLE = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")  # by DuckDB without corgipile, as views need
@@ -38,7 +38,7 @@ COMPUTED = {
 
 
 class Text(NamedTuple):
-    """A SELECT as DuckDB takes it: the whole, what it chooses, and what follows."""
+    """A SELECT for DuckDB: the whole, its SELECT list, and the rest."""
 
     sql: str
     items: str
@@ -46,32 +46,32 @@ class Text(NamedTuple):
 
 
 class _Stream:
-    """Rows as a stream of Arrow, which begins anew whenever it is asked for.
+    """Rows as a restartable Arrow stream.
 
-    No Python runs while DuckDB reads it: its threads would wait for one another, each for what the other holds.
+    DuckDB reads it without running Python, since waiting for the interpreter lock could deadlock its threads.
     """
 
     def __init__(self, begin: Callable[[], pa.NativeFile], fingerprint: str = "") -> None:
         self._begin, self.fingerprint = begin, fingerprint
 
-    def __arrow_c_stream__(self, wanted: Any = None) -> Any:
-        return pa.ipc.open_stream(self._begin()).__arrow_c_stream__(wanted)
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return pa.ipc.open_stream(self._begin()).__arrow_c_stream__(requested_schema)
 
 
-def lendable(table: Table) -> Any:
-    """Return rows as DuckDB can read them: as they lie in memory or a spill file, or else laid out there."""
+def arrow_rows(table: Table) -> Any:
+    """Return rows as an object that DuckDB can scan; rows not yet in memory or a spill file are written there."""
     if isinstance(table, MemoryTable):
         return table.rows
     if isinstance(table, SpilledTable):
         return _Stream(table.stream)
-    return _laid_out(table)
+    return _materialize(table)
 
 
-def _laid_out(table: Table) -> _Stream:
-    """Return rows as they lie in memory, or in a spill file if they are many.
+def _materialize(table: Table) -> _Stream:
+    """Write rows to memory or, if large, to a spill file.
 
     Raises:
-        BudgetTooSmall: A stored unit does not fit the default budget while it is decoded.
+        BudgetTooSmall: A stored unit exceeds the default budget while it is decoded.
     """
     check_decoding(table, table.schema.names)
     folder = spill_folder(None)
@@ -101,7 +101,7 @@ def _schema(table: Table) -> pa.Schema:
     return pa.schema([one.with_type(halves.get(one.type, one.type)) for one in plain(table.schema)])
 
 
-def text_of(session: Session, source: Source, bound: Bound) -> Text:
+def select_text(session: Session, source: Source, bound: BoundSql) -> Text:
     """Write a SELECT and lend DuckDB the files that it reads."""
     return Text(*(with_files(session, bound.text(one)) for one in (source.sql, source.items, source.rest)))
 
@@ -112,31 +112,31 @@ def with_files(session: Session, sql: str) -> str:
     DuckDB looks up such a name among its tables first, and reads a file itself only if there is none. An unquoted
     path, as in ``FROM rows.csv``, is quoted.
     """
-    made = sql
-    for one in reversed(_files(session, sql, set())):
-        if one.kind == "name" and sql[one.start] != '"':
-            made = made[: one.start] + quoted(one.text) + made[one.stop :]
-    return made
+    result = sql
+    for table_name in reversed(_files(session, sql, set())):
+        if table_name.kind == "name" and sql[table_name.start] != '"':
+            result = result[: table_name.start] + quoted(table_name.text) + result[table_name.stop :]
+    return result
 
 
 def _files(session: Session, sql: str, seen: set[str]) -> list[Named]:
     """Lend DuckDB the files that SQL reads, and return their positions."""
-    found, inner = list[Named](), dict[str, list[str]]()
+    positions, inner = list[Named](), dict[str, list[str]]()
     for one in named(tokenize(sql)):
-        if one.kind != "call" and _is_lent(session, one.text, sure=one.kind == "string"):
-            found.append(one)
+        if one.kind != "call" and _lend_file(session, one.text, sure=one.kind == "string"):
+            positions.append(one)
         elif one.kind in COMPUTED:
             inner.setdefault(one.kind, []).append(one.text.lower())
     for kind, names in inner.items():
-        wanted = set(names) | {name.rpartition(".")[2] for name in names}
-        for name, text in session.rows(COMPUTED[kind]) if not wanted <= seen else ():
-            if name.lower() in wanted - seen:
-                _files(session, text, seen | wanted)
-        seen |= wanted
-    return found
+        lookup = set(names) | {name.rpartition(".")[2] for name in names}
+        for name, text in session.rows(COMPUTED[kind]) if not lookup <= seen else ():
+            if name.lower() in lookup - seen:
+                _files(session, text, seen | lookup)
+        seen |= lookup
+    return positions
 
 
-def _is_lent(session: Session, name: str, *, sure: bool) -> bool:
+def _lend_file(session: Session, name: str, *, sure: bool) -> bool:
     """Lend DuckDB the rows of a file, if a name denotes a file and no table.
 
     Args:
@@ -165,14 +165,14 @@ def _is_lent(session: Session, name: str, *, sure: bool) -> bool:
     taken = "SELECT 1 FROM (SELECT table_name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views()) "
     if session.rows(f"{taken} t(name) WHERE lower(name) = lower($name)", {"name": name}):
         return False
-    if not _alike(session, name, table):
+    if not _same_types(session, name, table):
         before = session.before.get(name)
         known = before is not None and before.fingerprint == table.fingerprint
-        session.lend(before if known else _laid_out(table), name)
+        session.lend(before if known else _materialize(table), name)
     return True
 
 
-def _alike(session: Session, file: str, table: Table) -> bool:
+def _same_types(session: Session, file: str, table: Table) -> bool:
     """Return whether DuckDB reads a Parquet file with the same types; its own threads read faster."""
     if not (file.lower().endswith(".parquet") and Path(file).is_file()):
         return False
@@ -185,7 +185,7 @@ def _alike(session: Session, file: str, table: Table) -> bool:
         session.take_back(empty)
 
 
-def stands_alone(name: str) -> bool:
+def readable_by_duckdb(name: str) -> bool:
     """Return whether a later session can read this file without corgipile."""
     path = name.lower().partition("?")[0]
     for packed in PACKED:

@@ -1,4 +1,4 @@
-"""Finds the tables, files, views and macros that a statement reads."""
+"""Lookup of the tables, files, views and macros that a statement reads."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -8,10 +8,10 @@ from corgipile.sql.tokens import Token
 __all__ = ["Named", "named"]
 
 OPENING = ("JOIN", "USING", "DESCRIBE", "SUMMARIZE", "PIVOT", "UNPIVOT", "EXECUTE")  # precede tables, like FROM
-GOES_ON = ("LATERAL", "ONLY")
+TABLE_PREFIXES = ("LATERAL", "ONLY")
 QUERY = ("SELECT", "FROM", "WITH", "VALUES", "TABLE")
 ENDING = tuple("SELECT WHERE GROUP ORDER HAVING LIMIT SET VALUES QUALIFY WINDOW UNION EXCEPT INTERSECT".split())  # noqa: SIM905
-MADE = ("CREATE", "ALTER", "DROP", "REPLACE", "TEMP", "TEMPORARY", "TRUNCATE")
+DDL_WORDS = ("CREATE", "ALTER", "DROP", "REPLACE", "TEMP", "TEMPORARY", "TRUNCATE")
 LOADING = ("COPY", "INSTALL", "IMPORT", "ATTACH", "LOAD")  # whose FROM reads no rows for SQL
 
 
@@ -43,10 +43,12 @@ def named(tokens: Sequence[Token]) -> Iterator[Named]:
     opened, at = False, 0
     while at < len(tokens):
         token, before = tokens[at], tokens[at - 1] if at else None
-        follows = token.kind in ("string", "name", "word") and not token.says("SELECT", "FROM", "VALUES", *GOES_ON)
+        follows = token.kind in ("string", "name", "word") and not token.matches(
+            "SELECT", "FROM", "VALUES", *TABLE_PREFIXES
+        )
         if opened and follows:
             stop = _stop(tokens, at)
-            called = stop < len(tokens) and tokens[stop].says("(")
+            called = stop < len(tokens) and tokens[stop].matches("(")
             kind = "string" if token.kind == "string" else "call" if called else "name"
             yield Named(kind, "".join(one.text for one in tokens[at:stop]), token.start, tokens[stop - 1].stop)
             opened, at = False, stop
@@ -73,22 +75,24 @@ def _opens(tokens: Sequence[Token], at: int, before: Token | None, opened: bool,
     if token.kind == "sign" and token.text in ")]}":
         levels[1:] = levels[1:-1]
         return False
-    if token.says(",", ":"):
+    if token.matches(",", ":"):
         return levels[-1] is True
-    if token.says("FROM"):
-        inside = levels[-1] is None and not (before is not None and before.says("("))
-        compared = before is not None and before.says("DISTINCT") and at > 1 and tokens[at - 2].says("IS", "NOT")
-        loads = len(levels) == 1 and tokens[0].says(*LOADING)
+    if token.matches("FROM"):
+        inside = levels[-1] is None and not (before is not None and before.matches("("))
+        compared = before is not None and before.matches("DISTINCT") and at > 1 and tokens[at - 2].matches("IS", "NOT")
+        loads = len(levels) == 1 and tokens[0].matches(*LOADING)
         levels[-1] = levels[-1] if inside or compared or loads else True
         return not (inside or compared or loads)
-    if token.says("TABLE"):
-        return not (before is not None and before.says(*MADE))
-    if token.says(*ENDING):
+    if token.matches("TABLE"):
+        return not (before is not None and before.matches(*DDL_WORDS))
+    if token.matches(*ENDING):
         levels[-1] = False
-    columns = token.says("USING") and _lists_columns(tokens[at + 1 : at + 3])
-    return (token.says(*OPENING) and not columns) or (opened and token.says(*GOES_ON))
+    columns = token.matches("USING") and _lists_columns(tokens[at + 1 : at + 3])
+    return (token.matches(*OPENING) and not columns) or (opened and token.matches(*TABLE_PREFIXES))
 
 
 def _lists_columns(after: Sequence[Token]) -> bool:
     """Return whether brackets after USING hold the columns of a join, not a query or a table."""
-    return len(after) == 2 and after[0].says("(") and after[1].kind in ("name", "word") and not after[1].says(*QUERY)
+    return (
+        len(after) == 2 and after[0].matches("(") and after[1].kind in ("name", "word") and not after[1].matches(*QUERY)
+    )

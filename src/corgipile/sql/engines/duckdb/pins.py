@@ -1,4 +1,4 @@
-"""Names that stand in SQL for models which only the transaction under way sees; users see the models' own."""
+"""Internal names of models pinned for one statement; users see the models' own names."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from corgipile.sql.engines.duckdb.binding import literal
 
 __all__ = ["Pins"]
 
-MARK = "\x01"  # begins them all
+MARK = "\x01"  # first character of every internal name
 EXPLAINED = ["explain_key", "explain_value"]
 
 
 class Pins(dict[str, str]):
-    r"""The models that a statement was given, by the names that stand for them in its SQL.
+    r"""Maps a statement's internal model names to the models' own names.
 
     Example:
         >>> pins = Pins({"\x0112": "m"})
@@ -23,7 +23,7 @@ class Pins(dict[str, str]):
 
     @staticmethod
     def key(number: int, name: str) -> str:
-        r"""Make a name of a number; it is as long as the model's own, so that a caret below the SQL stays in place.
+        r"""Return the internal name for a number, as long as the model's own so that error carets stay in place.
 
         Example:
             >>> Pins.key(12, "fraud")
@@ -32,20 +32,20 @@ class Pins(dict[str, str]):
         return MARK + str(number).zfill(len(name) - 1)
 
     def plain(self, text: str) -> str:
-        """Return a text of the engine with the models' own names."""
+        """Replace internal names in the engine's text by the models' own."""
         if MARK in text:
             for key, name in self.items():
                 text = text.replace(literal(key), literal(name)).replace(key, name)
         return text
 
     def answer(self, schema: pa.Schema, parts: Iterator[pa.RecordBatch]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return an answer whose columns are named after calls as users wrote them; so are calls in a plan."""
-        planned = bool(self) and schema.names == EXPLAINED
-        if not planned and not any(MARK in name for name in schema.names):
+        """Replace internal names in a result's column names and in the text of a query plan."""
+        is_plan = bool(self) and schema.names == EXPLAINED
+        if not is_plan and not any(MARK in name for name in schema.names):
             return schema, parts
         named = pa.schema([field.with_name(self.plain(field.name)) for field in schema], schema.metadata)
         return named, (
-            pa.RecordBatch.from_arrays(list(map(self._texts, part.columns) if planned else part.columns), schema=named)
+            pa.RecordBatch.from_arrays(list(map(self._texts, part.columns) if is_plan else part.columns), schema=named)
             for part in parts
         )
 

@@ -1,13 +1,13 @@
-"""Writes SQL that predicts: a call of one of our functions on the columns that a model was trained on."""
+"""SQL of predictions: a call of one of our functions with the model's columns."""
 
 from typing import TYPE_CHECKING
 
 from corgipile.errors import MissingColumn
-from corgipile.sql.engines.duckdb.binding import Bound, literal
-from corgipile.sql.engines.duckdb.files import Text, stands_alone, text_of, with_files
+from corgipile.sql.engines.duckdb.binding import BoundSql, literal
+from corgipile.sql.engines.duckdb.files import Text, readable_by_duckdb, select_text, with_files
 from corgipile.sql.engines.duckdb.functions import KINDS, PREFIX
 from corgipile.sql.engines.duckdb.models import Stored
-from corgipile.sql.engines.shared import check_added
+from corgipile.sql.engines.shared import check_new_columns
 from corgipile.sql.exceptions import NotSupportedError
 from corgipile.sql.statements import Fragment, Predict
 from corgipile.sql.tokens import tokenize
@@ -17,70 +17,80 @@ from corgipile.tables.databases import quoted
 if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
-__all__ = ["answered", "asked", "check_kept", "key_of", "names_in", "pinned", "predicting", "says_class", "typed"]
+__all__ = [
+    "cast_classes",
+    "check_persistent",
+    "class_call",
+    "class_function",
+    "function_call",
+    "match_columns",
+    "model_key",
+    "pin_models",
+    "prediction_sql",
+]
 
 
-def predicting(engine: "DuckDB", statement: Predict, stored: Stored, bound: Bound) -> str:
+def prediction_sql(engine: "DuckDB", statement: Predict, stored: Stored, bound: BoundSql) -> str:
     """Return the SQL of a prediction.
 
     Raises:
-        MissingColumn: A column that the model was trained on is not among those of the rows.
+        MissingColumn: The rows lack a column that the model was trained on.
     """
     before, after = (with_files(engine.session, bound.text(one)) for one in (statement.before, statement.after))
     source = statement.source
-    key, column = key_of(engine, stored, bound), quoted(statement.column)
-    text = text_of(engine.session, source, bound)
-    check_kept(engine, bound)
-    there = engine.session.schema(text.sql, bound.values).names
-    check_added([statement.column], there, hint="PREDICT BY model AS name gives another name", folded=True)
+    key, column = model_key(engine, stored, bound), quoted(statement.column)
+    text = select_text(engine.session, source, bound)
+    check_persistent(engine, bound)
+    columns = engine.session.schema(text.sql, bound.values).names
+    check_new_columns([statement.column], columns, hint="PREDICT BY model AS name gives another name", folded=True)
     named = source.columns is not None or source.items == Fragment(("*",))
     if source.foldable and (source.table or source.file) and named:
-        return f"{before}\n{_folded(engine, text, stored, bound, key, column)}\n{after}"
-    if source.foldable and _missing(stored, there):
-        return f"{before}\n{_folded(engine, text, stored, bound, key, column)}\n{after}"
-    call = answered(stored, key, names_in(stored, there))
+        return f"{before}\n{_add_to_select(engine, text, stored, bound, key, column)}\n{after}"
+    if source.foldable and _missing(stored, columns):
+        return f"{before}\n{_add_to_select(engine, text, stored, bound, key, column)}\n{after}"
+    call = class_call(stored, key, match_columns(stored, columns))
     return f"{before}\nSELECT *, {call} AS {column} FROM ({text.sql}\n)\n{after}"
 
 
-def _folded(engine: "DuckDB", text: Text, stored: Stored, bound: Bound, key: str, column: str) -> str:
-    """Return a SELECT with the prediction as one more expression of its own."""
-    there = engine.session.schema(f"SELECT * {text.rest}", bound.values).names
-    call = answered(stored, key, names_in(stored, there))
+def _add_to_select(engine: "DuckDB", text: Text, stored: Stored, bound: BoundSql, key: str, column: str) -> str:
+    """Add the prediction to the SELECT list of a query."""
+    columns = engine.session.schema(f"SELECT * {text.rest}", bound.values).names
+    call = class_call(stored, key, match_columns(stored, columns))
     return f"SELECT {text.items}\n, {call} AS {column} {text.rest}"
 
 
-def pinned(engine: "DuckDB", sql: str) -> str:
-    """Return SQL in which functions ask for models as the transaction under way sees them, which nobody else does."""
+def pin_models(engine: "DuckDB", sql: str) -> str:
+    """Pin models that only the running transaction sees; return SQL with their internal names."""
     names = engine.models.uncommitted()
     if not names:
         return sql
-    tokens, made = tokenize(sql), sql
+    tokens, result = tokenize(sql), sql
     for call, bracket, name in reversed(list(zip(tokens, tokens[1:], tokens[2:], strict=False))):
         if call.text.lower() in KINDS and bracket.text == "(" and name.kind == "string" and name.text in names:
             key = engine.functions.pin(engine.models.find(name.text), engine.session)
-            made = made[: name.start] + literal(key) + made[name.stop :]
-    return made
+            result = result[: name.start] + literal(key) + result[name.stop :]
+    return result
 
 
-def says_class(stored: Stored) -> str:
-    """Return the function that says what a model predicts: the names of classes where they are text, or of labels."""
+def class_function(stored: Stored) -> str:
+    """Return the SQL function of a model's predictions, by the type of its labels."""
     if "labels" in stored.model.params:
         return "predict_labels"
     return "predict_label" if stored.model.classes.dtype.kind == "U" else "predict"
 
 
-def asked(function: str, key: str, names: list[str]) -> str:
-    """Return a call of a function for columns."""
+def function_call(function: str, key: str, names: list[str]) -> str:
+    """Return the SQL call of a function for a model and columns."""
     return f"{PREFIX}{function}({literal(key)}, {', '.join(map(quoted, names))})"
 
 
-def answered(stored: Stored, key: str, names: list[str]) -> str:
-    """Return a model's predictions in the type of its labels."""
-    return typed(stored, asked(says_class(stored), key, names))
+def class_call(stored: Stored, key: str, names: list[str]) -> str:
+    """Return SQL for predictions in the type of the labels."""
+    return cast_classes(stored, function_call(class_function(stored), key, names))
 
 
-def typed(stored: Stored, answer: str) -> str:
-    """Return an expression that casts classes to the type of the labels, such as integers or booleans."""
+def cast_classes(stored: Stored, answer: str) -> str:
+    """Cast classes to the type of the labels, such as integers or booleans."""
     kind = {"i": "BIGINT", "u": "UBIGINT", "b": "BOOLEAN"}.get(stored.model.classes.dtype.kind)
     return (
         answer
@@ -89,36 +99,36 @@ def typed(stored: Stored, answer: str) -> str:
     )
 
 
-def key_of(engine: "DuckDB", stored: Stored, bound: Bound) -> str:
-    """Return what functions find a model by: as it is now, unless the SQL is kept for later."""
-    return stored.name if bound.lasting else engine.functions.pin(stored, engine.session)
+def model_key(engine: "DuckDB", stored: Stored, bound: BoundSql) -> str:
+    """Return the name of a model for functions: pinned to its current version unless the SQL is stored."""
+    return stored.name if bound.persistent else engine.functions.pin(stored, engine.session)
 
 
-def check_kept(engine: "DuckDB", bound: Bound) -> None:
-    """Check that SQL which is kept for later reads no rows that are lent to this statement alone.
-
-    Raises:
-        NotSupportedError: It does.
-    """
-    if bound.lasting and not all(map(stands_alone, engine.session.lent)):
-        raise NotSupportedError("a view cannot keep these rows; CREATE TABLE ... AS keeps them")
-
-
-def names_in(stored: Stored, there: list[str]) -> list[str]:
-    """Return what the rows call a model's features, whatever the case.
+def check_persistent(engine: "DuckDB", bound: BoundSql) -> None:
+    """Check that stored SQL reads no rows that exist only during this statement.
 
     Raises:
-        MissingColumn: They lack one.
+        NotSupportedError: It reads such rows.
     """
-    if missing := _missing(stored, there):
+    if bound.persistent and not all(map(readable_by_duckdb, engine.session.lent)):
+        raise NotSupportedError("a view cannot store these rows; use CREATE TABLE ... AS")
+
+
+def match_columns(stored: Stored, columns: list[str]) -> list[str]:
+    """Return the model's columns in the rows' spelling, ignoring case.
+
+    Raises:
+        MissingColumn: The rows lack a column.
+    """
+    if missing := _missing(stored, columns):
         raise MissingColumn(
-            f"model {stored.name!r} was trained on {listed(stored.model.columns)}; the rows have {listed(there)}, "
-            f"without {listed(missing)}{did_you_mean(missing[0], there)}"
+            f"model {stored.name!r} was trained on {listed(stored.model.columns)}; the rows have {listed(columns)}, "
+            f"without {listed(missing)}{did_you_mean(missing[0], columns)}"
         )
-    same = {name.lower(): name for name in reversed(there)} | {name: name for name in there}
+    same = {name.lower(): name for name in reversed(columns)} | {name: name for name in columns}
     return [same.get(name) or same[name.lower()] for name in stored.model.columns]
 
 
-def _missing(stored: Stored, there: list[str]) -> list[str]:
-    known = {name.lower() for name in there}
+def _missing(stored: Stored, columns: list[str]) -> list[str]:
+    known = {name.lower() for name in columns}
     return [name for name in stored.model.columns if name.lower() not in known]

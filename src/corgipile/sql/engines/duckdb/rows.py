@@ -1,4 +1,4 @@
-"""The rows that a training reads: a file as it lies, or what a query gives, read from the database once."""
+"""The rows of a training: a file read in place, or a query's result materialised once."""
 
 import time
 from collections import Counter
@@ -12,9 +12,9 @@ from corgipile.errors import BadArgument, UnknownFormat
 from corgipile.features.choose import INDEX
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import Size, format_bytes, parse_bytes
-from corgipile.sql.engines.duckdb.binding import Bound
-from corgipile.sql.engines.duckdb.files import stands_alone, text_of
-from corgipile.sql.engines.duckdb.matrices import spans
+from corgipile.sql.engines.duckdb.binding import BoundSql
+from corgipile.sql.engines.duckdb.files import readable_by_duckdb, select_text
+from corgipile.sql.engines.duckdb.matrices import as_durations
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import Source
@@ -24,22 +24,22 @@ from corgipile.tables.in_memory.streams import SpilledTable, of_reader
 from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.table import Table
 
-__all__ = ["Rows", "chosen", "opened", "read_rows"]
+__all__ = ["Rows", "choose_columns", "open_source", "read_rows"]
 
-PART = 5 << 18  # bytes of rows that come together: more than are joined, and few beside what DuckDB keeps for itself
-MANY = 4096  # rows of them where lists and text differ in length
+BATCH_BYTES = 5 << 18  # of rows fetched at once: enough to skip joining batches, little beside DuckDB's own memory
+MAX_VARLEN_ROWS = 4096  # fetched at once if rows contain lists or text
 DEFAULT: Size = declared(TrainArguments)["memory"].default
 
 
 class Rows(NamedTuple):
-    """Rows to learn from.
+    """Training rows.
 
     Attributes:
         table: The rows.
-        columns: Those that were chosen, in their order.
-        notes: What is said of how they were read.
-        place: What they are, in words.
-        seconds: How long reading them took before training began.
+        columns: The selected columns, in order.
+        notes: Notes on how they were read.
+        place: A description of their origin.
+        seconds: Seconds to read them before training began.
     """
 
     table: Table
@@ -49,93 +49,95 @@ class Rows(NamedTuple):
     seconds: float = 0.0
 
 
-def read_rows(session: Session, source: Source, bound: Bound, memory: Size | None) -> Rows:
-    """Open the file that is meant, or read the rows of a query once: into memory, if they are few, else a spill file.
+def read_rows(session: Session, source: Source, bound: BoundSql, memory: Size | None) -> Rows:
+    """Open the source's file, or run its query once into memory or, if large, a spill file.
 
     Args:
-        session: The connection, whose transaction sees the rows.
-        source: What is read.
-        bound: The statement's values.
-        memory: The budget; rows in memory take half of it at most.
+        session: The session, whose transaction sees the rows.
+        source: The rows.
+        bound: The statement's parameter values.
+        memory: The memory budget; buffered rows take at most half of it.
     """
-    if (file := opened(source)) is not None:
-        return Rows(file, *chosen(file.schema.names, source), str(source.file))
+    if (file := open_source(source)) is not None:
+        return Rows(file, *choose_columns(file.schema.names, source), str(source.file))
     start = time.perf_counter()
     computed = source.table is None or not source.plain or _is_view(session, source)
     place = "a query" if computed else ".".join(source.table or ())
     budget = parse_bytes(
         DEFAULT if memory is None else memory, "memory", whole=0
-    )  # a share of rows not yet counted: none
-    sql = text_of(session, source, bound).sql
+    )  # the number of rows is unknown, so a percentage is 0
+    sql = select_text(session, source, bound).sql
     schema = session.schema(sql, bound.values)
-    columns, left_out = chosen(schema.names, source)
-    rows = max(1, int(PART / (fixed_row_bytes(schema) or PART / MANY)))
+    columns, left_out = choose_columns(schema.names, source)
+    rows = max(1, int(BATCH_BYTES / (fixed_row_bytes(schema) or BATCH_BYTES / MAX_VARLEN_ROWS)))
     reader = session.reader(sql, bound.values, min(rows, 1 << 17))
-    kinds = pa.record_batch([spans(pa.array([], kind)) for kind in reader.schema.types], reader.schema.names).schema
-    coming = pa.RecordBatchReader.from_batches(kinds, _checked(reader, session))
+    kinds = pa.record_batch(
+        [as_durations(pa.array([], kind)) for kind in reader.schema.types], reader.schema.names
+    ).schema
+    checked = pa.RecordBatchReader.from_batches(kinds, _checked(reader, session))
     try:
-        table = of_reader(coming, place, most=budget // 2)
+        table = of_reader(checked, place, most=budget // 2)
     finally:
         reader.close()
-    give_back()  # what the rows took on their way is the training's now
-    notes = [*_told(table, place, computed=computed), *left_out]
+    give_back()  # frees the transfer's memory for the training
+    notes = [*_read_notes(table, place, computed=computed), *left_out]
     return Rows(table, columns, notes, place, time.perf_counter() - start)
 
 
-def opened(source: Source) -> Table | None:
-    """Return the file of a source; None if DuckDB computes it, or only DuckDB reads its format."""
+def open_source(source: Source) -> Table | None:
+    """Open the file of a source; return None if DuckDB computes the rows or only DuckDB reads the format."""
     if source.file is None or not source.plain:
         return None
     try:
         return open_table(source.file)
     except UnknownFormat:
-        if stands_alone(source.file):
+        if readable_by_duckdb(source.file):
             return None
         raise
 
 
-def chosen(names: list[str], source: Source) -> tuple[list[str], list[str]]:
-    """Return the columns to learn from, and what is said of others: what pandas wrote of its index is left out.
+def choose_columns(names: list[str], source: Source) -> tuple[list[str], list[str]]:
+    """Return the columns to train on, without pandas' index, and notes on ignored columns.
 
     Args:
-        names: The columns of the file, or those that the query gives.
-        source: What is read.
+        names: The columns of the file or query.
+        source: The rows.
 
     Raises:
-        BadArgument: Two have one name.
-        MissingColumn: There is no such column.
+        BadArgument: Two columns have the same name.
+        MissingColumn: A selected column does not exist.
     """
     notes: list[str] = []
     if source.columns is None:
         index = [name for name in names if INDEX.fullmatch(name)]
-        notes = [f"column {name!r} is left out: the index that pandas wrote" for name in index]
+        notes = [f"column {name!r} is left out: it is a pandas index" for name in index]
         names = [name for name in names if name not in index]
     elif source.file is not None and source.plain:
         names = [column_named(name, names) for name in source.columns]
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
-        raise BadArgument(f"the query gives {listed(twice)} more than once; AS gives each column a name of its own")
+        raise BadArgument(f"columns must have different names, got {listed(twice)} more than once; rename them with AS")
     return names, notes
 
 
 def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.RecordBatch]:
     for part in parts:
         session.check()
-        yield pa.record_batch([spans(column) for column in part.columns], part.schema.names)
+        yield pa.record_batch([as_durations(column) for column in part.columns], part.schema.names)
 
 
 def _is_view(session: Session, source: Source) -> bool:
-    """Say whether what is named is computed when it is read."""
+    """Return whether the source is a view, whose rows are computed when read."""
     *others, name = source.table or ("",)
     schema = others[-1] if others else session.rows("SELECT current_schema()")[0][0]
     sql = "SELECT 1 FROM duckdb_views() WHERE lower(view_name) = lower($name) AND lower(schema_name) = lower($schema)"
     return bool(session.rows(sql, {"name": name, "schema": schema}))
 
 
-def _told(table: Table, place: str, *, computed: bool) -> list[str]:
+def _read_notes(table: Table, place: str, *, computed: bool) -> list[str]:
     where = "a spill file" if isinstance(table, SpilledTable) else "memory"
     size = f"{len(table)} rows, {format_bytes(table.nbytes)}"
     if computed:
-        return [f"the query ran once; its rows were learnt from in {where} ({size})"]
+        return [f"the query ran once; training read its rows from {where} ({size})"]
     if isinstance(table, SpilledTable):
-        return [f"{place} was read once, into {where} ({size})"]
+        return [f"{place} was read once into {where} ({size})"]
     return []

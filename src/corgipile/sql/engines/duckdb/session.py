@@ -1,4 +1,4 @@
-"""One connection of DuckDB: runs statements, and hands rows over as they are asked for."""
+"""A DuckDB connection that runs statements and streams their rows."""
 
 import contextlib
 import itertools
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from corgipile.sql.engines.duckdb.faults import translated
+from corgipile.sql.engines.duckdb.faults import translate_errors
 from corgipile.sql.engines.duckdb.pins import Pins
 from corgipile.sql.engines.engine import Result
-from corgipile.sql.engines.uncommitted import Parked
+from corgipile.sql.engines.uncommitted import PendingRows
 from corgipile.sql.exceptions import DatabaseError, Interrupted, OperationalError
 from corgipile.tables.databases import quoted
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 _numbers = itertools.count(1)
-PART = 1 << 16  # rows of an answer that waits
+BATCH_ROWS = 1 << 16  # of a result
 
 
 class Session:
-    """Runs statements in a connection, which can have only one answer under way.
+    """Runs statements in a connection, which has at most one unfetched result.
 
     Args:
-        connection: An open connection of DuckDB.
+        connection: An open DuckDB connection.
 
     Attributes:
-        database: The name of the database that it uses, as far as is known.
-        pinned: The models that functions keep for the statement under way.
-        lent: Rows that SQL reads until the next statement, by name.
-        before: Those of the last statement that read files, which the next one may read again.
+        database: The name of the current database, if known.
+        pinned: The models pinned for the current statement.
+        lent: Python rows that SQL can read until the next statement, by name.
+        before: Rows that the last file-reading statement read, for reuse by the next.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -45,32 +45,32 @@ class Session:
         self.cause: Callable[[str], CorgiPileError | None] | None = None
         self.pinned = Pins()
         self.lent, self.before = dict[str, Any](), dict[str, Any]()
-        self._live: Callable[[], Parked | None] = lambda: None
+        self._live: Callable[[], PendingRows | None] = lambda: None
 
     def rows(self, sql: str, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        """Run a statement of our own and return its few rows."""
+        """Run an internal statement and return its rows."""
         self.park()
-        with self._translated():
+        with self._translate_errors():
             return list(self.connection.sql(sql, params=dict(values or {})).fetchall())
 
     def schema(self, sql: str, values: Mapping[str, Any] | None = None) -> pa.Schema:
-        """Return the columns that a query would give; no row is read."""
+        """Return the columns of a query without reading rows."""
         self.park()
-        with self._translated():
+        with self._translate_errors():
             relation = self.connection.sql(f"SELECT * FROM ({sql}\n) LIMIT 0", params=dict(values or {}))
             return pa.RecordBatchReader.from_stream(relation).schema
 
-    def reader(self, sql: str, values: Mapping[str, Any] | None = None, rows: int = PART) -> Parked:
-        """Run a query; its rows come as they are asked for, about so many at a time."""
+    def reader(self, sql: str, values: Mapping[str, Any] | None = None, rows: int = BATCH_ROWS) -> PendingRows:
+        """Run a query and stream its rows in batches of about `rows`."""
         self.park()
-        with self._translated():
+        with self._translate_errors():
             relation = self.connection.sql(sql, params=dict(values or {}))
-            return self._begun(relation.to_arrow_reader(rows))
+            return self._pending(relation.to_arrow_reader(rows))
 
     def run(self, sql: str, values: Mapping[str, Any] | None = None) -> Result:
-        """Run one statement of the user's."""
+        """Run one user statement."""
         self.park()
-        with self._translated():
+        with self._translate_errors():
             (statement,) = self.connection.extract_statements(sql)
             expected = {str(kind).rpartition(".")[2] for kind in statement.expected_result_type}
             relation = self.connection.sql(statement, params=dict(values or {}))
@@ -80,27 +80,27 @@ class Session:
             if changed:
                 counts = relation.fetchall()
                 return Result(count=int(counts[0][0]) if counts else -1)
-            reader = self._begun(relation.to_arrow_reader(PART))
+            reader = self._pending(relation.to_arrow_reader(BATCH_ROWS))
         return Result(reader.schema, reader)
 
-    def _begun(self, reader: pa.RecordBatchReader) -> Parked:
+    def _pending(self, reader: pa.RecordBatchReader) -> PendingRows:
         schema, parts = self.pinned.answer(reader.schema, iter(reader))
-        found = Parked(schema, parts, self._translated, reader.close)
-        self._live = weakref.ref(found)
-        return found
+        pending = PendingRows(schema, parts, self._translate_errors, reader.close)
+        self._live = weakref.ref(pending)
+        return pending
 
-    def _translated(self) -> AbstractContextManager[None]:
-        return translated(self.cause, self.pinned.plain)
+    def _translate_errors(self) -> AbstractContextManager[None]:
+        return translate_errors(self.cause, self.pinned.plain)
 
     def park(self) -> None:
-        """Put aside the rest of an answer that is under way, so that another statement can run."""
+        """Buffer the rows of an unfetched result, so that another statement can run."""
         live = self._live()
         if live is not None:
             live.park()
         self._live = lambda: None
 
-    def name_plainly(self) -> None:
-        """Name columns of a table that was made after calls as users wrote them."""
+    def restore_column_names(self) -> None:
+        """Replace internal model names in the column names of created tables."""
         sql = (
             "SELECT database_name, schema_name, table_name, column_name FROM duckdb_columns() "
             "WHERE contains(column_name, chr(1)) AND NOT internal"
@@ -111,22 +111,22 @@ class Session:
                 self.rows(f"ALTER TABLE {table} RENAME COLUMN {quoted(column)} TO {quoted(name)}")
 
     def lend(self, rows: Any, name: str | None = None) -> str:
-        """Let SQL read Arrow's rows until the next statement; return what it calls them."""
+        """Let SQL read Arrow rows until the next statement; return their name."""
         name = name or f"corgipile_rows_{next(_numbers)}"
         self.park()
-        with self._translated():
+        with self._translate_errors():
             self.connection.register(name, rows)
         self.lent[name] = rows
         return name
 
     def take_back(self, name: str) -> None:
-        """Take back the rows lent to SQL."""
+        """Stop lending rows."""
         del self.lent[name]
-        with contextlib.suppress(DatabaseError), translated():
+        with contextlib.suppress(DatabaseError), translate_errors():
             self.connection.unregister(name)
 
     def begin(self) -> None:
-        """Hear that a statement begins: rows of an earlier one are put aside, what was lent to it is taken back."""
+        """Prepare for a statement: buffer unfetched rows and stop lending."""
         self.park()
         self.stopped.clear()
         self.before = {name: rows for name, rows in self.lent.items() if hasattr(rows, "fingerprint")} or self.before
@@ -134,7 +134,7 @@ class Session:
             self.take_back(name)
 
     def close(self, *, owned: bool) -> None:
-        """End the session, and the connection if it is its own; rows that nobody has fetched are gone."""
+        """Close the session, and the connection if owned; unfetched rows are lost."""
         if (live := self._live()) is not None:
             live.close()
         self.begin()
@@ -142,22 +142,22 @@ class Session:
             self.connection.close()
 
     def in_transaction(self) -> bool:
-        """Say whether a transaction is open: else each statement has one of its own."""
+        """Return whether a transaction is open; otherwise every statement gets a new transaction number."""
         try:
             return self.transaction() == self.transaction()
-        except OperationalError:  # it is one that an error has ended for all but ROLLBACK
+        except OperationalError:  # a failed transaction accepts only ROLLBACK
             return True
 
     def transaction(self) -> int:
-        """Return the number of the transaction that a statement runs in."""
+        """Return the number of the current transaction."""
         return int(self.rows("SELECT txid_current()")[0][0])
 
     def check(self) -> None:
-        """Raise Interrupted if the statement is to stop."""
+        """Raise Interrupted if the statement was interrupted."""
         if self.stopped.is_set():
             raise Interrupted("the statement was interrupted")
 
     def interrupt(self) -> None:
-        """Stop what runs."""
+        """Stop the running statement."""
         self.stopped.set()
         self.connection.interrupt()

@@ -1,4 +1,4 @@
-"""What stands for ``ML.PREDICT(MODEL m, ...)`` and its like in a query, and what is said of a model."""
+"""Replacement of calls such as ``ML.PREDICT(MODEL m, ...)`` in queries, and descriptions of models."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -10,74 +10,74 @@ from corgipile.losses import loss_of
 from corgipile.sql.engines.evaluation import INTERCEPT, need_one_label, threshold_of
 from corgipile.sql.engines.postgres.evaluation import (
     FLOAT,
-    asked,
     calibration,
+    class_function,
     confusion,
     errors,
-    evaluated,
+    evaluate,
+    function_call,
     roc,
-    says_class,
 )
 from corgipile.sql.engines.postgres.models import Stored
 from corgipile.sql.engines.postgres.writing import Writer
-from corgipile.sql.engines.shared import check_added
+from corgipile.sql.engines.shared import check_new_columns
 from corgipile.sql.statements import ModelCall, Predict, Source
 
 if TYPE_CHECKING:
     from corgipile.sql.engines.postgres.engine import PostgreSQL
 
-__all__ = ["described", "predicting", "table_of"]
+__all__ = ["call_sql", "describe_model", "prediction_sql"]
 
-KINDS = {"int64": "bigint", "double": FLOAT, "bool": "boolean"}  # Arrow's types as the server's; others are TEXT
+KINDS = {"int64": "bigint", "double": FLOAT, "bool": "boolean"}  # PostgreSQL types of Arrow types; others are TEXT
 TEXT = "pg_catalog.text"
-JUDGES = {
-    "evaluate": evaluated,
+EVALUATIONS = {
+    "evaluate": evaluate,
     "confusion_matrix": confusion,
     "roc_curve": roc,
     "calibration": calibration,
     "advanced_weights": errors,
 }
-HIDDEN = ("features", "label", "encoding", "class_type", "imported")  # of params, in a description
+HIDDEN = ("features", "label", "encoding", "class_type", "imported")  # parameters omitted from descriptions
 
 
-def table_of(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
-    """Return what stands for a call where a table does, with another name behind it or without."""
+def call_sql(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
+    """Return the table expression that replaces a call, with or without an alias after it."""
     stored = engine.models.find(call.model)
     if call.function == "predict":
-        made = _predicted(engine, call, stored, writer)
-    elif call.function in JUDGES:
-        made = _values(JUDGES[call.function](engine, call, stored, writer), writer)
+        query = _prediction_query(engine, call, stored, writer)
+    elif call.function in EVALUATIONS:
+        query = _values(EVALUATIONS[call.function](engine, call, stored, writer), writer)
     elif call.function == "weights":
-        made = _weights(engine, stored, writer)
+        query = _weights(engine, stored, writer)
     else:
         names = "epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds"
         named = f"model OPERATOR(pg_catalog.=) {writer.literal(stored.name)}"
-        made = f"SELECT {names} FROM corgipile.history WHERE {named} ORDER BY epoch"
-    return f"(({made}\n) AS corgipile_call CROSS JOIN (SELECT) AS corgipile_no_columns)"  # so that it needs no name
+        query = f"SELECT {names} FROM corgipile.history WHERE {named} ORDER BY epoch"
+    return f"(({query}\n) AS corgipile_call CROSS JOIN (SELECT) AS corgipile_no_columns)"  # a join needs no alias
 
 
-def _predicted(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> str:
-    assert call.source is not None  # noqa: S101 - the grammar says so
+def _prediction_query(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> str:
+    assert call.source is not None  # noqa: S101 - the grammar requires it
     rows = writer.text(call.source.sql)
-    there = engine.session.columns(rows)
-    names = stored.names_in(there)
+    columns = engine.session.columns(rows)
+    names = stored.match_columns(columns)
     if names is None:
-        raise stored.missing(there)
+        raise stored.missing(columns)
     label, of = f"predicted_{stored.label}", "corgipile_rows."
-    check_added([label, f"{label}_probs"], there, hint="rename it in the rows, or leave it out", folded=False)
-    shares = asked("predict_proba", stored, names, writer, of)
-    answer = asked(says_class(stored), stored, names, writer, of)
+    check_new_columns([label, f"{label}_probs"], columns, hint="rename or drop it in the query", folded=False)
+    shares = function_call("predict_proba", stored, names, writer, of)
+    answer = function_call(class_function(stored), stored, names, writer, of)
     probable = loss_of(stored.kind, len(stored.classes)).probability
     if call.options.get("threshold") is not None:
         need_one_label(call, stored.labels)
     if (threshold := threshold_of(call, stored.classes, probable=probable)) is not None:
-        answer = _beyond(stored, shares, threshold, writer)
+        answer = _threshold_case(stored, shares, threshold, writer)
     also = f", {shares} AS {writer.name(label + '_probs')}" if probable else ""
     return f"SELECT {answer} AS {writer.name(label)}{also}, corgipile_rows.* FROM ({rows}\n) AS corgipile_rows"
 
 
-def _beyond(stored: Stored, shares: str, threshold: float, writer: Writer) -> str:
-    """Return what tells two classes by another share than a half."""
+def _threshold_case(stored: Stored, shares: str, threshold: float, writer: Writer) -> str:
+    """Return SQL that predicts one of two classes by a threshold."""
     classes: list[Any] = stored.class_names or [float(value) for value in stored.classes]
     first, second = (f"{writer.literal(value)}::{TEXT if stored.class_names else FLOAT}" for value in classes)
     reached = f"OPERATOR(pg_catalog.>=) {writer.literal(threshold)}::{FLOAT}"
@@ -85,7 +85,7 @@ def _beyond(stored: Stored, shares: str, threshold: float, writer: Writer) -> st
 
 
 def _values(table: pa.Table, writer: Writer) -> str:
-    """Return a query that gives the rows of a table, which are few."""
+    """Return a VALUES query of a small table's rows."""
     kinds = [KINDS.get(str(kind), TEXT) for kind in table.schema.types]
     named = zip(kinds, table.column_names, strict=True)
     columns = ", ".join(f"NULL::{kind} AS {writer.name(name)}" for kind, name in named)
@@ -97,21 +97,21 @@ def _values(table: pa.Table, writer: Writer) -> str:
 
 
 def _weights(engine: "PostgreSQL", stored: Stored, writer: Writer) -> str:
-    """Return the weights, a row a feature, and one for the constant; of each class and group where there are more."""
+    """Return a query of the weights, a row for each feature and the intercept, for each class, group or label."""
     coefficients, constants = engine.models.weights(stored.name)
     groups = [None] if stored.by is None else stored.params["groups"]
     groups = groups if stored.labels is None else stored.labels
-    names, several = [*stored.numbers, INTERCEPT], len(coefficients) > len(groups)
-    classes = (stored.class_names or stored.classes) if several else [None]
-    apart = stored.by if stored.labels is None else "label"
+    names, multiclass = [*stored.numbers, INTERCEPT], len(coefficients) > len(groups)
+    classes = (stored.class_names or stored.classes) if multiclass else [None]
+    by = stored.by if stored.labels is None else "label"
     of = [(group, label) for group in groups for label in classes]
     lines = [
-        f"({_group(group, writer) if apart else ''}{writer.literal(name)}::{TEXT}, {writer.literal(weight)}::{FLOAT}"
-        + (f", {writer.literal(str(label))}::{TEXT})" if several else ")")
+        f"({_group(group, writer) if by else ''}{writer.literal(name)}::{TEXT}, {writer.literal(weight)}::{FLOAT}"
+        + (f", {writer.literal(str(label))}::{TEXT})" if multiclass else ")")
         for (group, label), line, constant in zip(of, coefficients, constants, strict=True)
         for name, weight in zip(names, [*line, constant], strict=True)
     ]
-    first, also = "" if apart is None else f"{writer.name(apart)}, ", ", class" if several else ""
+    first, also = "" if by is None else f"{writer.name(by)}, ", ", class" if multiclass else ""
     return f"SELECT * FROM (VALUES {', '.join(lines)}) AS corgipile_weights ({first}processed_input, weight{also})"
 
 
@@ -120,45 +120,45 @@ def _group(group: Any, writer: Writer) -> str:
     return "NULL, " if group is None else f"{writer.literal(group)}::{kind}, "
 
 
-def predicting(engine: "PostgreSQL", statement: Predict, stored: Stored, writer: Writer) -> str:
+def prediction_sql(engine: "PostgreSQL", statement: Predict, stored: Stored, writer: Writer) -> str:
     """Return the SQL of a prediction.
 
     Raises:
-        MissingColumn: A column that the model was trained on is not among those of the rows.
+        MissingColumn: The rows lack a column that the model was trained on.
     """
     source = statement.source
     return (
         writer.text(statement.before)
-        + _beside(engine, source, statement.column, stored, writer)
+        + _with_prediction(engine, source, statement.column, stored, writer)
         + writer.text(statement.after)
     )
 
 
-def _beside(engine: "PostgreSQL", source: Source, column: str, stored: Stored, writer: Writer) -> str:
-    """Return a query whose rows have the prediction besides."""
+def _with_prediction(engine: "PostgreSQL", source: Source, column: str, stored: Stored, writer: Writer) -> str:
+    """Return a query whose rows gain the prediction."""
     if source.file is not None:
-        raise BadArgument(f"{source.file!r} is a file, and PostgreSQL reads tables; SQL without a server reads files")
+        raise BadArgument(f"PostgreSQL reads tables, got file {source.file!r}; to read files, connect without a server")
     rows, named = writer.text(source.sql), writer.name(column)
-    there = engine.session.columns(rows)
-    check_added([column], there, hint="PREDICT BY model AS name gives another name", folded=False)
-    names = stored.names_in(there)
+    columns = engine.session.columns(rows)
+    check_new_columns([column], columns, hint="PREDICT BY model AS name gives another name", folded=False)
+    names = stored.match_columns(columns)
     if names is not None:
-        call = asked(says_class(stored), stored, names, writer, "corgipile_rows.")
+        call = function_call(class_function(stored), stored, names, writer, "corgipile_rows.")
         return f"SELECT corgipile_rows.*, {call} AS {named} FROM ({rows}\n) AS corgipile_rows"
     if not source.foldable:
-        raise stored.missing(there)
+        raise stored.missing(columns)
     rest = writer.text(source.rest)
-    everything = engine.session.columns(f"SELECT * {rest}")
-    if stored.names_in(everything) is None:
-        raise stored.missing(everything)
-    call = asked(says_class(stored), stored, stored.columns, writer)
+    all_columns = engine.session.columns(f"SELECT * {rest}")
+    if stored.match_columns(all_columns) is None:
+        raise stored.missing(all_columns)
+    call = function_call(class_function(stored), stored, stored.columns, writer)
     return f"SELECT {writer.text(source.items)}\n, {call} AS {named} {rest}"
 
 
-def described(stored: Stored, history: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Return what is known of a model, a property a row."""
+def describe_model(stored: Stored, history: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return a model's properties, one a row."""
     last = history[-1] if history else {}
-    found: dict[str, Any] = {
+    properties: dict[str, Any] = {
         "name": stored.name,
         "model": stored.kind,
         "label": stored.label if stored.labels is None else stored.params.get("label"),
@@ -171,7 +171,7 @@ def described(stored: Stored, history: list[dict[str, Any]]) -> list[dict[str, s
         "source": stored.source,
         "owner": stored.owner,
     }
-    shown = {name: value for name, value in found.items() if value is not None}
+    shown = {name: value for name, value in properties.items() if value is not None}
     return [
         {"property": name, "value": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
         for name, value in shown.items()

@@ -1,4 +1,4 @@
-"""What psycopg raises, as errors of ours."""
+"""Conversion of psycopg's errors to corgipile's."""
 
 import re
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from corgipile.errors import MissingExtra, ServerError
 from corgipile.sql import exceptions
 from corgipile.stores.urls import scrubbed
 
-__all__ = ["as_settings", "library", "opening", "training", "translated"]
+__all__ = ["as_settings", "library", "translate_errors", "translate_open_errors", "translate_training_errors"]
 
 KINDS = ("IntegrityError", "ProgrammingError", "DataError", "NotSupportedError", "InternalError", "OperationalError")
-ARGUMENT = re.compile(r"\b(\w+) => ")  # of a function of the extension
+ARGUMENT = re.compile(r"\b(\w+) => ")  # of an extension function
 
 
 def library() -> Any:
@@ -29,8 +29,8 @@ def library() -> Any:
 
 
 @contextmanager
-def opening(url: str) -> Iterator[None]:
-    """Turn what the driver says of a server that it cannot reach into an error of ours; no password is shown."""
+def translate_open_errors(url: str) -> Iterator[None]:
+    """Convert connection errors to ServerError, without passwords."""
     try:
         yield
     except library().Error as error:
@@ -38,20 +38,20 @@ def opening(url: str) -> Iterator[None]:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Turn the driver's errors into ours."""
+def translate_errors() -> Iterator[None]:
+    """Convert the driver's errors to corgipile's."""
     psycopg = library()
     try:
         yield
     except psycopg.errors.QueryCanceled as error:
-        raise exceptions.Interrupted(f"the statement was interrupted: {_said(error)}") from None
+        raise exceptions.Interrupted(f"the statement was interrupted: {_message(error)}") from None
     except psycopg.Error as error:
         kind = next((name for name in KINDS if isinstance(error, getattr(psycopg, name))), "DatabaseError")
-        raise getattr(exceptions, kind)(_said(error)) from None
+        raise getattr(exceptions, kind)(_message(error)) from None
 
 
 def as_settings(text: str) -> str:
-    """Write what the extension says of its arguments as settings of our statements.
+    """Rewrite arguments in the extension's messages as settings of SQL statements.
 
     Example:
         >>> as_settings("Try learning_rate => 0.1, or standardize => true.")
@@ -61,22 +61,22 @@ def as_settings(text: str) -> str:
 
 
 @contextmanager
-def training() -> Iterator[None]:
-    """Turn the errors of a training into ours, whose advice is in the words of our statements."""
+def translate_training_errors() -> Iterator[None]:
+    """Convert the errors of a training; hints use the settings of SQL statements."""
     try:
-        with translated():
+        with translate_errors():
             yield
     except exceptions.Error as error:
         raise type(error)(as_settings(str(error))) from None
 
 
-def _said(error: Any) -> str:
-    """Return what the server says, its detail and its hint, or the driver."""
-    said = [str(error).strip()]
+def _message(error: Any) -> str:
+    """Return the message, detail and hint of an error."""
+    lines = [str(error).strip()]
     if isinstance(error, library().DataError) and error.sqlstate is None:
-        said[0] += "; cast the column to text"  # a value that Python has none for, such as a date of infinity
+        lines[0] += "; cast the column to text"  # a value that Python lacks, such as an infinite date
     for name, what in (("message_detail", "DETAIL"), ("message_hint", "HINT")):
         text = getattr(error.diag, name, None)
-        if text and text not in said[0]:
-            said.append(f"{what}: {text}")
-    return "\n".join(said)
+        if text and text not in lines[0]:
+            lines.append(f"{what}: {text}")
+    return "\n".join(lines)

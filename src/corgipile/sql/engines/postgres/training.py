@@ -1,4 +1,4 @@
-"""Writes a training as a call of the extension's function, and follows it while it runs."""
+"""Call of the extension's training function, and its progress."""
 
 import json
 import threading
@@ -20,54 +20,56 @@ from corgipile.sql.engines.training import balanced_by, check_labels
 from corgipile.sql.statements import Train
 from corgipile.suggestions import did_you_mean, listed
 
-__all__ = ["Watch", "following", "has_shares", "source_arguments", "train_call"]
+__all__ = ["Watch", "has_percentages", "source_arguments", "train_call", "watch_training"]
 
 NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric", "boolean")
-# Settings as the extension's arguments; the others have the same name there.
+# The extension's arguments with a name other than the setting's.
 NAMES = {"validation": "holdout", "block": "block_size", "buffer": "buffer_size", "memory": "buffer_size"}
 DEFAULTS = {name: one.default for name, one in declared(TrainArguments).items()}
-SILENT = ("order", "on_bad", "missing", "solver", "inner")  # as they are by default they need not be said
-FILES = {
+OMITTED = ("order", "on_bad", "missing", "solver", "inner")  # if equal to their default
+FILE_ONLY = {
     "group": "holds single rows out",
     "solver": "learns by SGD",
     "inner": "learns by SGD",
 }
-WAIT = 0.2  # seconds between looks at a training
+POLL_SECONDS = 0.2
 
 
 def train_call(train: Train, relation: Relation, known: Known, writer: Writer, size: Callable[[], int]) -> str:
-    """Return the call of ``corgipile.train`` for a training whose settings are settled.
+    """Return the SQL call of ``corgipile.train`` for a bound training.
 
     Args:
         train: The training.
         relation: Its rows.
-        known: The arguments that the extension has.
+        known: The extension's arguments.
         writer: Writes SQL.
-        size: Returns the bytes of the rows, where they are those of a table.
+        size: Returns the bytes of the rows' table.
 
     Raises:
-        BadArgument: A setting has a value that this engine has nothing for.
-        BadSchema: A column is neither numbers nor encoded.
-        NotSupportedError: The extension of the server has no such argument.
+        BadArgument: PostgreSQL does not support the value of a setting.
+        BadSchema: A feature is neither numeric nor encoded.
+        NotSupportedError: The server's extension lacks an argument.
     """
-    labels = [_found(name, relation) for name in train.settings.get("labels") or ()]
-    label = _found(labels[0] if labels else train.label_of(relation.columns), relation)
+    labels = [_checked_column(name, relation) for name in train.settings.get("labels") or ()]
+    label = _checked_column(labels[0] if labels else train.label_of(relation.columns), relation)
     check_labels(train)
-    apart = [_found(name, relation) for name in map(train.settings.get, ("weight", "by")) if name is not None]
-    hashed = _hashed(train, relation)
+    special = [
+        _checked_column(name, relation) for name in map(train.settings.get, ("weight", "by")) if name is not None
+    ]
+    hashed = _hashed_columns(train, relation)
     crossed = [name for term in hashed.get("interactions", ()) for name in term]
-    others = {label, *labels, *apart, *hashed.get("text", ()), *crossed}
-    features = [_found(name, relation) for name in train.features or ()] or [
+    others = {label, *labels, *special, *hashed.get("text", ()), *crossed}
+    features = [_checked_column(name, relation) for name in train.features or ()] or [
         name for name in relation.columns if name not in others
     ]
     if not features and not hashed:
-        raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
+        raise BadArgument(f"the rows have no features, only {label!r}; select feature columns before the label")
     given = {**_arguments(train, balanced_by({"labels": labels, "label": label}), size), **hashed}
     if "encode" not in given:
         _check_kinds(features, relation)
     if not given.get("standardize", True) and "standardize" not in known.arguments:
-        del given["standardize"]  # an extension without it learns from features as they are
-    written = {name: _written(name, value, writer) for name, value in given.items()}
+        del given["standardize"]  # an older extension never standardizes
+    written = {name: _argument_sql(name, value, writer) for name, value in given.items()}
     columns = (
         f"ARRAY[{', '.join(map(writer.literal, features))}]::pg_catalog.text[]"
         if features
@@ -82,39 +84,39 @@ def train_call(train: Train, relation: Relation, known: Known, writer: Writer, s
 
 
 def source_arguments(relation: Relation, known: Known, writer: Writer) -> dict[str, str]:
-    """Return the arguments that say which rows.
+    """Return the arguments that select the rows.
 
     Raises:
-        NotSupportedError: The extension of the server has no such argument.
+        NotSupportedError: The server's extension lacks an argument.
     """
     if relation.query is not None:
-        found = {"query": f"{writer.literal(relation.query)}::pg_catalog.text"}
+        arguments = {"query": f"{writer.literal(relation.query)}::pg_catalog.text"}
     else:
-        found = {"source": f"{writer.literal(relation.name)}::pg_catalog.regclass"}
+        arguments = {"source": f"{writer.literal(relation.name)}::pg_catalog.regclass"}
         if relation.where is not None:
-            found["where"] = f"{writer.literal(relation.where)}::pg_catalog.text"
-    for name in found:
+            arguments["where"] = f"{writer.literal(relation.where)}::pg_catalog.text"
+    for name in arguments:
         known.check(name)
-    return found
+    return arguments
 
 
-def has_shares(train: Train) -> bool:
-    """Say whether a size is a share of the rows, which must be counted before."""
-    return any(_is_share(train.settings.get(name)) for name in ("block", "buffer", "memory"))
+def has_percentages(train: Train) -> bool:
+    """Return whether a size is a percentage, so that the rows' bytes must be known."""
+    return any(_is_percentage(train.settings.get(name)) for name in ("block", "buffer", "memory"))
 
 
-def _is_share(value: Any) -> bool:
+def _is_percentage(value: Any) -> bool:
     return isinstance(value, str) and value.rstrip().endswith("%")
 
 
-def _hashed(train: Train, relation: Relation) -> dict[str, list[Any]]:
-    """Return the columns that are hashed, as the arguments that name them."""
-    text = [_found(name, relation) for name in train.settings.get("text") or ()]
-    crossed = [[_found(name, relation) for name in term] for term in train.settings.get("interactions") or ()]
+def _hashed_columns(train: Train, relation: Relation) -> dict[str, list[Any]]:
+    """Return the arguments that name hashed columns."""
+    text = [_checked_column(name, relation) for name in train.settings.get("text") or ()]
+    crossed = [[_checked_column(name, relation) for name in term] for term in train.settings.get("interactions") or ()]
     return {name: columns for name, columns in (("text", text), ("interactions", crossed)) if columns}
 
 
-def _found(name: str, relation: Relation) -> str:
+def _checked_column(name: str, relation: Relation) -> str:
     if name not in relation.columns:
         hint = did_you_mean(name, relation.columns)
         raise MissingColumn(f"there is no column {name!r}; the rows have {listed(relation.columns)}{hint}")
@@ -126,47 +128,49 @@ def _check_kinds(features: list[str], relation: Relation) -> None:
         kind = relation.kinds[name]
         if kind.removesuffix("[]") not in NUMBERS:
             raise BadSchema(
-                f"column {name!r} is {kind}, no number: WITH encode = 'onehot' (or 'ordinal', 'hash') makes numbers of "
-                "it; or choose the columns to learn from: SELECT x, y, label FROM ..."
+                f"feature {name!r} must be numeric, got {kind}; add WITH encode = 'onehot' (or 'ordinal', 'hash'), "
+                "or select other columns: SELECT x, y, label FROM ..."
             )
 
 
 def _arguments(train: Train, label: str, size: Callable[[], int]) -> dict[str, Any]:
-    """Return the extension's arguments, values as Python has them, without those that say what is so anyway."""
+    """Return the extension's arguments as Python values, without defaults."""
     given: dict[str, Any] = {}
     for name, value in train.settings.items():
-        if value is None or (name in SILENT and value == DEFAULTS[name]):
+        if value is None or (name in OMITTED and value == DEFAULTS[name]):
             continue
-        if name in FILES:
-            raise BadArgument(f"{name} is for files and DuckDB; PostgreSQL {FILES[name]}, got {name} = {value!r}")
+        if name in FILE_ONLY:
+            raise BadArgument(
+                f"{name} works for files and DuckDB only; PostgreSQL {FILE_ONLY[name]}, got {name} = {value!r}"
+            )
         if name == "on_bad":
             if train.settings.get("missing", DEFAULTS["missing"]) != DEFAULTS["missing"]:
-                raise BadArgument("PostgreSQL fills what is missing or skips such rows; give missing or on_bad")
+                raise BadArgument("in PostgreSQL missing and on_bad exclude each other; give one of them")
             given["missing"] = "skip"
         elif name == "balance" and isinstance(value, str):
             if value not in (label, CONTENT):
-                raise BadArgument(f"PostgreSQL balances blocks by the label, {label!r}, or content, not by {value!r}")
+                raise BadArgument(f"balance must be the label {label!r} or content in PostgreSQL, got {value!r}")
             given[name] = CONTENT if value == CONTENT else True
         elif name in ("block", "buffer", "memory"):
-            _sized(given, name, value, size)
+            _add_size(given, name, value, size)
         else:
             given[NAMES.get(name, name)] = value
     return given | {name: value for name, value in (("name", train.name), ("warm_start", train.warm_start)) if value}
 
 
-def _sized(given: dict[str, Any], name: str, value: Any, size: Callable[[], int]) -> None:
-    """Add a size in bytes."""
+def _add_size(given: dict[str, Any], name: str, value: Any, size: Callable[[], int]) -> None:
+    """Add a size in bytes to the arguments."""
     if not isinstance(value, str) and name != "memory":
         raise BadArgument(
-            f"{name} is {value!r} rows; PostgreSQL takes bytes, such as 1MB, or a share of the table, such as 10%"
+            f"{name} must be bytes such as 1MB or a percentage such as 10% in PostgreSQL, got {value!r} rows"
         )
     if NAMES[name] in given:
-        raise BadArgument("buffer and memory are one thing in PostgreSQL; give one of them")
-    given[NAMES[name]] = str(parse_bytes(value, name, whole=size() if _is_share(value) else 1))
+        raise BadArgument("buffer and memory are the same setting in PostgreSQL; give one of them")
+    given[NAMES[name]] = str(parse_bytes(value, name, whole=size() if _is_percentage(value) else 1))
 
 
-def _written(name: str, value: Any, writer: Writer) -> str:
-    """Write the value of an argument."""
+def _argument_sql(name: str, value: Any, writer: Writer) -> str:
+    """Write the value of an argument as SQL."""
     if name in ("text", "labels"):
         return f"ARRAY[{', '.join(map(writer.literal, value))}]::pg_catalog.text[]"
     if name == "interactions":
@@ -183,19 +187,19 @@ def _written(name: str, value: Any, writer: Writer) -> str:
 
 
 class Watch(AbstractContextManager["Watch"]):
-    """Tells how a training goes on, which another connection sees.
+    """Reports the progress of a training, polled through another connection.
 
     Args:
-        progress: Who is told.
+        progress: Receives the progress.
         connect: Opens another connection.
-        pid: The number of the backend that trains.
-        past: Epochs of the model that it goes on from.
+        pid: The process id of the training backend.
+        past: The epochs of the warm start.
     """
 
     def __init__(self, progress: Progress, connect: Callable[[], Any], pid: int, past: int) -> None:
         self._progress, self._connect, self._pid, self._past = progress, connect, pid, past
         self._lock, self._over = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._poll, daemon=True)
         self._each, self._done = 0, 0
 
     def __enter__(self) -> Self:
@@ -209,12 +213,12 @@ class Watch(AbstractContextManager["Watch"]):
         self._thread.join()
 
     def epoch(self, record: dict[str, Any], epochs: int) -> None:
-        """Tell of an epoch that ended."""
+        """Report a finished epoch."""
         with self._lock:
-            self._reach(record["rows"], epochs, (record["epoch"] - self._past + 1) * record["rows"])
+            self._advance(record["rows"], epochs, (record["epoch"] - self._past + 1) * record["rows"])
             self._progress.epoch(record)
 
-    def _reach(self, each: int, epochs: int, done: int) -> None:
+    def _advance(self, each: int, epochs: int, done: int) -> None:
         if not self._each:
             self._each = each
             self._progress.begin(each, epochs)
@@ -222,29 +226,29 @@ class Watch(AbstractContextManager["Watch"]):
             self._progress.rows(done - self._done)
             self._done = done
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         try:
             connection = self._connect()
         except library().Error:
-            return  # no connection is left for it; epochs are told of in any case
+            return  # no free connection; finished epochs are reported anyway
         sql = (
             "SELECT epoch, epochs, rows_done, rows FROM corgipile.progress "
             "WHERE pid OPERATOR(pg_catalog.=) %s AND rows OPERATOR(pg_catalog.>) 0"
         )
         with connection:
-            while not self._over.wait(WAIT):
+            while not self._over.wait(POLL_SECONDS):
                 try:
-                    found = connection.execute(sql, [self._pid]).fetchone()
+                    row = connection.execute(sql, [self._pid]).fetchone()
                 except library().Error:
                     return
-                if found is not None:
-                    epoch, epochs, done, rows = found
+                if row is not None:
+                    epoch, epochs, done, rows = row
                     with self._lock:
-                        self._reach(rows, epochs - self._past, (epoch - self._past) * rows + done)
+                        self._advance(rows, epochs - self._past, (epoch - self._past) * rows + done)
 
 
-def following(
+def watch_training(
     progress: Progress | None, connect: Callable[[], Any], pid: int, past: int
 ) -> AbstractContextManager[Watch | None]:
-    """Return a watch, where somebody is to be told."""
+    """Return a watch, or a null context without `progress`."""
     return nullcontext() if progress is None else Watch(progress, connect, pid, past)

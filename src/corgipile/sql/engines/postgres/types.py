@@ -1,4 +1,4 @@
-"""Columns of PostgreSQL in Arrow's types, and rows of psycopg as record batches."""
+"""Conversion of PostgreSQL's types to Arrow's, and of psycopg's rows to record batches."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from corgipile.sql.exceptions import DataError
 
 __all__ = ["Column", "batches", "columns_of"]
 
-PART = 1 << 14  # rows of a batch
+BATCH_ROWS = 1 << 14
 NUMERIC, WITH_ZONE = 1700, 1184
 SCALARS = {
     16: pa.bool_(),
@@ -45,12 +45,12 @@ TEXTS = {1009, 1014, 1015}  # arrays of text
 
 @dataclass(frozen=True)
 class Column:
-    """A column of an answer.
+    """A column of a result.
 
     Attributes:
         name: Its name.
-        kind: Its type.
-        number: The number of its type in PostgreSQL.
+        kind: Its Arrow type.
+        number: The OID of its PostgreSQL type.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Column:
 
     @property
     def convert(self) -> Callable[[Any], Any] | None:
-        """Return what makes values of it that psycopg does not make as Arrow takes them."""
+        """The function that converts psycopg's values to Arrow's, or None."""
         if self.number == NUMERIC and pa.types.is_floating(self.kind):
             return float
         if self.number == 1231:
@@ -72,21 +72,21 @@ def _floats(value: Any) -> Any:
 
 
 def columns_of(result: Any, zone: str = "UTC") -> list[Column]:
-    """Return the columns of a result of libpq.
+    """Return the columns of a libpq result.
 
-    Numbers of any length without a scale are doubles; what Arrow has no type for is text.
+    Numerics without a scale become doubles; types unknown to Arrow become text.
 
     Args:
         result: The result.
-        zone: The session's time zone, in which times with a zone are shown.
+        zone: The session's time zone, for times with a zone.
     """
-    found = []
+    columns = []
     for i in range(result.nfields):
         name = (result.fname(i) or b"").decode("utf-8", "replace")
         number, modifier = result.ftype(i), result.fmod(i)
         kind = _kind(number, modifier)
-        found.append(Column(name, pa.timestamp("us", zone) if kind == SCALARS[WITH_ZONE] else kind, number))
-    return found
+        columns.append(Column(name, pa.timestamp("us", zone) if kind == SCALARS[WITH_ZONE] else kind, number))
+    return columns
 
 
 def _kind(number: int, modifier: int) -> pa.DataType:
@@ -101,32 +101,32 @@ def _kind(number: int, modifier: int) -> pa.DataType:
     return SCALARS.get(number, pa.string())
 
 
-def deep(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[Column]:
-    """Return columns whose arrays are as deep as those of the first rows: the type of an array does not say it."""
-    found = []
+def nested(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[Column]:
+    """Return columns with the array depth of the first rows, which PostgreSQL's types lack."""
+    result = []
     for i, column in enumerate(columns):
         kind = column.kind
         first = next((row[i] for row in rows if row[i]), None) if pa.types.is_list(kind) else None
         while isinstance(first, list) and first and isinstance(first[0], list):
             first, kind = first[0], pa.list_(kind)
-        found.append(Column(column.name, kind, column.number))
-    return found
+        result.append(Column(column.name, kind, column.number))
+    return result
 
 
 def batches(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return rows as record batches, which are made as they are asked for, but for the first."""
-    left = iter(rows)
-    first = list(islice(left, PART))
-    columns = deep(columns, first)
+    """Convert rows to record batches lazily, except for the first batch."""
+    remaining = iter(rows)
+    first = list(islice(remaining, BATCH_ROWS))
+    columns = nested(columns, first)
     schema = pa.schema([(column.name, column.kind) for column in columns])
 
-    def made() -> Iterator[pa.RecordBatch]:
+    def generate() -> Iterator[pa.RecordBatch]:
         part = first
         while part:
             yield _batch(schema, columns, part)
-            part = list(islice(left, PART)) if len(part) == PART else []
+            part = list(islice(remaining, BATCH_ROWS)) if len(part) == BATCH_ROWS else []
 
-    return schema, made()
+    return schema, generate()
 
 
 def _batch(schema: pa.Schema, columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
@@ -138,9 +138,7 @@ def _batch(schema: pa.Schema, columns: Sequence[Column], rows: Sequence[Sequence
         try:
             arrays.append(pa.array(values, column.kind))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DataError(
-                f"column {column.name!r} is no {column.kind} throughout: {error}; cast it to text"
-            ) from None
+            raise DataError(f"column {column.name!r} must hold only {column.kind}: {error}; cast it to text") from None
     if not columns:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

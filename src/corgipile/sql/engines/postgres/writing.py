@@ -1,10 +1,10 @@
-"""Writes statements as PostgreSQL takes them: values and names are quoted by the driver, all else is as it was."""
+"""Writes SQL for PostgreSQL; the driver quotes values and names."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from corgipile.sql.engines.engine import Values
-from corgipile.sql.engines.postgres.faults import library, translated
+from corgipile.sql.engines.postgres.faults import library, translate_errors
 from corgipile.sql.statements import Fragment, ModelCall, Parameter
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ __all__ = ["Writer"]
 class Writer:
     """Writes fragments of a statement.
 
-    Values are written as literals, since utility statements take no parameters.
+    Values become literals, since utility statements take no parameters.
 
     Args:
-        session: The session that the SQL is for.
-        values: What the statement was given for its parameters.
-        call: Writes a call of a model.
+        session: The session.
+        values: The statement's parameter values.
+        call: Writes a model call.
     """
 
     def __init__(self, session: "Session", values: Values, call: Callable[[ModelCall, "Writer"], str]) -> None:
@@ -32,16 +32,16 @@ class Writer:
         return fragment.written(lambda one: self.literal(one.of(self.values)), lambda one: self._call(one, self))
 
     def value(self, given: Any) -> Any:
-        """Return a value of a setting: what was given, where it is a parameter."""
+        """Return the value of a setting or of the parameter in its place."""
         return given.of(self.values) if isinstance(given, Parameter) else given
 
     def literal(self, value: Any) -> str:
-        """Write a value."""
+        """Write a value as a literal."""
         if isinstance(value, dict):
             value = library().types.json.Jsonb(value)
-        with translated():
+        with translate_errors():
             return str(library().sql.Literal(value).as_string(self._connection))
 
     def name(self, *parts: str) -> str:
-        """Write a name, with its schema before it."""
+        """Write a name with its schema, quoted."""
         return str(library().sql.Identifier(*parts).as_string(self._connection))

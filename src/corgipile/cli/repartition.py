@@ -1,4 +1,4 @@
-"""``corgipile restage``."""
+"""``corgipile repartition``."""
 
 from typing import Annotated
 
@@ -8,12 +8,12 @@ from corgipile.bars import progress
 from corgipile.cli.console import command as guarded
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.options import Seed, number_or_text
-from corgipile.cli.stage import By, Label, Rank, Unit, World, show
+from corgipile.cli.partition import By, Label, Rank, Unit, World, show
 
 
 @guarded
 def command(
-    parts: Annotated[list[str], typer.Argument(help="The parts of all old ranks, then the folder to write.")],
+    parts: Annotated[list[str], typer.Argument(help="The parts of all old ranks, then the output folder.")],
     *,
     rank: Rank,
     world: World,
@@ -24,13 +24,13 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write a rank's part for another number of ranks, from the parts of the old ones, in the epoch that they have."""
+    """Write a rank's part for another number of ranks from all old parts, at their epoch."""
     from corgipile.exchange import restage  # noqa: PLC0415
 
     *old, folder = parts
     size = None if unit is None else number_or_text(unit)
-    with progress(f"restage to {folder}", quiet=quiet or json) as bar:
-        found = restage(
-            old, folder, rank, world, by=by, label=label, unit=size, seed=seed, progress=bar,  # type: ignore[arg-type]  # which it checks
+    with progress(f"repartition to {folder}", quiet=quiet or json) as bar:
+        part = restage(
+            old, folder, rank, world, by=by, label=label, unit=size, seed=seed, progress=bar,  # type: ignore[arg-type]  # checked there
         )  # fmt: skip
-    show(found, quiet=quiet, json=json)
+    show(part, quiet=quiet, json=json)

@@ -1,4 +1,4 @@
-"""corgipile rewind."""
+"""`corgipile locate`."""
 
 import json
 
@@ -17,7 +17,7 @@ def table(tmp_path):
 
 
 def run(capsys, *words):
-    code = cli.main(["rewind", *words])
+    code = cli.main(["locate", *words])
     out, err = capsys.readouterr()
     return code, out, err
 
@@ -45,7 +45,7 @@ def test_what_a_state_leaves_out_is_said(table, tmp_path, capsys):
     loader = cp.Loader(table, batch_size=16, seed=4, skip=[(0, 2), (1, 5), row])
     (tmp_path / "state.json").write_text(json.dumps(loader.state_dict()))
     state = ("--state", str(tmp_path / "state.json"))
-    said = "left out, as the state says: "
+    said = "skipped by the state: "
     assert run(capsys, table, *state, "--step", "2")[1].endswith(f"\n{said}step 2\n")
     assert run(capsys, table, *state, "--step", "7")[1].endswith(f"\n{said}row {row}\n")
     assert run(capsys, table, *state, "--row", str(row))[1].endswith(f"\n{said}row {row}\n")
@@ -76,10 +76,13 @@ def test_bad_words(table, tmp_path, capsys):
         (("--row", "500"), "row must be from 0 to 499"),
         (("--step", "0", "--state", str(tmp_path / "missing.json")), "missing.json"),
         (("--step", "0", "--state", str(tmp_path / "list.json")), "a state must be a dictionary"),
-        (("--step", "0", "--state", str(tmp_path / "no.json")), "no state as JSON"),
+        (("--step", "0", "--state", str(tmp_path / "no.json")), "must be a JSON state"),
         (("--step", "0", "--state", str(tmp_path / "less.json")), "a state must have 'epoch', 'segments'"),
         (("--step", "0", "--state", str(tmp_path / "other.json")), "another table"),
-        (("--step", "0", "--state", str(tmp_path / "other.json"), "--seed", "3"), "--seed is said by the state"),
+        (
+            ("--step", "0", "--state", str(tmp_path / "other.json"), "--seed", "3"),
+            "--seed must be omitted",
+        ),
     ]
     for words, message in cases:
         code, out, err = run(capsys, table, *words)

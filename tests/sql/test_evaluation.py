@@ -1,4 +1,4 @@
-"""How well models do: ML.EVALUATE, ML.CONFUSION_MATRIX and ML.ROC_CURVE on every engine, against counts in Python."""
+"""ML.EVALUATE, ML.CONFUSION_MATRIX, ML.ROC_CURVE and others on every engine, compared with counts in Python."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -11,7 +11,7 @@ from sqlengines import ROWS, OnDuckDB, OnPostgreSQL
 
 from corgipile.errors import BadStatement, CorgiPileError
 from corgipile.sql.engines.duckdb import evaluation, rows
-from corgipile.sql.engines.evaluation import CLASSES, NUMBERS
+from corgipile.sql.engines.evaluation import CLASS_METRICS, REGRESSION_METRICS
 
 TRAIN = "TRAIN BY logistic WITH learning_rate = 0.3, epochs = 3"
 NOISY = "SELECT a, b, (a + (i % 7) * 0.1 > 0.8)::int AS label FROM t"
@@ -19,26 +19,26 @@ THREE = "SELECT a, b, CASE WHEN a < 0.3 THEN 'low' WHEN b < 0.9 THEN '2nd' ELSE 
 
 
 def shares(asking, sql, rows="noisy"):
-    """Return the class of each row, and the probability of the second one."""
+    """Return the class of each row and the probability of the second class."""
     found = asking.rows(sql, f"SELECT label, predicted_label_probs AS p FROM ML.PREDICT(MODEL m, TABLE {rows}) q")
     return [(int(row["label"]), row["p"][1]) for row in found]
 
 
 def counts(pairs, threshold):
-    """Return how many rows are taken rightly and wrongly for each class."""
+    """Count true and false positives and negatives."""
     said = [(actual, int(share >= threshold)) for actual, share in pairs]
     return {(i, k): said.count((i, k)) for i in range(2) for k in range(2)}
 
 
 def area(pairs):
-    """Return the share of pairs of rows that stand in order."""
+    """Return the share of row pairs in the right order."""
     mine, others = ([share for actual, share in pairs if actual == k] for k in (1, 0))
     better = sum((x > y) + (x == y) / 2 for x, y in itertools.product(mine, others))
     return better / (len(mine) * len(others))
 
 
-class Judging:
-    """What holds on every engine."""
+class Evaluation:
+    """Tests for every engine."""
 
     @pytest.fixture
     def noisy(self, sql):
@@ -50,7 +50,7 @@ class Judging:
         cells = counts(pairs, 0.5 if threshold is None else threshold)
         also = "" if threshold is None else f", STRUCT({threshold} AS threshold)"
         (found,) = self.rows(sql, f"SELECT * FROM ML.EVALUATE(MODEL m, TABLE noisy{also})")
-        assert tuple(found) == CLASSES
+        assert tuple(found) == CLASS_METRICS
         assert found["accuracy"] == (cells[0, 0] + cells[1, 1]) / ROWS
         said = cells[0, 1] + cells[1, 1]
         assert found["precision"] == (cells[1, 1] / said if said else None)
@@ -62,7 +62,7 @@ class Judging:
         assert [tuple(row.values()) for row in matrix] == [(k, cells[k, 0], cells[k, 1]) for k in (0, 1)]
         assert list(matrix[0]) == ["expected_label", "_0", "_1"]
 
-    def test_queries_are_judged_by_the_rows_that_they_gave(self, sql, noisy):
+    def test_queries_are_evaluated_on_the_rows_that_they_gave(self, sql, noisy):
         sampled = "SELECT * FROM noisy WHERE random() < 0.5"
         joined = "SELECT x.a, y.b, x.label FROM noisy x JOIN noisy y ON x.a = y.a WHERE x.a > 0.3"
         for query in ("SELECT * FROM noisy WHERE a > 0.2", joined, sampled, f"SELECT * FROM ({sampled}) q"):
@@ -113,7 +113,7 @@ class Judging:
 
     @pytest.fixture
     def weighed(self, sql, noisy):
-        """Make rows with weights, and each of them as often as its weight says."""
+        """Create weighted rows, and a table that repeats each row by its weight."""
         numbered = "SELECT row_number() OVER () AS i, * FROM noisy"
         columns = (
             "*, i % 4 AS w, (i % 4)::decimal(9, 2) AS exact, 'a' AS text, NULL::int AS hole, -1 AS less, 0 AS zero"
@@ -227,7 +227,7 @@ class Judging:
             "label": "the label",
             "hole": "weight|hole",
             "less": "weight|less",
-            "zero": "all zero; one above 0 is needed",
+            "zero": "must be above 0, got only zeros|all zero",
         }
         for function in ("EVALUATE", "CONFUSION_MATRIX", "ROC_CURVE", "CALIBRATION", "ADVANCED_WEIGHTS"):
             call = f"SELECT * FROM ML.{function}(MODEL m, TABLE weighed"
@@ -250,13 +250,13 @@ class Judging:
         sql.execute("SELECT a, b, i FROM t TRAIN BY linear WITH epochs = 2 INTO m")
         (found,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE t)")
         wrong = [row["prediction"] - row["i"] for row in self.rows(sql, "SELECT i FROM t PREDICT BY m")]
-        assert tuple(found) == NUMBERS
+        assert tuple(found) == REGRESSION_METRICS
         assert found["mean_absolute_error"] == pytest.approx(sum(map(abs, wrong)) / ROWS)
         assert found["mean_squared_error"] == pytest.approx(sum(one**2 for one in wrong) / ROWS)
         for function in ("CONFUSION_MATRIX", "ROC_CURVE", "CALIBRATION"):
             self.fails(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE t)", "predicts numbers")
 
-    def test_what_cannot_be_judged(self, sql, noisy):
+    def test_what_cannot_be_evaluated(self, sql, noisy):
         sql.execute("CREATE TABLE others AS SELECT a, CASE WHEN i = 7 THEN 5 ELSE label END AS label, b FROM t")
         sql.execute("CREATE TABLE holes AS SELECT CASE WHEN i <> 9 THEN a END AS a, b, label FROM t")
         for function in ("EVALUATE", "CONFUSION_MATRIX", "ROC_CURVE", "CALIBRATION", "ADVANCED_WEIGHTS"):
@@ -282,7 +282,11 @@ class Judging:
                 sql, f"SELECT * FROM ML.ROC_CURVE(MODEL m, TABLE t, {rest})", "threshold|expected", kind=BadStatement
             )
         self.fails(sql, "SELECT * FROM ML.EVALUATE(MODEL m, STRUCT(0.5 AS threshold))", "needs rows", kind=BadStatement)
-        self.fails(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE noisy, STRUCT(7 AS threshold))", "threshold is 7")
+        self.fails(
+            sql,
+            "SELECT * FROM ML.EVALUATE(MODEL m, TABLE noisy, STRUCT(7 AS threshold))",
+            "threshold must be from 0 to 1",
+        )
 
     def test_booleans(self, sql):
         sql.execute(f"CREATE TABLE truths AS SELECT a, b, label = 1 AS label FROM ({NOISY}) q")
@@ -295,18 +299,18 @@ class Judging:
         assert found["accuracy"] == (cells[0, 0] + cells[1, 1]) / ROWS
 
 
-class TestDuckDB(OnDuckDB, Judging):
-    """On DuckDB."""
+class TestDuckDB(OnDuckDB, Evaluation):
+    """The tests on DuckDB."""
 
     def test_rows_of_a_query_in_a_spill_file(self, sql, noisy, monkeypatch):
         query = "SELECT * FROM ML.EVALUATE(MODEL m, (SELECT a, b, label FROM noisy WHERE a > 0.1))"
         few = self.rows(sql, query)
         monkeypatch.setattr(rows, "DEFAULT", 4096)
-        lent, before = list[object](), evaluation.lendable
-        monkeypatch.setattr(evaluation, "lendable", lambda table: lent.append(table) or before(table))
+        lent, before = list[object](), evaluation.arrow_rows
+        monkeypatch.setattr(evaluation, "arrow_rows", lambda table: lent.append(table) or before(table))
         assert self.rows(sql, query) == few
         assert "SpilledTable" in repr(lent)
 
 
-class TestPostgreSQL(OnPostgreSQL, Judging):
-    """On PostgreSQL."""
+class TestPostgreSQL(OnPostgreSQL, Evaluation):
+    """The tests on PostgreSQL."""

@@ -1,4 +1,4 @@
-"""``corgipile rewind``."""
+"""``corgipile locate``."""
 
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ from corgipile.cli.flags import Json, Tables
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Memory, Seed, number_or_text
 
-LOADER = ("order", "memory", "batch_size", "seed", "ranks", "drop_last")  # what a state says itself
+LOADER_OPTIONS = ("order", "memory", "batch_size", "seed", "ranks", "drop_last")  # which a state contains
 
 
 @guarded
@@ -19,33 +19,33 @@ def command(
     table: Tables,
     *,
     state: Annotated[
-        str | None, typer.Option(help="File with the state of a loader or a dataset, as JSON; says all that follows.")
+        str | None, typer.Option(help="JSON file with the state of a loader or dataset; replaces the loader's options.")
     ] = None,
-    step: Annotated[int | None, typer.Option(help="Which batch of the epoch, from 0.")] = None,
-    row: Annotated[list[int] | None, typer.Option(help="Which row's turn; repeatable.")] = None,
-    rank: Annotated[int | None, typer.Option(help="Whose batch; else all.")] = None,
-    epoch: Annotated[int | None, typer.Option(help="Which epoch; else that of the state, or 0.")] = None,
+    step: Annotated[int | None, typer.Option(help="Batch of the epoch, from 0.")] = None,
+    row: Annotated[list[int] | None, typer.Option(help="Row to locate; repeatable.")] = None,
+    rank: Annotated[int | None, typer.Option(help="Rank; default: all.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="Epoch; default: the state's, or 0.")] = None,
     order: Annotated[str, typer.Option(help="Order of the loader.")] = "auto",
     memory: Memory = "64MB",
-    batch_size: Annotated[int, typer.Option(help="Rows of its batches.")] = 256,
+    batch_size: Annotated[int, typer.Option(help="Rows of a batch.")] = 256,
     seed: Seed = 0,
     ranks: Annotated[int, typer.Option(help="Ranks that share the epoch.")] = 1,
-    drop_last: Annotated[bool, typer.Option("--drop-last", help="Whether a short last batch is left out.")] = False,
+    drop_last: Annotated[bool, typer.Option("--drop-last", help="Drop a short last batch.")] = False,
     json: Json = False,
 ) -> None:
-    """Say which rows a step of training had, or when rows have their turn, from the seed alone."""
+    """Show the rows of a training step, or the steps of rows, computed from the seed alone."""
     from corgipile import tables  # noqa: PLC0415
     from corgipile.errors import BadArgument  # noqa: PLC0415
     from corgipile.loader import Loader, Rewind  # noqa: PLC0415
     from corgipile.loader.skips import Skips  # noqa: PLC0415
 
     if (step is None) == (not row):
-        raise BadArgument("one of --step and --row is right: which rows a step had, or when rows have their turn")
+        raise BadArgument("exactly one of --step and --row must be given: the rows of a step, or the steps of rows")
     opened, skips = tables.open(source_of(table)), Skips()
     if state is not None:
-        given = [name for name in LOADER if _said(ctx, name)]
+        given = [name for name in LOADER_OPTIONS if _is_given(ctx, name)]
         if given:
-            raise BadArgument(f"--{given[0].replace('_', '-')} is said by the state; leave it out")
+            raise BadArgument(f"--{given[0].replace('_', '-')} must be omitted, since the state contains it")
         known = _state(state)
         rewind = Rewind.of(opened, known)
         skips.resume(known.get("skip", []), len(opened))
@@ -56,31 +56,33 @@ def command(
         ).rewind()  # fmt: skip
     epoch = rewind.epoch if epoch is None else epoch
     facts: dict[str, Any] = {"epoch": epoch}
-    found: dict[int, list[int]] = {}
+    rows_by_rank: dict[int, list[int]] = {}
     if step is not None:
-        whose = range(rewind.world_of(step, epoch=epoch)) if rank is None else [rank]
-        found = {one: rewind.rows_of(step, rank=one, epoch=epoch).tolist() for one in whose}
-        facts |= {"step": step, "ranks": [{"rank": one, "rows": rows} for one, rows in found.items()]}
-        lines = [f"epoch {epoch}, step {step}, rank {one}: {' '.join(map(str, rows))}" for one, rows in found.items()]
+        ranks_shown = range(rewind.world_of(step, epoch=epoch)) if rank is None else [rank]
+        rows_by_rank = {one: rewind.rows_of(step, rank=one, epoch=epoch).tolist() for one in ranks_shown}
+        facts |= {"step": step, "ranks": [{"rank": one, "rows": rows} for one, rows in rows_by_rank.items()]}
+        lines = [
+            f"epoch {epoch}, step {step}, rank {one}: {' '.join(map(str, rows))}" for one, rows in rows_by_rank.items()
+        ]
     else:
         visits = [one for one in rewind.visits_of(row or [], epoch=epoch) if rank in (None, one.rank)]
         facts |= {"visits": [one._asdict() for one in visits]}
         lines = [f"row {one.row}: epoch {epoch}, step {one.step}, rank {one.rank}, place {one.place}" for one in visits]
         missed = sorted({*(row or [])} - {one.row for one in visits})
         lines += [f"row {one}: not in epoch {epoch}" + (f", rank {rank}" if rank is not None else "") for one in missed]
-    asked = {*(row or [one for rows in found.values() for one in rows])}
-    gone = [one for one in skips.state() if (one in asked if isinstance(one, int) else one == [epoch, step])]
-    if gone:
-        facts["skipped"] = gone
-        names = (f"row {one}" if isinstance(one, int) else f"step {one[1]}" for one in gone)
-        lines.append(f"left out, as the state says: {', '.join(names)}")
+    rows_shown = {*(row or [one for rows in rows_by_rank.values() for one in rows])}
+    skipped = [one for one in skips.state() if (one in rows_shown if isinstance(one, int) else one == [epoch, step])]
+    if skipped:
+        facts["skipped"] = skipped
+        names = (f"row {one}" if isinstance(one, int) else f"step {one[1]}" for one in skipped)
+        lines.append(f"skipped by the state: {', '.join(names)}")
     if json:
         show_json(facts)
     else:
         typer.echo("\n".join(lines))
 
 
-def _said(ctx: typer.Context, name: str) -> bool:
+def _is_given(ctx: typer.Context, name: str) -> bool:
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -98,5 +100,5 @@ def _state(path: str) -> Any:
         return parse_json(text, path, ValueError)
     except ValueError as error:
         raise StateMismatch(
-            f"{path} holds no state as JSON, as json.dump(loader.state_dict()) writes it: {error}"
+            f"{path} must be a JSON state, as json.dump(loader.state_dict()) writes it: {error}"
         ) from None
