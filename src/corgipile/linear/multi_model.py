@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HELD_OUT", "check_rates", "class_of_models", "learnt_of_model", "params_of_model", "rates_of", "unscale"]
 
-HELD_OUT = "to score held-out rows use measure(...) of the result, or `corgipile judge` of its file"
+HELD_OUT = "to score held-out rows use measure(...) of the result, or `corgipile evaluate` of its file"
 RATES = "learning_rates"  # the parameter's key when models' rates differ
 
 

@@ -133,7 +133,7 @@ class LabelModels(Model):
         """
         raise BadArgument(
             "judge needs one model: use of(...) with a table that has the label's column; for all labels use "
-            "measure and label_metrics (`corgipile judge`)"
+            "measure and label_metrics (`corgipile evaluate`)"
         )
 
     def finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
