@@ -1,4 +1,4 @@
-/* Reads what columns are to become: the arguments encode and missing of corgipile.train. */
+/* Parsers of the arguments encode and missing of corgipile.train. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ char *corgi_argument_text(Datum value, Oid type)
     return OidOutputFunctionCall(output, value);
 }
 
-/* Read how many numbers a row becomes, behind the colon of hash:256. */
+/* Parse the bucket count after the colon of hash:256. */
 static int64 read_buckets(const char *text, const char *way)
 {
     int64 buckets = strlen(text) > 7 ? 0 : atol(text);
@@ -50,7 +50,7 @@ static CorgiWish *read_way(const char *way, const char *column)
     return wish;
 }
 
-/* Read a JSON object: a way for each column. */
+/* Parse a JSON object with an encoding for each column. */
 static List *read_object(const char *text)
 {
     Jsonb *object = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
@@ -71,14 +71,14 @@ static List *read_object(const char *text)
     return wishes;
 }
 
-/* Read encode: one way for all columns of text, or an object of them by column. */
+/* Parse encode: one encoding for all text columns, or an object by column. */
 List *corgi_read_wishes(Datum value, Oid type)
 {
     char *text = corgi_argument_text(value, type);
     return text[strspn(text, " \t\n\r")] == '{' ? read_object(text) : list_make1(read_way(text, NULL));
 }
 
-/* Read names of columns: one, or an array; `what` they are. */
+/* Parse column names: one, or an array. `what` names the argument. */
 List *corgi_read_names(Datum value, Oid type, const char *what)
 {
     Oid item = get_element_type(getBaseType(type)), output;
@@ -105,7 +105,7 @@ List *corgi_read_names(Datum value, Oid type, const char *what)
     return names;
 }
 
-/* Read missing: what becomes of NULL and NaN; `fill` is the number that stands for them, if it is one. */
+/* Parse missing, the treatment of NULL and NaN. Sets `fill` if it is a number. */
 CorgiMissing corgi_read_missing(Datum value, Oid type, double *fill)
 {
     char *text = corgi_argument_text(value, type), *end;

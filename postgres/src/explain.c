@@ -1,4 +1,4 @@
-/* What EXPLAIN says of each operator. */
+/* EXPLAIN output of the three operators. */
 #include "corgipile.h"
 
 void corgi_explain_blocks(const CorgiRun *run, ExplainState *es)

@@ -1,4 +1,4 @@
-/* Models by group: one for each value of a column. Included by corgipile.h, whose types it uses. */
+/* Models by group: one model for each value of a column. Included by corgipile.h. */
 #ifndef CORGI_GROUPS_H
 #define CORGI_GROUPS_H
 

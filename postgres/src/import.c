@@ -1,4 +1,4 @@
-/* corgipile.import: the bytes of a model file become a stored model. Nothing in them is trusted. */
+/* corgipile.import: stores a model file's bytes as a model. Nothing in the bytes is trusted. */
 #include "safetensors.h"
 
 #include <math.h>
@@ -14,13 +14,12 @@
 
 PG_FUNCTION_INFO_V1(corgipile_import);
 
-/* A file's model: what it says, and its arrays. The texts of queries are of functions that run with a search path that has
- * no names of others. */
+/* Metadata and arrays of a file. The queries run in functions with a trusted search path. */
 typedef struct {
     CorgiTensors file;
     Datum meta;             /* jsonb */
     char *kind, *class_type, *params;
-    int64 width, outputs, class_count, groups; /* groups: or labels; 1 of one model */
+    int64 width, outputs, class_count, groups; /* groups: or labels; 1 for one model */
     int bytes;
     CorgiWeights weights;
     ArrayType *learnt;
@@ -29,8 +28,9 @@ typedef struct {
 #define TYPE(of) "coalesce(jsonb_typeof(" of "), 'nothing')"
 #define FEATURE "jsonb_path_query(m, '$.params.encoding.features[*]') e"
 #define HASHING "(m #> '{params,encoding,hashing}')"
-#define ENCODER "jsonb_path_query(m #- '{params,encoding,hashing}', '$.params.encoding.*[*]') e" /* of features and of the label */
-/* What is wrong with the text about a model; what the extension lacks; its kind, the type of its classes. */
+/* of features and of the label */
+#define ENCODER "jsonb_path_query(m #- '{params,encoding,hashing}', '$.params.encoding.*[*]') e"
+/* Query for errors in the metadata, features the extension lacks, the kind, and the type of the classes. */
 static const char *const check_query =
     "SELECT CASE WHEN m -> 'format' IS DISTINCT FROM '1' THEN 'format ' || coalesce(m ->> 'format', 'NULL') || "
     "' is not known; this version reads format 1' "
@@ -91,8 +91,8 @@ static const char *const check_query =
     "THEN jsonb_array_length(m #> '{params,labels}') WHEN m -> 'params' ? 'labels' THEN 0 ELSE 1 END "
     "FROM (SELECT $1 AS m, coalesce(jsonb_typeof($1 #> '{params,encoding}') = 'object', false) AS encoded) q";
 
-/* What the row says that its other columns do not: the type of the classes, where it is none that they show, and figures of
- * epochs beside those of corgipile.history. */
+/* Query for the row's params beyond its other columns: class types that the classes do not show, and figures of epochs
+ * beyond corgipile.history. */
 #define FIGURES "'loss', 'accuracy', 'r2', 'rows', 'seconds', 'test_loss', 'test_accuracy', 'test_r2'"
 static const char *const params_query =
     "SELECT ((m -> 'params') - 'class_type' || jsonb_build_object('numbers', $2) || CASE WHEN m ->> 'class_type' <> "
@@ -120,8 +120,8 @@ static void execute(const char *query, int count, Oid *types, Datum *values, boo
 
 static char *text_at(int column) { return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column); }
 
-/* Take the classes: of text their places, of others the numbers. */
-static void take_classes(Import *m, List *texts)
+/* Read the classes: indices of text, or else the numbers. */
+static void read_classes(Import *m, List *texts)
 {
     bool integers = strstr(m->class_type, "int") != NULL;
     double *to;
@@ -138,52 +138,52 @@ static void take_classes(Import *m, List *texts)
             to[i] = strcmp(text, "true") == 0;
         else
             to[i] = DatumGetFloat8(DirectFunctionCall1(float8in, CStringGetDatum(text)));
-        if (integers && fabs(to[i]) >= 9007199254740992.0) /* or one beside it, rounded */
+        if (integers && fabs(to[i]) >= 9007199254740992.0) /* also rejects rounded neighbours */
             ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                     errmsg("the extension cannot hold the class %s; integers below 2^53 in size are exact", text));
         if (!isfinite(to[i]) || (integers && to[i] != floor(to[i])) || (i > 0 && to[i] <= to[i - 1]))
-            corgi_bad_content("its classes are not finite numbers of their type in ascending order");
+            corgi_bad_content("its classes are not finite, ascending numbers of their type");
         i++;
     }
 }
 
-/* Check what is said of the model. */
-static void check_meta(Import *m)
+/* Check the metadata. */
+static void check_metadata(Import *m)
 {
     Oid types[] = {JSONBOID};
     bool null, encoded;
-    const char *wrong, *lacking, *lists;
+    const char *error, *unsupported, *lists;
     int64 names;
     execute(check_query, lengthof(types), types, &m->meta, true);
-    wrong = text_at(1);
-    lacking = text_at(2);
-    if (lacking != NULL)
-        ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("the extension cannot hold %s", lacking));
-    if (wrong != NULL)
-        corgi_bad_content("%s", wrong);
+    error = text_at(1);
+    unsupported = text_at(2);
+    if (unsupported != NULL)
+        ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("the extension cannot hold %s", unsupported));
+    if (error != NULL)
+        corgi_bad_content("%s", error);
     m->kind = text_at(3);
     m->class_type = text_at(4);
     names = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 6, &null));
     lists = text_at(7);
     encoded = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 8, &null));
     m->groups = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 9, &null));
-    take_classes(m, corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 5, &null)));
+    read_classes(m, corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 5, &null)));
     if (!encoded && lists != NULL && *lists == 'f' && names > 1 && names < m->width)
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                errmsg("the extension cannot hold lists beside other columns: " INT64_FORMAT " columns have " INT64_FORMAT
+                errmsg("the extension does not support lists beside other columns: " INT64_FORMAT " columns have " INT64_FORMAT
                        " features", names, m->width));
     if (!encoded && lists != NULL && *lists == 'f' && names != m->width)
         corgi_bad_content("it has " INT64_FORMAT " names for " INT64_FORMAT " features", names, m->width);
 }
 
-/* Find a tensor of a shape; of one dimension `rows` is 0. */
-static const CorgiTensor *need(const Import *m, const char *name, int bytes, int64 rows, int64 columns)
+/* Return a tensor of a given shape; `rows` is 0 for one dimension. */
+static const CorgiTensor *require_tensor(const Import *m, const char *name, int bytes, int64 rows, int64 columns)
 {
     const CorgiTensor *t = corgi_find_tensor(&m->file, name);
     if (t == NULL)
         corgi_bad_content("tensor \"%s\" is missing", name);
     if (t->bytes != bytes || t->dimensions != (rows ? 2 : 1) || t->rows != Max(rows, 1) || t->columns != columns)
-        corgi_bad_content("tensor \"%s\" does not fit the others", name);
+        corgi_bad_content("the shape of tensor \"%s\" does not match the model", name);
     return t;
 }
 
@@ -197,8 +197,8 @@ static bool is_known(const char *name)
     return false;
 }
 
-/* Find out how large the model is. */
-static void take_shape(Import *m)
+/* Read the model's size. */
+static void read_shape(Import *m)
 {
     const CorgiTensor *coef = corgi_find_tensor(&m->file, "coef");
     for (int i = 0; i < m->file.count; i++)
@@ -211,23 +211,23 @@ static void take_shape(Import *m)
     m->bytes = coef->bytes;
 }
 
-/* Return how many lines say what was known beside the weights. */
-static int64 beside_lines(const Import *m)
+/* Return the rows of optimizer state. */
+static int64 state_rows(const Import *m)
 {
     const CorgiTensor *t = corgi_find_tensor(&m->file, "beside");
-    return t == NULL ? 0 : need(m, "beside", 8, Max(t->rows, 2), m->width + 1)->rows;
+    return t == NULL ? 0 : require_tensor(m, "beside", 8, Max(t->rows, 2), m->width + 1)->rows;
 }
 
-/* Take the model as it was learnt, see corgi_get_learnt. */
-static void take_learnt(Import *m)
+/* Read the training state, see corgi_get_learnt. */
+static void read_learnt(Import *m)
 {
     int64 line = m->width + 1;
-    const CorgiTensor *center = need(m, "center", 8, 0, m->width), *scale = need(m, "scale", 8, 0, m->width);
-    const CorgiTensor *coef = need(m, "learnt_coef", m->bytes, m->outputs, m->width);
-    const CorgiTensor *intercept = need(m, "learnt_intercept", m->bytes, 0, m->outputs);
+    const CorgiTensor *center = require_tensor(m, "center", 8, 0, m->width), *scale = require_tensor(m, "scale", 8, 0, m->width);
+    const CorgiTensor *coef = require_tensor(m, "learnt_coef", m->bytes, m->outputs, m->width);
+    const CorgiTensor *intercept = require_tensor(m, "learnt_intercept", m->bytes, 0, m->outputs);
     double *to;
     const CorgiTensor *beside = corgi_find_tensor(&m->file, "beside");
-    int64 lines = beside_lines(m);
+    int64 lines = state_rows(m);
     m->learnt = corgi_make_doubles(2, m->outputs + 2 + lines, line);
     to = (double *) ARR_DATA_PTR(m->learnt);
     corgi_take_numbers(center, 0, m->width, to);
@@ -236,23 +236,23 @@ static void take_learnt(Import *m)
     to[2 * line - 1] = 1;
     for (int64 i = 0; i < m->width; i++)
         if (!(to[line + i] > 0))
-            corgi_bad_content("a number of tensor \"scale\" is not above 0");
+            corgi_bad_content("tensor \"scale\" has a number that is not above 0");
     for (int64 k = 0; k < m->outputs; k++) {
         corgi_take_numbers(coef, k * m->width, m->width, to + (k + 2) * line);
         corgi_take_numbers(intercept, k, 1, to + (k + 3) * line - 1);
     }
     if (lines > 0) {
-        const double *counts = to + (m->outputs + 1 + lines) * line; /* the last line, which begins with the rows seen */
+        const double *counts = to + (m->outputs + 1 + lines) * line; /* the last row, which starts with the rows seen */
         corgi_take_numbers(beside, 0, lines * line, to + (m->outputs + 2) * line);
         if (!(counts[0] >= 0 && counts[0] < 0x1p62))
-            corgi_bad_content("tensor \"beside\" counts no rows");
+            corgi_bad_content("tensor \"beside\" has no row count");
     }
 }
 
-static void take_arrays(Import *m)
+static void read_arrays(Import *m)
 {
     cp_loss_choice of = corgi_loss_of(m->kind, m->class_count);
-    int64 learnt = m->file.count > 2 ? m->outputs + 2 + beside_lines(m) : 0;
+    int64 learnt = m->file.count > 2 ? m->outputs + 2 + state_rows(m) : 0;
     int64 most = corgi_most_classes(m->kind);
     if (corgi_outputs(&of, m->class_count) * m->groups != m->outputs || m->class_count < Min(most, 2) || m->class_count > most)
         corgi_bad_content("a %s model has " INT64_FORMAT " classes, " INT64_FORMAT " outputs%s", m->kind, m->class_count, m->outputs,
@@ -262,13 +262,13 @@ static void take_arrays(Import *m)
     m->weights.intercepts = corgi_make_doubles(1, 0, m->outputs);
     corgi_take_numbers(corgi_find_tensor(&m->file, "coef"), 0, m->outputs * m->width,
                        (double *) ARR_DATA_PTR(m->weights.coefficients));
-    corgi_take_numbers(need(m, "intercept", m->bytes, 0, m->outputs), 0, m->outputs,
+    corgi_take_numbers(require_tensor(m, "intercept", m->bytes, 0, m->outputs), 0, m->outputs,
                        (double *) ARR_DATA_PTR(m->weights.intercepts));
     if (learnt > 0)
-        take_learnt(m);
+        read_learnt(m);
 }
 
-static void take_params(Import *m)
+static void read_params(Import *m)
 {
     Oid types[] = {JSONBOID, TEXTOID, BOOLOID};
     const double *classes = (const double *) ARR_DATA_PTR(m->weights.classes);
@@ -287,14 +287,14 @@ static void read_content(Import *m, const bytea *content)
 {
     m->file = corgi_read_tensors(VARDATA_ANY(content), VARSIZE_ANY_EXHDR(content));
     m->meta = DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(m->file.meta)));
-    take_shape(m);
-    check_meta(m);
-    take_arrays(m);
-    take_params(m);
+    read_shape(m);
+    check_metadata(m);
+    read_arrays(m);
+    read_params(m);
 }
 
-/* Store the model, and its epochs. Returns its version. */
-static int64 store(const Import *m, const char *name, Oid user)
+/* Store the model and its epochs. Returns its version. */
+static int64 store_import(const Import *m, const char *name, Oid user)
 {
     CorgiRow row = {.name = name, .kind = m->kind, .params = m->params, .source = "imported", .user = user,
                     .width = m->width, .weights = m->weights, .learnt = m->learnt};
@@ -310,13 +310,14 @@ static int64 store(const Import *m, const char *name, Oid user)
     version = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
     corgi_become_caller(caller);
     CommandCounterIncrement();
-    PushActiveSnapshot(GetTransactionSnapshot()); /* another session may have committed while the statement waited for it */
-    (void) corgi_load_model(name, true); /* whatever is wrong still: nobody shall find out later */
+    PushActiveSnapshot(GetTransactionSnapshot()); /* sees what another session committed while this statement waited for
+                                                   * it */
+    (void) corgi_load_model(name, true); /* rejects a damaged model now rather than at its first use */
     PopActiveSnapshot();
     return version;
 }
 
-/* Return whether an error is about the content, in words of those who were to read it. */
+/* Return whether an error of a parser is about the content. */
 static bool is_content(const ErrorData *e)
 {
     int category = ERRCODE_TO_CATEGORY(e->sqlerrcode);
@@ -326,7 +327,7 @@ static bool is_content(const ErrorData *e)
             e->sqlerrcode == ERRCODE_STATEMENT_TOO_COMPLEX);
 }
 
-/* import(model, content): store what a file holds under a name, in place of an earlier model. Returns its version. */
+/* import(model, content): stores a file's model under a name, replacing an earlier one. Returns its version. */
 Datum corgipile_import(PG_FUNCTION_ARGS)
 {
     char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
@@ -336,13 +337,14 @@ Datum corgipile_import(PG_FUNCTION_ARGS)
     Oid user = GetUserId();
     int path = corgi_enter_path();
     if (*name == '\0')
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("model is empty; give a name of a character at least"));
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("model must be a name of at least one "
+                                                                        "character, got an empty one"));
     corgi_check_name(name, user, "corgipile.import");
     PG_TRY();
     {
         SPI_connect();
         read_content(&m, PG_GETARG_BYTEA_PP(1));
-        version = store(&m, name, user);
+        version = store_import(&m, name, user);
         SPI_finish();
     }
     PG_CATCH();

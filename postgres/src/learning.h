@@ -1,5 +1,4 @@
-/* What learns, and from what: the kernel's SGD, standardised features, an epoch, a measure. Included by corgipile.h, whose
- * types it uses. */
+/* Training: the SGD kernel, standardised features, epochs, metrics. Included by corgipile.h. */
 #ifndef CORGI_LEARNING_H
 #define CORGI_LEARNING_H
 
@@ -83,7 +82,7 @@ extern int64 corgi_best_epoch(const CorgiRun *run);
 extern void corgi_get_predictor(const CorgiRun *run, CorgiLearner *learner, double *coefficients, double *intercepts);
 
 /* pipeline.c */
-enum { CORGI_DIVERGED = -1 }; /* in place of the rows left out */
+enum { CORGI_DIVERGED = -1 }; /* returned instead of the number of skipped rows */
 extern int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples);
 
 /* measure.c */

@@ -1,4 +1,4 @@
-/* Measures a model: one pass over the rows as they lie, at learning rate 0. */
+/* Evaluation of a model: one pass over the rows in storage order, at learning rate 0. */
 #include "corgipile.h"
 
 #include "access/tableam.h"
@@ -7,15 +7,15 @@
 enum { PART_ROWS = 4096, PART_BYTES = 1 << 20, PART_SCORES = 1 << 17 };
 
 typedef struct {
-    CorgiRun run;           /* with a small buffer of its own */
+    CorgiRun run;           /* with its own small buffer */
     CorgiLearner *judge;
     int32 visit[PART_ROWS];
-    int64 waiting, number;  /* rows in the buffer; number of the next row */
-    bool held;              /* of rows held out, else of all */
-    MemoryContext rows;     /* what they leave behind */
+    int64 buffered, number;  /* waiting: buffered rows; number: of the next row */
+    bool held;              /* measures validation rows, else all rows */
+    MemoryContext rows;     /* memory of buffered rows */
 } Pass;
 
-/* Make room for so many bytes of rows. */
+/* Allocate a buffer for `bytes` of rows. */
 static CorgiBuffer make_buffer(const CorgiRun *run, int64 bytes)
 {
     const CorgiSource *s = &run->source;
@@ -39,26 +39,26 @@ static Pass *make_pass(const CorgiRun *run, CorgiLearner *judge, bool held)
     return p;
 }
 
-/* Tell where the rows that were judged wait. */
-static void tell_slots(const Pass *p)
+/* Report the slots of measured rows to the observer. */
+static void report_slots(const Pass *p)
 {
     const CorgiBuffer *b = &p->run.buffer;
-    for (int32 i = 0; i < p->waiting; i++)
+    for (int32 i = 0; i < p->buffered; i++)
         p->run.watch->slot(p->run.watch, &p->run, i, b->y[i], b->weight ? b->weight[i] : 1);
 }
 
-/* Tell of the rows that were judged, some at a time: of many classes each has many scores. */
-static void tell_rows(const Pass *p)
+/* Report the scores of measured rows to the observer, in batches because rows may have many scores. */
+static void report_rows(const Pass *p)
 {
     CorgiWatch *w = p->run.watch;
     CorgiCompany *company = p->run.company;
     int64 outputs = company ? corgi_company_outputs(company) : corgi_learner_outputs(w->scorer), most = Max(PART_SCORES / outputs, 1);
     double *scores;
-    if (p->waiting == 0)
+    if (p->buffered == 0)
         return;
-    scores = palloc(sizeof *scores * (Size) (outputs * Min(most, p->waiting)));
-    for (int64 from = 0; from < p->waiting; from += most) {
-        int64 count = Min(most, p->waiting - from);
+    scores = palloc(sizeof *scores * (Size) (outputs * Min(most, p->buffered)));
+    for (int64 from = 0; from < p->buffered; from += most) {
+        int64 count = Min(most, p->buffered - from);
         if (company != NULL)
             corgi_company_decide(company, &p->run, p->visit + from, count, scores);
         else
@@ -69,16 +69,16 @@ static void tell_rows(const Pass *p)
     pfree(scores);
 }
 
-static void learn_nothing(Pass *p)
+static void measure_rows(Pass *p)
 {
-    for (int64 done = 0; done < p->waiting && p->run.company != NULL;) {
+    for (int64 done = 0; done < p->buffered && p->run.company != NULL;) {
         int32 refused;
-        int status = corgi_company_learn(p->run.company, &p->run, p->visit, p->waiting, &done, &refused);
+        int status = corgi_company_learn(p->run.company, &p->run, p->visit, p->buffered, &done, &refused);
         if (status != CP_SGD_OK)
             corgi_learner_refuse(&p->run, status, refused);
     }
-    for (int64 done = 0; done < p->waiting && p->run.company == NULL;) {
-        int status = corgi_learner_learn(p->judge, &p->run, p->visit, p->waiting, &done);
+    for (int64 done = 0; done < p->buffered && p->run.company == NULL;) {
+        int status = corgi_learner_learn(p->judge, &p->run, p->visit, p->buffered, &done);
         if (corgi_learner_skips(&p->run, status))
             done++;
         else if (status != CP_SGD_OK)
@@ -86,17 +86,17 @@ static void learn_nothing(Pass *p)
     }
 }
 
-static void judge_rows(Pass *p)
+static void flush_rows(Pass *p)
 {
     if (p->run.truth == NULL)
-        learn_nothing(p);
+        measure_rows(p);
     if (p->run.truth != NULL)
-        corgi_judge_labels(p->run.truth, &p->run, p->visit, p->waiting);
+        corgi_judge_labels(p->run.truth, &p->run, p->visit, p->buffered);
     else if (p->run.watch != NULL && p->run.watch->slot != NULL)
-        tell_slots(p);
+        report_slots(p);
     else if (p->run.watch != NULL)
-        tell_rows(p);
-    p->waiting = 0;
+        report_rows(p);
+    p->buffered = 0;
     if (p->run.source.sparse)
         corgi_begin_place(&p->run.buffer, 0);
     MemoryContextReset(p->rows);
@@ -105,20 +105,20 @@ static void judge_rows(Pass *p)
 static bool put_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
 {
     MemoryContext outside = MemoryContextSwitchTo(p->rows);
-    bool fits = corgi_put_row(part, row, p->run.survey.width, &p->run.buffer, p->waiting);
+    bool fits = corgi_put_row(part, row, p->run.survey.width, &p->run.buffer, p->buffered);
     if (fits && p->run.company != NULL)
-        p->run.buffer.group[p->waiting] = corgi_group_of_row(p->run.company, part, row);
+        p->run.buffer.group[p->buffered] = corgi_group_of_row(p->run.company, part, row);
     if (fits && p->run.truth != NULL)
-        corgi_note_truth(p->run.truth, part, row, p->waiting);
+        corgi_note_truth(p->run.truth, part, row, p->buffered);
     MemoryContextSwitchTo(outside);
-    p->waiting += fits;
+    p->buffered += fits;
     return fits;
 }
 
-/* Measure a row that is longer than the room left for sparse ones. */
+/* Measure a row that exceeds the buffer of sparse rows. */
 static void put_long_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
 {
-    judge_rows(p);
+    flush_rows(p);
     while (!put_row(p, part, row))
         p->run.buffer = make_buffer(&p->run, 2 * p->run.buffer.heaviest);
 }
@@ -140,14 +140,14 @@ static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
             continue;
         if (!put_row(p, part, row))
             put_long_row(p, part, row);
-        if (p->waiting == p->run.buffer.slots)
-            judge_rows(p);
+        if (p->buffered == p->run.buffer.slots)
+            flush_rows(p);
     }
     table_endscan(scan);
     ExecDropSingleTupleTableSlot(row);
 }
 
-/* Measure a learner that has one row a batch on the table's rows, or on those held out; NULL: those of groups, or of labels. */
+/* Measure rows, or validation rows only, with a learner of batch size 1; NULL: with group or label models. */
 cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Snapshot snapshot)
 {
     MemoryContext outside = CurrentMemoryContext;
@@ -162,7 +162,7 @@ cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Sn
         corgi_company_begin(run->company, &p->run, 0);
     for (int i = 0; i < run->source.part_count; i++)
         measure_part(p, &run->source.parts[i], snapshot);
-    judge_rows(p);
+    flush_rows(p);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
     if (run->truth != NULL)

@@ -1,17 +1,18 @@
-/* Measures of a model that need the score of every row; included by corgipile.h, whose types it uses. */
+/* Metrics that need the score of every row. Included by corgipile.h. */
 #ifndef CORGI_METRICS_H
 #define CORGI_METRICS_H
 
-/* What is told of each row that is measured: its scores, or where it waits. */
+/* Observer of measured rows: of their scores, or of their slots. */
 typedef struct CorgiWatch {
     void (*row)(struct CorgiWatch *w, double label, double weight, const double *scores);
-    void (*slot)(struct CorgiWatch *w, const CorgiRun *run, int32 slot, double label, double weight); /* in place of row */
+    /* instead of row */
+    void (*slot)(struct CorgiWatch *w, const CorgiRun *run, int32 slot, double label, double weight);
     CorgiLearner *scorer;
-    struct CorgiTruth *truth; /* of several labels, where rows are told to this alone */
+    struct CorgiTruth *truth; /* multilabel metrics, which observe rows instead */
 } CorgiWatch;
 
 /* evaluate.c */
-enum { CORGI_JUDGE_CLASS = 6 }; /* the argument after those that all measures take; the weight is the last */
+enum { CORGI_JUDGE_CLASS = 6 }; /* the argument after those common to all metrics; the weight is the last */
 extern CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name);
 extern void corgi_need_classes(const CorgiModel *m, const char *name, const char *what);
 extern cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch);

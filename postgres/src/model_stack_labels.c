@@ -1,13 +1,13 @@
-/* Models of labels learn: each from all rows, by a label of its own; those that are alike visit a row at once (see
- * kernel/sgd/multi_model.h). */
+/* Multilabel training: each model learns its label from all rows. Models with equal settings visit a row together
+ * (kernel/sgd/multi_model.h). */
 #include "model_stack.h"
 
 #include "sgd/state.h"
 
-enum { CHUNK = 4096, LEAST = 64 }; /* rows that all models visit before the next ones come */
-static const int64 visited = INT64CONST(1) << 26; /* numbers, between two checks for a cancel request */
+enum { MAX_CHUNK_ROWS = 4096, MIN_CHUNK_ROWS = 64 }; /* rows that all models visit before the next ones */
+static const int64 numbers_per_check = INT64CONST(1) << 26; /* numbers between two checks for a cancel request */
 
-/* Make room for what the kernel takes. */
+/* Allocate the kernel's arguments. */
 void corgi_seat_labels(CorgiCompany *c)
 {
     const Size count = (Size) c->count;
@@ -18,8 +18,8 @@ void corgi_seat_labels(CorgiCompany *c)
         c->states[k] = corgi_learner_state(c->each[k]);
 }
 
-/* Let a model go on behind a row that the kernel refused, where rows may be left out. Returns the status that remains. */
-static int pass_over(CorgiCompany *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count)
+/* Resume a model behind refused rows that may be skipped. Returns the remaining status. */
+static int skip_refused(CorgiCompany *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count)
 {
     while (corgi_learner_skips(run, c->status[k])) {
         int64 more;
@@ -34,23 +34,23 @@ static int pass_over(CorgiCompany *c, const CorgiRun *run, int64 k, const int32 
     return CP_SGD_OK;
 }
 
-/* Let models beside each other learn from rows. */
+/* Let adjacent models learn from rows. */
 static int learn_run(CorgiCompany *c, const CorgiRun *run, int64 from, int64 to, const int32 *visit, int64 count, int32 *refused)
 {
     int status = CP_SGD_OK;
     corgi_learn_each(c->states + from, to - from, run, from, visit, count, c->status + from, c->learnt + from);
     for (int64 k = from; k < to && status == CP_SGD_OK; k++) {
-        status = c->status[k] == CP_SGD_OK ? CP_SGD_OK : pass_over(c, run, k, visit, count);
+        status = c->status[k] == CP_SGD_OK ? CP_SGD_OK : skip_refused(c, run, k, visit, count);
         *refused = status != CP_SGD_OK ? visit[c->learnt[k]] : 0;
     }
     return status;
 }
 
-/* Learn from some of the rows by slot, as corgi_company_learn. A thread may call this. */
+/* Learn from some rows by slot, as corgi_company_learn does. Thread-safe. */
 int corgi_labels_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done, int32 *refused)
 {
     const int64 numbers = (run->sizes.row_bytes / run->source.bytes + 1) * c->count;
-    const int64 piece = Min(count - *done, Max(Min(visited / numbers, (int64) CHUNK), (int64) LEAST));
+    const int64 piece = Min(count - *done, Max(Min(numbers_per_check / numbers, (int64) MAX_CHUNK_ROWS), (int64) MIN_CHUNK_ROWS));
     int status = CP_SGD_OK;
     for (int64 from = 0, to; from < c->count && status == CP_SGD_OK; from = to + 1) {
         for (to = from; to < c->count && c->running[to] && !c->failed[to];)
@@ -62,7 +62,7 @@ int corgi_labels_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit,
     return status;
 }
 
-/* Return what figures of labels amount to: their means, added up one by one as Python does. */
+/* Return the means of label metrics, added one by one as Python does. */
 cp_figures corgi_labels_together(const cp_figures *each, int64 count)
 {
     cp_figures all = {.rows = each[0].rows, .weight = each[0].weight};
@@ -75,7 +75,7 @@ cp_figures corgi_labels_together(const cp_figures *each, int64 count)
     return all;
 }
 
-/* Return the figures of the pass so far: rows, and the mean loss of the models that run. */
+/* Return the pass's rows and the mean loss of running models so far. */
 cp_figures corgi_labels_so_far(const CorgiCompany *c)
 {
     cp_figures all = {0};

@@ -1,4 +1,4 @@
-/* The rates of several models, which nobody chose, and what is said of them: to who trains, and in a model file. */
+/* Default learning rates of several models: their changes, messages about them, and their model-file entries. */
 #include "model_stack.h"
 
 #include <math.h>
@@ -6,40 +6,40 @@
 #include "common/shortest_dec.h"
 #include "utils/json.h"
 
-enum { TOLD = 5 }; /* names in a message */
+enum { MAX_LISTED_NAMES = 5 }; /* model names in a message */
 
-/* Return what there is a model for each of. */
+/* Return the noun for the models' members. */
 static char *members(const CorgiRun *run)
 {
     return run->labels ? pstrdup("labels") : psprintf("groups of \"%s\"", run->options.by);
 }
 
-/* Name some of the models: the first ones, and how many more. */
+/* List the first names of the selected models, and how many more there are. */
 char *corgi_name_models(const CorgiRun *run, const bool *which)
 {
     StringInfoData names;
     int64 found = 0;
     initStringInfo(&names);
     for (int64 k = 0; k < corgi_model_count(run); k++)
-        if (which[k] && found++ < TOLD)
+        if (which[k] && found++ < MAX_LISTED_NAMES)
             appendStringInfo(&names, "%s%s", found > 1 ? ", " : "",
                              run->labels ? corgi_label_name(run->labels, k) : corgi_group_name(run->groups, k));
-    if (found > TOLD)
-        appendStringInfo(&names, " and " INT64_FORMAT " more", found - TOLD);
+    if (found > MAX_LISTED_NAMES)
+        appendStringInfo(&names, " and " INT64_FORMAT " more", found - MAX_LISTED_NAMES);
     return names.data;
 }
 
-/* Say which models begin again, those together that do so at the same rate. */
-static void tell_rates(const CorgiCompany *c, CorgiRun *run, const double *before)
+/* Report restarted models, grouped by their old and new rates. */
+static void report_restarts(const CorgiCompany *c, CorgiRun *run, const double *before)
 {
-    bool *which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE), *told = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    bool *which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE), *reported = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     for (int64 first = 0; first < c->count; first++) {
         int64 found = 0;
-        if (!c->running[first] || told[first])
+        if (!c->running[first] || reported[first])
             continue;
         for (int64 k = 0; k < c->count; k++) {
             which[k] = c->running[k] && before[k] == before[first] && c->rate[k] == c->rate[first];
-            told[k] |= which[k];
+            reported[k] |= which[k];
             found += which[k];
         }
         ereport(WARNING, errmsg("%s", corgi_why_rate(before[first], c->rate[first],
@@ -47,16 +47,16 @@ static void tell_rates(const CorgiCompany *c, CorgiRun *run, const double *befor
                                                               members(run), corgi_name_models(run, which)))),
                 c->rate[first] < before[first] ? corgi_hint_scaling(run) : 0);
     }
-    pfree(told);
+    pfree(reported);
     pfree(which);
 }
 
-/* Change the rates of models where nobody chose them and they diverged or are small for the labels: these forget all and are the
- * only ones to run in the next pass. Returns whether there are any; else all run. */
+/* Change default rates that diverged or are too small for the labels. Only the reset models run in the next pass.
+ * Returns whether there are any; otherwise all run. */
 bool corgi_company_change(CorgiCompany *c, CorgiRun *run)
 {
     double *before = palloc_extended((Size) c->count * sizeof *before, MCXT_ALLOC_HUGE);
-    int64 again = 0;
+    int64 restarted = 0;
     memcpy(before, c->rate, sizeof *before * (Size) c->count);
     for (int64 k = 0; k < c->count; k++) {
         double rate = !c->running[k] ? 0 : corgi_learner_again(c->each[k], run, before[k], c->failed[k] ? NAN : c->figures[k].loss);
@@ -65,21 +65,21 @@ bool corgi_company_change(CorgiCompany *c, CorgiRun *run)
             continue;
         c->rate[k] = rate;
         corgi_learner_forget(c->each[k], run);
-        again++;
+        restarted++;
     }
-    if (again > 0) {
-        tell_rates(c, run, before);
+    if (restarted > 0) {
+        report_restarts(c, run, before);
         corgi_progress_again(run);
     }
     pfree(before);
-    if (again > 0)
+    if (restarted > 0)
         return true;
     for (int64 k = 0; k < c->count; k++)
         c->running[k] = true;
     return false;
 }
 
-/* Go on at lower rates, in groups whose loss stands still for theirs, where nobody chose one: as corgi_settle_rate. */
+/* Reduce default rates of groups whose loss has plateaued, as corgi_settle_rate does. */
 void corgi_company_settle(CorgiCompany *c, const CorgiRun *run)
 {
     int64 lowered = 0;
@@ -98,21 +98,21 @@ void corgi_company_settle(CorgiCompany *c, const CorgiRun *run)
                                "the learning rate", lowered, c->count));
 }
 
-/* Say of groups what is to be known of their models. */
+/* Report conspicuous groups. */
 void corgi_company_tell(const CorgiCompany *c, const CorgiRun *run)
 {
     if (run->groups != NULL)
         corgi_tell_groups(run, c->figures);
 }
 
-/* Write numbers with all their digits, whole ones as none that are counted; what JSON has no number for is null. */
+/* Write a number with all digits, integers with ".0", and non-finite numbers as null. */
 static void write_number(StringInfo json, int64 at, double number)
 {
     const char *text = isfinite(number) ? double_to_shortest_decimal(number) : "null";
     appendStringInfo(json, "%s%s%s", at ? ", " : "", text, isfinite(number) && strpbrk(text, ".e") == NULL ? ".0" : "");
 }
 
-/* Write the rate: of all models, or the list of them. */
+/* Write the learning rate: one number, or a list. */
 static void write_rates(StringInfo json, const CorgiCompany *c)
 {
     bool same = true;
@@ -124,7 +124,7 @@ static void write_rates(StringInfo json, const CorgiCompany *c)
     appendStringInfoString(json, same ? "" : "]");
 }
 
-/* Write what a model file says of several models: their rates, the labels that they are of; or the values of groups, and figures. */
+/* Write several models' file entries: rates and labels, or rates, group values and metrics. */
 void corgi_write_company(StringInfo json, const CorgiCompany *c, const CorgiRun *run)
 {
     write_rates(json, c);

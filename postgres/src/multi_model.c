@@ -1,4 +1,4 @@
-/* Models by group and of labels as they are stored: one row for all of them, as the one file of Python. */
+/* Stored models by group and multilabel models: one row for all of them, like Python's one file. */
 #include "corgipile.h"
 
 #include "catalog/pg_type.h"
@@ -6,15 +6,15 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-/* The groups of stored models. */
+/* Groups of a stored model. */
 struct CorgiKnown {
     const char *by;
-    const char *type;       /* of values in JSON; NULL: null is the only one */
-    CorgiNames *values;     /* but null, as text, by their number where null is left out */
-    int64 null_at;          /* the number of null; -1: there is no such group */
+    const char *type;       /* JSON type of the values; NULL: null is the only one */
+    CorgiNames *values;     /* values except null, as text, in group order */
+    int64 null_at;          /* group number of null; -1: none */
 };
 
-/* What Python checks of a file, see corgipile.linear.groups.check_groups. */
+/* Python's checks of a file, see corgipile.linear.groups.check_groups. */
 #define SHAPE                                                                                                                   \
     "strict $ ? (@.by.type() == \"string\" && @.groups.type() == \"array\" && @.groups.size() > 0 && "                          \
     "@.of_groups.type() == \"object\" && !exists(@.of_groups.* ? (@.type() != \"array\")) && !exists(@.groups[*] ? ("             \
@@ -24,7 +24,7 @@ struct CorgiKnown {
     "$ ? (exists(@.learning_rates) && (@.learning_rates.type() != \"array\" || @.learning_rates.size() != $n || "               \
     "exists(@.learning_rates[*] ? (@.type() != \"number\" || @ <= 0))))"
 
-/* A row where there are groups: how many, 0 if they are damaged; their column; their values, and the types of these. */
+/* Query for groups: their number (0 if damaged), column, values, and value types. */
 #define EACH(what) "ARRAY(SELECT " what " FROM pg_catalog.jsonb_path_query(params, '$.groups[*]') g)"
 static const char *const groups_query =
     "SELECT CASE WHEN NOT pg_catalog.jsonb_path_exists(params, '" SHAPE "') THEN 0 ELSE (SELECT CASE WHEN "
@@ -35,7 +35,7 @@ static const char *const groups_query =
     "params operator(pg_catalog.->>) 'by', " EACH("g operator(pg_catalog.#>>) '{}'") ", " EACH("pg_catalog.jsonb_typeof(g)")
     " FROM corgipile.models WHERE name operator(pg_catalog.=) $1 AND params operator(pg_catalog.?) 'by'";
 
-/* Labels, where there are some, if they are sound: all texts, or all whole numbers. */
+/* Query for labels: all texts or all integers, else damaged. */
 #define LABELS                                                                                                                  \
     "strict $ ? (@.labels.type() == \"array\" && @.labels.size() > 0 && (!exists(@.labels[*] ? (@.type() != \"string\")) || "    \
     "!exists(@.labels[*] ? (@.type() != \"number\" || @.floor() != @))))"
@@ -46,10 +46,10 @@ static const char *const labels_query =
     "operator(pg_catalog.->) 'labels')))), params operator(pg_catalog.@?) '$.labels[0] ? (@.type() == \"number\")' "
     "FROM corgipile.models WHERE name operator(pg_catalog.=) $1 AND params operator(pg_catalog.?) 'labels'";
 
-static void damaged(const char *name, const char *what)
+static void refuse_damaged(const char *name, const char *what)
 {
     ereport(ERROR, errcode(ERRCODE_DATA_CORRUPTED),
-            errmsg("the row of model \"%s\" in corgipile.models is damaged: its %s are damaged", name, what));
+            errmsg("the row of model \"%s\" in corgipile.models has damaged %s", name, what));
 }
 
 static List *texts_at(int column)
@@ -58,8 +58,8 @@ static List *texts_at(int column)
     return corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column, &null));
 }
 
-/* Take the values of groups. */
-static void take_values(struct CorgiKnown *known, List *values, List *types, const char *name)
+/* Read the group values. */
+static void read_group_values(struct CorgiKnown *known, List *values, List *types, const char *name)
 {
     ListCell *value, *type;
     forboth(value, values, type, types) {
@@ -69,15 +69,16 @@ static void take_values(struct CorgiKnown *known, List *values, List *types, con
             continue;
         }
         if (known->type != NULL && strcmp(known->type, of) != 0)
-            damaged(name, "groups");
+            refuse_damaged(name, "groups");
         known->type = known->type ? known->type : pstrdup(of);
-        text = strcmp(of, "boolean") != 0 ? text : strcmp(text, "true") == 0 ? "1" : "0"; /* as corgi_text_of writes it */
+        /* as corgi_text_of writes it */
+        text = strcmp(of, "boolean") != 0 ? text : strcmp(text, "true") == 0 ? "1" : "0";
         corgi_add_name(known->values, text, strlen(text));
     }
 }
 
-/* Run a query about a model; returns whether it found something. */
-static bool fetch(const char *query, const char *name)
+/* Run a query about a model. Returns whether it has a row. */
+static bool fetch_model(const char *query, const char *name)
 {
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
@@ -86,14 +87,14 @@ static bool fetch(const char *query, const char *name)
     return SPI_processed > 0;
 }
 
-/* Find out of which labels stored models are, if of any. */
+/* Load the labels of a multilabel model, if any. */
 static void load_labels(CorgiModel *m, const char *name, MemoryContext context)
 {
     MemoryContext before;
     List *texts;
     ListCell *cell;
     bool null;
-    if (!fetch(labels_query, name))
+    if (!fetch_model(labels_query, name))
         return;
     texts = texts_at(1);
     m->whole = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
@@ -103,21 +104,21 @@ static void load_labels(CorgiModel *m, const char *name, MemoryContext context)
         corgi_add_name(m->labels, lfirst(cell), strlen(lfirst(cell)));
     MemoryContextSwitchTo(before);
     if (m->labels->count == 0 || m->labels->count < list_length(texts) || cp_losses[m->of.loss].labels != CP_TWO_CLASSES)
-        damaged(name, "labels");
+        refuse_damaged(name, "labels");
 }
 
-/* Find out of which groups, or labels, stored models are, if of any. Called within SPI. */
+/* Load a model's groups or labels, if any. Called within SPI. */
 void corgi_load_several(CorgiModel *m, const char *name, MemoryContext context)
 {
     MemoryContext before;
     List *texts, *kinds;
     bool null;
     load_labels(m, name, context);
-    if (!fetch(groups_query, name))
+    if (!fetch_model(groups_query, name))
         return;
     m->groups = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
     if (null || m->groups == 0)
-        damaged(name, "groups");
+        refuse_damaged(name, "groups");
     texts = texts_at(3);
     kinds = texts_at(4);
     before = MemoryContextSwitchTo(context);
@@ -125,11 +126,11 @@ void corgi_load_several(CorgiModel *m, const char *name, MemoryContext context)
     m->known->by = pstrdup(SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2));
     m->known->values = corgi_make_names();
     m->known->null_at = -1;
-    take_values(m->known, texts, kinds, name);
+    read_group_values(m->known, texts, kinds, name);
     MemoryContextSwitchTo(before);
 }
 
-/* Return the column that tells the groups of a model apart; NULL of one model. */
+/* Return a model's group column; NULL for a single model. */
 const char *corgi_group_column(const CorgiModel *m) { return m->groups ? m->known->by : NULL; }
 
 /* Return the model of one group. */
@@ -145,7 +146,7 @@ CorgiModel *corgi_model_of_group(const CorgiModel *m, int64 k)
     return one;
 }
 
-/* Return what JSON calls the values of a type that tells groups apart; NULL of other types. */
+/* Return the JSON type of a group column's type; NULL if unsupported. */
 static const char *json_type(Oid type)
 {
     if (type == BOOLOID)
@@ -155,7 +156,7 @@ static const char *json_type(Oid type)
     return corgi_is_text(type) ? "string" : NULL;
 }
 
-/* Return the group of a value, by its number; `c` and `tid` say of which row it is, for errors: NULL of one to predict. */
+/* Return the group number of a value. Errors name the row by `c` and `tid`; NULL for a row to predict. */
 int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, NullableDatum value, const CorgiColumn *c,
                        const ItemPointerData *tid)
 {
@@ -183,14 +184,14 @@ int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, Nullable
     return found;
 }
 
-/* Refuse several models where one is needed: `what` goes by one. */
+/* Refuse several models in an operation `what` that needs one. */
 void corgi_refuse_several(const CorgiModel *m, const char *name, const char *what)
 {
     const char *of = m->labels ? "label" : "group";
     if (m->groups == 0 && m->labels == NULL)
         return;
     ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-            errmsg("\"%s\" holds models of " INT64_FORMAT " %ss; %s by one model", name, m->labels ? m->labels->count : m->groups, of,
+            errmsg("\"%s\" holds models of " INT64_FORMAT " %ss; %s one model", name, m->labels ? m->labels->count : m->groups, of,
                    what),
             errhint("SELECT corgipile.export('%s') is a file of which Python makes the model of one %s, for corgipile.import: "
                     "corgipile.load(path).of(%s).pack().", name, of, of));

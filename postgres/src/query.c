@@ -1,7 +1,6 @@
-/* Rows of a query: read once, as the caller, into a temporary table that goes when training ends.
- *
- * The query is one SELECT that changes nothing. The server runs it like any other: privileges and row security are those
- * of the caller, a cancel request ends it. Its rows go to the table one by one as they come, in their order. */
+/* Rows of a query, read once as the caller into a temporary table that is dropped when training ends.
+ * The query is one SELECT without side effects. The server runs it normally: with the caller's privileges and row
+ * security, and cancellable. Rows are stored one by one, in order. */
 #include "corgipile.h"
 
 #include "access/heapam.h"
@@ -27,9 +26,9 @@ typedef struct {
     BulkInsertState bulk;
     CommandId command;
     int64 rows;
-} Keeper;
+} RowReceiver;
 
-/* Refuse all but one statement that only reads. */
+/* Refuse anything but one read-only statement. */
 static TupleDesc check_query(SPIPlanPtr plan)
 {
     List *sources = SPI_plan_get_plan_sources(plan);
@@ -38,15 +37,15 @@ static TupleDesc check_query(SPIPlanPtr plan)
     if (query == NULL || query->commandType != CMD_SELECT || source->resultDesc == NULL)
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must be one SELECT");
     if (query->hasModifyingCTE || query->rowMarks != NIL)
-        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must only read: without INSERT, UPDATE or DELETE in it, or FOR UPDATE");
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must only read, without INSERT, UPDATE, DELETE or FOR UPDATE");
     return source->resultDesc;
 }
 
-/* Make an empty temporary table of the query's columns, under a name that is free. */
+/* Create an empty temporary table with the query's columns, under a free name. */
 static Oid make_table(TupleDesc columns)
 {
     CreateStmt *statement = makeNode(CreateStmt);
-    Oid space, made;
+    Oid space, table;
     int number = 0;
     PreventCommandDuringRecovery("a query of corgipile");
     statement->relation = makeRangeVar("pg_temp", "corgipile_rows", -1);
@@ -60,28 +59,28 @@ static Oid make_table(TupleDesc columns)
         statement->tableElts = lappend(statement->tableElts, makeColumnDef(NameStr(a->attname), a->atttypid, a->atttypmod,
                                                                            a->attcollation));
     }
-    made = DefineRelation(statement, RELKIND_RELATION, InvalidOid, NULL, NULL).objectId;
+    table = DefineRelation(statement, RELKIND_RELATION, InvalidOid, NULL, NULL).objectId;
     CommandCounterIncrement();
-    NewRelationCreateToastTable(made, (Datum) 0);
+    NewRelationCreateToastTable(table, (Datum) 0);
     CommandCounterIncrement();
-    return made;
+    return table;
 }
 
-static void start(DestReceiver *self, int operation, TupleDesc columns) {}
+static void start_receiver(DestReceiver *self, int operation, TupleDesc columns) {}
 
-static bool keep(TupleTableSlot *row, DestReceiver *self)
+static bool store_row(TupleTableSlot *row, DestReceiver *self)
 {
-    Keeper *k = (Keeper *) self;
+    RowReceiver *k = (RowReceiver *) self;
     table_tuple_insert(k->table, row, k->command, TABLE_INSERT_SKIP_FSM, k->bulk);
     k->rows++;
     return true;
 }
 
-static void nothing(DestReceiver *self) {}
+static void ignore(DestReceiver *self) {}
 
-static void keep_rows(SPIPlanPtr plan, Oid table)
+static void store_rows(SPIPlanPtr plan, Oid table)
 {
-    Keeper k = {.as_receiver = {.receiveSlot = keep, .rStartup = start, .rShutdown = nothing, .rDestroy = nothing,
+    RowReceiver k = {.as_receiver = {.receiveSlot = store_row, .rStartup = start_receiver, .rShutdown = ignore, .rDestroy = ignore,
                                 .mydest = DestNone},
                 .table = table_open(table, RowExclusiveLock), .bulk = GetBulkInsertState(),
                 .command = GetCurrentCommandId(true)};
@@ -92,7 +91,7 @@ static void keep_rows(SPIPlanPtr plan, Oid table)
     table_close(k.table, NoLock);
 }
 
-/* Run a query; returns a table of its rows. */
+/* Run a query. Returns a table of its rows. */
 Oid corgi_keep_query(const char *query)
 {
     SPIPlanPtr plan;
@@ -102,13 +101,13 @@ Oid corgi_keep_query(const char *query)
     if (plan == NULL)
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must be one SELECT");
     table = make_table(check_query(plan));
-    keep_rows(plan, table);
+    store_rows(plan, table);
     SPI_finish();
     CommandCounterIncrement();
     return table;
 }
 
-/* Run the query; its rows are the table to learn from. */
+/* Run the query, and make its result the source. */
 void corgi_open_query(CorgiRun *run)
 {
     run->options.source = corgi_keep_query(run->options.query);
@@ -120,9 +119,9 @@ void corgi_open_query(CorgiRun *run)
 }
 
 /* Drop the table. */
-void corgi_drop_query(Oid kept)
+void corgi_drop_query(Oid result)
 {
-    ObjectAddress table = {.classId = RelationRelationId, .objectId = kept};
+    ObjectAddress table = {.classId = RelationRelationId, .objectId = result};
     performDeletion(&table, DROP_RESTRICT, PERFORM_DELETION_INTERNAL | PERFORM_DELETION_QUIETLY);
     CommandCounterIncrement();
 }

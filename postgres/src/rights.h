@@ -9,8 +9,8 @@
 #include "nodes/parsenodes.h"
 #include "utils/array.h"
 
-/* A value of type corgipile.role: the oid of a role; PUBLIC is 0, nobody is a role that is not here. Or, with the bit
- * above, the oid of a type that stands for the role that owns it, see roles.c. */
+/* A value of type corgipile.role: the oid of a role; PUBLIC is 0, nobody an unused oid. With the bit above, the oid of
+ * a type whose owner is meant, see roles.c. */
 #define CORGI_NOBODY ((Oid) 0xFFFFFFFF)
 #define CORGI_STANDS ((int64) 1 << 32)
 

@@ -1,4 +1,4 @@
-/* Sparse rows: an array of feature numbers, from 0 on and increasing, and an array of as many values; or hashed columns. */
+/* Sparse rows: an array of increasing feature numbers from 0, and an array of values; or hashed columns. */
 #include "corgipile.h"
 
 #include "numbers.h"
@@ -8,7 +8,7 @@
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
-/* Say why the indices of a row do not serve: a status of the kernel. */
+/* Raise an error about a row's indices, by the kernel status. */
 void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int status, int64 width)
 {
     if (status == CP_SGD_BAD_ORDER)
@@ -33,7 +33,7 @@ static CorgiList open_list(const CorgiColumn *c, TupleTableSlot *row)
     return list;
 }
 
-/* Return the bytes of a row in the buffer, and raise `width` to take in its features. */
+/* Return a row's bytes in the buffer, and widen `width` to its features. */
 int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
 {
     const CorgiColumn *c = s->features;
@@ -60,7 +60,7 @@ int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
     return corgi_pair_bytes(count, s->bytes);
 }
 
-/* Put indices and as many values, of a type, into a slot, behind the rows put before. Returns false if there is no room. */
+/* Put indices and values behind the previous rows. Returns false if they do not fit. */
 static bool put_entries(int bytes, const char *index, const char *values, enum cp_type type, int64 count, CorgiBuffer *b,
                         int64 slot)
 {
@@ -77,7 +77,7 @@ static bool put_entries(int bytes, const char *index, const char *values, enum c
     return true;
 }
 
-/* The same of two arrays. */
+/* Put an index and a value array into a slot. Returns false if they do not fit. */
 bool corgi_put_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, CorgiBuffer *b, int64 slot)
 {
     return put_entries(s->bytes, index->numbers, values->numbers, corgi_stored_type(s->features[1].type), index->count, b,
@@ -94,8 +94,8 @@ static void check_pair(const CorgiSource *s, const CorgiList *index, const Corgi
                s->features[1].name);
 }
 
-/* Add entries into CP_PLAIN numbers, with signs, as corgipile.loader.numbers does. */
-static void mix(const char *index, const char *values, enum cp_type type, int64 count, double *out)
+/* Project entries to CP_PLAIN numbers by signed hashing, as corgipile.loader.numbers does. */
+static void project(const char *index, const char *values, enum cp_type type, int64 count, double *out)
 {
     double *value = palloc(sizeof *value * (Size) (count + 1));
     if (count > 0)
@@ -118,24 +118,24 @@ static void mix(const char *index, const char *values, enum cp_type type, int64 
     pfree(value);
 }
 
-/* Add a row into CP_PLAIN numbers. */
+/* Project a row to CP_PLAIN numbers. */
 void corgi_mix_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
 {
     CorgiList index, values;
     if (corgi_hashing(s) != NULL) {
         const cp_hashed *hashed = corgi_hash_row(s, row);
-        mix((const char *) hashed->indices, (const char *) hashed->values, CP_F32, hashed->entries, out);
+        project((const char *) hashed->indices, (const char *) hashed->values, CP_F32, hashed->entries, out);
         return;
     }
     index = open_list(&s->features[0], row);
     values = open_list(&s->features[1], row);
     check_pair(s, &index, &values, row);
-    mix(index.numbers, values.numbers, corgi_stored_type(s->features[1].type), index.count, out);
+    project(index.numbers, values.numbers, corgi_stored_type(s->features[1].type), index.count, out);
     corgi_close_list(&index);
     corgi_close_list(&values);
 }
 
-/* Put a row into the buffer. Returns false if there is no room. */
+/* Put a row into the buffer. Returns false if it does not fit. */
 bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot)
 {
     CorgiList index, values;
