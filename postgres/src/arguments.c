@@ -13,7 +13,9 @@ static void refuse_type(Oid type, bool alone)
     const char *cast = corgi_cast_to_list(type);
     ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
             errmsg("features are %s; numbers, or one array of numbers, are needed", format_type_be(type)),
-            cast ? errhint("Write x::%s for x.", cast) : alone && type == TEXTOID ? errhint("Write x::float8[] for x.") : 0);
+            cast                       ? errhint("Write x::%s for x.", cast)
+            : alone && type == TEXTOID ? errhint("Write x::float8[] for x.")
+                                       : 0);
 }
 
 /* Record the types of a call's features. The model checks them later. */
@@ -76,7 +78,9 @@ static void check_column(const CorgiArguments *a, int i, const CorgiEncoder *e, 
     ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
             errmsg("feature %d is %s; model \"%s\" takes %s for its column \"%s\"", i + 1,
                    untyped ? "a literal without a type" : format_type_be(a->types[i]), name,
-                   number || e->family == CORGI_NUMBER ? "a number" : e->family == CORGI_TIME ? "a date or time" : "text",
+                   number || e->family == CORGI_NUMBER ? "a number"
+                   : e->family == CORGI_TIME           ? "a date or time"
+                                                       : "text",
                    e->column));
 }
 
@@ -114,7 +118,7 @@ static int64 read_list(const CorgiArguments *a, const CorgiModel *m, char *to, c
     int64 found;
     if (e == NULL)
         return corgi_read_array(array, type, m->bytes, m->width, to, why);
-    found = corgi_read_holed(array, type, m->bytes, m->width, to, why);
+    found = corgi_read_array_with_nulls(array, type, m->bytes, m->width, to, why);
     for (int64 i = 0; i < m->width && *why == NULL && found == m->width; i++) {
         const CorgiEncoder *one = &e->features[corgi_takes_columns(m) ? i : 0];
         if (one->filled)
@@ -144,7 +148,8 @@ CorgiCached *corgi_group_of_arguments(const CorgiArguments *a, CorgiCached *c)
     type = a->given[a->count];
     if (type == UNKNOWNOID && !value.isnull)
         value.value = CStringGetTextDatum(DatumGetCString(value.value));
-    return corgi_cached_group(c, corgi_find_group(c->model, c->name, type == UNKNOWNOID ? TEXTOID : type, value, NULL, NULL));
+    return corgi_cached_group(
+        c, corgi_find_group(c->model, c->name, type == UNKNOWNOID ? TEXTOID : type, value, NULL, NULL));
 }
 
 /* Score hashed arguments. Returns false if a value is missing and has no replacement. */

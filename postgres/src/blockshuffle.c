@@ -11,7 +11,7 @@ typedef struct {
     CorgiScan **scans;      /* [part_count]; a scan opens when its part is first read */
     CorgiScan *scan;        /* of the current block */
     double count;           /* rows of the current block */
-    CorgiAsker *prefetcher;      /* NULL if prefetching cannot help */
+    CorgiPrefetcher *prefetcher;      /* NULL if prefetching cannot help */
     int64 missed;           /* buffer misses counted when the current block began */
     int unprobed;              /* blocks since the last prefetch */
 } BlockState;
@@ -31,7 +31,7 @@ void corgi_block_open(CustomScanState *node, CorgiRun *run)
     s->prefetcher = NULL;
     if (cp_order(run->options.order)->random && !CORGI_DIRECT_IO &&
         get_tablespace_io_concurrency(rel->rd_rel->reltablespace) > 0)
-        s->prefetcher = corgi_make_asker();
+        s->prefetcher = corgi_make_prefetcher();
 }
 
 static CorgiScan *scan_of(BlockState *s, int part)
@@ -81,17 +81,17 @@ CorgiScan *corgi_block_next(CustomScanState *node, int *count)
 
 /* Ask the operating system to read a block ahead. Returns false if no request was needed: the pages are in shared
  * buffers or in the page cache. */
-bool corgi_block_ask(CustomScanState *node, const CorgiPlace *place)
+bool corgi_block_prefetch(CustomScanState *node, const CorgiPlace *place)
 {
     BlockState *s = (BlockState *) node;
     const CorgiSource *source = &s->run->source;
     if (s->prefetcher == NULL)
         return false;
-    if (!corgi_is_useful(s->prefetcher) && (++s->unprobed < PROBE_INTERVAL || missed_pages() == s->missed))
+    if (!corgi_prefetch_is_useful(s->prefetcher) && (++s->unprobed < PROBE_INTERVAL || missed_pages() == s->missed))
         return false;
     s->unprobed = 0;
-    return corgi_ask(s->prefetcher, source->parts[place->part].rel, place->page, stop_of(source, place) - place->page,
-                     s->run->options.threads > 1);
+    return corgi_prefetch(s->prefetcher, source->parts[place->part].rel, place->page,
+                          stop_of(source, place) - place->page, s->run->options.threads > 1);
 }
 
 /* Stop the prefetcher. */
@@ -99,7 +99,7 @@ void corgi_block_stop(CustomScanState *node)
 {
     BlockState *s = (BlockState *) node;
     if (s->prefetcher != NULL)
-        corgi_stop_asker(s->prefetcher);
+        corgi_stop_prefetcher(s->prefetcher);
 }
 
 /* End one EXPLAIN ANALYZE loop, which is one pass over the table. */

@@ -37,7 +37,10 @@ CorgiBuffer corgi_make_buffer(const CorgiSource *s, int64 width, int64 slots, in
 {
     MemoryContext memory = AllocSetContextCreate(CurrentMemoryContext, "corgipile buffer", ALLOCSET_DEFAULT_SIZES);
     MemoryContext outside = MemoryContextSwitchTo(memory);
-    CorgiBuffer b = {.memory = memory, .slots = slots, .y = allocate_pages(slots, sizeof *b.y), .tid = allocate_pages(slots, sizeof *b.tid)};
+    CorgiBuffer b = {.memory = memory,
+                     .slots = slots,
+                     .y = allocate_pages(slots, sizeof *b.y),
+                     .tid = allocate_pages(slots, sizeof *b.tid)};
     if (s->weight.name != NULL)
         b.weight = allocate_pages(slots, sizeof *b.weight);
     if (s->by.name != NULL)

@@ -14,7 +14,8 @@ static const char *const version_query =
     "SELECT xmin, cmin, ctid, " CORGI_HOLDERS " FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
 
 /* For extension version 0.1, in which every reader of the table may use all models. */
-static const char *const old_query = "SELECT xmin, cmin, ctid FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
+static const char *const old_query =
+    "SELECT xmin, cmin, ctid FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
 
 /* Return the version of a model's row in the current snapshot: its transaction, command and position. The command
  * matters because a transaction may have emptied the table in between. Refuses a caller without the right. */

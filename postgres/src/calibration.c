@@ -10,7 +10,7 @@ PG_FUNCTION_INFO_V1(corgipile_calibration);
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
-enum { BINS = CORGI_JUDGE_CLASS + 1, MAX_BINS = 1000 };
+enum { BINS = CORGI_EVALUATED_CLASS + 1, MAX_BINS = 1000 };
 
 /* Row count and weighted sums of the rows whose probability lies in a bin. */
 typedef struct {
@@ -67,7 +67,7 @@ Datum corgipile_calibration(PG_FUNCTION_ARGS)
     char *name;
     CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    m = corgi_model_to_judge(fcinfo, &name);
+    m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         return (Datum) 0;
     corgi_need_classes(m, name, "calibration");
@@ -76,11 +76,11 @@ Datum corgipile_calibration(PG_FUNCTION_ARGS)
     if (b.count < 1 || b.count > MAX_BINS)
         REFUSE("bins must be 1 to %d, got %s", MAX_BINS, PG_ARGISNULL(BINS) ? "NULL" : psprintf("%d", b.count));
     b.model = m;
-    b.positive = corgi_class_to_judge(fcinfo, m, name);
+    b.positive = corgi_class_to_evaluate(fcinfo, m, name);
     b.value = m->class_values[b.positive];
     b.bins = palloc0(sizeof *b.bins * (Size) b.count);
     b.shares = palloc(sizeof *b.shares * (Size) Max(m->classes, 2));
-    (void) corgi_judge(fcinfo, m, name, &b.watch);
+    (void) corgi_evaluate_rows(fcinfo, m, name, &b.watch);
     put_bins(&b, result);
     return (Datum) 0;
 }

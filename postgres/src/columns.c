@@ -218,7 +218,7 @@ int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, 
 }
 
 /* Copy an array's numbers, with NULLs as NaN. */
-int64 corgi_read_holed(Datum array, Oid type, int bytes, int64 width, char *to, const char **why)
+int64 corgi_read_array_with_nulls(Datum array, Oid type, int bytes, int64 width, char *to, const char **why)
 {
     int64 found = corgi_read_array(array, type, bytes, width, to, why);
     if (likely(*why != has_null))
@@ -232,7 +232,7 @@ static int64 read_array(const CorgiSource *s, Datum array, int64 width, char *to
 {
     const CorgiColumn *c = s->features;
     bool null_as_nan = s->lenient || (c->encoder != NULL && c->encoder->filled);
-    return (null_as_nan ? corgi_read_holed : corgi_read_array)(array, c->type, s->bytes, width, to, why);
+    return (null_as_nan ? corgi_read_array_with_nulls : corgi_read_array)(array, c->type, s->bytes, width, to, why);
 }
 
 /* Return the number of features that scalar columns become. */
@@ -319,8 +319,8 @@ static void encode_row(const CorgiSource *s, TupleTableSlot *row, char *to)
         bool null = row->tts_isnull[c->attnum - 1];
         if (unlikely(!corgi_encode(c, row->tts_values[c->attnum - 1], null, s->bytes, to) && !s->lenient))
             ereport(ERROR, errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-                    errmsg("%s has a %s in feature column \"%s\"", corgi_row_name(c, &row->tts_tid), null ? "NULL" : "NaN",
-                           c->name),
+                    errmsg("%s has a %s in feature column \"%s\"", corgi_row_name(c, &row->tts_tid),
+                           null ? "NULL" : "NaN", c->name),
                     errhint("Set missing => 'mean', 'skip' or a number to accept it."));
         to += (c->encoder ? c->encoder->width : 1) * s->bytes;
     }

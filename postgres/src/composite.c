@@ -103,7 +103,8 @@ CorgiRecord *corgi_open_record(Datum record, const char *model, MemoryContext co
 bool corgi_record_fits(const CorgiRecord *f, Datum record)
 {
     HeapTupleHeader row = DatumGetHeapTupleHeader(record);
-    return f->columns->tdtypeid == HeapTupleHeaderGetTypeId(row) && f->columns->tdtypmod == HeapTupleHeaderGetTypMod(row);
+    return f->columns->tdtypeid == HeapTupleHeaderGetTypeId(row) &&
+           f->columns->tdtypmod == HeapTupleHeaderGetTypMod(row);
 }
 
 void corgi_read_record(CorgiRecord *f, Datum record)

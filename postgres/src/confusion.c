@@ -60,7 +60,7 @@ static void count_matrix(FunctionCallInfo fcinfo, CorgiModel *m, const char *nam
     corgi_need_classes(m, name, what);
     *x = (Matrix){.watch = {.row = count_matrix_row}, .model = m};
     x->cells = hash_create("corgipile matrix", 256, &shape, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-    (void) corgi_judge(fcinfo, m, name, &x->watch);
+    (void) corgi_evaluate_rows(fcinfo, m, name, &x->watch);
 }
 
 /* confusion_matrix(model, ...): row counts by actual and predicted class. */
@@ -71,13 +71,14 @@ Datum corgipile_confusion_matrix(PG_FUNCTION_ARGS)
     char *name;
     CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    m = corgi_model_to_judge(fcinfo, &name);
+    m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         return (Datum) 0;
     count_matrix(fcinfo, m, name, "confusion_matrix", &x);
     if (x.model->classes > MAX_MATRIX_CLASSES)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                errmsg("the model has " INT64_FORMAT " classes; a matrix can have %d", x.model->classes, MAX_MATRIX_CLASSES),
+                errmsg("the model has " INT64_FORMAT " classes; a matrix can have %d", x.model->classes,
+                       MAX_MATRIX_CLASSES),
                 errhint("corgipile.class_metrics has one row a class."));
     for (int32 i = 0; i < x.model->classes; i++)
         for (int32 j = 0; j < x.model->classes; j++) {
@@ -115,7 +116,7 @@ Datum corgipile_class_metrics(PG_FUNCTION_ARGS)
     char *name;
     CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    m = corgi_model_to_judge(fcinfo, &name);
+    m = corgi_model_to_evaluate(fcinfo, &name);
     if (m != NULL && m->labels != NULL)
         corgi_put_labels(fcinfo, m, name);
     if (m == NULL || m->labels != NULL)
@@ -132,9 +133,12 @@ Datum corgipile_class_metrics(PG_FUNCTION_ARGS)
     for (int64 k = 0; k < x.model->classes; k++) {
         const Tally *t = &tallies[k];
         bool nulls[6] = {false};
-        Datum values[6] = {CStringGetTextDatum(corgi_class_name(x.model, k)), ratio(t->both, t->predicted, &nulls[1]),
-                           ratio(t->both, t->actual, &nulls[2]), ratio(2 * t->both, t->actual + t->predicted, &nulls[3]),
-                           Int64GetDatum(t->rows), Float8GetDatum(t->actual)};
+        Datum values[6] = {CStringGetTextDatum(corgi_class_name(x.model, k)),
+                           ratio(t->both, t->predicted, &nulls[1]),
+                           ratio(t->both, t->actual, &nulls[2]),
+                           ratio(2 * t->both, t->actual + t->predicted, &nulls[3]),
+                           Int64GetDatum(t->rows),
+                           Float8GetDatum(t->actual)};
         tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
     }
     return (Datum) 0;

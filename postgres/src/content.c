@@ -49,7 +49,9 @@ static double row_bytes(const CorgiRun *run)
     if (s->sparse)
         return (double) (bytes + run->survey.heaviest / Max(run->survey.widest, 1));
     for (int i = 0; i < s->feature_columns; i++)
-        bytes += s->features[i].encoder ? 0 : stored_bytes(s->features[i].type) * (s->features[i].list ? run->survey.width : 1);
+        bytes += s->features[i].encoder
+                     ? 0
+                     : stored_bytes(s->features[i].type) * (s->features[i].list ? run->survey.width : 1);
     return (double) (s->encoded ? run->survey.width * (int64) sizeof(double) + stored_bytes(s->label.type) : bytes);
 }
 
@@ -127,10 +129,11 @@ static void sample_row(void *to, const CorgiSource *part, TupleTableSlot *row)
     cp_lens lens;
     slot_getsomeattrs(row, part->last);
     if (part->sparse)
-        corgi_mix_pair(part, row, numbers);
+        corgi_project_pair(part, row, numbers);
     else
         corgi_read_features(part, row, k->features, (char *) numbers);
-    numbers[k->features] = k->labels ? (double) corgi_set_of_row(k->labels, part, row) : corgi_read_label(&part->label, row);
+    numbers[k->features] =
+        k->labels ? (double) corgi_set_of_row(k->labels, part, row) : corgi_read_label(&part->label, row);
     k->count++;
     if (k->vector == NULL || k->count < k->room)
         return;
@@ -151,7 +154,8 @@ static void scale_classes(const ContentSample *k, double *scale)
 }
 
 /* Read `few` evenly spaced runs. */
-static void read_sampled_runs(const CorgiRun *run, Snapshot snapshot, const cp_spots *spots, int64 few, ContentSample *k)
+static void read_sampled_runs(const CorgiRun *run, Snapshot snapshot, const cp_spots *spots, int64 few,
+                              ContentSample *k)
 {
     int64 (*runs)[2] = allocate(few, sizeof *runs), width = k->features + 1;
     for (int64 i = 0; i < few; i++) {

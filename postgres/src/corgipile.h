@@ -130,7 +130,7 @@ typedef struct {
     struct CorgiBest *best; /* best epoch, with early stopping; else NULL */
     struct CorgiFold *fold; /* of this training, or NULL */
     /* models by group or label, and their learners */
-    struct CorgiGroups *groups; struct CorgiLabels *labels; struct CorgiCompany *company;
+    struct CorgiGroups *groups; struct CorgiLabels *labels; struct CorgiModelStack *stack;
     struct CorgiWhere *where; /* NULL: all rows */
     struct CorgiWatch *watch; struct CorgiTruth *truth; /* watch: observes evaluated rows; truth: multilabel metrics; or
                                                          * NULL */
@@ -152,7 +152,8 @@ static inline uint64 corgi_key(const CorgiOptions *o, int epoch, int purpose)
 /* Return whether a row, by its number among the visible ones, is in the validation set. Each pass recomputes this. */
 static inline bool corgi_held_out(const CorgiRun *run, int64 row)
 {
-    return run->holdout_width != 0 && cp_random(run->holdout_key, (uint64_t) row) - run->holdout_from < run->holdout_width;
+    return run->holdout_width != 0 &&
+           cp_random(run->holdout_key, (uint64_t) row) - run->holdout_from < run->holdout_width;
 }
 
 /* Return the snapshot that selects the rows. */
@@ -183,11 +184,11 @@ typedef struct CorgiModel {
     double *class_values, *coefficients, *intercepts;
     double *learnt;         /* [outputs + 2 + beside][width + 1], see corgi_get_learnt; NULL: weights suffice */
     int64 beside;           /* rows of optimizer state */
-    int64 groups; struct CorgiKnown *known; /* groups: models by group, each of `outputs`, see multi_model.c; 0: one
-                                             * model */
+    int64 groups;           /* models by group, each of `outputs`; 0: one model */
+    struct CorgiGroupIndex *known; /* their groups, see multi_model.c; or NULL */
     CorgiNames *labels; bool whole; /* labels: one output each; whole: labels are numbers */
     bool standardized;      /* features were standardised */
-    char *how;              /* optimizer description, as of corgi_how */
+    char *how;              /* optimizer description, as of corgi_describe_optimizer */
     double rate;            /* of the first epoch; 0: unknown */
     double *losses;         /* [epochs] */
     CorgiEncoding *encoding; /* NULL: columns are plain numbers */
@@ -212,9 +213,9 @@ extern int corgi_hint_cast(Oid type, const char *column);
 extern bool corgi_casts_to_text(Oid type);
 
 extern char *corgi_feature_name(const CorgiSource *source, int64 i);
-extern void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run);
+extern void corgi_report_scales(const cp_looked *seen, const CorgiRun *run);
 extern int corgi_hint_rate(const CorgiRun *run);
-extern void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last);
+extern void corgi_warn_no_better(const CorgiRun *run, const CorgiEpoch *last);
 
 /* options.c */
 enum {
@@ -231,20 +232,20 @@ extern void corgi_number_texts(CorgiOptions *o);
 extern void corgi_check_class_names(CorgiNames *names, const char *whose, const char *kind);
 extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
 extern List *corgi_text_list(Datum array);
-extern char *corgi_how(const CorgiOptions *o);
+extern char *corgi_describe_optimizer(const CorgiOptions *o);
 extern void corgi_take_step(CorgiOptions *o, const char *how, double rate);
 extern void corgi_check_rows(bool no_source, const char *query, const char *where);
 
 /* encode_options.c */
 extern char *corgi_argument_text(Datum value, Oid type);
-extern List *corgi_read_wishes(Datum value, Oid type);
+extern List *corgi_read_encode(Datum value, Oid type);
 extern List *corgi_read_names(Datum value, Oid type, const char *what);
 extern CorgiMissing corgi_read_missing(Datum value, Oid type, double *fill);
 
 /* losses.c */
 extern cp_loss_choice corgi_loss_of(const char *kind, int64 classes);
 extern const char *corgi_loss_name(const cp_loss_choice *of);
-extern int64 corgi_most_classes(const char *kind);
+extern int64 corgi_max_classes(const char *kind);
 extern bool corgi_has_probability(const cp_loss_facts *f);
 extern bool corgi_is_per_class(const cp_loss_facts *f);
 extern bool corgi_is_of_numbers(const cp_loss_facts *f);
@@ -262,13 +263,13 @@ extern char *corgi_sql_name(Relation rel);
 extern void corgi_open_source(CorgiSource *s, CorgiOptions *o);
 extern void corgi_close_source(CorgiSource *s);
 extern bool corgi_settle(const CorgiSource *s, CorgiPlace *place);
-extern int64 corgi_most_blocks(const CorgiSource *s);
+extern int64 corgi_max_blocks(const CorgiSource *s);
 
 /* query.c */
 extern void corgi_open_query(CorgiRun *run);
 extern void corgi_close_query(CorgiRun *run);
 
-extern Oid corgi_keep_query(const char *query);
+extern Oid corgi_store_query(const char *query);
 extern void corgi_drop_query(Oid kept);
 
 /* folds.c */
@@ -276,8 +277,8 @@ extern void corgi_hold_out(CorgiRun *run);
 
 /* where.c */
 extern void corgi_open_where(CorgiRun *run);
-extern bool corgi_ask_row(const CorgiRun *run, const CorgiSource *part, int64 number, TupleTableSlot *row);
-extern bool corgi_is_wanted(const CorgiRun *run, int64 number);
+extern bool corgi_row_matches(const CorgiRun *run, const CorgiSource *part, int64 number, TupleTableSlot *row);
+extern bool corgi_matches(const CorgiRun *run, int64 number);
 
 /* columns.c */
 extern bool corgi_is_number(Oid type);
@@ -286,7 +287,7 @@ extern int64 corgi_scalar_width(const CorgiSource *s);
 extern int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row);
 extern void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64 width, char *to);
 extern int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
-extern int64 corgi_read_holed(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
+extern int64 corgi_read_array_with_nulls(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
 extern void corgi_read_number(Oid type, Datum value, int bytes, char *to);
 extern char *corgi_row_name(const CorgiColumn *c, const ItemPointerData *tid);
 extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what) __attribute__((noreturn));
@@ -298,7 +299,7 @@ extern void corgi_close_list(CorgiList *list);
 
 /* encoding.c */
 extern void corgi_open_encoding(CorgiSource *s, CorgiOptions *o);
-extern void corgi_tie_encodings(CorgiSource *s, CorgiEncoding *e);
+extern void corgi_attach_encodings(CorgiSource *s, CorgiEncoding *e);
 
 /* encode.c */
 extern void corgi_put_same(double value, int64 width, int bytes, char *to);
@@ -308,14 +309,14 @@ extern bool corgi_encode(const CorgiColumn *c, Datum value, bool null, int bytes
 /* hashing.c */
 extern void corgi_read_hashing(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_choose_hashed(CorgiOptions *o, Relation rel, bool all, const List *others);
-extern bool corgi_is_beside(const CorgiOptions *o, const char *column);
+extern bool corgi_is_plain_feature(const CorgiOptions *o, const char *column);
 extern CorgiEncoder corgi_hashed_encoder(const CorgiOptions *o, const CorgiColumn *c);
 extern CorgiHashing *corgi_new_hashing(MemoryContext context);
 extern void corgi_make_hashing(const CorgiSource *s, const CorgiOptions *o, CorgiEncoding *e);
 extern void corgi_settle_hashing(CorgiEncoding *e, bool fitted);
 extern int64 corgi_hashed_width(const CorgiHashing *h);
 extern char *corgi_hashed_terms(const CorgiEncoding *e);
-extern void corgi_go_on_hashing(CorgiOptions *o, const CorgiEncoding *e, List *columns);
+extern void corgi_resume_hashing(CorgiOptions *o, const CorgiEncoding *e, List *columns);
 
 static inline CorgiHashing *corgi_hashing(const CorgiSource *s) { return s->encoding ? s->encoding->hashing : NULL; }
 
@@ -335,9 +336,9 @@ extern CorgiEncoding *corgi_read_encoding(const char *name, MemoryContext contex
 extern void corgi_take_survey(CorgiRun *run, CustomScanState *blocks);
 
 /* runs.c */
-typedef void (*CorgiTaker)(void *to, const CorgiSource *part, TupleTableSlot *row);
-extern void corgi_read_runs(const CorgiRun *run, Snapshot snapshot, const int64 (*runs)[2], int64 count, CorgiTaker take,
-                            void *to);
+typedef void (*CorgiRowConsumer)(void *to, const CorgiSource *part, TupleTableSlot *row);
+extern void corgi_read_runs(const CorgiRun *run, Snapshot snapshot, const int64 (*runs)[2], int64 count,
+                            CorgiRowConsumer take, void *to);
 
 /* content.c */
 extern void corgi_choose_balance(CorgiRun *run, Snapshot snapshot);
@@ -359,7 +360,7 @@ extern void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, co
 /* progress.c */
 extern void corgi_progress_begin(CorgiRun *run);
 extern void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs);
-extern void corgi_progress_again(const CorgiRun *run);
+extern void corgi_progress_restart(const CorgiRun *run);
 extern void corgi_progress_rows(const CorgiRun *run, const cp_figures *so_far);
 extern void corgi_progress_end(CorgiRun *run);
 extern uint32 corgi_wait_event(void);
@@ -372,7 +373,7 @@ extern const CustomScanMethods corgi_block_methods;
 extern void corgi_block_open(CustomScanState *node, CorgiRun *run);
 extern void corgi_block_seek(CustomScanState *node, const CorgiPlace *place);
 extern CorgiScan *corgi_block_next(CustomScanState *node, int *count);
-extern bool corgi_block_ask(CustomScanState *node, const CorgiPlace *place);
+extern bool corgi_block_prefetch(CustomScanState *node, const CorgiPlace *place);
 extern void corgi_block_stop(CustomScanState *node);
 extern void corgi_block_close(CustomScanState *node);
 extern void corgi_end_loop(CustomScanState *node);

@@ -7,7 +7,7 @@
 #include "access/tupmacs.h"
 #include "numbers.h"
 
-enum { PREFETCH_DISTANCE = 4, MAX_PREFETCH_BYTES = 512 }; /* rows between a prefetch and its use; bytes prefetched per row */
+enum { PREFETCH_DISTANCE = 4, MAX_PREFETCH_BYTES = 512 }; /* rows between prefetch and use; bytes per row */
 
 static uint8 alignment(char code)
 {
@@ -123,7 +123,8 @@ static inline bool put_row(const CorgiSource *s, const CorgiFields *fields, Heap
         cp_cast((char *) &y, 1, fields->where[s->label.attnum - 1], corgi_stored_type(s->label.type), 1);
     b->y[slot] = y;
     if (b->weight != NULL)
-        cp_cast((char *) &b->weight[slot], 1, fields->where[s->weight.attnum - 1], corgi_stored_type(s->weight.type), 1);
+        cp_cast((char *) &b->weight[slot], 1, fields->where[s->weight.attnum - 1], corgi_stored_type(s->weight.type),
+                1);
     return likely(isfinite(y) && corgi_is_exact(s->label.type, y)) && likely(put_features(s, fields, width, b, slot));
 }
 
@@ -147,7 +148,7 @@ static inline void prefetch_row(const CorgiPage *page, OffsetNumber item)
 
 /* Put the rows `which` of a page into the slots `into`. Returns false if they must take the general path; their slots
  * may have been overwritten. */
-bool corgi_put_plain(const CorgiSource *s, const CorgiFields *fields, const CorgiPage *page, const int16 *which,
+bool corgi_put_page_rows(const CorgiSource *s, const CorgiFields *fields, const CorgiPage *page, const int16 *which,
                      int count, int64 width, CorgiBuffer *b, const int32 *into)
 {
     char *next = b->next;

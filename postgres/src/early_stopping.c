@@ -20,8 +20,8 @@ static double past_loss(const CorgiModel *past, int64 epoch)
     Datum *values;
     bool *nulls;
     int count;
-    deconstruct_array(DatumGetArrayTypeP(past->figures[HELD_LOSS]), FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-                      &values, &nulls, &count);
+    deconstruct_array(DatumGetArrayTypeP(past->figures[HELD_LOSS]), FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL,
+                      TYPALIGN_DOUBLE, &values, &nulls, &count);
     return epoch < count && !nulls[epoch] ? DatumGetFloat8(values[epoch]) : INFINITY;
 }
 

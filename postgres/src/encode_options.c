@@ -28,15 +28,15 @@ char *corgi_argument_text(Datum value, Oid type)
 static int64 read_buckets(const char *text, const char *way)
 {
     int64 buckets = strlen(text) > 7 ? 0 : atol(text);
-    if (*text == '\0' || strspn(text, "0123456789") != strlen(text) || buckets < 1 || buckets > CORGI_MOST_BUCKETS)
-        REFUSE("buckets of encode must be a number from 1 to %d, got \"%s\"", CORGI_MOST_BUCKETS, way);
+    if (*text == '\0' || strspn(text, "0123456789") != strlen(text) || buckets < 1 || buckets > CORGI_MAX_BUCKETS)
+        REFUSE("buckets of encode must be a number from 1 to %d, got \"%s\"", CORGI_MAX_BUCKETS, way);
     return buckets;
 }
 
-static CorgiWish *read_way(const char *way, const char *column)
+static CorgiEncodeOption *read_way(const char *way, const char *column)
 {
-    CorgiWish *wish = palloc(sizeof *wish);
-    *wish = (CorgiWish){.column = column, .buckets = CORGI_BUCKETS};
+    CorgiEncodeOption *wish = palloc(sizeof *wish);
+    *wish = (CorgiEncodeOption){.column = column, .buckets = CORGI_BUCKETS};
     if (strcmp(way, "onehot") == 0)
         wish->way = CORGI_ONEHOT;
     else if (strcmp(way, "ordinal") == 0)
@@ -45,8 +45,10 @@ static CorgiWish *read_way(const char *way, const char *column)
         wish->way = CORGI_HASH;
         wish->buckets = way[4] ? read_buckets(way + 5, way) : CORGI_BUCKETS;
     } else
-        REFUSE("encode must be 'onehot', 'ordinal', 'hash' or 'hash:' and a number, or a JSON object of these by column, "
-               "got \"%s\"", way);
+        REFUSE(
+            "encode must be 'onehot', 'ordinal', 'hash' or 'hash:' and a number, or a JSON object of these by column, "
+            "got \"%s\"",
+            way);
     return wish;
 }
 
@@ -72,7 +74,7 @@ static List *read_object(const char *text)
 }
 
 /* Parse encode: one encoding for all text columns, or an object by column. */
-List *corgi_read_wishes(Datum value, Oid type)
+List *corgi_read_encode(Datum value, Oid type)
 {
     char *text = corgi_argument_text(value, type);
     return text[strspn(text, " \t\n\r")] == '{' ? read_object(text) : list_make1(read_way(text, NULL));

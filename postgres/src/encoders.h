@@ -42,8 +42,8 @@ typedef struct {
     CorgiHashing *hashing;  /* NULL: no hashed columns */
 } CorgiEncoding;
 
-enum { CORGI_MOST_ONEHOT = 1000, CORGI_MOST_VALUES = 1 << 20, CORGI_MOST_BUCKETS = 1 << 20, CORGI_BUCKETS = 256 };
-enum { CORGI_MOST_TEXT = 64 << 20 }; /* most bytes of a column's categories */
+enum { CORGI_MAX_ONEHOT = 1000, CORGI_MAX_VALUES = 1 << 20, CORGI_MAX_BUCKETS = 1 << 20, CORGI_BUCKETS = 256 };
+enum { CORGI_MAX_TEXT = 64 << 20 }; /* most bytes of a column's categories */
 
 typedef enum { CORGI_MISSING_ERROR, CORGI_MISSING_MEAN, CORGI_MISSING_NUMBER, CORGI_MISSING_SKIP } CorgiMissing;
 
@@ -52,7 +52,7 @@ typedef struct {
     const char *column;     /* NULL: all text columns */
     CorgiWay way;
     int64 buckets;
-} CorgiWish;
+} CorgiEncodeOption;
 
 /* values.c */
 extern CorgiFamily corgi_family(Oid type);

@@ -8,12 +8,12 @@
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
 /* Return the encoding requested for a column, by name or for all text columns. */
-static const CorgiWish *requested_encoding(const CorgiOptions *o, const CorgiColumn *c)
+static const CorgiEncodeOption *requested_encoding(const CorgiOptions *o, const CorgiColumn *c)
 {
-    const CorgiWish *all = NULL;
+    const CorgiEncodeOption *all = NULL;
     ListCell *cell;
     foreach (cell, o->encode) {
-        const CorgiWish *request = lfirst(cell);
+        const CorgiEncodeOption *request = lfirst(cell);
         if (request->column != NULL && strcmp(request->column, c->name) == 0)
             return request;
         all = request->column == NULL && !c->list && corgi_is_text(c->type) ? request : all;
@@ -25,10 +25,11 @@ static void check_requests(const CorgiSource *s, const CorgiOptions *o)
 {
     ListCell *cell;
     foreach (cell, o->encode) {
-        const CorgiWish *request = lfirst(cell);
+        const CorgiEncodeOption *request = lfirst(cell);
         bool found = request->column == NULL;
         for (int i = 0; i < s->feature_columns && request->column != NULL; i++)
-            found |= strcmp(request->column, s->features[i].name) == 0 && (o->terms == NIL || corgi_is_beside(o, request->column));
+            found |= strcmp(request->column, s->features[i].name) == 0 &&
+                     (o->terms == NIL || corgi_is_plain_feature(o, request->column));
         if (!found)
             REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "encode names column \"%s\", which is no feature", request->column);
     }
@@ -45,9 +46,9 @@ static void refuse_text_column(const CorgiColumn *c)
 
 static CorgiEncoder encoder_for(const CorgiOptions *o, const CorgiColumn *c)
 {
-    const CorgiWish *request = requested_encoding(o, c);
+    const CorgiEncodeOption *request = requested_encoding(o, c);
     CorgiEncoder e = {.column = c->name, .way = c->list ? CORGI_AS_VECTOR : CORGI_AS_NUMBER, .strict = true};
-    if (o->terms != NIL && !corgi_is_beside(o, c->name))
+    if (o->terms != NIL && !corgi_is_plain_feature(o, c->name))
         return corgi_hashed_encoder(o, c);
     if (request == NULL) {
         if (!c->list && corgi_is_text(c->type))
@@ -144,19 +145,22 @@ void corgi_open_encoding(CorgiSource *s, CorgiOptions *o)
         s->encoding = o->encoding;
         return;
     }
-    if (all_plain(s) && o->terms == NIL && o->encode == NIL && (o->missing == CORGI_MISSING_ERROR || o->missing == CORGI_MISSING_SKIP))
+    if (all_plain(s) && o->terms == NIL && o->encode == NIL &&
+        (o->missing == CORGI_MISSING_ERROR || o->missing == CORGI_MISSING_SKIP))
         return;
     check_past(o);
     if (!is_plain(&s->label) && corgi_predicts_numbers(&o->of))
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "label column \"%s\" is %s; a %s model predicts numbers, so a number is needed",
-               s->label.name, format_type_be(s->label.type), o->kind);
+        REFUSE(ERRCODE_DATATYPE_MISMATCH,
+               "label column \"%s\" is %s; a %s model predicts numbers, so a number is needed", s->label.name,
+               format_type_be(s->label.type), o->kind);
     s->encoding = make_encoding(s, o);
 }
 
 /* Return whether an encoder does nothing, so that its column is read directly. */
 static bool is_identity(const CorgiEncoder *e, const CorgiColumn *c)
 {
-    return (e->way == CORGI_AS_NUMBER || e->way == CORGI_AS_VECTOR) && (!e->filled || (e->whole && !e->holed)) && is_plain(c);
+    return (e->way == CORGI_AS_NUMBER || e->way == CORGI_AS_VECTOR) && (!e->filled || (e->whole && !e->holed)) &&
+           is_plain(c);
 }
 
 /* Attach the encoders to a table's columns. */
@@ -190,7 +194,7 @@ static void choose_precision(CorgiSource *s)
 }
 
 /* Attach the encoders, if any, to the columns of a table and its parts. */
-void corgi_tie_encodings(CorgiSource *s, CorgiEncoding *e)
+void corgi_attach_encodings(CorgiSource *s, CorgiEncoding *e)
 {
     for (int i = -1; i < s->part_count; i++) {
         CorgiSource *part = i < 0 ? s : &s->parts[i];

@@ -36,14 +36,21 @@ static List *label_columns(const CorgiOptions *o, const CorgiModel *m)
 /* Choose rows and columns to read; unnamed columns are those of training. */
 static CorgiOptions evaluation_options(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
-    CorgiOptions o = {.kind = m->kind, .of = m->of, .features = m->features, .label = m->label, .encoding = m->encoding,
-                      .query = text_argument(fcinfo, QUERY), .by = corgi_group_column(m), .where = text_argument(fcinfo, WHERE),
+    CorgiOptions o = {.kind = m->kind,
+                      .of = m->of,
+                      .features = m->features,
+                      .label = m->label,
+                      .encoding = m->encoding,
+                      .query = text_argument(fcinfo, QUERY),
+                      .by = corgi_group_column(m),
+                      .where = text_argument(fcinfo, WHERE),
                       .weight = text_argument(fcinfo, PG_NARGS() - 1)};
     o.weight = o.weight ? o.weight : m->weight;
     corgi_check_rows(PG_ARGISNULL(SOURCE), o.query, o.where);
     o.source = PG_ARGISNULL(SOURCE) ? InvalidOid : PG_GETARG_OID(SOURCE);
     if (!PG_ARGISNULL(FEATURES))
-        o.features = corgi_read_names(PG_GETARG_DATUM(FEATURES), get_fn_expr_argtype(fcinfo->flinfo, FEATURES), "features");
+        o.features =
+            corgi_read_names(PG_GETARG_DATUM(FEATURES), get_fn_expr_argtype(fcinfo->flinfo, FEATURES), "features");
     if (!PG_ARGISNULL(LABEL))
         o.label = text_argument(fcinfo, LABEL);
     if (m->labels != NULL) {
@@ -72,7 +79,7 @@ static void fit_source(CorgiRun *run, const CorgiModel *m, const char *name)
 }
 
 /* Load the model of a call; NULL if its name is NULL. */
-CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name)
+CorgiModel *corgi_model_to_evaluate(FunctionCallInfo fcinfo, char **name)
 {
     if (PG_ARGISNULL(MODEL))
         return NULL;
@@ -85,13 +92,13 @@ CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name)
 void corgi_need_classes(const CorgiModel *m, const char *name, const char *what)
 {
     if (m->labels != NULL)
-        corgi_refuse_several(m, name, psprintf("corgipile.%s uses", what));
+        corgi_require_single(m, name, psprintf("corgipile.%s uses", what));
     if (corgi_predicts_numbers(&m->of))
         REFUSE("model \"%s\" is of kind %s and predicts numbers; corgipile.%s needs a classifier", name, m->kind, what);
 }
 
 /* Measure a model on the rows of a call. `watch`, unless NULL, observes each row. */
-cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch)
+cp_figures corgi_evaluate_rows(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch)
 {
     CorgiRun run = {.options = evaluation_options(fcinfo, m, name), .watch = watch};
     CorgiLearner *judge;
@@ -102,14 +109,14 @@ cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name,
     corgi_open_where(&run);
     fit_source(&run, m, name);
     if (m->groups > 0)
-        run.company = corgi_make_judges(m, name, run.source.sparse);
+        run.stack = corgi_make_evaluation_stack(m, name, run.source.sparse);
     else if (m->labels != NULL)
         run.truth = corgi_make_truth(m, name, &run.source);
     else if (watch != NULL)
         watch->scorer = corgi_model_learner(m, run.source.sparse);
     if (watch != NULL)
         watch->truth = run.truth;
-    judge = run.company || run.truth ? NULL : corgi_model_learner(m, run.source.sparse);
+    judge = run.stack || run.truth ? NULL : corgi_model_learner(m, run.source.sparse);
     figures = corgi_measure(&run, judge, false, run.snapshot ? run.snapshot : GetActiveSnapshot());
     corgi_check_weight(&figures, "the evaluated rows");
     corgi_close_source(&run.source);
@@ -169,12 +176,12 @@ Datum corgipile_evaluate(PG_FUNCTION_ARGS)
         elog(ERROR, "corgipile.evaluate returns a row");
     if (columns->natts != COLUMNS)
         corgi_refuse_version();
-    m = corgi_model_to_judge(fcinfo, &name);
+    m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         PG_RETURN_NULL();
     sums.model = m;
     sums.ranks = m->classes == 2 && m->labels == NULL ? corgi_make_ranks(m, 1, !PG_ARGISNULL(PG_NARGS() - 1)) : NULL;
-    f = corgi_judge(fcinfo, m, name, sums.ranks != NULL || corgi_predicts_numbers(&m->of) ? &sums.watch : NULL);
+    f = corgi_evaluate_rows(fcinfo, m, name, sums.ranks != NULL || corgi_predicts_numbers(&m->of) ? &sums.watch : NULL);
     fill_metrics(m, &f, &sums, values, nulls);
     PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(columns, values, nulls)));
 }

@@ -17,13 +17,14 @@ static const char *const meta_query =
     "WHEN params ->> 'class_type' = 'bool' THEN (SELECT jsonb_agg(c <> 0 ORDER BY c) FROM unnest(classes) c) "
     "ELSE to_jsonb(classes) END, "
     "'class_type', coalesce(params ->> 'class_type', CASE WHEN named THEN 'str' WHEN whole THEN 'int64' "
-    "ELSE 'float64' END), 'params', params - 'imported' - 'numbers' - 'class_type', 'history', coalesce((SELECT json_agg("
-    "jsonb_strip_nulls(jsonb_build_object('epoch', epoch, 'loss', loss, " FIGURE("accuracy", "accuracy") ", "
+    "ELSE 'float64' END), 'params', params - 'imported' - 'numbers' - 'class_type', 'history', coalesce((SELECT "
+    "json_agg(jsonb_strip_nulls(jsonb_build_object('epoch', epoch, 'loss', loss, " FIGURE("accuracy", "accuracy") ", "
     FIGURE("r2", "r2") ", 'rows', rows, 'seconds', seconds, " FIGURE("test_loss", "holdout_loss") ", "
     FIGURE("test_accuracy", "holdout_accuracy") ", " FIGURE("test_r2", "holdout_r2") ")) "
     "|| coalesce(params #> ARRAY['imported', 'records', epoch::text], '{}') ORDER BY epoch) "
     "FROM corgipile.history WHERE model = name), '[]'))::text "
-    "FROM corgipile.models, LATERAL (SELECT params @? '$.encoding.label.values[0] ? (@.type() == \"string\")' AS named, "
+    "FROM corgipile.models, LATERAL (SELECT params @? '$.encoding.label.values[0] ? (@.type() == \"string\")' AS "
+    "named, "
     "(SELECT coalesce(bool_and(c = floor(c) AND abs(c) <= 9007199254740992), true) FROM unnest(classes) c) AS whole) f "
     "WHERE name = $1";
 

@@ -18,7 +18,8 @@
 static void add_enum(Oid type, CorgiNames *names)
 {
     ScanKeyData key;
-    Relation rel = table_open(EnumRelationId, AccessShareLock), index = index_open(EnumTypIdSortOrderIndexId, AccessShareLock);
+    Relation rel = table_open(EnumRelationId, AccessShareLock),
+             index = index_open(EnumTypIdSortOrderIndexId, AccessShareLock);
     SysScanDesc scan;
     HeapTuple row;
     ScanKeyInit(&key, Anum_pg_enum_enumtypid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(type));
@@ -43,20 +44,20 @@ static void refuse_categories(const CorgiEncoder *e, int64 most)
             e->values->count > most
                 ? errmsg("column \"%s\" has more than " INT64_FORMAT " different values, too many for %s", e->column,
                          most, e->way == CORGI_ONEHOT ? "onehot" : "ordinal")
-                : errmsg("the different values of column \"%s\" take more than %d MB", e->column, CORGI_MOST_TEXT >> 20),
+                : errmsg("the different values of column \"%s\" take more than %d MB", e->column, CORGI_MAX_TEXT >> 20),
             errhint("Say encode => '{\"%s\": \"hash:1024\"}', or leave it out.", e->column));
 }
 
 static void add_category(CorgiEncoder *e, const CorgiColumn *c, Datum value, bool null, bool kept)
 {
-    int64 most = e->way == CORGI_ONEHOT ? CORGI_MOST_ONEHOT : CORGI_MOST_VALUES;
+    int64 most = e->way == CORGI_ONEHOT ? CORGI_MAX_ONEHOT : CORGI_MAX_VALUES;
     Size length;
     const char *text = null ? NULL : corgi_text_of(c->type, value, &length);
     if (text == NULL)
         e->null_known = kept;
     else
         corgi_add_name(e->values, text, length);
-    if (unlikely(e->values->count > most || e->values->bytes > CORGI_MOST_TEXT))
+    if (unlikely(e->values->count > most || e->values->bytes > CORGI_MAX_TEXT))
         refuse_categories(e, most);
 }
 
@@ -92,7 +93,8 @@ static void note_missing(const CorgiSource *part, TupleTableSlot *row)
         const CorgiColumn *c = &part->features[i];
         CorgiEncoder *encoder = &part->encoding->features[i];
         if (encoder->way == CORGI_AS_NUMBER && encoder->filled && !encoder->holed)
-            encoder->holed = row->tts_isnull[c->attnum - 1] || isnan(corgi_number_of(c->type, row->tts_values[c->attnum - 1]));
+            encoder->holed =
+                row->tts_isnull[c->attnum - 1] || isnan(corgi_number_of(c->type, row->tts_values[c->attnum - 1]));
     }
 }
 
@@ -101,7 +103,7 @@ static void add_class(const CorgiRun *run, const CorgiSource *part, TupleTableSl
 {
     const CorgiColumn *c = &part->label;
     CorgiNames *classes = part->encoding->classes;
-    int64 most = corgi_most_classes(run->options.kind);
+    int64 most = corgi_max_classes(run->options.kind);
     Size length;
     const char *text;
     if (row->tts_isnull[c->attnum - 1])
@@ -131,7 +133,7 @@ static int64 read_rows(CorgiRun *run, CustomScanState *blocks, bool classes, boo
             for (int i = 0; i < count; i++) {
                 bool held = corgi_held_out(run, number++);
                 TupleTableSlot *row = corgi_scan_row(scan, i);
-                if (corgi_ask_row(run, part, number - 1, row)) {
+                if (corgi_row_matches(run, part, number - 1, row)) {
                     slot_getsomeattrs(row, part->last);
                     if (classes)
                         add_class(run, part, row);
@@ -165,11 +167,12 @@ static void settle_encoder(CorgiEncoder *e, const CorgiRun *run, int64 rows)
         if (run->options.missing != CORGI_MISSING_MEAN)
             return;
         if (e->found == 0)
-            REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has no values, so its mean cannot replace missing ones", e->column);
+            REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has no values, so its mean cannot replace missing ones",
+                   e->column);
         e->fill = cp_sum_value(*e->total) / (double) e->found;
         if (!isfinite(e->fill))
-            REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has the mean %g, which cannot stand for what is missing", e->column,
-                   e->fill);
+            REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has the mean %g, which cannot stand for what is missing",
+                   e->column, e->fill);
     }
 }
 
@@ -198,6 +201,6 @@ void corgi_fit_encoding(CorgiRun *run, CustomScanState *blocks)
     }
     if (e->hashing != NULL)
         corgi_settle_hashing(e, true);
-    corgi_tie_encodings(s, e);
+    corgi_attach_encodings(s, e);
     corgi_block_close(blocks); /* open scans use the old encoders */
 }

@@ -68,7 +68,8 @@ static int read_fold_arguments(FunctionCallInfo fcinfo, Datum *values, bool *nul
     folds = given_nulls[ARG_FOLDS] ? 0 : DatumGetInt32(given[ARG_FOLDS]);
     if (folds < 2 || folds > MAX_FOLDS)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("folds must be 2 to %d, got %s", MAX_FOLDS, given_nulls[ARG_FOLDS] ? "NULL" : psprintf("%d", folds)));
+                errmsg("folds must be 2 to %d, got %s", MAX_FOLDS,
+                       given_nulls[ARG_FOLDS] ? "NULL" : psprintf("%d", folds)));
     return folds;
 }
 
@@ -90,9 +91,10 @@ static void train_fold(CorgiFold *fold, const char *query)
 static void put_fold(ReturnSetInfo *result, const CorgiFold *fold)
 {
     bool empty = fold->held.rows == 0;
-    Datum values[COLUMNS] = {Int32GetDatum(fold->number), Float8GetDatum(fold->held.loss), Float8GetDatum(fold->held.score),
-                             Float8GetDatum(fold->held.score), Int64GetDatum(fold->held.rows),
-                             Int32GetDatum((int32) fold->epochs), Float8GetDatum(fold->seconds)};
+    Datum values[COLUMNS] = {Int32GetDatum(fold->number),      Float8GetDatum(fold->held.loss),
+                             Float8GetDatum(fold->held.score), Float8GetDatum(fold->held.score),
+                             Int64GetDatum(fold->held.rows),   Int32GetDatum((int32) fold->epochs),
+                             Float8GetDatum(fold->seconds)};
     bool nulls[COLUMNS] = {false, empty, empty || fold->numbers, empty || !fold->numbers};
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
@@ -109,7 +111,7 @@ Datum corgipile_cross_validate(PG_FUNCTION_ARGS)
     corgi_read_options(&options, values, nulls, types);
     InitMaterializedSRF(fcinfo, 0);
     if (options.query != NULL) {
-        kept = corgi_keep_query(options.query);
+        kept = corgi_store_query(options.query);
         values[ARG_SOURCE] = ObjectIdGetDatum(kept);
         nulls[ARG_SOURCE] = false;
         nulls[ARG_QUERY] = true;

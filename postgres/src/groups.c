@@ -65,11 +65,13 @@ static void refuse_groups(const CorgiRun *run, int64 groups)
     const int64 models = groups * corgi_member_bytes(run) + names;
     const int64 codes = g->codes->rows * (groups <= PG_UINT8_MAX ? 1 : groups <= PG_UINT16_MAX ? 2 : 4);
     ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-            errmsg("buffer_size is " INT64_FORMAT " kB, of which models of %s" INT64_FORMAT " groups of \"%s\" take " INT64_FORMAT
-                   " kB and the groups of rows " INT64_FORMAT " kB; half of it is for them",
+            errmsg("buffer_size is " INT64_FORMAT " kB, of which models of %s" INT64_FORMAT
+                   " groups of \"%s\" take " INT64_FORMAT " kB and the groups of rows " INT64_FORMAT
+                   " kB; half of it is for them",
                    run->options.buffer_bytes / 1024, g->sketch ? "about " : "", groups, g->by.name, models / 1024 + 1,
                    codes / 1024 + 1),
-            errhint("Give buffer_size => '" INT64_FORMAT "kB', or a column of fewer values.", 2 * (models + codes) / 1024 + 2));
+            errhint("Give buffer_size => '" INT64_FORMAT "kB', or a column of fewer values.",
+                    2 * (models + codes) / 1024 + 2));
 }
 
 static bool groups_fit(const CorgiRun *run) { return corgi_groups_bytes(run) <= run->options.buffer_bytes / 2; }
@@ -184,7 +186,8 @@ char *corgi_group_name(const CorgiGroups *g, int64 at)
 /* Report groups with too few training rows. */
 static void report_small_groups(const CorgiRun *run, const cp_figures *each, bool *which)
 {
-    static const char *const what[] = {"no row that can be learnt from; their models say the same of every row", "one row"};
+    static const char *const what[] = {"no row that can be learnt from; their models say the same of every row",
+                                       "one row"};
     const int64 count = corgi_group_count(run->groups);
     for (int64 rows = 0; rows < lengthof(what); rows++) {
         int64 found = 0;
@@ -192,11 +195,11 @@ static void report_small_groups(const CorgiRun *run, const cp_figures *each, boo
             found += which[k] = each[k].rows == rows;
         if (found > 0)
             ereport(NOTICE, errmsg(INT64_FORMAT " of " INT64_FORMAT " groups of \"%s\" have %s: %s", found, count,
-                                   run->options.by, what[rows], corgi_name_models(run, which)));
+                                   run->options.by, what[rows], corgi_list_models(run, which)));
     }
 }
 
-/* Report groups whose models are worse than the mean of their labels, as corgi_tell_chance does for one model. */
+/* Report groups whose models are worse than the mean of their labels, as corgi_warn_no_better does for one model. */
 static void report_weak_groups(const CorgiRun *run, const cp_figures *each, bool *which)
 {
     const cp_loss_choice *of = &run->options.of;
@@ -210,14 +213,16 @@ static void report_weak_groups(const CorgiRun *run, const cp_figures *each, bool
             first = k;
         }
     if (found > 0)
-        ereport(NOTICE, errmsg("the models of " INT64_FORMAT " of " INT64_FORMAT " groups of \"%s\" are no better than the mean of "
-                               "their labels, %s: R2 of the first is %.4g",
-                               found, count, run->options.by, corgi_name_models(run, which), each[first].score),
+        ereport(NOTICE,
+                errmsg("the models of " INT64_FORMAT " of " INT64_FORMAT
+                       " groups of \"%s\" are no better than the mean of "
+                       "their labels, %s: R2 of the first is %.4g",
+                       found, count, run->options.by, corgi_list_models(run, which), each[first].score),
                 errhint("Try another learning_rate, or more epochs."));
 }
 
 /* Report conspicuous groups, by the metrics of the last epoch. */
-void corgi_tell_groups(const CorgiRun *run, const cp_figures *each)
+void corgi_report_groups(const CorgiRun *run, const cp_figures *each)
 {
     bool *which = palloc_extended((Size) corgi_group_count(run->groups), MCXT_ALLOC_HUGE);
     report_small_groups(run, each, which);

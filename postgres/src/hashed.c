@@ -91,7 +91,8 @@ const cp_hashed *corgi_hash_row(const CorgiSource *s, TupleTableSlot *row)
     missing_column = hash_row(h, s->features, h->values);
     if (unlikely(missing_column >= 0 && !s->lenient))
         ereport(ERROR, errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-                errmsg("%s has a %s in feature column \"%s\"", corgi_row_name(&s->features[missing_column], &row->tts_tid),
+                errmsg("%s has a %s in feature column \"%s\"",
+                       corgi_row_name(&s->features[missing_column], &row->tts_tid),
                        h->values[missing_column].isnull ? "NULL" : "NaN", s->features[missing_column].name),
                 errhint("Set missing => 'skip' to skip such rows, or 'mean' or a number to fill numbers and treat "
                         "text as empty."));

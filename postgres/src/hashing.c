@@ -127,7 +127,8 @@ void corgi_read_hashing(CorgiOptions *o, const Datum *values, const bool *nulls,
     if (o->ngrams < 1 || o->ngrams > CP_MOST_NGRAMS)
         WRONG("ngrams must be 1 to %d, got %d", CP_MOST_NGRAMS, o->ngrams);
     if (o->terms == NIL && o->warm_start == NULL && (o->hash_bits != CORGI_HASH_BITS || o->ngrams != CORGI_NGRAMS))
-        WRONG("%s has no effect without text or interactions", o->hash_bits != CORGI_HASH_BITS ? "hash_bits" : "ngrams");
+        WRONG("%s has no effect without text or interactions",
+              o->hash_bits != CORGI_HASH_BITS ? "hash_bits" : "ngrams");
     check_terms(o->terms);
 }
 
@@ -202,7 +203,7 @@ void corgi_choose_hashed(CorgiOptions *o, Relation rel, bool all, const List *ot
 }
 
 /* Return whether a column has its own features besides the hashed ones. */
-bool corgi_is_beside(const CorgiOptions *o, const char *column) { return has_name(o->beside, column); }
+bool corgi_is_plain_feature(const CorgiOptions *o, const char *column) { return has_name(o->beside, column); }
 
 static enum cp_hashed_kind hashed_kind(const CorgiOptions *o, const CorgiColumn *c)
 {
@@ -286,7 +287,8 @@ void corgi_settle_hashing(CorgiEncoding *e, bool fitted)
             one->fill = found->fill;
         }
         h->columns[i] = (cp_hashed_column){.kind = one->kind, .offsets = h->offsets[i], .numbers = &h->numbers[i]};
-        h->columns[i].seed = one->kind == CP_HASHED_WORDS ? texts++ : cp_murmur((const uint8_t *) name, strlen(name), 0);
+        h->columns[i].seed =
+            one->kind == CP_HASHED_WORDS ? texts++ : cp_murmur((const uint8_t *) name, strlen(name), 0);
     }
     h->beside_width = 0;
     for (int i = 0; i < h->beside_count; i++)
@@ -299,7 +301,10 @@ void corgi_settle_hashing(CorgiEncoding *e, bool fitted)
 int64 corgi_hashed_width(const CorgiHashing *h) { return (INT64CONST(1) << h->bits) + h->beside_width; }
 
 /* Return the name of a hashed column. */
-static const char *source_name(const CorgiEncoding *e, int source) { return e->features[e->hashing->sources[source].at].column; }
+static const char *source_name(const CorgiEncoding *e, int source)
+{
+    return e->features[e->hashing->sources[source].at].column;
+}
 
 /* Return the terms, single words included, in the syntax of interactions. */
 char *corgi_hashed_terms(const CorgiEncoding *e)
@@ -340,12 +345,13 @@ static bool same_terms(const CorgiOptions *o, const CorgiEncoding *e)
 }
 
 /* Adopt the hashing of a warm start. `columns` are all its training columns. */
-void corgi_go_on_hashing(CorgiOptions *o, const CorgiEncoding *e, List *columns)
+void corgi_resume_hashing(CorgiOptions *o, const CorgiEncoding *e, List *columns)
 {
     const CorgiHashing *h = e ? e->hashing : NULL;
     bool requested = o->terms != NIL;
     if (h == NULL && (requested || o->hash_bits != CORGI_HASH_BITS || o->ngrams != CORGI_NGRAMS))
-        WRONG("warm_start \"%s\" has no hashed columns; leave out text, interactions, hash_bits and ngrams", o->warm_start);
+        WRONG("warm_start \"%s\" has no hashed columns; leave out text, interactions, hash_bits and ngrams",
+              o->warm_start);
     if (h == NULL)
         return;
     if ((requested && !same_terms(o, e)) || (o->hash_bits != CORGI_HASH_BITS && o->hash_bits != h->bits) ||

@@ -8,7 +8,7 @@
 #include "storage/bufmgr.h"
 
 /* Return whether a new heap scan has the expected fields. Otherwise warns once that rows are read one by one. */
-bool corgi_heap_as_known(TableScanDesc scan)
+bool corgi_heap_is_compatible(TableScanDesc scan)
 {
     static bool warned = false;
     const HeapScanDescData *heap = (const HeapScanDescData *) scan;
@@ -17,10 +17,11 @@ bool corgi_heap_as_known(TableScanDesc scan)
         heap->rs_nblocks <= RelationGetNumberOfBlocks(scan->rs_rd))
         return true;
     if (!warned)
-        ereport(WARNING,
-                errmsg("heap scans of this server differ from the headers that the library was built with: rows "
-                       "are read one by one"),
-                errhint("The library was built with the headers of %s; rebuild it with those of this server.", PG_VERSION));
+        ereport(
+            WARNING,
+            errmsg("heap scans of this server differ from the headers that the library was built with: rows "
+                   "are read one by one"),
+            errhint("The library was built with the headers of %s; rebuild it with those of this server.", PG_VERSION));
     warned = true;
     return false;
 }

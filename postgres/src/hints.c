@@ -23,7 +23,10 @@ const char *corgi_cast_to_list(Oid type)
 bool corgi_casts_to_text(Oid type) { return !corgi_is_text(type) && IsBinaryCoercible(type, TEXTOID); }
 
 /* Return a name for a column derived from another, quoted for SQL. */
-static const char *derived_name(const char *column, const char *what) { return quote_identifier(psprintf("%s_%s", column, what)); }
+static const char *derived_name(const char *column, const char *what)
+{
+    return quote_identifier(psprintf("%s_%s", column, what));
+}
 
 /* Hint at a generated column that converts a type with a cast, or with values inside. */
 int corgi_hint_cast(Oid type, const char *column)
@@ -31,12 +34,13 @@ int corgi_hint_cast(Oid type, const char *column)
     const char *cast = corgi_cast_to_list(type), *name = quote_identifier(column);
     if (type == JSONOID || type == JSONBOID)
         return errhint("Take values out of it by a query, or add a column of one: %s float8 GENERATED ALWAYS AS "
-                       "((%s ->> 'key')::float8) STORED, without the cast for text.", derived_name(column, "key"), name);
+                       "((%s ->> 'key')::float8) STORED, without the cast for text.",
+                       derived_name(column, "key"), name);
     if (corgi_casts_to_text(type))
         return errhint("Take it as text by a query, or add a column: %s text GENERATED ALWAYS AS (%s::text) STORED.",
                        derived_name(column, "text"), name);
-    return cast ? errhint("Add a column of numbers: %s %s GENERATED ALWAYS AS (%s::%s) STORED.", derived_name(column, "list"), cast,
-                          name, cast)
+    return cast ? errhint("Add a column of numbers: %s %s GENERATED ALWAYS AS (%s::%s) STORED.",
+                          derived_name(column, "list"), cast, name, cast)
                 : 0;
 }
 
@@ -56,7 +60,7 @@ char *corgi_feature_name(const CorgiSource *source, int64 i)
 }
 
 /* Report features whose scale slows SGD, and whether they will be standardised. */
-void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run)
+void corgi_report_scales(const cp_looked *seen, const CorgiRun *run)
 {
     const char *advice = run->standardize ? "they are standardised; standardize => false learns from them as they are"
                                         : "standardize => true would help";
@@ -109,14 +113,14 @@ static bool nothing_learnt(const CorgiRun *run, const CorgiEpoch *epoch)
 }
 
 /* Suggest standardised features if the first two epochs learnt nothing. */
-void corgi_tell_nothing_learnt(CorgiRun *run, const CorgiHistory *h, const CorgiEpoch *last)
+void corgi_hint_nothing_learnt(CorgiRun *run, const CorgiHistory *h, const CorgiEpoch *last)
 {
-    if (h->past + h->count == 2 && !run->company && !run->scaling && !run->hinted && nothing_learnt(run, last))
+    if (h->past + h->count == 2 && !run->stack && !run->scaling && !run->hinted && nothing_learnt(run, last))
         ereport(NOTICE, errmsg("two epochs were no better than a constant prediction"), corgi_hint_scaling(run));
 }
 
 /* Report a last epoch that was no better than a constant. */
-void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last)
+void corgi_warn_no_better(const CorgiRun *run, const CorgiEpoch *last)
 {
     const cp_figures *f = judged_metrics(run, last);
     bool held = f == &last->held, numbers = corgi_predicts_numbers(&run->options.of);

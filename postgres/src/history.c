@@ -19,7 +19,8 @@ static void log_epoch(const CorgiHistory *h, const CorgiEpoch *e)
 /* Begin a history, after the epochs of a warm start if there is one. */
 void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past)
 {
-    *h = (CorgiHistory){.past = past ? past->epochs : 0, .room = 16, .score = corgi_predicts_numbers(&o->of) ? "R2" : "accuracy"};
+    *h = (CorgiHistory){
+        .past = past ? past->epochs : 0, .room = 16, .score = corgi_predicts_numbers(&o->of) ? "R2" : "accuracy"};
     h->epochs = palloc(sizeof *h->epochs * (Size) h->room);
     h->losses = palloc(sizeof *h->losses * (Size) (h->past + h->room));
     if (past)
@@ -49,17 +50,19 @@ bool corgi_add_epoch(CorgiHistory *h, const CorgiRun *execute_history, const Cor
     return verdict == CP_ENOUGH || h->count == o->epochs;
 }
 
-static const char *const delete_query = "DELETE FROM corgipile.history WHERE model operator(pg_catalog.=) $1 AND epoch "
-                                  "operator(pg_catalog.>=) $2";
+static const char *const delete_query =
+    "DELETE FROM corgipile.history WHERE model operator(pg_catalog.=) $1 AND epoch operator(pg_catalog.>=) $2";
 static const char *const insert_query =
-    "INSERT INTO corgipile.history (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, model, "
-    "epoch) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    "INSERT INTO corgipile.history (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, "
+    "model, epoch) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 #define LIST(parameter) "pg_catalog.unnest($" #parameter ")"
 static const char *const insert_past_query =
-    "INSERT INTO corgipile.history (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, model, "
+    "INSERT INTO corgipile.history (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, "
+    "model, "
     "epoch) SELECT u.loss, u.accuracy, u.r2, u.holdout_loss, u.holdout_accuracy, u.holdout_r2, u.rows, u.seconds, $9, "
     "u.number operator(pg_catalog.-) 1 FROM ROWS FROM (" LIST(1) ", " LIST(2) ", " LIST(3) ", " LIST(4) ", "
-    LIST(5) ", " LIST(6) ", " LIST(7) ", " LIST(8) ") WITH ORDINALITY u (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, number)";
+    LIST(5) ", " LIST(6) ", " LIST(7) ", " LIST(8) ") WITH ORDINALITY u (loss, accuracy, r2, holdout_loss, "
+    "holdout_accuracy, holdout_r2, rows, seconds, number)";
 
 static void execute_history(const char *query, int count, Oid *types, Datum *values, const char *nulls)
 {
@@ -88,7 +91,8 @@ static void store_epoch(SPIPlanPtr plan, const CorgiEpoch *e, bool numbers, Datu
 /* Write the epochs of the stored model, those of a warm start first. Called within SPI. */
 void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past)
 {
-    Oid types[] = {FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID, FLOAT8OID, TEXTOID, INT8OID};
+    Oid types[] = {FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
+                   FLOAT8OID, INT8OID,   FLOAT8OID, TEXTOID,   INT8OID};
     bool same = past != NULL && strcmp(o->name, o->warm_start) == 0;
     Datum name = CStringGetTextDatum(o->name), deleted[] = {name, Int64GetDatum(same ? h->past : 0)};
     Oid deleted_types[] = {TEXTOID, INT8OID};

@@ -39,25 +39,28 @@ static const char *const check_query =
     "WHEN " TYPE("m -> 'params'") " <> 'object' OR " TYPE("m -> 'history'") " <> 'array' "
     "THEN 'parameters or history are missing' "
     "WHEN " TYPE("m #> '{params,features}'") " NOT IN ('array', 'null', 'nothing') "
-    "OR EXISTS (SELECT FROM jsonb_path_query(m, '$.params.features[*]') f WHERE jsonb_typeof(f) NOT IN ('string', 'null')) "
-    "OR m @? '$.params.features[*] ? (@ == null)' AND jsonb_typeof(m #> '{params,features}') = 'array' "
+    "OR EXISTS (SELECT FROM jsonb_path_query(m, '$.params.features[*]') f WHERE jsonb_typeof(f) NOT IN ('string', "
+    "'null')) OR m @? '$.params.features[*] ? (@ == null)' AND jsonb_typeof(m #> '{params,features}') = 'array' "
     "THEN 'its features are no list of names' "
     "WHEN " TYPE("m #> '{params,label}'") " NOT IN ('string', 'null', 'nothing') THEN 'its label is no name' "
-    "WHEN " TYPE("m #> '{params,lists}'") " NOT IN ('boolean', 'null', 'nothing') THEN 'lists is neither true nor false' "
-    "WHEN EXISTS (SELECT FROM jsonb_array_elements(m -> 'history') r WHERE " TYPE("r -> 'loss'") " <> 'number') "
+    "WHEN " TYPE("m #> '{params,lists}'") " NOT IN ('boolean', 'null', 'nothing') THEN 'lists is neither true nor "
+    "false' WHEN EXISTS (SELECT FROM jsonb_array_elements(m -> 'history') r WHERE " TYPE("r -> 'loss'") " <> 'number') "
     "THEN 'an epoch of its history has no loss' "
     "WHEN NOT encoded AND " TYPE("m #> '{params,encoding}'") " <> 'null' AND m -> 'params' ? 'encoding' "
     "OR encoded AND (m #> '{params,encoding,version}' IS DISTINCT FROM '1' "
     "OR " TYPE("m #> '{params,encoding,features}'") " <> 'array' "
     "OR " TYPE("m #> '{params,encoding,label}'") " NOT IN ('object', 'null') "
     "OR EXISTS (SELECT FROM " ENCODER " WHERE jsonb_typeof(e) = 'object' AND (" TYPE("e -> 'column'") " <> 'string' "
-    "OR (e - ARRAY['how', 'column'] - CASE e ->> 'how' WHEN 'categories' THEN ARRAY['way', 'values', 'buckets', 'family', "
-    "'strict', 'unknown'] WHEN 'classes' THEN ARRAY['values', 'strict'] ELSE ARRAY['fill'] END) <> '{}'))) THEN 'its encoding is damaged' "
-    "WHEN encoded AND m #> '{params,encoding}' ? 'hashing' AND (" TYPE(HASHING) " <> 'object' "
-    "OR CASE jsonb_typeof(" HASHING ") WHEN 'object' THEN " HASHING " - ARRAY['bits', 'ngrams', 'sources', 'terms', 'strict'] <> '{}' "
-    "END OR EXISTS (SELECT FROM jsonb_path_query(m, '$.params.encoding.hashing.sources[*]') e WHERE CASE jsonb_typeof(e) "
-    "WHEN 'object' THEN e - ARRAY['column', 'kind', 'family', 'fill'] <> '{}' ELSE true END)) THEN 'how columns are hashed is damaged' "
-    "WHEN " TYPE("m #> '{params,left_out}'") " NOT IN ('object', 'nothing') "
+    "OR (e - ARRAY['how', 'column'] - CASE e ->> 'how' WHEN 'categories' THEN ARRAY['way', 'values', 'buckets', "
+    "'family', "
+    "'strict', 'unknown'] WHEN 'classes' THEN ARRAY['values', 'strict'] ELSE ARRAY['fill'] END) <> '{}'))) THEN 'its "
+    "encoding is damaged' WHEN encoded AND m #> '{params,encoding}' ? 'hashing' AND (" TYPE(HASHING) " <> 'object' "
+    "OR CASE jsonb_typeof(" HASHING ") WHEN 'object' THEN " HASHING " - ARRAY['bits', 'ngrams', 'sources', 'terms', "
+    "'strict'] <> '{}' "
+    "END OR EXISTS (SELECT FROM jsonb_path_query(m, '$.params.encoding.hashing.sources[*]') e WHERE CASE "
+    "jsonb_typeof(e) "
+    "WHEN 'object' THEN e - ARRAY['column', 'kind', 'family', 'fill'] <> '{}' ELSE true END)) THEN 'how columns are "
+    "hashed is damaged' WHEN " TYPE("m #> '{params,left_out}'") " NOT IN ('object', 'nothing') "
     "OR " TYPE("m #> '{params,notes}'") " NOT IN ('array', 'nothing') THEN 'the notes on its columns are damaged' "
     "WHEN encoded AND NOT m #> '{params,encoding}' ? 'hashing' "
     "AND m #> '{params,features}' IS DISTINCT FROM to_jsonb(ARRAY(SELECT e -> 'column' FROM " FEATURE ")) "
@@ -66,17 +69,18 @@ static const char *const check_query =
     "(NOT encoded OR m -> 'classes' IS DISTINCT FROM m #> '{params,encoding,label,values}') "
     "THEN 'its classes are not those of its label' "
     "WHEN m ->> 'class_type' = 'str' AND getdatabaseencoding() = 'UTF8' AND EXISTS (SELECT FROM (SELECT c #>> '{}' "
-    "COLLATE \"C\" AS c, lag(c #>> '{}') OVER (ORDER BY n) COLLATE \"C\" AS before FROM jsonb_array_elements(m -> 'classes') "
-    "WITH ORDINALITY q (c, n)) q WHERE c <= before) THEN 'its classes do not ascend' "
+    "COLLATE \"C\" AS c, lag(c #>> '{}') OVER (ORDER BY n) COLLATE \"C\" AS before FROM jsonb_array_elements(m -> "
+    "'classes') WITH ORDINALITY q (c, n)) q WHERE c <= before) THEN 'its classes do not ascend' "
     "WHEN EXISTS (SELECT FROM jsonb_array_elements(m -> 'classes') c WHERE jsonb_typeof(c) <> CASE m ->> 'class_type' "
-    "WHEN 'str' THEN 'string' WHEN 'bool' THEN 'boolean' ELSE 'number' END) THEN 'its classes are not ' || (m ->> 'class_type') "
-    "END, "
-    "CASE WHEN m -> 'format' IS DISTINCT FROM '1' THEN NULL WHEN (m ->> 'class_type') !~ '^(str|bool|u?int(8|16|32|64)|float(16|32|64))$' "
+    "WHEN 'str' THEN 'string' WHEN 'bool' THEN 'boolean' ELSE 'number' END) THEN 'its classes are not ' || (m ->> "
+    "'class_type') END, CASE WHEN m -> 'format' IS DISTINCT FROM '1' THEN NULL WHEN (m ->> 'class_type') !~ "
+    "'^(str|bool|u?int(8|16|32|64)|float(16|32|64))$' "
     "THEN 'classes of type ' || (m ->> 'class_type') "
     "ELSE coalesce((SELECT format('the encoder \"%s\" of column \"%s\"', concat_ws(' ', coalesce(e ->> 'how', 'none'), "
-    "e ->> 'way', e ->> 'family'), e ->> 'column') FROM " FEATURE " WHERE NOT coalesce(e ->> 'how' IN ('number', 'vector') "
-    "OR e ->> 'how' = 'categories' AND e ->> 'way' IN ('onehot', 'ordinal', 'hash') AND e ->> 'family' IN ('text', 'number', "
-    "'time'), false) LIMIT 1), "
+    "e ->> 'way', e ->> 'family'), e ->> 'column') FROM " FEATURE " WHERE NOT coalesce(e ->> 'how' IN ('number', "
+    "'vector') "
+    "OR e ->> 'how' = 'categories' AND e ->> 'way' IN ('onehot', 'ordinal', 'hash') AND e ->> 'family' IN ('text', "
+    "'number', 'time'), false) LIMIT 1), "
     "(SELECT format('the encoder \"%s\" of label \"%s\"', e ->> 'how', e ->> 'column') FROM jsonb_path_query(m, "
     "'$.params.encoding.label') e WHERE jsonb_typeof(e) = 'object' AND NOT coalesce(e ->> 'how' = 'classes' "
     "AND NOT e @? '$.values[*] ? (@.type() != \"string\")' "
@@ -85,8 +89,9 @@ static const char *const check_query =
     " HAVING count(*) FILTER (WHERE e ->> 'how' = 'vector') > 0 AND (count(*) > 2 OR bool_or(e ->> 'how' <> 'vector') "
     "OR m #> '{params,encoding}' ? 'hashing'))) END, "
     "m ->> 'kind', m ->> 'class_type', ARRAY(SELECT c #>> '{}' FROM jsonb_path_query(m, '$.classes[*]') c), "
-    "CASE WHEN jsonb_typeof(m #> '{params,features}') = 'array' THEN jsonb_array_length(m #> '{params,features}') ELSE 0 END, "
-    "m #>> '{params,lists}', encoded, CASE WHEN m -> 'params' ? 'by' THEN CASE WHEN jsonb_typeof(m #> '{params,groups}') = 'array' "
+    "CASE WHEN jsonb_typeof(m #> '{params,features}') = 'array' THEN jsonb_array_length(m #> '{params,features}') "
+    "ELSE 0 END, m #>> '{params,lists}', encoded, CASE WHEN m -> 'params' ? 'by' THEN CASE WHEN jsonb_typeof(m #> "
+    "'{params,groups}') = 'array' "
     "THEN jsonb_array_length(m #> '{params,groups}') ELSE 0 END WHEN jsonb_typeof(m #> '{params,labels}') = 'array' "
     "THEN jsonb_array_length(m #> '{params,labels}') WHEN m -> 'params' ? 'labels' THEN 0 ELSE 1 END "
     "FROM (SELECT $1 AS m, coalesce(jsonb_typeof($1 #> '{params,encoding}') = 'object', false) AS encoded) q";
@@ -100,11 +105,12 @@ static const char *const params_query =
     "THEN jsonb_build_object('class_type', m -> 'class_type') ELSE '{}' END || CASE WHEN r.records @? '$[*].*' THEN "
     "jsonb_build_object('imported', jsonb_build_object('records', r.records)) ELSE '{}' END)::text "
     "FROM (SELECT $1 AS m) q, LATERAL (SELECT "
-    "coalesce(jsonb_agg(r - ARRAY[" FIGURES "] - CASE WHEN r -> 'epoch' = to_jsonb(n - 1) THEN 'epoch' ELSE '' END ORDER BY n), "
-    "'[]') AS records FROM jsonb_array_elements(m -> 'history') WITH ORDINALITY h (r, n)) r";
+    "coalesce(jsonb_agg(r - ARRAY[" FIGURES "] - CASE WHEN r -> 'epoch' = to_jsonb(n - 1) THEN 'epoch' ELSE '' END "
+    "ORDER BY n), '[]') AS records FROM jsonb_array_elements(m -> 'history') WITH ORDINALITY h (r, n)) r";
 #define NUMBER(name, type) "CASE WHEN r -> '" name "' <> 'null' THEN (r ->> '" name "')::" type " END"
 static const char *const history_query =
-    "INSERT INTO corgipile.history (model, epoch, loss, accuracy, r2, rows, seconds, holdout_loss, holdout_accuracy, holdout_r2) "
+    "INSERT INTO corgipile.history (model, epoch, loss, accuracy, r2, rows, seconds, holdout_loss, holdout_accuracy, "
+    "holdout_r2) "
     "SELECT $1, n - 1, " NUMBER("loss", "float8") ", " NUMBER("accuracy", "float8") ", " NUMBER("r2", "float8") ", "
     NUMBER("rows", "int8") ", " NUMBER("seconds", "float8") ", " NUMBER("test_loss", "float8") ", "
     NUMBER("test_accuracy", "float8") ", " NUMBER("test_r2", "float8") " FROM jsonb_array_elements($2 -> 'history') "
@@ -170,8 +176,9 @@ static void check_metadata(Import *m)
     read_classes(m, corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 5, &null)));
     if (!encoded && lists != NULL && *lists == 'f' && names > 1 && names < m->width)
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                errmsg("the extension does not support lists beside other columns: " INT64_FORMAT " columns have " INT64_FORMAT
-                       " features", names, m->width));
+                errmsg("the extension does not support lists beside other columns: " INT64_FORMAT
+                       " columns have " INT64_FORMAT " features",
+                       names, m->width));
     if (!encoded && lists != NULL && *lists == 'f' && names != m->width)
         corgi_bad_content("it has " INT64_FORMAT " names for " INT64_FORMAT " features", names, m->width);
 }
@@ -222,7 +229,8 @@ static int64 state_rows(const Import *m)
 static void read_learnt(Import *m)
 {
     int64 line = m->width + 1;
-    const CorgiTensor *center = require_tensor(m, "center", 8, 0, m->width), *scale = require_tensor(m, "scale", 8, 0, m->width);
+    const CorgiTensor *center = require_tensor(m, "center", 8, 0, m->width),
+                      *scale = require_tensor(m, "scale", 8, 0, m->width);
     const CorgiTensor *coef = require_tensor(m, "learnt_coef", m->bytes, m->outputs, m->width);
     const CorgiTensor *intercept = require_tensor(m, "learnt_intercept", m->bytes, 0, m->outputs);
     double *to;
@@ -253,9 +261,11 @@ static void read_arrays(Import *m)
 {
     cp_loss_choice of = corgi_loss_of(m->kind, m->class_count);
     int64 learnt = m->file.count > 2 ? m->outputs + 2 + state_rows(m) : 0;
-    int64 most = corgi_most_classes(m->kind);
-    if (corgi_outputs(&of, m->class_count) * m->groups != m->outputs || m->class_count < Min(most, 2) || m->class_count > most)
-        corgi_bad_content("a %s model has " INT64_FORMAT " classes, " INT64_FORMAT " outputs%s", m->kind, m->class_count, m->outputs,
+    int64 most = corgi_max_classes(m->kind);
+    if (corgi_outputs(&of, m->class_count) * m->groups != m->outputs || m->class_count < Min(most, 2) ||
+        m->class_count > most)
+        corgi_bad_content("a %s model has " INT64_FORMAT " classes, " INT64_FORMAT " outputs%s", m->kind,
+                          m->class_count, m->outputs,
                           m->groups == 1 ? "" : psprintf(" of " INT64_FORMAT " groups or labels", m->groups));
     corgi_check_weights(m->outputs, m->width, m->class_count, learnt);
     m->weights.coefficients = corgi_make_doubles(2, m->outputs, m->width);

@@ -31,8 +31,8 @@ PG_FUNCTION_INFO_V1(corgipile_train_async);
 
 static const char *const number_query = "SELECT pg_catalog.nextval('corgipile.job_records_id_seq')";
 static const char *const insert_query =
-    "INSERT INTO corgipile.job_records (id, model, role, state, pid, began, epochs, call, settings, session_role, context, "
-    "time_limit) VALUES ($1, $2, $3::corgipile.role, '" CORGI_WAITING "', $4, $5, $6, $7, $8, $9, $10, $11)";
+    "INSERT INTO corgipile.job_records (id, model, role, state, pid, began, epochs, call, settings, session_role, "
+    "context, time_limit) VALUES ($1, $2, $3::corgipile.role, '" CORGI_WAITING "', $4, $5, $6, $7, $8, $9, $10, $11)";
 
 /* Refuse at once what would fail in the worker. */
 static void check_job(const CorgiOptions *o, const Datum *values, const bool *nulls)
@@ -88,8 +88,11 @@ static char *library_of(Oid function)
 static BackgroundWorkerHandle *start_worker(int64 id, const char *library)
 {
     BackgroundWorker worker = {.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-                               .bgw_start_time = BgWorkerStart_RecoveryFinished, .bgw_restart_time = BGW_NEVER_RESTART,
-                               .bgw_type = CORGI_WORKER, .bgw_function_name = "corgipile_job", .bgw_notify_pid = MyProcPid};
+                               .bgw_start_time = BgWorkerStart_RecoveryFinished,
+                               .bgw_restart_time = BGW_NEVER_RESTART,
+                               .bgw_type = CORGI_WORKER,
+                               .bgw_function_name = "corgipile_job",
+                               .bgw_notify_pid = MyProcPid};
     CorgiTicket ticket = {.id = id, .database = MyDatabaseId, .login = GetAuthenticatedUserId()};
     BackgroundWorkerHandle *handle;
     StaticAssertStmt(sizeof ticket <= BGW_EXTRALEN, "the job's ticket is too large");
@@ -100,7 +103,8 @@ static BackgroundWorkerHandle *start_worker(int64 id, const char *library)
     memcpy(worker.bgw_extra, &ticket, sizeof ticket);
     if (!RegisterDynamicBackgroundWorker(&worker, &handle))
         ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-                errmsg("no background worker is free for the job: all %d of max_worker_processes are in use", max_worker_processes),
+                errmsg("no background worker is free for the job: all %d of max_worker_processes are in use",
+                       max_worker_processes),
                 errhint("Wait for another job to end, or ask for a larger max_worker_processes."));
     return handle;
 }
@@ -120,7 +124,8 @@ static int await_worker(BackgroundWorkerHandle *handle, TimestampTz *began)
             ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("the job's worker ended before it "
                                                                            "connected"),
                     errhint("See the server's log for the reason."));
-        (void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, POLL_MILLISECONDS, PG_WAIT_EXTENSION);
+        (void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, POLL_MILLISECONDS,
+                         PG_WAIT_EXTENSION);
         ResetLatch(MyLatch);
         CHECK_FOR_INTERRUPTS();
     }
@@ -138,15 +143,16 @@ static int start_limited(int64 id, const char *library, TimestampTz *began)
     running = list_length(corgi_list_workers(false, login));
     if (running >= corgi_max_jobs)
         ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-                errmsg("role \"%s\" has %d jobs; corgipile.max_jobs allows %d at a time", GetUserNameFromId(login, false), running,
-                       corgi_max_jobs),
+                errmsg("role \"%s\" has %d jobs; corgipile.max_jobs allows %d at a time",
+                       GetUserNameFromId(login, false), running, corgi_max_jobs),
                 errhint("Wait for another job to end."));
     pid = await_worker(start_worker(id, library), began);
     UnlockSharedObject(AuthIdRelationId, login, JOBS_OF_ROLE, ExclusiveLock);
     return pid;
 }
 
-static void add_record(int64 id, int pid, TimestampTz began, const CorgiOptions *o, const char *call, Datum limit, bool none)
+static void add_record(int64 id, int pid, TimestampTz began, const CorgiOptions *o, const char *call, Datum limit,
+                       bool none)
 {
     ArrayType *settings = corgi_take_settings(); /* includes the caller's search path */
     CorgiCaller caller = corgi_become_owner();

@@ -55,7 +55,7 @@ extern void corgi_change_records(const char *query, int count, Oid *types, Datum
 extern const PgBackendStatus *corgi_worker_at(int pid, TimestampTz began);
 extern bool corgi_read_job(int64 id, CorgiJob *job);
 extern bool corgi_is_over(const CorgiJob *job);
-extern void corgi_settle_lost(void);
+extern void corgi_mark_lost(void);
 extern List *corgi_list_workers(bool here, Oid login);
 extern void corgi_end_workers(void);
 

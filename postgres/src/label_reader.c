@@ -39,13 +39,15 @@ void corgi_check_labels(const CorgiOptions *o, bool label, bool classes)
     if (conflict != NULL)
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s does not go with labels, of which each has a model", conflict);
     if (cp_losses[o->of.loss].labels != CP_TWO_CLASSES)
-        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "a label is there or not: logistic, svm and squared_hinge tell, got \"%s\"", o->kind);
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE,
+               "a label is there or not: logistic, svm and squared_hinge tell, got \"%s\"", o->kind);
     if (o->weight != NULL && corgi_is_label(o, o->weight))
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "column \"%s\" is a label; it cannot be the weight too", o->weight);
     for (int i = 1; i < list_length(o->labels); i++) {
         others.labels = list_copy_tail(o->labels, i);
         if (corgi_is_label(&others, list_nth(o->labels, i - 1)))
-            REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "labels must not repeat columns, got \"%s\" twice", (char *) list_nth(o->labels, i - 1));
+            REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "labels must not repeat columns, got \"%s\" twice",
+                   (char *) list_nth(o->labels, i - 1));
     }
 }
 
@@ -71,7 +73,8 @@ static int64 label_number(const CorgiColumn *c, Datum value, TupleTableSlot *row
     const char *text = corgi_text_of(c->type, value, &length);
     const int64 found = known ? corgi_find_name(names, text, length) : corgi_add_name(names, text, length);
     if (unlikely(found == CORGI_UNNAMED))
-        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s has \"%.*s\" in label column \"%s\", which is none of the labels %s",
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE,
+               "%s has \"%.*s\" in label column \"%s\", which is none of the labels %s",
                corgi_row_name(c, &row->tts_tid), (int) pg_mbcliplen(text, (int) length, MAX_LABEL_BYTES), text, c->name,
                corgi_list_names(names));
     return found;

@@ -6,7 +6,7 @@
 #include "utils/memutils.h"
 
 enum { MAX_LABELS = 1 << 20, SET_BYTES = 3 * sizeof(int32) + 16 }; /* bytes of a set besides its name */
-enum { KERNEL_BYTES = sizeof(void *) + sizeof(int64) + sizeof(int) };          /* kernel bytes per model, see model_stack.h */
+enum { KERNEL_BYTES = sizeof(void *) + sizeof(int64) + sizeof(int) }; /* kernel bytes per model, see model_stack.h */
 
 struct CorgiLabels {
     const char *column;     /* array column; NULL if each label has its own column */
@@ -80,7 +80,8 @@ void corgi_note_labels(CorgiRun *run, const CorgiSource *part, TupleTableSlot *r
                 errmsg("column \"%s\" has more than %d labels", l->column, MAX_LABELS));
     if (corgi_codes_full(l->codes))
         check_memory(run);
-    corgi_add_code(l->codes, corgi_add_name(l->sets, (const char *) l->tags.at, sizeof *l->tags.at * (Size) l->tags.count));
+    corgi_add_code(l->codes,
+                   corgi_add_name(l->sets, (const char *) l->tags.at, sizeof *l->tags.at * (Size) l->tags.count));
     if (l->names->count > labels || l->sets->count > sets)
         check_memory(run);
 }
@@ -175,8 +176,8 @@ static void check_counts(const CorgiLabels *l)
     for (int64 k = 0; k < labels; k++)
         if (has[k] == 0 || has[k] == l->codes->rows)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("%s of " INT64_FORMAT " rows have label %s; one that some have can be learnt", has[k] ? "all" : "none",
-                           l->codes->rows, corgi_label_name(l, k)));
+                    errmsg("%s of " INT64_FORMAT " rows have label %s; one that some have can be learnt",
+                           has[k] ? "all" : "none", l->codes->rows, corgi_label_name(l, k)));
     pfree(has);
     pfree(rows);
 }

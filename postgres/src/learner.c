@@ -47,7 +47,7 @@ CorgiLearner *corgi_learner(cp_loss_choice of, int bytes, bool sparse, int64 wid
 }
 
 /* Return a learner that measures what another one of the run has learnt. */
-CorgiLearner *corgi_learner_judge(const CorgiRun *run)
+CorgiLearner *corgi_evaluation_learner(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
     cp_loss_choice of = run->options.of;
@@ -96,7 +96,8 @@ int64 corgi_learner_bytes(const CorgiRun *run)
     shape.step = CP_STEP_AUTO;
     shape.l1 = shape.max_norm = 0;
     layout = cp_sgd_layout(&shape);
-    return (int64) layout.size + shape.features * (shape.outputs * 2 * shape.bytes + cp_sgd_lines(&layout) * (int64) sizeof(double));
+    return (int64) layout.size +
+           shape.features * (shape.outputs * 2 * shape.bytes + cp_sgd_lines(&layout) * (int64) sizeof(double));
 }
 
 /* Return the memory of a training learner; a lower bound while classes and features are unknown. */
@@ -118,7 +119,7 @@ void corgi_learner_forget(CorgiLearner *m, const CorgiRun *run)
 }
 
 /* Start or stop watching for a diverging rate. `count` restarts the label counts; else they are known. */
-void corgi_learner_try(CorgiLearner *m, bool watched, bool count)
+void corgi_learner_watch(CorgiLearner *m, bool watched, bool count)
 {
     m->watched = watched;
     m->counts_labels = watched && count;
@@ -126,7 +127,7 @@ void corgi_learner_try(CorgiLearner *m, bool watched, bool count)
         m->untrained = (cp_untrained){0};
 }
 
-bool corgi_learner_is_tried(const CorgiLearner *m) { return m->watched; }
+bool corgi_learner_is_watched(const CorgiLearner *m) { return m->watched; }
 
 /* Count the labels of rows by slot, if requested. Thread-safe. */
 void corgi_learner_count(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count)
@@ -137,22 +138,27 @@ void corgi_learner_count(CorgiLearner *m, const CorgiRun *run, const int32 *visi
 }
 
 /* Return the rate at which to restart an epoch with this loss (NaN: weights overflowed), or 0 to go on. */
-double corgi_learner_again(const CorgiLearner *m, const CorgiRun *run, double rate, double loss)
+double corgi_learner_restart_rate(const CorgiLearner *m, const CorgiRun *run, double rate, double loss)
 {
     const CorgiOptions *o = &run->options;
-    return !m->watched ? 0 : cp_sgd_again(o->step, rate, loss, cp_untrained_loss(&m->untrained, o->of, run->survey.class_count),
-                                        cp_untrained_far(&m->untrained));
+    return !m->watched
+               ? 0
+               : cp_sgd_again(o->step, rate, loss, cp_untrained_loss(&m->untrained, o->of, run->survey.class_count),
+                              cp_untrained_far(&m->untrained));
 }
 
-bool corgi_learner_rests(const CorgiLearner *m, const double *losses, int64 count) { return cp_sgd_rests(m->state, losses, count); }
+bool corgi_learner_has_plateaued(const CorgiLearner *m, const double *losses, int64 count)
+{
+    return cp_sgd_rests(m->state, losses, count);
+}
 
 void corgi_learner_begin(CorgiLearner *m, double rate) { cp_sgd_begin(m->state, rate); }
 
 /* Return whether to skip a row that the kernel refused: the row is at fault, and skipping was requested. */
 bool corgi_learner_skips(const CorgiRun *run, int status)
 {
-    return run->source.lenient && (status == CP_SGD_BAD_LABEL || status == CP_SGD_LABEL_VALUE || status == CP_SGD_BAD_VALUE ||
-                                    status == CP_SGD_BAD_WEIGHT);
+    return run->source.lenient && (status == CP_SGD_BAD_LABEL || status == CP_SGD_LABEL_VALUE ||
+                                   status == CP_SGD_BAD_VALUE || status == CP_SGD_BAD_WEIGHT);
 }
 
 /* Raise an error about a row that the kernel refused. */
@@ -201,8 +207,17 @@ void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot)
 
 static cp_rows buffer_rows(const CorgiBuffer *b, const int32 *visit, int64 count)
 {
-    return (cp_rows){.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride, .indices = b->indices,
-                     .values = b->values, .lengths = b->lengths, .visit = visit, .m = count, .weight = b->weight,
+    return (cp_rows){.x = b->x,
+                     .y = b->y,
+                     .y_type = CP_F64,
+                     .slots = b->slots,
+                     .stride = b->stride,
+                     .indices = b->indices,
+                     .values = b->values,
+                     .lengths = b->lengths,
+                     .visit = visit,
+                     .m = count,
+                     .weight = b->weight,
                      .weight_type = CP_F64};
 }
 
@@ -210,8 +225,8 @@ cp_sgd *corgi_learner_state(const CorgiLearner *m) { return m->state; }
 
 /* Let learners learn from the same rows by slot, learner i from label `first` + i of the rows' label sets. Sets each
  * one's status and number of learnt rows. Thread-safe. */
-void corgi_learn_each(cp_sgd *const *states, int64 count, const CorgiRun *run, int64 first, const int32 *visit, int64 rows,
-                      int *status, int64 *done)
+void corgi_learn_each(cp_sgd *const *states, int64 count, const CorgiRun *run, int64 first, const int32 *visit,
+                      int64 rows, int *status, int64 *done)
 {
     cp_rows all = buffer_rows(&run->buffer, visit, rows);
     int64 sets;
@@ -244,7 +259,7 @@ cp_figures corgi_learner_end(CorgiLearner *m)
 }
 
 /* Return a learner's memory in bytes. */
-int64 corgi_learner_held(const CorgiLearner *m) { return (int64) (sizeof *m + m->state->size + CP_LINE); }
+int64 corgi_learner_memory(const CorgiLearner *m) { return (int64) (sizeof *m + m->state->size + CP_LINE); }
 
 /* Copy an epoch's running totals out of a learner, or into it. */
 void corgi_learner_totals(CorgiLearner *m, cp_sgd_totals *totals, bool into)
@@ -272,10 +287,10 @@ void corgi_learner_get(CorgiLearner *m, bool last, double *coefficients, double 
 }
 
 /* Return a learner's rows of optimizer state, each [width + 1]. */
-int64 corgi_learner_lines(const CorgiLearner *m) { return cp_sgd_lines(m->state); }
+int64 corgi_learner_state_rows(const CorgiLearner *m) { return cp_sgd_lines(m->state); }
 
 /* Copy the optimizer state out of a flushed learner, or into it. */
-void corgi_learner_keep(CorgiLearner *m, double *lines, bool into) { cp_sgd_keep(m->state, lines, into); }
+void corgi_learner_copy_state(CorgiLearner *m, double *lines, bool into) { cp_sgd_keep(m->state, lines, into); }
 
 void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts)
 {
@@ -289,10 +304,11 @@ void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double
 }
 
 /* Copy a flushed learner's model, for unscaled rows, into a measuring learner. */
-void corgi_learner_show(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner)
+void corgi_learner_copy_model(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner)
 {
     int64 count = judge->state->outputs * judge->state->features;
-    double *weights = MemoryContextAllocHuge(CurrentMemoryContext, sizeof *weights * (Size) (count + judge->state->outputs));
+    double *weights =
+        MemoryContextAllocHuge(CurrentMemoryContext, sizeof *weights * (Size) (count + judge->state->outputs));
     corgi_get_folded(run, learner, weights, weights + count);
     corgi_learner_set(judge, weights, weights + count);
     pfree(weights);
@@ -322,7 +338,7 @@ void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores)
 }
 
 /* Score rows by slot: scores[row][output]. Returns a kernel status. */
-int corgi_learner_try_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
+int corgi_learner_score_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
 {
     cp_rows rows = buffer_rows(&run->buffer, visit, count);
     bool wide = m->state->bytes == sizeof(double);
@@ -339,17 +355,20 @@ int corgi_learner_try_rows(CorgiLearner *m, const CorgiRun *run, const int32 *vi
 /* Score rows that the kernel has measured before. */
 void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
 {
-    if (corgi_learner_try_rows(m, run, visit, count, scores) != CP_SGD_OK)
+    if (corgi_learner_score_rows(m, run, visit, count, scores) != CP_SGD_OK)
         elog(ERROR, "kernel failed to score rows");
 }
 
 /* Count a row scored by one of several models, with its weight if rows have weights. */
-void corgi_judge_score(const CorgiModel *m, double score, bool there, const double *weight, cp_sgd_totals *totals)
+void corgi_add_score(const CorgiModel *m, double score, bool there, const double *weight, cp_sgd_totals *totals)
 {
     cp_judge_score(m->of, m->bytes, score, there ? 1 : -1, weight, totals);
 }
 
-cp_figures corgi_judge_figures(const CorgiModel *m, const cp_sgd_totals *totals) { return cp_judge_figures(m->of, totals); }
+cp_figures corgi_score_figures(const CorgiModel *m, const cp_sgd_totals *totals)
+{
+    return cp_judge_figures(m->of, totals);
+}
 
 /* Score one sparse row. Returns a kernel status. */
 int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count, double *scores)
@@ -360,7 +379,10 @@ int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char 
     return score_rows(m, rows, scores);
 }
 
-void corgi_probabilities(const cp_loss_choice *of, double *scores, int64 classes) { cp_sgd_probabilities(of->loss, scores, classes); }
+void corgi_probabilities(const cp_loss_choice *of, double *scores, int64 classes)
+{
+    cp_sgd_probabilities(of->loss, scores, classes);
+}
 
 /* Return the loss of the best constant, from weighted class frequencies; the loss of zero weights if they are
  * unknown. */

@@ -49,7 +49,7 @@ cp_loss_choice corgi_loss_of(const char *kind, int64 classes)
 const char *corgi_loss_name(const cp_loss_choice *of) { return cp_losses[of->loss].name; }
 
 /* Return the most classes of a kind of model; 0 if it predicts numbers. */
-int64 corgi_most_classes(const char *kind)
+int64 corgi_max_classes(const char *kind)
 {
     cp_loss_choice of = corgi_loss_of(kind, 2);
     return cp_loss_most_classes(corgi_loss_name(&of));

@@ -51,33 +51,35 @@ static void report_slots(const Pass *p)
 static void report_rows(const Pass *p)
 {
     CorgiWatch *w = p->run.watch;
-    CorgiCompany *company = p->run.company;
-    int64 outputs = company ? corgi_company_outputs(company) : corgi_learner_outputs(w->scorer), most = Max(PART_SCORES / outputs, 1);
+    CorgiModelStack *stack = p->run.stack;
+    int64 outputs = stack ? corgi_stack_outputs(stack) : corgi_learner_outputs(w->scorer),
+          most = Max(PART_SCORES / outputs, 1);
     double *scores;
     if (p->buffered == 0)
         return;
     scores = palloc(sizeof *scores * (Size) (outputs * Min(most, p->buffered)));
     for (int64 from = 0; from < p->buffered; from += most) {
         int64 count = Min(most, p->buffered - from);
-        if (company != NULL)
-            corgi_company_decide(company, &p->run, p->visit + from, count, scores);
+        if (stack != NULL)
+            corgi_stack_decide(stack, &p->run, p->visit + from, count, scores);
         else
             corgi_learner_decide_rows(w->scorer, &p->run, p->visit + from, count, scores);
         for (int64 i = from; i < from + count; i++)
-            w->row(w, p->run.buffer.y[i], p->run.buffer.weight ? p->run.buffer.weight[i] : 1, scores + (i - from) * outputs);
+            w->row(w, p->run.buffer.y[i], p->run.buffer.weight ? p->run.buffer.weight[i] : 1,
+                   scores + (i - from) * outputs);
     }
     pfree(scores);
 }
 
 static void measure_rows(Pass *p)
 {
-    for (int64 done = 0; done < p->buffered && p->run.company != NULL;) {
+    for (int64 done = 0; done < p->buffered && p->run.stack != NULL;) {
         int32 refused;
-        int status = corgi_company_learn(p->run.company, &p->run, p->visit, p->buffered, &done, &refused);
+        int status = corgi_stack_learn(p->run.stack, &p->run, p->visit, p->buffered, &done, &refused);
         if (status != CP_SGD_OK)
             corgi_learner_refuse(&p->run, status, refused);
     }
-    for (int64 done = 0; done < p->buffered && p->run.company == NULL;) {
+    for (int64 done = 0; done < p->buffered && p->run.stack == NULL;) {
         int status = corgi_learner_learn(p->judge, &p->run, p->visit, p->buffered, &done);
         if (corgi_learner_skips(&p->run, status))
             done++;
@@ -91,7 +93,7 @@ static void flush_rows(Pass *p)
     if (p->run.truth == NULL)
         measure_rows(p);
     if (p->run.truth != NULL)
-        corgi_judge_labels(p->run.truth, &p->run, p->visit, p->buffered);
+        corgi_evaluate_labels(p->run.truth, &p->run, p->visit, p->buffered);
     else if (p->run.watch != NULL && p->run.watch->slot != NULL)
         report_slots(p);
     else if (p->run.watch != NULL)
@@ -106,8 +108,8 @@ static bool put_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
 {
     MemoryContext outside = MemoryContextSwitchTo(p->rows);
     bool fits = corgi_put_row(part, row, p->run.survey.width, &p->run.buffer, p->buffered);
-    if (fits && p->run.company != NULL)
-        p->run.buffer.group[p->buffered] = corgi_group_of_row(p->run.company, part, row);
+    if (fits && p->run.stack != NULL)
+        p->run.buffer.group[p->buffered] = corgi_group_of_row(p->run.stack, part, row);
     if (fits && p->run.truth != NULL)
         corgi_note_truth(p->run.truth, part, row, p->buffered);
     MemoryContextSwitchTo(outside);
@@ -126,8 +128,8 @@ static void put_long_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
 static bool is_wanted(const Pass *p, const CorgiSource *part, int64 number, TupleTableSlot *row)
 {
     if (!p->held)
-        return corgi_ask_row(&p->run, part, number, row);
-    return corgi_held_out(&p->run, number) && (p->run.where == NULL || corgi_is_wanted(&p->run, number));
+        return corgi_row_matches(&p->run, part, number, row);
+    return corgi_held_out(&p->run, number) && (p->run.where == NULL || corgi_matches(&p->run, number));
 }
 
 static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
@@ -158,8 +160,8 @@ cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Sn
     p = make_pass(run, judge, held);
     if (judge != NULL)
         corgi_learner_begin(judge, 0);
-    else if (run->company != NULL)
-        corgi_company_begin(run->company, &p->run, 0);
+    else if (run->stack != NULL)
+        corgi_stack_begin(run->stack, &p->run, 0);
     for (int i = 0; i < run->source.part_count; i++)
         measure_part(p, &run->source.parts[i], snapshot);
     flush_rows(p);
@@ -167,5 +169,5 @@ cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Sn
     MemoryContextDelete(context);
     if (run->truth != NULL)
         return corgi_truth_figures(run->truth);
-    return judge ? corgi_learner_end(judge) : corgi_company_end(run->company, &skipped);
+    return judge ? corgi_learner_end(judge) : corgi_stack_end(run->stack, &skipped);
 }

@@ -12,17 +12,17 @@ typedef struct CorgiWatch {
 } CorgiWatch;
 
 /* evaluate.c */
-enum { CORGI_JUDGE_CLASS = 6 }; /* the argument after those common to all metrics; the weight is the last */
-extern CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name);
+enum { CORGI_EVALUATED_CLASS = 6 }; /* the argument after those common to all metrics; the weight is the last */
+extern CorgiModel *corgi_model_to_evaluate(FunctionCallInfo fcinfo, char **name);
 extern void corgi_need_classes(const CorgiModel *m, const char *name, const char *what);
-extern cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch);
+extern cp_figures corgi_evaluate_rows(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch);
 
 /* multilabel_metrics.c */
 typedef struct CorgiTruth CorgiTruth;
 extern CorgiTruth *corgi_make_truth(const CorgiModel *m, const char *name, const CorgiSource *source);
 extern int64 corgi_truth_rows(const CorgiTruth *t);
 extern void corgi_note_truth(CorgiTruth *t, const CorgiSource *part, TupleTableSlot *row, int64 at);
-extern void corgi_judge_labels(CorgiTruth *t, const CorgiRun *run, const int32 *visit, int64 count);
+extern void corgi_evaluate_labels(CorgiTruth *t, const CorgiRun *run, const int32 *visit, int64 count);
 extern cp_figures corgi_truth_figures(const CorgiTruth *t);
 extern void corgi_put_labels(FunctionCallInfo fcinfo, CorgiModel *m, const char *name);
 
@@ -31,6 +31,6 @@ typedef struct CorgiRanks CorgiRanks;
 extern CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive, bool weighted);
 extern void corgi_rank_row(CorgiRanks *r, double label, double weight, const double *scores);
 extern bool corgi_auc(CorgiRanks *r, double *area);
-extern int64 corgi_class_to_judge(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name);
+extern int64 corgi_class_to_evaluate(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name);
 
 #endif

@@ -15,7 +15,8 @@
 
 static const char *const weights_query =
     "SELECT kind, dims, classes, coefficients, intercepts, params operator(pg_catalog.->>) 'numbers'" WHERE;
-#define FEATURES "SELECT ARRAY(SELECT f operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.features[*]') f), "
+#define FEATURES \
+    "SELECT ARRAY(SELECT f operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.features[*]') f), "
 #define GROUP "params operator(pg_catalog.->>) 'by'"
 static const char *const columns_query = FEATURES GROUP WHERE;
 static const char *const past_query =
@@ -23,8 +24,8 @@ static const char *const past_query =
     "params operator(pg_catalog.->>) 'label', learnt, "
     "pg_catalog.concat_ws(' ', params operator(pg_catalog.->>) 'average', params operator(pg_catalog.->>) 'step', "
     "(params operator(pg_catalog.->>) 'l1')::pg_catalog.float8), params operator(pg_catalog.->>) 'best_epoch', "
-    "CASE WHEN pg_catalog.jsonb_typeof(params operator(pg_catalog.->) 'learning_rate') operator(pg_catalog.=) 'number' THEN "
-    "(params operator(pg_catalog.->>) 'learning_rate')::pg_catalog.float8 END" WHERE;
+    "CASE WHEN pg_catalog.jsonb_typeof(params operator(pg_catalog.->) 'learning_rate') operator(pg_catalog.=) "
+    "'number' THEN (params operator(pg_catalog.->>) 'learning_rate')::pg_catalog.float8 END" WHERE;
 #define LISTED(column) "pg_catalog.array_agg(" column " ORDER BY epoch)"
 /* Query for what corgi_store_history writes, in the order of its columns. */
 static const char *const figures_query =
@@ -129,7 +130,7 @@ static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
     numbers = text_at(6, context);
     m->of = corgi_loss_of(m->kind, m->classes);
     m->bytes = numbers != NULL && strcmp(numbers, "real") == 0 ? 4 : 8;
-    corgi_load_several(m, name, context);
+    corgi_load_members(m, name, context);
     outputs = corgi_outputs(&m->of, m->classes) * (m->labels ? m->labels->count : Max(m->groups, 1));
     if (m->class_values == NULL || m->coefficients == NULL || m->intercepts == NULL || m->width < 1 ||
         m->width != dims || m->outputs != outputs || intercepts != outputs ||

@@ -14,14 +14,14 @@ int64 corgi_model_count(const CorgiRun *run)
 }
 
 /* Return the share of buffer_size that several models and their row assignments take. */
-int64 corgi_several_bytes(const CorgiRun *run)
+int64 corgi_stack_bytes(const CorgiRun *run)
 {
     return run->groups ? corgi_groups_bytes(run) : run->labels ? corgi_labels_bytes(run) : 0;
 }
 
-static CorgiCompany *make_stack(int64 groups, int64 seats)
+static CorgiModelStack *make_stack(int64 groups, int64 seats)
 {
-    CorgiCompany *c = palloc0(sizeof *c);
+    CorgiModelStack *c = palloc0(sizeof *c);
     Size count = (Size) groups;
     c->count = groups;
     c->seats = seats;
@@ -41,11 +41,11 @@ static CorgiCompany *make_stack(int64 groups, int64 seats)
 }
 
 /* Return one learner per group or label at the initial rate; NULL for a single model. */
-CorgiCompany *corgi_make_company(const CorgiRun *run)
+CorgiModelStack *corgi_make_stack(const CorgiRun *run)
 {
     const int64 count = corgi_model_count(run);
     int64 *rows = run->groups ? corgi_group_rows(run) : NULL;
-    CorgiCompany *c;
+    CorgiModelStack *c;
     if (run->groups == NULL && run->labels == NULL)
         return NULL;
     c = make_stack(count, count);
@@ -56,17 +56,17 @@ CorgiCompany *corgi_make_company(const CorgiRun *run)
     if (rows != NULL)
         pfree(rows);
     else
-        corgi_seat_labels(c);
+        corgi_allocate_labels(c);
     return c;
 }
 
 /* Return learners that score rows with stored models by group. Learners stay within work_mem, except the first; metrics
  * of all groups are kept. */
-CorgiCompany *corgi_make_judges(const CorgiModel *m, const char *name, bool sparse)
+CorgiModelStack *corgi_make_evaluation_stack(const CorgiModel *m, const char *name, bool sparse)
 {
     CorgiLearner *first = corgi_model_learner(m, sparse);
-    const int64 most = work_mem * INT64CONST(1024) / corgi_learner_held(first);
-    CorgiCompany *c = make_stack(m->groups, Max(Min(m->groups, most), 1));
+    const int64 most = work_mem * INT64CONST(1024) / corgi_learner_memory(first);
+    CorgiModelStack *c = make_stack(m->groups, Max(Min(m->groups, most), 1));
     c->model = m;
     c->name = name;
     c->each[0] = first;
@@ -84,24 +84,25 @@ CorgiCompany *corgi_make_judges(const CorgiModel *m, const char *name, bool spar
 }
 
 /* Return a group's learner, which replaces another group's if there are too few. */
-static CorgiLearner *group_learner(CorgiCompany *c, int64 k)
+static CorgiLearner *group_learner(CorgiModelStack *c, int64 k)
 {
     const int64 seat = k % c->seats, before = c->seated ? c->seated[seat] : k;
     CorgiLearner *learner = c->each[seat];
     if (before == k)
         return learner;
     corgi_learner_totals(learner, &c->totals[before], false);
-    corgi_learner_set(learner, c->model->coefficients + k * c->model->outputs * c->model->width, c->model->intercepts + k * c->model->outputs);
+    corgi_learner_set(learner, c->model->coefficients + k * c->model->outputs * c->model->width,
+                      c->model->intercepts + k * c->model->outputs);
     corgi_learner_totals(learner, &c->totals[k], true);
     c->seated[seat] = k;
     return learner;
 }
 
 /* Return the number of scores per row. */
-int64 corgi_company_outputs(const CorgiCompany *c) { return corgi_learner_outputs(c->each[0]); }
+int64 corgi_stack_outputs(const CorgiModelStack *c) { return corgi_learner_outputs(c->each[0]); }
 
 /* Return the group of a row to be measured. */
-int32 corgi_group_of_row(const CorgiCompany *c, const CorgiSource *part, TupleTableSlot *row)
+int32 corgi_group_of_row(const CorgiModelStack *c, const CorgiSource *part, TupleTableSlot *row)
 {
     NullableDatum value;
     value.value = slot_getattr(row, part->by.attnum, &value.isnull);
@@ -109,19 +110,21 @@ int32 corgi_group_of_row(const CorgiCompany *c, const CorgiSource *part, TupleTa
 }
 
 /* Score rows by slot as corgi_learner_decide_rows does, each with its group's model. */
-void corgi_company_decide(CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
+void corgi_stack_decide(CorgiModelStack *c, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
 {
-    const int64 outputs = corgi_company_outputs(c);
+    const int64 outputs = corgi_stack_outputs(c);
     for (int64 i = 0; i < count; i++)
-        corgi_learner_decide_rows(group_learner(c, run->buffer.group[visit[i]]), run, visit + i, 1, scores + i * outputs);
+        corgi_learner_decide_rows(group_learner(c, run->buffer.group[visit[i]]), run, visit + i, 1,
+                                  scores + i * outputs);
 }
 
 /* Return the bytes per model: its learner and bookkeeping. */
 int64 corgi_member_bytes(const CorgiRun *run)
 {
-    const CorgiCompany *c = NULL;
-    return corgi_learner_size(run) + (int64) (sizeof *c->each + sizeof *c->rate + sizeof *c->losses + sizeof *c->figures +
-                                              sizeof *c->skipped + 2 * sizeof(bool) + sizeof *c->starts + sizeof(CorgiName));
+    const CorgiModelStack *c = NULL;
+    return corgi_learner_size(run) +
+           (int64) (sizeof *c->each + sizeof *c->rate + sizeof *c->losses + sizeof *c->figures + sizeof *c->skipped +
+                    2 * sizeof(bool) + sizeof *c->starts + sizeof(CorgiName));
 }
 
 /* Return the weighted means of group metrics. */
@@ -140,7 +143,7 @@ static cp_figures mean_metrics(const cp_figures *each, int64 count)
 }
 
 /* Begin a pass of the running groups: all, or only those with a reduced rate. */
-void corgi_company_begin(CorgiCompany *c, const CorgiRun *run, int64 epoch)
+void corgi_stack_begin(CorgiModelStack *c, const CorgiRun *run, int64 epoch)
 {
     const CorgiOptions *o = &run->options;
     c->so_far = (cp_figures){0};
@@ -153,13 +156,13 @@ void corgi_company_begin(CorgiCompany *c, const CorgiRun *run, int64 epoch)
         }
         c->failed[k] = false;
         c->skipped[k] = 0;
-        corgi_learner_try(group_learner(c, k), o->adaptive && cp_sgd_lowered(c->rate[k]) > 0, epoch == 0);
+        corgi_learner_watch(group_learner(c, k), o->adaptive && cp_sgd_lowered(c->rate[k]) > 0, epoch == 0);
         corgi_learner_begin(group_learner(c, k), cp_sgd_rate(o->step, c->rate[k], o->decay, epoch));
     }
 }
 
 /* Group the next visits by group, keeping their order. Returns the number of groups among them. */
-static int64 deal_visits(CorgiCompany *c, const int32 *group, const int32 *visit, int64 count)
+static int64 deal_visits(CorgiModelStack *c, const int32 *group, const int32 *visit, int64 count)
 {
     int64 touched = 0;
     int32 from = 0;
@@ -179,7 +182,8 @@ static int64 deal_visits(CorgiCompany *c, const int32 *group, const int32 *visit
 }
 
 /* Let a group learn from visits. Returns a kernel status, and sets the slot of a refused row. */
-static int learn_group(CorgiCompany *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count, int32 *refused)
+static int learn_group(CorgiModelStack *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count,
+                       int32 *refused)
 {
     CorgiLearner *learner = group_learner(c, k);
     const cp_figures before = corgi_learner_figures(learner);
@@ -195,7 +199,7 @@ static int learn_group(CorgiCompany *c, const CorgiRun *run, int64 k, const int3
             done++;
         }
     }
-    if (status == CP_SGD_DIVERGED && corgi_learner_is_tried(learner)) {
+    if (status == CP_SGD_DIVERGED && corgi_learner_is_watched(learner)) {
         c->failed[k] = true;
         return CP_SGD_OK;
     }
@@ -208,7 +212,8 @@ static int learn_group(CorgiCompany *c, const CorgiRun *run, int64 k, const int3
 }
 
 /* Learn from some rows by slot, from visit[*done] on, and advance `done`. Returns a kernel status. Thread-safe. */
-int corgi_company_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done, int32 *refused)
+int corgi_stack_learn(CorgiModelStack *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done,
+                      int32 *refused)
 {
     const int64 piece = Min(count - *done, VISITS_PER_DEAL);
     int64 touched;
@@ -229,7 +234,7 @@ int corgi_company_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit
 }
 
 /* Return the pass's rows and loss so far, for progress reports. */
-cp_figures corgi_company_so_far(const CorgiCompany *c)
+cp_figures corgi_stack_so_far(const CorgiModelStack *c)
 {
     cp_figures so_far = c->so_far;
     if (c->states != NULL)
@@ -239,7 +244,7 @@ cp_figures corgi_company_so_far(const CorgiCompany *c)
 }
 
 /* End a pass. Returns the metrics of all models, and sets the number of skipped rows. */
-cp_figures corgi_company_end(CorgiCompany *c, int64 *skipped)
+cp_figures corgi_stack_end(CorgiModelStack *c, int64 *skipped)
 {
     *skipped = 0;
     for (int64 k = 0; k < c->count; k++) {
@@ -249,13 +254,13 @@ cp_figures corgi_company_end(CorgiCompany *c, int64 *skipped)
     }
     if (c->states != NULL) {
         *skipped = c->skipped[0]; /* all visit the same rows */
-        return corgi_labels_together(c->figures, c->count);
+        return corgi_labels_mean(c->figures, c->count);
     }
     return mean_metrics(c->figures, c->count);
 }
 
 /* Copy the models, one after the other, for unscaled rows. */
-void corgi_company_get(const CorgiCompany *c, const CorgiRun *run, double *coefficients, double *intercepts)
+void corgi_stack_get(const CorgiModelStack *c, const CorgiRun *run, double *coefficients, double *intercepts)
 {
     const int64 outputs = corgi_learner_outputs(c->each[0]);
     for (int64 k = 0; k < c->count; k++)
@@ -264,7 +269,7 @@ void corgi_company_get(const CorgiCompany *c, const CorgiRun *run, double *coeff
 
 /* Write the training state of models with standardised features, as corgi_get_learnt does for the predicting
  * weights. */
-void corgi_company_learnt(const CorgiCompany *c, const CorgiRun *run, double *to)
+void corgi_stack_write_state(const CorgiModelStack *c, const CorgiRun *run, double *to)
 {
     const int64 outputs = corgi_learner_outputs(c->each[0]), width = run->survey.width, line = width + 1;
     double *coefficients = MemoryContextAllocHuge(CurrentMemoryContext, sizeof *coefficients * (Size) (outputs * line));

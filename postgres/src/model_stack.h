@@ -1,10 +1,10 @@
 /* Shared declarations of the model_stack*.c files: several models that learn from one read. */
-#ifndef CORGI_COMPANY_H
-#define CORGI_COMPANY_H
+#ifndef CORGI_MODEL_STACK_H
+#define CORGI_MODEL_STACK_H
 
 #include "corgipile.h"
 
-struct CorgiCompany {
+struct CorgiModelStack {
     const CorgiModel *model; /* stored model that measures rows, or NULL */
     const char *name;       /* of the stored model */
     int64 count;
@@ -24,9 +24,10 @@ struct CorgiCompany {
 };
 
 /* model_stack_labels.c */
-extern void corgi_seat_labels(CorgiCompany *c);
-extern int corgi_labels_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done, int32 *refused);
-extern cp_figures corgi_labels_so_far(const CorgiCompany *c);
-extern cp_figures corgi_labels_together(const cp_figures *each, int64 count);
+extern void corgi_allocate_labels(CorgiModelStack *c);
+extern int corgi_labels_learn(CorgiModelStack *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done,
+                              int32 *refused);
+extern cp_figures corgi_labels_so_far(const CorgiModelStack *c);
+extern cp_figures corgi_labels_mean(const cp_figures *each, int64 count);
 
 #endif

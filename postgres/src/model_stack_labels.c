@@ -8,7 +8,7 @@ enum { MAX_CHUNK_ROWS = 4096, MIN_CHUNK_ROWS = 64 }; /* rows that all models vis
 static const int64 numbers_per_check = INT64CONST(1) << 26; /* numbers between two checks for a cancel request */
 
 /* Allocate the kernel's arguments. */
-void corgi_seat_labels(CorgiCompany *c)
+void corgi_allocate_labels(CorgiModelStack *c)
 {
     const Size count = (Size) c->count;
     c->states = palloc_extended(count * sizeof *c->states, MCXT_ALLOC_HUGE);
@@ -19,7 +19,7 @@ void corgi_seat_labels(CorgiCompany *c)
 }
 
 /* Resume a model behind refused rows that may be skipped. Returns the remaining status. */
-static int skip_refused(CorgiCompany *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count)
+static int skip_refused(CorgiModelStack *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count)
 {
     while (corgi_learner_skips(run, c->status[k])) {
         int64 more;
@@ -28,14 +28,15 @@ static int skip_refused(CorgiCompany *c, const CorgiRun *run, int64 k, const int
         corgi_learn_each(&c->states[k], 1, run, k, visit + c->learnt[k], count - c->learnt[k], &c->status[k], &more);
         c->learnt[k] += more;
     }
-    if (c->status[k] != CP_SGD_DIVERGED || !corgi_learner_is_tried(c->each[k]))
+    if (c->status[k] != CP_SGD_DIVERGED || !corgi_learner_is_watched(c->each[k]))
         return c->status[k];
     c->failed[k] = true;
     return CP_SGD_OK;
 }
 
 /* Let adjacent models learn from rows. */
-static int learn_run(CorgiCompany *c, const CorgiRun *run, int64 from, int64 to, const int32 *visit, int64 count, int32 *refused)
+static int learn_run(CorgiModelStack *c, const CorgiRun *run, int64 from, int64 to, const int32 *visit, int64 count,
+                     int32 *refused)
 {
     int status = CP_SGD_OK;
     corgi_learn_each(c->states + from, to - from, run, from, visit, count, c->status + from, c->learnt + from);
@@ -46,11 +47,13 @@ static int learn_run(CorgiCompany *c, const CorgiRun *run, int64 from, int64 to,
     return status;
 }
 
-/* Learn from some rows by slot, as corgi_company_learn does. Thread-safe. */
-int corgi_labels_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done, int32 *refused)
+/* Learn from some rows by slot, as corgi_stack_learn does. Thread-safe. */
+int corgi_labels_learn(CorgiModelStack *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done,
+                       int32 *refused)
 {
     const int64 numbers = (run->sizes.row_bytes / run->source.bytes + 1) * c->count;
-    const int64 piece = Min(count - *done, Max(Min(numbers_per_check / numbers, (int64) MAX_CHUNK_ROWS), (int64) MIN_CHUNK_ROWS));
+    const int64 piece =
+        Min(count - *done, Max(Min(numbers_per_check / numbers, (int64) MAX_CHUNK_ROWS), (int64) MIN_CHUNK_ROWS));
     int status = CP_SGD_OK;
     for (int64 from = 0, to; from < c->count && status == CP_SGD_OK; from = to + 1) {
         for (to = from; to < c->count && c->running[to] && !c->failed[to];)
@@ -63,7 +66,7 @@ int corgi_labels_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit,
 }
 
 /* Return the means of label metrics, added one by one as Python does. */
-cp_figures corgi_labels_together(const cp_figures *each, int64 count)
+cp_figures corgi_labels_mean(const cp_figures *each, int64 count)
 {
     cp_figures all = {.rows = each[0].rows, .weight = each[0].weight};
     for (int64 k = 0; k < count; k++) {
@@ -76,7 +79,7 @@ cp_figures corgi_labels_together(const cp_figures *each, int64 count)
 }
 
 /* Return the pass's rows and the mean loss of running models so far. */
-cp_figures corgi_labels_so_far(const CorgiCompany *c)
+cp_figures corgi_labels_so_far(const CorgiModelStack *c)
 {
     cp_figures all = {0};
     int64 running = 0;

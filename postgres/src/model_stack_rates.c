@@ -15,7 +15,7 @@ static char *members(const CorgiRun *run)
 }
 
 /* List the first names of the selected models, and how many more there are. */
-char *corgi_name_models(const CorgiRun *run, const bool *which)
+char *corgi_list_models(const CorgiRun *run, const bool *which)
 {
     StringInfoData names;
     int64 found = 0;
@@ -30,9 +30,10 @@ char *corgi_name_models(const CorgiRun *run, const bool *which)
 }
 
 /* Report restarted models, grouped by their old and new rates. */
-static void report_restarts(const CorgiCompany *c, CorgiRun *run, const double *before)
+static void report_restarts(const CorgiModelStack *c, CorgiRun *run, const double *before)
 {
-    bool *which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE), *reported = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    bool *which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE),
+         *reported = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     for (int64 first = 0; first < c->count; first++) {
         int64 found = 0;
         if (!c->running[first] || reported[first])
@@ -42,10 +43,12 @@ static void report_restarts(const CorgiCompany *c, CorgiRun *run, const double *
             reported[k] |= which[k];
             found += which[k];
         }
-        ereport(WARNING, errmsg("%s", corgi_why_rate(before[first], c->rate[first],
-                                                     psprintf(" in " INT64_FORMAT " of " INT64_FORMAT " %s, %s", found, c->count,
-                                                              members(run), corgi_name_models(run, which)))),
-                c->rate[first] < before[first] ? corgi_hint_scaling(run) : 0);
+        ereport(
+            WARNING,
+            errmsg("%s", corgi_describe_rate_change(before[first], c->rate[first],
+                                                    psprintf(" in " INT64_FORMAT " of " INT64_FORMAT " %s, %s", found,
+                                                             c->count, members(run), corgi_list_models(run, which)))),
+            c->rate[first] < before[first] ? corgi_hint_scaling(run) : 0);
     }
     pfree(reported);
     pfree(which);
@@ -53,13 +56,15 @@ static void report_restarts(const CorgiCompany *c, CorgiRun *run, const double *
 
 /* Change default rates that diverged or are too small for the labels. Only the reset models run in the next pass.
  * Returns whether there are any; otherwise all run. */
-bool corgi_company_change(CorgiCompany *c, CorgiRun *run)
+bool corgi_stack_restart_rates(CorgiModelStack *c, CorgiRun *run)
 {
     double *before = palloc_extended((Size) c->count * sizeof *before, MCXT_ALLOC_HUGE);
     int64 restarted = 0;
     memcpy(before, c->rate, sizeof *before * (Size) c->count);
     for (int64 k = 0; k < c->count; k++) {
-        double rate = !c->running[k] ? 0 : corgi_learner_again(c->each[k], run, before[k], c->failed[k] ? NAN : c->figures[k].loss);
+        double rate = !c->running[k] ? 0
+                                     : corgi_learner_restart_rate(c->each[k], run, before[k],
+                                                                  c->failed[k] ? NAN : c->figures[k].loss);
         c->running[k] = rate > 0;
         if (!c->running[k])
             continue;
@@ -69,7 +74,7 @@ bool corgi_company_change(CorgiCompany *c, CorgiRun *run)
     }
     if (restarted > 0) {
         report_restarts(c, run, before);
-        corgi_progress_again(run);
+        corgi_progress_restart(run);
     }
     pfree(before);
     if (restarted > 0)
@@ -80,7 +85,7 @@ bool corgi_company_change(CorgiCompany *c, CorgiRun *run)
 }
 
 /* Reduce default rates of groups whose loss has plateaued, as corgi_settle_rate does. */
-void corgi_company_settle(CorgiCompany *c, const CorgiRun *run)
+void corgi_stack_reduce_rates(CorgiModelStack *c, const CorgiRun *run)
 {
     int64 lowered = 0;
     c->epochs++;
@@ -88,21 +93,24 @@ void corgi_company_settle(CorgiCompany *c, const CorgiRun *run)
         const double lower = cp_sgd_lowered(c->rate[k]);
         c->losses[k][0] = c->losses[k][1];
         c->losses[k][1] = c->figures[k].loss;
-        if (!run->options.adaptive || lower == 0 || c->epochs < 2 || !corgi_learner_rests(c->each[k], c->losses[k], 2))
+        if (!run->options.adaptive || lower == 0 || c->epochs < 2 ||
+            !corgi_learner_has_plateaued(c->each[k], c->losses[k], 2))
             continue;
         c->rate[k] = lower;
         lowered++;
     }
     if (lowered > 0)
-        ereport(NOTICE, errmsg("the loss of " INT64_FORMAT " of " INT64_FORMAT " groups stands still; they go on with a fifth of "
-                               "the learning rate", lowered, c->count));
+        ereport(NOTICE, errmsg("the loss of " INT64_FORMAT " of " INT64_FORMAT
+                               " groups stands still; they go on with a fifth of "
+                               "the learning rate",
+                               lowered, c->count));
 }
 
 /* Report conspicuous groups. */
-void corgi_company_tell(const CorgiCompany *c, const CorgiRun *run)
+void corgi_stack_report(const CorgiModelStack *c, const CorgiRun *run)
 {
     if (run->groups != NULL)
-        corgi_tell_groups(run, c->figures);
+        corgi_report_groups(run, c->figures);
 }
 
 /* Write a number with all digits, integers with ".0", and non-finite numbers as null. */
@@ -113,19 +121,20 @@ static void write_number(StringInfo json, int64 at, double number)
 }
 
 /* Write the learning rate: one number, or a list. */
-static void write_rates(StringInfo json, const CorgiCompany *c)
+static void write_rates(StringInfo json, const CorgiModelStack *c)
 {
     bool same = true;
     for (int64 k = 0; k < c->count; k++)
         same &= c->rate[k] == c->rate[0];
-    appendStringInfo(json, ", \"learning_rate\": %s", same ? double_to_shortest_decimal(c->rate[0]) : "null, \"learning_rates\": [");
+    appendStringInfo(json, ", \"learning_rate\": %s",
+                     same ? double_to_shortest_decimal(c->rate[0]) : "null, \"learning_rates\": [");
     for (int64 k = 0; k < c->count && !same; k++)
         write_number(json, k, c->rate[k]);
     appendStringInfoString(json, same ? "" : "]");
 }
 
 /* Write several models' file entries: rates and labels, or rates, group values and metrics. */
-void corgi_write_company(StringInfo json, const CorgiCompany *c, const CorgiRun *run)
+void corgi_stack_write_params(StringInfo json, const CorgiModelStack *c, const CorgiRun *run)
 {
     write_rates(json, c);
     if (run->labels != NULL) {

@@ -13,12 +13,12 @@ extern void corgi_check_past(const CorgiOptions *o);
 extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
 
 /* multi_model.c */
-extern void corgi_load_several(CorgiModel *m, const char *name, MemoryContext context);
+extern void corgi_load_members(CorgiModel *m, const char *name, MemoryContext context);
 extern const char *corgi_group_column(const CorgiModel *m);
 extern CorgiModel *corgi_model_of_group(const CorgiModel *m, int64 k);
-extern int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, NullableDatum value, const CorgiColumn *c,
-                              const ItemPointerData *tid);
-extern void corgi_refuse_several(const CorgiModel *m, const char *name, const char *what);
+extern int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, NullableDatum value,
+                              const CorgiColumn *c, const ItemPointerData *tid);
+extern void corgi_require_single(const CorgiModel *m, const char *name, const char *what);
 
 /* cache.c */
 typedef struct CorgiCached {

@@ -7,7 +7,7 @@
 #include "utils/lsyscache.h"
 
 /* Groups of a stored model. */
-struct CorgiKnown {
+struct CorgiGroupIndex {
     const char *by;
     const char *type;       /* JSON type of the values; NULL: null is the only one */
     CorgiNames *values;     /* values except null, as text, in group order */
@@ -15,13 +15,13 @@ struct CorgiKnown {
 };
 
 /* Python's checks of a file, see corgipile.linear.groups.check_groups. */
-#define SHAPE                                                                                                                   \
-    "strict $ ? (@.by.type() == \"string\" && @.groups.type() == \"array\" && @.groups.size() > 0 && "                          \
-    "@.of_groups.type() == \"object\" && !exists(@.of_groups.* ? (@.type() != \"array\")) && !exists(@.groups[*] ? ("             \
+#define SHAPE \
+    "strict $ ? (@.by.type() == \"string\" && @.groups.type() == \"array\" && @.groups.size() > 0 && " \
+    "@.of_groups.type() == \"object\" && !exists(@.of_groups.* ? (@.type() != \"array\")) && !exists(@.groups[*] ? (" \
     "@.type() == \"object\" || @.type() == \"array\" || (@.type() == \"number\" && @.floor() != @))))"
 #define COUNTS "strict $.of_groups.* ? (@.size() != $n)"
-#define RATES                                                                                                                   \
-    "$ ? (exists(@.learning_rates) && (@.learning_rates.type() != \"array\" || @.learning_rates.size() != $n || "               \
+#define RATES \
+    "$ ? (exists(@.learning_rates) && (@.learning_rates.type() != \"array\" || @.learning_rates.size() != $n || " \
     "exists(@.learning_rates[*] ? (@.type() != \"number\" || @ <= 0))))"
 
 /* Query for groups: their number (0 if damaged), column, values, and value types. */
@@ -30,19 +30,23 @@ static const char *const groups_query =
     "SELECT CASE WHEN NOT pg_catalog.jsonb_path_exists(params, '" SHAPE "') THEN 0 ELSE (SELECT CASE WHEN "
     "pg_catalog.jsonb_path_exists(params, '" COUNTS "', n) OR pg_catalog.jsonb_path_exists(params, '" RATES "', n) OR "
     "(SELECT pg_catalog.count(DISTINCT g) operator(pg_catalog.<) pg_catalog.count(*) FROM "
-    "pg_catalog.jsonb_path_query(params, '$.groups[*]') g) THEN 0 ELSE (n operator(pg_catalog.->>) 'n')::pg_catalog.int8 END FROM "
-    "pg_catalog.jsonb_build_object('n', pg_catalog.jsonb_array_length(params operator(pg_catalog.->) 'groups')) n) END, "
-    "params operator(pg_catalog.->>) 'by', " EACH("g operator(pg_catalog.#>>) '{}'") ", " EACH("pg_catalog.jsonb_typeof(g)")
+    "pg_catalog.jsonb_path_query(params, '$.groups[*]') g) THEN 0 ELSE (n operator(pg_catalog.->>) "
+    "'n')::pg_catalog.int8 END FROM "
+    "pg_catalog.jsonb_build_object('n', pg_catalog.jsonb_array_length(params operator(pg_catalog.->) 'groups')) n) "
+    "END, params operator(pg_catalog.->>) 'by', " EACH("g operator(pg_catalog.#>>) '{}'") ", "
+    "" EACH("pg_catalog.jsonb_typeof(g)")
     " FROM corgipile.models WHERE name operator(pg_catalog.=) $1 AND params operator(pg_catalog.?) 'by'";
 
 /* Query for labels: all texts or all integers, else damaged. */
-#define LABELS                                                                                                                  \
-    "strict $ ? (@.labels.type() == \"array\" && @.labels.size() > 0 && (!exists(@.labels[*] ? (@.type() != \"string\")) || "    \
+#define LABELS \
+    "strict $ ? (@.labels.type() == \"array\" && @.labels.size() > 0 && " \
+    "(!exists(@.labels[*] ? (@.type() != \"string\")) || " \
     "!exists(@.labels[*] ? (@.type() != \"number\" || @.floor() != @))))"
 static const char *const labels_query =
-    "SELECT ARRAY(SELECT l operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.labels[*]') l WHERE "
-    "pg_catalog.jsonb_path_exists(params, '" LABELS "') AND NOT params operator(pg_catalog.?) 'by' AND NOT "
-    "pg_catalog.jsonb_path_exists(params, '" RATES "', pg_catalog.jsonb_build_object('n', pg_catalog.jsonb_array_length(params "
+    "SELECT ARRAY(SELECT l operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.labels[*]') l "
+    "WHERE pg_catalog.jsonb_path_exists(params, '" LABELS "') AND NOT params operator(pg_catalog.?) 'by' AND NOT "
+    "pg_catalog.jsonb_path_exists(params, '" RATES "', pg_catalog.jsonb_build_object('n', "
+    "pg_catalog.jsonb_array_length(params "
     "operator(pg_catalog.->) 'labels')))), params operator(pg_catalog.@?) '$.labels[0] ? (@.type() == \"number\")' "
     "FROM corgipile.models WHERE name operator(pg_catalog.=) $1 AND params operator(pg_catalog.?) 'labels'";
 
@@ -59,7 +63,7 @@ static List *texts_at(int column)
 }
 
 /* Read the group values. */
-static void read_group_values(struct CorgiKnown *known, List *values, List *types, const char *name)
+static void read_group_values(struct CorgiGroupIndex *known, List *values, List *types, const char *name)
 {
     ListCell *value, *type;
     forboth(value, values, type, types) {
@@ -103,12 +107,13 @@ static void load_labels(CorgiModel *m, const char *name, MemoryContext context)
     foreach (cell, texts)
         corgi_add_name(m->labels, lfirst(cell), strlen(lfirst(cell)));
     MemoryContextSwitchTo(before);
-    if (m->labels->count == 0 || m->labels->count < list_length(texts) || cp_losses[m->of.loss].labels != CP_TWO_CLASSES)
+    if (m->labels->count == 0 || m->labels->count < list_length(texts) ||
+        cp_losses[m->of.loss].labels != CP_TWO_CLASSES)
         refuse_damaged(name, "labels");
 }
 
 /* Load a model's groups or labels, if any. Called within SPI. */
-void corgi_load_several(CorgiModel *m, const char *name, MemoryContext context)
+void corgi_load_members(CorgiModel *m, const char *name, MemoryContext context)
 {
     MemoryContext before;
     List *texts, *kinds;
@@ -160,14 +165,16 @@ static const char *json_type(Oid type)
 int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, NullableDatum value, const CorgiColumn *c,
                        const ItemPointerData *tid)
 {
-    struct CorgiKnown *known = m->known;
+    struct CorgiGroupIndex *known = m->known;
     const char *of = json_type(getBaseType(type)), *text = NULL;
     int64 found = known->null_at;
     Size length = 0;
     if (of == NULL || (known->type != NULL && strcmp(of, known->type) != 0))
         ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
                 errmsg("the group is %s; model \"%s\" takes %s for its column \"%s\"", format_type_be(type), name,
-                       known->type == NULL || *known->type == 's' ? "text" : *known->type == 'n' ? "a whole number" : "a boolean",
+                       known->type == NULL || *known->type == 's' ? "text"
+                       : *known->type == 'n'                      ? "a whole number"
+                                                                  : "a boolean",
                        known->by));
     if (!value.isnull) {
         text = corgi_text_of(getBaseType(type), value.value, &length);
@@ -185,14 +192,17 @@ int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, Nullable
 }
 
 /* Refuse several models in an operation `what` that needs one. */
-void corgi_refuse_several(const CorgiModel *m, const char *name, const char *what)
+void corgi_require_single(const CorgiModel *m, const char *name, const char *what)
 {
     const char *of = m->labels ? "label" : "group";
     if (m->groups == 0 && m->labels == NULL)
         return;
-    ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-            errmsg("\"%s\" holds models of " INT64_FORMAT " %ss; %s one model", name, m->labels ? m->labels->count : m->groups, of,
-                   what),
-            errhint("SELECT corgipile.export('%s') is a file of which Python makes the model of one %s, for corgipile.import: "
-                    "corgipile.load(path).of(%s).pack().", name, of, of));
+    ereport(
+        ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+        errmsg("\"%s\" holds models of " INT64_FORMAT " %ss; %s one model", name,
+               m->labels ? m->labels->count : m->groups, of, what),
+        errhint(
+            "SELECT corgipile.export('%s') is a file of which Python makes the model of one %s, for corgipile.import: "
+            "corgipile.load(path).of(%s).pack().",
+            name, of, of));
 }

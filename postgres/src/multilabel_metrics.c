@@ -10,7 +10,7 @@
 
 PG_FUNCTION_INFO_V1(corgipile_evaluate_labels);
 
-enum { MAX_LABEL_BYTES = 4 << 20, SCORES_PER_CALL = 1 << 17 }; /* bytes of the buffered rows' labels; scores computed at a time */
+enum { MAX_LABEL_BYTES = 4 << 20, SCORES_PER_CALL = 1 << 17 }; /* of buffered rows' labels; per kernel call */
 
 /* Sums of one label. */
 typedef struct {
@@ -34,8 +34,8 @@ static void check_columns(const CorgiModel *m, const char *name, const CorgiSour
 {
     if (!s->labels->list && s->label_columns != m->labels->count)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("there are %d columns of labels; model \"%s\" has " INT64_FORMAT " labels", s->label_columns, name,
-                       m->labels->count));
+                errmsg("there are %d columns of labels; model \"%s\" has " INT64_FORMAT " labels", s->label_columns,
+                       name, m->labels->count));
     if (s->labels->list && corgi_is_text(s->labels->type) == m->whole)
         ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
                 errmsg("label column \"%s\" has %s; the labels of model \"%s\" are %s", s->labels->name,
@@ -53,7 +53,8 @@ CorgiTruth *corgi_make_truth(const CorgiModel *m, const char *name, const CorgiS
     t->tallies = palloc_extended(sizeof *t->tallies * (Size) m->outputs, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     for (int64 k = 0; k < m->outputs; k++)
         t->tallies[k].totals.ln = 1;
-    t->scores = MemoryContextAllocHuge(CurrentMemoryContext, sizeof *t->scores * (Size) Max((int64) SCORES_PER_CALL, m->outputs));
+    t->scores = MemoryContextAllocHuge(CurrentMemoryContext,
+                                       sizeof *t->scores * (Size) Max((int64) SCORES_PER_CALL, m->outputs));
     return t;
 }
 
@@ -80,7 +81,7 @@ static void count_row(CorgiTruth *t, int32 slot, const double *weight, const dou
     for (int64 k = 0; k < labels; k++) {
         Tally *one = &t->tallies[k];
         const bool predicted = scores[k] > 0;
-        corgi_judge_score(t->model, scores[k], actual[k], weight, &one->totals);
+        corgi_add_score(t->model, scores[k], actual[k], weight, &one->totals);
         one->rows += actual[k];
         one->hits += predicted && actual[k] ? counts : 0;
         one->predicted += predicted ? counts : 0;
@@ -98,7 +99,8 @@ static void refuse_row(const CorgiRun *run, const CorgiTruth *t, int32 slot)
     const int64 count = run->source.sparse ? b->lengths[slot] : t->model->width;
     bool finite = true;
     for (int64 i = 0; i < count; i++)
-        finite &= run->source.bytes == 4 ? isfinite(((const float *) values)[i]) : isfinite(((const double *) values)[i]);
+        finite &=
+            run->source.bytes == 4 ? isfinite(((const float *) values)[i]) : isfinite(((const double *) values)[i]);
     corgi_learner_refuse(run, finite ? CP_SGD_DIVERGED : CP_SGD_BAD_VALUE, slot);
 }
 
@@ -109,9 +111,9 @@ static void score_batch(CorgiTruth *t, const CorgiRun *run, const int32 *visit, 
     for (int64 i = 0; i < count && weight != NULL; i++)
         if (!(weight[visit[i]] >= 0 && isfinite(weight[visit[i]])))
             corgi_learner_refuse(run, CP_SGD_BAD_WEIGHT, visit[i]);
-    if (corgi_learner_try_rows(t->scorer, run, visit, count, t->scores) != CP_SGD_OK)
+    if (corgi_learner_score_rows(t->scorer, run, visit, count, t->scores) != CP_SGD_OK)
         for (int64 i = 0; i < count; i++) {
-            const int status = corgi_learner_try_rows(t->scorer, run, visit + i, 1, t->scores);
+            const int status = corgi_learner_score_rows(t->scorer, run, visit + i, 1, t->scores);
             if (status != CP_SGD_OK)
                 corgi_learner_refuse(run, status, visit[i]);
         }
@@ -121,7 +123,7 @@ static void score_batch(CorgiTruth *t, const CorgiRun *run, const int32 *visit, 
 }
 
 /* Count buffered rows. */
-void corgi_judge_labels(CorgiTruth *t, const CorgiRun *run, const int32 *visit, int64 count)
+void corgi_evaluate_labels(CorgiTruth *t, const CorgiRun *run, const int32 *visit, int64 count)
 {
     const int64 labels = t->model->outputs, most = Max(SCORES_PER_CALL / labels, 1);
     for (int64 from = 0; from < count; from += most) {
@@ -139,7 +141,7 @@ cp_figures corgi_truth_figures(const CorgiTruth *t)
 {
     cp_figures all = {0};
     for (int64 k = 0; k < t->model->outputs; k++) {
-        const cp_figures one = corgi_judge_figures(t->model, &t->tallies[k].totals);
+        const cp_figures one = corgi_score_figures(t->model, &t->tallies[k].totals);
         all.rows = one.rows;
         all.weight = one.weight;
         all.loss += one.loss;
@@ -165,7 +167,7 @@ void corgi_put_labels(FunctionCallInfo fcinfo, CorgiModel *m, const char *name)
 {
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
     CorgiWatch watch = {0};
-    (void) corgi_judge(fcinfo, m, name, &watch);
+    (void) corgi_evaluate_rows(fcinfo, m, name, &watch);
     for (int64 k = 0; k < m->outputs; k++) {
         const Tally *t = &watch.truth->tallies[k];
         Datum values[6] = {CStringGetTextDatum(m->labels->names[k].text)};
@@ -214,13 +216,13 @@ Datum corgipile_evaluate_labels(PG_FUNCTION_ARGS)
     bool nulls[10] = {false};
     if (get_call_result_type(fcinfo, NULL, &columns) != TYPEFUNC_COMPOSITE || columns->natts != lengthof(values))
         elog(ERROR, "corgipile.evaluate_labels returns a row of %d columns", (int) lengthof(values));
-    m = corgi_model_to_judge(fcinfo, &name);
+    m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         PG_RETURN_NULL();
     if (m->labels == NULL)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("model \"%s\" has one label per row; use corgipile.evaluate", name));
-    f = corgi_judge(fcinfo, m, name, &watch);
+    f = corgi_evaluate_rows(fcinfo, m, name, &watch);
     figures[0] = f.loss;
     figures[1] = f.score;
     figures[2] = ratio(watch.truth->right, f.weight);

@@ -17,11 +17,10 @@ static const double default_decay = 0.95; /* default declared in SQL */
 static const int64 max_exact = INT64CONST(1) << 53;
 
 static const char *const arguments[ARG_COUNT] = {
-    "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
-    "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
-    "holdout",    "warm_start", "tolerance",   "threads", "weights",
-    "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1", "weight", "class_weight", "patience",
-    "max_norm",   "text",       "interactions", "hash_bits", "ngrams", "by", "labels"};
+    "source", "model", "features", "label", "name", "epochs", "learning_rate", "decay", "l2", "batch_size",
+    "block_size", "buffer_size", "order", "balance", "seed", "intercept", "classes", "holdout", "warm_start", "tolerance",
+    "threads", "weights", "encode", "missing", "query", "where", "standardize", "average", "step", "l1", "weight", "class_weight",
+    "patience", "max_norm", "text", "interactions", "hash_bits", "ngrams", "by", "labels"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -97,7 +96,7 @@ double *corgi_check_classes(double *classes, int64 count, const char *whose, con
             classes[unique++] = classes[i];
     if (unique < 2)
         REFUSE("%s %d value%s; a %s model needs at least two", whose, (int) unique, unique == 1 ? "" : "s", kind);
-    if (unique > 2 && corgi_most_classes(kind) == 2)
+    if (unique > 2 && corgi_max_classes(kind) == 2)
         REFUSE("%s the values %g, %g, %g...; a %s model takes two, use %s for more", whose, classes[0], classes[1],
                classes[2], kind, corgi_loss_names(corgi_is_per_class));
     *found = unique;
@@ -111,7 +110,7 @@ void corgi_check_class_names(CorgiNames *names, const char *whose, const char *k
     if (names->count < 2)
         REFUSE("%s %d value%s; a %s model needs at least two", whose, (int) names->count, names->count == 1 ? "" : "s",
                kind);
-    if (names->count > 2 && corgi_most_classes(kind) == 2)
+    if (names->count > 2 && corgi_max_classes(kind) == 2)
         REFUSE("%s the values %s; a %s model takes two, use %s for more", whose, corgi_list_names(names), kind,
                corgi_loss_names(corgi_is_per_class));
 }
@@ -154,13 +153,15 @@ void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s)
 {
     CorgiNames *names = s->label.classes;
     if (names == NULL && o->class_texts != NIL && !o->untyped)
-        REFUSE("classes must be of the type of label column \"%s\", %s, got text", o->label, format_type_be(s->label.type));
+        REFUSE("classes must be of the type of label column \"%s\", %s, got text", o->label,
+               format_type_be(s->label.type));
     if (names == NULL && o->untyped)
         corgi_number_texts(o);
     if (names == NULL || (o->class_texts == NIL && !o->untyped && o->classes == NULL))
         return;
     if (o->classes != NULL)
-        REFUSE("classes must be text for label column \"%s\", which is %s, got numbers", o->label, format_type_be(s->label.type));
+        REFUSE("classes must be text for label column \"%s\", which is %s, got numbers", o->label,
+               format_type_be(s->label.type));
     *names = *corgi_named_classes(o);
     o->class_count = (int) names->count;
     o->classes = palloc(sizeof *o->classes * (Size) names->count);
@@ -223,7 +224,7 @@ static void read_step(CorgiOptions *o, Datum name, bool null, bool rated, enum c
 }
 
 /* Describe the optimizer. Its state is useful only to an equal one. */
-char *corgi_how(const CorgiOptions *o)
+char *corgi_describe_optimizer(const CorgiOptions *o)
 {
     return psprintf("%s %s %s", o->average ? "true" : "false", cp_steps[o->step].name, float8out_internal(o->l1));
 }
@@ -239,7 +240,8 @@ static void check_schedule(const CorgiOptions *o)
     if (!(o->decay > 0 && o->decay <= 1))
         REFUSE("decay must be above 0 and at most 1, got %g", o->decay);
     if (cp_steps[o->step].fading != CP_BY_FACTOR && o->decay != default_decay)
-        REFUSE("decay is for step 'decay'; step '%s' has a rate of its own, got decay %g", cp_steps[o->step].name, o->decay);
+        REFUSE("decay is for step 'decay'; step '%s' has a rate of its own, got decay %g", cp_steps[o->step].name,
+               o->decay);
     if (!(o->l1 >= 0 && isfinite(o->l1)))
         REFUSE("l1 must be a finite number of at least 0, got %g", o->l1);
     if (!(o->max_norm >= 0 && isfinite(o->max_norm)))
@@ -257,7 +259,7 @@ static void check_schedule(const CorgiOptions *o)
 }
 
 /* Adopt a warm start's step, averaging and rate unless they were set. A given rate keeps the step, unless that step
- * chooses its own rate. `how` is as corgi_how writes it. */
+ * chooses its own rate. `how` is as corgi_describe_optimizer writes it. */
 void corgi_take_step(CorgiOptions *o, const char *how, double rate)
 {
     enum cp_step known = CP_STEP_DECAY;
@@ -285,7 +287,8 @@ static void apply_limits(CorgiOptions *o)
         return;
     if (!o->spare)
         ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-                errmsg("buffer_size must be at most corgipile.max_memory, got " INT64_FORMAT " kB against %d kB", o->buffer_bytes / 1024, corgi_max_memory),
+                errmsg("buffer_size must be at most corgipile.max_memory, got " INT64_FORMAT " kB against %d kB",
+                       o->buffer_bytes / 1024, corgi_max_memory),
                 errhint("Set buffer_size => '%dkB'.", corgi_max_memory));
     o->buffer_bytes = (int64) corgi_max_memory * 1024;
     ereport(NOTICE, errmsg("buffer_size defaults to %d kB, the limit of corgipile.max_memory", corgi_max_memory));
@@ -312,13 +315,13 @@ static void check_grouped(const CorgiOptions *o)
 
 static bool may_be_null(int argument)
 {
-    return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_BUFFER_SIZE || argument == ARG_CLASSES ||
-           argument == ARG_HOLDOUT || argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE ||
-           argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES ||
-           argument == ARG_STANDARDIZE || argument == ARG_LEARNING_RATE || argument == ARG_WEIGHT || argument == ARG_CLASS_WEIGHT ||
-           argument == ARG_STEP || argument == ARG_PATIENCE || argument == ARG_MAX_NORM ||
-           argument == ARG_AVERAGE || argument == ARG_TEXT || argument == ARG_INTERACTIONS || argument == ARG_BY ||
-           argument == ARG_LABELS;
+    return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_BUFFER_SIZE ||
+           argument == ARG_CLASSES || argument == ARG_HOLDOUT || argument == ARG_WARM_START ||
+           argument == ARG_TOLERANCE || argument == ARG_BALANCE || argument == ARG_ENCODE || argument == ARG_QUERY ||
+           argument == ARG_WHERE || argument == ARG_FEATURES || argument == ARG_STANDARDIZE ||
+           argument == ARG_LEARNING_RATE || argument == ARG_WEIGHT || argument == ARG_CLASS_WEIGHT ||
+           argument == ARG_STEP || argument == ARG_PATIENCE || argument == ARG_MAX_NORM || argument == ARG_AVERAGE ||
+           argument == ARG_TEXT || argument == ARG_INTERACTIONS || argument == ARG_BY || argument == ARG_LABELS;
 }
 
 /* Check that rows come from one place: a table with an optional condition, or a query. */
@@ -350,7 +353,8 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
     o->epochs = DatumGetInt32(values[ARG_EPOCHS]);
     o->decay = DatumGetFloat8(values[ARG_DECAY]);
-    text_only = !nulls[ARG_TEXT] && nulls[ARG_FEATURES] && nulls[ARG_INTERACTIONS] && DatumGetInt32(values[ARG_NGRAMS]) > 1;
+    text_only =
+        !nulls[ARG_TEXT] && nulls[ARG_FEATURES] && nulls[ARG_INTERACTIONS] && DatumGetInt32(values[ARG_NGRAMS]) > 1;
     read_step(o, values[ARG_STEP], nulls[ARG_STEP], !nulls[ARG_LEARNING_RATE] || o->decay != default_decay,
               text_only ? CP_STEP_ADAGRAD : CP_STEP_AUTO);
     if (cp_steps[o->step].fixed && !nulls[ARG_LEARNING_RATE])
@@ -368,16 +372,19 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     read_order(o, values[ARG_ORDER], values[ARG_BALANCE], nulls[ARG_BALANCE], types[ARG_BALANCE]);
     o->seed = DatumGetInt64(values[ARG_SEED]);
     o->intercept = DatumGetBool(values[ARG_INTERCEPT]);
-    o->standardize = nulls[ARG_STANDARDIZE] ? CORGI_AS_NEEDED : DatumGetBool(values[ARG_STANDARDIZE]) ? CORGI_YES : CORGI_NO;
+    o->standardize = nulls[ARG_STANDARDIZE]                  ? CORGI_AS_NEEDED
+                     : DatumGetBool(values[ARG_STANDARDIZE]) ? CORGI_YES
+                                                             : CORGI_NO;
     o->any_average = nulls[ARG_AVERAGE];
-    o->average = o->any_average ? o->any_step && !o->rated && corgi_predicts_numbers(&o->of) : DatumGetBool(values[ARG_AVERAGE]);
+    o->average =
+        o->any_average ? o->any_step && !o->rated && corgi_predicts_numbers(&o->of) : DatumGetBool(values[ARG_AVERAGE]);
     o->holdout = nulls[ARG_HOLDOUT] ? 0 : DatumGetFloat8(values[ARG_HOLDOUT]);
     o->patience = nulls[ARG_PATIENCE] ? 0 : DatumGetInt32(values[ARG_PATIENCE]);
     o->warm_start = nulls[ARG_WARM_START] ? NULL : TextDatumGetCString(values[ARG_WARM_START]);
     o->tolerance = nulls[ARG_TOLERANCE] ? -1 : tolerance_of(DatumGetFloat8(values[ARG_TOLERANCE]));
     o->threads = DatumGetInt32(values[ARG_THREADS]);
     o->weights = DatumGetBool(values[ARG_WEIGHTS]);
-    o->encode = nulls[ARG_ENCODE] ? NIL : corgi_read_wishes(values[ARG_ENCODE], types[ARG_ENCODE]);
+    o->encode = nulls[ARG_ENCODE] ? NIL : corgi_read_encode(values[ARG_ENCODE], types[ARG_ENCODE]);
     o->weight = nulls[ARG_WEIGHT] ? NULL : TextDatumGetCString(values[ARG_WEIGHT]);
     if (!nulls[ARG_CLASS_WEIGHT])
         corgi_read_class_weight(o, values[ARG_CLASS_WEIGHT], types[ARG_CLASS_WEIGHT]);

@@ -39,7 +39,7 @@ typedef struct {
     int class_count;
     List *class_texts;      /* of char *: classes given as text */
     bool untyped;           /* classes came as an untyped literal, so they may be numbers */
-    List *encode;           /* of CorgiWish ** */
+    List *encode;           /* of CorgiEncodeOption ** */
     List *words, *terms;    /* words: of char *, text columns; terms: of List *, hashed products of columns, single ones
                              * included */
     List *beside;           /* of char *: plain features besides hashed columns */

@@ -45,14 +45,14 @@ static int learn_groups(Compute *c, const corgi_step *step)
     while (status == CP_SGD_OK && done < step->visits && !c->stop_thread) {
         if (!c->running)
             CHECK_FOR_INTERRUPTS();
-        status = corgi_company_learn(c->run->company, c->run, step->visit, step->visits, &done, &c->refused);
+        status = corgi_stack_learn(c->run->stack, c->run, step->visit, step->visits, &done, &c->refused);
     }
     return status;
 }
 
 static cp_figures current_figures(const Compute *c)
 {
-    return c->run->company ? corgi_company_so_far(c->run->company) : corgi_learner_figures(c->learner);
+    return c->run->stack ? corgi_stack_so_far(c->run->stack) : corgi_learner_figures(c->learner);
 }
 
 /* Learn from a step. Returns a kernel status. */
@@ -60,7 +60,7 @@ static int learn_step(Compute *c, const corgi_step *step)
 {
     int status = CP_SGD_OK;
     int64 done = 0;
-    if (c->run->company != NULL)
+    if (c->run->stack != NULL)
         return learn_groups(c, step);
     corgi_learner_count(c->learner, c->run, step->visit, step->visits);
     while (status == CP_SGD_OK && done < step->visits && !c->stop_thread) {
@@ -156,7 +156,7 @@ static void stop_thread(int code, Datum argument)
 /* Return whether the epoch must restart. */
 static bool must_restart(const Compute *c)
 {
-    return c->failure == CP_SGD_DIVERGED && c->learner != NULL && corgi_learner_is_tried(c->learner);
+    return c->failure == CP_SGD_DIVERGED && c->learner != NULL && corgi_learner_is_watched(c->learner);
 }
 
 static void raise_failure(const Compute *c)

@@ -143,7 +143,8 @@ void corgi_show_name(CustomScan *scan)
     static CustomScanMethods shown[lengthof(known)];
     for (int i = 0; i < lengthof(known); i++)
         if (scan->methods == known[i]) {
-            shown[i] = (CustomScanMethods){known[i]->CustomName + strlen(CORGI_PREFIX), known[i]->CreateCustomScanState};
+            shown[i] =
+                (CustomScanMethods){known[i]->CustomName + strlen(CORGI_PREFIX), known[i]->CreateCustomScanState};
             scan->methods = &shown[i];
         }
 }

@@ -190,7 +190,8 @@ static Datum to_array(const double *values, int64 count)
 static void refuse_labels(const CorgiCached *c)
 {
     if (unlikely(c->model->labels != NULL))
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has several labels per row; use corgipile.predict_labels", c->name);
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has several labels per row; use corgipile.predict_labels",
+               c->name);
 }
 
 /* Return the row's class, or its predicted number. */
@@ -249,7 +250,8 @@ Datum corgipile_predict_labels(PG_FUNCTION_ARGS)
                                           "or predict_text", c->name);
     for (int64 k = 0; k < c->model->outputs; k++)
         if (c->scores[k] > 0)
-            found = accumArrayResult(found, CStringGetTextDatum(c->model->labels->names[k].text), false, TEXTOID, CurrentMemoryContext);
+            found = accumArrayResult(found, CStringGetTextDatum(c->model->labels->names[k].text), false, TEXTOID,
+                                     CurrentMemoryContext);
     PG_RETURN_DATUM(makeArrayResult(found, CurrentMemoryContext));
 }
 

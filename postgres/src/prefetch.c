@@ -22,7 +22,7 @@ typedef struct {
     off_t from, bytes;
 } Call;
 
-struct CorgiAsker {
+struct CorgiPrefetcher {
     bool running;           /* the thread exists */
     pthread_t thread;
     pthread_mutex_t lock;   /* of the following members */
@@ -33,7 +33,7 @@ struct CorgiAsker {
     Call queue[QUEUE_CALLS];
 };
 
-CorgiAsker *corgi_make_asker(void) { return palloc0(sizeof(CorgiAsker)); }
+CorgiPrefetcher *corgi_make_prefetcher(void) { return palloc0(sizeof(CorgiPrefetcher)); }
 
 #ifdef USE_POSIX_FADVISE
 #ifndef RUSAGE_THREAD
@@ -68,7 +68,7 @@ static int update_useful(int useful, bool fetched) { return fetched ? USEFUL_CAL
 
 static void *run_thread(void *argument)
 {
-    CorgiAsker *a = argument;
+    CorgiPrefetcher *a = argument;
     pthread_mutex_lock(&a->lock);
     while (!a->stop) {
         bool fetched;
@@ -86,14 +86,14 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-static void drop_locks(CorgiAsker *a)
+static void drop_locks(CorgiPrefetcher *a)
 {
     pthread_cond_destroy(&a->changed);
     pthread_mutex_destroy(&a->lock);
 }
 
 /* Start the thread. Without one, the backend makes the calls. */
-static void start_thread(CorgiAsker *a)
+static void start_thread(CorgiPrefetcher *a)
 {
     a->stop = false;
     a->made = a->taken = 0;
@@ -105,7 +105,7 @@ static void start_thread(CorgiAsker *a)
 }
 
 /* Stop the thread, if any. */
-void corgi_stop_asker(CorgiAsker *a)
+void corgi_stop_prefetcher(CorgiPrefetcher *a)
 {
     if (!a->running)
         return;
@@ -119,7 +119,7 @@ void corgi_stop_asker(CorgiAsker *a)
 }
 
 /* Return whether prefetching has helped recently. */
-bool corgi_is_useful(CorgiAsker *a)
+bool corgi_prefetch_is_useful(CorgiPrefetcher *a)
 {
     bool useful;
     if (!a->running)
@@ -154,7 +154,7 @@ static void write_call(Call *call, const char *path, int64 page, int64 count)
 }
 
 /* Queue calls. Returns false if the queue is full. */
-static bool queue_calls(CorgiAsker *a, const Call *calls, int count)
+static bool queue_calls(CorgiPrefetcher *a, const Call *calls, int count)
 {
     bool fits;
     pthread_mutex_lock(&a->lock);
@@ -168,7 +168,7 @@ static bool queue_calls(CorgiAsker *a, const Call *calls, int count)
 
 /* Prefetch pages of a table, in a thread if allowed; of a huge block, only its beginning. Returns false if the queue is
  * full. */
-bool corgi_ask(CorgiAsker *a, Relation rel, int64 page, int64 count, bool threads)
+bool corgi_prefetch(CorgiPrefetcher *a, Relation rel, int64 page, int64 count, bool threads)
 {
     Call calls[QUEUE_CALLS];
     char path[PATH_BYTES];

@@ -24,7 +24,8 @@
 #define TRAINING_COMMAND ((ProgressCommandType) 0x636F7267)
 #define COLUMNS 10
 
-enum { LOSS_OF, EPOCH, EPOCHS, ROWS, DONE, LOSS, STARTED, EARLIER, BEGAN, NAME, NAME_BYTES = 8 * (PGSTAT_NUM_PROGRESS_PARAM - NAME) };
+enum { LOSS_OF, EPOCH, EPOCHS, ROWS, DONE, LOSS, STARTED, EARLIER, BEGAN, NAME,
+       NAME_BYTES = 8 * (PGSTAT_NUM_PROGRESS_PARAM - NAME) };
 
 PG_FUNCTION_INFO_V1(corgipile_progress);
 
@@ -65,7 +66,7 @@ void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs)
 }
 
 /* Discard the rows of a restarted epoch, and restart the row rate. */
-void corgi_progress_again(const CorgiRun *run)
+void corgi_progress_restart(const CorgiRun *run)
 {
     const int index[] = {DONE, EARLIER, BEGAN};
     const int64 no_loss[] = {0, 0, 0};
@@ -138,7 +139,8 @@ static void put_backend(Tuplestorestate *rows, TupleDesc columns, const PgBacken
 {
     const int64 *param = b->st_progress_param;
     const char *name = (const char *) &param[NAME];
-    bool visible = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) || has_privs_of_role(GetUserId(), b->st_userid);
+    bool visible =
+        has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) || has_privs_of_role(GetUserId(), b->st_userid);
     bool surveying = param[ROWS] == 0;
     double loss;
     Datum values[COLUMNS];
@@ -173,7 +175,8 @@ Datum corgipile_progress(PG_FUNCTION_ARGS)
     for (int i = 1; i <= count; i++) {
         const PgBackendStatus *b = &CORGI_BACKEND(i)->backendStatus;
         /* without a start, its other figures are not set yet */
-        if (b->st_progress_command == TRAINING_COMMAND && b->st_databaseid == MyDatabaseId && b->st_progress_param[STARTED] != 0)
+        if (b->st_progress_command == TRAINING_COMMAND && b->st_databaseid == MyDatabaseId &&
+            b->st_progress_param[STARTED] != 0)
             put_backend(result->setResult, result->setDesc, b);
     }
     return (Datum) 0;

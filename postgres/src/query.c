@@ -33,7 +33,8 @@ static TupleDesc check_query(SPIPlanPtr plan)
 {
     List *sources = SPI_plan_get_plan_sources(plan);
     const CachedPlanSource *source = list_length(sources) == 1 ? linitial(sources) : NULL;
-    const Query *query = source && list_length(source->query_list) == 1 ? linitial_node(Query, source->query_list) : NULL;
+    const Query *query =
+        source && list_length(source->query_list) == 1 ? linitial_node(Query, source->query_list) : NULL;
     if (query == NULL || query->commandType != CMD_SELECT || source->resultDesc == NULL)
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must be one SELECT");
     if (query->hasModifyingCTE || query->rowMarks != NIL)
@@ -56,8 +57,8 @@ static Oid make_table(TupleDesc columns)
         statement->relation->relname = psprintf("corgipile_rows_%d", ++number);
     for (int i = 0; i < columns->natts; i++) {
         Form_pg_attribute a = TupleDescAttr(columns, i);
-        statement->tableElts = lappend(statement->tableElts, makeColumnDef(NameStr(a->attname), a->atttypid, a->atttypmod,
-                                                                           a->attcollation));
+        statement->tableElts = lappend(statement->tableElts,
+                                       makeColumnDef(NameStr(a->attname), a->atttypid, a->atttypmod, a->attcollation));
     }
     table = DefineRelation(statement, RELKIND_RELATION, InvalidOid, NULL, NULL).objectId;
     CommandCounterIncrement();
@@ -80,10 +81,14 @@ static void ignore(DestReceiver *self) {}
 
 static void store_rows(SPIPlanPtr plan, Oid table)
 {
-    RowReceiver k = {.as_receiver = {.receiveSlot = store_row, .rStartup = start_receiver, .rShutdown = ignore, .rDestroy = ignore,
-                                .mydest = DestNone},
-                .table = table_open(table, RowExclusiveLock), .bulk = GetBulkInsertState(),
-                .command = GetCurrentCommandId(true)};
+    RowReceiver k = {.as_receiver = {.receiveSlot = store_row,
+                                     .rStartup = start_receiver,
+                                     .rShutdown = ignore,
+                                     .rDestroy = ignore,
+                                     .mydest = DestNone},
+                     .table = table_open(table, RowExclusiveLock),
+                     .bulk = GetBulkInsertState(),
+                     .command = GetCurrentCommandId(true)};
     SPIExecuteOptions how = {.read_only = true, .must_return_tuples = true, .dest = &k.as_receiver};
     SPI_execute_plan_extended(plan, &how);
     FreeBulkInsertState(k.bulk);
@@ -92,7 +97,7 @@ static void store_rows(SPIPlanPtr plan, Oid table)
 }
 
 /* Run a query. Returns a table of its rows. */
-Oid corgi_keep_query(const char *query)
+Oid corgi_store_query(const char *query)
 {
     SPIPlanPtr plan;
     Oid table;
@@ -110,7 +115,7 @@ Oid corgi_keep_query(const char *query)
 /* Run the query, and make its result the source. */
 void corgi_open_query(CorgiRun *run)
 {
-    run->options.source = corgi_keep_query(run->options.query);
+    run->options.source = corgi_store_query(run->options.query);
     PushCopiedSnapshot(GetActiveSnapshot());
     UpdateActiveSnapshotCommandId();
     run->owner = CurrentResourceOwner;

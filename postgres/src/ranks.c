@@ -94,8 +94,8 @@ CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive, bool weighted)
     r->positive = positive;
     r->weighted = weighted;
     for (int i = 0; i < SIDES; i++)
-        r->sorts[i] = tuplesort_begin_datum(weighted ? UUIDOID : INT8OID, weighted ? UUID_LESS : Int8LessOperator, InvalidOid,
-                                            false, Max(work_mem / SIDES, 64), NULL, TUPLESORT_NONE);
+        r->sorts[i] = tuplesort_begin_datum(weighted ? UUIDOID : INT8OID, weighted ? UUID_LESS : Int8LessOperator,
+                                            InvalidOid, false, Max(work_mem / SIDES, 64), NULL, TUPLESORT_NONE);
     return r;
 }
 
@@ -206,16 +206,16 @@ bool corgi_auc(CorgiRanks *r, double *area)
 /* Return the argument's value as text; NULL if it is NULL. */
 static char *class_argument(FunctionCallInfo fcinfo)
 {
-    Oid type = get_fn_expr_argtype(fcinfo->flinfo, CORGI_JUDGE_CLASS), output;
+    Oid type = get_fn_expr_argtype(fcinfo->flinfo, CORGI_EVALUATED_CLASS), output;
     bool varlena;
-    if (PG_ARGISNULL(CORGI_JUDGE_CLASS))
+    if (PG_ARGISNULL(CORGI_EVALUATED_CLASS))
         return NULL;
     if (type == UNKNOWNOID)
-        return DatumGetCString(PG_GETARG_DATUM(CORGI_JUDGE_CLASS));
+        return DatumGetCString(PG_GETARG_DATUM(CORGI_EVALUATED_CLASS));
     if (getBaseType(type) == BOOLOID)
-        return PG_GETARG_BOOL(CORGI_JUDGE_CLASS) ? "1" : "0";
+        return PG_GETARG_BOOL(CORGI_EVALUATED_CLASS) ? "1" : "0";
     getTypeOutputInfo(type, &output, &varlena);
-    return OidOutputFunctionCall(output, PG_GETARG_DATUM(CORGI_JUDGE_CLASS));
+    return OidOutputFunctionCall(output, PG_GETARG_DATUM(CORGI_EVALUATED_CLASS));
 }
 
 /* Return the class with a name; -1 if there is none. */
@@ -244,7 +244,7 @@ static char *list_classes(const CorgiModel *m)
 }
 
 /* Return the evaluated class: the named one, or else the second of two. */
-int64 corgi_class_to_judge(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
+int64 corgi_class_to_evaluate(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
     char *class_name = class_argument(fcinfo);
     int64 found = class_name ? class_of(m, class_name) : 1;
@@ -260,14 +260,14 @@ int64 corgi_class_to_judge(FunctionCallInfo fcinfo, const CorgiModel *m, const c
 static CorgiRanks *rank_rows(FunctionCallInfo fcinfo, const char *what)
 {
     char *name;
-    CorgiModel *m = corgi_model_to_judge(fcinfo, &name);
+    CorgiModel *m = corgi_model_to_evaluate(fcinfo, &name);
     CorgiRanks *r;
     if (m == NULL)
         return NULL;
     corgi_need_classes(m, name, what);
-    r = corgi_make_ranks(m, corgi_class_to_judge(fcinfo, m, name), !PG_ARGISNULL(PG_NARGS() - 1));
+    r = corgi_make_ranks(m, corgi_class_to_evaluate(fcinfo, m, name), !PG_ARGISNULL(PG_NARGS() - 1));
     r->watch.row = rank_row;
-    (void) corgi_judge(fcinfo, m, name, &r->watch);
+    (void) corgi_evaluate_rows(fcinfo, m, name, &r->watch);
     return r;
 }
 

@@ -41,8 +41,8 @@ static const char *const lost_query =
     "settings = NULL WHERE id operator(pg_catalog.=) ANY (ARRAY(SELECT id FROM corgipile.job_records WHERE id "
     "operator(pg_catalog.=) $1 AND finished IS NULL FOR UPDATE SKIP LOCKED))";
 static const char *const cancel_query =
-    "UPDATE corgipile.job_records SET state = '" CORGI_CANCELLED "', finished = pg_catalog.clock_timestamp(), call = NULL, "
-    "settings = NULL WHERE id operator(pg_catalog.=) $1 AND state operator(pg_catalog.=) '" CORGI_WAITING "'";
+    "UPDATE corgipile.job_records SET state = '" CORGI_CANCELLED "', finished = pg_catalog.clock_timestamp(), call = "
+    "NULL, settings = NULL WHERE id operator(pg_catalog.=) $1 AND state operator(pg_catalog.=) '" CORGI_WAITING "'";
 
 /* Run a query that may change the records, as their owner and within SPI. */
 void corgi_change_records(const char *query, int count, Oid *types, Datum *values, const char *nulls)
@@ -159,12 +159,16 @@ bool corgi_read_job(int64 id, CorgiJob *job)
 
 static bool is_own(const CorgiJob *job) { return has_privs_of_role(GetUserId(), corgi_resolve(job->role)); }
 
-static bool may_see(const CorgiJob *job) { return is_own(job) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS); }
+static bool may_see(const CorgiJob *job)
+{
+    return is_own(job) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+}
 
 /* Follow the server's rule for sessions: only superusers cancel those of superusers. */
 static bool may_cancel(const CorgiJob *job)
 {
-    return is_own(job) || (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND) && !superuser_arg(corgi_resolve(job->role)));
+    return is_own(job) ||
+           (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND) && !superuser_arg(corgi_resolve(job->role)));
 }
 
 static void refuse_unknown_job(int64 id) __attribute__((noreturn));
@@ -293,8 +297,8 @@ Datum corgipile_wait(PG_FUNCTION_ARGS)
         PG_RETURN_NULL();
     id = PG_GETARG_INT64(0);
     if (!PG_ARGISNULL(1))
-        until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(GetCurrentTimestamp()),
-                                                        PG_GETARG_DATUM(1)));
+        until = DatumGetTimestampTz(DirectFunctionCall2(
+            timestamptz_pl_interval, TimestampTzGetDatum(GetCurrentTimestamp()), PG_GETARG_DATUM(1)));
     for (;; longest = Min(2 * longest, LONGEST_WAIT)) {
         if (!corgi_read_job(id, &job) || !may_see(&job))
             refuse_unknown_job(id);
@@ -314,7 +318,7 @@ Datum corgipile_wait(PG_FUNCTION_ARGS)
 }
 
 /* Mark the jobs of missing workers as lost. Within SPI, as the owner. */
-void corgi_settle_lost(void)
+void corgi_mark_lost(void)
 {
     Oid types[] = {INT8OID, TEXTOID, TEXTOID};
     int64 count, *numbers = job_numbers(&count);

@@ -6,8 +6,8 @@
 #include "utils/memutils.h"
 
 /* Pass on a block's rows that lie in the runs from `at` on. Returns the first run that continues behind it. */
-static int64 read_block(const CorgiRun *run, Snapshot snapshot, int64 block, const int64 (*runs)[2], int64 at, int64 count,
-                        CorgiTaker take, void *to)
+static int64 read_block(const CorgiRun *run, Snapshot snapshot, int64 block, const int64 (*runs)[2], int64 at,
+                        int64 count, CorgiRowConsumer take, void *to)
 {
     const CorgiPlace *place = &run->survey.place[block];
     CorgiSource part = run->source.parts[place->part];
@@ -17,7 +17,7 @@ static int64 read_block(const CorgiRun *run, Snapshot snapshot, int64 block, con
     corgi_scan_seek(scan, place->page, Min(place->page + run->source.block_pages, part.pages));
     for (int rows; at < count && runs[at][0] < stop && (rows = corgi_scan_next(scan)) > 0;)
         for (int i = 0; i < rows; i++, number++) {
-            if (corgi_held_out(run, number) || (run->where != NULL && !corgi_is_wanted(run, number)))
+            if (corgi_held_out(run, number) || (run->where != NULL && !corgi_matches(run, number)))
                 continue;
             while (at < count && runs[at][1] <= row)
                 at++;
@@ -32,7 +32,8 @@ static int64 read_block(const CorgiRun *run, Snapshot snapshot, int64 block, con
 }
 
 /* Pass on the training rows of ascending runs [first, stop), with features as double precision. */
-void corgi_read_runs(const CorgiRun *run, Snapshot snapshot, const int64 (*runs)[2], int64 count, CorgiTaker take, void *to)
+void corgi_read_runs(const CorgiRun *run, Snapshot snapshot, const int64 (*runs)[2], int64 count, CorgiRowConsumer take,
+                     void *to)
 {
     const CorgiSurvey *v = &run->survey;
     MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "corgipile runs", ALLOCSET_DEFAULT_SIZES);

@@ -36,8 +36,8 @@ void corgi_bad_content(const char *format, ...)
         enlargeStringInfo(&why, needed);
     }
     ereport(ERROR, errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
-            errmsg("the content is not a model saved by corgipile: %.*s", pg_mbcliplen(why.data, why.len, MAX_MESSAGE_BYTES),
-                   why.data));
+            errmsg("the content is not a model saved by corgipile: %.*s",
+                   pg_mbcliplen(why.data, why.len, MAX_MESSAGE_BYTES), why.data));
 }
 
 static const char *text_at(HeapTuple row, int column)
@@ -119,8 +119,9 @@ static Datum header_of(const char *content, Size size, uint64 *length)
     if (size < LENGTH_BYTES)
         corgi_bad_content("it has %zu bytes", size);
     memcpy(length, content, LENGTH_BYTES);
-    if (*length > CORGI_MOST_HEADER || *length > size - LENGTH_BYTES)
-        corgi_bad_content("its header has " UINT64_FORMAT " bytes, the whole file " UINT64_FORMAT, *length, (uint64) size);
+    if (*length > CORGI_MAX_HEADER || *length > size - LENGTH_BYTES)
+        corgi_bad_content("its header has " UINT64_FORMAT " bytes, the whole file " UINT64_FORMAT, *length,
+                          (uint64) size);
     text = pnstrdup(content + LENGTH_BYTES, (Size) *length);
     if (strlen(text) != *length || *text != '{')
         corgi_bad_content("its header is not JSON");
@@ -140,7 +141,8 @@ CorgiTensors corgi_read_tensors(const char *content, Size size)
     for (uint64 i = 0; i < SPI_processed; i++) {
         HeapTuple row = SPI_tuptable->vals[i];
         if (strcmp(text_at(row, 1), "__metadata__") != 0)
-            t.tensors[t.count++] = tensor_at(row, content + LENGTH_BYTES + length, (int64) (size - LENGTH_BYTES - length));
+            t.tensors[t.count++] =
+                tensor_at(row, content + LENGTH_BYTES + length, (int64) (size - LENGTH_BYTES - length));
         else if (strcmp(text_at(row, 5), "string") == 0)
             t.meta = CStringGetTextDatum(text_at(row, 6));
     }
@@ -190,8 +192,8 @@ static void write_header(StringInfo to, const char *meta, const CorgiOutput *out
         appendStringInfo(to, ",\"%s\":{\"dtype\":\"F%d\",\"shape\":[", o->name, 8 * o->bytes);
         if (o->rows > 0)
             appendStringInfo(to, INT64_FORMAT ",", o->rows);
-        appendStringInfo(to, INT64_FORMAT "],\"data_offsets\":[" INT64_FORMAT "," INT64_FORMAT "]}", o->columns, offsets,
-                         offsets + bytes);
+        appendStringInfo(to, INT64_FORMAT "],\"data_offsets\":[" INT64_FORMAT "," INT64_FORMAT "]}", o->columns,
+                         offsets, offsets + bytes);
         offsets += bytes;
     }
     appendStringInfoChar(to, '}');
@@ -224,13 +226,13 @@ bytea *corgi_write_tensors(const char *meta, const CorgiOutput *outputs, int cou
     uint64 length;
     char *utf8, *to;
     bytea *content;
-    refuse_size("the model's metadata takes", (int64) strlen(meta), CORGI_MOST_HEADER);
+    refuse_size("the model's metadata takes", (int64) strlen(meta), CORGI_MAX_HEADER);
     initStringInfo(&header);
     write_header(&header, meta, outputs, count);
     utf8 = pg_server_to_any(header.data, header.len, PG_UTF8);
     length = strlen(utf8);
     length += (ALIGN_BYTES - length % ALIGN_BYTES) % ALIGN_BYTES;
-    refuse_size("the model's metadata takes", (int64) length, CORGI_MOST_HEADER);
+    refuse_size("the model's metadata takes", (int64) length, CORGI_MAX_HEADER);
     for (int i = 0; i < count; i++)
         bytes += count_of(&outputs[i]) * outputs[i].bytes;
     bytes += (int64) length;

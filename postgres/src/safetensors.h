@@ -5,7 +5,7 @@
 #include "corgipile.h"
 
 #define CORGI_META "corgipile.model" /* metadata key of a model's description */
-enum { CORGI_MOST_HEADER = 100000000 }; /* bytes, by the format */
+enum { CORGI_MAX_HEADER = 100000000 }; /* bytes, by the format */
 
 /* A tensor of real numbers; a one-dimensional one has one row. */
 typedef struct {

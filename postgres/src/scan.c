@@ -42,7 +42,8 @@ CorgiScan *corgi_scan_begin(const CorgiSource *source, Snapshot snapshot)
                                           SO_TYPE_TIDRANGESCAN | SO_ALLOW_PAGEMODE | SO_ALLOW_STRAT);
     s->row = MakeSingleTupleTableSlot(RelationGetDescr(rel), table_slot_callbacks(rel));
     s->source = source;
-    if (rel->rd_tableam == GetHeapamTableAmRoutine() && (s->scan->rs_flags & SO_ALLOW_PAGEMODE) && corgi_heap_as_known(s->scan)) {
+    if (rel->rd_tableam == GetHeapamTableAmRoutine() && (s->scan->rs_flags & SO_ALLOW_PAGEMODE) &&
+        corgi_heap_is_compatible(s->scan)) {
         s->heap = (HeapScanDesc) s->scan;
         s->fields = corgi_make_fields(source);
         shrink_ring(s->heap);
@@ -167,7 +168,7 @@ TupleTableSlot *corgi_scan_row(CorgiScan *s, int i)
 /* Put the rows `which` of the current step into the slots `into`. Returns false if a sparse row does not fit. */
 bool corgi_scan_put(CorgiScan *s, const int16 *which, int count, int64 width, CorgiBuffer *b, const int32 *into)
 {
-    if (s->fields.serve && corgi_put_plain(s->source, &s->fields, &s->read, which, count, width, b, into))
+    if (s->fields.serve && corgi_put_page_rows(s->source, &s->fields, &s->read, which, count, width, b, into))
         return true;
     for (int i = 0; i < count; i++)
         if (!corgi_put_row(s->source, corgi_scan_row(s, which[i]), width, b, into[i]))

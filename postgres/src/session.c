@@ -9,7 +9,8 @@
 enum { SETTING_TEXTS = 4 };  /* texts */
 
 /* of the statement or the connection, so not transferred */
-static const char *const excluded[] = {"application_name", "client_encoding", "statement_timeout", "transaction_timeout"};
+static const char *const excluded[] = {"application_name", "client_encoding", "statement_timeout",
+                                       "transaction_timeout"};
 
 static struct config_generic **all_settings(int *count)
 {
@@ -57,7 +58,7 @@ void corgi_apply_settings(const ArrayType *settings)
 {
     List *texts = corgi_text_list(PointerGetDatum(settings));
     for (int i = 0; i + SETTING_TEXTS <= list_length(texts); i += SETTING_TEXTS)
-        (void) set_config_option_ext(list_nth(texts, i), list_nth(texts, i + 1), (GucContext) atoi(list_nth(texts, i + 2)),
-                                     PGC_S_SESSION, (Oid) strtoul(list_nth(texts, i + 3), NULL, 10), GUC_ACTION_SET, true,
-                                     ERROR, false);
+        (void) set_config_option_ext(
+            list_nth(texts, i), list_nth(texts, i + 1), (GucContext) atoi(list_nth(texts, i + 2)), PGC_S_SESSION,
+            (Oid) strtoul(list_nth(texts, i + 3), NULL, 10), GUC_ACTION_SET, true, ERROR, false);
 }

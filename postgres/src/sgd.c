@@ -142,13 +142,13 @@ static void prepare_run(SgdState *s)
     corgi_check_past(&run->options);
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
-    run->company = corgi_make_company(run);
-    s->learner = run->company ? NULL : corgi_learner_for(run, run->survey.rows);
+    run->stack = corgi_make_stack(run);
+    s->learner = run->stack ? NULL : corgi_learner_for(run, run->survey.rows);
     if (run->options.name != NULL || run->options.weights)
         corgi_check_size(run, s->learner);
     corgi_begin_rate(run, s->learner, &s->history);
     corgi_begin_best(run);
-    s->evaluator = run->survey.held > 0 ? corgi_learner_judge(run) : NULL;
+    s->evaluator = run->survey.held > 0 ? corgi_evaluation_learner(run) : NULL;
 }
 
 /* Run an epoch. Its metrics are empty if it must restart. */
@@ -157,8 +157,8 @@ static cp_figures train_epoch(SgdState *s, int64 epoch, int64 *skipped)
     const CorgiOptions *o = &s->run.options;
     cp_figures figures;
     corgi_tuple_begin(s->tuples, (int) epoch);
-    if (s->run.company != NULL)
-        corgi_company_begin(s->run.company, &s->run, epoch);
+    if (s->run.stack != NULL)
+        corgi_stack_begin(s->run.stack, &s->run, epoch);
     else
         corgi_learner_begin(s->learner, cp_sgd_rate(o->step, o->learning_rate, o->decay, epoch));
     *skipped = corgi_compute_epoch(s->learner, &s->run, s->tuples);
@@ -166,8 +166,8 @@ static cp_figures train_epoch(SgdState *s, int64 epoch, int64 *skipped)
     corgi_end_loop(linitial(s->tuples->custom_ps));
     if (*skipped == CORGI_DIVERGED)
         return (cp_figures){0};
-    figures = s->run.company ? corgi_company_end(s->run.company, skipped) : corgi_learner_end(s->learner);
-    if (s->run.company != NULL && corgi_company_change(s->run.company, &s->run)) {
+    figures = s->run.stack ? corgi_stack_end(s->run.stack, skipped) : corgi_learner_end(s->learner);
+    if (s->run.stack != NULL && corgi_stack_restart_rates(s->run.stack, &s->run)) {
         *skipped = CORGI_DIVERGED;
         return (cp_figures){0};
     }
@@ -196,7 +196,7 @@ static CorgiEpoch next_result(SgdState *s)
         INSTR_TIME_SET_CURRENT(took);
         INSTR_TIME_SUBTRACT(took, start);
         epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
-        rate = s->learner == NULL ? 0 : corgi_learner_again(s->learner, &s->run, s->run.options.learning_rate,
+        rate = s->learner == NULL ? 0 : corgi_learner_restart_rate(s->learner, &s->run, s->run.options.learning_rate,
                                                             epoch.skipped == CORGI_DIVERGED ? NAN : epoch.learnt.loss);
         if (epoch.skipped != CORGI_DIVERGED && rate == 0)
             break;
@@ -211,7 +211,7 @@ static cp_figures evaluator(SgdState *s)
     cp_figures figures;
     if (s->evaluator == NULL)
         return (cp_figures){0};
-    corgi_learner_show(&s->run, s->evaluator, s->learner);
+    corgi_learner_copy_model(&s->run, s->evaluator, s->learner);
     figures = corgi_measure(&s->run, s->evaluator, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
     if (figures.rows > 0)
         corgi_check_weight(&figures, "the validation rows");
@@ -241,7 +241,7 @@ static void advance_epoch(SgdState *s)
     if (s->run.fold == NULL)
         epoch.held = evaluator(s);
     s->finished = corgi_add_epoch(h, &s->run, &epoch);
-    corgi_tell_nothing_learnt(&s->run, h, &epoch);
+    corgi_hint_nothing_learnt(&s->run, h, &epoch);
     corgi_settle_rate(&s->run, s->learner, h);
     s->finished |= corgi_note_best(&s->run, s->learner, h->past + h->count - 1, &epoch.held);
     if (s->finished) {
@@ -249,9 +249,9 @@ static void advance_epoch(SgdState *s)
             fill_fold(s);
         corgi_progress_end(&s->run);
         if (s->run.labels == NULL)
-            corgi_tell_chance(&s->run, &epoch);
-        if (s->run.company != NULL)
-            corgi_company_tell(s->run.company, &s->run);
+            corgi_warn_no_better(&s->run, &epoch);
+        if (s->run.stack != NULL)
+            corgi_stack_report(s->run.stack, &s->run);
         if (o->name != NULL) {
             corgi_free_buffer(&s->run.buffer);
             corgi_store_model(&s->run, s->learner, h, s->run.past);

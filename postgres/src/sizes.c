@@ -42,7 +42,7 @@ static int64 bytes_for(const CorgiRun *run, const cp_room *room, int64 blocks)
         cp_fit(&spec, &larger);
     } while (larger.budget < INT32_MAX / 2 &&
              (spec.buffer < blocks || cp_slots(&spec, run->survey.widest, run->survey.blocks) > larger.budget));
-    return larger.budget * run->sizes.row_bytes + corgi_learner_bytes(run) + corgi_several_bytes(run);
+    return larger.budget * run->sizes.row_bytes + corgi_learner_bytes(run) + corgi_stack_bytes(run);
 }
 
 /* Hint at sufficient sizes. */
@@ -86,13 +86,13 @@ static int64 bytes_for_rows(const CorgiRun *run)
 {
     int64 bytes = run->options.buffer_bytes, model_bytes = corgi_learner_bytes(run);
     if (model_bytes > bytes / 4 * 3)
-        ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-                errmsg("buffer_size is " INT64_FORMAT " kB; the model takes " INT64_FORMAT " kB of it "
-                                                                                                    "during "
-                                                                                                    "training, for "
-                                                                                                    "hash_bits %d", bytes / 1024, model_bytes / 1024, corgi_hashing(&run->source)->bits),
-                errhint("Give buffer_size => '" INT64_FORMAT "kB', or fewer hash_bits.", model_bytes / 3 * 4 / 1024 + 1));
-    return bytes - model_bytes - corgi_several_bytes(run);
+        ereport(
+            ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+            errmsg("buffer_size is " INT64_FORMAT " kB; the model takes " INT64_FORMAT " kB of it "
+                   "during training, for hash_bits %d",
+                   bytes / 1024, model_bytes / 1024, corgi_hashing(&run->source)->bits),
+            errhint("Give buffer_size => '" INT64_FORMAT "kB', or fewer hash_bits.", model_bytes / 3 * 4 / 1024 + 1));
+    return bytes - model_bytes - corgi_stack_bytes(run);
 }
 
 /* Convert buffer_size to blocks and slots as Python does. One read-ahead step always counts, so that threads do not

@@ -81,7 +81,8 @@ static bool suits(const CorgiColumn *c, ColumnRole role)
         return !c->list && (corgi_is_text(c->type) || whole || c->type == BOOLOID);
     if (corgi_is_number(c->type))
         return role == FEATURE || !c->list;
-    return !c->list && (role == FEATURE ? corgi_family(c->type) != CORGI_NO_FAMILY : role == LABEL && corgi_is_text(c->type));
+    return !c->list &&
+           (role == FEATURE ? corgi_family(c->type) != CORGI_NO_FAMILY : role == LABEL && corgi_is_text(c->type));
 }
 
 /* Return a column by name. */
@@ -98,14 +99,17 @@ static CorgiColumn find_column(Relation rel, const char *name, ColumnRole role)
     c.list = OidIsValid(item);
     c.type = getBaseType(c.list ? item : a->atttypid);
     if (!suits(&c, role))
-        ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
-                errmsg("%s column \"%s\" is %s; %s", column_roles[role].name, name, format_type_be(a->atttypid), column_roles[role].needed),
-                role == FEATURE || c.type == JSONOID || c.type == JSONBOID || (role == LABEL && corgi_casts_to_text(c.type))
-                    ? corgi_hint_cast(a->atttypid, name)
-                : role == LABELS && corgi_is_text(c.type)
-                    ? errhint("Split text that holds several by a query, or in a column of its own: string_to_array(%s, ',').",
-                              quote_identifier(name))
-                    : 0);
+        ereport(
+            ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+            errmsg("%s column \"%s\" is %s; %s", column_roles[role].name, name, format_type_be(a->atttypid),
+                   column_roles[role].needed),
+            role == FEATURE || c.type == JSONOID || c.type == JSONBOID || (role == LABEL && corgi_casts_to_text(c.type))
+                ? corgi_hint_cast(a->atttypid, name)
+            : role == LABELS && corgi_is_text(c.type)
+                ? errhint(
+                      "Split text that holds several by a query, or in a column of its own: string_to_array(%s, ',').",
+                      quote_identifier(name))
+                : 0);
     if (CORGI_IS_VIRTUAL(a))
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                 errmsg("column \"%s\" is a virtual generated column", name), errhint("Make it STORED."));
@@ -123,7 +127,11 @@ static void check_privileges(const CorgiSource *s)
     if (pg_class_aclcheck(table, user, ACL_SELECT) == ACLCHECK_OK)
         return;
     for (int i = -3 - s->label_columns; i < s->feature_columns; i++) {
-        const CorgiColumn *c = i < -3 ? &s->labels[-4 - i] : i == -3 ? &s->by : i == -2 ? &s->weight : i < 0 ? &s->label : &s->features[i];
+        const CorgiColumn *c = i < -3    ? &s->labels[-4 - i]
+                               : i == -3 ? &s->by
+                               : i == -2 ? &s->weight
+                               : i < 0   ? &s->label
+                                         : &s->features[i];
         if (c->name != NULL && pg_attribute_aclcheck(table, c->attnum, user, ACL_SELECT) != ACLCHECK_OK)
             aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(s->rel->rd_rel->relkind),
                            RelationGetRelationName(s->rel));
@@ -179,7 +187,8 @@ static List *other_columns(const CorgiSource *s)
             i + 1 != s->by.attnum && !is_among_labels(s, i + 1))
             names = lappend(names, pstrdup(NameStr(TupleDescAttr(columns, i)->attname)));
     if (names == NIL)
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("there is no column but the label \"%s\"", s->labels ? s->labels->name : s->label.name));
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("there is no column but the label \"%s\"", s->labels ? s->labels->name : s->label.name));
     return names;
 }
 
@@ -223,7 +232,8 @@ static void find_label(CorgiSource *s, const CorgiOptions *o)
     s->label.type = INT4OID;
     s->labels = palloc0(sizeof *s->labels * (Size) list_length(o->labels));
     foreach (cell, o->labels)
-        s->labels[s->label_columns++] = find_column(s->rel, lfirst(cell), list_length(o->labels) == 1 ? LABELS : ONE_LABEL);
+        s->labels[s->label_columns++] =
+            find_column(s->rel, lfirst(cell), list_length(o->labels) == 1 ? LABELS : ONE_LABEL);
 }
 
 /* Find the weight column, if any. */
@@ -318,7 +328,7 @@ void corgi_open_source(CorgiSource *s, CorgiOptions *o)
     corgi_open_encoding(s, o);
     s->lenient = o->missing == CORGI_MISSING_SKIP;
     open_parts(s, o);
-    corgi_tie_encodings(s, s->encoding);
+    corgi_attach_encodings(s, s->encoding);
     s->block_pages = corgi_block_pages(s, o);
 }
 
@@ -339,7 +349,7 @@ bool corgi_settle(const CorgiSource *s, CorgiPlace *place)
 }
 
 /* Return the number of blocks, including those without rows. */
-int64 corgi_most_blocks(const CorgiSource *s)
+int64 corgi_max_blocks(const CorgiSource *s)
 {
     int64 blocks = 0;
     for (int i = 0; i < s->part_count; i++)

@@ -16,7 +16,7 @@ void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int 
                corgi_row_name(c, tid), c->name);
     REFUSE(ERRCODE_DATA_EXCEPTION,
            "%s has an index in column \"%s\" outside the " INT64_FORMAT " features%s, which begin at 0",
-           corgi_row_name(c, tid), c->name, width, width == CORGI_MOST_NUMBERS ? " that a model can have" : "");
+           corgi_row_name(c, tid), c->name, width, width == CORGI_MAX_NUMBERS ? " that a model can have" : "");
 }
 
 static CorgiList open_list(const CorgiColumn *c, TupleTableSlot *row)
@@ -51,9 +51,9 @@ int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
     index = palloc(sizeof *index * (Size) (count + 1));
     memcpy(index, list.numbers, sizeof *index * (Size) count);
     corgi_close_list(&list);
-    status = cp_check_indices(index, count, CORGI_MOST_NUMBERS);
+    status = cp_check_indices(index, count, CORGI_MAX_NUMBERS);
     if (unlikely(status != CP_SGD_OK))
-        corgi_refuse_indices(c, &row->tts_tid, status, CORGI_MOST_NUMBERS);
+        corgi_refuse_indices(c, &row->tts_tid, status, CORGI_MAX_NUMBERS);
     if (count > 0)
         *width = Max(*width, (int64) index[count - 1] + 1);
     pfree(index);
@@ -61,8 +61,8 @@ int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
 }
 
 /* Put indices and values behind the previous rows. Returns false if they do not fit. */
-static bool put_entries(int bytes, const char *index, const char *values, enum cp_type type, int64 count, CorgiBuffer *b,
-                        int64 slot)
+static bool put_entries(int bytes, const char *index, const char *values, enum cp_type type, int64 count,
+                        CorgiBuffer *b, int64 slot)
 {
     int64 size = corgi_pair_bytes(count, bytes);
     char *to = b->next + size - count * bytes;
@@ -80,8 +80,8 @@ static bool put_entries(int bytes, const char *index, const char *values, enum c
 /* Put an index and a value array into a slot. Returns false if they do not fit. */
 bool corgi_put_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, CorgiBuffer *b, int64 slot)
 {
-    return put_entries(s->bytes, index->numbers, values->numbers, corgi_stored_type(s->features[1].type), index->count, b,
-                       slot);
+    return put_entries(s->bytes, index->numbers, values->numbers, corgi_stored_type(s->features[1].type), index->count,
+                       b, slot);
 }
 
 static void check_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, const TupleTableSlot *row)
@@ -119,7 +119,7 @@ static void project(const char *index, const char *values, enum cp_type type, in
 }
 
 /* Project a row to CP_PLAIN numbers. */
-void corgi_mix_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
+void corgi_project_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
 {
     CorgiList index, values;
     if (corgi_hashing(s) != NULL) {
@@ -142,8 +142,8 @@ bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, 
     bool fits;
     if (corgi_hashing(s) != NULL) {
         const cp_hashed *hashed = corgi_hash_row(s, row);
-        return put_entries(s->bytes, (const char *) hashed->indices, (const char *) hashed->values, CP_F32, hashed->entries, b,
-                           slot);
+        return put_entries(s->bytes, (const char *) hashed->indices, (const char *) hashed->values, CP_F32,
+                           hashed->entries, b, slot);
     }
     index = open_list(&s->features[0], row);
     values = open_list(&s->features[1], row);

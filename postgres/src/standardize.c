@@ -82,7 +82,7 @@ void corgi_choose_scaling(CorgiRun *run, Snapshot snapshot)
     else
         run->standardize = choice == CORGI_YES;
     if (seen.scales != CP_SCALES_FINE)
-        corgi_tell_scales(&seen, run), run->hinted = !run->standardize;
+        corgi_report_scales(&seen, run), run->hinted = !run->standardize;
     if (run->standardize)
         widen_integers(&run->source);
 }
@@ -102,8 +102,8 @@ void corgi_add_moments(struct cp_moments *m, const CorgiRun *run, int64 rows)
     const CorgiBuffer *b = &run->buffer;
     for (int64 i = 0; i < rows; i++)
         if (run->source.sparse)
-            cp_moments_add_entries(m, (const int32_t *) (uintptr_t) b->indices[i], (const void *) (uintptr_t) b->values[i],
-                                   b->lengths[i], run->source.bytes);
+            cp_moments_add_entries(m, (const int32_t *) (uintptr_t) b->indices[i],
+                                   (const void *) (uintptr_t) b->values[i], b->lengths[i], run->source.bytes);
         else
             cp_moments_add(m, b->x + i * b->stride, run->source.bytes);
     m->rows += run->source.sparse ? rows : 0;
@@ -163,14 +163,15 @@ void corgi_scale_rows(const CorgiRun *run, const int32 *slots, int count)
     const CorgiBuffer *b = &run->buffer;
     for (int i = 0; i < count; i++)
         if (run->source.sparse)
-            cp_scale_entries((void *) (uintptr_t) b->values[slots[i]], (const int32_t *) (uintptr_t) b->indices[slots[i]],
-                             b->lengths[slots[i]], s->bytes, s->by);
+            cp_scale_entries((void *) (uintptr_t) b->values[slots[i]],
+                             (const int32_t *) (uintptr_t) b->indices[slots[i]], b->lengths[slots[i]], s->bytes, s->by);
         else
             cp_scale_row(b->x + slots[i] * b->stride, s->bytes, s->width, s->allocate, s->by);
 }
 
 /* Convert weights of scaled rows to unscaled ones, rounded to `bytes`; or `back`. */
-static void fold_weights(const CorgiScaling *s, int bytes, bool back, int64 outputs, double *coefficients, double *intercepts)
+static void fold_weights(const CorgiScaling *s, int bytes, bool back, int64 outputs, double *coefficients,
+                         double *intercepts)
 {
     for (int64 k = 0; k < outputs; k++)
         cp_fold(s->center, s->scale, s->width, bytes, back, coefficients + k * s->width, intercepts + k);
@@ -203,15 +204,16 @@ void corgi_write_scaling(const CorgiRun *run, double *to)
 void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to)
 {
     int64 outputs = corgi_learner_outputs(learner), width = run->survey.width, line = width + 1;
-    double *coefficients = allocate(sizeof *coefficients * (Size) (outputs * line)), *intercepts = coefficients + outputs * width;
+    double *coefficients = allocate(sizeof *coefficients * (Size) (outputs * line)),
+           *intercepts = coefficients + outputs * width;
     corgi_learner_get(learner, true, coefficients, intercepts);
     corgi_write_scaling(run, to);
     for (int64 k = 0; k < outputs; k++) {
         memcpy(to + (k + 2) * line, coefficients + k * width, sizeof *to * (Size) width);
         to[(k + 3) * line - 1] = intercepts[k];
     }
-    if (corgi_learner_lines(learner) > 0)
-        corgi_learner_keep(learner, to + (outputs + 2) * line, false);
+    if (corgi_learner_state_rows(learner) > 0)
+        corgi_learner_copy_state(learner, to + (outputs + 2) * line, false);
     pfree(coefficients);
 }
 
@@ -223,8 +225,9 @@ static bool restore_learnt(const CorgiRun *run, CorgiLearner *learner)
     int64 line = m->width + 1, count = m->outputs * m->width;
     double *coefficients, *intercepts, *folded;
     bool same;
-    if (m->learnt == NULL || m->standardized != (run->scaling != NULL) || m->beside != corgi_learner_lines(learner) ||
-        (m->beside > 0 && strcmp(m->how, corgi_how(&run->options)) != 0))
+    if (m->learnt == NULL || m->standardized != (run->scaling != NULL) ||
+        m->beside != corgi_learner_state_rows(learner) ||
+        (m->beside > 0 && strcmp(m->how, corgi_describe_optimizer(&run->options)) != 0))
         return false;
     coefficients = allocate(sizeof *coefficients * (Size) (2 * m->outputs * line));
     intercepts = coefficients + count;
@@ -235,7 +238,7 @@ static bool restore_learnt(const CorgiRun *run, CorgiLearner *learner)
     }
     corgi_learner_set(learner, coefficients, intercepts);
     if (m->beside > 0)
-        corgi_learner_keep(learner, m->learnt + (m->outputs + 2) * line, true);
+        corgi_learner_copy_state(learner, m->learnt + (m->outputs + 2) * line, true);
     corgi_get_folded(run, learner, folded, folded + count);
     same = m->best >= 0 || (memcmp(folded, m->coefficients, sizeof(double) * (Size) count) == 0 &&
                             memcmp(folded + count, m->intercepts, sizeof(double) * (Size) m->outputs) == 0);
@@ -244,7 +247,7 @@ static bool restore_learnt(const CorgiRun *run, CorgiLearner *learner)
 }
 
 /* Continue an earlier model in a learner. */
-void corgi_go_on(const CorgiRun *run, CorgiLearner *learner)
+void corgi_resume(const CorgiRun *run, CorgiLearner *learner)
 {
     const CorgiModel *m = run->past;
     int64 count = m->outputs * m->width;

@@ -13,7 +13,8 @@
 
 static const char *const ways[] = {"", "", "onehot", "ordinal", "hash"};
 static const char *const families[] = {"", "text", "number", "time"};
-static const char *const kinds[] = {[CP_HASHED_WORDS] = "words", [CP_HASHED_CATEGORY] = "category", [CP_HASHED_NUMBER] = "number"};
+static const char *const kinds[] = {
+    [CP_HASHED_WORDS] = "words", [CP_HASHED_CATEGORY] = "category", [CP_HASHED_NUMBER] = "number"};
 
 static void write_names(StringInfo json, const CorgiNames *names, bool null)
 {
@@ -36,8 +37,9 @@ static void write_encoder(StringInfo json, const CorgiEncoder *e)
         appendStringInfo(json, ", \"fill\": %s}", e->filled ? float8out_internal(e->fill) : "null");
         return;
     }
-    appendStringInfo(json, ", \"way\": \"%s\", \"buckets\": " INT64_FORMAT ", \"family\": \"%s\", \"strict\": %s, \"values\": ",
-                     ways[e->way], e->buckets, families[e->family], e->strict ? "true" : "false");
+    appendStringInfo(
+        json, ", \"way\": \"%s\", \"buckets\": " INT64_FORMAT ", \"family\": \"%s\", \"strict\": %s, \"values\": ",
+        ways[e->way], e->buckets, families[e->family], e->strict ? "true" : "false");
     write_names(json, e->values, e->null_known);
     appendStringInfoString(json, e->unknown && !e->null_known ? ", \"unknown\": true}" : "}");
 }
@@ -45,8 +47,8 @@ static void write_encoder(StringInfo json, const CorgiEncoder *e)
 static void write_hashing(StringInfo json, const CorgiEncoding *e)
 {
     const CorgiHashing *h = e->hashing;
-    appendStringInfo(json, ", \"hashing\": {\"bits\": %d, \"ngrams\": %d, \"strict\": %s, \"sources\": [", h->bits, h->ngrams,
-                     h->strict ? "true" : "false");
+    appendStringInfo(json, ", \"hashing\": {\"bits\": %d, \"ngrams\": %d, \"strict\": %s, \"sources\": [", h->bits,
+                     h->ngrams, h->strict ? "true" : "false");
     for (int i = 0; i < h->source_count; i++) {
         const CorgiHashedSource *one = &h->sources[i];
         appendStringInfo(json, "%s{\"column\": ", i ? ", " : "");
@@ -87,20 +89,25 @@ void corgi_write_encoding(StringInfo json, const CorgiEncoding *e, const char *l
 }
 
 #define TEXT(path) "e operator(pg_catalog.->>) '" path "'"
-#define VALUES(of, path) "ARRAY(SELECT v operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(" of ", '" path "') v)"
+#define VALUES(of, path) \
+    "ARRAY(SELECT v operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(" of ", '" path "') v)"
 #define MODEL " FROM corgipile.models WHERE name operator(pg_catalog.=) $1"
 static const char *const features_query =
     "SELECT " TEXT("how") ", " TEXT("column") ", " TEXT("fill") ", " TEXT("way") ", " TEXT("buckets") ", "
-    TEXT("family") ", " TEXT("strict") ", " VALUES("e", "$.values[*]") ", " TEXT("unknown") " FROM (SELECT params" MODEL ") m, "
-    "pg_catalog.jsonb_path_query(params, '$.encoding.features[*]') WITH ORDINALITY q (e, number) ORDER BY number";
+    TEXT("family") ", " TEXT("strict") ", " VALUES("e", "$.values[*]") ", " TEXT("unknown")
+    " FROM (SELECT params" MODEL ") m, pg_catalog.jsonb_path_query(params, '$.encoding.features[*]') "
+    "WITH ORDINALITY q (e, number) ORDER BY number";
 static const char *const label_query =
-    "SELECT params operator(pg_catalog.#>>) '{encoding,label,how}', " VALUES("params", "$.encoding.label.values[*]") ", "
+    "SELECT params operator(pg_catalog.#>>) '{encoding,label,how}', "
+    "" VALUES("params", "$.encoding.label.values[*]") ", "
     "params operator(pg_catalog.#>>) '{encoding,version}', params operator(pg_catalog.#>>) '{encoding,hashing,bits}', "
-    "params operator(pg_catalog.#>>) '{encoding,hashing,ngrams}', params operator(pg_catalog.#>>) '{encoding,hashing,strict}', "
+    "params operator(pg_catalog.#>>) '{encoding,hashing,ngrams}', "
+    "params operator(pg_catalog.#>>) '{encoding,hashing,strict}', "
     "params operator(pg_catalog.#>) '{encoding,hashing}' IS NOT NULL" MODEL;
 static const char *const sources_query =
-    "SELECT " TEXT("column") ", " TEXT("kind") ", " TEXT("family") ", " TEXT("fill") " FROM (SELECT params" MODEL ") m, "
-    "pg_catalog.jsonb_path_query(params, '$.encoding.hashing.sources[*]') WITH ORDINALITY q (e, number) ORDER BY number";
+    "SELECT " TEXT("column") ", " TEXT("kind") ", " TEXT("family") ", " TEXT("fill") " FROM (SELECT params" MODEL ") "
+    "m, pg_catalog.jsonb_path_query(params, '$.encoding.hashing.sources[*]') WITH ORDINALITY q (e, number) ORDER BY "
+    "number";
 static const char *const terms_query =
     "SELECT " VALUES("e", "$[*]") " FROM (SELECT params" MODEL ") m, "
     "pg_catalog.jsonb_path_query(params, '$.encoding.hashing.terms[*]') WITH ORDINALITY q (e, number) ORDER BY number";
@@ -175,7 +182,7 @@ static CorgiEncoder categories_at(uint64 row, const char *name, MemoryContext co
                       .unknown = strcmp(text_at(row, 9), "true") == 0};
     e.values = names_at(row, 8, &e.null_known, name, context);
     e.width = e.way == CORGI_HASH ? e.buckets : e.way == CORGI_ONEHOT ? e.values->count + e.null_known : 1;
-    if (e.way < CORGI_ONEHOT || e.family == CORGI_NO_FAMILY || e.width < 1 || e.buckets > CORGI_MOST_BUCKETS ||
+    if (e.way < CORGI_ONEHOT || e.family == CORGI_NO_FAMILY || e.width < 1 || e.buckets > CORGI_MAX_BUCKETS ||
         (e.way == CORGI_HASH) != (e.buckets > 0))
         refuse_damaged(name);
     return e;
@@ -222,11 +229,14 @@ static void read_source(CorgiEncoding *e, uint64 row, const char *name, MemoryCo
                   : (CorgiFamily) list_index(families, lengthof(families), text_at(row, 3));
     one->filled = one->kind == CP_HASHED_NUMBER && *text_at(row, 4) != '\0';
     one->fill = one->filled ? number_at(row, 4, name) : 0;
-    *column = (CorgiEncoder){.column = MemoryContextStrdup(context, text_at(row, 1)), .way = CORGI_HASHED, .family = one->family,
+    *column = (CorgiEncoder){.column = MemoryContextStrdup(context, text_at(row, 1)),
+                             .way = CORGI_HASHED,
+                             .family = one->family,
                              .strict = true};
     if (one->kind == CP_HASHED_NUMBER)
         column->way = CORGI_AS_NUMBER;
-    if (one->family == CORGI_NO_FAMILY || *column->column == '\0' || column_index(e->features, e->count, column->column) < e->count)
+    if (one->family == CORGI_NO_FAMILY || *column->column == '\0' ||
+        column_index(e->features, e->count, column->column) < e->count)
         refuse_damaged(name);
     e->count++;
 }
@@ -241,7 +251,8 @@ static void read_terms(CorgiEncoding *e, const char *name)
         refuse_damaged(name);
     for (; h->term_count < (int) SPI_processed; h->term_count++) {
         cp_hashed_term *t = &h->terms[h->term_count];
-        List *names = corgi_text_list(SPI_getbinval(SPI_tuptable->vals[h->term_count], SPI_tuptable->tupdesc, 1, &none));
+        List *names =
+            corgi_text_list(SPI_getbinval(SPI_tuptable->vals[h->term_count], SPI_tuptable->tupdesc, 1, &none));
         ListCell *cell;
         if (names == NIL || list_length(names) > CP_MOST_CROSSED)
             refuse_damaged(name);

@@ -48,10 +48,10 @@ typedef struct {
 static void read_params(Summary *s, CorgiModel *m, const char *name)
 {
     static const char *const query =
-        "SELECT p operator(pg_catalog.->>) 'l2', p operator(pg_catalog.->>) 'l1', p operator(pg_catalog.->>) 'max_norm', "
-        "p operator(pg_catalog.->>) 'intercept', p operator(pg_catalog.->>) 'weight', "
-        "p operator(pg_catalog.->>) 'class_weight', p operator(pg_catalog.->>) 'solver' FROM (SELECT params AS p FROM corgipile.models "
-        "WHERE name operator(pg_catalog.=) $1) AS q";
+        "SELECT p operator(pg_catalog.->>) 'l2', p operator(pg_catalog.->>) 'l1', p operator(pg_catalog.->>) "
+        "'max_norm', p operator(pg_catalog.->>) 'intercept', p operator(pg_catalog.->>) 'weight', "
+        "p operator(pg_catalog.->>) 'class_weight', p operator(pg_catalog.->>) 'solver' FROM (SELECT params AS p "
+        "FROM corgipile.models WHERE name operator(pg_catalog.=) $1) AS q";
     MemoryContext outside = CurrentMemoryContext;
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
@@ -83,7 +83,8 @@ static void check_kind(const CorgiModel *m)
         REFUSE("standard errors are of logistic, linear and poisson models, got a %s model", m->kind);
     if (m->width > MAX_FEATURES)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                errmsg("the model has " INT64_FORMAT " features; standard errors are of %d at most", m->width, MAX_FEATURES));
+                errmsg("the model has " INT64_FORMAT " features; standard errors are of %d at most", m->width,
+                       MAX_FEATURES));
 }
 
 /* Return a feature's name, with the value of a category. */
@@ -268,7 +269,8 @@ static double variance(const Sums *a, const double *line, int64 n)
 /* Return a coefficient's row: its standard error, and the size of a Newton step in standard errors. */
 static void put_coefficient(const Summary *s, int64 i, double error, double step, ReturnSetInfo *result)
 {
-    double coefficient = i < s->model->width ? s->model->coefficients[i] : s->model->intercepts[0], z = coefficient / error;
+    double coefficient = i < s->model->width ? s->model->coefficients[i] : s->model->intercepts[0],
+           z = coefficient / error;
     bool nulls[8] = {[3] = error == 0, [4] = error == 0, [7] = error == 0};
     Datum values[8] = {CStringGetTextDatum(s->names[i]), Float8GetDatum(coefficient), Float8GetDatum(error),
                        Float8GetDatum(z), Float8GetDatum(erfc(fabs(z) / sqrt(2))),
@@ -300,11 +302,11 @@ Datum corgipile_summary(PG_FUNCTION_ARGS)
     char *name;
     CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    m = corgi_model_to_judge(fcinfo, &name);
+    m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         return (Datum) 0;
     corgi_find_model(name, CORGI_READ);
-    corgi_refuse_several(m, name, "standard errors use");
+    corgi_require_single(m, name, "standard errors use");
     check_kind(m);
     read_params(&s, m, name);
     s.model = m;
@@ -315,7 +317,7 @@ Datum corgipile_summary(PG_FUNCTION_ARGS)
         s.sums[i].products = palloc0(sizeof(double) * (Size) (s.n * s.n));
         s.sums[i].gradient = palloc0(sizeof(double) * (Size) s.n);
     }
-    (void) corgi_judge(fcinfo, m, name, &s.watch);
+    (void) corgi_evaluate_rows(fcinfo, m, name, &s.watch);
     combine_classes(&s);
     if (s.sums[0].rows == 0 || !(s.sums[0].weight > 0))
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND), errmsg("there are no rows that count for anything"));

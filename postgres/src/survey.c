@@ -46,7 +46,7 @@ static Tally make_tally(const CorgiRun *run, int64 blocks)
     const bool one = run->labels == NULL;
     Tally t = {.kind = o->kind,
                .wanted = one && !corgi_predicts_numbers(&o->of) && (o->classes == NULL || corgi_is_balanced(o)),
-               .sketching = one && o->balance && !o->content, .limit = corgi_most_classes(o->kind), .room = 16};
+               .sketching = one && o->balance && !o->content, .limit = corgi_max_classes(o->kind), .room = 16};
     t.values = allocate(t.room, sizeof *t.values);
     t.counts = allocate(t.room, sizeof *t.counts);
     t.sketch = t.sketching ? make_sketch(run->source.label.type, run->survey.cuts, blocks) : NULL;
@@ -131,7 +131,7 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
         for (int i = 0; i < count; i++) {
             bool held = corgi_held_out(run, number++);
             TupleTableSlot *row = corgi_scan_row(scan, i);
-            if (run->where != NULL && !corgi_ask_row(run, source, number - 1, row))
+            if (run->where != NULL && !corgi_row_matches(run, source, number - 1, row))
                 continue;
             learnt += !held;
             if (run->groups != NULL)
@@ -159,8 +159,9 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
 static void report_ids(const CorgiSurvey *v, const char *label)
 {
     if (v->class_count > CLASSES_LIKE_IDS && 2 * v->class_count > v->rows + v->held)
-        ereport(NOTICE, errmsg("label \"%s\" has " INT64_FORMAT " values in " INT64_FORMAT " rows: is it an id, not a class?",
-                               label, v->class_count, v->rows + v->held));
+        ereport(NOTICE,
+                errmsg("label \"%s\" has " INT64_FORMAT " values in " INT64_FORMAT " rows: is it an id, not a class?",
+                       label, v->class_count, v->rows + v->held));
 }
 
 static void finish_classes(CorgiRun *run, Tally *t)
@@ -181,7 +182,7 @@ static void finish_classes(CorgiRun *run, Tally *t)
     if (o->classes == NULL)
         report_ids(v, run->source.label.name);
     o->of = corgi_loss_of(o->kind, v->class_count);
-    corgi_weigh_classes(run, t->values, t->counts, t->n);
+    corgi_compute_class_weights(run, t->values, t->counts, t->n);
     v->chance = corgi_chance(&o->of, o->classes == NULL ? t->counts : NULL, v->class_weight, v->class_count);
 }
 
@@ -204,11 +205,11 @@ static void check_weights(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
     int64 outputs = corgi_outputs(&run->options.of, v->class_count) * corgi_model_count(run);
-    if (v->width > CORGI_MOST_NUMBERS / outputs)
+    if (v->width > CORGI_MAX_NUMBERS / outputs)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                 errmsg("a model of " INT64_FORMAT " features and " INT64_FORMAT " outputs is too large: a column holds "
                        INT64_FORMAT " numbers",
-                       v->width, outputs, CORGI_MOST_NUMBERS));
+                       v->width, outputs, CORGI_MAX_NUMBERS));
 }
 
 /* Sketch the blocks by their rows' label sets, if blocks are balanced by label. Sets are numbered by now. */
@@ -234,7 +235,7 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
 {
     CorgiSurvey *v = &run->survey;
     const CorgiSource *source = &run->source;
-    int64 most = corgi_most_blocks(source);
+    int64 most = corgi_max_blocks(source);
     MemoryContext leftovers = AllocSetContextCreate(CurrentMemoryContext, "corgipile survey", ALLOCSET_DEFAULT_SIZES);
     Tally t;
     memset(v, 0, sizeof *v);

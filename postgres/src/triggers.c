@@ -78,7 +78,8 @@ static void check_update(Relation rel, const Owned *old, const Owned *new)
         ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("a role must exist to own model \"%s\"", new->name));
     if (reowned && !CORGI_MAY_BECOME(GetUserId(), new->holders.owner))
         ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                errmsg("must be a member of role \"%s\" to give it model \"%s\"", corgi_role_name(new->holders.owner), new->name));
+                errmsg("must be a member of role \"%s\" to give it model \"%s\"", corgi_role_name(new->holders.owner),
+                       new->name));
 }
 
 /* Before a row is stored, replace its owner by the type that stands for the role. If a dump names a missing owner, the
@@ -91,11 +92,12 @@ static HeapTuple store_owner(Relation rel, HeapTuple row, const Owned *new, bool
     int at = SPI_fnumber(RelationGetDescr(rel), "owner");
     if (role == CORGI_NOBODY && inserting) {
         role = GetUserId();
-        ereport(WARNING, errmsg("model \"%s\" has no existing owner; %s now owns it", new->name, corgi_role_name(role)));
+        ereport(WARNING,
+                errmsg("model \"%s\" has no existing owner; %s now owns it", new->name, corgi_role_name(role)));
     }
     if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(role)))
         return row;
-    owner = Int64GetDatum(CORGI_STANDS | corgi_type_of(role));
+    owner = Int64GetDatum(CORGI_ROLE_TYPE | corgi_type_of(role));
     return heap_modify_tuple_by_cols(row, RelationGetDescr(rel), 1, &at, &owner, &null);
 }
 
@@ -132,7 +134,7 @@ Datum corgipile_guard_model(PG_FUNCTION_ARGS)
     new = owned_at(rel, t->tg_newtuple);
     check_lists(&new);
     check_update(rel, &old, &new);
-    if (old.owner == new.owner && (new.owner & CORGI_STANDS) != 0)
+    if (old.owner == new.owner && (new.owner & CORGI_ROLE_TYPE) != 0)
         return PointerGetDatum(t->tg_newtuple);
     return PointerGetDatum(store_owner(rel, t->tg_newtuple, &new, false));
 }
@@ -152,7 +154,8 @@ static int collect_roles(const CorgiHolders *h, Oid **roles)
         room += ArrayGetNItems(ARR_NDIM(lists_held[i]), ARR_DIMS(lists_held[i]));
     *roles = palloc(sizeof **roles * (Size) room);
     for (int i = 0; i < 3; i++)
-        for (int k = 0; k < ArrayGetNItems(ARR_NDIM(lists_held[i]), ARR_DIMS(lists_held[i])) && !ARR_HASNULL(lists_held[i]); k++)
+        for (int k = 0;
+             k < ArrayGetNItems(ARR_NDIM(lists_held[i]), ARR_DIMS(lists_held[i])) && !ARR_HASNULL(lists_held[i]); k++)
             (*roles)[count++] = corgi_resolve(((const int64 *) ARR_DATA_PTR(lists_held[i]))[k]);
     for (int i = count; i-- > 0;)
         if ((*roles)[i] == ACL_ID_PUBLIC || !SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum((*roles)[i])))
@@ -275,7 +278,7 @@ Datum corgipile_follow_roles(PG_FUNCTION_ARGS)
         ereport(ERROR, errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
                 errmsg("this function must be called by an event trigger"));
     if (drops_extension(data->parsetree)) {
-        corgi_tie_types();
+        corgi_restore_type_dependencies();
         end_jobs();
     }
     if (!IsA(data->parsetree, DropOwnedStmt))

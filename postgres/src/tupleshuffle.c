@@ -76,7 +76,7 @@ static int select_rows(const CorgiRun *run, int64 number, int count, int16 *whic
 {
     int chosen = 0;
     for (int i = 0; i < count; i++)
-        if (!corgi_held_out(run, number + i) && (run->where == NULL || corgi_is_wanted(run, number + i)))
+        if (!corgi_held_out(run, number + i) && (run->where == NULL || corgi_matches(run, number + i)))
             which[chosen++] = (int16) i;
     return chosen;
 }
@@ -88,7 +88,7 @@ static int64 load_block(TupleState *s, int64 block, const int32 *into)
     const CorgiPlace *place = &run->survey.place[block];
     int64 rows = run->survey.cuts[block + 1] - run->survey.cuts[block], number = place->row, i = 0;
     MemoryContext outside = MemoryContextSwitchTo(s->rows);
-    int16 which[CORGI_MOST_ROWS];
+    int16 which[CORGI_MAX_ROWS];
     CorgiScan *scan;
     int count;
     corgi_block_seek(s->blocks, place);
@@ -169,7 +169,7 @@ static void prefetch_after(TupleState *s, int64 k)
     int64 stop = Min(k + 1 + Max(MAX_PREFETCH_PAGES / s->run->source.block_pages, 1), plan->count);
     s->prefetched = Max(s->prefetched, k + 1);
     while (s->prefetched < stop &&
-           corgi_block_ask(s->blocks, &s->run->survey.place[cp_block_at(plan, plan->first + s->prefetched)]))
+           corgi_block_prefetch(s->blocks, &s->run->survey.place[cp_block_at(plan, plan->first + s->prefetched)]))
         s->prefetched++;
 }
 

@@ -83,7 +83,8 @@ static char *write_fraction(double number)
     appendStringInfoString(&text, number < 0 ? "-" : "");
     count -= first;
     if (point - 1 < LOWEST_DECIMAL || point - 1 >= FIRST_EXPONENT)
-        appendStringInfo(&text, "%c%s%.*se%+d", digits[first], count > 1 ? "." : "", count - 1, digits + first + 1, point - 1);
+        appendStringInfo(&text, "%c%s%.*se%+d", digits[first], count > 1 ? "." : "", count - 1, digits + first + 1,
+                         point - 1);
     else if (point <= 0)
         appendStringInfo(&text, "0.%.*s%.*s", -point, "000000", count, digits + first);
     else
@@ -153,7 +154,8 @@ const char *corgi_text_of(Oid type, Datum value, Size *length)
 /* Compare names that are integers; as doubles, large ones would collide. */
 static int by_whole_number(const void *a, const void *b)
 {
-    const int64 x = strtoll(((const CorgiName *) a)->text, NULL, 10), y = strtoll(((const CorgiName *) b)->text, NULL, 10);
+    const int64 x = strtoll(((const CorgiName *) a)->text, NULL, 10),
+                y = strtoll(((const CorgiName *) b)->text, NULL, 10);
     return x < y ? -1 : x > y;
 }
 

@@ -19,19 +19,21 @@ PG_FUNCTION_INFO_V1(corgipile_keep_version);
 PG_FUNCTION_INFO_V1(corgipile_rollback);
 
 /* Versioned columns, named alike in corgipile.past. */
-static const char *const versioned[] = {"kind", "dims", "classes", "coefficients", "intercepts", "params", "source", "created",
-                                    "learnt"};
+static const char *const versioned[] = {"kind",   "dims",   "classes", "coefficients", "intercepts",
+                                        "params", "source", "created", "learnt"};
 static bool rolling_back = false; /* this backend is in a rollback */
 
 static const char *const store_query =
-    "INSERT INTO corgipile.past (model, version, before, kind, dims, classes, coefficients, intercepts, params, source, "
+    "INSERT INTO corgipile.past (model, version, before, kind, dims, classes, coefficients, intercepts, params, "
+    "source, "
     "created, learnt, until) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, pg_catalog.clock_timestamp())";
 #define FIGURES "epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds"
 static const char *const store_history_query =
     "INSERT INTO corgipile.past_history (model, version, " FIGURES ") SELECT model, $2, " FIGURES
     " FROM corgipile.history WHERE model operator(pg_catalog.=) $1";
 static const char *const prune_query =
-    "DELETE FROM corgipile.past WHERE model operator(pg_catalog.=) $1 AND version operator(pg_catalog.=) ANY (ARRAY(SELECT "
+    "DELETE FROM corgipile.past WHERE model operator(pg_catalog.=) $1 AND version operator(pg_catalog.=) ANY "
+    "(ARRAY(SELECT "
     "version FROM corgipile.past WHERE model operator(pg_catalog.=) $1 ORDER BY until DESC, version DESC OFFSET $2))";
 static const char *const next_query =
     "SELECT GREATEST($2, (SELECT pg_catalog.max(version) FROM corgipile.past WHERE model operator(pg_catalog.=) $1)) "
@@ -72,7 +74,8 @@ static bool same_column(const TriggerData *t, const char *name)
     TupleDesc columns = RelationGetDescr(t->tg_relation);
     Form_pg_attribute a = TupleDescAttr(columns, SPI_fnumber(columns, name) - 1);
     bool null, null_before;
-    Datum before = column_value(t, t->tg_trigtuple, name, &null_before), now = column_value(t, t->tg_newtuple, name, &null);
+    Datum before = column_value(t, t->tg_trigtuple, name, &null_before),
+          now = column_value(t, t->tg_newtuple, name, &null);
     return null == null_before && (null || same_value(before, now, a));
 }
 
@@ -87,8 +90,8 @@ static bool same_model(const TriggerData *t)
 /* Store the replaced version and its epochs. */
 static void store_version(const TriggerData *t, Datum name, Datum version)
 {
-    Oid types[] = {TEXTOID, INT8OID, INT8OID, TEXTOID, INT4OID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, JSONBOID,
-                   TEXTOID, TIMESTAMPTZOID, FLOAT8ARRAYOID};
+    Oid types[] = {TEXTOID,        INT8OID,        INT8OID,  TEXTOID, INT4OID,        FLOAT8ARRAYOID,
+                   FLOAT8ARRAYOID, FLOAT8ARRAYOID, JSONBOID, TEXTOID, TIMESTAMPTZOID, FLOAT8ARRAYOID};
     Datum values[lengthof(types)] = {name, version};
     char nulls[lengthof(types)];
     bool null;
@@ -127,7 +130,8 @@ Datum corgipile_keep_version(PG_FUNCTION_ARGS)
     TriggerData *t = corgi_trigger_of(fcinfo);
     TupleDesc columns = RelationGetDescr(t->tg_relation);
     bool null, nulls[2] = {false};
-    Datum name = column_value(t, t->tg_trigtuple, "name", &null), version = column_value(t, t->tg_trigtuple, "version", &null);
+    Datum name = column_value(t, t->tg_trigtuple, "name", &null),
+          version = column_value(t, t->tg_trigtuple, "version", &null);
     int at[2] = {SPI_fnumber(columns, "version"), SPI_fnumber(columns, "before")};
     Datum values[2];
     if (!rolling_back && !(same_column(t, "version") && same_column(t, "before")))
@@ -144,15 +148,16 @@ Datum corgipile_keep_version(PG_FUNCTION_ARGS)
 }
 
 static const char *const find_query =
-    "SELECT " CORGI_HOLDERS ", version, before FROM corgipile.models WHERE name operator(pg_catalog.=) $1 FOR NO KEY UPDATE";
+    "SELECT " CORGI_HOLDERS ", version, before FROM corgipile.models WHERE name operator(pg_catalog.=) $1 FOR NO KEY "
+    "UPDATE";
 static const char *const kept_query =
     "SELECT pg_catalog.string_agg(version::pg_catalog.text, ', ' ORDER BY version), "
     "pg_catalog.bool_or(version operator(pg_catalog.=) $2) FROM corgipile.past WHERE model operator(pg_catalog.=) $1";
 static const char *const restore_query =
     "UPDATE corgipile.models m SET kind = p.kind, dims = p.dims, classes = p.classes, coefficients = p.coefficients, "
     "intercepts = p.intercepts, params = p.params, source = p.source, created = p.created, learnt = p.learnt, "
-    "version = p.version, before = p.before FROM corgipile.past p WHERE m.name operator(pg_catalog.=) $1 AND p.model operator(pg_catalog.=) $1 "
-    "AND p.version operator(pg_catalog.=) $2";
+    "version = p.version, before = p.before FROM corgipile.past p WHERE m.name operator(pg_catalog.=) $1 AND p.model "
+    "operator(pg_catalog.=) $1 AND p.version operator(pg_catalog.=) $2";
 static const char *const clear_query = "DELETE FROM corgipile.history WHERE model operator(pg_catalog.=) $1";
 static const char *const history_query =
     "INSERT INTO corgipile.history (model, " FIGURES ") SELECT model, " FIGURES

@@ -33,7 +33,7 @@ static void adopt_encoding(CorgiOptions *o, const CorgiModel *past)
     if (o->encode != NIL || (o->missing != CORGI_MISSING_ERROR && o->missing != CORGI_MISSING_SKIP))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("encode and missing must be left out: warm_start uses those of its model"));
-    corgi_go_on_hashing(o, past->encoding, past->features);
+    corgi_resume_hashing(o, past->encoding, past->features);
     o->encoding = past->encoding;
     if (past->encoding == NULL)
         return;
@@ -52,7 +52,7 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
     CorgiModel *past;
     o->past = corgi_find_model(o->warm_start, CORGI_READ);
     past = corgi_load_model(o->warm_start, true);
-    corgi_refuse_several(past, o->warm_start, "warm_start needs");
+    corgi_require_single(past, o->warm_start, "warm_start needs");
     o->of = corgi_loss_of(o->kind, past->classes);
     if (past->of.loss != o->of.loss || past->of.parameter != o->of.parameter)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),

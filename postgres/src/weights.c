@@ -99,7 +99,7 @@ static int64 count_of(double class, const double *values, const int64 *counts, i
 }
 
 /* Compute the class weights from the row counts of the labels, as corgipile.linear.classes does. */
-void corgi_weigh_classes(CorgiRun *run, const double *values, const int64 *counts, int64 n)
+void corgi_compute_class_weights(CorgiRun *run, const double *values, const int64 *counts, int64 n)
 {
     CorgiSurvey *v = &run->survey;
     double total = 0;
@@ -115,8 +115,10 @@ void corgi_weigh_classes(CorgiRun *run, const double *values, const int64 *count
     for (int64 k = 0; k < v->class_count; k++) {
         int64 count = count_of(v->classes[k], values, counts, n);
         if (count == 0)
-            REFUSE(ERRCODE_NO_DATA_FOUND, "class_weight 'balanced' would divide by 0: there are no rows to learn from of class %s",
-                   run->source.label.classes ? run->source.label.classes->names[k].text : psprintf("%g", v->classes[k]));
+            REFUSE(ERRCODE_NO_DATA_FOUND,
+                   "class_weight 'balanced' would divide by 0: there are no rows to learn from of class %s",
+                   run->source.label.classes ? run->source.label.classes->names[k].text
+                                             : psprintf("%g", v->classes[k]));
         v->class_weight[k] = (double) count;
         total += (double) count;
     }
@@ -131,7 +133,7 @@ void corgi_weights_of(const CorgiModel *m, const char *class_weight, const int64
                     .survey = {.classes = m->class_values, .class_count = m->classes},
                     .source = {.label = {.classes = m->encoding ? m->encoding->classes : NULL}}};
     corgi_read_class_weight(&run.options, CStringGetTextDatum(class_weight), TEXTOID);
-    corgi_weigh_classes(&run, m->class_values, counts, m->classes);
+    corgi_compute_class_weights(&run, m->class_values, counts, m->classes);
     memcpy(weight, run.survey.class_weight, sizeof *weight * (Size) m->classes);
 }
 

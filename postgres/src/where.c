@@ -44,7 +44,8 @@ static Node *analyze_condition(Relation rel, const char *text)
 {
     ParseState *state = make_parsestate(NULL);
     Node *condition;
-    addNSItemToQuery(state, addRangeTableEntryForRelation(state, rel, AccessShareLock, NULL, false, true), false, true, true);
+    addNSItemToQuery(state, addRangeTableEntryForRelation(state, rel, AccessShareLock, NULL, false, true), false, true,
+                     true);
     condition = transformWhereClause(state, parse_condition(text), EXPR_KIND_OTHER, "where");
     if (state->p_hasAggs || state->p_hasWindowFuncs || state->p_hasTargetSRFs || state->p_hasSubLinks)
         REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "where must not have aggregates, window functions, set-returning "
@@ -67,7 +68,8 @@ static void check_columns(Relation rel, Node *condition)
                                       : pg_attribute_aclcheck_all(table, user, ACL_SELECT, ACLMASK_ALL) == ACLCHECK_OK);
         if (!may)
             aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, RelationGetRelationName(rel));
-        if (column == InvalidAttrNumber || (column > 0 && CORGI_IS_VIRTUAL(TupleDescAttr(RelationGetDescr(rel), column - 1))))
+        if (column == InvalidAttrNumber ||
+            (column > 0 && CORGI_IS_VIRTUAL(TupleDescAttr(RelationGetDescr(rel), column - 1))))
             REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "where must not have whole rows or virtual generated columns; "
                                                   "use query");
     }
@@ -113,13 +115,13 @@ static void grow_bits(struct CorgiWhere *w)
 }
 
 /* Evaluate the condition for a row of a full pass, unless its result is known. Returns the result. */
-bool corgi_ask_row(const CorgiRun *run, const CorgiSource *part, int64 number, TupleTableSlot *row)
+bool corgi_row_matches(const CorgiRun *run, const CorgiSource *part, int64 number, TupleTableSlot *row)
 {
     struct CorgiWhere *w = run->where;
     if (w == NULL)
         return true;
     if (number < w->known)
-        return corgi_is_wanted(run, number);
+        return corgi_matches(run, number);
     if (number / 8 >= w->room)
         grow_bits(w);
     w->context->ecxt_scantuple = row;
@@ -127,11 +129,11 @@ bool corgi_ask_row(const CorgiRun *run, const CorgiSource *part, int64 number, T
         w->bits[number / 8] |= (uint8) (1 << number % 8);
     ResetExprContext(w->context);
     w->known = number + 1;
-    return corgi_is_wanted(run, number);
+    return corgi_matches(run, number);
 }
 
 /* Return the known result for a row. */
-bool corgi_is_wanted(const CorgiRun *run, int64 number)
+bool corgi_matches(const CorgiRun *run, int64 number)
 {
     return run->where->bits[number / 8] >> number % 8 & 1;
 }

@@ -138,7 +138,7 @@ static void begin_job(JobState *w)
     corgi_change_records(begin_query, lengthof(types), types, values, NULL);
     read_record(w);
     if (w->begun) {
-        corgi_settle_lost();
+        corgi_mark_lost();
         prune_values[0] = Int64GetDatum(w->role);
         prune_values[1] = Int64GetDatum(MAX_FINISHED_JOBS);
         corgi_change_records(prune_query, lengthof(prune_types), prune_types, prune_values, NULL);
@@ -162,7 +162,8 @@ static void apply_session(JobState *w)
 static void collect_warning(ErrorData *entry)
 {
     StringInfo warnings = &current_job->warnings;
-    if (entry->elevel == WARNING && entry->message != NULL && warnings->len + strlen(entry->message) < MAX_WARNING_BYTES)
+    if (entry->elevel == WARNING && entry->message != NULL &&
+        warnings->len + strlen(entry->message) < MAX_WARNING_BYTES)
         appendStringInfo(warnings, "%s%s", warnings->len ? "\n" : "", entry->message);
     if (previous_log)
         previous_log(entry);
