@@ -39,8 +39,8 @@ static void check_requests(const CorgiSource *s, const CorgiOptions *o)
 static void refuse_text_column(const CorgiColumn *c)
 {
     ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
-            errmsg("feature column \"%s\" must be numbers or an array such as real[], double precision[] or "
-                   "integer[], got %s", c->name, format_type_be(c->type)),
+            errmsg("feature column \"%s\" is %s; numbers, or an array such as real[], double precision[] or integer[], "
+                   "are needed", c->name, format_type_be(c->type)),
             errhint("Set encode => 'onehot', 'ordinal' or 'hash:256' to encode it as numbers."));
 }
 

@@ -176,7 +176,7 @@ static void check_metadata(Import *m)
     read_classes(m, corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 5, &null)));
     if (!encoded && lists != NULL && *lists == 'f' && names > 1 && names < m->width)
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                errmsg("the extension does not support lists beside other columns: " INT64_FORMAT
+                errmsg("the extension cannot hold lists beside other columns: " INT64_FORMAT
                        " columns have " INT64_FORMAT " features",
                        names, m->width));
     if (!encoded && lists != NULL && *lists == 'f' && names != m->width)

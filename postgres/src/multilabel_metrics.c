@@ -221,7 +221,7 @@ Datum corgipile_evaluate_labels(PG_FUNCTION_ARGS)
         PG_RETURN_NULL();
     if (m->labels == NULL)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("model \"%s\" has one label per row; use corgipile.evaluate", name));
+                errmsg("model \"%s\" has one label a row; use corgipile.evaluate", name));
     f = corgi_evaluate_rows(fcinfo, m, name, &watch);
     figures[0] = f.loss;
     figures[1] = f.score;

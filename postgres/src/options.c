@@ -18,9 +18,9 @@ static const int64 max_exact = INT64CONST(1) << 53;
 
 static const char *const arguments[ARG_COUNT] = {
     "source", "model", "features", "label", "name", "epochs", "learning_rate", "decay", "l2", "batch_size",
-    "block_size", "buffer_size", "order", "balance", "seed", "intercept", "classes", "holdout", "warm_start", "tolerance",
-    "threads", "weights", "encode", "missing", "query", "where", "standardize", "average", "step", "l1", "weight", "class_weight",
-    "patience", "max_norm", "text", "interactions", "hash_bits", "ngrams", "by", "labels"};
+    "block_size", "buffer_size", "order", "balance", "seed", "intercept", "classes", "holdout", "warm_start",
+    "tolerance", "threads", "weights", "encode", "missing", "query", "where", "standardize", "average", "step", "l1",
+    "weight", "class_weight", "patience", "max_norm", "text", "interactions", "hash_bits", "ngrams", "by", "labels"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -330,7 +330,7 @@ void corgi_check_rows(bool no_source, const char *query, const char *where)
     if (no_source && query == NULL)
         REFUSE("source must not be NULL; name a table, or give a query");
     if (!no_source && query != NULL)
-        REFUSE("source and query must not both be given");
+        REFUSE("source and query both name rows; give one of them");
     if (where != NULL && query != NULL)
         REFUSE("where filters source; move the condition into query");
 }

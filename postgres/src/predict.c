@@ -190,7 +190,7 @@ static Datum to_array(const double *values, int64 count)
 static void refuse_labels(const CorgiCached *c)
 {
     if (unlikely(c->model->labels != NULL))
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has several labels per row; use corgipile.predict_labels",
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has several labels a row; use corgipile.predict_labels",
                c->name);
 }
 
@@ -246,7 +246,7 @@ Datum corgipile_predict_labels(PG_FUNCTION_ARGS)
     if (c == NULL)
         PG_RETURN_NULL();
     if (c->model->labels == NULL)
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has one label per row; use corgipile.predict, predict_bool "
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has one label a row; use corgipile.predict, predict_bool "
                                           "or predict_text", c->name);
     for (int64 k = 0; k < c->model->outputs; k++)
         if (c->scores[k] > 0)

@@ -62,9 +62,9 @@ static void check_kind(Relation rel, Relation named)
 typedef enum { FEATURE, LABEL, WEIGHT, GROUP, LABELS, ONE_LABEL } ColumnRole;
 
 static const struct { const char *name, *needed; } column_roles[] = {
-    [FEATURE] = {"feature", "it must be numbers, or an array such as real[], double precision[] or integer[]"},
-    [LABEL] = {"label", "it must be a number, boolean or text"},
-    [WEIGHT] = {"weight", "it must be a number or boolean"},
+    [FEATURE] = {"feature", "numbers, or an array such as real[], double precision[] or integer[], are needed"},
+    [LABEL] = {"label", "a number, boolean or text is needed"},
+    [WEIGHT] = {"weight", "a number or boolean is needed"},
     [GROUP] = {"group", "text, whole numbers or booleans are needed"},
     [LABELS] = {"label", "an array of text or of whole numbers is needed, or several columns of 0 and 1"},
     [ONE_LABEL] = {"label", "0 and 1, or booleans, are needed"},
