@@ -24,7 +24,7 @@ typedef struct {
     int64 class_count;
     double *rows;           /* [room][features + 1]: the label comes last */
     int64 count, room;      /* count: rows read */
-    double *center, *scale, *turn, *packed; /* made: [room][features + extras] */
+    double *center, *scale, *turn, *packed; /* packed: [room][features + extras] */
     int64 *sums;            /* scratch for cp_content */
     CorgiLabels *labels;    /* multilabel targets, or NULL */
     int16 *vector;          /* of the next run, of `room` rows; NULL: rows are stored as they are */
@@ -192,9 +192,9 @@ static void find_scale(ContentSample *k, const CorgiColumn *label, int64 each)
 /* Return how much neighbouring rows have in common beyond the label, in the rows that set the scale. */
 static double shared_variance(const CorgiRun *run, Snapshot snapshot)
 {
-    MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "corgipile alike", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "corgipile variance", ALLOCSET_DEFAULT_SIZES);
     MemoryContext outside = MemoryContextSwitchTo(context);
-    double alike, bytes = row_bytes(run);
+    double variance, bytes = row_bytes(run);
     cp_spots spots = cp_spots_make(run->survey.rows, bytes);
     int64 few = cp_spots_few(&spots, cp_spots_first(bytes));
     ContentSample k = {.features = run->source.sparse ? CP_PLAIN : run->survey.width, .labels = run->labels};
@@ -202,10 +202,10 @@ static double shared_variance(const CorgiRun *run, Snapshot snapshot)
     find_classes(&k, &run->source.label);
     k.packed = allocate(k.count * (k.features + k.extras), sizeof *k.packed);
     kernel_rows(&k);
-    alike = cp_alike(k.packed, few, spots.each, k.features, k.extras);
+    variance = cp_alike(k.packed, few, spots.each, k.features, k.extras);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
-    return alike;
+    return variance;
 }
 
 /* Choose automatically whether to balance by content. The label suffices unless neighbouring rows share more than it
@@ -214,14 +214,14 @@ void corgi_choose_balance(CorgiRun *run, Snapshot snapshot)
 {
     CorgiOptions *o = &run->options;
     int64 dealt = run->sizes.buffer_blocks * (run->sizes.whole ? 1 : 2);
-    double alike;
+    double variance;
     if (!o->automatic || !cp_wants_content(1, run->survey.blocks, dealt, o->batch))
         return;
-    alike = shared_variance(run, snapshot);
-    o->content = cp_wants_content(alike, run->survey.blocks, dealt, o->batch);
+    variance = shared_variance(run, snapshot);
+    o->content = cp_wants_content(variance, run->survey.blocks, dealt, o->batch);
     if (o->content)
         ereport(NOTICE, errmsg("blocks are balanced by content: neighbouring rows share %.0f%% of the variance of "
-                               "a feature, beyond their label", 100 * alike),
+                               "a feature, beyond their label", 100 * variance),
                 errhint("Set order => 'balanced' to balance them by the label alone."));
 }
 

@@ -229,8 +229,8 @@ extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool 
 extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);
 extern CorgiNames *corgi_named_classes(const CorgiOptions *o);
 extern void corgi_number_texts(CorgiOptions *o);
-extern void corgi_check_class_names(CorgiNames *names, const char *whose, const char *kind);
-extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
+extern void corgi_check_class_names(CorgiNames *names, const char *subject, const char *kind);
+extern double *corgi_check_classes(double *classes, int64 count, const char *subject, const char *kind, int64 *found);
 extern List *corgi_text_list(Datum array);
 extern char *corgi_describe_optimizer(const CorgiOptions *o);
 extern void corgi_take_step(CorgiOptions *o, const char *how, double rate);

@@ -74,7 +74,7 @@ extern void corgi_read_class_weight(CorgiOptions *o, Datum value, Oid type);
 extern void corgi_compute_class_weights(CorgiRun *run, const double *values, const int64 *counts, int64 n);
 extern void corgi_weights_of(const struct CorgiModel *m, const char *class_weight, const int64 *counts, double *weight);
 extern double corgi_read_weight(const CorgiColumn *weight, TupleTableSlot *row);
-extern void corgi_check_weight(const cp_figures *figures, const char *whose);
+extern void corgi_check_weight(const cp_figures *figures, const char *subject);
 
 /* early_stopping.c */
 extern void corgi_begin_best(CorgiRun *run);

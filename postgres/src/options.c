@@ -86,8 +86,8 @@ static int compare_doubles(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Sort class values, drop duplicates, and check their number for the kind of model. `whose` starts the errors. */
-double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found)
+/* Sort class values, drop duplicates, and check their number for the kind of model. `subject` starts the errors. */
+double *corgi_check_classes(double *classes, int64 count, const char *subject, const char *kind, int64 *found)
 {
     int64 unique = 0;
     qsort(classes, (size_t) count, sizeof *classes, compare_doubles);
@@ -95,23 +95,23 @@ double *corgi_check_classes(double *classes, int64 count, const char *whose, con
         if (unique == 0 || classes[unique - 1] != classes[i])
             classes[unique++] = classes[i];
     if (unique < 2)
-        REFUSE("%s %d value%s; a %s model needs at least two", whose, (int) unique, unique == 1 ? "" : "s", kind);
+        REFUSE("%s %d value%s; a %s model needs at least two", subject, (int) unique, unique == 1 ? "" : "s", kind);
     if (unique > 2 && corgi_max_classes(kind) == 2)
-        REFUSE("%s the values %g, %g, %g...; a %s model takes two, use %s for more", whose, classes[0], classes[1],
+        REFUSE("%s the values %g, %g, %g...; a %s model takes two, use %s for more", subject, classes[0], classes[1],
                classes[2], kind, corgi_loss_names(corgi_is_per_class));
     *found = unique;
     return classes;
 }
 
 /* Sort the class names of a text label, and check them as corgi_check_classes does. */
-void corgi_check_class_names(CorgiNames *names, const char *whose, const char *kind)
+void corgi_check_class_names(CorgiNames *names, const char *subject, const char *kind)
 {
     corgi_sort_names(names, false);
     if (names->count < 2)
-        REFUSE("%s %d value%s; a %s model needs at least two", whose, (int) names->count, names->count == 1 ? "" : "s",
-               kind);
+        REFUSE("%s %d value%s; a %s model needs at least two", subject, (int) names->count,
+               names->count == 1 ? "" : "s", kind);
     if (names->count > 2 && corgi_max_classes(kind) == 2)
-        REFUSE("%s the values %s; a %s model takes two, use %s for more", whose, corgi_list_names(names), kind,
+        REFUSE("%s the values %s; a %s model takes two, use %s for more", subject, corgi_list_names(names), kind,
                corgi_loss_names(corgi_is_per_class));
 }
 

@@ -183,8 +183,8 @@ bool corgi_auc(CorgiRanks *r, double *area)
 {
     Area pairs = 0;
     int64 key, above = 0;
-    double sum = 0, heavier = 0, unit; /* weights; their products may overflow, so one side's */
-                                       /* are divided by a power of two, which is exact */
+    /* Products of weights may overflow, so one side's are divided by a power of two, which is exact. */
+    double sum = 0, heavier = 0, unit;
     Sums found;
     sort_rows(r);
     unit = r->all.weight[OTHERS] > 0 ? ldexp(1, ilogb(r->all.weight[OTHERS])) : 1;

@@ -43,9 +43,10 @@ static bool find_row(const char *query, const char *name, bool read_only)
 
 static void refuse_owner(const char *name, Oid owner)
 {
-    char *whose = GetUserNameFromId(owner, true);
-    ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-            errmsg("model \"%s\" belongs to %s; choose another name", name, whose ? whose : "a missing role"));
+    char *owner_name = GetUserNameFromId(owner, true);
+    ereport(
+        ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+        errmsg("model \"%s\" belongs to %s; choose another name", name, owner_name ? owner_name : "a missing role"));
 }
 
 /* Refuse to replace a model that another transaction stored after this one's snapshot. */

@@ -152,8 +152,8 @@ double corgi_read_weight(const CorgiColumn *weight, TupleTableSlot *row)
 }
 
 /* Refuse rows whose weights are all zero. */
-void corgi_check_weight(const cp_figures *figures, const char *whose)
+void corgi_check_weight(const cp_figures *figures, const char *subject)
 {
     if (figures->rows > 0 && !(figures->weight > 0))
-        REFUSE(ERRCODE_NO_DATA_FOUND, "the weights of %s are all zero; one above 0 is needed", whose);
+        REFUSE(ERRCODE_NO_DATA_FOUND, "the weights of %s are all zero; one above 0 is needed", subject);
 }
