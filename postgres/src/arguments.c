@@ -115,16 +115,16 @@ static int64 read_list(const CorgiArguments *a, const CorgiModel *m, char *to, c
     const CorgiEncoding *e = m->encoding;
     Datum array = a->literal ? parse_literal(a->row[0].value) : a->row[0].value;
     Oid type = a->literal ? FLOAT8OID : a->types[0];
-    int64 found;
+    int64 read_count;
     if (e == NULL)
         return corgi_read_array(array, type, m->bytes, m->width, to, why);
-    found = corgi_read_array_with_nulls(array, type, m->bytes, m->width, to, why);
-    for (int64 i = 0; i < m->width && *why == NULL && found == m->width; i++) {
+    read_count = corgi_read_array_with_nulls(array, type, m->bytes, m->width, to, why);
+    for (int64 i = 0; i < m->width && *why == NULL && read_count == m->width; i++) {
         const CorgiEncoder *one = &e->features[corgi_takes_columns(m) ? i : 0];
         if (one->filled)
             corgi_fill(one->fill, 1, m->bytes, to + i * m->bytes);
     }
-    return found;
+    return read_count;
 }
 
 /* Return an argument and its type. An untyped literal becomes text. */
@@ -183,13 +183,13 @@ bool corgi_encode_arguments(const CorgiArguments *a, const CorgiModel *m, char *
 int64 corgi_read_arguments(const CorgiArguments *a, const CorgiModel *m, char *to)
 {
     const char *why = NULL;
-    int64 found = a->count;
+    int64 read_count = a->count;
     if (a->list || a->literal)
-        found = read_list(a, m, to, &why);
-    else if (found == m->width)
+        read_count = read_list(a, m, to, &why);
+    else if (read_count == m->width)
         for (int i = 0; i < a->count; i++)
             corgi_read_number(a->types[i], a->row[i].value, m->bytes, to + i * m->bytes);
     if (why != NULL)
         REFUSE(ERRCODE_DATA_EXCEPTION, "the row to predict %s", why);
-    return found;
+    return read_count;
 }

@@ -21,7 +21,7 @@ static const char *const old_query =
  * matters because a transaction may have emptied the table in between. Refuses a caller without the right. */
 CorgiVersion corgi_find_model(const char *name, CorgiRight right)
 {
-    CorgiVersion found = {.writer = InvalidTransactionId};
+    CorgiVersion version = {.writer = InvalidTransactionId};
     static SPIPlanPtr saved_plan = NULL;
     Oid types[] = {TEXTOID};
     Datum values[1];
@@ -45,9 +45,9 @@ CorgiVersion corgi_find_model(const char *name, CorgiRight right)
     if (SPI_processed > 0) {
         HeapTuple row = SPI_tuptable->vals[0];
         TupleDesc columns = SPI_tuptable->tupdesc;
-        found.writer = DatumGetTransactionId(SPI_getbinval(row, columns, 1, &null));
-        found.command = DatumGetCommandId(SPI_getbinval(row, columns, 2, &null));
-        found.place = *(ItemPointer) DatumGetPointer(SPI_getbinval(row, columns, 3, &null));
+        version.writer = DatumGetTransactionId(SPI_getbinval(row, columns, 1, &null));
+        version.command = DatumGetCommandId(SPI_getbinval(row, columns, 2, &null));
+        version.place = *(ItemPointer) DatumGetPointer(SPI_getbinval(row, columns, 3, &null));
         if (!old) {
             CorgiHolders holders = corgi_holders_at(row, columns, 4);
             corgi_check_right(right, caller.user, &holders, name);
@@ -55,7 +55,7 @@ CorgiVersion corgi_find_model(const char *name, CorgiRight right)
     }
     SPI_finish();
     corgi_become_caller(caller);
-    return found;
+    return version;
 }
 
 /* Return a model's cache entry, or else an unused, new or least recently used one. */

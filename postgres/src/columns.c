@@ -48,12 +48,12 @@ static double label_class(const CorgiColumn *label, Datum value, TupleTableSlot 
 {
     Size length;
     const char *text = corgi_text_of(label->type, value, &length);
-    int64 found = corgi_find_name(label->classes, text, length);
-    if (unlikely(found == CORGI_UNNAMED && !label->lenient))
+    int64 class_index = corgi_find_name(label->classes, text, length);
+    if (unlikely(class_index == CORGI_UNNAMED && !label->lenient))
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s has label \"%.*s\", which is none of the classes %s",
                corgi_row_name(label, &row->tts_tid), (int) pg_mbcliplen(text, (int) length, MAX_LABEL_BYTES), text,
                corgi_list_names(label->classes));
-    return (double) found;
+    return (double) class_index;
 }
 
 /* Return a row's label: finite, and exact if it is an integer. A lenient label may be NaN, or -1 as a class. */
@@ -220,9 +220,9 @@ int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, 
 /* Copy an array's numbers, with NULLs as NaN. */
 int64 corgi_read_array_with_nulls(Datum array, Oid type, int bytes, int64 width, char *to, const char **why)
 {
-    int64 found = corgi_read_array(array, type, bytes, width, to, why);
+    int64 count = corgi_read_array(array, type, bytes, width, to, why);
     if (likely(*why != has_null))
-        return found;
+        return count;
     *why = NULL;
     return read_holed(array, type, bytes, width, to);
 }
@@ -274,22 +274,22 @@ static void read_list(const CorgiSource *s, TupleTableSlot *row, int64 width, ch
     const CorgiColumn *c = s->features;
     Datum value = row->tts_values[c->attnum - 1];
     const char *why = NULL;
-    int64 found;
+    int64 count;
     if (unlikely(row->tts_isnull[c->attnum - 1])) {
         if (!s->lenient)
             corgi_null_value(c, row, "feature");
         corgi_put_same(NAN, width, s->bytes, to);
         return;
     }
-    found = read_array(s, value, width, to, &why);
-    if (c->encoder != NULL && c->encoder->filled && why == NULL && found == width)
+    count = read_array(s, value, width, to, &why);
+    if (c->encoder != NULL && c->encoder->filled && why == NULL && count == width)
         corgi_fill(c->encoder->fill, width, s->bytes, to);
     if (unlikely(why != NULL))
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(c, &row->tts_tid), c->name, why);
-    if (unlikely(found != width))
+    if (unlikely(count != width))
         REFUSE(ERRCODE_DATA_EXCEPTION,
                "%s has " INT64_FORMAT " numbers in column \"%s\" where " INT64_FORMAT " are needed",
-               corgi_row_name(c, &row->tts_tid), found, c->name, width);
+               corgi_row_name(c, &row->tts_tid), count, c->name, width);
 }
 
 /* Convert a number exactly as the kernel converts arrays of its type. */

@@ -19,23 +19,23 @@ bool corgi_is_record(Oid type)
 static int find_field(TupleDesc columns, const char *name, const char *model)
 {
     const char *cast = corgi_cast_to_list(columns->tdtypeid);
-    int found = -1;
+    int match = -1;
     for (int i = 0; i < columns->natts; i++) {
         Form_pg_attribute a = TupleDescAttr(columns, i);
         if (a->attisdropped || strcmp(NameStr(a->attname), name) != 0)
             continue;
-        if (found >= 0)
+        if (match >= 0)
             ereport(ERROR, errcode(ERRCODE_AMBIGUOUS_COLUMN), errmsg("the row has two columns \"%s\"", name),
                     errhint("Give the columns of model \"%s\" as ROW(a, b), in training order.", model));
-        found = i;
+        match = i;
     }
-    if (found < 0)
+    if (match < 0)
         ereport(ERROR, errcode(ERRCODE_UNDEFINED_COLUMN),
                 errmsg("the row is %s, which has no column \"%s\"; model \"%s\" was trained with it",
                        format_type_be(columns->tdtypeid), name, model),
                 cast ? errhint("Write x::%s for x.", cast)
                      : errhint("Name its columns as in training, or give ROW(a, b) in training order."));
-    return found;
+    return match;
 }
 
 /* Return n for the name fn that ROW gives to field n, 0 for any other name. */

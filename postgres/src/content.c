@@ -65,17 +65,17 @@ static int compare_doubles(const void *a, const void *b)
 static void find_classes(ContentSample *k, const CorgiColumn *label)
 {
     bool floats = label->type == FLOAT4OID || label->type == FLOAT8OID || label->type == NUMERICOID;
-    int64 found = 0, most = label->classes ? PG_INT64_MAX : floats ? MAX_FLOAT_CLASSES : MAX_INTEGER_CLASSES;
+    int64 finite = 0, most = label->classes ? PG_INT64_MAX : floats ? MAX_FLOAT_CLASSES : MAX_INTEGER_CLASSES;
     double *values = allocate(k->count, sizeof *values);
     bool whole = true;
     for (int64 i = 0; i < k->count; i++) {
         double y = k->rows[i * (k->features + 1) + k->features];
         if (isfinite(y))
-            values[found++] = y;
+            values[finite++] = y;
         whole = whole && (!isfinite(y) || floor(y) == y);
     }
-    qsort(values, (size_t) found, sizeof *values, compare_doubles);
-    for (int64 i = 0; i < found; i++)
+    qsort(values, (size_t) finite, sizeof *values, compare_doubles);
+    for (int64 i = 0; i < finite; i++)
         if (k->class_count == 0 || values[k->class_count - 1] != values[i])
             values[k->class_count++] = values[i];
     k->classes = k->class_count <= most && whole ? values : NULL;

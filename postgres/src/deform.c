@@ -38,25 +38,25 @@ static bool is_wanted(const CorgiSource *s, AttrNumber attribute)
 /* Describe a row's fields up to the last needed one. */
 CorgiFields corgi_make_fields(const CorgiSource *s)
 {
-    CorgiFields found = {.last = s->last, .serve = corgi_stored_type(s->label.type) != CP_TYPES};
+    CorgiFields fields = {.last = s->last, .serve = corgi_stored_type(s->label.type) != CP_TYPES};
     int32 offset = 0;
-    found.serve &= corgi_hashing(s) == NULL;
-    found.serve &= s->weight.name == NULL || corgi_stored_type(s->weight.type) != CP_TYPES;
+    fields.serve &= corgi_hashing(s) == NULL;
+    fields.serve &= s->weight.name == NULL || corgi_stored_type(s->weight.type) != CP_TYPES;
     for (int i = 0; i < s->feature_columns; i++)
-        found.serve &= corgi_stored_type(s->features[i].type) != CP_TYPES && s->features[i].encoder == NULL;
-    found.all = palloc(sizeof *found.all * (Size) s->last);
-    found.some = palloc(sizeof *found.some * (Size) s->last);
-    found.where = palloc0(sizeof *found.where * (Size) s->last);
+        fields.serve &= corgi_stored_type(s->features[i].type) != CP_TYPES && s->features[i].encoder == NULL;
+    fields.all = palloc(sizeof *fields.all * (Size) s->last);
+    fields.some = palloc(sizeof *fields.some * (Size) s->last);
+    fields.where = palloc0(sizeof *fields.where * (Size) s->last);
     for (int16 i = 0; i < s->last; i++) {
         Form_pg_attribute a = TupleDescAttr(RelationGetDescr(s->rel), i);
         CorgiField f = {.at = i, .length = a->attlen, .align = alignment(a->attalign), .wanted = is_wanted(s, i + 1)};
         f.offset = field_offset(&f, offset);
         offset = f.offset < 0 || f.length < 0 ? -1 : f.offset + f.length;
-        if (f.offset >= 0 && found.count > 0 && !found.some[found.count - 1].wanted)
-            found.count--; /* no need to step over it */
-        found.some[found.count++] = found.all[i] = f;
+        if (f.offset >= 0 && fields.count > 0 && !fields.some[fields.count - 1].wanted)
+            fields.count--; /* no need to step over it */
+        fields.some[fields.count++] = fields.all[i] = f;
     }
-    return found;
+    return fields;
 }
 
 /* Find the fields of a row. `nulls` is its null bitmap or NULL. Returns false if a wanted field is NULL. */

@@ -26,11 +26,11 @@ static void check_requests(const CorgiSource *s, const CorgiOptions *o)
     ListCell *cell;
     foreach (cell, o->encode) {
         const CorgiEncodeOption *request = lfirst(cell);
-        bool found = request->column == NULL;
+        bool is_feature = request->column == NULL;
         for (int i = 0; i < s->feature_columns && request->column != NULL; i++)
-            found |= strcmp(request->column, s->features[i].name) == 0 &&
+            is_feature |= strcmp(request->column, s->features[i].name) == 0 &&
                      (o->terms == NIL || corgi_is_plain_feature(o, request->column));
-        if (!found)
+        if (!is_feature)
             REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "encode names column \"%s\", which is no feature", request->column);
     }
 }

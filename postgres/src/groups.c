@@ -97,10 +97,10 @@ static void count_only(CorgiGroups *g)
 /* Refuse counted groups. Adds a margin, so that the advised size suffices. */
 static void refuse_counted(const CorgiRun *run)
 {
-    const double found = estimateHyperLogLog(run->groups->sketch) * 1.05 + 1;
-    if (found > MAX_GROUPS)
+    const double estimate = estimateHyperLogLog(run->groups->sketch) * 1.05 + 1;
+    if (estimate > MAX_GROUPS)
         refuse_values(run->groups);
-    refuse_groups(run, Max((int64) found, corgi_group_count(run->groups)));
+    refuse_groups(run, Max((int64) estimate, corgi_group_count(run->groups)));
 }
 
 /* Add the group of the next training row. */
@@ -190,11 +190,11 @@ static void report_small_groups(const CorgiRun *run, const cp_figures *each, boo
                                        "one row"};
     const int64 count = corgi_group_count(run->groups);
     for (int64 rows = 0; rows < lengthof(what); rows++) {
-        int64 found = 0;
+        int64 affected = 0;
         for (int64 k = 0; k < count; k++)
-            found += which[k] = each[k].rows == rows;
-        if (found > 0)
-            ereport(NOTICE, errmsg(INT64_FORMAT " of " INT64_FORMAT " groups of \"%s\" have %s: %s", found, count,
+            affected += which[k] = each[k].rows == rows;
+        if (affected > 0)
+            ereport(NOTICE, errmsg(INT64_FORMAT " of " INT64_FORMAT " groups of \"%s\" have %s: %s", affected, count,
                                    run->options.by, what[rows], corgi_list_models(run, which)));
     }
 }
@@ -204,20 +204,20 @@ static void report_weak_groups(const CorgiRun *run, const cp_figures *each, bool
 {
     const cp_loss_choice *of = &run->options.of;
     const int64 count = corgi_group_count(run->groups);
-    int64 found = 0, first = 0;
+    int64 affected = 0, first = 0;
     if (!corgi_predicts_numbers(of) || !cp_losses[of->loss].of_mean)
         return;
     for (int64 k = count - 1; k >= 0; k--)
         if ((which[k] = each[k].rows > 1 && each[k].score < -max_negative_r2)) {
-            found++;
+            affected++;
             first = k;
         }
-    if (found > 0)
+    if (affected > 0)
         ereport(NOTICE,
                 errmsg("the models of " INT64_FORMAT " of " INT64_FORMAT
                        " groups of \"%s\" are no better than the mean of "
                        "their labels, %s: R2 of the first is %.4g",
-                       found, count, run->options.by, corgi_list_models(run, which), each[first].score),
+                       affected, count, run->options.by, corgi_list_models(run, which), each[first].score),
                 errhint("Try another learning_rate, or more epochs."));
 }
 

@@ -280,11 +280,11 @@ void corgi_settle_hashing(CorgiEncoding *e, bool fitted)
     uint32 texts = 0;
     for (int i = 0; i < h->source_count; i++) {
         CorgiHashedSource *one = &h->sources[i];
-        const CorgiEncoder *found = &e->features[one->at];
-        const char *name = pg_server_to_any(found->column, (int) strlen(found->column), PG_UTF8);
+        const CorgiEncoder *encoder = &e->features[one->at];
+        const char *name = pg_server_to_any(encoder->column, (int) strlen(encoder->column), PG_UTF8);
         if (fitted && one->kind == CP_HASHED_NUMBER) {
-            one->filled = found->filled;
-            one->fill = found->fill;
+            one->filled = encoder->filled;
+            one->fill = encoder->fill;
         }
         h->columns[i] = (cp_hashed_column){.kind = one->kind, .offsets = h->offsets[i], .numbers = &h->numbers[i]};
         h->columns[i].seed =

@@ -71,13 +71,13 @@ static int64 label_number(const CorgiColumn *c, Datum value, TupleTableSlot *row
 {
     Size length;
     const char *text = corgi_text_of(c->type, value, &length);
-    const int64 found = known ? corgi_find_name(names, text, length) : corgi_add_name(names, text, length);
-    if (unlikely(found == CORGI_UNNAMED))
+    const int64 number = known ? corgi_find_name(names, text, length) : corgi_add_name(names, text, length);
+    if (unlikely(number == CORGI_UNNAMED))
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE,
                "%s has \"%.*s\" in label column \"%s\", which is none of the labels %s",
                corgi_row_name(c, &row->tts_tid), (int) pg_mbcliplen(text, (int) length, MAX_LABEL_BYTES), text, c->name,
                corgi_list_names(names));
-    return found;
+    return number;
 }
 
 /* Read the labels in an array. The next row frees the memory, because blocks have many rows. */

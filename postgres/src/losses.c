@@ -8,19 +8,19 @@
 /* Join the names of all losses, or of those `wanted`: "a, b or c". */
 char *corgi_loss_names(bool (*wanted)(const cp_loss_facts *))
 {
-    const char *found[CP_LOSS_COUNT];
+    const char *names[CP_LOSS_COUNT];
     int count = 0;
     StringInfoData text;
     for (int i = 0; i < CP_LOSS_COUNT; i++) {
         bool duplicate = false;
         for (int k = 0; k < count; k++)
-            duplicate |= strcmp(found[k], cp_losses[i].name) == 0;
+            duplicate |= strcmp(names[k], cp_losses[i].name) == 0;
         if (!duplicate && (wanted == NULL || wanted(&cp_losses[i])))
-            found[count++] = cp_losses[i].name;
+            names[count++] = cp_losses[i].name;
     }
     initStringInfo(&text);
     for (int i = 0; i < count; i++)
-        appendStringInfo(&text, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", found[i]);
+        appendStringInfo(&text, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", names[i]);
     return text.data;
 }
 

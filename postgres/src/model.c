@@ -197,11 +197,11 @@ static void load_learnt(CorgiModel *m, const char *name, MemoryContext context)
 static List *features_at(const char *name, MemoryContext context)
 {
     MemoryContext outside = MemoryContextSwitchTo(context);
-    List *found = texts_at(1);
+    List *features = texts_at(1);
     MemoryContextSwitchTo(outside);
-    if (list_member_ptr(found, NULL))
+    if (list_member_ptr(features, NULL))
         refuse_damaged(name, "its features hold a NULL");
-    return found;
+    return features;
 }
 
 /* Check that hashed columns are those of the model. */
@@ -255,24 +255,24 @@ CorgiModel *corgi_load_model(const char *name, bool past)
 List *corgi_model_columns(const char *name, bool needed)
 {
     MemoryContext context = CurrentMemoryContext;
-    List *found;
+    List *columns;
     char *by;
     CorgiCaller caller = corgi_become_owner();
     SPI_connect();
     fetch_model(columns_query, name);
-    found = features_at(name, context);
-    if (found != NIL && (by = text_at(2, context)) != NULL) {
+    columns = features_at(name, context);
+    if (columns != NIL && (by = text_at(2, context)) != NULL) {
         MemoryContext before = MemoryContextSwitchTo(context);
-        found = lappend(found, by);
+        columns = lappend(columns, by);
         MemoryContextSwitchTo(before);
     }
     SPI_finish();
     corgi_become_caller(caller);
-    if (found == NIL && needed)
+    if (columns == NIL && needed)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("the params of model \"%s\" do not name its training columns", name),
                 errhint("Give its features in training order, as ROW(a, b)."));
-    return found;
+    return columns;
 }
 
 /* Return a learner that scores and measures dense or sparse rows with a model. */

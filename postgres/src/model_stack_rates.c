@@ -18,14 +18,14 @@ static char *members(const CorgiRun *run)
 char *corgi_list_models(const CorgiRun *run, const bool *which)
 {
     StringInfoData names;
-    int64 found = 0;
+    int64 affected = 0;
     initStringInfo(&names);
     for (int64 k = 0; k < corgi_model_count(run); k++)
-        if (which[k] && found++ < MAX_LISTED_NAMES)
-            appendStringInfo(&names, "%s%s", found > 1 ? ", " : "",
+        if (which[k] && affected++ < MAX_LISTED_NAMES)
+            appendStringInfo(&names, "%s%s", affected > 1 ? ", " : "",
                              run->labels ? corgi_label_name(run->labels, k) : corgi_group_name(run->groups, k));
-    if (found > MAX_LISTED_NAMES)
-        appendStringInfo(&names, " and " INT64_FORMAT " more", found - MAX_LISTED_NAMES);
+    if (affected > MAX_LISTED_NAMES)
+        appendStringInfo(&names, " and " INT64_FORMAT " more", affected - MAX_LISTED_NAMES);
     return names.data;
 }
 
@@ -35,20 +35,20 @@ static void report_restarts(const CorgiModelStack *c, CorgiRun *run, const doubl
     bool *which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE),
          *reported = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     for (int64 first = 0; first < c->count; first++) {
-        int64 found = 0;
+        int64 affected = 0;
         if (!c->running[first] || reported[first])
             continue;
         for (int64 k = 0; k < c->count; k++) {
             which[k] = c->running[k] && before[k] == before[first] && c->rate[k] == c->rate[first];
             reported[k] |= which[k];
-            found += which[k];
+            affected += which[k];
         }
-        ereport(
-            WARNING,
-            errmsg("%s", corgi_describe_rate_change(before[first], c->rate[first],
-                                                    psprintf(" in " INT64_FORMAT " of " INT64_FORMAT " %s, %s", found,
-                                                             c->count, members(run), corgi_list_models(run, which)))),
-            c->rate[first] < before[first] ? corgi_hint_scaling(run) : 0);
+        ereport(WARNING,
+                errmsg("%s",
+                       corgi_describe_rate_change(before[first], c->rate[first],
+                                                  psprintf(" in " INT64_FORMAT " of " INT64_FORMAT " %s, %s", affected,
+                                                           c->count, members(run), corgi_list_models(run, which)))),
+                c->rate[first] < before[first] ? corgi_hint_scaling(run) : 0);
     }
     pfree(reported);
     pfree(which);

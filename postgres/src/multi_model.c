@@ -167,7 +167,7 @@ int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, Nullable
 {
     struct CorgiGroupIndex *known = m->known;
     const char *of = json_type(getBaseType(type)), *text = NULL;
-    int64 found = known->null_at;
+    int64 group = known->null_at;
     Size length = 0;
     if (of == NULL || (known->type != NULL && strcmp(of, known->type) != 0))
         ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
@@ -178,17 +178,17 @@ int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, Nullable
                        known->by));
     if (!value.isnull) {
         text = corgi_text_of(getBaseType(type), value.value, &length);
-        found = corgi_find_name(known->values, text, length);
-        found += found >= 0 && known->null_at >= 0 && found >= known->null_at;
+        group = corgi_find_name(known->values, text, length);
+        group += group >= 0 && known->null_at >= 0 && group >= known->null_at;
     }
-    if (unlikely(found < 0))
+    if (unlikely(group < 0))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("%s is of group %s of \"%s\", of which there is no model in \"%s\"",
                        tid ? corgi_row_name(c, tid) : "the row to predict",
                        text ? psprintf("\"%.*s\"", (int) length, text) : "NULL", known->by, name),
                 errdetail("There are models of %s%s.", corgi_list_names(known->values),
                           known->null_at < 0 ? "" : known->values->count ? " and NULL" : "NULL"));
-    return found;
+    return group;
 }
 
 /* Refuse several models in an operation `what` that needs one. */

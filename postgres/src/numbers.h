@@ -32,9 +32,9 @@ enum { CORGI_DIMENSIONS = 0, CORGI_DATA_OFFSET = 1, CORGI_LENGTH = 3 };
 enum { CORGI_EMPTY_HEAD = sizeof(ArrayType) - VARHDRSZ, CORGI_HEAD = ARR_OVERHEAD_NONULLS(1) - VARHDRSZ };
 static inline int32 corgi_head(const char *body, int word)
 {
-    int32 found;
-    memcpy(&found, body + word * sizeof found, sizeof found);
-    return found;
+    int32 value;
+    memcpy(&value, body + word * sizeof value, sizeof value);
+    return value;
 }
 
 /* Open a list that is stored uncompressed and without NULLs. Returns false if it is not, or if it is damaged. */

@@ -20,16 +20,16 @@ static set_rel_pathlist_hook_type previous_hook = NULL;
 static bool is_train(Oid function)
 {
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-    bool found = false;
+    bool matches = false;
     if (!HeapTupleIsValid(tuple))
         return false;
     if (((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId) {
         bool null;
         Datum symbol = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &null);
-        found = !null && strcmp(TextDatumGetCString(symbol), "corgipile_train") == 0;
+        matches = !null && strcmp(TextDatumGetCString(symbol), "corgipile_train") == 0;
     }
     ReleaseSysCache(tuple);
-    return found;
+    return matches;
 }
 
 static FuncExpr *train_call(const RangeTblEntry *rte)

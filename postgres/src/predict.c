@@ -105,14 +105,14 @@ static CorgiCached *find_model(FunctionCallInfo fcinfo, CallSite *s)
     if (s->cached == NULL || s->loads != s->cached->loads || memcmp(&now, &s->snapshot, sizeof now) != 0 ||
         s->name_bytes != bytes || memcmp(VARDATA_ANY(name), s->cached->name, bytes) != 0) {
         char *shown = text_to_cstring(name);
-        CorgiCached *found;
+        CorgiCached *current;
         s->cached = NULL;
-        found = corgi_cached_model(shown);
+        current = corgi_cached_model(shown);
         if (s->arguments.record)
-            open_record(fcinfo, s, found);
-        set_types(s, found);
-        corgi_check_arguments(&s->arguments, found);
-        s->cached = found;
+            open_record(fcinfo, s, current);
+        set_types(s, current);
+        corgi_check_arguments(&s->arguments, current);
+        s->cached = current;
         s->loads = s->cached->loads;
         s->snapshot = now;
         s->name_bytes = bytes;
@@ -124,10 +124,10 @@ static CorgiCached *find_model(FunctionCallInfo fcinfo, CallSite *s)
 static void score_row(const CorgiArguments *a, const CorgiCached *c)
 {
     const CorgiModel *m = c->model;
-    int64 found = corgi_read_arguments(a, m, c->row);
-    if (found != m->width)
+    int64 count = corgi_read_arguments(a, m, c->row);
+    if (count != m->width)
         REFUSE(ERRCODE_DATA_EXCEPTION,
-               "the row has " INT64_FORMAT " features; model \"%s\" was trained with " INT64_FORMAT, found, c->name,
+               "the row has " INT64_FORMAT " features; model \"%s\" was trained with " INT64_FORMAT, count, c->name,
                m->width);
     corgi_learner_decide(c->learner, c->row, c->scores);
 }
@@ -242,7 +242,7 @@ Datum corgipile_predict_text(PG_FUNCTION_ARGS)
 Datum corgipile_predict_labels(PG_FUNCTION_ARGS)
 {
     const CorgiCached *c = score_call(fcinfo);
-    ArrayBuildState *found = initArrayResult(TEXTOID, CurrentMemoryContext, false);
+    ArrayBuildState *names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
     if (c == NULL)
         PG_RETURN_NULL();
     if (c->model->labels == NULL)
@@ -250,9 +250,9 @@ Datum corgipile_predict_labels(PG_FUNCTION_ARGS)
                                           "or predict_text", c->name);
     for (int64 k = 0; k < c->model->outputs; k++)
         if (c->scores[k] > 0)
-            found = accumArrayResult(found, CStringGetTextDatum(c->model->labels->names[k].text), false, TEXTOID,
+            names = accumArrayResult(names, CStringGetTextDatum(c->model->labels->names[k].text), false, TEXTOID,
                                      CurrentMemoryContext);
-    PG_RETURN_DATUM(makeArrayResult(found, CurrentMemoryContext));
+    PG_RETURN_DATUM(makeArrayResult(names, CurrentMemoryContext));
 }
 
 /* Return a model's class names, or the labels of a multilabel model. */

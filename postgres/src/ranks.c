@@ -162,16 +162,16 @@ static void sort_rows(CorgiRanks *r)
 }
 
 /* Return the largest remaining score and each side's rows with it. Returns false if none remain. */
-static bool next_score(CorgiRanks *r, int64 *key, Sums *found)
+static bool next_score(CorgiRanks *r, int64 *key, Sums *tied)
 {
     if (!r->has_row[OTHERS] && !r->has_row[CLASS])
         return false;
     *key = Min(r->has_row[OTHERS] ? r->next[OTHERS] : PG_INT64_MAX, r->has_row[CLASS] ? r->next[CLASS] : PG_INT64_MAX);
-    memset(found, 0, sizeof *found);
+    memset(tied, 0, sizeof *tied);
     for (int i = 0; i < SIDES; i++)
         for (; r->has_row[i] && r->next[i] == *key; next_row(r, i)) {
-            found->weight[i] += r->weight[i];
-            if (found->rows[i]++ % 4096 == 0)
+            tied->weight[i] += r->weight[i];
+            if (tied->rows[i]++ % 4096 == 0)
                 CHECK_FOR_INTERRUPTS();
         }
     return true;
@@ -185,14 +185,14 @@ bool corgi_auc(CorgiRanks *r, double *area)
     int64 key, above = 0;
     /* Products of weights may overflow, so one side's are divided by a power of two, which is exact. */
     double sum = 0, heavier = 0, unit;
-    Sums found;
+    Sums tied;
     sort_rows(r);
     unit = r->all.weight[OTHERS] > 0 ? ldexp(1, ilogb(r->all.weight[OTHERS])) : 1;
-    while (next_score(r, &key, &found)) {
-        pairs += (Area) found.rows[OTHERS] * (2 * above + found.rows[CLASS]);
-        above += found.rows[CLASS];
-        sum += found.weight[OTHERS] / unit * (heavier + found.weight[CLASS] / 2);
-        heavier += found.weight[CLASS];
+    while (next_score(r, &key, &tied)) {
+        pairs += (Area) tied.rows[OTHERS] * (2 * above + tied.rows[CLASS]);
+        above += tied.rows[CLASS];
+        sum += tied.weight[OTHERS] / unit * (heavier + tied.weight[CLASS] / 2);
+        heavier += tied.weight[CLASS];
     }
     for (int i = 0; i < SIDES; i++)
         tuplesort_end(r->sorts[i]);
@@ -247,13 +247,13 @@ static char *list_classes(const CorgiModel *m)
 int64 corgi_class_to_evaluate(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
     char *class_name = class_argument(fcinfo);
-    int64 found = class_name ? class_of(m, class_name) : 1;
+    int64 class_index = class_name ? class_of(m, class_name) : 1;
     if (class_name == NULL && m->classes != 2)
         REFUSE("model \"%s\" has " INT64_FORMAT " classes; select one with class => : %s", name,
                m->classes, list_classes(m));
-    if (found < 0)
+    if (class_index < 0)
         REFUSE("class must be a class of model \"%s\", got %s; it has %s", name, class_name, list_classes(m));
-    return found;
+    return class_index;
 }
 
 /* Rank the rows of a call; NULL if its model is NULL. */
@@ -314,7 +314,7 @@ Datum corgipile_roc(PG_FUNCTION_ARGS)
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
     CorgiRanks *r;
     Point last = {.threshold = INFINITY}, now = last, next = last;
-    Sums found;
+    Sums tied;
     int64 key;
     bool pending = false; /* `now` is not returned yet */
     InitMaterializedSRF(fcinfo, 0);
@@ -323,11 +323,11 @@ Datum corgipile_roc(PG_FUNCTION_ARGS)
         return (Datum) 0;
     sort_rows(r);
     put_point(r, result, &last);
-    while (next_score(r, &key, &found)) {
+    while (next_score(r, &key, &tied)) {
         next.threshold = score_of(key);
         for (int i = 0; i < SIDES; i++) {
-            next.above.rows[i] += found.rows[i];
-            next.above.weight[i] += found.weight[i];
+            next.above.rows[i] += tied.rows[i];
+            next.above.weight[i] += tied.weight[i];
         }
         if (pending && !is_collinear(r, &last, &now, &next)) {
             put_point(r, result, &now);

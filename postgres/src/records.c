@@ -112,18 +112,18 @@ static bool find_record(int64 id, CorgiJob *job)
 {
     MemoryContext context = CurrentMemoryContext;
     CorgiCaller caller;
-    bool found;
+    bool exists;
     if (id <= 0)
         return false;
     caller = corgi_become_owner();
     SPI_connect();
     read_records(read_query, id);
-    found = SPI_processed > 0;
-    if (found)
+    exists = SPI_processed > 0;
+    if (exists)
         read_record(job, context);
     SPI_finish();
     corgi_become_caller(caller);
-    return found;
+    return exists;
 }
 
 bool corgi_is_over(const CorgiJob *job)
@@ -334,7 +334,7 @@ void corgi_mark_lost(void)
 List *corgi_list_workers(bool here, Oid login)
 {
     int count;
-    List *found = NIL;
+    List *pids = NIL;
     pgstat_clear_backend_activity_snapshot();
     count = pgstat_fetch_stat_numbackends();
     for (int i = 1; i <= count; i++) {
@@ -343,9 +343,9 @@ List *corgi_list_workers(bool here, Oid login)
                       (!OidIsValid(login) || b->st_userid == login);
         const char *type = wanted ? GetBackgroundWorkerTypeByPid(b->st_procpid) : NULL;
         if (type != NULL && strcmp(type, CORGI_WORKER) == 0)
-            found = lappend_int(found, b->st_procpid);
+            pids = lappend_int(pids, b->st_procpid);
     }
-    return found;
+    return pids;
 }
 
 /* Terminate all workers of this database, before their tables are dropped. */

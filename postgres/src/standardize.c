@@ -41,17 +41,17 @@ static cp_looked sample_scales(const CorgiRun *run, Snapshot snapshot)
     ScaleSample g = {.seen = memset(allocate(cp_look_size(v->width)), 0, cp_look_size(v->width)),
                 .numbers = allocate(sizeof *g.numbers * (Size) v->width)};
     int64 runs[CP_LOOK_RUNS][2], stop = 0;
-    cp_looked found;
+    cp_looked sample;
     g.seen->width = v->width;
     for (int i = 0; i < CP_LOOK_RUNS; i++) {
         runs[i][0] = cp_look_run(v->rows, v->width, i, stop, &stop);
         runs[i][1] = stop;
     }
     corgi_read_runs(run, snapshot, runs, CP_LOOK_RUNS, sample_row, &g);
-    found = cp_look_end(g.seen, v->rows);
+    sample = cp_look_end(g.seen, v->rows);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
-    return found;
+    return sample;
 }
 
 /* Read int4 and int8 columns as double precision: real would lose differences of large ones. */

@@ -187,11 +187,11 @@ static void lock_model(const char *name, Oid user, int64 *version, int64 *before
 static void check_stored(const char *name, int64 version, int64 wanted)
 {
     char *stored;
-    bool null, found;
+    bool null, is_stored;
     execute_for_model(kept_query, CStringGetTextDatum(name), wanted, SPI_OK_SELECT);
     stored = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-    found = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
-    if (!null && found)
+    is_stored = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
+    if (!null && is_stored)
         return;
     ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT),
             wanted == 0 ? errmsg("model \"%s\" has no version before " INT64_FORMAT, name, version)

@@ -142,13 +142,13 @@ double corgi_read_weight(const CorgiColumn *weight, TupleTableSlot *row)
 {
     bool null;
     Datum value = slot_getattr(row, weight->attnum, &null);
-    double found;
+    double row_weight;
     if (null && !weight->lenient)
         corgi_null_value(weight, row, "weight");
     if (null)
         return NAN;
-    corgi_read_number(weight->type, value, sizeof found, (char *) &found);
-    return found;
+    corgi_read_number(weight->type, value, sizeof row_weight, (char *) &row_weight);
+    return row_weight;
 }
 
 /* Refuse rows whose weights are all zero. */

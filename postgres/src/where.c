@@ -29,8 +29,8 @@ struct CorgiWhere {
 /* Parse the condition as the only item of a SELECT. */
 static Node *parse_condition(const char *text)
 {
-    List *found = raw_parser(psprintf("SELECT (%s\n)", text), RAW_PARSE_DEFAULT);
-    SelectStmt *s = list_length(found) == 1 ? (SelectStmt *) linitial_node(RawStmt, found)->stmt : NULL;
+    List *statements = raw_parser(psprintf("SELECT (%s\n)", text), RAW_PARSE_DEFAULT);
+    SelectStmt *s = list_length(statements) == 1 ? (SelectStmt *) linitial_node(RawStmt, statements)->stmt : NULL;
     if (s == NULL || !IsA(s, SelectStmt) || list_length(s->targetList) != 1 || s->distinctClause || s->intoClause ||
         s->fromClause || s->whereClause || s->groupClause || s->havingClause || s->windowClause || s->valuesLists ||
         s->sortClause || s->limitOffset || s->limitCount || s->lockingClause || s->withClause || s->op != SETOP_NONE ||
