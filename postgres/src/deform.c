@@ -61,7 +61,7 @@ CorgiFields corgi_make_fields(const CorgiSource *s)
 
 /* Find the fields of a row. `nulls` is its null bitmap or NULL. Returns false if a wanted field is NULL. */
 static pg_attribute_always_inline bool locate(const CorgiField *f, int count, const char *data, bits8 *nulls,
-                                            const char **where)
+                                              const char **where)
 {
     uint32 at = 0;
     for (const CorgiField *end = f + count; f < end; f++) {
@@ -149,7 +149,7 @@ static inline void prefetch_row(const CorgiPage *page, OffsetNumber item)
 /* Put the rows `which` of a page into the slots `into`. Returns false if they must take the general path; their slots
  * may have been overwritten. */
 bool corgi_put_page_rows(const CorgiSource *s, const CorgiFields *fields, const CorgiPage *page, const int16 *which,
-                     int count, int64 width, CorgiBuffer *b, const int32 *into)
+                         int count, int64 width, CorgiBuffer *b, const int32 *into)
 {
     char *next = b->next;
     ItemPointerData tid;

@@ -28,9 +28,9 @@ void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiMode
 }
 
 /* Add an epoch. Returns whether it was the last. */
-bool corgi_add_epoch(CorgiHistory *h, const CorgiRun *execute_history, const CorgiEpoch *e)
+bool corgi_add_epoch(CorgiHistory *h, const CorgiRun *run, const CorgiEpoch *e)
 {
-    const CorgiOptions *o = &execute_history->options;
+    const CorgiOptions *o = &run->options;
     int64 last = h->past + h->count;
     int verdict;
     if (h->count == h->room) {
@@ -45,7 +45,7 @@ bool corgi_add_epoch(CorgiHistory *h, const CorgiRun *execute_history, const Cor
         ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                 errmsg("training diverged in epoch " INT64_FORMAT ": the loss is %g, after %g in the first epoch", last,
                        e->learnt.loss, h->losses[0]),
-                corgi_hint_rate(execute_history));
+                corgi_hint_rate(run));
     log_epoch(h, e);
     return verdict == CP_ENOUGH || h->count == o->epochs;
 }

@@ -177,18 +177,18 @@ static List *texts_at(int column)
 /* Load the training state, if it is more than the weights. */
 static void load_learnt(CorgiModel *m, const char *name, MemoryContext context)
 {
-    bool null, encoding_fits;
+    bool null, fits;
     int64 rows, line;
     (void) SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 3, &null);
     if (null)
         return;
     m->learnt = doubles_at(3, 2, &rows, &line, context);
     m->beside = rows - m->outputs * Max(m->groups, 1) - 2;
-    encoding_fits = m->learnt != NULL && m->beside >= 0 && m->beside != 1 && line == m->width + 1;
-    encoding_fits = encoding_fits && ((m->groups == 0 && m->labels == NULL) || m->beside == 0);
-    for (int64 i = 0; encoding_fits && i < rows * line; i++)
-        encoding_fits = isfinite(m->learnt[i]) && (i / line != 1 || m->learnt[i] > 0);
-    if (!encoding_fits)
+    fits = m->learnt != NULL && m->beside >= 0 && m->beside != 1 && line == m->width + 1;
+    fits = fits && ((m->groups == 0 && m->labels == NULL) || m->beside == 0);
+    for (int64 i = 0; fits && i < rows * line; i++)
+        fits = isfinite(m->learnt[i]) && (i / line != 1 || m->learnt[i] > 0);
+    if (!fits)
         refuse_damaged(name, "what it was standardised by does not fit its arrays");
     for (int64 j = 0; j < m->width; j++)
         m->standardized |= m->learnt[j] != 0 || m->learnt[line + j] != 1;

@@ -25,7 +25,7 @@ typedef struct {
     uint32 wait_event;
     pthread_t thread;
     bool running;           /* the thread exists */
-    volatile sig_atomic_t stop_thread;
+    volatile sig_atomic_t stop;
     pthread_mutex_t lock;   /* of the following members */
     pthread_cond_t changed;
     int64 planned, loaded, learnt; /* numbers of steps */
@@ -42,7 +42,7 @@ static int learn_groups(Compute *c, const corgi_step *step)
 {
     int status = CP_SGD_OK;
     int64 done = 0;
-    while (status == CP_SGD_OK && done < step->visits && !c->stop_thread) {
+    while (status == CP_SGD_OK && done < step->visits && !c->stop) {
         if (!c->running)
             CHECK_FOR_INTERRUPTS();
         status = corgi_stack_learn(c->run->stack, c->run, step->visit, step->visits, &done, &c->refused);
@@ -63,7 +63,7 @@ static int learn_step(Compute *c, const corgi_step *step)
     if (c->run->stack != NULL)
         return learn_groups(c, step);
     corgi_learner_count(c->learner, c->run, step->visit, step->visits);
-    while (status == CP_SGD_OK && done < step->visits && !c->stop_thread) {
+    while (status == CP_SGD_OK && done < step->visits && !c->stop) {
         if (!c->running)
             CHECK_FOR_INTERRUPTS();
         status = corgi_learner_learn(c->learner, c->run, step->visit, step->visits, &done);
@@ -116,7 +116,7 @@ static void *run_thread(void *argument)
 {
     Compute *c = argument;
     pthread_mutex_lock(&c->lock);
-    while (!c->stop_thread && c->failure == 0) {
+    while (!c->stop && c->failure == 0) {
         PipelineTask task = next_task(c);
         if (task == WAIT)
             pthread_cond_wait(&c->changed, &c->lock);
@@ -144,7 +144,7 @@ static void stop_thread(int code, Datum argument)
     if (!c->running)
         return;
     pthread_mutex_lock(&c->lock);
-    c->stop_thread = true;
+    c->stop = true;
     pthread_cond_signal(&c->changed);
     pthread_mutex_unlock(&c->lock);
     pthread_join(c->thread, NULL);

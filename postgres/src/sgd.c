@@ -206,7 +206,7 @@ static CorgiEpoch next_result(SgdState *s)
 }
 
 /* Measure the validation rows, if any. */
-static cp_figures evaluator(SgdState *s)
+static cp_figures measure_validation(SgdState *s)
 {
     cp_figures figures;
     if (s->evaluator == NULL)
@@ -221,7 +221,7 @@ static cp_figures evaluator(SgdState *s)
 static void fill_fold(SgdState *s)
 {
     CorgiFold *fold = s->run.fold;
-    fold->held = evaluator(s);
+    fold->held = measure_validation(s);
     fold->numbers = corgi_predicts_numbers(&s->run.options.of);
     fold->epochs = s->history.count;
     for (int64 i = 0; i < s->history.count; i++)
@@ -239,7 +239,7 @@ static void advance_epoch(SgdState *s)
         prepare_run(s);
     epoch = next_result(s);
     if (s->run.fold == NULL)
-        epoch.held = evaluator(s);
+        epoch.held = measure_validation(s);
     s->finished = corgi_add_epoch(h, &s->run, &epoch);
     corgi_hint_nothing_learnt(&s->run, h, &epoch);
     corgi_settle_rate(&s->run, s->learner, h);

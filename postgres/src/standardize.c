@@ -14,7 +14,7 @@ struct CorgiScaling {
     int64 width;
     int bytes;
     double *center, *scale;
-    char *allocate, *by;        /* reals: subtrahend and factor of each feature; sparse features are divided */
+    char *shift, *by;        /* reals: subtrahend and factor of each feature; sparse features are divided */
 };
 
 static void *allocate(Size bytes) { return MemoryContextAllocHuge(CurrentMemoryContext, bytes); }
@@ -117,7 +117,7 @@ static CorgiScaling *make_scaling(const CorgiRun *run)
     s->bytes = run->source.bytes;
     s->center = allocate(sizeof *s->center * (Size) s->width);
     s->scale = allocate(sizeof *s->scale * (Size) s->width);
-    s->allocate = allocate((Size) (s->width * s->bytes));
+    s->shift = allocate((Size) (s->width * s->bytes));
     s->by = allocate((Size) (s->width * s->bytes));
     return s;
 }
@@ -126,7 +126,7 @@ static CorgiScaling *finish_scaling(CorgiScaling *s, bool sparse)
 {
     for (int64 j = 0; j < s->width; j++) {
         double by = sparse ? s->scale[j] : 1 / s->scale[j];
-        cp_cast(s->allocate + j * s->bytes, s->bytes == 8, (const char *) &s->center[j], CP_F64, 1);
+        cp_cast(s->shift + j * s->bytes, s->bytes == 8, (const char *) &s->center[j], CP_F64, 1);
         cp_cast(s->by + j * s->bytes, s->bytes == 8, (const char *) &by, CP_F64, 1);
     }
     return s;
@@ -166,7 +166,7 @@ void corgi_scale_rows(const CorgiRun *run, const int32 *slots, int count)
             cp_scale_entries((void *) (uintptr_t) b->values[slots[i]],
                              (const int32_t *) (uintptr_t) b->indices[slots[i]], b->lengths[slots[i]], s->bytes, s->by);
         else
-            cp_scale_row(b->x + slots[i] * b->stride, s->bytes, s->width, s->allocate, s->by);
+            cp_scale_row(b->x + slots[i] * b->stride, s->bytes, s->width, s->shift, s->by);
 }
 
 /* Convert weights of scaled rows to unscaled ones, rounded to `bytes`; or `back`. */
