@@ -53,7 +53,7 @@ static const char *const labels_query =
 static void refuse_damaged(const char *name, const char *what)
 {
     ereport(ERROR, errcode(ERRCODE_DATA_CORRUPTED),
-            errmsg("the row of model \"%s\" in corgipile.models has damaged %s", name, what));
+            errmsg("the row of model \"%s\" in corgipile.models is damaged: its %s are invalid", name, what));
 }
 
 static List *texts_at(int column)

@@ -116,7 +116,7 @@ static void refuse_damaged(const char *name) __attribute__((noreturn));
 static void refuse_damaged(const char *name)
 {
     ereport(ERROR, errcode(ERRCODE_DATA_CORRUPTED),
-            errmsg("the row of model \"%s\" in corgipile.models has an unknown encoding", name));
+            errmsg("the row of model \"%s\" in corgipile.models is damaged: its encoding is unknown", name));
 }
 
 static void query_encoding(const char *query, const char *name)
