@@ -226,13 +226,13 @@ def test_models_come_and_go(server, table, case):
 
 
 DAMAGED = {
-    "bits": (lambda how: how.update(bits=31), "an unknown encoding"),
-    "ngrams": (lambda how: how.update(ngrams=0), "an unknown encoding"),
-    "a term": (lambda how: how.update(terms=[["revue"]]), "an unknown encoding"),
-    "no term": (lambda how: how.update(terms=[]), "an unknown encoding"),
-    "a kind": (lambda how: how["sources"][0].update(kind="letters"), "an unknown encoding"),
-    "a family": (lambda how: how["sources"][0].update(kind="category", family=""), "an unknown encoding"),
-    "no source": (lambda how: how.update(sources=[]), "an unknown encoding"),
+    "bits": (lambda how: how.update(bits=31), "its encoding is unknown"),
+    "ngrams": (lambda how: how.update(ngrams=0), "its encoding is unknown"),
+    "a term": (lambda how: how.update(terms=[["revue"]]), "its encoding is unknown"),
+    "no term": (lambda how: how.update(terms=[]), "its encoding is unknown"),
+    "a kind": (lambda how: how["sources"][0].update(kind="letters"), "its encoding is unknown"),
+    "a family": (lambda how: how["sources"][0].update(kind="category", family=""), "its encoding is unknown"),
+    "no source": (lambda how: how.update(sources=[]), "its encoding is unknown"),
     "more": (lambda how: how.update(more=1), "how columns are hashed is damaged"),
     "more of a source": (lambda how: how["sources"][0].update(more=1), "how columns are hashed is damaged"),
     "a source": (lambda how: how.update(sources=[3]), "how columns are hashed is damaged"),

@@ -107,7 +107,7 @@ def test_singular_matrices_name_the_features(server, fails):
     cases = {
         "ARRAY['a', 'same']": ('"same", "(intercept)" are sums of each other, or constant', "true"),
         "ARRAY['a', 'b', 'twice']": ('"a", "twice" are sums of each other', "true"),
-        "ARRAY['a', 'w']": ('"w" are told nothing of', "w = 0"),
+        "ARRAY['a', 'w']": ('"w" do not vary', "w = 0"),
     }
     for features, (said, where) in cases.items():
         how = f"{features}, 'y', name => 'singular', standardize => true"

@@ -216,7 +216,7 @@ REFUSED = {
     "labels": (lambda header, meta: meta["params"].update(labels=["a", "b"]),
                "a softmax model has 3 classes, 3 outputs of 2 groups or labels"),
     "hashed text": (lambda header, meta: meta["params"]["encoding"].update(hashing={}, features=[]),
-                    "an unknown encoding"),
+                    "its encoding is unknown"),
     "an encoder": (with_encoder(how="target"), 'cannot hold the encoder "target onehot text" of column "city"'),
     "a way": (with_encoder(way="binary"), 'cannot hold the encoder "categories binary text" of column "city"'),
     "what it has besides": (with_encoder(order=1), "its encoding is damaged"),
