@@ -89,7 +89,7 @@ static int64 bytes_for_rows(const CorgiRun *run)
         ereport(
             ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
             errmsg("buffer_size is " INT64_FORMAT " kB, of which the model takes " INT64_FORMAT
-                       " kB while it learns, for hash_bits %d",
+                   " kB while it learns, for hash_bits %d",
                    bytes / 1024, model_bytes / 1024, corgi_hashing(&run->source)->bits),
             errhint("Give buffer_size => '" INT64_FORMAT "kB', or fewer hash_bits.", model_bytes / 3 * 4 / 1024 + 1));
     return bytes - model_bytes - corgi_stack_bytes(run);
