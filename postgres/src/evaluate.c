@@ -101,7 +101,7 @@ void corgi_need_classes(const CorgiModel *m, const char *name, const char *what)
 cp_figures corgi_evaluate_rows(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch)
 {
     CorgiRun run = {.options = evaluation_options(fcinfo, m, name), .watch = watch};
-    CorgiLearner *judge;
+    CorgiLearner *evaluator;
     cp_figures figures;
     if (run.options.query != NULL)
         corgi_open_query(&run);
@@ -116,8 +116,8 @@ cp_figures corgi_evaluate_rows(FunctionCallInfo fcinfo, CorgiModel *m, const cha
         watch->scorer = corgi_model_learner(m, run.source.sparse);
     if (watch != NULL)
         watch->truth = run.truth;
-    judge = run.stack || run.truth ? NULL : corgi_model_learner(m, run.source.sparse);
-    figures = corgi_measure(&run, judge, false, run.snapshot ? run.snapshot : GetActiveSnapshot());
+    evaluator = run.stack || run.truth ? NULL : corgi_model_learner(m, run.source.sparse);
+    figures = corgi_measure(&run, evaluator, false, run.snapshot ? run.snapshot : GetActiveSnapshot());
     corgi_check_weight(&figures, "the evaluated rows");
     corgi_close_source(&run.source);
     corgi_close_query(&run);

@@ -96,7 +96,7 @@ int corgi_hint_scaling(CorgiRun *run)
     return errhint("standardize => true would help if the scale of features is to blame.");
 }
 
-static const cp_figures *judged_metrics(const CorgiRun *run, const CorgiEpoch *epoch)
+static const cp_figures *decisive_metrics(const CorgiRun *run, const CorgiEpoch *epoch)
 {
     return epoch->held.rows > 0 && !run->survey.class_weight ? &epoch->held : &epoch->learnt;
 }
@@ -106,7 +106,7 @@ static const cp_figures *judged_metrics(const CorgiRun *run, const CorgiEpoch *e
 static bool nothing_learnt(const CorgiRun *run, const CorgiEpoch *epoch)
 {
     const cp_loss_choice *of = &run->options.of;
-    const cp_figures *f = judged_metrics(run, epoch);
+    const cp_figures *f = decisive_metrics(run, epoch);
     if (corgi_predicts_numbers(of))
         return f->score <= 0 && cp_losses[of->loss].of_mean;
     return run->options.weight == NULL && f->loss >= run->survey.chance;
@@ -122,7 +122,7 @@ void corgi_hint_nothing_learnt(CorgiRun *run, const CorgiHistory *h, const Corgi
 /* Report a last epoch that was no better than a constant. */
 void corgi_warn_no_better(const CorgiRun *run, const CorgiEpoch *last)
 {
-    const cp_figures *f = judged_metrics(run, last);
+    const cp_figures *f = decisive_metrics(run, last);
     bool held = f == &last->held, numbers = corgi_predicts_numbers(&run->options.of);
     double chance = run->survey.chance;
     const char *baseline = run->options.classes == NULL ? "a constant prediction" : "zero weights";

@@ -304,13 +304,13 @@ void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double
 }
 
 /* Copy a flushed learner's model, for unscaled rows, into a measuring learner. */
-void corgi_learner_copy_model(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner)
+void corgi_learner_copy_model(const CorgiRun *run, CorgiLearner *evaluator, CorgiLearner *learner)
 {
-    int64 count = judge->state->outputs * judge->state->features;
+    int64 count = evaluator->state->outputs * evaluator->state->features;
     double *weights =
-        MemoryContextAllocHuge(CurrentMemoryContext, sizeof *weights * (Size) (count + judge->state->outputs));
+        MemoryContextAllocHuge(CurrentMemoryContext, sizeof *weights * (Size) (count + evaluator->state->outputs));
     corgi_get_folded(run, learner, weights, weights + count);
-    corgi_learner_set(judge, weights, weights + count);
+    corgi_learner_set(evaluator, weights, weights + count);
     pfree(weights);
 }
 

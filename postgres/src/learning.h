@@ -10,7 +10,7 @@ extern CorgiLearner *corgi_learner_for(const CorgiRun *run, int64 rows);
 extern int64 corgi_learner_bytes(const CorgiRun *run);
 extern int64 corgi_learner_size(const CorgiRun *run);
 extern CorgiLearner *corgi_evaluation_learner(const CorgiRun *run);
-extern void corgi_learner_copy_model(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner);
+extern void corgi_learner_copy_model(const CorgiRun *run, CorgiLearner *evaluator, CorgiLearner *learner);
 extern void corgi_learner_begin(CorgiLearner *m, double rate);
 extern void corgi_learner_forget(CorgiLearner *m, const CorgiRun *run);
 extern void corgi_learner_watch(CorgiLearner *m, bool tried, bool count);
@@ -87,6 +87,6 @@ enum { CORGI_DIVERGED = -1 }; /* returned instead of the number of skipped rows 
 extern int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples);
 
 /* measure.c */
-extern cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Snapshot snapshot);
+extern cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *evaluator, bool held, Snapshot snapshot);
 
 #endif

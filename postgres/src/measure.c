@@ -8,7 +8,7 @@ enum { PART_ROWS = 4096, PART_BYTES = 1 << 20, PART_SCORES = 1 << 17 };
 
 typedef struct {
     CorgiRun run;           /* with its own small buffer */
-    CorgiLearner *judge;
+    CorgiLearner *evaluator;
     int32 visit[PART_ROWS];
     int64 buffered, number;  /* waiting: buffered rows; number: of the next row */
     bool held;              /* measures validation rows, else all rows */
@@ -25,13 +25,13 @@ static CorgiBuffer make_buffer(const CorgiRun *run, int64 bytes)
     return corgi_make_buffer(s, width, slots, slots, bytes);
 }
 
-static Pass *make_pass(const CorgiRun *run, CorgiLearner *judge, bool held)
+static Pass *make_pass(const CorgiRun *run, CorgiLearner *evaluator, bool held)
 {
     Pass *p = palloc0(sizeof *p);
     p->run = *run;
     p->run.options.learning_rate = 0;
     p->run.buffer = make_buffer(run, PART_BYTES);
-    p->judge = judge;
+    p->evaluator = evaluator;
     p->held = held;
     p->rows = AllocSetContextCreate(CurrentMemoryContext, "corgipile rows", ALLOCSET_DEFAULT_SIZES);
     for (int32 i = 0; i < PART_ROWS; i++)
@@ -80,7 +80,7 @@ static void measure_rows(Pass *p)
             corgi_learner_refuse(&p->run, status, refused);
     }
     for (int64 done = 0; done < p->buffered && p->run.stack == NULL;) {
-        int status = corgi_learner_learn(p->judge, &p->run, p->visit, p->buffered, &done);
+        int status = corgi_learner_learn(p->evaluator, &p->run, p->visit, p->buffered, &done);
         if (corgi_learner_skips(&p->run, status))
             done++;
         else if (status != CP_SGD_OK)
@@ -150,16 +150,16 @@ static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
 }
 
 /* Measure rows, or validation rows only, with a learner of batch size 1; NULL: with group or label models. */
-cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Snapshot snapshot)
+cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *evaluator, bool held, Snapshot snapshot)
 {
     MemoryContext outside = CurrentMemoryContext;
     MemoryContext context = AllocSetContextCreate(outside, "corgipile measure", ALLOCSET_DEFAULT_SIZES);
     Pass *p;
     int64 skipped;
     MemoryContextSwitchTo(context);
-    p = make_pass(run, judge, held);
-    if (judge != NULL)
-        corgi_learner_begin(judge, 0);
+    p = make_pass(run, evaluator, held);
+    if (evaluator != NULL)
+        corgi_learner_begin(evaluator, 0);
     else if (run->stack != NULL)
         corgi_stack_begin(run->stack, &p->run, 0);
     for (int i = 0; i < run->source.part_count; i++)
@@ -169,5 +169,5 @@ cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Sn
     MemoryContextDelete(context);
     if (run->truth != NULL)
         return corgi_truth_figures(run->truth);
-    return judge ? corgi_learner_end(judge) : corgi_stack_end(run->stack, &skipped);
+    return evaluator ? corgi_learner_end(evaluator) : corgi_stack_end(run->stack, &skipped);
 }

@@ -27,7 +27,7 @@ typedef struct {
     MemoryContext context;  /* of one run */
     CorgiRun run;
     CustomScanState *tuples;
-    CorgiLearner *learner, *evaluator; /* learner: NULL for several models; judge: measures validation rows */
+    CorgiLearner *learner, *evaluator; /* learner: NULL for several models; evaluator: of validation rows */
     CorgiHistory history;
     int64 returned;         /* epochs */
     TupleDesc row;          /* whole-row type if the query uses it; else NULL */
