@@ -1,4 +1,4 @@
-/* The arguments of a call of corgipile.predict and its like: what they are, whether a model takes them, and their numbers. */
+/* Arguments of corgipile.predict and related calls: their types, their checks against a model, and their values. */
 #include "arguments.h"
 
 #include "catalog/pg_type.h"
@@ -7,16 +7,18 @@
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
-/* Refuse a type of features; where it has a cast to an array of numbers, as pgvector's types have, say so. */
+/* Refuse a feature type. The hint names a cast to an array of numbers if the type has one, as pgvector's do. */
 static void refuse_type(Oid type, bool alone)
 {
     const char *cast = corgi_cast_to_list(type);
     ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
             errmsg("features are %s; numbers, or one array of numbers, are needed", format_type_be(type)),
-            cast ? errhint("Write x::%s for x.", cast) : alone && type == TEXTOID ? errhint("Write x::float8[] for x.") : 0);
+            cast                       ? errhint("Write x::%s for x.", cast)
+            : alone && type == TEXTOID ? errhint("Write x::float8[] for x.")
+                                       : 0);
 }
 
-/* Find out what the features of a call are by their types; whether they serve is for the model to say. */
+/* Record the types of a call's features. The model checks them later. */
 void corgi_note_types(CorgiArguments *a, int count, Oid *given)
 {
     int lists = 0;
@@ -33,7 +35,7 @@ void corgi_note_types(CorgiArguments *a, int count, Oid *given)
     a->mixed = lists == 1 && count == 2;
 }
 
-/* Check that arguments are numbers, an array of them or a sparse pair. */
+/* Check that the arguments are numbers, one array of numbers, or a sparse pair of arrays. */
 static void check_numbers(CorgiArguments *a)
 {
     a->literal = a->count == 1 && a->types[0] == UNKNOWNOID;
@@ -49,13 +51,13 @@ static void check_numbers(CorgiArguments *a)
                format_type_be(a->types[0]), format_type_be(a->types[1]));
 }
 
-/* Return whether a model takes columns one by one, each by its encoder. */
+/* Return whether a model takes columns one by one, each with its own encoder. */
 bool corgi_takes_columns(const CorgiModel *m)
 {
     return m->encoding != NULL && m->encoding->features->way != CORGI_AS_VECTOR;
 }
 
-/* Return whether a row can be one array: all columns are numbers. */
+/* Return whether all columns are numbers, so that one array can hold a row. */
 static bool all_numbers(const CorgiEncoding *e)
 {
     if (e->hashing != NULL)
@@ -66,7 +68,7 @@ static bool all_numbers(const CorgiEncoding *e)
     return true;
 }
 
-/* Check that an argument is such as its encoder takes; a literal without a type is text. */
+/* Check that an argument's type suits its encoder. An untyped literal counts as text. */
 static void check_column(const CorgiArguments *a, int i, const CorgiEncoder *e, const char *name)
 {
     bool untyped = a->types[i] == UNKNOWNOID, number = e->way == CORGI_AS_NUMBER;
@@ -76,11 +78,13 @@ static void check_column(const CorgiArguments *a, int i, const CorgiEncoder *e, 
     ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
             errmsg("feature %d is %s; model \"%s\" takes %s for its column \"%s\"", i + 1,
                    untyped ? "a literal without a type" : format_type_be(a->types[i]), name,
-                   number || e->family == CORGI_NUMBER ? "a number" : e->family == CORGI_TIME ? "a date or time" : "text",
+                   number || e->family == CORGI_NUMBER ? "a number"
+                   : e->family == CORGI_TIME           ? "a date or time"
+                                                       : "text",
                    e->column));
 }
 
-/* Check arguments against the model that they are for. */
+/* Check the arguments against the model. */
 void corgi_check_arguments(CorgiArguments *a, const CorgiCached *c)
 {
     const CorgiEncoding *e = c->model->encoding;
@@ -97,34 +101,34 @@ void corgi_check_arguments(CorgiArguments *a, const CorgiCached *c)
             check_column(a, i, &e->features[i], c->name);
 }
 
-/* Read a list that came without a type. */
-static Datum read_literal(Datum text)
+/* Parse an array literal that has no type. */
+static Datum parse_literal(Datum text)
 {
     Oid input, parameter;
     getTypeInputInfo(FLOAT8ARRAYOID, &input, &parameter);
     return OidInputFunctionCall(input, DatumGetCString(text), parameter, -1);
 }
 
-/* Take an array of features out of the arguments; a number stands for what is missing, where the model has one. */
+/* Read the array of features. Replaces missing elements by the encoder's fill value, if any. */
 static int64 read_list(const CorgiArguments *a, const CorgiModel *m, char *to, const char **why)
 {
     const CorgiEncoding *e = m->encoding;
-    Datum array = a->literal ? read_literal(a->row[0].value) : a->row[0].value;
+    Datum array = a->literal ? parse_literal(a->row[0].value) : a->row[0].value;
     Oid type = a->literal ? FLOAT8OID : a->types[0];
-    int64 found;
+    int64 read_count;
     if (e == NULL)
         return corgi_read_array(array, type, m->bytes, m->width, to, why);
-    found = corgi_read_holed(array, type, m->bytes, m->width, to, why);
-    for (int64 i = 0; i < m->width && *why == NULL && found == m->width; i++) {
+    read_count = corgi_read_array_with_nulls(array, type, m->bytes, m->width, to, why);
+    for (int64 i = 0; i < m->width && *why == NULL && read_count == m->width; i++) {
         const CorgiEncoder *one = &e->features[corgi_takes_columns(m) ? i : 0];
         if (one->filled)
             corgi_fill(one->fill, 1, m->bytes, to + i * m->bytes);
     }
-    return found;
+    return read_count;
 }
 
-/* Return an argument of a call, and its type: a literal without one is text. */
-static NullableDatum typed(const CorgiArguments *a, int i, Oid *type)
+/* Return an argument and its type. An untyped literal becomes text. */
+static NullableDatum typed_argument(const CorgiArguments *a, int i, Oid *type)
 {
     NullableDatum one = a->row[i];
     *type = a->types[i] == UNKNOWNOID ? TEXTOID : a->types[i];
@@ -133,7 +137,7 @@ static NullableDatum typed(const CorgiArguments *a, int i, Oid *type)
     return one;
 }
 
-/* Return the model of a row: of models by group that of its group, which is the last argument. */
+/* Return the model that scores a row. For models by group, the last argument selects the group's model. */
 CorgiCached *corgi_group_of_arguments(const CorgiArguments *a, CorgiCached *c)
 {
     NullableDatum value;
@@ -144,29 +148,30 @@ CorgiCached *corgi_group_of_arguments(const CorgiArguments *a, CorgiCached *c)
     type = a->given[a->count];
     if (type == UNKNOWNOID && !value.isnull)
         value.value = CStringGetTextDatum(DatumGetCString(value.value));
-    return corgi_cached_group(c, corgi_find_group(c->model, c->name, type == UNKNOWNOID ? TEXTOID : type, value, NULL, NULL));
+    return corgi_cached_group(
+        c, corgi_find_group(c->model, c->name, type == UNKNOWNOID ? TEXTOID : type, value, NULL, NULL));
 }
 
-/* Score the arguments of a call, which are hashed. Returns false where one is missing and nothing stands for it. */
+/* Score hashed arguments. Returns false if a value is missing and has no replacement. */
 bool corgi_score_arguments(const CorgiArguments *a, CorgiCached *c)
 {
     Oid *types = palloc(sizeof *types * (Size) a->count);
     NullableDatum *row = palloc(sizeof *row * (Size) a->count);
     bool scored;
     for (int i = 0; i < a->count; i++)
-        row[i] = typed(a, i, &types[i]);
+        row[i] = typed_argument(a, i, &types[i]);
     scored = corgi_score_hashed(c, types, row);
     pfree(types);
     pfree(row);
     return scored;
 }
 
-/* Encode the arguments of a call, each as its column. Returns false where one is missing and nothing stands for it. */
+/* Encode each argument as its column. Returns false if a value is missing and has no replacement. */
 bool corgi_encode_arguments(const CorgiArguments *a, const CorgiModel *m, char *to)
 {
     for (int i = 0; i < a->count; i++) {
         CorgiColumn c = {.encoder = &m->encoding->features[i]};
-        NullableDatum one = typed(a, i, &c.type);
+        NullableDatum one = typed_argument(a, i, &c.type);
         if (!corgi_encode(&c, one.value, one.isnull, m->bytes, to))
             return false;
         to += c.encoder->width * m->bytes;
@@ -174,17 +179,17 @@ bool corgi_encode_arguments(const CorgiArguments *a, const CorgiModel *m, char *
     return true;
 }
 
-/* Take the features out of the arguments of a call; returns how many there are. */
+/* Read the features from the arguments. Returns their number. */
 int64 corgi_read_arguments(const CorgiArguments *a, const CorgiModel *m, char *to)
 {
     const char *why = NULL;
-    int64 found = a->count;
+    int64 read_count = a->count;
     if (a->list || a->literal)
-        found = read_list(a, m, to, &why);
-    else if (found == m->width)
+        read_count = read_list(a, m, to, &why);
+    else if (read_count == m->width)
         for (int i = 0; i < a->count; i++)
             corgi_read_number(a->types[i], a->row[i].value, m->bytes, to + i * m->bytes);
     if (why != NULL)
         REFUSE(ERRCODE_DATA_EXCEPTION, "the row to predict %s", why);
-    return found;
+    return read_count;
 }

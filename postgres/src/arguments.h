@@ -1,17 +1,17 @@
-/* The arguments of a call that predicts; after corgipile.h, whose types it uses. */
+/* Arguments of a call that predicts. Include after corgipile.h. */
 #ifndef CORGIPILE_ARGUMENTS_H
 #define CORGIPILE_ARGUMENTS_H
 
 #include "corgipile.h"
 
 typedef struct {
-    bool list, pair, mixed; /* the features are one array, two arrays of a sparse row, an array and a number, else one
-                             * argument each */
-    bool literal;           /* a list without a type, such as '{1, 2}' */
-    bool record;            /* they are fields of one argument */
-    int count;              /* of features that came apart */
-    bool grouped;           /* behind them is the group of the row */
-    Oid *types, *given;     /* of a number in each, and as they came */
+    bool list, pair, mixed; /* features: one array; a sparse pair of arrays; an array and a number; else one argument
+                             * each */
+    bool literal;           /* an untyped array literal, such as '{1, 2}' */
+    bool record;            /* features are the fields of one record argument */
+    int count;              /* number of feature arguments */
+    bool grouped;           /* the argument after the features is the row's group */
+    Oid *types, *given;     /* types: of one number per argument; given: declared types */
     const NullableDatum *row;
 } CorgiArguments;
 

@@ -1,4 +1,4 @@
-/* BlockShuffle: hands over the visible rows of any block of pages. */
+/* BlockShuffle operator: returns the visible rows of any block of pages. */
 #include "corgipile.h"
 
 #include "executor/instrument.h"
@@ -8,30 +8,30 @@
 typedef struct {
     CustomScanState css;
     CorgiRun *run;
-    CorgiScan **scans;      /* by part of the source; a part's scan begins when it is first read */
-    CorgiScan *scan;        /* of the block under way */
-    double count;           /* of its rows */
-    CorgiAsker *asker;      /* NULL: asking is of no use */
-    int64 missed;           /* pages that were not in shared buffers, when the block under way began */
-    int quiet;              /* blocks since one was asked for */
+    CorgiScan **scans;      /* [part_count]; a scan opens when its part is first read */
+    CorgiScan *scan;        /* of the current block */
+    double count;           /* rows of the current block */
+    CorgiPrefetcher *prefetcher;      /* NULL if prefetching cannot help */
+    int64 missed;           /* buffer misses counted when the current block began */
+    int unprobed;              /* blocks since the last prefetch */
 } BlockState;
 
-enum { QUIET_BLOCKS = 16 }; /* between two looks whether asking is of use */
+enum { PROBE_INTERVAL = 16 }; /* blocks between two probes whether prefetching helps */
 
-static void begin(CustomScanState *node, EState *estate, int eflags) {}
+static void begin_block_scan(CustomScanState *node, EState *estate, int eflags) {}
 
-/* Prepare to read blocks of the run's table, as the snapshot of the query sees it. */
+/* Prepare to read blocks of the run's table under the query's snapshot. */
 void corgi_block_open(CustomScanState *node, CorgiRun *run)
 {
     BlockState *s = (BlockState *) node;
     Relation rel = run->source.rel;
     s->run = run;
     s->scans = palloc0(sizeof *s->scans * (Size) Max(run->source.part_count, 1));
-    s->quiet = QUIET_BLOCKS;
-    s->asker = NULL;
+    s->unprobed = PROBE_INTERVAL;
+    s->prefetcher = NULL;
     if (cp_order(run->options.order)->random && !CORGI_DIRECT_IO &&
         get_tablespace_io_concurrency(rel->rd_rel->reltablespace) > 0)
-        s->asker = corgi_make_asker();
+        s->prefetcher = corgi_make_prefetcher();
 }
 
 static CorgiScan *scan_of(BlockState *s, int part)
@@ -45,7 +45,7 @@ static CorgiScan *scan_of(BlockState *s, int part)
     return s->scans[part];
 }
 
-/* The page after the last one of a block. */
+/* Return the page after a block's last page. */
 static int64 stop_of(const CorgiSource *source, const CorgiPlace *place)
 {
     return Min(place->page + source->block_pages, source->parts[place->part].pages);
@@ -53,7 +53,7 @@ static int64 stop_of(const CorgiSource *source, const CorgiPlace *place)
 
 static int64 missed_pages(void) { return pgBufferUsage.shared_blks_read + pgBufferUsage.local_blks_read; }
 
-/* Begin a block. */
+/* Start reading a block. */
 void corgi_block_seek(CustomScanState *node, const CorgiPlace *place)
 {
     BlockState *s = (BlockState *) node;
@@ -65,8 +65,8 @@ void corgi_block_seek(CustomScanState *node, const CorgiPlace *place)
     s->count = 0;
 }
 
-/* Go to the next visible rows of the block, in the order of its pages. Returns what has them at hand, and their number;
- * NULL at the block's end. */
+/* Advance to the next visible rows of the block, in page order. Returns the scan that holds them and sets `count`, or
+ * returns NULL at the block's end. */
 CorgiScan *corgi_block_next(CustomScanState *node, int *count)
 {
     BlockState *s = (BlockState *) node;
@@ -79,37 +79,37 @@ CorgiScan *corgi_block_next(CustomScanState *node, int *count)
     return NULL;
 }
 
-/* Ask the system to read a block before it is needed. Returns whether it was asked: pages in shared buffers need no
- * asking, nor such as the system has. */
-bool corgi_block_ask(CustomScanState *node, const CorgiPlace *place)
+/* Ask the operating system to read a block ahead. Returns false if no request was needed: the pages are in shared
+ * buffers or in the page cache. */
+bool corgi_block_prefetch(CustomScanState *node, const CorgiPlace *place)
 {
     BlockState *s = (BlockState *) node;
     const CorgiSource *source = &s->run->source;
-    if (s->asker == NULL)
+    if (s->prefetcher == NULL)
         return false;
-    if (!corgi_is_useful(s->asker) && (++s->quiet < QUIET_BLOCKS || missed_pages() == s->missed))
+    if (!corgi_prefetch_is_useful(s->prefetcher) && (++s->unprobed < PROBE_INTERVAL || missed_pages() == s->missed))
         return false;
-    s->quiet = 0;
-    return corgi_ask(s->asker, source->parts[place->part].rel, place->page, stop_of(source, place) - place->page,
-                     s->run->options.threads > 1);
+    s->unprobed = 0;
+    return corgi_prefetch(s->prefetcher, source->parts[place->part].rel, place->page,
+                          stop_of(source, place) - place->page, s->run->options.threads > 1);
 }
 
-/* End what asks for blocks. */
+/* Stop the prefetcher. */
 void corgi_block_stop(CustomScanState *node)
 {
     BlockState *s = (BlockState *) node;
-    if (s->asker != NULL)
-        corgi_stop_asker(s->asker);
+    if (s->prefetcher != NULL)
+        corgi_stop_prefetcher(s->prefetcher);
 }
 
-/* End a loop of the figures that EXPLAIN ANALYZE shows: one a pass over the table. */
+/* End one EXPLAIN ANALYZE loop, which is one pass over the table. */
 void corgi_end_loop(CustomScanState *node)
 {
     if (node->ss.ps.instrument)
         InstrEndLoop(node->ss.ps.instrument);
 }
 
-/* End scans; they begin anew where they are read again. */
+/* Close all scans. They reopen when they are read again. */
 void corgi_block_close(CustomScanState *node)
 {
     BlockState *s = (BlockState *) node;
@@ -120,26 +120,26 @@ void corgi_block_close(CustomScanState *node)
     }
 }
 
-static void end(CustomScanState *node)
+static void end_block_scan(CustomScanState *node)
 {
     corgi_block_close(node);
     ((BlockState *) node)->scans = NULL;
 }
 
-static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
+static void explain_block_scan(CustomScanState *node, List *ancestors, ExplainState *es)
 {
     if (((BlockState *) node)->run != NULL)
         corgi_explain_blocks(((BlockState *) node)->run, es);
 }
 
 static const CustomExecMethods exec_methods = {.CustomName = "BlockShuffle",
-                                               .BeginCustomScan = begin,
+                                               .BeginCustomScan = begin_block_scan,
                                                .ExecCustomScan = corgi_never_executed,
-                                               .EndCustomScan = end,
-                                               .ReScanCustomScan = end,
-                                               .ExplainCustomScan = explain};
+                                               .EndCustomScan = end_block_scan,
+                                               .ReScanCustomScan = end_block_scan,
+                                               .ExplainCustomScan = explain_block_scan};
 
-static Node *create(CustomScan *scan)
+static Node *create_block_scan(CustomScan *scan)
 {
     BlockState *s = (BlockState *) newNode(sizeof(BlockState), T_CustomScanState);
     s->css.methods = &exec_methods;
@@ -147,4 +147,4 @@ static Node *create(CustomScan *scan)
     return (Node *) s;
 }
 
-const CustomScanMethods corgi_block_methods = {CORGI_PREFIX "BlockShuffle", create};
+const CustomScanMethods corgi_block_methods = {CORGI_PREFIX "BlockShuffle", create_block_scan};

@@ -1,4 +1,4 @@
-/* Models that predict, kept by each backend and known by the version of their row. */
+/* Per-backend cache of models that predict, keyed by the version of their row. */
 #include "corgipile.h"
 
 #include "access/transam.h"
@@ -8,20 +8,21 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
-enum { MOST = 64 };
+enum { MAX_CACHED_MODELS = 64 };
 
 static const char *const version_query =
     "SELECT xmin, cmin, ctid, " CORGI_HOLDERS " FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
 
-/* For version 0.1, in which every reader of the table may use all models. */
-static const char *const old_query = "SELECT xmin, cmin, ctid FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
+/* For extension version 0.1, in which every reader of the table may use all models. */
+static const char *const old_query =
+    "SELECT xmin, cmin, ctid FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
 
-/* Fetch the version of the row that the snapshot sees: the transaction that wrote it, the command of that transaction,
- * which may have emptied the table in between, and the place. Refuses a caller without the right. */
+/* Return the version of a model's row in the current snapshot: its transaction, command and position. The command
+ * matters because a transaction may have emptied the table in between. Refuses a caller without the right. */
 CorgiVersion corgi_find_model(const char *name, CorgiRight right)
 {
-    CorgiVersion found = {.writer = InvalidTransactionId};
-    static SPIPlanPtr kept = NULL;
+    CorgiVersion version = {.writer = InvalidTransactionId};
+    static SPIPlanPtr saved_plan = NULL;
     Oid types[] = {TEXTOID};
     Datum values[1];
     bool null, old = right == CORGI_USE && !corgi_has_rights();
@@ -31,22 +32,22 @@ CorgiVersion corgi_find_model(const char *name, CorgiRight right)
     else
         (void) corgi_models_table();
     SPI_connect();
-    if (kept == NULL && !old) {
+    if (saved_plan == NULL && !old) {
         SPIPlanPtr plan = SPI_prepare(version_query, lengthof(types), types);
         if (plan == NULL || SPI_keepplan(plan) != 0)
             elog(ERROR, "preparing to read corgipile.models failed");
-        kept = plan;
+        saved_plan = plan;
     }
     values[0] = CStringGetTextDatum(name);
     if ((old ? SPI_execute_with_args(old_query, 1, types, values, NULL, true, 1)
-             : SPI_execute_plan(kept, values, NULL, true, 1)) != SPI_OK_SELECT)
+             : SPI_execute_plan(saved_plan, values, NULL, true, 1)) != SPI_OK_SELECT)
         elog(ERROR, "reading corgipile.models failed");
     if (SPI_processed > 0) {
         HeapTuple row = SPI_tuptable->vals[0];
         TupleDesc columns = SPI_tuptable->tupdesc;
-        found.writer = DatumGetTransactionId(SPI_getbinval(row, columns, 1, &null));
-        found.command = DatumGetCommandId(SPI_getbinval(row, columns, 2, &null));
-        found.place = *(ItemPointer) DatumGetPointer(SPI_getbinval(row, columns, 3, &null));
+        version.writer = DatumGetTransactionId(SPI_getbinval(row, columns, 1, &null));
+        version.command = DatumGetCommandId(SPI_getbinval(row, columns, 2, &null));
+        version.place = *(ItemPointer) DatumGetPointer(SPI_getbinval(row, columns, 3, &null));
         if (!old) {
             CorgiHolders holders = corgi_holders_at(row, columns, 4);
             corgi_check_right(right, caller.user, &holders, name);
@@ -54,13 +55,13 @@ CorgiVersion corgi_find_model(const char *name, CorgiRight right)
     }
     SPI_finish();
     corgi_become_caller(caller);
-    return found;
+    return version;
 }
 
-/* Find a model's entry; else take one that never held a model, a new one, or the one asked for longest ago. */
-static CorgiCached *entry_of(const char *name)
+/* Return a model's cache entry, or else an unused, new or least recently used one. */
+static CorgiCached *find_entry(const char *name)
 {
-    static CorgiCached *entries[MOST];
+    static CorgiCached *entries[MAX_CACHED_MODELS];
     static int count = 0;
     CorgiCached *oldest = NULL;
     for (int i = 0; i < count; i++) {
@@ -69,24 +70,24 @@ static CorgiCached *entry_of(const char *name)
         if (oldest == NULL || entries[i]->asked < oldest->asked)
             oldest = entries[i];
     }
-    if (oldest != NULL && (count == MOST || oldest->model == NULL))
+    if (oldest != NULL && (count == MAX_CACHED_MODELS || oldest->model == NULL))
         return oldest;
     entries[count] = MemoryContextAllocZero(TopMemoryContext, sizeof(CorgiCached));
     return entries[count++];
 }
 
-/* Make what scores rows by one model, in the current memory context. */
-static void make_room(CorgiCached *c)
+/* Allocate the learner and buffers that score rows, in the current memory context. */
+static void make_scorer(CorgiCached *c)
 {
     bool hashed = c->model->encoding != NULL && c->model->encoding->hashing != NULL;
-    c->learner = hashed ? NULL : corgi_model_learner(c->model, false); /* rows that are hashed are sparse */
+    c->learner = hashed ? NULL : corgi_model_learner(c->model, false); /* hashed rows are sparse */
     c->scores = palloc(sizeof *c->scores * (Size) c->model->outputs);
     c->row = hashed ? NULL : palloc((Size) (c->model->width * c->model->bytes));
 }
 
-/* Put a model into an entry, in place of the one there. An error leaves that one as it was: what is loaded belongs to
- * the caller until all of it is there. */
-static void load(CorgiCached *e, const char *name)
+/* Load a model into an entry. On error the entry keeps its old model, because the new one belongs to the caller's
+ * context until it is complete. */
+static void load_entry(CorgiCached *e, const char *name)
 {
     MemoryContext outside = CurrentMemoryContext;
     CorgiCached new = {.loads = e->loads + 1,
@@ -97,7 +98,7 @@ static void load(CorgiCached *e, const char *name)
     if (new.model->groups > 0)
         new.each = palloc_extended(sizeof *new.each * (Size) new.model->groups, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     else
-        make_room(&new);
+        make_scorer(&new);
     MemoryContextSwitchTo(outside);
     MemoryContextSetParent(new.context, TopMemoryContext);
     if (e->context != NULL)
@@ -111,21 +112,21 @@ bool corgi_same_version(const CorgiVersion *a, const CorgiVersion *b)
            ItemPointerEquals((ItemPointer) &a->place, (ItemPointer) &b->place);
 }
 
-/* Return the model as the snapshot sees it. It is good as long as `loads` stays. */
+/* Return the model in the current snapshot's version. It stays valid until `loads` changes. */
 CorgiCached *corgi_cached_model(const char *name)
 {
     static uint64 clock = 0;
     CorgiVersion version = corgi_find_model(name, CORGI_USE);
-    CorgiCached *e = entry_of(name);
+    CorgiCached *e = find_entry(name);
     if (e->model == NULL || strcmp(e->name, name) != 0 || !corgi_same_version(&e->version, &version)) {
-        load(e, name);
+        load_entry(e, name);
         e->version = version;
     }
     e->asked = ++clock;
     return e;
 }
 
-/* Let go of all groups of a model. */
+/* Free the cached models of all groups. */
 static void forget_groups(CorgiCached *c)
 {
     for (int64 k = 0; k < c->model->groups; k++)
@@ -135,24 +136,24 @@ static void forget_groups(CorgiCached *c)
     c->ready = 0;
 }
 
-/* Return the model of one of the groups of a model, which stays until the next is asked for: all are kept within work_mem. */
+/* Return the model of a group, valid until the next call. Groups stay cached within work_mem. */
 CorgiCached *corgi_cached_group(CorgiCached *c, int64 k)
 {
     MemoryContext outside = CurrentMemoryContext, context;
-    CorgiCached *one;
+    CorgiCached *member;
     if (c->each[k] != NULL)
         return c->each[k];
     if (c->ready / 1024 >= (Size) work_mem)
         forget_groups(c);
     context = AllocSetContextCreate(outside, "corgipile model of a group", ALLOCSET_SMALL_SIZES);
     MemoryContextSwitchTo(context);
-    one = palloc0(sizeof *one);
-    one->context = context;
-    one->name = c->name;
-    one->model = corgi_model_of_group(c->model, k);
-    make_room(one);
+    member = palloc0(sizeof *member);
+    member->context = context;
+    member->name = c->name;
+    member->model = corgi_model_of_group(c->model, k);
+    make_scorer(member);
     MemoryContextSwitchTo(outside);
-    MemoryContextSetParent(context, c->context); /* no sooner, so that an error leaves nothing there */
+    MemoryContextSetParent(context, c->context); /* last, so that an error leaks nothing */
     c->ready += MemoryContextMemAllocated(context, true);
-    return c->each[k] = one;
+    return c->each[k] = member;
 }

@@ -1,4 +1,4 @@
-/* Writes a call of corgipile.train as SQL, to be run elsewhere, or once more. */
+/* A corgipile.train call written as SQL, to be run elsewhere or again. */
 #include "jobs.h"
 
 #include "catalog/pg_type.h"
@@ -7,7 +7,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 
-/* Take the arguments of a function of ours; types are those of the call, since "any" has none of its own. */
+/* Read the arguments of an extension function. Types come from the call, because "any" has none. */
 void corgi_take_arguments(FunctionCallInfo fcinfo, Datum *values, bool *nulls, Oid *types, int count)
 {
     if (PG_NARGS() != count)
@@ -40,19 +40,19 @@ static void write_argument(StringInfo sql, Datum value, bool null, Oid type)
     }
 }
 
-static void set(const char *name, const char *value)
+static void set_guc(const char *name, const char *value)
 {
     (void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
 
-/* Write the call so that it reads back bit for bit, whatever the settings and the search path. */
+/* Write the call so that it parses to the same bits under any settings and search path. */
 char *corgi_write_call(const Datum *values, const bool *nulls, const Oid *types)
 {
     StringInfoData sql;
     int level = NewGUCNestLevel();
-    set("extra_float_digits", "3");
-    set("DateStyle", "ISO, YMD");
-    set("IntervalStyle", "postgres");
+    set_guc("extra_float_digits", "3");
+    set_guc("DateStyle", "ISO, YMD");
+    set_guc("IntervalStyle", "postgres");
     initStringInfo(&sql);
     appendStringInfoString(&sql, "corgipile.train(");
     for (int i = 0; i < ARG_COUNT; i++) {

@@ -1,11 +1,11 @@
-/* A small number for each row to learn from, by the number of the row: as wide as the largest of them takes. */
+/* Array of small codes, one per training row, as wide as the largest code needs. */
 #ifndef CORGIPILE_CODES_H
 #define CORGIPILE_CODES_H
 
 #include "postgres.h"
 
 typedef struct {
-    char *codes;            /* [room], of `width` bytes each: 1, 2 or 4 */
+    char *codes;            /* [room] of `width` bytes each: 1, 2 or 4 */
     int64 rows, room;
     int width;
 } CorgiCodes;

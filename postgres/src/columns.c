@@ -1,4 +1,4 @@
-/* Takes numbers out of rows: labels as doubles, features straight into a buffer slot. */
+/* Conversion of row values to numbers: labels to doubles, features straight into a buffer slot. */
 #include "corgipile.h"
 
 #include "access/detoast.h"
@@ -11,11 +11,11 @@
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
-enum { MOST_SHOWN = 100 }; /* bytes of a label in an error */
+enum { MAX_LABEL_BYTES = 100 }; /* bytes of a label in an error */
 
 bool corgi_is_number(Oid type) { return type == NUMERICOID || corgi_stored_type(type) != CP_TYPES; }
 
-/* Name a row of a column's part so that it can be looked at: WHERE ctid = '(page,item)'. */
+/* Name a row so that SQL finds it: WHERE ctid = '(page,item)'. */
 char *corgi_row_name(const CorgiColumn *c, const ItemPointerData *tid)
 {
     return psprintf("row (%u,%u)%s", ItemPointerGetBlockNumberNoCheck(tid), ItemPointerGetOffsetNumberNoCheck(tid),
@@ -24,11 +24,11 @@ char *corgi_row_name(const CorgiColumn *c, const ItemPointerData *tid)
 
 void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what)
 {
-    REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in %s column \"%s\"; every row needs a number",
+    REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in %s column \"%s\"; every row must have a number",
            corgi_row_name(c, &row->tts_tid), what, c->name);
 }
 
-static double numeric_number(Datum value) { return DatumGetFloat8(DirectFunctionCall1(numeric_float8, value)); }
+static double numeric_to_double(Datum value) { return DatumGetFloat8(DirectFunctionCall1(numeric_float8, value)); }
 
 static double label_number(const CorgiColumn *c, Datum value)
 {
@@ -39,25 +39,24 @@ static double label_number(const CorgiColumn *c, Datum value)
     case INT8OID: return (double) DatumGetInt64(value);
     case FLOAT4OID: return DatumGetFloat4(value);
     case FLOAT8OID: return DatumGetFloat8(value);
-    default: return numeric_number(value);
+    default: return numeric_to_double(value);
     }
 }
 
-/* Return the place of a row's class. */
+/* Return the index of a row's class. */
 static double label_class(const CorgiColumn *label, Datum value, TupleTableSlot *row)
 {
     Size length;
     const char *text = corgi_text_of(label->type, value, &length);
-    int64 found = corgi_find_name(label->classes, text, length);
-    if (unlikely(found == CORGI_UNNAMED && !label->lenient))
+    int64 class_index = corgi_find_name(label->classes, text, length);
+    if (unlikely(class_index == CORGI_UNNAMED && !label->lenient))
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s has label \"%.*s\", which is none of the classes %s",
-               corgi_row_name(label, &row->tts_tid), (int) pg_mbcliplen(text, (int) length, MOST_SHOWN), text,
+               corgi_row_name(label, &row->tts_tid), (int) pg_mbcliplen(text, (int) length, MAX_LABEL_BYTES), text,
                corgi_list_names(label->classes));
-    return (double) found;
+    return (double) class_index;
 }
 
-/* Return a row's label: finite, and exact if it is an integer. Where rows may be left out it may be NaN, or -1 as a
- * class. */
+/* Return a row's label: finite, and exact if it is an integer. A lenient label may be NaN, or -1 as a class. */
 double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row)
 {
     bool null;
@@ -84,8 +83,8 @@ double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row)
 
 static bool is_null(const char *bitmap, int64 i) { return !(bitmap[i / 8] >> (i % 8) & 1); }
 
-/* Elements of an array that are stored: those that are no NULL, by its bitmap; all where it has none. */
-static int64 elements_held(const char *bitmap, int64 count)
+/* Return the number of stored elements: those not NULL in the bitmap, or all if there is none. */
+static int64 stored_elements(const char *bitmap, int64 count)
 {
     int64 nulls = 0;
     for (int64 i = 0; bitmap != NULL && i < count; i++)
@@ -93,11 +92,11 @@ static int64 elements_held(const char *bitmap, int64 count)
     return count - nulls;
 }
 
-static const char *const HOLDS_NULL = "holds a NULL; every element must be a number";
-static const char *const DAMAGED = "is a damaged array: it does not hold what its head says";
+static const char *const has_null = "holds a NULL; every element must be a number";
+static const char *const damaged_array = "is a damaged array: its size does not match its header";
 
-/* Find where the elements of an array begin, of `bytes` bytes each, and the bitmap of those that are NULL, if it has
- * one: without copying it, its header may lie at any address. Sets `why` if it does not serve. */
+/* Find the elements of an array, of `bytes` bytes each, and its null bitmap. Copies nothing, because the header may lie
+ * at any address. Sets `why` and returns NULL if the array is unsuitable. */
 static const char *array_elements(const struct varlena *array, int64 bytes, int64 *width, const char **bitmap,
                                   const char **why)
 {
@@ -111,7 +110,7 @@ static const char *array_elements(const struct varlena *array, int64 bytes, int6
     if (dimensions > 1 && dimensions <= MAXDIM)
         *why = psprintf("is an array of %d dimensions; 1 is needed", dimensions);
     else if (dimensions != 1 || size < CORGI_HEAD)
-        *why = DAMAGED;
+        *why = damaged_array;
     if (*why != NULL)
         return NULL;
     *width = corgi_head(body, CORGI_LENGTH);
@@ -120,23 +119,23 @@ static const char *array_elements(const struct varlena *array, int64 bytes, int6
         from = (int64) corgi_head(body, CORGI_DATA_OFFSET) - VARHDRSZ;
     }
     if (*width < 0 || from < CORGI_HEAD + (*bitmap ? (*width + 7) / 8 : 0) || from > size ||
-        elements_held(*bitmap, *width) * bytes > size - from)
-        *why = DAMAGED;
+        stored_elements(*bitmap, *width) * bytes > size - from)
+        *why = damaged_array;
     return *why ? NULL : body + from;
 }
 
-/* Find the numbers of an array. Sets `why` if it does not serve. */
+/* Find the numbers of an array without NULLs. Sets `why` if it is unsuitable. */
 static const char *array_numbers(const struct varlena *array, Oid type, int64 *width, const char **why)
 {
     const char *bitmap, *numbers = array_elements(array, cp_type_bytes[corgi_stored_type(type)], width, &bitmap, why);
-    if (numbers != NULL && elements_held(bitmap, *width) < *width) {
-        *why = HOLDS_NULL;
+    if (numbers != NULL && stored_elements(bitmap, *width) < *width) {
+        *why = has_null;
         return NULL;
     }
     return numbers;
 }
 
-/* Find the numbers of an array; `why` is set if it does not serve. */
+/* Open an array, detoasted if necessary. Sets `why` if it is unsuitable. The caller closes the list. */
 CorgiList corgi_open_list(Datum array, Oid type, const char **why)
 {
     struct varlena *stored = (struct varlena *) DatumGetPointer(array);
@@ -153,7 +152,7 @@ void corgi_close_list(CorgiList *list)
         pfree(list->copy);
 }
 
-/* Find the numeric at an address or behind what aligns it; NULL if it does not lie whole before `end`, as it is. */
+/* Return the numeric at an address, after padding; NULL unless it lies uncompressed before `end`. */
 static const char *next_numeric(const char *at, const char *end)
 {
     if (at < end)
@@ -163,7 +162,7 @@ static const char *next_numeric(const char *at, const char *end)
     return VARSIZE_ANY(at) >= VARHDRSZ_SHORT + sizeof(uint16) && VARSIZE_ANY(at) <= end - at ? at : NULL;
 }
 
-/* The same for numeric[], whose elements are no machine numbers. */
+/* Copy a numeric[], whose elements are no machine numbers. */
 static int64 read_numerics(Datum array, int bytes, int64 width, char *to, const char **why)
 {
     const struct varlena *a = PG_DETOAST_DATUM(array);
@@ -173,11 +172,11 @@ static int64 read_numerics(Datum array, int bytes, int64 width, char *to, const 
     for (int64 i = 0; i < count && *why == NULL; i++) {
         double value;
         if (bitmap != NULL && is_null(bitmap, i))
-            *why = HOLDS_NULL;
+            *why = has_null;
         else if ((at = next_numeric(at, end)) == NULL)
-            *why = DAMAGED;
+            *why = damaged_array;
         else if (count == width) {
-            value = numeric_number(PointerGetDatum(at));
+            value = numeric_to_double(PointerGetDatum(at));
             cp_cast(to + i * bytes, bytes == 8, (const char *) &value, CP_F64, 1);
         }
         at = at ? at + VARSIZE_ANY(at) : NULL;
@@ -185,7 +184,7 @@ static int64 read_numerics(Datum array, int bytes, int64 width, char *to, const 
     return count;
 }
 
-/* Copy the numbers of an array that holds NULLs, which become NaN. */
+/* Copy an array that holds NULLs, which become NaN. */
 static int64 read_holed(Datum array, Oid type, int bytes, int64 width, char *to)
 {
     Datum *values;
@@ -203,8 +202,8 @@ static int64 read_holed(Datum array, Oid type, int bytes, int64 width, char *to)
     return count;
 }
 
-/* Copy an array's numbers as reals of `bytes` bytes to `to` if there are `width` of them; returns how many there are.
- * Sets `why` if the array cannot serve at all. */
+/* Copy an array's numbers to `to` as reals of `bytes` bytes if it has `width` of them. Returns their number. Sets `why`
+ * if the array is unsuitable. */
 int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why)
 {
     enum cp_type from = corgi_stored_type(type);
@@ -218,25 +217,25 @@ int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, 
     return list.count;
 }
 
-/* The same, where NULLs in the array may become NaN. */
-int64 corgi_read_holed(Datum array, Oid type, int bytes, int64 width, char *to, const char **why)
+/* Copy an array's numbers, with NULLs as NaN. */
+int64 corgi_read_array_with_nulls(Datum array, Oid type, int bytes, int64 width, char *to, const char **why)
 {
-    int64 found = corgi_read_array(array, type, bytes, width, to, why);
-    if (likely(*why != HOLDS_NULL))
-        return found;
+    int64 count = corgi_read_array(array, type, bytes, width, to, why);
+    if (likely(*why != has_null))
+        return count;
     *why = NULL;
     return read_holed(array, type, bytes, width, to);
 }
 
-/* Read an array of a row, by what may become of NULLs in it. */
+/* Read an array of a row. NULLs become NaN if the source is lenient or fills them. */
 static int64 read_array(const CorgiSource *s, Datum array, int64 width, char *to, const char **why)
 {
     const CorgiColumn *c = s->features;
-    bool holes = s->lenient || (c->encoder != NULL && c->encoder->filled);
-    return (holes ? corgi_read_holed : corgi_read_array)(array, c->type, s->bytes, width, to, why);
+    bool null_as_nan = s->lenient || (c->encoder != NULL && c->encoder->filled);
+    return (null_as_nan ? corgi_read_array_with_nulls : corgi_read_array)(array, c->type, s->bytes, width, to, why);
 }
 
-/* Return the numbers that columns of single values become. */
+/* Return the number of features that scalar columns become. */
 int64 corgi_scalar_width(const CorgiSource *s)
 {
     const CorgiHashing *h = corgi_hashing(s);
@@ -246,7 +245,7 @@ int64 corgi_scalar_width(const CorgiSource *s)
     return width;
 }
 
-/* Return the number of features of a row; 0 where rows may be left out and this one does not say. */
+/* Return a row's number of features; 0 if a lenient row has none. */
 int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row)
 {
     const CorgiColumn *c = s->features;
@@ -275,44 +274,44 @@ static void read_list(const CorgiSource *s, TupleTableSlot *row, int64 width, ch
     const CorgiColumn *c = s->features;
     Datum value = row->tts_values[c->attnum - 1];
     const char *why = NULL;
-    int64 found;
+    int64 count;
     if (unlikely(row->tts_isnull[c->attnum - 1])) {
         if (!s->lenient)
             corgi_null_value(c, row, "feature");
         corgi_put_same(NAN, width, s->bytes, to);
         return;
     }
-    found = read_array(s, value, width, to, &why);
-    if (c->encoder != NULL && c->encoder->filled && why == NULL && found == width)
+    count = read_array(s, value, width, to, &why);
+    if (c->encoder != NULL && c->encoder->filled && why == NULL && count == width)
         corgi_fill(c->encoder->fill, width, s->bytes, to);
     if (unlikely(why != NULL))
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(c, &row->tts_tid), c->name, why);
-    if (unlikely(found != width))
+    if (unlikely(count != width))
         REFUSE(ERRCODE_DATA_EXCEPTION,
                "%s has " INT64_FORMAT " numbers in column \"%s\" where " INT64_FORMAT " are needed",
-               corgi_row_name(c, &row->tts_tid), found, c->name, width);
+               corgi_row_name(c, &row->tts_tid), count, c->name, width);
 }
 
-/* Convert a number as the kernel converts arrays of its type. */
+/* Convert a number exactly as the kernel converts arrays of its type. */
 void corgi_read_number(Oid type, Datum value, int bytes, char *to)
 {
-    union { bool b; int16 i2; int32 i4; int64 i8; float4 f4; float8 f8; } held;
+    union { bool b; int16 i2; int32 i4; int64 i8; float4 f4; float8 f8; } scalar;
     enum cp_type from = corgi_stored_type(type);
     switch (type) {
-    case BOOLOID: held.b = DatumGetBool(value); break;
-    case INT2OID: held.i2 = DatumGetInt16(value); break;
-    case INT4OID: held.i4 = DatumGetInt32(value); break;
-    case INT8OID: held.i8 = DatumGetInt64(value); break;
-    case FLOAT4OID: held.f4 = DatumGetFloat4(value); break;
-    case FLOAT8OID: held.f8 = DatumGetFloat8(value); break;
+    case BOOLOID: scalar.b = DatumGetBool(value); break;
+    case INT2OID: scalar.i2 = DatumGetInt16(value); break;
+    case INT4OID: scalar.i4 = DatumGetInt32(value); break;
+    case INT8OID: scalar.i8 = DatumGetInt64(value); break;
+    case FLOAT4OID: scalar.f4 = DatumGetFloat4(value); break;
+    case FLOAT8OID: scalar.f8 = DatumGetFloat8(value); break;
     default:
-        held.f8 = numeric_number(value);
+        scalar.f8 = numeric_to_double(value);
         from = CP_F64;
     }
-    cp_cast(to, bytes == 8, (const char *) &held, from, 1);
+    cp_cast(to, bytes == 8, (const char *) &scalar, from, 1);
 }
 
-/* Put the numbers that columns become into a slot. */
+/* Encode a row's columns into a slot. */
 static void encode_row(const CorgiSource *s, TupleTableSlot *row, char *to)
 {
     for (int i = 0; i < s->feature_columns; i++) {
@@ -320,14 +319,14 @@ static void encode_row(const CorgiSource *s, TupleTableSlot *row, char *to)
         bool null = row->tts_isnull[c->attnum - 1];
         if (unlikely(!corgi_encode(c, row->tts_values[c->attnum - 1], null, s->bytes, to) && !s->lenient))
             ereport(ERROR, errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-                    errmsg("%s has a %s in feature column \"%s\"", corgi_row_name(c, &row->tts_tid), null ? "NULL" : "NaN",
-                           c->name),
-                    errhint("missing => 'mean', 'skip' or a number says what becomes of it."));
+                    errmsg("%s has a %s in feature column \"%s\"", corgi_row_name(c, &row->tts_tid),
+                           null ? "NULL" : "NaN", c->name),
+                    errhint("Set missing => 'mean', 'skip' or a number to accept it."));
         to += (c->encoder ? c->encoder->width : 1) * s->bytes;
     }
 }
 
-/* Put a row's features into a slot. All attributes that are needed have been taken out of the row. */
+/* Put a row's features into a slot. The needed attributes are already deformed. */
 void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64 width, char *to)
 {
     if (s->features->list) {

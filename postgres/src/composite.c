@@ -1,5 +1,5 @@
-/* Rows passed as one record: ROW(a, b), with fields in the model's order, or the row of a table, subquery, function or
- * type, with columns matched by name. */
+/* Rows passed as one record: ROW(a, b) with fields in the model's order, or a named row type with columns matched by
+ * name. */
 #include "corgipile.h"
 
 #include "access/htup_details.h"
@@ -15,48 +15,48 @@ bool corgi_is_record(Oid type)
     return base == RECORDOID || get_typtype(base) == TYPTYPE_COMPOSITE;
 }
 
-/* Finds a column of a row by its name. */
-static int find(TupleDesc columns, const char *name, const char *model)
+/* Return the index of a record's column with this name. */
+static int find_field(TupleDesc columns, const char *name, const char *model)
 {
     const char *cast = corgi_cast_to_list(columns->tdtypeid);
-    int found = -1;
+    int match = -1;
     for (int i = 0; i < columns->natts; i++) {
         Form_pg_attribute a = TupleDescAttr(columns, i);
         if (a->attisdropped || strcmp(NameStr(a->attname), name) != 0)
             continue;
-        if (found >= 0)
+        if (match >= 0)
             ereport(ERROR, errcode(ERRCODE_AMBIGUOUS_COLUMN), errmsg("the row has two columns \"%s\"", name),
                     errhint("Give the columns of model \"%s\" as ROW(a, b), in training order.", model));
-        found = i;
+        match = i;
     }
-    if (found < 0)
+    if (match < 0)
         ereport(ERROR, errcode(ERRCODE_UNDEFINED_COLUMN),
                 errmsg("the row is %s, which has no column \"%s\"; model \"%s\" was trained with it",
                        format_type_be(columns->tdtypeid), name, model),
                 cast ? errhint("Write x::%s for x.", cast)
                      : errhint("Name its columns as in training, or give ROW(a, b) in training order."));
-    return found;
+    return match;
 }
 
-/* Returns n for the name fn that ROW gives to field n, 0 for any other name. */
-static int number_of(const char *name)
+/* Return n for the name fn that ROW gives to field n, 0 for any other name. */
+static int field_number(const char *name)
 {
     int number = *name == 'f' ? atoi(name + 1) : 0;
     return strcmp(name, psprintf("f%d", number)) == 0 ? number : 0;
 }
 
-/* Returns whether all fields of a record have the names that ROW gives them: f1, f2 and so on. */
+/* Return whether all fields have the names that ROW gives them: f1, f2 and so on. */
 static bool is_nameless(TupleDesc columns)
 {
     for (int i = 0; i < columns->natts; i++)
-        if (number_of(NameStr(TupleDescAttr(columns, i)->attname)) != i + 1)
+        if (field_number(NameStr(TupleDescAttr(columns, i)->attname)) != i + 1)
             return false;
     return columns->tdtypeid == RECORDOID;
 }
 
-/* Lists the columns to take by name from a record; NIL if its fields are in the model's order. A query may name its
- * own columns f1 and f2, as ROW does: it is refused if names and positions disagree. */
-static const List *names_in(TupleDesc columns, const char *model)
+/* Return the columns to take by name from a record, or NIL if its fields are in the model's order. A query may name its
+ * own columns f1 and f2, as ROW does: refused if names and positions disagree. */
+static const List *record_columns(TupleDesc columns, const char *model)
 {
     bool nameless = is_nameless(columns), here = true, same = true;
     const List *names = corgi_model_columns(model, !nameless);
@@ -64,7 +64,7 @@ static const List *names_in(TupleDesc columns, const char *model)
     if (!nameless)
         return names;
     foreach (cell, names) {
-        int number = number_of(lfirst(cell));
+        int number = field_number(lfirst(cell));
         here &= number >= 1 && number <= columns->natts;
         same &= number == foreach_current_index(cell) + 1;
     }
@@ -76,12 +76,12 @@ static const List *names_in(TupleDesc columns, const char *model)
     return NIL;
 }
 
-/* Makes a reader of a model's features from records like this one; it lives as long as the context. */
+/* Return a reader of a model's features from records of this type, allocated in `context`. */
 CorgiRecord *corgi_open_record(Datum record, const char *model, MemoryContext context)
 {
     HeapTupleHeader row = DatumGetHeapTupleHeader(record);
     TupleDesc seen = lookup_rowtype_tupdesc_copy(HeapTupleHeaderGetTypeId(row), HeapTupleHeaderGetTypMod(row));
-    const List *names = names_in(seen, model);
+    const List *names = record_columns(seen, model);
     MemoryContext before = MemoryContextSwitchTo(context);
     CorgiRecord *f = palloc0(sizeof *f);
     f->columns = CreateTupleDescCopy(seen);
@@ -92,18 +92,19 @@ CorgiRecord *corgi_open_record(Datum record, const char *model, MemoryContext co
     f->types = palloc(sizeof *f->types * (Size) f->count);
     f->row = palloc(sizeof *f->row * (Size) f->count);
     for (int i = 0; i < f->count; i++) {
-        f->place[i] = names ? find(f->columns, list_nth(names, i), model) : i;
+        f->place[i] = names ? find_field(f->columns, list_nth(names, i), model) : i;
         f->types[i] = TupleDescAttr(f->columns, f->place[i])->atttypid;
     }
     MemoryContextSwitchTo(before);
     return f;
 }
 
-/* Return whether a record has the fields that were opened: calls may be given records of several types. */
+/* Return whether a record has the reader's type: one call may pass records of several types. */
 bool corgi_record_fits(const CorgiRecord *f, Datum record)
 {
     HeapTupleHeader row = DatumGetHeapTupleHeader(record);
-    return f->columns->tdtypeid == HeapTupleHeaderGetTypeId(row) && f->columns->tdtypmod == HeapTupleHeaderGetTypMod(row);
+    return f->columns->tdtypeid == HeapTupleHeaderGetTypeId(row) &&
+           f->columns->tdtypmod == HeapTupleHeaderGetTypMod(row);
 }
 
 void corgi_read_record(CorgiRecord *f, Datum record)

@@ -1,15 +1,15 @@
-/* Rows that come to a function as one record. */
+/* Rows passed to a function as one record. */
 #ifndef CORGIPILE_COMPOSITE_H
 #define CORGIPILE_COMPOSITE_H
 
-/* What takes the features out of records of one type. */
+/* Reader of features from records of one type. */
 typedef struct {
     TupleDesc columns;
     Datum *values;          /* of all fields */
     bool *nulls;
-    int count, *place;      /* of the features, and where each stands among the fields */
+    int count, *place;      /* count: of features; place: their field indices */
     Oid *types;             /* of the features */
-    NullableDatum *row;     /* the features of the record read last */
+    NullableDatum *row;     /* features of the last record */
 } CorgiRecord;
 
 extern bool corgi_is_record(Oid type);

@@ -1,4 +1,4 @@
-/* Which classes a model takes for which: corgipile.confusion_matrix and corgipile.class_metrics. */
+/* corgipile.confusion_matrix and corgipile.class_metrics: actual against predicted classes. */
 #include "corgipile.h"
 
 #include "fmgr.h"
@@ -10,15 +10,15 @@
 PG_FUNCTION_INFO_V1(corgipile_confusion_matrix);
 PG_FUNCTION_INFO_V1(corgipile_class_metrics);
 
-enum { MOST_CLASSES = 4096 }; /* of a matrix that is written out: 16 million cells */
+enum { MAX_MATRIX_CLASSES = 4096 }; /* of a returned matrix: 16 million cells */
 
-/* A cell of the matrix; those without rows are not kept. */
+/* A cell of the matrix. Cells without rows are not stored. */
 typedef struct {
     struct {
         int32 actual, predicted;
     } key;
     int64 rows;
-    double weight;          /* what they count for */
+    double weight;          /* sum of row weights */
 } Cell;
 
 typedef struct {
@@ -27,8 +27,8 @@ typedef struct {
     HTAB *cells;
 } Matrix;
 
-/* Find a label among the classes; the kernel has refused all others. */
-static int32 place_of(const CorgiModel *m, double label)
+/* Return the index of a label's class. The kernel has refused unknown labels. */
+static int32 class_index(const CorgiModel *m, double label)
 {
     int64 low = 0, high = m->classes - 1;
     while (low < high) {
@@ -41,29 +41,29 @@ static int32 place_of(const CorgiModel *m, double label)
     return (int32) low;
 }
 
-static void count_row(CorgiWatch *w, double label, double weight, const double *scores)
+static void count_matrix_row(CorgiWatch *w, double label, double weight, const double *scores)
 {
     Matrix *x = (Matrix *) w;
-    Cell wanted = {.key = {place_of(x->model, label), (int32) corgi_best_class(x->model, scores)}}, *cell;
-    bool there;
-    cell = hash_search(x->cells, &wanted.key, HASH_ENTER, &there);
-    if (!there)
+    Cell wanted = {.key = {class_index(x->model, label), (int32) corgi_best_class(x->model, scores)}}, *cell;
+    bool known;
+    cell = hash_search(x->cells, &wanted.key, HASH_ENTER, &known);
+    if (!known)
         cell->weight = (double) (cell->rows = 0);
     cell->rows++;
     cell->weight += weight;
 }
 
 /* Count the rows of a call. */
-static void count(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, const char *what, Matrix *x)
+static void count_matrix(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, const char *what, Matrix *x)
 {
     HASHCTL shape = {.keysize = sizeof ((Cell *) NULL)->key, .entrysize = sizeof(Cell), .hcxt = CurrentMemoryContext};
     corgi_need_classes(m, name, what);
-    *x = (Matrix){.watch = {.row = count_row}, .model = m};
+    *x = (Matrix){.watch = {.row = count_matrix_row}, .model = m};
     x->cells = hash_create("corgipile matrix", 256, &shape, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-    (void) corgi_judge(fcinfo, m, name, &x->watch);
+    (void) corgi_evaluate_rows(fcinfo, m, name, &x->watch);
 }
 
-/* confusion_matrix(model, ...): rows of each class that were taken for each. */
+/* confusion_matrix(model, ...): row counts by actual and predicted class. */
 Datum corgipile_confusion_matrix(PG_FUNCTION_ARGS)
 {
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
@@ -71,13 +71,14 @@ Datum corgipile_confusion_matrix(PG_FUNCTION_ARGS)
     char *name;
     CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    m = corgi_model_to_judge(fcinfo, &name);
+    m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         return (Datum) 0;
-    count(fcinfo, m, name, "confusion_matrix", &x);
-    if (x.model->classes > MOST_CLASSES)
+    count_matrix(fcinfo, m, name, "confusion_matrix", &x);
+    if (x.model->classes > MAX_MATRIX_CLASSES)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                errmsg("the model has " INT64_FORMAT " classes; a matrix can have %d", x.model->classes, MOST_CLASSES),
+                errmsg("the model has " INT64_FORMAT " classes; a matrix can have %d", x.model->classes,
+                       MAX_MATRIX_CLASSES),
                 errhint("corgipile.class_metrics has one row a class."));
     for (int32 i = 0; i < x.model->classes; i++)
         for (int32 j = 0; j < x.model->classes; j++) {
@@ -92,19 +93,19 @@ Datum corgipile_confusion_matrix(PG_FUNCTION_ARGS)
     return (Datum) 0;
 }
 
-/* What is known of one class. */
+/* Sums of one class. */
 typedef struct {
     int64 rows;
-    double actual, predicted, both; /* what rows count for */
+    double actual, predicted, both; /* row weights */
 } Tally;
 
-static Datum share(double part, double whole, bool *null)
+static Datum ratio(double part, double whole, bool *null)
 {
     *null = whole == 0;
     return Float8GetDatum(*null ? 0 : part / whole);
 }
 
-/* class_metrics(model, ...): precision, recall and F1 of each class, or label; NULL where they are 0 / 0. */
+/* class_metrics(model, ...): precision, recall and F1 of each class or label, NULL if 0 / 0. */
 Datum corgipile_class_metrics(PG_FUNCTION_ARGS)
 {
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
@@ -115,12 +116,12 @@ Datum corgipile_class_metrics(PG_FUNCTION_ARGS)
     char *name;
     CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    m = corgi_model_to_judge(fcinfo, &name);
+    m = corgi_model_to_evaluate(fcinfo, &name);
     if (m != NULL && m->labels != NULL)
         corgi_put_labels(fcinfo, m, name);
     if (m == NULL || m->labels != NULL)
         return (Datum) 0;
-    count(fcinfo, m, name, "class_metrics", &x);
+    count_matrix(fcinfo, m, name, "class_metrics", &x);
     tallies = palloc0(sizeof *tallies * (Size) x.model->classes);
     hash_seq_init(&all, x.cells);
     while ((cell = hash_seq_search(&all)) != NULL) {
@@ -132,9 +133,12 @@ Datum corgipile_class_metrics(PG_FUNCTION_ARGS)
     for (int64 k = 0; k < x.model->classes; k++) {
         const Tally *t = &tallies[k];
         bool nulls[6] = {false};
-        Datum values[6] = {CStringGetTextDatum(corgi_class_name(x.model, k)), share(t->both, t->predicted, &nulls[1]),
-                           share(t->both, t->actual, &nulls[2]), share(2 * t->both, t->actual + t->predicted, &nulls[3]),
-                           Int64GetDatum(t->rows), Float8GetDatum(t->actual)};
+        Datum values[6] = {CStringGetTextDatum(corgi_class_name(x.model, k)),
+                           ratio(t->both, t->predicted, &nulls[1]),
+                           ratio(t->both, t->actual, &nulls[2]),
+                           ratio(2 * t->both, t->actual + t->predicted, &nulls[3]),
+                           Int64GetDatum(t->rows),
+                           Float8GetDatum(t->actual)};
         tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
     }
     return (Datum) 0;

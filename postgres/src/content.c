@@ -1,7 +1,6 @@
-/* What is in the blocks of a table, as vectors: what riffle balances them by if it is asked to balance by content.
- *
- * After the survey some spots of the table are looked at (kernel/plan/spots.h): their rows, the numbers made of them and so
- * the vectors are those of corgipile.loader.sampled_runs in Python. */
+/* Content vectors of a table's blocks, by which riffle balances blocks on request.
+ * After the survey, sample runs of rows are read (kernel/plan/spots.h). Rows, numbers and vectors equal those of
+ * corgipile.loader.sampled_runs in Python. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -16,21 +15,22 @@
 #include "reading.h"
 #include "utils/memutils.h"
 
-enum { PLAIN = 16, MOST_FLOATS = 64, MOST_INTEGERS = 1024 }; /* classes that have a number each; of a column of classes */
+/* one-hot columns of a label; distinct values of a column of classes */
+enum { MAX_ONE_HOT = 16, MAX_FLOAT_CLASSES = 64, MAX_INTEGER_CLASSES = 1024 };
 
 typedef struct {
-    int64 features, extras; /* numbers of a row */
-    double *classes;        /* of the label, ascending; NULL: it is a number itself */
+    int64 features, extras; /* numbers per row */
+    double *classes;        /* label classes, ascending; NULL: the label is a number */
     int64 class_count;
     double *rows;           /* [room][features + 1]: the label comes last */
-    int64 count, room;      /* of them, `count` are taken in */
-    double *center, *scale, *turn, *made; /* made: [room][features + extras] */
-    int64 *sums;            /* room for cp_content */
-    CorgiLabels *labels;    /* of several a row; or NULL */
-    int16 *vector;          /* of the next spot, of which there are `room` rows; NULL: rows are kept as they are */
-} Look;
+    int64 count, room;      /* count: rows read */
+    double *center, *scale, *turn, *packed; /* packed: [room][features + extras] */
+    int64 *sums;            /* scratch for cp_content */
+    CorgiLabels *labels;    /* multilabel targets, or NULL */
+    int16 *vector;          /* of the next run, of `room` rows; NULL: rows are stored as they are */
+} ContentSample;
 
-static void *take(int64 count, size_t bytes)
+static void *allocate(int64 count, size_t bytes)
 {
     return MemoryContextAllocHuge(CurrentMemoryContext, (Size) Max(count, 1) * bytes);
 }
@@ -49,43 +49,45 @@ static double row_bytes(const CorgiRun *run)
     if (s->sparse)
         return (double) (bytes + run->survey.heaviest / Max(run->survey.widest, 1));
     for (int i = 0; i < s->feature_columns; i++)
-        bytes += s->features[i].encoder ? 0 : stored_bytes(s->features[i].type) * (s->features[i].list ? run->survey.width : 1);
+        bytes += s->features[i].encoder
+                     ? 0
+                     : stored_bytes(s->features[i].type) * (s->features[i].list ? run->survey.width : 1);
     return (double) (s->encoded ? run->survey.width * (int64) sizeof(double) + stored_bytes(s->label.type) : bytes);
 }
 
-static int by_size(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *) a, y = *(const double *) b;
     return x < y ? -1 : x > y;
 }
 
-/* Find the classes of the label among the rows at hand, if it has few enough values. */
-static void find_classes(Look *k, const CorgiColumn *label)
+/* Find the label's classes in the sampled rows, if it has few enough values. */
+static void find_classes(ContentSample *k, const CorgiColumn *label)
 {
     bool floats = label->type == FLOAT4OID || label->type == FLOAT8OID || label->type == NUMERICOID;
-    int64 found = 0, most = label->classes ? PG_INT64_MAX : floats ? MOST_FLOATS : MOST_INTEGERS;
-    double *values = take(k->count, sizeof *values);
+    int64 finite = 0, most = label->classes ? PG_INT64_MAX : floats ? MAX_FLOAT_CLASSES : MAX_INTEGER_CLASSES;
+    double *values = allocate(k->count, sizeof *values);
     bool whole = true;
     for (int64 i = 0; i < k->count; i++) {
         double y = k->rows[i * (k->features + 1) + k->features];
         if (isfinite(y))
-            values[found++] = y;
+            values[finite++] = y;
         whole = whole && (!isfinite(y) || floor(y) == y);
     }
-    qsort(values, (size_t) found, sizeof *values, by_size);
-    for (int64 i = 0; i < found; i++)
+    qsort(values, (size_t) finite, sizeof *values, compare_doubles);
+    for (int64 i = 0; i < finite; i++)
         if (k->class_count == 0 || values[k->class_count - 1] != values[i])
             values[k->class_count++] = values[i];
     k->classes = k->class_count <= most && whole ? values : NULL;
-    k->extras = k->classes == NULL ? 1 : Min(k->class_count, (int64) PLAIN);
+    k->extras = k->classes == NULL ? 1 : Min(k->class_count, (int64) MAX_ONE_HOT);
     if (k->classes != NULL && k->extras <= 2)
-        k->extras = Max(k->extras - 1, 0); /* two are told by one of them */
+        k->extras = Max(k->extras - 1, 0); /* one column distinguishes two classes */
 }
 
-/* Write the label as numbers: itself, or 1 in the place of its class; several share one where there are many. */
-static void write_extras(const Look *k, double y, double *out)
+/* Write the label as numbers: itself, or one-hot. Many classes share columns. */
+static void write_label(const ContentSample *k, double y, double *out)
 {
-    int64 low = 0, high = k->class_count, few = Min(k->class_count, (int64) PLAIN), first = few <= 2 ? 1 : 0;
+    int64 low = 0, high = k->class_count, few = Min(k->class_count, (int64) MAX_ONE_HOT), first = few <= 2 ? 1 : 0;
     if (k->classes == NULL) {
         out[0] = y;
         return;
@@ -99,49 +101,50 @@ static void write_extras(const Look *k, double y, double *out)
             high = middle;
     }
     if (low < k->class_count && k->classes[low] == y && low % few >= first)
-        out[low % few - first] = k->class_count > PLAIN && low / few % 2 == 1 ? -1 : 1;
+        out[low % few - first] = k->class_count > MAX_ONE_HOT && low / few % 2 == 1 ? -1 : 1;
 }
 
-/* Return the rows at hand as the kernel takes them: [count][features + extras]. */
-static const double *make_rows(const Look *k)
+/* Return the sampled rows in the kernel's layout: [count][features + extras]. */
+static const double *kernel_rows(const ContentSample *k)
 {
     int64 width = k->features + k->extras;
     for (int64 i = 0; i < k->count; i++) {
         const double *row = k->rows + i * (k->features + 1);
-        memcpy(k->made + i * width, row, sizeof *row * (Size) k->features);
-        write_extras(k, row[k->features], k->made + i * width + k->features);
+        memcpy(k->packed + i * width, row, sizeof *row * (Size) k->features);
+        write_label(k, row[k->features], k->packed + i * width + k->features);
     }
-    return k->made;
+    return k->packed;
 }
 
-static cp_lens lens_of(const Look *k)
+static cp_lens lens_of(const ContentSample *k)
 {
     return (cp_lens) {k->features, k->extras, k->center, k->scale, k->turn};
 }
 
-/* Take in a row; once those of a spot are there, describe it. */
-static void take_row(void *to, const CorgiSource *part, TupleTableSlot *row)
+/* Add a row. After a run's last row, compute its vector. */
+static void sample_row(void *to, const CorgiSource *part, TupleTableSlot *row)
 {
-    Look *k = to;
+    ContentSample *k = to;
     double *numbers = k->rows + k->count * (k->features + 1);
     cp_lens lens;
     slot_getsomeattrs(row, part->last);
     if (part->sparse)
-        corgi_mix_pair(part, row, numbers);
+        corgi_project_pair(part, row, numbers);
     else
         corgi_read_features(part, row, k->features, (char *) numbers);
-    numbers[k->features] = k->labels ? (double) corgi_set_of_row(k->labels, part, row) : corgi_read_label(&part->label, row);
+    numbers[k->features] =
+        k->labels ? (double) corgi_set_of_row(k->labels, part, row) : corgi_read_label(&part->label, row);
     k->count++;
     if (k->vector == NULL || k->count < k->room)
         return;
     lens = lens_of(k);
-    cp_content(&lens, make_rows(k), &k->room, 1, k->sums, k->vector);
+    cp_content(&lens, kernel_rows(k), &k->room, 1, k->sums, k->vector);
     k->vector += cp_content_width(k->features, k->extras);
     k->count = 0;
 }
 
-/* Let all classes together vary by one, as a number does. */
-static void share_spread(const Look *k, double *scale)
+/* Give all classes together unit variance, as one number has. */
+static void scale_classes(const ContentSample *k, double *scale)
 {
     double total = 0;
     for (int64 i = 0; i < k->extras; i++)
@@ -150,78 +153,79 @@ static void share_spread(const Look *k, double *scale)
         scale[i] = scale[i] > 0 ? 1 / sqrt(total) : 0;
 }
 
-/* Read `few` of the spots, evenly spaced. */
-static void read_spots(const CorgiRun *run, Snapshot snapshot, const cp_spots *spots, int64 few, Look *k)
+/* Read `few` evenly spaced runs. */
+static void read_sampled_runs(const CorgiRun *run, Snapshot snapshot, const cp_spots *spots, int64 few,
+                              ContentSample *k)
 {
-    int64 (*runs)[2] = take(few, sizeof *runs), width = k->features + 1;
+    int64 (*runs)[2] = allocate(few, sizeof *runs), width = k->features + 1;
     for (int64 i = 0; i < few; i++) {
         runs[i][0] = cp_spot_row(spots, i * spots->count / few);
         runs[i][1] = runs[i][0] + spots->each;
     }
     k->room = spots->each * (k->vector ? 1 : few);
-    k->rows = take(k->room * width, sizeof *k->rows);
+    k->rows = allocate(k->room * width, sizeof *k->rows);
     k->count = 0;
-    corgi_read_runs(run, snapshot, runs, few, take_row, k);
+    corgi_read_runs(run, snapshot, runs, few, sample_row, k);
     pfree(runs);
 }
 
-/* Learn from the rows at hand which numbers there are and how much they vary. */
-static void find_scale(Look *k, const CorgiColumn *label, int64 each)
+/* Compute classes, centre and scale of the sampled rows. */
+static void find_scale(ContentSample *k, const CorgiColumn *label, int64 each)
 {
     int64 width, plain = cp_content_plain(k->features);
     cp_lens lens;
     find_classes(k, label);
     width = k->features + k->extras;
-    k->center = take(width, sizeof *k->center);
-    k->scale = take(width, sizeof *k->scale);
-    k->turn = take(plain * plain, sizeof *k->turn);
-    k->sums = take(cp_content_room(k->features, k->extras), sizeof *k->sums);
-    k->made = take(k->count * width, sizeof *k->made);
-    cp_content_scale(make_rows(k), k->count, width, k->center, k->scale);
-    share_spread(k, k->scale + k->features);
+    k->center = allocate(width, sizeof *k->center);
+    k->scale = allocate(width, sizeof *k->scale);
+    k->turn = allocate(plain * plain, sizeof *k->turn);
+    k->sums = allocate(cp_content_room(k->features, k->extras), sizeof *k->sums);
+    k->packed = allocate(k->count * width, sizeof *k->packed);
+    cp_content_scale(kernel_rows(k), k->count, width, k->center, k->scale);
+    scale_classes(k, k->scale + k->features);
     lens = lens_of(k);
-    cp_content_turn(&lens, k->made, k->count, k->sums, k->turn);
-    pfree(k->made), pfree(k->rows);
-    k->made = take(each * width, sizeof *k->made);
+    cp_content_turn(&lens, k->packed, k->count, k->sums, k->turn);
+    pfree(k->packed), pfree(k->rows);
+    k->packed = allocate(each * width, sizeof *k->packed);
 }
 
-/* Return what rows beside each other have in common beyond the label: of those by which numbers are scaled. */
-static double look_alike(const CorgiRun *run, Snapshot snapshot)
+/* Return how much neighbouring rows have in common beyond the label, in the rows that set the scale. */
+static double shared_variance(const CorgiRun *run, Snapshot snapshot)
 {
-    MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "corgipile alike", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "corgipile variance", ALLOCSET_DEFAULT_SIZES);
     MemoryContext outside = MemoryContextSwitchTo(context);
-    double alike, bytes = row_bytes(run);
+    double variance, bytes = row_bytes(run);
     cp_spots spots = cp_spots_make(run->survey.rows, bytes);
     int64 few = cp_spots_few(&spots, cp_spots_first(bytes));
-    Look k = {.features = run->source.sparse ? CP_PLAIN : run->survey.width, .labels = run->labels};
-    read_spots(run, snapshot, &spots, few, &k);
+    ContentSample k = {.features = run->source.sparse ? CP_PLAIN : run->survey.width, .labels = run->labels};
+    read_sampled_runs(run, snapshot, &spots, few, &k);
     find_classes(&k, &run->source.label);
-    k.made = take(k.count * (k.features + k.extras), sizeof *k.made);
-    make_rows(&k);
-    alike = cp_alike(k.made, few, spots.each, k.features, k.extras);
+    k.packed = allocate(k.count * (k.features + k.extras), sizeof *k.packed);
+    kernel_rows(&k);
+    variance = cp_alike(k.packed, few, spots.each, k.features, k.extras);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
-    return alike;
+    return variance;
 }
 
-/* Decide by what blocks are balanced where nobody said it: by the label, unless rows beside each other are alike in more
- * than that, and the blocks in memory are too few to even it out. */
+/* Choose automatically whether to balance by content. The label suffices unless neighbouring rows share more than it
+ * and the buffered blocks are too few to even that out. */
 void corgi_choose_balance(CorgiRun *run, Snapshot snapshot)
 {
     CorgiOptions *o = &run->options;
     int64 dealt = run->sizes.buffer_blocks * (run->sizes.whole ? 1 : 2);
-    double alike;
+    double variance;
     if (!o->automatic || !cp_wants_content(1, run->survey.blocks, dealt, o->batch))
         return;
-    alike = look_alike(run, snapshot);
-    o->content = cp_wants_content(alike, run->survey.blocks, dealt, o->batch);
+    variance = shared_variance(run, snapshot);
+    o->content = cp_wants_content(variance, run->survey.blocks, dealt, o->batch);
     if (o->content)
-        ereport(NOTICE, errmsg("blocks are balanced by content: rows that lie beside each other have %.0f%% of the variance of "
-                               "a feature in common, beyond their label", 100 * alike),
-                errhint("order => 'balanced' balances them by the label alone."));
+        ereport(NOTICE, errmsg("blocks are balanced by content: neighbouring rows share %.0f%% of the variance of "
+                               "a feature, beyond their label", 100 * variance),
+                errhint("Set order => 'balanced' to balance them by the label alone."));
 }
 
-/* Describe the blocks of the survey. */
+/* Compute the content vectors of the survey's blocks. */
 void corgi_describe_blocks(CorgiRun *run, Snapshot snapshot)
 {
     CorgiSurvey *v = &run->survey;
@@ -229,16 +233,16 @@ void corgi_describe_blocks(CorgiRun *run, Snapshot snapshot)
     MemoryContext outside = MemoryContextSwitchTo(context);
     double bytes = row_bytes(run);
     cp_spots spots = cp_spots_make(v->rows, bytes);
-    Look k = {.features = run->source.sparse ? CP_PLAIN : v->width, .labels = run->labels};
+    ContentSample k = {.features = run->source.sparse ? CP_PLAIN : v->width, .labels = run->labels};
     int16 *vectors;
-    read_spots(run, snapshot, &spots, cp_spots_few(&spots, cp_spots_first(bytes)), &k);
+    read_sampled_runs(run, snapshot, &spots, cp_spots_few(&spots, cp_spots_first(bytes)), &k);
     find_scale(&k, &run->source.label, spots.each);
     v->traits = (int32) cp_content_width(k.features, k.extras);
-    vectors = k.vector = take(spots.count * v->traits, sizeof *vectors);
-    read_spots(run, snapshot, &spots, spots.count, &k);
+    vectors = k.vector = allocate(spots.count * v->traits, sizeof *vectors);
+    read_sampled_runs(run, snapshot, &spots, spots.count, &k);
     Assert(k.vector == vectors + spots.count * v->traits);
     MemoryContextSwitchTo(outside);
-    v->vectors = take(v->blocks * v->traits, sizeof *v->vectors);
+    v->vectors = allocate(v->blocks * v->traits, sizeof *v->vectors);
     cp_spots_spread(&spots, vectors, v->traits, v->cuts, v->blocks, k.sums, v->vectors);
     MemoryContextDelete(context);
 }

@@ -1,14 +1,13 @@
-/* Moves the rows of a heap's page into the buffer without taking them apart first.
- *
- * It knows rows as they mostly are: numbers, and arrays stored in the row as they are. A page with any other row, a bad
- * one included, is left to the general way, corgi_put_row. */
+/* Fast path that copies rows of a heap page into the buffer without deforming them.
+ * It handles numbers and arrays stored inline and uncompressed. A page with any other row, a damaged one included,
+ * takes the general path, corgi_put_row. */
 #include "corgipile.h"
 
 #include "access/htup_details.h"
 #include "access/tupmacs.h"
 #include "numbers.h"
 
-enum { AHEAD = 4, MOST = 512 }; /* rows between a prefetch and its use, bytes of a row that are prefetched */
+enum { PREFETCH_DISTANCE = 4, MAX_PREFETCH_BYTES = 512 }; /* rows between prefetch and use; bytes per row */
 
 static uint8 alignment(char code)
 {
@@ -20,9 +19,9 @@ static uint8 alignment(char code)
     }
 }
 
-/* Return where a field begins if the one before it ends at `offset`, -1 if that differs from row to row: an array or
- * text is aligned only if it is long. */
-static int32 place_of(const CorgiField *f, int32 offset)
+/* Return a field's offset if the previous one ends at `offset`; -1 if it varies by row, because only long arrays and
+ * text are aligned. */
+static int32 field_offset(const CorgiField *f, int32 offset)
 {
     int32 aligned = offset < 0 ? -1 : (int32) TYPEALIGN(f->align, offset);
     return f->length == -1 && aligned != offset ? -1 : aligned;
@@ -36,34 +35,33 @@ static bool is_wanted(const CorgiSource *s, AttrNumber attribute)
     return wanted;
 }
 
-/* Describe the fields of a row up to the last that is needed. */
+/* Describe a row's fields up to the last needed one. */
 CorgiFields corgi_make_fields(const CorgiSource *s)
 {
-    CorgiFields found = {.last = s->last, .serve = corgi_stored_type(s->label.type) != CP_TYPES};
+    CorgiFields fields = {.last = s->last, .serve = corgi_stored_type(s->label.type) != CP_TYPES};
     int32 offset = 0;
-    found.serve &= corgi_hashing(s) == NULL;
-    found.serve &= s->weight.name == NULL || corgi_stored_type(s->weight.type) != CP_TYPES;
+    fields.serve &= corgi_hashing(s) == NULL;
+    fields.serve &= s->weight.name == NULL || corgi_stored_type(s->weight.type) != CP_TYPES;
     for (int i = 0; i < s->feature_columns; i++)
-        found.serve &= corgi_stored_type(s->features[i].type) != CP_TYPES && s->features[i].encoder == NULL;
-    found.all = palloc(sizeof *found.all * (Size) s->last);
-    found.some = palloc(sizeof *found.some * (Size) s->last);
-    found.where = palloc0(sizeof *found.where * (Size) s->last);
+        fields.serve &= corgi_stored_type(s->features[i].type) != CP_TYPES && s->features[i].encoder == NULL;
+    fields.all = palloc(sizeof *fields.all * (Size) s->last);
+    fields.some = palloc(sizeof *fields.some * (Size) s->last);
+    fields.where = palloc0(sizeof *fields.where * (Size) s->last);
     for (int16 i = 0; i < s->last; i++) {
         Form_pg_attribute a = TupleDescAttr(RelationGetDescr(s->rel), i);
         CorgiField f = {.at = i, .length = a->attlen, .align = alignment(a->attalign), .wanted = is_wanted(s, i + 1)};
-        f.offset = place_of(&f, offset);
+        f.offset = field_offset(&f, offset);
         offset = f.offset < 0 || f.length < 0 ? -1 : f.offset + f.length;
-        if (f.offset >= 0 && found.count > 0 && !found.some[found.count - 1].wanted)
-            found.count--; /* no need to step over it */
-        found.some[found.count++] = found.all[i] = f;
+        if (f.offset >= 0 && fields.count > 0 && !fields.some[fields.count - 1].wanted)
+            fields.count--; /* no need to step over it */
+        fields.some[fields.count++] = fields.all[i] = f;
     }
-    return found;
+    return fields;
 }
 
-/* Find fields from the first of them on; `nulls` is the row's bitmap, or NULL. Returns false if one that is wanted is
- * NULL. */
-static pg_attribute_always_inline bool find(const CorgiField *f, int count, const char *data, bits8 *nulls,
-                                            const char **where)
+/* Find the fields of a row. `nulls` is its null bitmap or NULL. Returns false if a wanted field is NULL. */
+static pg_attribute_always_inline bool locate(const CorgiField *f, int count, const char *data, bits8 *nulls,
+                                              const char **where)
 {
     uint32 at = 0;
     for (const CorgiField *end = f + count; f < end; f++) {
@@ -83,14 +81,14 @@ static pg_attribute_always_inline bool find(const CorgiField *f, int count, cons
     return true;
 }
 
-static inline bool find_fields(const CorgiFields *fields, HeapTupleHeader tuple)
+static inline bool locate_fields(const CorgiFields *fields, HeapTupleHeader tuple)
 {
     const char *data = (const char *) tuple + tuple->t_hoff;
     if (unlikely(HeapTupleHeaderGetNatts(tuple) < fields->last))
         return false;
     if (unlikely(tuple->t_infomask & HEAP_HASNULL))
-        return find(fields->all, fields->last, data, tuple->t_bits, fields->where);
-    return find(fields->some, fields->count, data, NULL, fields->where);
+        return locate(fields->all, fields->last, data, tuple->t_bits, fields->where);
+    return locate(fields->some, fields->count, data, NULL, fields->where);
 }
 
 /* Put a row's features into a slot. */
@@ -119,13 +117,14 @@ static inline bool put_row(const CorgiSource *s, const CorgiFields *fields, Heap
                            CorgiBuffer *b, int64 slot)
 {
     double y = 0;
-    if (unlikely(!find_fields(fields, tuple)))
+    if (unlikely(!locate_fields(fields, tuple)))
         return false;
     if (s->labels == NULL)
         cp_cast((char *) &y, 1, fields->where[s->label.attnum - 1], corgi_stored_type(s->label.type), 1);
     b->y[slot] = y;
     if (b->weight != NULL)
-        cp_cast((char *) &b->weight[slot], 1, fields->where[s->weight.attnum - 1], corgi_stored_type(s->weight.type), 1);
+        cp_cast((char *) &b->weight[slot], 1, fields->where[s->weight.attnum - 1], corgi_stored_type(s->weight.type),
+                1);
     return likely(isfinite(y) && corgi_is_exact(s->label.type, y)) && likely(put_features(s, fields, width, b, slot));
 }
 
@@ -133,32 +132,32 @@ static inline void prefetch_slot(const CorgiSource *s, const CorgiBuffer *b, int
 {
     __builtin_prefetch(&b->y[slot], 1);
     __builtin_prefetch(&b->tid[slot], 1);
-    for (int64 at = 0; !s->sparse && at < Min(b->stride, MOST); at += 64)
+    for (int64 at = 0; !s->sparse && at < Min(b->stride, MAX_PREFETCH_BYTES); at += 64)
         __builtin_prefetch(b->x + slot * b->stride + at, 1);
 }
 
-/* Rows lie in a page from its end on, which no processor foresees. */
+/* Prefetch a row. Rows fill a page from its end, which hardware prefetchers do not predict. */
 static inline void prefetch_row(const CorgiPage *page, OffsetNumber item)
 {
     ItemId id = PageGetItemId(page->page, item);
     const char *row = PageGetItem(page->page, id);
-    for (int at = 0; at < Min((int) ItemIdGetLength(id), MOST); at += 64)
+    for (int at = 0; at < Min((int) ItemIdGetLength(id), MAX_PREFETCH_BYTES); at += 64)
         __builtin_prefetch(row + at);
     __builtin_prefetch(row + ItemIdGetLength(id) - 1);
 }
 
-/* Put rows of a page into slots: `which` of its items, and `into` what slots. Returns false if they must take the
- * general way; their slots may have been written to. */
-bool corgi_put_plain(const CorgiSource *s, const CorgiFields *fields, const CorgiPage *page, const int16 *which,
-                     int count, int64 width, CorgiBuffer *b, const int32 *into)
+/* Put the rows `which` of a page into the slots `into`. Returns false if they must take the general path; their slots
+ * may have been overwritten. */
+bool corgi_put_page_rows(const CorgiSource *s, const CorgiFields *fields, const CorgiPage *page, const int16 *which,
+                         int count, int64 width, CorgiBuffer *b, const int32 *into)
 {
     char *next = b->next;
     ItemPointerData tid;
     for (int i = 0; i < count; i++) {
         OffsetNumber item = page->items[which[i]];
-        if (i + AHEAD < count) {
-            prefetch_row(page, page->items[which[i + AHEAD]]);
-            prefetch_slot(s, b, into[i + AHEAD]);
+        if (i + PREFETCH_DISTANCE < count) {
+            prefetch_row(page, page->items[which[i + PREFETCH_DISTANCE]]);
+            prefetch_slot(s, b, into[i + PREFETCH_DISTANCE]);
         }
         if (!put_row(s, fields, (HeapTupleHeader) PageGetItem(page->page, PageGetItemId(page->page, item)), width, b,
                      into[i])) {

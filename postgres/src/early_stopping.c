@@ -1,31 +1,31 @@
-/* The weights of the epoch with the least loss on the rows held out, which predict where patience is asked for. */
+/* Early stopping: the weights of the epoch with the least validation loss, which predict if patience is set. */
 #include "corgipile.h"
 
 #include "catalog/pg_type.h"
 #include "utils/array.h"
 
-enum { HELD_LOSS = 3 }; /* of a model's figures */
+enum { HELD_LOSS = 3 }; /* index in a model's figures */
 
 struct CorgiBest {
     int64 epoch;            /* -1: none yet */
     double loss;
-    double *weights;        /* [outputs][width], then [outputs] intercepts; for rows as they are */
+    double *weights;        /* [outputs][width], then [outputs] intercepts, for unscaled rows */
 };
 
 static int64 outputs_of(const CorgiRun *run) { return corgi_outputs(&run->options.of, run->survey.class_count); }
 
-/* Return the loss of an earlier model's epoch on the rows held out; infinite where it is not known. */
+/* Return the validation loss of an earlier model's epoch; infinite if unknown. */
 static double past_loss(const CorgiModel *past, int64 epoch)
 {
     Datum *values;
     bool *nulls;
     int count;
-    deconstruct_array(DatumGetArrayTypeP(past->figures[HELD_LOSS]), FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-                      &values, &nulls, &count);
+    deconstruct_array(DatumGetArrayTypeP(past->figures[HELD_LOSS]), FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL,
+                      TYPALIGN_DOUBLE, &values, &nulls, &count);
     return epoch < count && !nulls[epoch] ? DatumGetFloat8(values[epoch]) : INFINITY;
 }
 
-/* Begin to look for the best epoch, if that is asked for; a model to go on from may know one. */
+/* Start tracking the best epoch if patience is set, from a warm start's best epoch if any. */
 void corgi_begin_best(CorgiRun *run)
 {
     const CorgiModel *past = run->past;
@@ -34,7 +34,8 @@ void corgi_begin_best(CorgiRun *run)
         return;
     if (run->survey.held == 0)
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
-                errmsg("holdout %g leaves out none of " INT64_FORMAT " rows, so there is nothing to stop by",
+                errmsg("holdout %g leaves out none of " INT64_FORMAT " rows, so early stopping has no validation "
+                                                                     "rows",
                        run->options.holdout, run->survey.rows));
     run->best = palloc(sizeof *run->best);
     *run->best = (struct CorgiBest){-1, INFINITY};
@@ -47,7 +48,7 @@ void corgi_begin_best(CorgiRun *run)
     memcpy(run->best->weights + count, past->intercepts, sizeof(double) * (Size) outputs);
 }
 
-/* Keep the weights if they are the best so far. Returns whether it is long that they were. */
+/* Store the weights if they are the best so far. Returns whether patience is exhausted. */
 bool corgi_note_best(CorgiRun *run, CorgiLearner *learner, int64 epoch, const cp_figures *held)
 {
     struct CorgiBest *best = run->best;
@@ -63,7 +64,7 @@ bool corgi_note_best(CorgiRun *run, CorgiLearner *learner, int64 epoch, const cp
 
 int64 corgi_best_epoch(const CorgiRun *run) { return run->best->epoch; }
 
-/* Copy the weights that predict, for rows as they are. */
+/* Copy the predicting weights, for unscaled rows. */
 void corgi_get_predictor(const CorgiRun *run, CorgiLearner *learner, double *coefficients, double *intercepts)
 {
     int64 outputs = outputs_of(run), count = outputs * run->survey.width;

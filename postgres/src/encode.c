@@ -1,4 +1,4 @@
-/* Makes numbers of a value, by what was found out about its column. */
+/* Encoding of a value as numbers by its fitted column encoder. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -12,24 +12,24 @@
 #include "utils/memutils.h"
 #include "utils/pg_crc.h"
 
-static void put(double value, int bytes, char *to) { cp_cast(to, bytes == 8, (const char *) &value, CP_F64, 1); }
+static void put_number(double value, int bytes, char *to) { cp_cast(to, bytes == 8, (const char *) &value, CP_F64, 1); }
 
-/* Put the same number in so many places. */
+/* Put the same number `width` times. */
 void corgi_put_same(double value, int64 width, int bytes, char *to)
 {
     for (int64 i = 0; i < width; i++)
-        put(value, bytes, to + i * bytes);
+        put_number(value, bytes, to + i * bytes);
 }
 
-/* Put a number in place of each NaN. */
+/* Replace each NaN by a number. */
 void corgi_fill(double value, int64 width, int bytes, char *to)
 {
     for (int64 i = 0; i < width; i++)
         if (bytes == 8 ? isnan(((double *) to)[i]) : isnan(((float *) to)[i]))
-            put(value, bytes, to + i * bytes);
+            put_number(value, bytes, to + i * bytes);
 }
 
-/* Numbers of few digits are filled as real, as Python does. */
+/* Round the fill value of low-precision columns to real, as Python does. */
 static double as_stored(const CorgiColumn *c, double value)
 {
     bool small = c->type == BOOLOID || c->type == INT2OID || c->type == FLOAT4OID;
@@ -42,11 +42,11 @@ static bool encode_number(const CorgiColumn *c, Datum value, bool null, int byte
     double number = null ? NAN : corgi_number_of(c->type, value);
     if (isnan(number) && e->filled)
         number = as_stored(c, e->fill);
-    put(number, bytes, to);
+    put_number(number, bytes, to);
     return !null || e->filled;
 }
 
-/* The bucket of a category, by the same sum as Python's. */
+/* Return a category's bucket, by the same checksum as Python's. */
 static int64 bucket_of(const CorgiEncoder *e, const char *text, Size length)
 {
     StringInfoData named;
@@ -63,7 +63,7 @@ static int64 bucket_of(const CorgiEncoder *e, const char *text, Size length)
     return (int64) sum % e->buckets;
 }
 
-/* Return the number of a category, CORGI_UNNAMED if it was not there when the column was fitted. */
+/* Return a category's number; CORGI_UNNAMED if it was absent when the column was fitted. */
 static int64 code_of(const CorgiEncoder *e, const char *text, Size length)
 {
     if (e->way == CORGI_HASH)
@@ -71,8 +71,8 @@ static int64 code_of(const CorgiEncoder *e, const char *text, Size length)
     return text ? corgi_find_name(e->values, text, length) : e->values->count;
 }
 
-/* Find the number of a category. Texts that are made for it, which may be as long as a block, are gone behind it. Returns
- * false where it is missing and nothing stands for that. */
+/* Find a category's number. Frees the temporary texts, which may be as long as a block. Returns false if the value is
+ * missing and has no replacement. */
 static bool find_code(const CorgiColumn *c, Datum value, bool null, int64 *code)
 {
     static MemoryContext texts = NULL;
@@ -82,9 +82,9 @@ static bool find_code(const CorgiColumn *c, Datum value, bool null, int64 *code)
     if (texts == NULL)
         texts = AllocSetContextCreate(TopMemoryContext, "corgipile categories", ALLOCSET_SMALL_SIZES);
     outside = MemoryContextSwitchTo(texts);
-    MemoryContextReset(texts); /* after an error there is some */
+    MemoryContextReset(texts); /* an error may have left some */
     text = null ? NULL : corgi_text_of(c->type, value, &length);
-    if (text != NULL || c->encoder->null_known) /* else what was never seen */
+    if (text != NULL || c->encoder->null_known) /* else an unknown category */
         *code = code_of(c->encoder, text, length);
     MemoryContextSwitchTo(outside);
     MemoryContextReset(texts);
@@ -100,17 +100,16 @@ static bool encode_category(const CorgiColumn *c, Datum value, bool null, int by
         return false;
     }
     if (e->way == CORGI_ORDINAL) {
-        put((double) code, bytes, to);
+        put_number((double) code, bytes, to);
         return true;
     }
     corgi_put_same(0, e->width, bytes, to);
     if (code != CORGI_UNNAMED)
-        put(1, bytes, to + code * bytes);
+        put_number(1, bytes, to + code * bytes);
     return true;
 }
 
-/* Put the numbers of a value that is no array. Returns false where it is missing and nothing stands for that: it is NaN
- * then. */
+/* Encode a scalar value. Returns false, with NaN, if it is missing and has no replacement. */
 bool corgi_encode(const CorgiColumn *c, Datum value, bool null, int bytes, char *to)
 {
     if (c->encoder != NULL && c->encoder->way != CORGI_AS_NUMBER)
@@ -118,7 +117,7 @@ bool corgi_encode(const CorgiColumn *c, Datum value, bool null, int bytes, char 
     if (c->encoder != NULL)
         return encode_number(c, value, null, bytes, to);
     if (null)
-        put(NAN, bytes, to);
+        put_number(NAN, bytes, to);
     else
         corgi_read_number(c->type, value, bytes, to);
     return !null;

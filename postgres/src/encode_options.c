@@ -1,4 +1,4 @@
-/* Reads what columns are to become: the arguments encode and missing of corgipile.train. */
+/* Parsers of the arguments encode and missing of corgipile.train. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -24,19 +24,19 @@ char *corgi_argument_text(Datum value, Oid type)
     return OidOutputFunctionCall(output, value);
 }
 
-/* Read how many numbers a row becomes, behind the colon of hash:256. */
+/* Parse the bucket count after the colon of hash:256. */
 static int64 read_buckets(const char *text, const char *way)
 {
     int64 buckets = strlen(text) > 7 ? 0 : atol(text);
-    if (*text == '\0' || strspn(text, "0123456789") != strlen(text) || buckets < 1 || buckets > CORGI_MOST_BUCKETS)
-        REFUSE("buckets of encode must be a number from 1 to %d, got \"%s\"", CORGI_MOST_BUCKETS, way);
+    if (*text == '\0' || strspn(text, "0123456789") != strlen(text) || buckets < 1 || buckets > CORGI_MAX_BUCKETS)
+        REFUSE("buckets of encode must be a number from 1 to %d, got \"%s\"", CORGI_MAX_BUCKETS, way);
     return buckets;
 }
 
-static CorgiWish *read_way(const char *way, const char *column)
+static CorgiEncodeOption *read_way(const char *way, const char *column)
 {
-    CorgiWish *wish = palloc(sizeof *wish);
-    *wish = (CorgiWish){.column = column, .buckets = CORGI_BUCKETS};
+    CorgiEncodeOption *wish = palloc(sizeof *wish);
+    *wish = (CorgiEncodeOption){.column = column, .buckets = CORGI_BUCKETS};
     if (strcmp(way, "onehot") == 0)
         wish->way = CORGI_ONEHOT;
     else if (strcmp(way, "ordinal") == 0)
@@ -45,12 +45,14 @@ static CorgiWish *read_way(const char *way, const char *column)
         wish->way = CORGI_HASH;
         wish->buckets = way[4] ? read_buckets(way + 5, way) : CORGI_BUCKETS;
     } else
-        REFUSE("encode must be 'onehot', 'ordinal', 'hash' or 'hash:' and a number, or a JSON object of these by column, "
-               "got \"%s\"", way);
+        REFUSE(
+            "encode must be 'onehot', 'ordinal', 'hash' or 'hash:' and a number, or a JSON object of these by column, "
+            "got \"%s\"",
+            way);
     return wish;
 }
 
-/* Read a JSON object: a way for each column. */
+/* Parse a JSON object with an encoding for each column. */
 static List *read_object(const char *text)
 {
     Jsonb *object = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
@@ -71,14 +73,14 @@ static List *read_object(const char *text)
     return wishes;
 }
 
-/* Read encode: one way for all columns of text, or an object of them by column. */
-List *corgi_read_wishes(Datum value, Oid type)
+/* Parse encode: one encoding for all text columns, or an object by column. */
+List *corgi_read_encode(Datum value, Oid type)
 {
     char *text = corgi_argument_text(value, type);
     return text[strspn(text, " \t\n\r")] == '{' ? read_object(text) : list_make1(read_way(text, NULL));
 }
 
-/* Read names of columns: one, or an array; `what` they are. */
+/* Parse column names: one, or an array. `what` names the argument. */
 List *corgi_read_names(Datum value, Oid type, const char *what)
 {
     Oid item = get_element_type(getBaseType(type)), output;
@@ -105,7 +107,7 @@ List *corgi_read_names(Datum value, Oid type, const char *what)
     return names;
 }
 
-/* Read missing: what becomes of NULL and NaN; `fill` is the number that stands for them, if it is one. */
+/* Parse missing, the treatment of NULL and NaN. Sets `fill` if it is a number. */
 CorgiMissing corgi_read_missing(Datum value, Oid type, double *fill)
 {
     char *text = corgi_argument_text(value, type), *end;

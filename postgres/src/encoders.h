@@ -1,4 +1,4 @@
-/* How columns become numbers, as corgipile.features has it in Python; included by corgipile.h. */
+/* Encoders of columns as numbers, equivalent to corgipile.features in Python. Included by corgipile.h. */
 #ifndef CORGIPILE_ENCODERS_H
 #define CORGIPILE_ENCODERS_H
 
@@ -6,53 +6,53 @@
 #include "names.h"
 #include "sgd/sums.h"
 
-/* What values are compared as: text for itself, times as moments, numbers as doubles. */
+/* Comparison families of values: text, times as moments, numbers as doubles. */
 typedef enum { CORGI_NO_FAMILY, CORGI_TEXT, CORGI_NUMBER, CORGI_TIME } CorgiFamily;
 
-/* CORGI_HASHED: to features that share places with those of other columns, see hashing.h; it has none of its own. */
+/* CORGI_HASHED: to features shared with other columns, see hashing.h. */
 typedef enum { CORGI_AS_NUMBER, CORGI_AS_VECTOR, CORGI_ONEHOT, CORGI_ORDINAL, CORGI_HASH, CORGI_HASHED } CorgiWay;
 
-/* How one column becomes numbers. */
+/* The encoder of one column. */
 typedef struct CorgiEncoder {
     const char *column;
     CorgiWay way;
     CorgiFamily family;     /* of categories */
-    bool filled;            /* numbers: a number stands for what is missing */
-    bool unknown;           /* categories: what is missing, if it is none of its own, is one that was never seen */
-    bool whole;             /* nothing was missing in the rows to learn from: it has the numbers of one not filled */
-    bool holed;             /* but it was in one held out; else the column is read as if it were not filled */
-    bool ordered;           /* categories: in an order of their own */
-    bool strict;            /* categories: what is missing is an error, if it is none of its own; else its row is left out */
-    bool null_known;        /* categories: what is missing is one of its own, the last */
+    bool filled;            /* numbers: missing values are filled */
+    bool unknown;           /* categories: a missing value counts as unknown unless it is a category */
+    bool whole;             /* no training row lacks it: precision as if unfilled */
+    bool holed;             /* but a validation row does; otherwise it is read as if unfilled */
+    bool ordered;           /* categories: with a given order */
+    bool strict;            /* categories: a missing value that is no category is an error; else its row is skipped */
+    bool null_known;        /* categories: missing is the last category */
     double fill;
     int64 buckets;          /* of a hash */
-    CorgiNames *values;     /* categories, but of a hash */
-    int64 width;            /* numbers that it becomes; of a list 0 until it is known */
-    cp_sum *total;          /* while it is fitted: of the numbers found */
+    CorgiNames *values;     /* categories, except of a hash */
+    int64 width;            /* numbers it becomes; of a list 0 until known */
+    cp_sum *total;          /* sum of the values, while fitting */
     int64 found;
 } CorgiEncoder;
 
 typedef struct CorgiHashing CorgiHashing;
 
-/* How the columns of a table become features and a label. */
+/* Encoders of a table's features and label. */
 typedef struct {
     int count;
     CorgiEncoder *features; /* [count] */
-    CorgiNames *classes;    /* of a label of text, by their places; NULL: it is numbers */
-    CorgiHashing *hashing;  /* NULL: no column is hashed to shared places */
+    CorgiNames *classes;    /* of a text label, by index; NULL: numbers */
+    CorgiHashing *hashing;  /* NULL: no hashed columns */
 } CorgiEncoding;
 
-enum { CORGI_MOST_ONEHOT = 1000, CORGI_MOST_VALUES = 1 << 20, CORGI_MOST_BUCKETS = 1 << 20, CORGI_BUCKETS = 256 };
-enum { CORGI_MOST_TEXT = 64 << 20 }; /* bytes of the categories of a column */
+enum { CORGI_MAX_ONEHOT = 1000, CORGI_MAX_VALUES = 1 << 20, CORGI_MAX_BUCKETS = 1 << 20, CORGI_BUCKETS = 256 };
+enum { CORGI_MAX_TEXT = 64 << 20 }; /* most bytes of a column's categories */
 
 typedef enum { CORGI_MISSING_ERROR, CORGI_MISSING_MEAN, CORGI_MISSING_NUMBER, CORGI_MISSING_SKIP } CorgiMissing;
 
-/* What was asked for of a column, or of all columns of text. */
+/* A requested encoding, of one column or of all text columns. */
 typedef struct {
-    const char *column;     /* NULL: all of text */
+    const char *column;     /* NULL: all text columns */
     CorgiWay way;
     int64 buckets;
-} CorgiWish;
+} CorgiEncodeOption;
 
 /* values.c */
 extern CorgiFamily corgi_family(Oid type);

@@ -1,4 +1,4 @@
-/* Decides how the columns of a table become numbers: of all of them, before any row is read. */
+/* Choice of each column's encoder, before any row is read. */
 #include "corgipile.h"
 
 #include "catalog/pg_type.h"
@@ -7,51 +7,52 @@
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
-/* Return what was asked for of a column: by its name, or of all columns of text. */
-static const CorgiWish *wish_for(const CorgiOptions *o, const CorgiColumn *c)
+/* Return the encoding requested for a column, by name or for all text columns. */
+static const CorgiEncodeOption *requested_encoding(const CorgiOptions *o, const CorgiColumn *c)
 {
-    const CorgiWish *all = NULL;
+    const CorgiEncodeOption *all = NULL;
     ListCell *cell;
     foreach (cell, o->encode) {
-        const CorgiWish *wish = lfirst(cell);
-        if (wish->column != NULL && strcmp(wish->column, c->name) == 0)
-            return wish;
-        all = wish->column == NULL && !c->list && corgi_is_text(c->type) ? wish : all;
+        const CorgiEncodeOption *request = lfirst(cell);
+        if (request->column != NULL && strcmp(request->column, c->name) == 0)
+            return request;
+        all = request->column == NULL && !c->list && corgi_is_text(c->type) ? request : all;
     }
     return all;
 }
 
-static void check_wishes(const CorgiSource *s, const CorgiOptions *o)
+static void check_requests(const CorgiSource *s, const CorgiOptions *o)
 {
     ListCell *cell;
     foreach (cell, o->encode) {
-        const CorgiWish *wish = lfirst(cell);
-        bool found = wish->column == NULL;
-        for (int i = 0; i < s->feature_columns && wish->column != NULL; i++)
-            found |= strcmp(wish->column, s->features[i].name) == 0 && (o->terms == NIL || corgi_is_beside(o, wish->column));
-        if (!found)
-            REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "encode names column \"%s\", which is no feature", wish->column);
+        const CorgiEncodeOption *request = lfirst(cell);
+        bool is_feature = request->column == NULL;
+        for (int i = 0; i < s->feature_columns && request->column != NULL; i++)
+            is_feature |= strcmp(request->column, s->features[i].name) == 0 &&
+                     (o->terms == NIL || corgi_is_plain_feature(o, request->column));
+        if (!is_feature)
+            REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "encode names column \"%s\", which is no feature", request->column);
     }
 }
 
-/* Say that a column of text does not say how it becomes numbers. */
-static void refuse_text(const CorgiColumn *c)
+/* Refuse a text column without an encoding. */
+static void refuse_text_column(const CorgiColumn *c)
 {
     ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
             errmsg("feature column \"%s\" is %s; numbers, or an array such as real[], double precision[] or integer[], "
                    "are needed", c->name, format_type_be(c->type)),
-            errhint("Say how it becomes numbers: encode => 'onehot', 'ordinal' or 'hash:256'."));
+            errhint("Set encode => 'onehot', 'ordinal' or 'hash:256' to encode it as numbers."));
 }
 
 static CorgiEncoder encoder_for(const CorgiOptions *o, const CorgiColumn *c)
 {
-    const CorgiWish *wish = wish_for(o, c);
+    const CorgiEncodeOption *request = requested_encoding(o, c);
     CorgiEncoder e = {.column = c->name, .way = c->list ? CORGI_AS_VECTOR : CORGI_AS_NUMBER, .strict = true};
-    if (o->terms != NIL && !corgi_is_beside(o, c->name))
+    if (o->terms != NIL && !corgi_is_plain_feature(o, c->name))
         return corgi_hashed_encoder(o, c);
-    if (wish == NULL) {
+    if (request == NULL) {
         if (!c->list && corgi_is_text(c->type))
-            refuse_text(c);
+            refuse_text_column(c);
         e.filled = o->missing == CORGI_MISSING_NUMBER || (o->missing == CORGI_MISSING_MEAN && !c->list);
         e.fill = o->fill;
         e.width = !c->list;
@@ -59,19 +60,19 @@ static CorgiEncoder encoder_for(const CorgiOptions *o, const CorgiColumn *c)
     }
     if (c->list)
         REFUSE(ERRCODE_DATATYPE_MISMATCH, "column \"%s\" is an array; encode takes columns of single values", c->name);
-    e.way = wish->way;
+    e.way = request->way;
     e.family = corgi_family(c->type);
     e.ordered = type_is_enum(c->type);
     e.strict = o->missing != CORGI_MISSING_SKIP;
-    e.buckets = wish->way == CORGI_HASH ? wish->buckets : 0;
+    e.buckets = request->way == CORGI_HASH ? request->buckets : 0;
     e.unknown = o->missing == CORGI_MISSING_NUMBER || o->missing == CORGI_MISSING_MEAN;
-    e.null_known = wish->way == CORGI_HASH && e.unknown;
+    e.null_known = request->way == CORGI_HASH && e.unknown;
     e.values = corgi_make_names();
-    e.width = wish->way == CORGI_HASH ? e.buckets : 1;
+    e.width = request->way == CORGI_HASH ? e.buckets : 1;
     return e;
 }
 
-/* Numbers and arrays of them, as they are. */
+/* Return whether a column holds plain numbers or arrays of them. */
 static bool is_plain(const CorgiColumn *c) { return corgi_is_number(c->type); }
 
 static bool all_plain(const CorgiSource *s)
@@ -98,7 +99,7 @@ static CorgiEncoding *make_encoding(const CorgiSource *s, const CorgiOptions *o)
 
 static const char *const family_names[] = {"", "texts", "numbers", "times"};
 
-/* Check that the columns are such as an encoding was fitted to. */
+/* Check that the columns match a fitted encoding. */
 static void check_known(const CorgiSource *s, const CorgiEncoding *e)
 {
     if (e->count != s->feature_columns)
@@ -127,46 +128,49 @@ static void check_sparse(const CorgiSource *s, const CorgiOptions *o)
         REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "%s takes no sparse features", o->encode != NIL ? "encode" : "missing");
 }
 
-/* Say what is wrong with columns where a model without an encoding is gone on from. */
+/* Refuse a warm start from a model without an encoding. */
 static void check_past(const CorgiOptions *o)
 {
     if (o->warm_start != NULL)
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "warm_start \"%s\" was trained on numbers alone", o->warm_start);
 }
 
-/* Decide how columns become numbers; nothing is decided where all of them are, and nothing else was asked for. */
+/* Choose the encoders, or none if all columns are plain numbers and nothing else was requested. */
 void corgi_open_encoding(CorgiSource *s, CorgiOptions *o)
 {
-    check_wishes(s, o);
+    check_requests(s, o);
     check_sparse(s, o);
     if (o->encoding != NULL) {
         check_known(s, o->encoding);
         s->encoding = o->encoding;
         return;
     }
-    if (all_plain(s) && o->terms == NIL && o->encode == NIL && (o->missing == CORGI_MISSING_ERROR || o->missing == CORGI_MISSING_SKIP))
+    if (all_plain(s) && o->terms == NIL && o->encode == NIL &&
+        (o->missing == CORGI_MISSING_ERROR || o->missing == CORGI_MISSING_SKIP))
         return;
     check_past(o);
     if (!is_plain(&s->label) && corgi_predicts_numbers(&o->of))
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "label column \"%s\" is %s; a %s model predicts numbers, so a number is needed",
-               s->label.name, format_type_be(s->label.type), o->kind);
+        REFUSE(ERRCODE_DATATYPE_MISMATCH,
+               "label column \"%s\" is %s; a %s model predicts numbers, so a number is needed", s->label.name,
+               format_type_be(s->label.type), o->kind);
     s->encoding = make_encoding(s, o);
 }
 
-/* Return whether an encoder has nothing to do: its column is read as it lies. */
-static bool is_idle(const CorgiEncoder *e, const CorgiColumn *c)
+/* Return whether an encoder does nothing, so that its column is read directly. */
+static bool is_identity(const CorgiEncoder *e, const CorgiColumn *c)
 {
-    return (e->way == CORGI_AS_NUMBER || e->way == CORGI_AS_VECTOR) && (!e->filled || (e->whole && !e->holed)) && is_plain(c);
+    return (e->way == CORGI_AS_NUMBER || e->way == CORGI_AS_VECTOR) && (!e->filled || (e->whole && !e->holed)) &&
+           is_plain(c);
 }
 
-/* Let columns be read by their encoders. */
-static void tie(CorgiSource *s, CorgiEncoding *e)
+/* Attach the encoders to a table's columns. */
+static void attach(CorgiSource *s, CorgiEncoding *e)
 {
     s->encoding = e;
     s->encoded = false;
     s->label.classes = e->classes;
     for (int i = 0; i < s->feature_columns; i++) {
-        s->features[i].encoder = is_idle(&e->features[i], &s->features[i]) ? NULL : &e->features[i];
+        s->features[i].encoder = is_identity(&e->features[i], &s->features[i]) ? NULL : &e->features[i];
         s->encoded |= s->features[i].encoder != NULL;
     }
 }
@@ -180,8 +184,8 @@ static bool is_wide(const CorgiColumn *c)
     return e->way == CORGI_AS_NUMBER && !small;
 }
 
-/* Choose the numbers to compute in: double precision, where a column has such, as Python does; hashed rows are real. */
-static void settle_numbers(CorgiSource *s)
+/* Choose the precision: double if some column needs it, as Python does. Hashed rows are real. */
+static void choose_precision(CorgiSource *s)
 {
     s->bytes = sizeof(float);
     for (int i = 0; i < s->feature_columns && corgi_hashing(s) == NULL; i++)
@@ -189,14 +193,14 @@ static void settle_numbers(CorgiSource *s)
             s->bytes = sizeof(double);
 }
 
-/* Let the columns of a table and of its parts be read by their encoders, where there are some. */
-void corgi_tie_encodings(CorgiSource *s, CorgiEncoding *e)
+/* Attach the encoders, if any, to the columns of a table and its parts. */
+void corgi_attach_encodings(CorgiSource *s, CorgiEncoding *e)
 {
     for (int i = -1; i < s->part_count; i++) {
         CorgiSource *part = i < 0 ? s : &s->parts[i];
         if (e != NULL)
-            tie(part, e);
+            attach(part, e);
         part->lenient = part->label.lenient = part->weight.lenient = s->lenient;
-        settle_numbers(part);
+        choose_precision(part);
     }
 }

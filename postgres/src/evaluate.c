@@ -1,4 +1,4 @@
-/* corgipile.evaluate: a stored model measured on a table, or on the rows of a query. */
+/* corgipile.evaluate: a stored model measured on a table or on the rows of a query. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static char *text_argument(FunctionCallInfo fcinfo, int at)
     return PG_ARGISNULL(at) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(at));
 }
 
-/* Say which columns have the labels, where there are several: one of arrays, or one for each. */
+/* Return the multilabel columns: one array column, or one per label. */
 static List *label_columns(const CorgiOptions *o, const CorgiModel *m)
 {
     List *columns = NIL;
@@ -33,17 +33,24 @@ static List *label_columns(const CorgiOptions *o, const CorgiModel *m)
     return columns;
 }
 
-/* Say which rows and columns to read: of columns those that are named, else those of training. */
-static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
+/* Choose rows and columns to read; unnamed columns are those of training. */
+static CorgiOptions evaluation_options(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
-    CorgiOptions o = {.kind = m->kind, .of = m->of, .features = m->features, .label = m->label, .encoding = m->encoding,
-                      .query = text_argument(fcinfo, QUERY), .by = corgi_group_column(m), .where = text_argument(fcinfo, WHERE),
+    CorgiOptions o = {.kind = m->kind,
+                      .of = m->of,
+                      .features = m->features,
+                      .label = m->label,
+                      .encoding = m->encoding,
+                      .query = text_argument(fcinfo, QUERY),
+                      .by = corgi_group_column(m),
+                      .where = text_argument(fcinfo, WHERE),
                       .weight = text_argument(fcinfo, PG_NARGS() - 1)};
     o.weight = o.weight ? o.weight : m->weight;
     corgi_check_rows(PG_ARGISNULL(SOURCE), o.query, o.where);
     o.source = PG_ARGISNULL(SOURCE) ? InvalidOid : PG_GETARG_OID(SOURCE);
     if (!PG_ARGISNULL(FEATURES))
-        o.features = corgi_read_names(PG_GETARG_DATUM(FEATURES), get_fn_expr_argtype(fcinfo->flinfo, FEATURES), "features");
+        o.features =
+            corgi_read_names(PG_GETARG_DATUM(FEATURES), get_fn_expr_argtype(fcinfo->flinfo, FEATURES), "features");
     if (!PG_ARGISNULL(LABEL))
         o.label = text_argument(fcinfo, LABEL);
     if (m->labels != NULL) {
@@ -52,12 +59,12 @@ static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const c
     }
     if (o.features == NIL || o.label == NULL)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("the params of model \"%s\" do not name the columns it was trained on", name),
+                errmsg("the params of model \"%s\" do not name its training columns", name),
                 errhint("Give features and label."));
     return o;
 }
 
-/* Read rows as the model has them: so many numbers, real or double precision. */
+/* Set the width and precision of the rows to the model's. */
 static void fit_source(CorgiRun *run, const CorgiModel *m, const char *name)
 {
     CorgiSource *s = &run->source;
@@ -71,8 +78,8 @@ static void fit_source(CorgiRun *run, const CorgiModel *m, const char *name)
         s->parts[i].bytes = m->bytes;
 }
 
-/* Load the model that a call is about; NULL if that is NULL. */
-CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name)
+/* Load the model of a call; NULL if its name is NULL. */
+CorgiModel *corgi_model_to_evaluate(FunctionCallInfo fcinfo, char **name)
 {
     if (PG_ARGISNULL(MODEL))
         return NULL;
@@ -81,20 +88,20 @@ CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name)
     return corgi_load_model(*name, true);
 }
 
-/* Refuse a model that predicts numbers, and those of several labels. */
+/* Refuse models that predict numbers and multilabel models. */
 void corgi_need_classes(const CorgiModel *m, const char *name, const char *what)
 {
     if (m->labels != NULL)
-        corgi_refuse_several(m, name, psprintf("corgipile.%s goes", what));
+        corgi_require_single(m, name, psprintf("corgipile.%s uses", what));
     if (corgi_predicts_numbers(&m->of))
-        REFUSE("model \"%s\" is of kind %s and predicts numbers; corgipile.%s takes a model of classes", name, m->kind, what);
+        REFUSE("model \"%s\" is of kind %s and predicts numbers; corgipile.%s needs a classifier", name, m->kind, what);
 }
 
-/* Measure a model on the rows of a call, each of which `watch` is told of unless it is NULL. */
-cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch)
+/* Measure a model on the rows of a call. `watch`, unless NULL, observes each row. */
+cp_figures corgi_evaluate_rows(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch)
 {
-    CorgiRun run = {.options = choose(fcinfo, m, name), .watch = watch};
-    CorgiLearner *judge;
+    CorgiRun run = {.options = evaluation_options(fcinfo, m, name), .watch = watch};
+    CorgiLearner *evaluator;
     cp_figures figures;
     if (run.options.query != NULL)
         corgi_open_query(&run);
@@ -102,30 +109,30 @@ cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name,
     corgi_open_where(&run);
     fit_source(&run, m, name);
     if (m->groups > 0)
-        run.company = corgi_make_judges(m, name, run.source.sparse);
+        run.stack = corgi_make_evaluation_stack(m, name, run.source.sparse);
     else if (m->labels != NULL)
         run.truth = corgi_make_truth(m, name, &run.source);
     else if (watch != NULL)
         watch->scorer = corgi_model_learner(m, run.source.sparse);
     if (watch != NULL)
         watch->truth = run.truth;
-    judge = run.company || run.truth ? NULL : corgi_model_learner(m, run.source.sparse);
-    figures = corgi_measure(&run, judge, false, run.snapshot ? run.snapshot : GetActiveSnapshot());
-    corgi_check_weight(&figures, "the rows to judge");
+    evaluator = run.stack || run.truth ? NULL : corgi_model_learner(m, run.source.sparse);
+    figures = corgi_measure(&run, evaluator, false, run.snapshot ? run.snapshot : GetActiveSnapshot());
+    corgi_check_weight(&figures, "the evaluated rows");
     corgi_close_source(&run.source);
     corgi_close_query(&run);
     return figures;
 }
 
-/* What evaluate adds up itself. */
+/* Sums that evaluate accumulates itself. */
 typedef struct {
     CorgiWatch watch;
     const CorgiModel *model;
-    CorgiRanks *ranks;      /* of a model of two classes */
-    double squares, sizes;  /* of the errors of one that predicts numbers, by what rows count for */
+    CorgiRanks *ranks;      /* of a binary classifier */
+    double squares, absolutes;  /* weighted error sums of a regressor */
 } Sums;
 
-static void note_row(CorgiWatch *w, double label, double weight, const double *scores)
+static void add_row(CorgiWatch *w, double label, double weight, const double *scores)
 {
     Sums *s = (Sums *) w;
     double error;
@@ -135,10 +142,10 @@ static void note_row(CorgiWatch *w, double label, double weight, const double *s
         return;
     error = corgi_predicted_number(s->model, scores) - label;
     s->squares += weight * (error * error);
-    s->sizes += weight * fabs(error);
+    s->absolutes += weight * fabs(error);
 }
 
-static void fill(const CorgiModel *m, const cp_figures *f, const Sums *s, Datum *values, bool *nulls)
+static void fill_metrics(const CorgiModel *m, const cp_figures *f, const Sums *s, Datum *values, bool *nulls)
 {
     bool numbers = corgi_predicts_numbers(&m->of), none = f->rows == 0;
     double area = 0;
@@ -153,13 +160,13 @@ static void fill(const CorgiModel *m, const cp_figures *f, const Sums *s, Datum 
     values[3] = Int64GetDatum(f->rows);
     values[4] = Float8GetDatum(area);
     values[6] = Float8GetDatum(none ? 0 : sqrt(s->squares / f->weight));
-    values[7] = Float8GetDatum(none ? 0 : s->sizes / f->weight);
+    values[7] = Float8GetDatum(none ? 0 : s->absolutes / f->weight);
 }
 
 Datum corgipile_evaluate(PG_FUNCTION_ARGS)
 {
     TupleDesc columns;
-    Sums sums = {.watch = {.row = note_row}};
+    Sums sums = {.watch = {.row = add_row}};
     CorgiModel *m;
     cp_figures f;
     Datum values[COLUMNS];
@@ -169,12 +176,12 @@ Datum corgipile_evaluate(PG_FUNCTION_ARGS)
         elog(ERROR, "corgipile.evaluate returns a row");
     if (columns->natts != COLUMNS)
         corgi_refuse_version();
-    m = corgi_model_to_judge(fcinfo, &name);
+    m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         PG_RETURN_NULL();
     sums.model = m;
     sums.ranks = m->classes == 2 && m->labels == NULL ? corgi_make_ranks(m, 1, !PG_ARGISNULL(PG_NARGS() - 1)) : NULL;
-    f = corgi_judge(fcinfo, m, name, sums.ranks != NULL || corgi_predicts_numbers(&m->of) ? &sums.watch : NULL);
-    fill(m, &f, &sums, values, nulls);
+    f = corgi_evaluate_rows(fcinfo, m, name, sums.ranks != NULL || corgi_predicts_numbers(&m->of) ? &sums.watch : NULL);
+    fill_metrics(m, &f, &sums, values, nulls);
     PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(columns, values, nulls)));
 }

@@ -1,4 +1,4 @@
-/* What EXPLAIN says of each operator. */
+/* EXPLAIN output of the three operators. */
 #include "corgipile.h"
 
 void corgi_explain_blocks(const CorgiRun *run, ExplainState *es)
@@ -16,7 +16,7 @@ void corgi_explain_blocks(const CorgiRun *run, ExplainState *es)
         ExplainPropertyInteger("Parts", NULL, source->part_count, es);
     ExplainPropertyInteger("Pages", NULL, source->pages, es);
     ExplainPropertyInteger("Block Pages", NULL, source->block_pages, es);
-    ExplainPropertyInteger("Blocks", NULL, run->prepared ? run->survey.blocks : corgi_most_blocks(source), es);
+    ExplainPropertyInteger("Blocks", NULL, run->prepared ? run->survey.blocks : corgi_max_blocks(source), es);
 }
 
 void corgi_explain_tuples(const CorgiRun *run, ExplainState *es)
@@ -51,8 +51,13 @@ void corgi_explain_learning(const CorgiRun *run, ExplainState *es)
         ExplainPropertyText("Warm Start", o->warm_start, es);
     ExplainPropertyInteger("Threads", NULL, o->threads, es);
     if (!run->prepared)
-        ExplainPropertyText("Standardize", o->standardize == CORGI_YES ? "true" : o->standardize == CORGI_NO ? "false"
-                                           : run->past == NULL ? "where needed" : run->past->standardized ? "true" : "false", es);
+        ExplainPropertyText("Standardize",
+                            o->standardize == CORGI_YES  ? "true"
+                            : o->standardize == CORGI_NO ? "false"
+                            : run->past == NULL          ? "where needed"
+                            : run->past->standardized    ? "true"
+                                                         : "false",
+                            es);
     else
         ExplainPropertyBool("Standardized", run->scaling != NULL, es);
     if (corgi_hashing(&run->source) != NULL) {

@@ -8,8 +8,8 @@
 
 PG_FUNCTION_INFO_V1(corgipile_export);
 
-/* What is said of a model, as Model.save says it. The functions of this file run with a search path that has no names of
- * others, and with all digits. */
+/* Query for the metadata, as Model.save writes it. This file's functions run with a trusted search path and full float
+ * digits. */
 #define FIGURE(name, column) "'" name "', CASE WHEN pg_catalog.abs(" column ") < 'Infinity' THEN " column " END"
 static const char *const meta_query =
     "SELECT json_build_object('format', 1, 'kind', kind, "
@@ -17,17 +17,18 @@ static const char *const meta_query =
     "WHEN params ->> 'class_type' = 'bool' THEN (SELECT jsonb_agg(c <> 0 ORDER BY c) FROM unnest(classes) c) "
     "ELSE to_jsonb(classes) END, "
     "'class_type', coalesce(params ->> 'class_type', CASE WHEN named THEN 'str' WHEN whole THEN 'int64' "
-    "ELSE 'float64' END), 'params', params - 'imported' - 'numbers' - 'class_type', 'history', coalesce((SELECT json_agg("
-    "jsonb_strip_nulls(jsonb_build_object('epoch', epoch, 'loss', loss, " FIGURE("accuracy", "accuracy") ", "
+    "ELSE 'float64' END), 'params', params - 'imported' - 'numbers' - 'class_type', 'history', coalesce((SELECT "
+    "json_agg(jsonb_strip_nulls(jsonb_build_object('epoch', epoch, 'loss', loss, " FIGURE("accuracy", "accuracy") ", "
     FIGURE("r2", "r2") ", 'rows', rows, 'seconds', seconds, " FIGURE("test_loss", "holdout_loss") ", "
     FIGURE("test_accuracy", "holdout_accuracy") ", " FIGURE("test_r2", "holdout_r2") ")) "
     "|| coalesce(params #> ARRAY['imported', 'records', epoch::text], '{}') ORDER BY epoch) "
     "FROM corgipile.history WHERE model = name), '[]'))::text "
-    "FROM corgipile.models, LATERAL (SELECT params @? '$.encoding.label.values[0] ? (@.type() == \"string\")' AS named, "
+    "FROM corgipile.models, LATERAL (SELECT params @? '$.encoding.label.values[0] ? (@.type() == \"string\")' AS "
+    "named, "
     "(SELECT coalesce(bool_and(c = floor(c) AND abs(c) <= 9007199254740992), true) FROM unnest(classes) c) AS whole) f "
     "WHERE name = $1";
 
-/* Return what is said of the model that is seen, in the current memory context. */
+/* Return the metadata of the visible model, in the current memory context. */
 static char *meta_of(const char *name)
 {
     MemoryContext context = CurrentMemoryContext;
@@ -57,7 +58,7 @@ Datum corgipile_export(PG_FUNCTION_ARGS)
     m = corgi_load_model(name, true);
     line = m->width + 1;
     rows = m->outputs * Max(m->groups, 1);
-    if (m->learnt != NULL) { /* first what is of 8 bytes, so that all numbers are aligned */
+    if (m->learnt != NULL) { /* 8-byte tensors first, so that all numbers are aligned */
         outputs[count++] = (CorgiOutput){"center", 8, 0, m->width, m->learnt, line};
         outputs[count++] = (CorgiOutput){"scale", 8, 0, m->width, m->learnt + line, line};
         if (m->beside > 0)

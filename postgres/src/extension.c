@@ -1,4 +1,4 @@
-/* Entry points: loading the library, and the function that stands for the three operators in a query. */
+/* Entry points: library loading, and the function that the operators replace in a query. */
 #include "corgipile.h"
 
 #include "fmgr.h"
@@ -16,17 +16,17 @@ void _PG_init(void)
     corgi_install_planner();
 }
 
-/* The planner calls this before it looks for paths, which loads the library and so its hook: no preloading needed. */
+/* Support function that the planner calls before it plans paths. The call loads the library and its planner hook, so no
+ * preloading is needed. */
 Datum corgipile_train_support(PG_FUNCTION_ARGS) { PG_RETURN_POINTER(NULL); }
 
-/* Reached only where the planner could not put the operators in place of the call. */
+/* Reached only if the planner could not replace the call by the operators. */
 Datum corgipile_train(PG_FUNCTION_ARGS)
 {
     ereport(
         ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-        errmsg("corgipile.train was called where the planner cannot replace it by its operators"),
+        errmsg("corgipile.train cannot run here: the planner replaces it only as a whole FROM item"),
         errhint(
-            "Write SELECT * FROM corgipile.train(...), alone in its FROM item, with arguments that refer to no other "
-            "FROM item."));
+            "Write SELECT * FROM corgipile.train(...) with arguments that refer to no other FROM item."));
     PG_RETURN_NULL();
 }

@@ -1,6 +1,5 @@
-/* The pass before the first: finds the classes of a label of text, the categories of columns, and what stands for missing
- * numbers. Classes are those of all rows, as they are where labels are numbers; all else is found in the rows to learn
- * from, as in Python. */
+/* Pass before the survey that fits encoders: text classes, categories, and fill values of missing numbers.
+ * Classes come from all rows, as for numeric labels; everything else comes from training rows only, as in Python. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -15,11 +14,12 @@
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
-/* Put the values of an enum type into a list, in their order. */
+/* Add the values of an enum type to a list, in their order. */
 static void add_enum(Oid type, CorgiNames *names)
 {
     ScanKeyData key;
-    Relation rel = table_open(EnumRelationId, AccessShareLock), index = index_open(EnumTypIdSortOrderIndexId, AccessShareLock);
+    Relation rel = table_open(EnumRelationId, AccessShareLock),
+             index = index_open(EnumTypIdSortOrderIndexId, AccessShareLock);
     SysScanDesc scan;
     HeapTuple row;
     ScanKeyInit(&key, Anum_pg_enum_enumtypid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(type));
@@ -35,33 +35,33 @@ static void add_enum(Oid type, CorgiNames *names)
 
 static bool has_categories(const CorgiEncoder *e) { return e->way == CORGI_ONEHOT || e->way == CORGI_ORDINAL; }
 
-/* Return whether rows must be read to know what an encoder does. */
-static bool is_open(const CorgiEncoder *e) { return has_categories(e) || (e->way == CORGI_AS_NUMBER && e->filled); }
+/* Return whether an encoder must be fitted to rows. */
+static bool needs_fit(const CorgiEncoder *e) { return has_categories(e) || (e->way == CORGI_AS_NUMBER && e->filled); }
 
-static void refuse_many(const CorgiEncoder *e, int64 most)
+static void refuse_categories(const CorgiEncoder *e, int64 most)
 {
     ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
             e->values->count > most
                 ? errmsg("column \"%s\" has more than " INT64_FORMAT " different values, too many for %s", e->column,
                          most, e->way == CORGI_ONEHOT ? "onehot" : "ordinal")
-                : errmsg("the different values of column \"%s\" take more than %d MB", e->column, CORGI_MOST_TEXT >> 20),
+                : errmsg("the different values of column \"%s\" take more than %d MB", e->column, CORGI_MAX_TEXT >> 20),
             errhint("Say encode => '{\"%s\": \"hash:1024\"}', or leave it out.", e->column));
 }
 
-static void note_category(CorgiEncoder *e, const CorgiColumn *c, Datum value, bool null, bool kept)
+static void add_category(CorgiEncoder *e, const CorgiColumn *c, Datum value, bool null, bool kept)
 {
-    int64 most = e->way == CORGI_ONEHOT ? CORGI_MOST_ONEHOT : CORGI_MOST_VALUES;
+    int64 most = e->way == CORGI_ONEHOT ? CORGI_MAX_ONEHOT : CORGI_MAX_VALUES;
     Size length;
     const char *text = null ? NULL : corgi_text_of(c->type, value, &length);
     if (text == NULL)
         e->null_known = kept;
     else
         corgi_add_name(e->values, text, length);
-    if (unlikely(e->values->count > most || e->values->bytes > CORGI_MOST_TEXT))
-        refuse_many(e, most);
+    if (unlikely(e->values->count > most || e->values->bytes > CORGI_MAX_TEXT))
+        refuse_categories(e, most);
 }
 
-static void note_number(CorgiEncoder *e, const CorgiColumn *c, Datum value, bool null)
+static void add_number(CorgiEncoder *e, const CorgiColumn *c, Datum value, bool null)
 {
     double number = null ? NAN : corgi_number_of(c->type, value);
     if (isnan(number))
@@ -70,39 +70,40 @@ static void note_number(CorgiEncoder *e, const CorgiColumn *c, Datum value, bool
     e->found++;
 }
 
-static void note_features(const CorgiRun *run, const CorgiSource *part, TupleTableSlot *row)
+static void fit_row(const CorgiRun *run, const CorgiSource *part, TupleTableSlot *row)
 {
     const CorgiEncoding *e = part->encoding;
     bool kept = run->options.missing != CORGI_MISSING_ERROR && run->options.missing != CORGI_MISSING_SKIP;
     for (int i = 0; i < e->count; i++) {
         const CorgiColumn *c = &part->features[i];
-        CorgiEncoder *one = &e->features[i];
+        CorgiEncoder *encoder = &e->features[i];
         Datum value = row->tts_values[c->attnum - 1];
         bool null = row->tts_isnull[c->attnum - 1];
-        if (has_categories(one))
-            note_category(one, c, value, null, kept);
-        else if (is_open(one))
-            note_number(one, c, value, null);
+        if (has_categories(encoder))
+            add_category(encoder, c, value, null, kept);
+        else if (needs_fit(encoder))
+            add_number(encoder, c, value, null);
     }
 }
 
-/* Note which numbers are missing in a row held out, so that they are filled where it is measured. */
-static void note_holes(const CorgiSource *part, TupleTableSlot *row)
+/* Record which numbers are missing in a validation row, so that measuring fills them. */
+static void note_missing(const CorgiSource *part, TupleTableSlot *row)
 {
     for (int i = 0; i < part->encoding->count; i++) {
         const CorgiColumn *c = &part->features[i];
-        CorgiEncoder *one = &part->encoding->features[i];
-        if (one->way == CORGI_AS_NUMBER && one->filled && !one->holed)
-            one->holed = row->tts_isnull[c->attnum - 1] || isnan(corgi_number_of(c->type, row->tts_values[c->attnum - 1]));
+        CorgiEncoder *encoder = &part->encoding->features[i];
+        if (encoder->way == CORGI_AS_NUMBER && encoder->filled && !encoder->holed)
+            encoder->holed =
+                row->tts_isnull[c->attnum - 1] || isnan(corgi_number_of(c->type, row->tts_values[c->attnum - 1]));
     }
 }
 
-/* Take in the class of a row; what is missing is for the survey to mind. */
-static void note_class(const CorgiRun *run, const CorgiSource *part, TupleTableSlot *row)
+/* Add a row's class. The survey handles missing ones. */
+static void add_class(const CorgiRun *run, const CorgiSource *part, TupleTableSlot *row)
 {
     const CorgiColumn *c = &part->label;
     CorgiNames *classes = part->encoding->classes;
-    int64 most = corgi_most_classes(run->options.kind);
+    int64 most = corgi_max_classes(run->options.kind);
     Size length;
     const char *text;
     if (row->tts_isnull[c->attnum - 1])
@@ -116,7 +117,7 @@ static void note_class(const CorgiRun *run, const CorgiSource *part, TupleTableS
     REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "the labels have more than %d values", CP_MOST_CLASSES);
 }
 
-/* Read all rows, block by block as the epochs do. Returns how many are to be learnt from. */
+/* Read all rows, block by block as the epochs do. Returns the number of training rows. */
 static int64 read_rows(CorgiRun *run, CustomScanState *blocks, bool classes, bool features)
 {
     MemoryContext leftovers = AllocSetContextCreate(CurrentMemoryContext, "corgipile fit", ALLOCSET_DEFAULT_SIZES);
@@ -132,14 +133,14 @@ static int64 read_rows(CorgiRun *run, CustomScanState *blocks, bool classes, boo
             for (int i = 0; i < count; i++) {
                 bool held = corgi_held_out(run, number++);
                 TupleTableSlot *row = corgi_scan_row(scan, i);
-                if (corgi_ask_row(run, part, number - 1, row)) {
+                if (corgi_row_matches(run, part, number - 1, row)) {
                     slot_getsomeattrs(row, part->last);
                     if (classes)
-                        note_class(run, part, row);
+                        add_class(run, part, row);
                     if (features && !held)
-                        note_features(run, part, row);
+                        fit_row(run, part, row);
                     else if (features)
-                        note_holes(part, row);
+                        note_missing(part, row);
                     learnt += !held;
                 }
                 if (i % 64 == 0)
@@ -153,28 +154,29 @@ static int64 read_rows(CorgiRun *run, CustomScanState *blocks, bool classes, boo
     return learnt;
 }
 
-static void settle(CorgiEncoder *e, const CorgiRun *run, int64 rows)
+static void settle_encoder(CorgiEncoder *e, const CorgiRun *run, int64 rows)
 {
     if (has_categories(e)) {
         if (!e->ordered)
             corgi_sort_names(e->values, e->family == CORGI_NUMBER);
         if (e->values->count + e->null_known == 0)
-            REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has no values that could be categories", e->column);
+            REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has no values to use as categories", e->column);
         e->width = e->way == CORGI_ONEHOT ? e->values->count + e->null_known : 1;
-    } else if (is_open(e)) {
+    } else if (needs_fit(e)) {
         e->whole = e->found == rows;
         if (run->options.missing != CORGI_MISSING_MEAN)
             return;
         if (e->found == 0)
-            REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has no values whose mean could stand for what is missing", e->column);
+            REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has no values, so its mean cannot replace missing ones",
+                   e->column);
         e->fill = cp_sum_value(*e->total) / (double) e->found;
         if (!isfinite(e->fill))
-            REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has the mean %g, which cannot stand for what is missing", e->column,
-                   e->fill);
+            REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has the mean %g, which cannot stand for what is missing",
+                   e->column, e->fill);
     }
 }
 
-/* Find out what is to be found out of columns; rows are read by it from then on. */
+/* Fit the encoders that need it, and attach them to the columns. */
 void corgi_fit_encoding(CorgiRun *run, CustomScanState *blocks)
 {
     CorgiSource *s = &run->source;
@@ -185,7 +187,7 @@ void corgi_fit_encoding(CorgiRun *run, CustomScanState *blocks)
         return;
     classes = e->classes != NULL && run->options.classes == NULL;
     for (int i = 0; i < e->count; i++) {
-        features |= is_open(&e->features[i]);
+        features |= needs_fit(&e->features[i]);
         e->features[i].total = palloc0(sizeof(cp_sum));
         if (has_categories(&e->features[i]) && e->features[i].ordered)
             add_enum(s->features[i].type, e->features[i].values);
@@ -193,12 +195,12 @@ void corgi_fit_encoding(CorgiRun *run, CustomScanState *blocks)
     if (classes || features) {
         rows = read_rows(run, blocks, classes, features);
         for (int i = 0; i < e->count && rows > 0; i++)
-            settle(&e->features[i], run, rows);
+            settle_encoder(&e->features[i], run, rows);
         if (classes && rows > 0)
             corgi_check_class_names(e->classes, "the labels have", run->options.kind);
     }
     if (e->hashing != NULL)
         corgi_settle_hashing(e, true);
-    corgi_tie_encodings(s, e);
-    corgi_block_close(blocks); /* scans know how columns were read */
+    corgi_attach_encodings(s, e);
+    corgi_block_close(blocks); /* open scans use the old encoders */
 }

@@ -1,6 +1,5 @@
-/* Which rows are held out, and corgipile.cross_validate: a training for each fold, measured on the rows of the fold.
- *
- * A row's fold is what a hash of the seed and of its number among the visible rows says, as in Python: fold 0 of n is the
+/* Validation rows, and corgipile.cross_validate: one training per fold, measured on the fold's rows.
+ * A hash of the seed and of a row's number among the visible rows selects its fold, as in Python: fold 0 of n is the
  * test part of train_test_split(table, 1 / n, seed). */
 #include "jobs.h"
 
@@ -11,11 +10,11 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
-enum { SPLIT = 0x5B117, MOST_FOLDS = 1000, COLUMNS = 7 }; /* split: TAG of corgipile/tables/splitting.py */
+enum { SPLIT = 0x5B117, MAX_FOLDS = 1000, COLUMNS = 7 }; /* SPLIT: TAG of corgipile/tables/splitting.py */
 
 PG_FUNCTION_INFO_V1(corgipile_cross_validate);
 
-/* Arguments of train that cross_validate does not have, and what it gives for them. */
+/* Arguments of train that cross_validate lacks, with their types. */
 static const struct {
     int argument;
     Oid type;
@@ -23,16 +22,17 @@ static const struct {
             {ARG_BY, TEXTOID}, {ARG_LABELS, TEXTARRAYOID}};
 enum { ARG_FOLDS = ARG_COUNT - lengthof(absent), FOLD_ARGUMENTS };
 
-/* The fold that the next training is of. */
+/* The fold of the next training. */
 static CorgiFold *next_fold = NULL;
 
-/* A bound between folds, as Python has it; past the last it is 0 again. */
-static uint64 bound(const CorgiFold *f, int number)
+/* Return a bound between folds, equal to Python's; 0 after the last. */
+static uint64 fold_bound(const CorgiFold *f, int number)
 {
     return number == f->count ? 0 : (uint64) ((double) number / f->count * 18446744073709551616.0);
 }
 
-/* Settle which rows a training does not learn from. A fold is taken once: what a query of the training runs is of none. */
+/* Choose the validation rows of a training. Takes the pending fold once, so that queries run by the training belong to
+ * none. */
 void corgi_hold_out(CorgiRun *run)
 {
     CorgiOptions *o = &run->options;
@@ -45,12 +45,12 @@ void corgi_hold_out(CorgiRun *run)
         return;
     }
     o->holdout = 1.0 / fold->count;
-    run->holdout_from = bound(fold, fold->number);
-    run->holdout_width = bound(fold, fold->number + 1) - run->holdout_from;
+    run->holdout_from = fold_bound(fold, fold->number);
+    run->holdout_width = fold_bound(fold, fold->number + 1) - run->holdout_from;
 }
 
-/* Put the arguments where train has them. */
-static int take_arguments(FunctionCallInfo fcinfo, Datum *values, bool *nulls, Oid *types)
+/* Put the arguments into train's positions. */
+static int read_fold_arguments(FunctionCallInfo fcinfo, Datum *values, bool *nulls, Oid *types)
 {
     Datum given[FOLD_ARGUMENTS];
     bool given_nulls[FOLD_ARGUMENTS];
@@ -66,13 +66,14 @@ static int take_arguments(FunctionCallInfo fcinfo, Datum *values, bool *nulls, O
         values[i] = missing < lengthof(absent) ? BoolGetDatum(false) : given[next++];
     }
     folds = given_nulls[ARG_FOLDS] ? 0 : DatumGetInt32(given[ARG_FOLDS]);
-    if (folds < 2 || folds > MOST_FOLDS)
+    if (folds < 2 || folds > MAX_FOLDS)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("folds must be 2 to %d, got %s", MOST_FOLDS, given_nulls[ARG_FOLDS] ? "NULL" : psprintf("%d", folds)));
+                errmsg("folds must be 2 to %d, got %s", MAX_FOLDS,
+                       given_nulls[ARG_FOLDS] ? "NULL" : psprintf("%d", folds)));
     return folds;
 }
 
-static void train(CorgiFold *fold, const char *query)
+static void train_fold(CorgiFold *fold, const char *query)
 {
     PG_TRY();
     {
@@ -87,17 +88,18 @@ static void train(CorgiFold *fold, const char *query)
     PG_END_TRY();
 }
 
-static void put(ReturnSetInfo *result, const CorgiFold *fold)
+static void put_fold(ReturnSetInfo *result, const CorgiFold *fold)
 {
     bool empty = fold->held.rows == 0;
-    Datum values[COLUMNS] = {Int32GetDatum(fold->number), Float8GetDatum(fold->held.loss), Float8GetDatum(fold->held.score),
-                             Float8GetDatum(fold->held.score), Int64GetDatum(fold->held.rows),
-                             Int32GetDatum((int32) fold->epochs), Float8GetDatum(fold->seconds)};
+    Datum values[COLUMNS] = {Int32GetDatum(fold->number),      Float8GetDatum(fold->held.loss),
+                             Float8GetDatum(fold->held.score), Float8GetDatum(fold->held.score),
+                             Int64GetDatum(fold->held.rows),   Int32GetDatum((int32) fold->epochs),
+                             Float8GetDatum(fold->seconds)};
     bool nulls[COLUMNS] = {false, empty, empty || fold->numbers, empty || !fold->numbers};
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* A query is run once, for all folds. */
+/* Runs a query once for all folds. */
 Datum corgipile_cross_validate(PG_FUNCTION_ARGS)
 {
     Datum values[ARG_COUNT];
@@ -105,11 +107,11 @@ Datum corgipile_cross_validate(PG_FUNCTION_ARGS)
     Oid types[ARG_COUNT], kept = InvalidOid;
     CorgiOptions options = {0};
     char *query;
-    int folds = take_arguments(fcinfo, values, nulls, types);
+    int folds = read_fold_arguments(fcinfo, values, nulls, types);
     corgi_read_options(&options, values, nulls, types);
     InitMaterializedSRF(fcinfo, 0);
     if (options.query != NULL) {
-        kept = corgi_keep_query(options.query);
+        kept = corgi_store_query(options.query);
         values[ARG_SOURCE] = ObjectIdGetDatum(kept);
         nulls[ARG_SOURCE] = false;
         nulls[ARG_QUERY] = true;
@@ -118,8 +120,8 @@ Datum corgipile_cross_validate(PG_FUNCTION_ARGS)
     SPI_connect();
     for (int i = 0; i < folds; i++) {
         CorgiFold fold = {.number = i, .count = folds};
-        train(&fold, query);
-        put((ReturnSetInfo *) fcinfo->resultinfo, &fold);
+        train_fold(&fold, query);
+        put_fold((ReturnSetInfo *) fcinfo->resultinfo, &fold);
     }
     SPI_finish();
     if (OidIsValid(kept))

@@ -1,24 +1,24 @@
-/* Rows whose features are hashed, by kernel/text/hashed.h: of a table and of a call. */
+/* Hashed rows of a table or of a call, by kernel/text/hashed.h. */
 #include "corgipile.h"
 
 #include "mb/pg_wchar.h"
 
-enum { MOST_KEPT = 1 << 20 }; /* of what one row took, for the next */
+enum { MAX_RETAINED_BYTES = 1 << 20 }; /* bytes that stay allocated between rows */
 
-/* Let go of what a long row took. */
+/* Free the memory of a long row. */
 void corgi_trim_hashing(CorgiHashing *h)
 {
-    int64 kept = h->row.room + h->row.features.room + h->row.spare.room + h->row.words.room;
+    int64 retained = h->row.room + h->row.features.room + h->row.spare.room + h->row.words.room;
     for (int i = 0; i < h->source_count; i++)
-        kept += h->row.items[i].room;
-    if (kept > MOST_KEPT) {
+        retained += h->row.items[i].room;
+    if (retained > MAX_RETAINED_BYTES) {
         cp_hashed_free(&h->row);
         memset(&h->row, 0, sizeof h->row);
     }
 }
 
-/* Take the value of a column that is hashed. Returns false where it is missing and nothing stands for that. */
-static bool take_source(CorgiHashing *h, int i, Oid type, NullableDatum given)
+/* Read the value of a hashed column. Returns false if it is missing and has no replacement. */
+static bool read_source(CorgiHashing *h, int i, Oid type, NullableDatum given)
 {
     const CorgiHashedSource *one = &h->sources[i];
     cp_hashed_column *c = &h->columns[i];
@@ -39,28 +39,28 @@ static bool take_source(CorgiHashing *h, int i, Oid type, NullableDatum given)
     return true;
 }
 
-/* Hash a row: `values` of the columns, whose types and encoders `columns` say. Its features are in `h->row` until the next.
- * Returns the column that is missing where nothing stands for that, so that a feature is NaN, or -1. */
+/* Hash a row of `values`, with types and encoders from `columns`. `h->row` holds its features until the next row.
+ * Returns a missing column without a replacement, whose feature is NaN, or -1. */
 static int hash_row(CorgiHashing *h, const CorgiColumn *columns, const NullableDatum *values)
 {
-    int hole = -1;
+    int missing_column = -1;
     int32_t end;
     uint8_t missing;
     char *to = (char *) h->row_beside;
     MemoryContext outside = MemoryContextSwitchTo(h->texts);
     corgi_trim_hashing(h);
-    MemoryContextReset(h->texts); /* after an error there is some */
+    MemoryContextReset(h->texts); /* an error may have left some */
     for (int i = 0; i < h->source_count; i++)
-        if (!take_source(h, i, columns[h->sources[i].at].type, values[h->sources[i].at]))
-            hole = h->sources[i].at;
+        if (!read_source(h, i, columns[h->sources[i].at].type, values[h->sources[i].at]))
+            missing_column = h->sources[i].at;
     for (int i = 0; i < h->beside_count; i++) {
         const CorgiColumn *c = &columns[h->beside[i]];
         const NullableDatum *one = &values[h->beside[i]];
         if (!corgi_encode(c, one->value, one->isnull, sizeof(float), to))
-            hole = h->beside[i];
+            missing_column = h->beside[i];
         to += (c->encoder ? c->encoder->width : 1) * (int64) sizeof(float);
     }
-    missing = hole >= 0;
+    missing = missing_column >= 0;
     h->row.bits = h->bits;
     h->row.ngrams = h->ngrams;
     h->row.columns = h->columns;
@@ -75,37 +75,38 @@ static int hash_row(CorgiHashing *h, const CorgiColumn *columns, const NullableD
         ereport(ERROR, errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"));
     MemoryContextSwitchTo(outside);
     MemoryContextReset(h->texts);
-    return hole;
+    return missing_column;
 }
 
 /* Hash a row of a table. */
 const cp_hashed *corgi_hash_row(const CorgiSource *s, TupleTableSlot *row)
 {
     CorgiHashing *h = corgi_hashing(s);
-    int hole;
+    int missing_column;
     slot_getsomeattrs(row, s->last);
     for (int i = 0; i < s->feature_columns; i++) {
         AttrNumber at = s->features[i].attnum;
         h->values[i] = (NullableDatum){.value = row->tts_values[at - 1], .isnull = row->tts_isnull[at - 1]};
     }
-    hole = hash_row(h, s->features, h->values);
-    if (unlikely(hole >= 0 && !s->lenient))
+    missing_column = hash_row(h, s->features, h->values);
+    if (unlikely(missing_column >= 0 && !s->lenient))
         ereport(ERROR, errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-                errmsg("%s has a %s in feature column \"%s\"", corgi_row_name(&s->features[hole], &row->tts_tid),
-                       h->values[hole].isnull ? "NULL" : "NaN", s->features[hole].name),
-                errhint("missing => 'skip' leaves such rows out; 'mean' or a number stands for numbers, and text then has no "
-                        "words."));
+                errmsg("%s has a %s in feature column \"%s\"",
+                       corgi_row_name(&s->features[missing_column], &row->tts_tid),
+                       h->values[missing_column].isnull ? "NULL" : "NaN", s->features[missing_column].name),
+                errhint("Set missing => 'skip' to skip such rows, or 'mean' or a number to fill numbers and treat "
+                        "text as empty."));
     return &h->row;
 }
 
-/* Hash the row of a call, whose columns have these types. Returns NULL where one is missing and nothing stands for it. */
+/* Hash the row of a call, with columns of these types. Returns NULL if a value is missing and has no replacement. */
 const cp_hashed *corgi_hash_call(const CorgiEncoding *e, const Oid *types, const NullableDatum *row)
 {
     CorgiColumn *columns = palloc0(sizeof *columns * (Size) e->count);
-    int hole;
+    int missing_column;
     for (int i = 0; i < e->count; i++)
         columns[i] = (CorgiColumn){.type = types[i], .encoder = &e->features[i]};
-    hole = hash_row(e->hashing, columns, row);
+    missing_column = hash_row(e->hashing, columns, row);
     pfree(columns);
-    return hole < 0 ? &e->hashing->row : NULL;
+    return missing_column < 0 ? &e->hashing->row : NULL;
 }

@@ -1,4 +1,4 @@
-/* Decides how columns are hashed: what was asked for by text, interactions, hash_bits and ngrams. */
+/* Choice of hashed columns by the arguments text, interactions, hash_bits and ngrams. */
 #include "corgipile.h"
 
 #include "catalog/pg_type.h"
@@ -12,7 +12,7 @@
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 #define WRONG(...) REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, __VA_ARGS__)
 
-static bool is_in(const List *names, const char *name)
+static bool has_name(const List *names, const char *name)
 {
     ListCell *cell;
     foreach (cell, names)
@@ -30,8 +30,8 @@ static bool same_lists(const List *a, const List *b)
     return same;
 }
 
-/* Cut a text at each of a character; blanks around the parts are left out. */
-static List *cut(const char *text, char at)
+/* Split a text at a character and trim blanks around the parts. */
+static List *split_text(const char *text, char at)
 {
     List *parts = NIL;
     for (const char *end; ; text = end + 1) {
@@ -45,7 +45,7 @@ static List *cut(const char *text, char at)
     }
 }
 
-/* Read a JSON array of names and of arrays of names. */
+/* Parse a JSON array of names and of arrays of names. */
 static List *read_json(const char *text)
 {
     Jsonb *given = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
@@ -57,7 +57,7 @@ static List *read_json(const char *text)
     while ((token = JsonbIteratorNext(&at, &value, false)) != WJB_DONE) {
         depth += (token == WJB_BEGIN_ARRAY) - (token == WJB_END_ARRAY);
         if (token == WJB_BEGIN_OBJECT || depth > 2 || (token == WJB_ELEM && value.type != jbvString))
-            WRONG("interactions must be names of columns, or lists of them, got %s", text);
+            WRONG("interactions must be column names or lists of them, got %s", text);
         if (token == WJB_ELEM)
             term = lappend(term, pnstrdup(value.val.string.val, value.val.string.len));
         if (depth == 1 && token != WJB_BEGIN_ARRAY) {
@@ -68,7 +68,7 @@ static List *read_json(const char *text)
     return terms;
 }
 
-/* Read interactions: 'city:device,city', an array of such as 'city:device', or JSON, for names that have a colon. */
+/* Parse interactions: 'city:device,city', an array of such as 'city:device', or JSON if names have a colon. */
 static List *read_interactions(Datum value, Oid type)
 {
     List *names, *terms = NIL;
@@ -76,13 +76,13 @@ static List *read_interactions(Datum value, Oid type)
     const char *text = OidIsValid(get_element_type(getBaseType(type))) ? "" : corgi_argument_text(value, type);
     if (text[strspn(text, " \t\n\r")] == '[')
         return read_json(text);
-    names = *text ? cut(text, ',') : corgi_read_names(value, type, "interactions");
+    names = *text ? split_text(text, ',') : corgi_read_names(value, type, "interactions");
     foreach (cell, names)
-        terms = lappend(terms, cut(lfirst(cell), ':'));
+        terms = lappend(terms, split_text(lfirst(cell), ':'));
     return terms;
 }
 
-/* Check the columns of each term, and that there are not too many. */
+/* Check the columns of each term, and the number of terms. */
 static void check_terms(const List *terms)
 {
     List *all = NIL;
@@ -90,28 +90,28 @@ static void check_terms(const List *terms)
     foreach (cell, terms) {
         List *term = lfirst(cell), *seen = NIL;
         if (term == NIL || list_length(term) > CP_MOST_CROSSED)
-            WRONG("interactions are of 1 to %d columns, got %d", CP_MOST_CROSSED, list_length(term));
+            WRONG("interactions must have 1 to %d columns, got %d", CP_MOST_CROSSED, list_length(term));
         foreach (inner, term) {
             const char *name = lfirst(inner);
             if (*name == '\0')
-                WRONG("text and interactions are names of columns, got an empty one");
-            if (is_in(seen, name))
-                WRONG("interactions name column \"%s\" twice in a product", name);
+                WRONG("text and interactions must name columns, got an empty name");
+            if (has_name(seen, name))
+                WRONG("an interaction must not repeat columns, got \"%s\" twice", name);
             seen = lappend(seen, (char *) name);
-            if (!is_in(all, name))
+            if (!has_name(all, name))
                 all = lappend(all, (char *) name);
         }
         for (int i = 0; i < foreach_current_index(cell); i++)
             if (same_lists(list_nth(terms, i), term))
-                WRONG("text and interactions have column \"%s\"%s twice", (char *) linitial(term),
-                      list_length(term) > 1 ? " and those with it" : "");
+                WRONG("text and interactions must not repeat terms, got column \"%s\"%s twice", (char *) linitial(term),
+                      list_length(term) > 1 ? " and its partners" : "");
     }
     if (list_length(terms) > CP_MOST_HASHED || list_length(all) > CP_MOST_HASHED)
-        WRONG("up to %d columns are hashed, and as many interactions of them, got %d columns and %d interactions",
+        WRONG("text and interactions must have at most %d columns and as many terms, got %d columns and %d terms",
               CP_MOST_HASHED, list_length(all), list_length(terms));
 }
 
-/* Read what is to be hashed, and how. */
+/* Parse the hashed columns and the parameters of hashing. */
 void corgi_read_hashing(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types)
 {
     ListCell *cell;
@@ -127,7 +127,8 @@ void corgi_read_hashing(CorgiOptions *o, const Datum *values, const bool *nulls,
     if (o->ngrams < 1 || o->ngrams > CP_MOST_NGRAMS)
         WRONG("ngrams must be 1 to %d, got %d", CP_MOST_NGRAMS, o->ngrams);
     if (o->terms == NIL && o->warm_start == NULL && (o->hash_bits != CORGI_HASH_BITS || o->ngrams != CORGI_NGRAMS))
-        WRONG("%s has no effect without text or interactions", o->hash_bits != CORGI_HASH_BITS ? "hash_bits" : "ngrams");
+        WRONG("%s has no effect without text or interactions",
+              o->hash_bits != CORGI_HASH_BITS ? "hash_bits" : "ngrams");
     check_terms(o->terms);
 }
 
@@ -139,7 +140,7 @@ static Oid type_of(Relation rel, const char *name)
     return TupleDescAttr(RelationGetDescr(rel), at - 1)->atttypid;
 }
 
-/* Check that columns can be hashed. */
+/* Check that the columns can be hashed. */
 static void check_columns(const CorgiOptions *o, Relation rel)
 {
     ListCell *cell, *inner;
@@ -147,32 +148,32 @@ static void check_columns(const CorgiOptions *o, Relation rel)
         foreach (inner, (List *) lfirst(cell)) {
             const char *name = lfirst(inner);
             Oid type = type_of(rel, name);
-            if (is_in(o->words, name) && !corgi_is_text(getBaseType(type)))
+            if (has_name(o->words, name) && !corgi_is_text(getBaseType(type)))
                 ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
                         errmsg("text column \"%s\" is %s; text is needed", name, format_type_be(type)),
                         corgi_hint_cast(type, name));
             if (corgi_family(getBaseType(type)) == CORGI_NO_FAMILY)
-                REFUSE(ERRCODE_DATATYPE_MISMATCH, "column \"%s\" of interactions is %s; text, numbers, dates or times are "
-                       "needed", name, format_type_be(type));
+                REFUSE(ERRCODE_DATATYPE_MISMATCH, "column \"%s\" of interactions must be text, numbers, dates or "
+                                                  "times, got %s", name, format_type_be(type));
         }
 }
 
-/* Say which columns nothing is learnt from, where nobody said which are to be. */
-static void tell_left_out(const CorgiOptions *o, const List *others)
+/* Report columns that are not used, unless features names some. */
+static void report_ignored(const CorgiOptions *o, const List *others)
 {
     StringInfoData names;
     ListCell *cell;
     initStringInfo(&names);
     foreach (cell, others)
-        if (!is_in(o->features, lfirst(cell)))
+        if (!has_name(o->features, lfirst(cell)))
             appendStringInfo(&names, "%s\"%s\"", names.len ? ", " : "", (char *) lfirst(cell));
     if (names.len > 0)
-        ereport(NOTICE, errmsg("nothing is learnt from what is not hashed: %s", names.data),
-                errhint("features names columns of numbers that have places of their own."));
+        ereport(NOTICE, errmsg("columns that are not hashed are ignored: %s", names.data),
+                errhint("Name columns of numbers in features to use them too."));
 }
 
-/* Make the features all columns that are read: those that are hashed, then those beside. `all`: others are beside, which are
- * all columns but label and weight. */
+/* Set the features to all columns read: hashed ones, then plain ones. `all`: the plain ones are all columns but label
+ * and weight. */
 void corgi_choose_hashed(CorgiOptions *o, Relation rel, bool all, const List *others)
 {
     List *columns = NIL;
@@ -180,42 +181,42 @@ void corgi_choose_hashed(CorgiOptions *o, Relation rel, bool all, const List *ot
     check_columns(o, rel);
     foreach (cell, o->terms)
         foreach (inner, (List *) lfirst(cell))
-            if (!is_in(columns, lfirst(inner)))
+            if (!has_name(columns, lfirst(inner)))
                 columns = lappend(columns, lfirst(inner));
     o->beside = o->features;
     if (all) {
         o->beside = NIL;
         foreach (cell, others)
-            if (!is_in(columns, lfirst(cell)))
+            if (!has_name(columns, lfirst(cell)))
                 o->beside = lappend(o->beside, lfirst(cell));
     }
     o->features = columns;
     o->chosen = true;
     foreach (cell, o->beside) {
-        if (is_in(o->words, lfirst(cell)))
-            WRONG("column \"%s\" is one of text, and among the features; leave it out of one of them", (char *) lfirst(cell));
-        if (!is_in(columns, lfirst(cell)))
+        if (has_name(o->words, lfirst(cell)))
+            WRONG("column \"%s\" is in text and in features; remove it from one of them", (char *) lfirst(cell));
+        if (!has_name(columns, lfirst(cell)))
             o->features = lappend(o->features, lfirst(cell));
     }
     if (o->beside == NIL)
-        tell_left_out(o, others);
+        report_ignored(o, others);
 }
 
-/* Return whether a column has places of its own, beside those of what is hashed. */
-bool corgi_is_beside(const CorgiOptions *o, const char *column) { return is_in(o->beside, column); }
+/* Return whether a column has its own features besides the hashed ones. */
+bool corgi_is_plain_feature(const CorgiOptions *o, const char *column) { return has_name(o->beside, column); }
 
-static enum cp_hashed_kind kind_of(const CorgiOptions *o, const CorgiColumn *c)
+static enum cp_hashed_kind hashed_kind(const CorgiOptions *o, const CorgiColumn *c)
 {
-    if (is_in(o->words, c->name))
+    if (has_name(o->words, c->name))
         return CP_HASHED_WORDS;
     return corgi_family(c->type) == CORGI_NUMBER && c->type != BOOLOID ? CP_HASHED_NUMBER : CP_HASHED_CATEGORY;
 }
 
-/* Return what becomes of a column that is hashed and has no places of its own. */
+/* Return the encoder of a hashed column without its own features. */
 CorgiEncoder corgi_hashed_encoder(const CorgiOptions *o, const CorgiColumn *c)
 {
     CorgiEncoder e = {.column = c->name, .way = CORGI_HASHED, .family = corgi_family(c->type), .strict = true};
-    if (kind_of(o, c) != CP_HASHED_NUMBER)
+    if (hashed_kind(o, c) != CP_HASHED_NUMBER)
         return e;
     e.way = CORGI_AS_NUMBER;
     e.filled = o->missing == CORGI_MISSING_NUMBER || o->missing == CORGI_MISSING_MEAN;
@@ -226,7 +227,7 @@ CorgiEncoder corgi_hashed_encoder(const CorgiOptions *o, const CorgiColumn *c)
 
 static void free_row(void *hashing) { cp_hashed_free(&((CorgiHashing *) hashing)->row); }
 
-/* Make what hashes rows; the memory of the kernel goes with the context. */
+/* Return a hasher of rows. The context's reset frees the kernel's memory. */
 CorgiHashing *corgi_new_hashing(MemoryContext context)
 {
     CorgiHashing *h = MemoryContextAllocZero(context, sizeof *h);
@@ -237,15 +238,15 @@ CorgiHashing *corgi_new_hashing(MemoryContext context)
     return h;
 }
 
-static int place_of(const CorgiEncoding *e, const char *column)
+static int column_index(const CorgiEncoding *e, const char *column)
 {
     for (int i = 0; i < e->count; i++)
         if (strcmp(e->features[i].column, column) == 0)
             return i;
-    elog(ERROR, "column \"%s\" is not among those that are hashed", column);
+    elog(ERROR, "column \"%s\" is not hashed", column);
 }
 
-/* Decide how the columns of an encoding are hashed. */
+/* Choose how the columns of an encoding are hashed. */
 void corgi_make_hashing(const CorgiSource *s, const CorgiOptions *o, CorgiEncoding *e)
 {
     CorgiHashing *h = e->hashing = corgi_new_hashing(CurrentMemoryContext);
@@ -253,14 +254,14 @@ void corgi_make_hashing(const CorgiSource *s, const CorgiOptions *o, CorgiEncodi
     h->bits = o->hash_bits;
     h->ngrams = o->ngrams;
     h->strict = o->missing == CORGI_MISSING_ERROR || o->missing == CORGI_MISSING_SKIP;
-    foreach (cell, o->terms) { /* sources come first among the columns, in the order in which terms name them */
+    foreach (cell, o->terms) { /* Sources come first among the columns, in the order of the terms. */
         cp_hashed_term *t = &h->terms[h->term_count++];
         foreach (inner, (List *) lfirst(cell)) {
-            int at = place_of(e, lfirst(inner));
+            int at = column_index(e, lfirst(inner));
             const CorgiColumn *c = &s->features[at];
-            enum cp_hashed_kind kind = kind_of(o, c);
+            enum cp_hashed_kind kind = hashed_kind(o, c);
             if (kind == CP_HASHED_NUMBER && e->features[at].way != CORGI_AS_NUMBER)
-                WRONG("column \"%s\" is crossed as a number; encode cannot make it another thing beside", c->name);
+                WRONG("column \"%s\" is a number in interactions; encode must not change it", c->name);
             h->sources[at] = (CorgiHashedSource){.at = at, .kind = kind, .family = corgi_family(c->type)};
             h->source_count = Max(h->source_count, at + 1);
             t->columns[t->count++] = at;
@@ -268,10 +269,10 @@ void corgi_make_hashing(const CorgiSource *s, const CorgiOptions *o, CorgiEncodi
     }
     h->beside = palloc(sizeof *h->beside * (Size) Max(list_length(o->beside), 1));
     foreach (cell, o->beside)
-        h->beside[h->beside_count++] = place_of(e, lfirst(cell));
+        h->beside[h->beside_count++] = column_index(e, lfirst(cell));
 }
 
-/* Take what was found out about columns, and make room for a row. */
+/* Complete a hasher from fitted encoders, and allocate its row. */
 void corgi_settle_hashing(CorgiEncoding *e, bool fitted)
 {
     CorgiHashing *h = e->hashing;
@@ -279,14 +280,15 @@ void corgi_settle_hashing(CorgiEncoding *e, bool fitted)
     uint32 texts = 0;
     for (int i = 0; i < h->source_count; i++) {
         CorgiHashedSource *one = &h->sources[i];
-        const CorgiEncoder *found = &e->features[one->at];
-        const char *name = pg_server_to_any(found->column, (int) strlen(found->column), PG_UTF8);
+        const CorgiEncoder *encoder = &e->features[one->at];
+        const char *name = pg_server_to_any(encoder->column, (int) strlen(encoder->column), PG_UTF8);
         if (fitted && one->kind == CP_HASHED_NUMBER) {
-            one->filled = found->filled;
-            one->fill = found->fill;
+            one->filled = encoder->filled;
+            one->fill = encoder->fill;
         }
         h->columns[i] = (cp_hashed_column){.kind = one->kind, .offsets = h->offsets[i], .numbers = &h->numbers[i]};
-        h->columns[i].seed = one->kind == CP_HASHED_WORDS ? texts++ : cp_murmur((const uint8_t *) name, strlen(name), 0);
+        h->columns[i].seed =
+            one->kind == CP_HASHED_WORDS ? texts++ : cp_murmur((const uint8_t *) name, strlen(name), 0);
     }
     h->beside_width = 0;
     for (int i = 0; i < h->beside_count; i++)
@@ -295,13 +297,16 @@ void corgi_settle_hashing(CorgiEncoding *e, bool fitted)
     h->values = MemoryContextAlloc(context, sizeof *h->values * (Size) Max(e->count, 1));
 }
 
-/* Return the numbers of a row whose features are hashed. */
+/* Return the features of a hashed row. */
 int64 corgi_hashed_width(const CorgiHashing *h) { return (INT64CONST(1) << h->bits) + h->beside_width; }
 
-/* Return the name of a column that is hashed. */
-static const char *source_name(const CorgiEncoding *e, int source) { return e->features[e->hashing->sources[source].at].column; }
+/* Return the name of a hashed column. */
+static const char *source_name(const CorgiEncoding *e, int source)
+{
+    return e->features[e->hashing->sources[source].at].column;
+}
 
-/* Write the products, those of words alone too, as they are asked for. */
+/* Return the terms, single words included, in the syntax of interactions. */
 char *corgi_hashed_terms(const CorgiEncoding *e)
 {
     const CorgiHashing *h = e->hashing;
@@ -313,7 +318,7 @@ char *corgi_hashed_terms(const CorgiEncoding *e)
     return text.data;
 }
 
-/* Return the columns beside, by name. */
+/* Return the names of the plain columns. */
 static List *names_beside(const CorgiEncoding *e)
 {
     List *names = NIL;
@@ -335,28 +340,28 @@ static bool same_terms(const CorgiOptions *o, const CorgiEncoding *e)
         same = same && same_lists(lfirst(cell), names);
     }
     for (int i = 0; same && i < h->source_count; i++)
-        same = is_in(o->words, source_name(e, i)) == (h->sources[i].kind == CP_HASHED_WORDS);
+        same = has_name(o->words, source_name(e, i)) == (h->sources[i].kind == CP_HASHED_WORDS);
     return same;
 }
 
-/* Hash as the model to go on from does; `columns` are all that it was trained on. */
-void corgi_go_on_hashing(CorgiOptions *o, const CorgiEncoding *e, List *columns)
+/* Adopt the hashing of a warm start. `columns` are all its training columns. */
+void corgi_resume_hashing(CorgiOptions *o, const CorgiEncoding *e, List *columns)
 {
     const CorgiHashing *h = e ? e->hashing : NULL;
-    bool asked = o->terms != NIL;
-    if (h == NULL && (asked || o->hash_bits != CORGI_HASH_BITS || o->ngrams != CORGI_NGRAMS))
-        WRONG("warm_start \"%s\" was trained on columns that were not hashed; leave out text, interactions, hash_bits and "
-              "ngrams", o->warm_start);
+    bool requested = o->terms != NIL;
+    if (h == NULL && (requested || o->hash_bits != CORGI_HASH_BITS || o->ngrams != CORGI_NGRAMS))
+        WRONG("warm_start \"%s\" has no hashed columns; leave out text, interactions, hash_bits and ngrams",
+              o->warm_start);
     if (h == NULL)
         return;
-    if ((asked && !same_terms(o, e)) || (o->hash_bits != CORGI_HASH_BITS && o->hash_bits != h->bits) ||
+    if ((requested && !same_terms(o, e)) || (o->hash_bits != CORGI_HASH_BITS && o->hash_bits != h->bits) ||
         (o->ngrams != CORGI_NGRAMS && o->ngrams != h->ngrams))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("columns are hashed as by the model that warm_start goes on from: %s, hash_bits %d, ngrams %d",
                        corgi_hashed_terms(e), h->bits, h->ngrams),
                 errhint("Leave out text, interactions, hash_bits and ngrams."));
     if (o->features != NIL && !same_lists(o->features, names_beside(e)))
-        WRONG("warm_start \"%s\" was trained with other columns beside those that are hashed; leave out features",
+        WRONG("warm_start \"%s\" was trained with other plain columns; leave out features",
               o->warm_start);
     o->features = columns;
 }

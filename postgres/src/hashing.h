@@ -1,4 +1,4 @@
-/* How columns become hashed features, as corgipile.features.hashing has it in Python; included by corgipile.h. */
+/* Hashed features of columns, equivalent to corgipile.features.hashing in Python. Included by corgipile.h. */
 #ifndef CORGIPILE_HASHING_H
 #define CORGIPILE_HASHING_H
 
@@ -6,39 +6,39 @@
 
 static inline int corgi_no_stop(void)
 {
-    CHECK_FOR_INTERRUPTS(); /* what a row took stays with it */
+    CHECK_FOR_INTERRUPTS(); /* the row's memory stays valid */
     return 0;
 }
 
 #define CP_STOPPED() corgi_no_stop()
 #include "text/hashed.h"
 
-enum { CORGI_HASH_BITS = 18, CORGI_NGRAMS = 2 }; /* as SQL declares them */
+enum { CORGI_HASH_BITS = 18, CORGI_NGRAMS = 2 }; /* defaults declared in SQL */
 
-/* One column that is hashed. */
+/* One hashed column. */
 typedef struct {
-    int at;                 /* among the columns of the encoding */
+    int at;                 /* index among the encoding's columns */
     enum cp_hashed_kind kind;
     CorgiFamily family;     /* of a category */
-    bool filled;            /* a number stands for one that is missing */
+    bool filled;            /* missing numbers are filled */
     double fill;
 } CorgiHashedSource;
 
-/* How rows are hashed, and the row under way. */
+/* The hasher of rows, with its current row. */
 struct CorgiHashing {
     int bits, ngrams, source_count, term_count, beside_count;
-    bool strict;            /* what is missing is missing; else it has no features, or is the empty category */
+    bool strict;            /* a missing value is an error; else it has no features, or is the empty category */
     CorgiHashedSource sources[CP_MOST_HASHED];
     cp_hashed_term terms[CP_MOST_HASHED];
-    int *beside;            /* [beside_count]: the columns with places of their own behind the hashed ones */
-    int64 beside_width;     /* numbers that they become */
+    int *beside;            /* [beside_count]: plain columns, whose features follow the hashed ones */
+    int64 beside_width;     /* features of the plain columns */
     cp_hashed row;
     cp_hashed_column columns[CP_MOST_HASHED];
     int64_t offsets[CP_MOST_HASHED][2];
     double numbers[CP_MOST_HASHED];
     float *row_beside;      /* [beside_width] */
     NullableDatum *values;  /* [columns] */
-    MemoryContext texts;    /* of the row, where they are not as they lie in the table */
+    MemoryContext texts;    /* of the row, if converted */
 };
 
 #endif

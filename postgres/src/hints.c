@@ -1,4 +1,4 @@
-/* What to say to who comes with something that does not serve, but nearly does. */
+/* Error hints for near-miss input. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 
-/* Return the array type that values of a type can be cast to, as vector and halfvec of pgvector to real[]; or NULL. */
+/* Return the array type that a type casts to, as pgvector's vector and halfvec cast to real[]; or NULL. */
 const char *corgi_cast_to_list(Oid type)
 {
     const Oid lists[] = {FLOAT4ARRAYOID, FLOAT8ARRAYOID};
@@ -19,28 +19,32 @@ const char *corgi_cast_to_list(Oid type)
     return NULL;
 }
 
-/* Return whether values of a type are text but for how they are compared, as those of citext are. */
+/* Return whether values of a type are text with another comparison, as citext. */
 bool corgi_casts_to_text(Oid type) { return !corgi_is_text(type) && IsBinaryCoercible(type, TEXTOID); }
 
-/* Name a column to be added for another, as SQL has it. */
-static const char *beside(const char *column, const char *what) { return quote_identifier(psprintf("%s_%s", column, what)); }
+/* Return a name for a column derived from another, quoted for SQL. */
+static const char *derived_name(const char *column, const char *what)
+{
+    return quote_identifier(psprintf("%s_%s", column, what));
+}
 
-/* Add to an error about a column of a type that can be cast, or has values inside, how to make a column of it that serves. */
+/* Hint at a generated column that converts a type with a cast, or with values inside. */
 int corgi_hint_cast(Oid type, const char *column)
 {
     const char *cast = corgi_cast_to_list(type), *name = quote_identifier(column);
     if (type == JSONOID || type == JSONBOID)
         return errhint("Take values out of it by a query, or add a column of one: %s float8 GENERATED ALWAYS AS "
-                       "((%s ->> 'key')::float8) STORED, without the cast for text.", beside(column, "key"), name);
+                       "((%s ->> 'key')::float8) STORED, without the cast for text.",
+                       derived_name(column, "key"), name);
     if (corgi_casts_to_text(type))
         return errhint("Take it as text by a query, or add a column: %s text GENERATED ALWAYS AS (%s::text) STORED.",
-                       beside(column, "text"), name);
-    return cast ? errhint("Add a column of numbers: %s %s GENERATED ALWAYS AS (%s::%s) STORED.", beside(column, "list"), cast,
-                          name, cast)
+                       derived_name(column, "text"), name);
+    return cast ? errhint("Add a column of numbers: %s %s GENERATED ALWAYS AS (%s::%s) STORED.",
+                          derived_name(column, "list"), cast, name, cast)
                 : 0;
 }
 
-/* Name a feature: its column, and its place in an array. */
+/* Return a feature's name: its column, with its index in an array. */
 char *corgi_feature_name(const CorgiSource *source, int64 i)
 {
     if (corgi_hashing(source) != NULL)
@@ -55,26 +59,26 @@ char *corgi_feature_name(const CorgiSource *source, int64 i)
                                   : psprintf("\"%s\"", source->features[i].name);
 }
 
-/* Say so where features are scaled as SGD does not want them, and what becomes of them. */
-void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run)
+/* Report features whose scale slows SGD, and whether they will be standardised. */
+void corgi_report_scales(const cp_looked *seen, const CorgiRun *run)
 {
-    const char *done = run->standardize ? "they are standardised; standardize => false learns from them as they are"
+    const char *advice = run->standardize ? "they are standardised; standardize => false learns from them as they are"
                                         : "standardize => true would help";
     if (seen->scales == CP_SCALES_APART)
         ereport(NOTICE, errmsg("features differ in scale by %.1g times (%s and %s): %s", seen->apart,
                                corgi_feature_name(&run->source, seen->largest),
-                               corgi_feature_name(&run->source, seen->smallest), done));
+                               corgi_feature_name(&run->source, seen->smallest), advice));
     else if (seen->scales == CP_ROWS_ASIDE)
         ereport(NOTICE, errmsg("features lie to one side of 0 (their means are %.0f%% of their mean squares): %s",
-                               100 * seen->aside, done));
+                               100 * seen->aside, advice));
     else if (seen->scales == CP_FEATURES_SMALL)
         ereport(NOTICE, errmsg("feature %s is small for SGD (mean square %.3g): %s",
-                               corgi_feature_name(&run->source, seen->smallest), seen->least, done));
+                               corgi_feature_name(&run->source, seen->smallest), seen->least, advice));
     else
-        ereport(NOTICE, errmsg("rows are long for SGD (mean squared length %.3g): %s", seen->length, done));
+        ereport(NOTICE, errmsg("rows are long for SGD (mean squared length %.3g): %s", seen->length, advice));
 }
 
-/* Add to an error of a training that diverged what to try. */
+/* Hint at a lower rate after a training diverged. */
 int corgi_hint_rate(const CorgiRun *run)
 {
     const CorgiOptions *o = &run->options;
@@ -92,7 +96,7 @@ int corgi_hint_scaling(CorgiRun *run)
     return errhint("standardize => true would help if the scale of features is to blame.");
 }
 
-static const cp_figures *judged(const CorgiRun *run, const CorgiEpoch *epoch)
+static const cp_figures *decisive_metrics(const CorgiRun *run, const CorgiEpoch *epoch)
 {
     return epoch->held.rows > 0 && !run->survey.class_weight ? &epoch->held : &epoch->learnt;
 }
@@ -102,33 +106,33 @@ static const cp_figures *judged(const CorgiRun *run, const CorgiEpoch *epoch)
 static bool nothing_learnt(const CorgiRun *run, const CorgiEpoch *epoch)
 {
     const cp_loss_choice *of = &run->options.of;
-    const cp_figures *f = judged(run, epoch);
+    const cp_figures *f = decisive_metrics(run, epoch);
     if (corgi_predicts_numbers(of))
         return f->score <= 0 && cp_losses[of->loss].of_mean;
     return run->options.weight == NULL && f->loss >= run->survey.chance;
 }
 
 /* Suggest standardised features if the first two epochs learnt nothing. */
-void corgi_tell_nothing_learnt(CorgiRun *run, const CorgiHistory *h, const CorgiEpoch *last)
+void corgi_hint_nothing_learnt(CorgiRun *run, const CorgiHistory *h, const CorgiEpoch *last)
 {
-    if (h->past + h->count == 2 && !run->company && !run->scaling && !run->hinted && nothing_learnt(run, last))
+    if (h->past + h->count == 2 && !run->stack && !run->scaling && !run->hinted && nothing_learnt(run, last))
         ereport(NOTICE, errmsg("two epochs were no better than a constant prediction"), corgi_hint_scaling(run));
 }
 
 /* Report a last epoch that was no better than a constant. */
-void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last)
+void corgi_warn_no_better(const CorgiRun *run, const CorgiEpoch *last)
 {
-    const cp_figures *f = judged(run, last);
+    const cp_figures *f = decisive_metrics(run, last);
     bool held = f == &last->held, numbers = corgi_predicts_numbers(&run->options.of);
     double chance = run->survey.chance;
-    const char *whose = run->options.classes == NULL ? "always the same answer" : "weights of zero";
+    const char *baseline = run->options.classes == NULL ? "a constant prediction" : "zero weights";
     if (!nothing_learnt(run, last))
         return;
     ereport(WARNING,
             numbers ? errmsg("the model is no better than the mean of the labels: R2 is %.4f%s", f->score,
                             held ? " on the rows held out" : "")
                    : errmsg("the model is no better than chance: its loss is %.4g%s, that of %s %.4g",
-                            f->loss, held ? " on the rows held out" : "", whose, chance),
+                            f->loss, held ? " on the rows held out" : "", baseline, chance),
             errhint(run->scaling ? "Try another learning_rate, and more epochs."
                                  : "Try another learning_rate, more epochs, and standardize => true."));
 }

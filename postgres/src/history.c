@@ -1,25 +1,26 @@
-/* Epochs: what is kept and said of each, and when they end. */
+/* Training history: metrics of epochs, their log lines, and convergence. */
 #include "corgipile.h"
 
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "utils/builtins.h"
 
-static void say(const CorgiHistory *h, const CorgiEpoch *e)
+static void log_epoch(const CorgiHistory *h, const CorgiEpoch *e)
 {
     char *held = e->held.rows == 0 ? pstrdup("") : psprintf(", held out: loss %.6g, %s %.4f", e->held.loss, h->score,
                                                             e->held.score);
-    char *skipped = e->skipped ? psprintf(" (" INT64_FORMAT " left out)", e->skipped) : "";
+    char *skipped = e->skipped ? psprintf(" (" INT64_FORMAT " skipped)", e->skipped) : "";
     ereport(NOTICE, errmsg("epoch " INT64_FORMAT ": loss %.6g, %s %.4f%s, " INT64_FORMAT " rows%s in %.3f s",
                            h->past + h->count - 1, e->learnt.loss, h->score, e->learnt.score, held, e->learnt.rows,
                            skipped, e->seconds));
     pfree(held);
 }
 
-/* Begin a history, after the epochs of an earlier model if there is one. */
+/* Begin a history, after the epochs of a warm start if there is one. */
 void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past)
 {
-    *h = (CorgiHistory){.past = past ? past->epochs : 0, .room = 16, .score = corgi_predicts_numbers(&o->of) ? "R2" : "accuracy"};
+    *h = (CorgiHistory){
+        .past = past ? past->epochs : 0, .room = 16, .score = corgi_predicts_numbers(&o->of) ? "R2" : "accuracy"};
     h->epochs = palloc(sizeof *h->epochs * (Size) h->room);
     h->losses = palloc(sizeof *h->losses * (Size) (h->past + h->room));
     if (past)
@@ -45,29 +46,31 @@ bool corgi_add_epoch(CorgiHistory *h, const CorgiRun *run, const CorgiEpoch *e)
                 errmsg("training diverged in epoch " INT64_FORMAT ": the loss is %g, after %g in the first epoch", last,
                        e->learnt.loss, h->losses[0]),
                 corgi_hint_rate(run));
-    say(h, e);
+    log_epoch(h, e);
     return verdict == CP_ENOUGH || h->count == o->epochs;
 }
 
-static const char *const forget = "DELETE FROM corgipile.history WHERE model operator(pg_catalog.=) $1 AND epoch "
-                                  "operator(pg_catalog.>=) $2";
-static const char *const insert =
-    "INSERT INTO corgipile.history (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, model, "
-    "epoch) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+static const char *const delete_query =
+    "DELETE FROM corgipile.history WHERE model operator(pg_catalog.=) $1 AND epoch operator(pg_catalog.>=) $2";
+static const char *const insert_query =
+    "INSERT INTO corgipile.history (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, "
+    "model, epoch) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 #define LIST(parameter) "pg_catalog.unnest($" #parameter ")"
-static const char *const insert_past =
-    "INSERT INTO corgipile.history (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, model, "
+static const char *const insert_past_query =
+    "INSERT INTO corgipile.history (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, "
+    "model, "
     "epoch) SELECT u.loss, u.accuracy, u.r2, u.holdout_loss, u.holdout_accuracy, u.holdout_r2, u.rows, u.seconds, $9, "
     "u.number operator(pg_catalog.-) 1 FROM ROWS FROM (" LIST(1) ", " LIST(2) ", " LIST(3) ", " LIST(4) ", "
-    LIST(5) ", " LIST(6) ", " LIST(7) ", " LIST(8) ") WITH ORDINALITY u (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, number)";
+    LIST(5) ", " LIST(6) ", " LIST(7) ", " LIST(8) ") WITH ORDINALITY u (loss, accuracy, r2, holdout_loss, "
+    "holdout_accuracy, holdout_r2, rows, seconds, number)";
 
-static void run(const char *query, int count, Oid *types, Datum *values, const char *nulls)
+static void execute_history(const char *query, int count, Oid *types, Datum *values, const char *nulls)
 {
     if (SPI_execute_with_args(query, count, types, values, nulls, false, 0) < 0)
         elog(ERROR, "writing corgipile.history failed");
 }
 
-/* Write an epoch's row with a plan made for all of them. */
+/* Write an epoch's row with a prepared plan. */
 static void store_epoch(SPIPlanPtr plan, const CorgiEpoch *e, bool numbers, Datum name, int64 number)
 {
     bool held = e->held.rows > 0;
@@ -85,15 +88,16 @@ static void store_epoch(SPIPlanPtr plan, const CorgiEpoch *e, bool numbers, Datu
         elog(ERROR, "writing corgipile.history failed");
 }
 
-/* Write the epochs of the stored model, those of the model gone on from first. Called within SPI. */
+/* Write the epochs of the stored model, those of a warm start first. Called within SPI. */
 void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past)
 {
-    Oid types[] = {FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID, FLOAT8OID, TEXTOID, INT8OID};
+    Oid types[] = {FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID,
+                   FLOAT8OID, INT8OID,   FLOAT8OID, TEXTOID,   INT8OID};
     bool same = past != NULL && strcmp(o->name, o->warm_start) == 0;
-    Datum name = CStringGetTextDatum(o->name), keep[] = {name, Int64GetDatum(same ? h->past : 0)};
-    Oid keep_types[] = {TEXTOID, INT8OID};
-    SPIPlanPtr plan = SPI_prepare(insert, lengthof(types), types);
-    run(forget, lengthof(keep), keep_types, keep, NULL);
+    Datum name = CStringGetTextDatum(o->name), deleted[] = {name, Int64GetDatum(same ? h->past : 0)};
+    Oid deleted_types[] = {TEXTOID, INT8OID};
+    SPIPlanPtr plan = SPI_prepare(insert_query, lengthof(types), types);
+    execute_history(delete_query, lengthof(deleted), deleted_types, deleted, NULL);
     if (h->past > 0 && !same) {
         Oid lists[CORGI_FIGURES + 1];
         Datum values[CORGI_FIGURES + 1];
@@ -102,7 +106,7 @@ void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, const Cor
         memcpy(values, past->figures, sizeof past->figures);
         lists[CORGI_FIGURES] = TEXTOID;
         values[CORGI_FIGURES] = name;
-        run(insert_past, CORGI_FIGURES + 1, lists, values, NULL);
+        execute_history(insert_past_query, CORGI_FIGURES + 1, lists, values, NULL);
     }
     for (int64 i = 0; i < h->count; i++)
         store_epoch(plan, &h->epochs[i], corgi_predicts_numbers(&o->of), name, h->past + i);

@@ -1,4 +1,4 @@
-/* Jobs: trainings by background workers. */
+/* Jobs: trainings in background workers. */
 #ifndef CORGIPILE_JOBS_H
 #define CORGIPILE_JOBS_H
 
@@ -9,33 +9,33 @@
 #include "utils/backend_status.h"
 #include "utils/timestamp.h"
 
-#define CORGI_WORKER "corgipile job" /* what the server's views call one */
-#define CORGI_WAITING "waiting"      /* for the end of the transaction that asked for it */
+#define CORGI_WORKER "corgipile job" /* name in the server's views */
+#define CORGI_WAITING "waiting"      /* for the end of the requesting transaction */
 #define CORGI_RUNNING "running"
 #define CORGI_CANCELLED "cancelled"
-#define CORGI_LOST "lost"            /* the worker is gone and has said nothing */
+#define CORGI_LOST "lost"            /* the worker ended without a report */
 
-/* What a worker is told when it is started; the rest is in the job's record. */
+/* Data passed to a worker at its start; the rest is in the job's record. */
 typedef struct {
     int64 id;
     Oid database, login;
     VirtualTransactionId launcher;
 } CorgiTicket;
 
-/* How far a training is. */
+/* Progress of a training. */
 typedef struct {
     int64 epoch, epochs, rows; /* rows: learnt from, in all epochs */
-    double loss, rate;      /* rate: rows a second */
+    double loss, rate;      /* rate: rows per second */
 } CorgiProgress;
 
-/* What a record says, and the server of a job that runs. */
+/* A job's record, with live data of a running job. */
 typedef struct {
     int64 id, role;         /* role: as in the row */
     char *model, *state, *error, *warnings;
     int pid;
     TimestampTz began, started, finished; /* 0: not yet */
-    CorgiProgress at;       /* nothing is known of numbers below 0 and NaN */
-    bool ours;              /* this transaction asked for it */
+    CorgiProgress at;       /* unknown: numbers below 0 and NaN */
+    bool ours;              /* this transaction requested it */
 } CorgiJob;
 
 /* progress.c */
@@ -55,7 +55,7 @@ extern void corgi_change_records(const char *query, int count, Oid *types, Datum
 extern const PgBackendStatus *corgi_worker_at(int pid, TimestampTz began);
 extern bool corgi_read_job(int64 id, CorgiJob *job);
 extern bool corgi_is_over(const CorgiJob *job);
-extern void corgi_settle_lost(void);
+extern void corgi_mark_lost(void);
 extern List *corgi_list_workers(bool here, Oid login);
 extern void corgi_end_workers(void);
 

@@ -1,4 +1,4 @@
-/* Which labels a row has: those of a column of arrays, or the columns that are 1. */
+/* Reader of a row's labels, from an array column or from columns of 0 and 1. */
 #include "corgipile.h"
 
 #include "catalog/pg_type.h"
@@ -10,15 +10,15 @@
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
-enum { FIRST_ROOM = 16, MOST_SHOWN = 100 }; /* bytes of a label in an error */
+enum { INITIAL_LABELS = 16, MAX_LABEL_BYTES = 100 }; /* bytes of a label in an error */
 
-/* Return of what type labels are: that of what is in arrays, else names of columns. */
+/* Return the type of the labels: of the array's elements, or text for column names. */
 Oid corgi_label_type(const CorgiSource *s) { return s->labels->list ? s->labels->type : TEXTOID; }
 
-/* Return what the label of rows is called where it says which labels they have, as in Python. */
+/* Return the label name of multilabel models, as in Python. */
 const char *corgi_name_of_sets(const List *labels) { return list_length(labels) == 1 ? linitial(labels) : "labels"; }
 
-/* Return whether a column has labels of several. */
+/* Return whether a column is one of several labels. */
 bool corgi_is_label(const CorgiOptions *o, const char *column)
 {
     ListCell *cell;
@@ -28,34 +28,36 @@ bool corgi_is_label(const CorgiOptions *o, const char *column)
     return false;
 }
 
-/* Refuse what does not go with several labels. */
+/* Refuse options that multilabel training lacks. */
 void corgi_check_labels(const CorgiOptions *o, bool label, bool classes)
 {
-    const char *said = label ? "label" : o->by ? "by" : o->holdout > 0 ? "holdout" : o->warm_start ? "warm_start"
+    const char *conflict = label ? "label" : o->by ? "by" : o->holdout > 0 ? "holdout" : o->warm_start ? "warm_start"
                        : o->weights ? "weights" : classes ? "classes" : o->class_weight ? "class_weight" : NULL;
-    CorgiOptions rest = *o;
+    CorgiOptions others = *o;
     if (o->labels == NIL)
         return;
-    if (said != NULL)
-        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s does not go with labels, of which each has a model", said);
+    if (conflict != NULL)
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s does not go with labels, of which each has a model", conflict);
     if (cp_losses[o->of.loss].labels != CP_TWO_CLASSES)
-        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "a label is there or not: logistic, svm and squared_hinge tell, got \"%s\"", o->kind);
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE,
+               "a label is there or not: logistic, svm and squared_hinge tell, got \"%s\"", o->kind);
     if (o->weight != NULL && corgi_is_label(o, o->weight))
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "column \"%s\" is a label; it cannot be the weight too", o->weight);
     for (int i = 1; i < list_length(o->labels); i++) {
-        rest.labels = list_copy_tail(o->labels, i);
-        if (corgi_is_label(&rest, list_nth(o->labels, i - 1)))
-            REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "labels names column \"%s\" twice", (char *) list_nth(o->labels, i - 1));
+        others.labels = list_copy_tail(o->labels, i);
+        if (corgi_is_label(&others, list_nth(o->labels, i - 1)))
+            REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "labels must not repeat columns, got \"%s\" twice",
+                   (char *) list_nth(o->labels, i - 1));
     }
 }
 
 CorgiTags corgi_make_tags(void)
 {
-    return (CorgiTags){.at = palloc(sizeof(int32) * FIRST_ROOM), .room = FIRST_ROOM,
+    return (CorgiTags){.at = palloc(sizeof(int32) * INITIAL_LABELS), .room = INITIAL_LABELS,
                        .row = AllocSetContextCreate(CurrentMemoryContext, "corgipile tags", ALLOCSET_DEFAULT_SIZES)};
 }
 
-static void add(CorgiTags *t, int64 number)
+static void add_label(CorgiTags *t, int64 number)
 {
     if (t->count == t->room) {
         t->room *= 2;
@@ -64,20 +66,21 @@ static void add(CorgiTags *t, int64 number)
     t->at[t->count++] = (int32) number;
 }
 
-/* Return the number of a label, a new one unless all are known. */
-static int64 number_of(const CorgiColumn *c, Datum value, TupleTableSlot *row, CorgiNames *names, bool known)
+/* Return the number of a label; adds it unless `known`. */
+static int64 label_number(const CorgiColumn *c, Datum value, TupleTableSlot *row, CorgiNames *names, bool known)
 {
     Size length;
     const char *text = corgi_text_of(c->type, value, &length);
-    const int64 found = known ? corgi_find_name(names, text, length) : corgi_add_name(names, text, length);
-    if (unlikely(found == CORGI_UNNAMED))
-        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s has \"%.*s\" in label column \"%s\", which is none of the labels %s",
-               corgi_row_name(c, &row->tts_tid), (int) pg_mbcliplen(text, (int) length, MOST_SHOWN), text, c->name,
+    const int64 number = known ? corgi_find_name(names, text, length) : corgi_add_name(names, text, length);
+    if (unlikely(number == CORGI_UNNAMED))
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE,
+               "%s has \"%.*s\" in label column \"%s\", which is none of the labels %s",
+               corgi_row_name(c, &row->tts_tid), (int) pg_mbcliplen(text, (int) length, MAX_LABEL_BYTES), text, c->name,
                corgi_list_names(names));
-    return found;
+    return number;
 }
 
-/* Read the labels in an array; what that takes is given back with the next row, for blocks have many. */
+/* Read the labels in an array. The next row frees the memory, because blocks have many rows. */
 static void read_array(const CorgiColumn *c, TupleTableSlot *row, CorgiNames *names, bool known, CorgiTags *t)
 {
     bool null, by_value, *nulls;
@@ -88,7 +91,8 @@ static void read_array(const CorgiColumn *c, TupleTableSlot *row, CorgiNames *na
     int16 length;
     int count;
     if (unlikely(null))
-        REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in label column \"%s\"; an empty array has no label",
+        REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in label column \"%s\"; use an empty array for no "
+                                               "labels",
                corgi_row_name(c, &row->tts_tid), c->name);
     if (unlikely(ARR_NDIM(array) > 1))
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" is an array of %d dimensions; 1 is needed",
@@ -99,12 +103,12 @@ static void read_array(const CorgiColumn *c, TupleTableSlot *row, CorgiNames *na
         if (unlikely(nulls[i]))
             REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in an array of label column \"%s\"; leave it out",
                    corgi_row_name(c, &row->tts_tid), c->name);
-        add(t, number_of(c, items[i], row, names, known));
+        add_label(t, label_number(c, items[i], row, names, known));
     }
 }
 
 /* Return whether a column of 0 and 1 is 1. */
-static bool is_there(const CorgiColumn *c, TupleTableSlot *row)
+static bool is_set(const CorgiColumn *c, TupleTableSlot *row)
 {
     bool null;
     const Datum value = slot_getattr(row, c->attnum, &null);
@@ -116,25 +120,25 @@ static bool is_there(const CorgiColumn *c, TupleTableSlot *row)
     return number != 0;
 }
 
-static int by_number(const void *a, const void *b)
+static int compare_numbers(const void *a, const void *b)
 {
     const int32 x = *(const int32 *) a, y = *(const int32 *) b;
     return x < y ? -1 : x > y;
 }
 
-/* Sort numbers, and drop repeated ones. */
+/* Sort numbers and drop duplicates. */
 static void sort_tags(CorgiTags *t)
 {
-    int64 kept = 0;
+    int64 unique = 0;
     if (t->count > 1)
-        qsort(t->at, (size_t) t->count, sizeof *t->at, by_number);
+        qsort(t->at, (size_t) t->count, sizeof *t->at, compare_numbers);
     for (int64 i = 0; i < t->count; i++)
-        if (kept == 0 || t->at[kept - 1] != t->at[i])
-            t->at[kept++] = t->at[i];
-    t->count = kept;
+        if (unique == 0 || t->at[unique - 1] != t->at[i])
+            t->at[unique++] = t->at[i];
+    t->count = unique;
 }
 
-/* Read which labels a row has, by their numbers among names: new ones are added, unless all are known. */
+/* Read a row's labels as their numbers among `names`; adds new ones unless `known`. */
 void corgi_read_tags(const CorgiSource *part, TupleTableSlot *row, CorgiNames *names, bool known, CorgiTags *t)
 {
     t->count = 0;
@@ -148,6 +152,6 @@ void corgi_read_tags(const CorgiSource *part, TupleTableSlot *row, CorgiNames *n
         return;
     }
     for (int i = 0; i < part->label_columns; i++)
-        if (is_there(&part->labels[i], row))
-            add(t, i);
+        if (is_set(&part->labels[i], row))
+            add_label(t, i);
 }

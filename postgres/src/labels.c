@@ -1,24 +1,25 @@
-/* Which labels there are, and which of them each row to learn from has: as corgipile.linear.label_sets has it in Python. Rows with
- * the same ones have the same set. They are found in the survey, so that no epoch reads the column again. */
+/* Labels and the label set of each training row. Rows with equal labels share a set.
+ * Equivalent to corgipile.linear.label_sets in Python. The survey collects them, so that no epoch reads the column
+ * again. */
 #include "corgipile.h"
 
 #include "utils/memutils.h"
 
-enum { MOST_LABELS = 1 << 20, ENTRY = 3 * sizeof(int32) + 16 }; /* entry: bytes of a set beside its name */
-enum { SEAT = sizeof(void *) + sizeof(int64) + sizeof(int) };          /* what the kernel takes of a model, see model_stack.h */
+enum { MAX_LABELS = 1 << 20, SET_BYTES = 3 * sizeof(int32) + 16 }; /* bytes of a set besides its name */
+enum { KERNEL_BYTES = sizeof(void *) + sizeof(int64) + sizeof(int) }; /* kernel bytes per model, see model_stack.h */
 
 struct CorgiLabels {
-    const char *column;     /* of arrays; NULL where each label has its own */
+    const char *column;     /* array column; NULL if each label has its own column */
     Oid type;
     CorgiNames *names;      /* as text; ascending once settled */
-    CorgiNames *sets;       /* the numbers of the labels of each, ascending; in the order of Python once settled */
+    CorgiNames *sets;       /* label numbers of each set, ascending; in Python's order once settled */
     CorgiCodes *codes;      /* the set of each row */
-    uint8 *there;           /* [sets][labels] once settled */
+    uint8 *members;           /* [sets][labels] once settled */
     CorgiTags tags;         /* of the last row */
-    bool settled;           /* all rows are seen */
+    bool settled;           /* all rows are read */
 };
 
-/* Begin to find labels, where models of several are asked for. */
+/* Start collecting labels if multilabel models are requested. */
 void corgi_begin_labels(CorgiRun *run)
 {
     const CorgiSource *s = &run->source;
@@ -36,24 +37,24 @@ void corgi_begin_labels(CorgiRun *run)
         corgi_add_name(l->names, s->labels[i].name, strlen(s->labels[i].name));
 }
 
-/* Return how many labels there are. */
+/* Return the number of labels. */
 int64 corgi_label_count(const CorgiLabels *l) { return l->names->count; }
 
 static int64 bytes_of_rows(const CorgiLabels *l)
 {
     return corgi_codes_bytes(l->codes) + (int64) l->sets->bytes +
-           l->sets->count * ((int64) (sizeof *l->sets->names + ENTRY) + l->names->count);
+           l->sets->count * ((int64) (sizeof *l->sets->names + SET_BYTES) + l->names->count);
 }
 
-/* Return what of buffer_size models and labels take. */
+/* Return the share of buffer_size that models and labels take. */
 int64 corgi_labels_bytes(const CorgiRun *run)
 {
     const CorgiLabels *l = run->labels;
-    return corgi_label_count(l) * (corgi_member_bytes(run) + SEAT) + (int64) l->names->bytes + bytes_of_rows(l);
+    return corgi_label_count(l) * (corgi_member_bytes(run) + KERNEL_BYTES) + (int64) l->names->bytes + bytes_of_rows(l);
 }
 
-/* Refuse models and labels of rows that take more than half of buffer_size. */
-static void check_room(const CorgiRun *run)
+/* Refuse models and label sets that take more than half of buffer_size. */
+static void check_memory(const CorgiRun *run)
 {
     const CorgiLabels *l = run->labels;
     int64 taken = corgi_labels_bytes(run), rows = bytes_of_rows(l);
@@ -68,24 +69,25 @@ static void check_room(const CorgiRun *run)
                        : errhint("Give a larger buffer_size, or fewer labels."));
 }
 
-/* Take in the labels of the next row to learn from. */
+/* Add the labels of the next training row. */
 void corgi_note_labels(CorgiRun *run, const CorgiSource *part, TupleTableSlot *row)
 {
     CorgiLabels *l = run->labels;
     const int64 labels = l->names->count, sets = l->sets->count;
     corgi_read_tags(part, row, l->names, l->column == NULL, &l->tags);
-    if (l->names->count > MOST_LABELS)
+    if (l->names->count > MAX_LABELS)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                errmsg("column \"%s\" has more than %d labels", l->column, MOST_LABELS));
+                errmsg("column \"%s\" has more than %d labels", l->column, MAX_LABELS));
     if (corgi_codes_full(l->codes))
-        check_room(run);
-    corgi_add_code(l->codes, corgi_add_name(l->sets, (const char *) l->tags.at, sizeof *l->tags.at * (Size) l->tags.count));
+        check_memory(run);
+    corgi_add_code(l->codes,
+                   corgi_add_name(l->sets, (const char *) l->tags.at, sizeof *l->tags.at * (Size) l->tags.count));
     if (l->names->count > labels || l->sets->count > sets)
-        check_room(run);
+        check_memory(run);
 }
 
-/* Compare sets as their rows of 0 and 1, label by label, compare: where they differ first, the one that has it is larger. */
-static int by_labels(const void *a, const void *b)
+/* Compare sets as their rows of 0 and 1: the one with the first differing label is larger. */
+static int compare_sets(const void *a, const void *b)
 {
     const CorgiName *x = a, *y = b;
     const int32 *left = (const int32 *) x->text, *right = (const int32 *) y->text;
@@ -96,7 +98,7 @@ static int by_labels(const void *a, const void *b)
     return x->length < y->length ? -1 : x->length > y->length;
 }
 
-static int by_number(const void *a, const void *b)
+static int compare_numbers(const void *a, const void *b)
 {
     const int32 x = *(const int32 *) a, y = *(const int32 *) b;
     return x < y ? -1 : x > y;
@@ -108,7 +110,7 @@ static CorgiName *copy_names(const CorgiNames *n)
     return memcpy(copy, n->names, sizeof *copy * (Size) n->count);
 }
 
-/* Return the number of each name, by that which it had. */
+/* Map each name's old number to its new one. */
 static int32 *new_numbers(CorgiNames *n, const CorgiName *before)
 {
     int32 *number = palloc_extended(sizeof *number * (Size) Max(n->count, 1), MCXT_ALLOC_HUGE);
@@ -117,7 +119,7 @@ static int32 *new_numbers(CorgiNames *n, const CorgiName *before)
     return number;
 }
 
-/* Put labels into the order of Python: ascending, those of columns as these were named. */
+/* Sort the labels as Python does: ascending, or in the order of their columns. */
 static void settle_names(CorgiLabels *l)
 {
     CorgiName *before = copy_names(l->names);
@@ -130,37 +132,37 @@ static void settle_names(CorgiLabels *l)
         const Size count = l->sets->names[i].length / sizeof *own;
         for (Size k = 0; k < count; k++)
             own[k] = number[own[k]];
-        qsort(own, count, sizeof *own, by_number);
+        qsort(own, count, sizeof *own, compare_numbers);
     }
     pfree(number);
     pfree(before);
 }
 
-/* Put sets into the order of Python. */
+/* Sort the sets as Python does. */
 static void settle_sets(CorgiLabels *l)
 {
     CorgiName *before = copy_names(l->sets);
     int32 *number;
-    corgi_order_names(l->sets, by_labels);
+    corgi_order_names(l->sets, compare_sets);
     number = new_numbers(l->sets, before);
     corgi_number_codes(l->codes, number);
     pfree(number);
     pfree(before);
 }
 
-/* Say which labels are in each set. */
+/* Fill the matrix of labels by set. */
 static void fill_sets(CorgiLabels *l)
 {
     const int64 labels = l->names->count;
-    l->there = palloc_extended((Size) (l->sets->count * labels), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    l->members = palloc_extended((Size) (l->sets->count * labels), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     for (int64 i = 0; i < l->sets->count; i++) {
         const int32 *own = (const int32 *) l->sets->names[i].text;
         for (Size k = 0; k < l->sets->names[i].length / sizeof *own; k++)
-            l->there[i * labels + own[k]] = 1;
+            l->members[i * labels + own[k]] = 1;
     }
 }
 
-/* Refuse a label that no row has, or that all have. */
+/* Refuse a label that no row or every row has. */
 static void check_counts(const CorgiLabels *l)
 {
     const int64 labels = l->names->count;
@@ -170,17 +172,17 @@ static void check_counts(const CorgiLabels *l)
         rows[corgi_code_at(l->codes, i)]++;
     for (int64 i = 0; i < l->sets->count; i++)
         for (int64 k = 0; k < labels; k++)
-            has[k] += l->there[i * labels + k] ? rows[i] : 0;
+            has[k] += l->members[i * labels + k] ? rows[i] : 0;
     for (int64 k = 0; k < labels; k++)
         if (has[k] == 0 || has[k] == l->codes->rows)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("%s of " INT64_FORMAT " rows have label %s; one that some have can be learnt", has[k] ? "all" : "none",
-                           l->codes->rows, corgi_label_name(l, k)));
+                    errmsg("%s of " INT64_FORMAT " rows have label %s; one that some have can be learnt",
+                           has[k] ? "all" : "none", l->codes->rows, corgi_label_name(l, k)));
     pfree(has);
     pfree(rows);
 }
 
-/* Put labels and sets into the order of Python, once all rows are seen. */
+/* Sort labels and sets as Python does after the last row. */
 void corgi_settle_labels(CorgiRun *run)
 {
     CorgiLabels *l = run->labels;
@@ -190,31 +192,31 @@ void corgi_settle_labels(CorgiRun *run)
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
                 errmsg("all arrays of label column \"%s\" are empty; there is nothing to learn", l->column));
     l->settled = true;
-    check_room(run);
+    check_memory(run);
     settle_names(l);
     settle_sets(l);
     fill_sets(l);
     check_counts(l);
 }
 
-/* Return the set of a row to learn from, by its number among them. */
+/* Return the set of a training row by its number. */
 int64 corgi_set_of(const CorgiLabels *l, int64 row) { return corgi_code_at(l->codes, row); }
 
-/* Return the set of one of these rows, which is read. */
+/* Return the set of a row that is being read. */
 int64 corgi_set_of_row(CorgiLabels *l, const CorgiSource *part, TupleTableSlot *row)
 {
     corgi_read_tags(part, row, l->names, true, &l->tags);
     return corgi_find_name(l->sets, (const char *) l->tags.at, sizeof *l->tags.at * (Size) l->tags.count);
 }
 
-/* Return which labels are in each set, a byte each, [sets][labels]. */
+/* Return the matrix of labels by set, one byte each, [sets][labels]. */
 const uint8 *corgi_label_sets(const CorgiLabels *l, int64 *sets)
 {
     *sets = l->sets->count;
-    return l->there;
+    return l->members;
 }
 
-/* Return how a label is called. */
+/* Return a label's name. */
 char *corgi_label_name(const CorgiLabels *l, int64 k)
 {
     StringInfoData name;

@@ -1,12 +1,12 @@
-/* Models of several labels, which a row has some of: one for each. Included by corgipile.h, whose types it uses. */
+/* Multilabel models: one model per label. Included by corgipile.h. */
 #ifndef CORGI_LABELS_H
 #define CORGI_LABELS_H
 
 /* label_reader.c */
 typedef struct {
-    int32 *at;              /* [count] numbers of labels, ascending */
+    int32 *at;              /* [count] label numbers, ascending */
     int64 count, room;
-    MemoryContext row;      /* of what is read of one row: arrays as they are without compression, and their items */
+    MemoryContext row;      /* of one row: detoasted arrays and their elements */
 } CorgiTags;
 extern CorgiTags corgi_make_tags(void);
 extern void corgi_read_tags(const CorgiSource *part, TupleTableSlot *row, CorgiNames *names, bool known, CorgiTags *t);

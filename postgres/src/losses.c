@@ -1,26 +1,26 @@
-/* What SQL knows of losses: all of it is from the table of kernel/sgd/losses.h. */
+/* SQL names of losses, all from the table of kernel/sgd/losses.h. */
 #include "corgipile.h"
 
 #include "lib/stringinfo.h"
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
-/* Write names one after the other, of all losses or of those that are wanted: "a, b or c". */
+/* Join the names of all losses, or of those `wanted`: "a, b or c". */
 char *corgi_loss_names(bool (*wanted)(const cp_loss_facts *))
 {
-    const char *found[CP_LOSS_COUNT];
+    const char *names[CP_LOSS_COUNT];
     int count = 0;
     StringInfoData text;
     for (int i = 0; i < CP_LOSS_COUNT; i++) {
-        bool again = false;
+        bool duplicate = false;
         for (int k = 0; k < count; k++)
-            again |= strcmp(found[k], cp_losses[i].name) == 0;
-        if (!again && (wanted == NULL || wanted(&cp_losses[i])))
-            found[count++] = cp_losses[i].name;
+            duplicate |= strcmp(names[k], cp_losses[i].name) == 0;
+        if (!duplicate && (wanted == NULL || wanted(&cp_losses[i])))
+            names[count++] = cp_losses[i].name;
     }
     initStringInfo(&text);
     for (int i = 0; i < count; i++)
-        appendStringInfo(&text, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", found[i]);
+        appendStringInfo(&text, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", names[i]);
     return text.data;
 }
 
@@ -28,7 +28,7 @@ bool corgi_has_probability(const cp_loss_facts *f) { return f->probability; }
 bool corgi_is_per_class(const cp_loss_facts *f) { return f->labels == CP_CLASSES; }
 bool corgi_is_of_numbers(const cp_loss_facts *f) { return f->labels == CP_NUMBERS; }
 
-/* Read the name of a loss, and its parameter, for so many classes. */
+/* Parse the name of a loss and its parameter, for this number of classes. */
 cp_loss_choice corgi_loss_of(const char *kind, int64 classes)
 {
     cp_loss_choice of = {0};
@@ -48,8 +48,8 @@ cp_loss_choice corgi_loss_of(const char *kind, int64 classes)
 
 const char *corgi_loss_name(const cp_loss_choice *of) { return cp_losses[of->loss].name; }
 
-/* Return how many classes models of a kind can tell apart; 0 where they predict numbers. */
-int64 corgi_most_classes(const char *kind)
+/* Return the most classes of a kind of model; 0 if it predicts numbers. */
+int64 corgi_max_classes(const char *kind)
 {
     cp_loss_choice of = corgi_loss_of(kind, 2);
     return cp_loss_most_classes(corgi_loss_name(&of));

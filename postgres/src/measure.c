@@ -1,4 +1,4 @@
-/* Measures a model: one pass over the rows as they lie, at learning rate 0. */
+/* Evaluation of a model: one pass over the rows in storage order, at learning rate 0. */
 #include "corgipile.h"
 
 #include "access/tableam.h"
@@ -7,15 +7,15 @@
 enum { PART_ROWS = 4096, PART_BYTES = 1 << 20, PART_SCORES = 1 << 17 };
 
 typedef struct {
-    CorgiRun run;           /* with a small buffer of its own */
-    CorgiLearner *judge;
+    CorgiRun run;           /* with its own small buffer */
+    CorgiLearner *evaluator;
     int32 visit[PART_ROWS];
-    int64 waiting, number;  /* rows in the buffer; number of the next row */
-    bool held;              /* of rows held out, else of all */
-    MemoryContext rows;     /* what they leave behind */
+    int64 buffered, number;  /* waiting: buffered rows; number: of the next row */
+    bool held;              /* measures validation rows, else all rows */
+    MemoryContext rows;     /* memory of buffered rows */
 } Pass;
 
-/* Make room for so many bytes of rows. */
+/* Allocate a buffer for `bytes` of rows. */
 static CorgiBuffer make_buffer(const CorgiRun *run, int64 bytes)
 {
     const CorgiSource *s = &run->source;
@@ -25,13 +25,13 @@ static CorgiBuffer make_buffer(const CorgiRun *run, int64 bytes)
     return corgi_make_buffer(s, width, slots, slots, bytes);
 }
 
-static Pass *make_pass(const CorgiRun *run, CorgiLearner *judge, bool held)
+static Pass *make_pass(const CorgiRun *run, CorgiLearner *evaluator, bool held)
 {
     Pass *p = palloc0(sizeof *p);
     p->run = *run;
     p->run.options.learning_rate = 0;
     p->run.buffer = make_buffer(run, PART_BYTES);
-    p->judge = judge;
+    p->evaluator = evaluator;
     p->held = held;
     p->rows = AllocSetContextCreate(CurrentMemoryContext, "corgipile rows", ALLOCSET_DEFAULT_SIZES);
     for (int32 i = 0; i < PART_ROWS; i++)
@@ -39,46 +39,48 @@ static Pass *make_pass(const CorgiRun *run, CorgiLearner *judge, bool held)
     return p;
 }
 
-/* Tell where the rows that were judged wait. */
-static void tell_slots(const Pass *p)
+/* Report the slots of measured rows to the observer. */
+static void report_slots(const Pass *p)
 {
     const CorgiBuffer *b = &p->run.buffer;
-    for (int32 i = 0; i < p->waiting; i++)
+    for (int32 i = 0; i < p->buffered; i++)
         p->run.watch->slot(p->run.watch, &p->run, i, b->y[i], b->weight ? b->weight[i] : 1);
 }
 
-/* Tell of the rows that were judged, some at a time: of many classes each has many scores. */
-static void tell_rows(const Pass *p)
+/* Report the scores of measured rows to the observer, in batches because rows may have many scores. */
+static void report_rows(const Pass *p)
 {
     CorgiWatch *w = p->run.watch;
-    CorgiCompany *company = p->run.company;
-    int64 outputs = company ? corgi_company_outputs(company) : corgi_learner_outputs(w->scorer), most = Max(PART_SCORES / outputs, 1);
+    CorgiModelStack *stack = p->run.stack;
+    int64 outputs = stack ? corgi_stack_outputs(stack) : corgi_learner_outputs(w->scorer),
+          most = Max(PART_SCORES / outputs, 1);
     double *scores;
-    if (p->waiting == 0)
+    if (p->buffered == 0)
         return;
-    scores = palloc(sizeof *scores * (Size) (outputs * Min(most, p->waiting)));
-    for (int64 from = 0; from < p->waiting; from += most) {
-        int64 count = Min(most, p->waiting - from);
-        if (company != NULL)
-            corgi_company_decide(company, &p->run, p->visit + from, count, scores);
+    scores = palloc(sizeof *scores * (Size) (outputs * Min(most, p->buffered)));
+    for (int64 from = 0; from < p->buffered; from += most) {
+        int64 count = Min(most, p->buffered - from);
+        if (stack != NULL)
+            corgi_stack_decide(stack, &p->run, p->visit + from, count, scores);
         else
             corgi_learner_decide_rows(w->scorer, &p->run, p->visit + from, count, scores);
         for (int64 i = from; i < from + count; i++)
-            w->row(w, p->run.buffer.y[i], p->run.buffer.weight ? p->run.buffer.weight[i] : 1, scores + (i - from) * outputs);
+            w->row(w, p->run.buffer.y[i], p->run.buffer.weight ? p->run.buffer.weight[i] : 1,
+                   scores + (i - from) * outputs);
     }
     pfree(scores);
 }
 
-static void learn_nothing(Pass *p)
+static void measure_rows(Pass *p)
 {
-    for (int64 done = 0; done < p->waiting && p->run.company != NULL;) {
+    for (int64 done = 0; done < p->buffered && p->run.stack != NULL;) {
         int32 refused;
-        int status = corgi_company_learn(p->run.company, &p->run, p->visit, p->waiting, &done, &refused);
+        int status = corgi_stack_learn(p->run.stack, &p->run, p->visit, p->buffered, &done, &refused);
         if (status != CP_SGD_OK)
             corgi_learner_refuse(&p->run, status, refused);
     }
-    for (int64 done = 0; done < p->waiting && p->run.company == NULL;) {
-        int status = corgi_learner_learn(p->judge, &p->run, p->visit, p->waiting, &done);
+    for (int64 done = 0; done < p->buffered && p->run.stack == NULL;) {
+        int status = corgi_learner_learn(p->evaluator, &p->run, p->visit, p->buffered, &done);
         if (corgi_learner_skips(&p->run, status))
             done++;
         else if (status != CP_SGD_OK)
@@ -86,17 +88,17 @@ static void learn_nothing(Pass *p)
     }
 }
 
-static void judge_rows(Pass *p)
+static void flush_rows(Pass *p)
 {
     if (p->run.truth == NULL)
-        learn_nothing(p);
+        measure_rows(p);
     if (p->run.truth != NULL)
-        corgi_judge_labels(p->run.truth, &p->run, p->visit, p->waiting);
+        corgi_evaluate_labels(p->run.truth, &p->run, p->visit, p->buffered);
     else if (p->run.watch != NULL && p->run.watch->slot != NULL)
-        tell_slots(p);
+        report_slots(p);
     else if (p->run.watch != NULL)
-        tell_rows(p);
-    p->waiting = 0;
+        report_rows(p);
+    p->buffered = 0;
     if (p->run.source.sparse)
         corgi_begin_place(&p->run.buffer, 0);
     MemoryContextReset(p->rows);
@@ -105,20 +107,20 @@ static void judge_rows(Pass *p)
 static bool put_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
 {
     MemoryContext outside = MemoryContextSwitchTo(p->rows);
-    bool fits = corgi_put_row(part, row, p->run.survey.width, &p->run.buffer, p->waiting);
-    if (fits && p->run.company != NULL)
-        p->run.buffer.group[p->waiting] = corgi_group_of_row(p->run.company, part, row);
+    bool fits = corgi_put_row(part, row, p->run.survey.width, &p->run.buffer, p->buffered);
+    if (fits && p->run.stack != NULL)
+        p->run.buffer.group[p->buffered] = corgi_group_of_row(p->run.stack, part, row);
     if (fits && p->run.truth != NULL)
-        corgi_note_truth(p->run.truth, part, row, p->waiting);
+        corgi_note_truth(p->run.truth, part, row, p->buffered);
     MemoryContextSwitchTo(outside);
-    p->waiting += fits;
+    p->buffered += fits;
     return fits;
 }
 
-/* Measure a row that is longer than the room left for sparse ones. */
+/* Measure a row that exceeds the buffer of sparse rows. */
 static void put_long_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
 {
-    judge_rows(p);
+    flush_rows(p);
     while (!put_row(p, part, row))
         p->run.buffer = make_buffer(&p->run, 2 * p->run.buffer.heaviest);
 }
@@ -126,8 +128,8 @@ static void put_long_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
 static bool is_wanted(const Pass *p, const CorgiSource *part, int64 number, TupleTableSlot *row)
 {
     if (!p->held)
-        return corgi_ask_row(&p->run, part, number, row);
-    return corgi_held_out(&p->run, number) && (p->run.where == NULL || corgi_is_wanted(&p->run, number));
+        return corgi_row_matches(&p->run, part, number, row);
+    return corgi_held_out(&p->run, number) && (p->run.where == NULL || corgi_matches(&p->run, number));
 }
 
 static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
@@ -140,32 +142,32 @@ static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
             continue;
         if (!put_row(p, part, row))
             put_long_row(p, part, row);
-        if (p->waiting == p->run.buffer.slots)
-            judge_rows(p);
+        if (p->buffered == p->run.buffer.slots)
+            flush_rows(p);
     }
     table_endscan(scan);
     ExecDropSingleTupleTableSlot(row);
 }
 
-/* Measure a learner that has one row a batch on the table's rows, or on those held out; NULL: those of groups, or of labels. */
-cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Snapshot snapshot)
+/* Measure rows, or validation rows only, with a learner of batch size 1; NULL: with group or label models. */
+cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *evaluator, bool held, Snapshot snapshot)
 {
     MemoryContext outside = CurrentMemoryContext;
     MemoryContext context = AllocSetContextCreate(outside, "corgipile measure", ALLOCSET_DEFAULT_SIZES);
     Pass *p;
     int64 skipped;
     MemoryContextSwitchTo(context);
-    p = make_pass(run, judge, held);
-    if (judge != NULL)
-        corgi_learner_begin(judge, 0);
-    else if (run->company != NULL)
-        corgi_company_begin(run->company, &p->run, 0);
+    p = make_pass(run, evaluator, held);
+    if (evaluator != NULL)
+        corgi_learner_begin(evaluator, 0);
+    else if (run->stack != NULL)
+        corgi_stack_begin(run->stack, &p->run, 0);
     for (int i = 0; i < run->source.part_count; i++)
         measure_part(p, &run->source.parts[i], snapshot);
-    judge_rows(p);
+    flush_rows(p);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
     if (run->truth != NULL)
         return corgi_truth_figures(run->truth);
-    return judge ? corgi_learner_end(judge) : corgi_company_end(run->company, &skipped);
+    return evaluator ? corgi_learner_end(evaluator) : corgi_stack_end(run->stack, &skipped);
 }

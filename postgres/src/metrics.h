@@ -1,27 +1,28 @@
-/* Measures of a model that need the score of every row; included by corgipile.h, whose types it uses. */
+/* Metrics that need the score of every row. Included by corgipile.h. */
 #ifndef CORGI_METRICS_H
 #define CORGI_METRICS_H
 
-/* What is told of each row that is measured: its scores, or where it waits. */
+/* Observer of measured rows: of their scores, or of their slots. */
 typedef struct CorgiWatch {
     void (*row)(struct CorgiWatch *w, double label, double weight, const double *scores);
-    void (*slot)(struct CorgiWatch *w, const CorgiRun *run, int32 slot, double label, double weight); /* in place of row */
+    /* instead of row */
+    void (*slot)(struct CorgiWatch *w, const CorgiRun *run, int32 slot, double label, double weight);
     CorgiLearner *scorer;
-    struct CorgiTruth *truth; /* of several labels, where rows are told to this alone */
+    struct CorgiTruth *truth; /* multilabel metrics, which observe rows instead */
 } CorgiWatch;
 
 /* evaluate.c */
-enum { CORGI_JUDGE_CLASS = 6 }; /* the argument after those that all measures take; the weight is the last */
-extern CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name);
+enum { CORGI_EVALUATED_CLASS = 6 }; /* the argument after those common to all metrics; the weight is the last */
+extern CorgiModel *corgi_model_to_evaluate(FunctionCallInfo fcinfo, char **name);
 extern void corgi_need_classes(const CorgiModel *m, const char *name, const char *what);
-extern cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch);
+extern cp_figures corgi_evaluate_rows(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch);
 
 /* multilabel_metrics.c */
 typedef struct CorgiTruth CorgiTruth;
 extern CorgiTruth *corgi_make_truth(const CorgiModel *m, const char *name, const CorgiSource *source);
 extern int64 corgi_truth_rows(const CorgiTruth *t);
 extern void corgi_note_truth(CorgiTruth *t, const CorgiSource *part, TupleTableSlot *row, int64 at);
-extern void corgi_judge_labels(CorgiTruth *t, const CorgiRun *run, const int32 *visit, int64 count);
+extern void corgi_evaluate_labels(CorgiTruth *t, const CorgiRun *run, const int32 *visit, int64 count);
 extern cp_figures corgi_truth_figures(const CorgiTruth *t);
 extern void corgi_put_labels(FunctionCallInfo fcinfo, CorgiModel *m, const char *name);
 
@@ -30,6 +31,6 @@ typedef struct CorgiRanks CorgiRanks;
 extern CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive, bool weighted);
 extern void corgi_rank_row(CorgiRanks *r, double label, double weight, const double *scores);
 extern bool corgi_auc(CorgiRanks *r, double *area);
-extern int64 corgi_class_to_judge(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name);
+extern int64 corgi_class_to_evaluate(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* Takes models out of corgipile.models. Anybody may have written a row there, so nothing in it is trusted. */
+/* Loader of models from corgipile.models. Anybody may have written a row, so nothing in it is trusted. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -15,7 +15,8 @@
 
 static const char *const weights_query =
     "SELECT kind, dims, classes, coefficients, intercepts, params operator(pg_catalog.->>) 'numbers'" WHERE;
-#define FEATURES "SELECT ARRAY(SELECT f operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.features[*]') f), "
+#define FEATURES \
+    "SELECT ARRAY(SELECT f operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.features[*]') f), "
 #define GROUP "params operator(pg_catalog.->>) 'by'"
 static const char *const columns_query = FEATURES GROUP WHERE;
 static const char *const past_query =
@@ -23,23 +24,23 @@ static const char *const past_query =
     "params operator(pg_catalog.->>) 'label', learnt, "
     "pg_catalog.concat_ws(' ', params operator(pg_catalog.->>) 'average', params operator(pg_catalog.->>) 'step', "
     "(params operator(pg_catalog.->>) 'l1')::pg_catalog.float8), params operator(pg_catalog.->>) 'best_epoch', "
-    "CASE WHEN pg_catalog.jsonb_typeof(params operator(pg_catalog.->) 'learning_rate') operator(pg_catalog.=) 'number' THEN "
-    "(params operator(pg_catalog.->>) 'learning_rate')::pg_catalog.float8 END" WHERE;
+    "CASE WHEN pg_catalog.jsonb_typeof(params operator(pg_catalog.->) 'learning_rate') operator(pg_catalog.=) "
+    "'number' THEN (params operator(pg_catalog.->>) 'learning_rate')::pg_catalog.float8 END" WHERE;
 #define LISTED(column) "pg_catalog.array_agg(" column " ORDER BY epoch)"
-/* What corgi_store_history writes, in the order of its columns. */
+/* Query for what corgi_store_history writes, in the order of its columns. */
 static const char *const figures_query =
     "SELECT " LISTED("loss") ", " LISTED("accuracy") ", " LISTED("r2") ", " LISTED("holdout_loss") ", "
     LISTED("holdout_accuracy") ", " LISTED("holdout_r2") ", " LISTED("rows") ", " LISTED("seconds")
     ", pg_catalog.count(*), pg_catalog.max(epoch) FROM corgipile.history WHERE model operator(pg_catalog.=) $1";
 
-static void damaged(const char *name, const char *why) __attribute__((noreturn));
-static void damaged(const char *name, const char *why)
+static void refuse_damaged(const char *name, const char *why) __attribute__((noreturn));
+static void refuse_damaged(const char *name, const char *why)
 {
     ereport(ERROR, errcode(ERRCODE_DATA_CORRUPTED),
             errmsg("the row of model \"%s\" in corgipile.models is damaged: %s", name, why));
 }
 
-static void fetch(const char *query, const char *name)
+static void fetch_model(const char *query, const char *name)
 {
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
@@ -56,7 +57,7 @@ static char *text_at(int column, MemoryContext context)
     return value == NULL ? NULL : MemoryContextStrdup(context, value);
 }
 
-/* Return whether an array of doubles is as large as it says, and has so many dimensions or is empty. */
+/* Return whether an array of doubles is as large as its header states, with these dimensions or none. */
 static bool is_whole(const ArrayType *a, int dimensions)
 {
     Size size = VARSIZE(a), head;
@@ -68,7 +69,7 @@ static bool is_whole(const ArrayType *a, int dimensions)
     return ARR_DATA_OFFSET(a) >= head && ARR_DATA_OFFSET(a) + sizeof(double) * (Size) count <= size;
 }
 
-/* Copy the doubles of an array out of the result, if it has the right shape; else return NULL. */
+/* Copy an array of doubles out of the result; NULL if it has another shape. */
 static double *doubles_at(int column, int dimensions, int64 *rows, int64 *columns, MemoryContext context)
 {
     bool null;
@@ -87,8 +88,8 @@ static double *doubles_at(int column, int dimensions, int64 *rows, int64 *column
     return copy;
 }
 
-/* Classes are finite and ascend. */
-static bool in_order(const double *classes, int64 count)
+/* Return whether classes are finite and ascending. */
+static bool is_ascending(const double *classes, int64 count)
 {
     for (int64 i = 0; i < count; i++)
         if (!isfinite(classes[i]) || (i > 0 && classes[i] <= classes[i - 1]))
@@ -96,8 +97,8 @@ static bool in_order(const double *classes, int64 count)
     return true;
 }
 
-/* Return whether an encoding makes as many numbers of a row as the model takes, and has its classes. */
-static bool fits(const CorgiModel *m)
+/* Return whether an encoding has the model's width and classes. */
+static bool encoding_fits(const CorgiModel *m)
 {
     const CorgiEncoding *e = m->encoding;
     int64 width = 0;
@@ -120,7 +121,7 @@ static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
     int64 one, outputs, intercepts;
     int32 dims;
     char *numbers;
-    fetch(weights_query, name);
+    fetch_model(weights_query, name);
     dims = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
     m->kind = text_at(1, context);
     m->class_values = doubles_at(3, 1, &one, &m->classes, context);
@@ -129,27 +130,27 @@ static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
     numbers = text_at(6, context);
     m->of = corgi_loss_of(m->kind, m->classes);
     m->bytes = numbers != NULL && strcmp(numbers, "real") == 0 ? 4 : 8;
-    corgi_load_several(m, name, context);
+    corgi_load_members(m, name, context);
     outputs = corgi_outputs(&m->of, m->classes) * (m->labels ? m->labels->count : Max(m->groups, 1));
     if (m->class_values == NULL || m->coefficients == NULL || m->intercepts == NULL || m->width < 1 ||
         m->width != dims || m->outputs != outputs || intercepts != outputs ||
         (cp_losses[m->of.loss].labels == CP_TWO_CLASSES && m->classes != 2))
-        damaged(name, "its arrays do not fit together");
-    if (!in_order(m->class_values, m->classes))
-        damaged(name, "its classes are not finite numbers in ascending order");
+        refuse_damaged(name, "its arrays do not fit together");
+    if (!is_ascending(m->class_values, m->classes))
+        refuse_damaged(name, "its classes are not finite numbers in ascending order");
     m->outputs /= Max(m->groups, 1);
     m->encoding = corgi_read_encoding(name, context);
-    if (m->encoding != NULL && !fits(m))
-        damaged(name, "its encoding does not fit its arrays");
+    if (m->encoding != NULL && !encoding_fits(m))
+        refuse_damaged(name, "its encoding does not match its arrays");
 }
 
-/* Read what is known of the epochs: losses of later ones are compared with theirs. */
-static void load_figures(CorgiModel *m, const char *name, MemoryContext context)
+/* Load the metrics of epochs. Losses of later epochs are compared with them. */
+static void load_history(CorgiModel *m, const char *name, MemoryContext context)
 {
     bool null;
     int64 one, found, last;
     TupleDesc columns;
-    fetch(figures_query, name);
+    fetch_model(figures_query, name);
     columns = SPI_tuptable->tupdesc;
     m->epochs = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], columns, CORGI_FIGURES + 1, &null));
     if (m->epochs == 0)
@@ -157,10 +158,10 @@ static void load_figures(CorgiModel *m, const char *name, MemoryContext context)
     last = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], columns, CORGI_FIGURES + 2, &null));
     m->losses = doubles_at(1, 1, &one, &found, context);
     if (m->losses == NULL || last != m->epochs - 1)
-        damaged(name, "epochs are missing in corgipile.history");
+        refuse_damaged(name, "corgipile.history lacks epochs");
     for (int64 i = 0; i < m->epochs; i++)
         if (!isfinite(m->losses[i]))
-            damaged(name, "an epoch of its history has no loss");
+            refuse_damaged(name, "an epoch of its history has no loss");
     for (int i = 0; i < CORGI_FIGURES; i++) {
         ArrayType *a = DatumGetArrayTypeP(SPI_getbinval(SPI_tuptable->vals[0], columns, i + 1, &null));
         m->figures[i] = PointerGetDatum(memcpy(MemoryContextAlloc(context, VARSIZE(a)), a, VARSIZE(a)));
@@ -173,7 +174,7 @@ static List *texts_at(int column)
     return corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column, &null));
 }
 
-/* Read the model as it was learnt, where the weights do not say it all. */
+/* Load the training state, if it is more than the weights. */
 static void load_learnt(CorgiModel *m, const char *name, MemoryContext context)
 {
     bool null, fits;
@@ -188,7 +189,7 @@ static void load_learnt(CorgiModel *m, const char *name, MemoryContext context)
     for (int64 i = 0; fits && i < rows * line; i++)
         fits = isfinite(m->learnt[i]) && (i / line != 1 || m->learnt[i] > 0);
     if (!fits)
-        damaged(name, "what it was standardised by does not fit its arrays");
+        refuse_damaged(name, "what it was standardised by does not fit its arrays");
     for (int64 j = 0; j < m->width; j++)
         m->standardized |= m->learnt[j] != 0 || m->learnt[line + j] != 1;
 }
@@ -196,14 +197,14 @@ static void load_learnt(CorgiModel *m, const char *name, MemoryContext context)
 static List *features_at(const char *name, MemoryContext context)
 {
     MemoryContext outside = MemoryContextSwitchTo(context);
-    List *found = texts_at(1);
+    List *features = texts_at(1);
     MemoryContextSwitchTo(outside);
-    if (list_member_ptr(found, NULL))
-        damaged(name, "its features hold a NULL");
-    return found;
+    if (list_member_ptr(features, NULL))
+        refuse_damaged(name, "its features hold a NULL");
+    return features;
 }
 
-/* Check that columns that are hashed are those of the model. */
+/* Check that hashed columns are those of the model. */
 static void check_features(const CorgiModel *m, const char *name)
 {
     const CorgiEncoding *e = m->encoding;
@@ -212,7 +213,7 @@ static void check_features(const CorgiModel *m, const char *name)
     foreach (cell, same && e != NULL && e->hashing != NULL ? m->features : NIL)
         same = same && strcmp(lfirst(cell), e->features[foreach_current_index(cell)].column) == 0;
     if (!same)
-        damaged(name, "its features are not those that are hashed");
+        refuse_damaged(name, "its features are not those that are hashed");
 }
 
 static void load_past(CorgiModel *m, const char *name, MemoryContext context)
@@ -220,7 +221,7 @@ static void load_past(CorgiModel *m, const char *name, MemoryContext context)
     char *best;
     bool unknown;
     Datum rate;
-    fetch(past_query, name);
+    fetch_model(past_query, name);
     m->label = text_at(2, context);
     m->how = text_at(4, context);
     best = text_at(5, context);
@@ -230,11 +231,11 @@ static void load_past(CorgiModel *m, const char *name, MemoryContext context)
     load_learnt(m, name, context);
     m->features = features_at(name, context);
     check_features(m, name);
-    load_figures(m, name, context);
+    load_history(m, name, context);
 }
 
-/* Load a model into the current memory context; `past` tells whether what it was trained on and how is wanted too. That
- * the caller may have it is for corgi_find_model to say. */
+/* Load a model into the current memory context; with `past`, also its training columns and options. corgi_find_model
+ * has checked the caller's rights. */
 CorgiModel *corgi_load_model(const char *name, bool past)
 {
     MemoryContext context = CurrentMemoryContext;
@@ -250,31 +251,31 @@ CorgiModel *corgi_load_model(const char *name, bool past)
     return m;
 }
 
-/* Returns the columns that a model was trained on, then the group column, if any; NIL if its row names none. */
+/* Return a model's training columns, then its group column, if any; NIL if its row names none. */
 List *corgi_model_columns(const char *name, bool needed)
 {
     MemoryContext context = CurrentMemoryContext;
-    List *found;
+    List *columns;
     char *by;
     CorgiCaller caller = corgi_become_owner();
     SPI_connect();
-    fetch(columns_query, name);
-    found = features_at(name, context);
-    if (found != NIL && (by = text_at(2, context)) != NULL) {
+    fetch_model(columns_query, name);
+    columns = features_at(name, context);
+    if (columns != NIL && (by = text_at(2, context)) != NULL) {
         MemoryContext before = MemoryContextSwitchTo(context);
-        found = lappend(found, by);
+        columns = lappend(columns, by);
         MemoryContextSwitchTo(before);
     }
     SPI_finish();
     corgi_become_caller(caller);
-    if (found == NIL && needed)
+    if (columns == NIL && needed)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("the params of model \"%s\" do not name the columns it was trained on", name),
-                errhint("Give its features in their order, as ROW(a, b)."));
-    return found;
+                errmsg("the params of model \"%s\" do not name its training columns", name),
+                errhint("Give its features in training order, as ROW(a, b)."));
+    return columns;
 }
 
-/* Make a learner that scores and measures dense or sparse rows by a model. */
+/* Return a learner that scores and measures dense or sparse rows with a model. */
 CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse)
 {
     CorgiLearner *learner = corgi_learner(m->of, m->bytes, sparse, m->width, m->outputs, m->class_values);
@@ -282,17 +283,17 @@ CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse)
     return learner;
 }
 
-/* The classes of a model by name; NULL where they are numbers. */
+/* Return a model's class names; NULL if classes are numbers. */
 const CorgiNames *corgi_class_names(const CorgiModel *m) { return m->encoding ? m->encoding->classes : NULL; }
 
-/* A class as text. */
+/* Return a class as text. */
 const char *corgi_class_name(const CorgiModel *m, int64 k)
 {
     const CorgiNames *names = corgi_class_names(m);
     return names ? names->names[k].text : float8out_internal(m->class_values[k]);
 }
 
-/* The number of the class that scores say. A margin of 0 is the first class. */
+/* Return the class with the best score. A margin of 0 selects the first class. */
 int64 corgi_best_class(const CorgiModel *m, const double *scores)
 {
     int64 best = 0;
@@ -303,7 +304,7 @@ int64 corgi_best_class(const CorgiModel *m, const double *scores)
     return best;
 }
 
-/* The number that is predicted by a model of numbers. */
+/* Return a regressor's predicted number. */
 double corgi_predicted_number(const CorgiModel *m, const double *scores)
 {
     return cp_losses[m->of.loss].exponential ? cp_exp(scores[0]) : scores[0];

@@ -1,27 +1,27 @@
-/* The learners of several models: those by group, each of which learns from the rows of its group (corgipile.linear.group_sgd in
- * Python), and those of labels, each of which learns from all rows (model_stack_labels.c). */
+/* Learners of several models: by group, each on its group's rows (corgipile.linear.group_sgd in Python), or by label,
+ * each on all rows (model_stack_labels.c). */
 #include "model_stack.h"
 
 #include "miscadmin.h"
 #include "sgd/state.h"
 
-enum { PIECE = 8192 }; /* visits that are dealt to the groups at a time */
+enum { VISITS_PER_DEAL = 8192 }; /* visits distributed to groups at a time */
 
-/* Return how many models learn. */
+/* Return the number of models. */
 int64 corgi_model_count(const CorgiRun *run)
 {
     return run->groups ? corgi_group_count(run->groups) : run->labels ? corgi_label_count(run->labels) : 1;
 }
 
-/* Return what of buffer_size several models take, and what tells which rows are theirs. */
-int64 corgi_several_bytes(const CorgiRun *run)
+/* Return the share of buffer_size that several models and their row assignments take. */
+int64 corgi_stack_bytes(const CorgiRun *run)
 {
     return run->groups ? corgi_groups_bytes(run) : run->labels ? corgi_labels_bytes(run) : 0;
 }
 
-static CorgiCompany *make(int64 groups, int64 seats)
+static CorgiModelStack *make_stack(int64 groups, int64 seats)
 {
-    CorgiCompany *c = palloc0(sizeof *c);
+    CorgiModelStack *c = palloc0(sizeof *c);
     Size count = (Size) groups;
     c->count = groups;
     c->seats = seats;
@@ -33,22 +33,22 @@ static CorgiCompany *make(int64 groups, int64 seats)
     c->running = palloc_extended(count, MCXT_ALLOC_HUGE);
     c->failed = palloc_extended(count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     c->starts = palloc_extended(count * sizeof *c->starts, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-    c->touched = palloc(PIECE * sizeof *c->touched);
-    c->visit = palloc(PIECE * sizeof *c->visit);
-    c->group = palloc(PIECE * sizeof *c->group);
+    c->touched = palloc(VISITS_PER_DEAL * sizeof *c->touched);
+    c->visit = palloc(VISITS_PER_DEAL * sizeof *c->visit);
+    c->group = palloc(VISITS_PER_DEAL * sizeof *c->group);
     memset(c->running, true, count);
     return c;
 }
 
-/* Make a learner a group or a label, which begin at the rate that was chosen; NULL where there is one model. */
-CorgiCompany *corgi_make_company(const CorgiRun *run)
+/* Return one learner per group or label at the initial rate; NULL for a single model. */
+CorgiModelStack *corgi_make_stack(const CorgiRun *run)
 {
     const int64 count = corgi_model_count(run);
     int64 *rows = run->groups ? corgi_group_rows(run) : NULL;
-    CorgiCompany *c;
+    CorgiModelStack *c;
     if (run->groups == NULL && run->labels == NULL)
         return NULL;
-    c = make(count, count);
+    c = make_stack(count, count);
     for (int64 k = 0; k < count; k++) {
         c->each[k] = corgi_learner_for(run, rows ? rows[k] : run->survey.rows);
         c->rate[k] = run->options.learning_rate;
@@ -56,17 +56,17 @@ CorgiCompany *corgi_make_company(const CorgiRun *run)
     if (rows != NULL)
         pfree(rows);
     else
-        corgi_seat_labels(c);
+        corgi_allocate_labels(c);
     return c;
 }
 
-/* Make what scores and measures rows by stored models, each row by that of its group: within work_mem, but for one model, and
- * figures of each group. */
-CorgiCompany *corgi_make_judges(const CorgiModel *m, const char *name, bool sparse)
+/* Return learners that score rows with stored models by group. Learners stay within work_mem, except the first; metrics
+ * of all groups are kept. */
+CorgiModelStack *corgi_make_evaluation_stack(const CorgiModel *m, const char *name, bool sparse)
 {
     CorgiLearner *first = corgi_model_learner(m, sparse);
-    const int64 most = work_mem * INT64CONST(1024) / corgi_learner_held(first);
-    CorgiCompany *c = make(m->groups, Max(Min(m->groups, most), 1));
+    const int64 most = work_mem * INT64CONST(1024) / corgi_learner_memory(first);
+    CorgiModelStack *c = make_stack(m->groups, Max(Min(m->groups, most), 1));
     c->model = m;
     c->name = name;
     c->each[0] = first;
@@ -83,49 +83,52 @@ CorgiCompany *corgi_make_judges(const CorgiModel *m, const char *name, bool spar
     return c;
 }
 
-/* Return the learner of a group, who takes the seat of another one if there are not enough. */
-static CorgiLearner *learner_of(CorgiCompany *c, int64 k)
+/* Return a group's learner, which replaces another group's if there are too few. */
+static CorgiLearner *group_learner(CorgiModelStack *c, int64 k)
 {
     const int64 seat = k % c->seats, before = c->seated ? c->seated[seat] : k;
-    CorgiLearner *one = c->each[seat];
+    CorgiLearner *learner = c->each[seat];
     if (before == k)
-        return one;
-    corgi_learner_totals(one, &c->totals[before], false);
-    corgi_learner_set(one, c->model->coefficients + k * c->model->outputs * c->model->width, c->model->intercepts + k * c->model->outputs);
-    corgi_learner_totals(one, &c->totals[k], true);
+        return learner;
+    corgi_learner_totals(learner, &c->totals[before], false);
+    corgi_learner_set(learner, c->model->coefficients + k * c->model->outputs * c->model->width,
+                      c->model->intercepts + k * c->model->outputs);
+    corgi_learner_totals(learner, &c->totals[k], true);
     c->seated[seat] = k;
-    return one;
+    return learner;
 }
 
-/* Return the number of scores of a row. */
-int64 corgi_company_outputs(const CorgiCompany *c) { return corgi_learner_outputs(c->each[0]); }
+/* Return the number of scores per row. */
+int64 corgi_stack_outputs(const CorgiModelStack *c) { return corgi_learner_outputs(c->each[0]); }
 
 /* Return the group of a row to be measured. */
-int32 corgi_group_of_row(const CorgiCompany *c, const CorgiSource *part, TupleTableSlot *row)
+int32 corgi_group_of_row(const CorgiModelStack *c, const CorgiSource *part, TupleTableSlot *row)
 {
     NullableDatum value;
     value.value = slot_getattr(row, part->by.attnum, &value.isnull);
     return (int32) corgi_find_group(c->model, c->name, part->by.type, value, &part->by, &row->tts_tid);
 }
 
-/* Score rows by slot, as corgi_learner_decide_rows, each by the model of its group. */
-void corgi_company_decide(CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
+/* Score rows by slot as corgi_learner_decide_rows does, each with its group's model. */
+void corgi_stack_decide(CorgiModelStack *c, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
 {
-    const int64 outputs = corgi_company_outputs(c);
+    const int64 outputs = corgi_stack_outputs(c);
     for (int64 i = 0; i < count; i++)
-        corgi_learner_decide_rows(learner_of(c, run->buffer.group[visit[i]]), run, visit + i, 1, scores + i * outputs);
+        corgi_learner_decide_rows(group_learner(c, run->buffer.group[visit[i]]), run, visit + i, 1,
+                                  scores + i * outputs);
 }
 
-/* Return the bytes of the learner of one of several models and of what is known of it. */
+/* Return the bytes per model: its learner and bookkeeping. */
 int64 corgi_member_bytes(const CorgiRun *run)
 {
-    const CorgiCompany *c = NULL;
-    return corgi_learner_size(run) + (int64) (sizeof *c->each + sizeof *c->rate + sizeof *c->losses + sizeof *c->figures +
-                                              sizeof *c->skipped + 2 * sizeof(bool) + sizeof *c->starts + sizeof(CorgiName));
+    const CorgiModelStack *c = NULL;
+    return corgi_learner_size(run) +
+           (int64) (sizeof *c->each + sizeof *c->rate + sizeof *c->losses + sizeof *c->figures + sizeof *c->skipped +
+                    2 * sizeof(bool) + sizeof *c->starts + sizeof(CorgiName));
 }
 
-/* Return what figures of groups amount to: means by what their rows count for. */
-static cp_figures together(const cp_figures *each, int64 count)
+/* Return the weighted means of group metrics. */
+static cp_figures mean_metrics(const cp_figures *each, int64 count)
 {
     cp_figures all = {0};
     for (int64 k = 0; k < count; k++) {
@@ -139,8 +142,8 @@ static cp_figures together(const cp_figures *each, int64 count)
     return all;
 }
 
-/* Begin a pass of the groups that are running: all of them, or those whose rates were lowered. */
-void corgi_company_begin(CorgiCompany *c, const CorgiRun *run, int64 epoch)
+/* Begin a pass of the running groups: all, or only those with a reduced rate. */
+void corgi_stack_begin(CorgiModelStack *c, const CorgiRun *run, int64 epoch)
 {
     const CorgiOptions *o = &run->options;
     c->so_far = (cp_figures){0};
@@ -153,13 +156,13 @@ void corgi_company_begin(CorgiCompany *c, const CorgiRun *run, int64 epoch)
         }
         c->failed[k] = false;
         c->skipped[k] = 0;
-        corgi_learner_try(learner_of(c, k), o->adaptive && cp_sgd_lowered(c->rate[k]) > 0, epoch == 0);
-        corgi_learner_begin(learner_of(c, k), cp_sgd_rate(o->step, c->rate[k], o->decay, epoch));
+        corgi_learner_watch(group_learner(c, k), o->adaptive && cp_sgd_lowered(c->rate[k]) > 0, epoch == 0);
+        corgi_learner_begin(group_learner(c, k), cp_sgd_rate(o->step, c->rate[k], o->decay, epoch));
     }
 }
 
-/* Put the next visits group by group, each group's in their order. Returns how many groups there are among them. */
-static int64 deal(CorgiCompany *c, const int32 *group, const int32 *visit, int64 count)
+/* Group the next visits by group, keeping their order. Returns the number of groups among them. */
+static int64 deal_visits(CorgiModelStack *c, const int32 *group, const int32 *visit, int64 count)
 {
     int64 touched = 0;
     int32 from = 0;
@@ -178,59 +181,60 @@ static int64 deal(CorgiCompany *c, const int32 *group, const int32 *visit, int64
     return touched;
 }
 
-/* Let a group learn from visits. Returns a status of the kernel, and where it refused a row its slot. */
-static int learn(CorgiCompany *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count, int32 *refused)
+/* Let a group learn from visits. Returns a kernel status, and sets the slot of a refused row. */
+static int learn_group(CorgiModelStack *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count,
+                       int32 *refused)
 {
-    CorgiLearner *one = learner_of(c, k);
-    const cp_figures before = corgi_learner_figures(one);
+    CorgiLearner *learner = group_learner(c, k);
+    const cp_figures before = corgi_learner_figures(learner);
     cp_figures after;
     int status = CP_SGD_OK;
     int64 done = 0;
-    corgi_learner_count(one, run, visit, count);
+    corgi_learner_count(learner, run, visit, count);
     while (status == CP_SGD_OK && done < count) {
-        status = corgi_learner_learn(one, run, visit, count, &done);
+        status = corgi_learner_learn(learner, run, visit, count, &done);
         if (corgi_learner_skips(run, status)) {
             status = CP_SGD_OK;
             c->skipped[k]++;
             done++;
         }
     }
-    if (status == CP_SGD_DIVERGED && corgi_learner_is_tried(one)) {
+    if (status == CP_SGD_DIVERGED && corgi_learner_is_watched(learner)) {
         c->failed[k] = true;
         return CP_SGD_OK;
     }
     *refused = status != CP_SGD_OK ? visit[done] : 0;
-    after = corgi_learner_figures(one);
+    after = corgi_learner_figures(learner);
     c->so_far.rows += after.rows - before.rows;
     c->so_far.loss += after.loss * after.weight - before.loss * before.weight;
     c->so_far.weight += after.weight - before.weight;
     return status;
 }
 
-/* Learn from some of the rows by slot, from visit[*done] on, which is moved on. Returns a status of the kernel. A thread may call
- * this. */
-int corgi_company_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done, int32 *refused)
+/* Learn from some rows by slot, from visit[*done] on, and advance `done`. Returns a kernel status. Thread-safe. */
+int corgi_stack_learn(CorgiModelStack *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done,
+                      int32 *refused)
 {
-    const int64 piece = Min(count - *done, PIECE);
+    const int64 piece = Min(count - *done, VISITS_PER_DEAL);
     int64 touched;
     int status = CP_SGD_OK;
     int32 from = 0;
     if (run->labels != NULL)
         return corgi_labels_learn(c, run, visit, count, done, refused);
-    touched = deal(c, run->buffer.group, visit + *done, piece);
+    touched = deal_visits(c, run->buffer.group, visit + *done, piece);
     for (int64 t = 0; t < touched; t++) {
         const int32 k = c->touched[t], to = c->starts[k];
         c->starts[k] = 0;
         if (status == CP_SGD_OK && c->running[k] && !c->failed[k])
-            status = learn(c, run, k, c->visit + from, to - from, refused);
+            status = learn_group(c, run, k, c->visit + from, to - from, refused);
         from = to;
     }
     *done += piece;
     return status;
 }
 
-/* Return the figures of the pass so far, as progress shows them: of rows and loss. */
-cp_figures corgi_company_so_far(const CorgiCompany *c)
+/* Return the pass's rows and loss so far, for progress reports. */
+cp_figures corgi_stack_so_far(const CorgiModelStack *c)
 {
     cp_figures so_far = c->so_far;
     if (c->states != NULL)
@@ -239,32 +243,33 @@ cp_figures corgi_company_so_far(const CorgiCompany *c)
     return so_far;
 }
 
-/* End a pass. Returns the figures of all models together, and how many rows were left out. */
-cp_figures corgi_company_end(CorgiCompany *c, int64 *skipped)
+/* End a pass. Returns the metrics of all models, and sets the number of skipped rows. */
+cp_figures corgi_stack_end(CorgiModelStack *c, int64 *skipped)
 {
     *skipped = 0;
     for (int64 k = 0; k < c->count; k++) {
         if (c->running[k])
-            c->figures[k] = corgi_learner_end(learner_of(c, k));
+            c->figures[k] = corgi_learner_end(group_learner(c, k));
         *skipped += c->skipped[k];
     }
     if (c->states != NULL) {
         *skipped = c->skipped[0]; /* all visit the same rows */
-        return corgi_labels_together(c->figures, c->count);
+        return corgi_labels_mean(c->figures, c->count);
     }
-    return together(c->figures, c->count);
+    return mean_metrics(c->figures, c->count);
 }
 
-/* Copy what was learnt, one model behind the other, for rows as they are. */
-void corgi_company_get(const CorgiCompany *c, const CorgiRun *run, double *coefficients, double *intercepts)
+/* Copy the models, one after the other, for unscaled rows. */
+void corgi_stack_get(const CorgiModelStack *c, const CorgiRun *run, double *coefficients, double *intercepts)
 {
     const int64 outputs = corgi_learner_outputs(c->each[0]);
     for (int64 k = 0; k < c->count; k++)
         corgi_get_folded(run, c->each[k], coefficients + k * outputs * run->survey.width, intercepts + k * outputs);
 }
 
-/* Write the models as they were learnt, of standardised features: lines as of corgi_get_learnt, of those that predict. */
-void corgi_company_learnt(const CorgiCompany *c, const CorgiRun *run, double *to)
+/* Write the training state of models with standardised features, as corgi_get_learnt does for the predicting
+ * weights. */
+void corgi_stack_write_state(const CorgiModelStack *c, const CorgiRun *run, double *to)
 {
     const int64 outputs = corgi_learner_outputs(c->each[0]), width = run->survey.width, line = width + 1;
     double *coefficients = MemoryContextAllocHuge(CurrentMemoryContext, sizeof *coefficients * (Size) (outputs * line));

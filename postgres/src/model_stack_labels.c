@@ -1,14 +1,14 @@
-/* Models of labels learn: each from all rows, by a label of its own; those that are alike visit a row at once (see
- * kernel/sgd/multi_model.h). */
+/* Multilabel training: each model learns its label from all rows. Models with equal settings visit a row together
+ * (kernel/sgd/multi_model.h). */
 #include "model_stack.h"
 
 #include "sgd/state.h"
 
-enum { CHUNK = 4096, LEAST = 64 }; /* rows that all models visit before the next ones come */
-static const int64 visited = INT64CONST(1) << 26; /* numbers, between two checks for a cancel request */
+enum { MAX_CHUNK_ROWS = 4096, MIN_CHUNK_ROWS = 64 }; /* rows that all models visit before the next ones */
+static const int64 numbers_per_check = INT64CONST(1) << 26; /* numbers between two checks for a cancel request */
 
-/* Make room for what the kernel takes. */
-void corgi_seat_labels(CorgiCompany *c)
+/* Allocate the kernel's arguments. */
+void corgi_allocate_labels(CorgiModelStack *c)
 {
     const Size count = (Size) c->count;
     c->states = palloc_extended(count * sizeof *c->states, MCXT_ALLOC_HUGE);
@@ -18,8 +18,8 @@ void corgi_seat_labels(CorgiCompany *c)
         c->states[k] = corgi_learner_state(c->each[k]);
 }
 
-/* Let a model go on behind a row that the kernel refused, where rows may be left out. Returns the status that remains. */
-static int pass_over(CorgiCompany *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count)
+/* Resume a model behind refused rows that may be skipped. Returns the remaining status. */
+static int skip_refused(CorgiModelStack *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count)
 {
     while (corgi_learner_skips(run, c->status[k])) {
         int64 more;
@@ -28,29 +28,32 @@ static int pass_over(CorgiCompany *c, const CorgiRun *run, int64 k, const int32 
         corgi_learn_each(&c->states[k], 1, run, k, visit + c->learnt[k], count - c->learnt[k], &c->status[k], &more);
         c->learnt[k] += more;
     }
-    if (c->status[k] != CP_SGD_DIVERGED || !corgi_learner_is_tried(c->each[k]))
+    if (c->status[k] != CP_SGD_DIVERGED || !corgi_learner_is_watched(c->each[k]))
         return c->status[k];
     c->failed[k] = true;
     return CP_SGD_OK;
 }
 
-/* Let models beside each other learn from rows. */
-static int learn_run(CorgiCompany *c, const CorgiRun *run, int64 from, int64 to, const int32 *visit, int64 count, int32 *refused)
+/* Let adjacent models learn from rows. */
+static int learn_run(CorgiModelStack *c, const CorgiRun *run, int64 from, int64 to, const int32 *visit, int64 count,
+                     int32 *refused)
 {
     int status = CP_SGD_OK;
     corgi_learn_each(c->states + from, to - from, run, from, visit, count, c->status + from, c->learnt + from);
     for (int64 k = from; k < to && status == CP_SGD_OK; k++) {
-        status = c->status[k] == CP_SGD_OK ? CP_SGD_OK : pass_over(c, run, k, visit, count);
+        status = c->status[k] == CP_SGD_OK ? CP_SGD_OK : skip_refused(c, run, k, visit, count);
         *refused = status != CP_SGD_OK ? visit[c->learnt[k]] : 0;
     }
     return status;
 }
 
-/* Learn from some of the rows by slot, as corgi_company_learn. A thread may call this. */
-int corgi_labels_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done, int32 *refused)
+/* Learn from some rows by slot, as corgi_stack_learn does. Thread-safe. */
+int corgi_labels_learn(CorgiModelStack *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done,
+                       int32 *refused)
 {
     const int64 numbers = (run->sizes.row_bytes / run->source.bytes + 1) * c->count;
-    const int64 piece = Min(count - *done, Max(Min(visited / numbers, (int64) CHUNK), (int64) LEAST));
+    const int64 piece =
+        Min(count - *done, Max(Min(numbers_per_check / numbers, (int64) MAX_CHUNK_ROWS), (int64) MIN_CHUNK_ROWS));
     int status = CP_SGD_OK;
     for (int64 from = 0, to; from < c->count && status == CP_SGD_OK; from = to + 1) {
         for (to = from; to < c->count && c->running[to] && !c->failed[to];)
@@ -62,8 +65,8 @@ int corgi_labels_learn(CorgiCompany *c, const CorgiRun *run, const int32 *visit,
     return status;
 }
 
-/* Return what figures of labels amount to: their means, added up one by one as Python does. */
-cp_figures corgi_labels_together(const cp_figures *each, int64 count)
+/* Return the means of label metrics, added one by one as Python does. */
+cp_figures corgi_labels_mean(const cp_figures *each, int64 count)
 {
     cp_figures all = {.rows = each[0].rows, .weight = each[0].weight};
     for (int64 k = 0; k < count; k++) {
@@ -75,8 +78,8 @@ cp_figures corgi_labels_together(const cp_figures *each, int64 count)
     return all;
 }
 
-/* Return the figures of the pass so far: rows, and the mean loss of the models that run. */
-cp_figures corgi_labels_so_far(const CorgiCompany *c)
+/* Return the pass's rows and the mean loss of running models so far. */
+cp_figures corgi_labels_so_far(const CorgiModelStack *c)
 {
     cp_figures all = {0};
     int64 running = 0;

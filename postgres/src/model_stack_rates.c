@@ -1,4 +1,4 @@
-/* The rates of several models, which nobody chose, and what is said of them: to who trains, and in a model file. */
+/* Default learning rates of several models: their changes, messages about them, and their model-file entries. */
 #include "model_stack.h"
 
 #include <math.h>
@@ -6,81 +6,86 @@
 #include "common/shortest_dec.h"
 #include "utils/json.h"
 
-enum { TOLD = 5 }; /* names in a message */
+enum { MAX_LISTED_NAMES = 5 }; /* model names in a message */
 
-/* Return what there is a model for each of. */
+/* Return the noun for the models' members. */
 static char *members(const CorgiRun *run)
 {
     return run->labels ? pstrdup("labels") : psprintf("groups of \"%s\"", run->options.by);
 }
 
-/* Name some of the models: the first ones, and how many more. */
-char *corgi_name_models(const CorgiRun *run, const bool *which)
+/* List the first names of the selected models, and how many more there are. */
+char *corgi_list_models(const CorgiRun *run, const bool *which)
 {
     StringInfoData names;
-    int64 found = 0;
+    int64 affected = 0;
     initStringInfo(&names);
     for (int64 k = 0; k < corgi_model_count(run); k++)
-        if (which[k] && found++ < TOLD)
-            appendStringInfo(&names, "%s%s", found > 1 ? ", " : "",
+        if (which[k] && affected++ < MAX_LISTED_NAMES)
+            appendStringInfo(&names, "%s%s", affected > 1 ? ", " : "",
                              run->labels ? corgi_label_name(run->labels, k) : corgi_group_name(run->groups, k));
-    if (found > TOLD)
-        appendStringInfo(&names, " and " INT64_FORMAT " more", found - TOLD);
+    if (affected > MAX_LISTED_NAMES)
+        appendStringInfo(&names, " and " INT64_FORMAT " more", affected - MAX_LISTED_NAMES);
     return names.data;
 }
 
-/* Say which models begin again, those together that do so at the same rate. */
-static void tell_rates(const CorgiCompany *c, CorgiRun *run, const double *before)
+/* Report restarted models, grouped by their old and new rates. */
+static void report_restarts(const CorgiModelStack *c, CorgiRun *run, const double *before)
 {
-    bool *which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE), *told = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    bool *which = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE),
+         *reported = palloc_extended((Size) c->count, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     for (int64 first = 0; first < c->count; first++) {
-        int64 found = 0;
-        if (!c->running[first] || told[first])
+        int64 affected = 0;
+        if (!c->running[first] || reported[first])
             continue;
         for (int64 k = 0; k < c->count; k++) {
             which[k] = c->running[k] && before[k] == before[first] && c->rate[k] == c->rate[first];
-            told[k] |= which[k];
-            found += which[k];
+            reported[k] |= which[k];
+            affected += which[k];
         }
-        ereport(WARNING, errmsg("%s", corgi_why_rate(before[first], c->rate[first],
-                                                     psprintf(" in " INT64_FORMAT " of " INT64_FORMAT " %s, %s", found, c->count,
-                                                              members(run), corgi_name_models(run, which)))),
+        ereport(WARNING,
+                errmsg("%s",
+                       corgi_describe_rate_change(before[first], c->rate[first],
+                                                  psprintf(" in " INT64_FORMAT " of " INT64_FORMAT " %s, %s", affected,
+                                                           c->count, members(run), corgi_list_models(run, which)))),
                 c->rate[first] < before[first] ? corgi_hint_scaling(run) : 0);
     }
-    pfree(told);
+    pfree(reported);
     pfree(which);
 }
 
-/* Change the rates of models where nobody chose them and they diverged or are small for the labels: these forget all and are the
- * only ones to run in the next pass. Returns whether there are any; else all run. */
-bool corgi_company_change(CorgiCompany *c, CorgiRun *run)
+/* Change default rates that diverged or are too small for the labels. Only the reset models run in the next pass.
+ * Returns whether there are any; otherwise all run. */
+bool corgi_stack_restart_rates(CorgiModelStack *c, CorgiRun *run)
 {
     double *before = palloc_extended((Size) c->count * sizeof *before, MCXT_ALLOC_HUGE);
-    int64 again = 0;
+    int64 restarted = 0;
     memcpy(before, c->rate, sizeof *before * (Size) c->count);
     for (int64 k = 0; k < c->count; k++) {
-        double rate = !c->running[k] ? 0 : corgi_learner_again(c->each[k], run, before[k], c->failed[k] ? NAN : c->figures[k].loss);
+        double rate = !c->running[k] ? 0
+                                     : corgi_learner_restart_rate(c->each[k], run, before[k],
+                                                                  c->failed[k] ? NAN : c->figures[k].loss);
         c->running[k] = rate > 0;
         if (!c->running[k])
             continue;
         c->rate[k] = rate;
         corgi_learner_forget(c->each[k], run);
-        again++;
+        restarted++;
     }
-    if (again > 0) {
-        tell_rates(c, run, before);
-        corgi_progress_again(run);
+    if (restarted > 0) {
+        report_restarts(c, run, before);
+        corgi_progress_restart(run);
     }
     pfree(before);
-    if (again > 0)
+    if (restarted > 0)
         return true;
     for (int64 k = 0; k < c->count; k++)
         c->running[k] = true;
     return false;
 }
 
-/* Go on at lower rates, in groups whose loss stands still for theirs, where nobody chose one: as corgi_settle_rate. */
-void corgi_company_settle(CorgiCompany *c, const CorgiRun *run)
+/* Reduce default rates of groups whose loss has plateaued, as corgi_settle_rate does. */
+void corgi_stack_reduce_rates(CorgiModelStack *c, const CorgiRun *run)
 {
     int64 lowered = 0;
     c->epochs++;
@@ -88,44 +93,48 @@ void corgi_company_settle(CorgiCompany *c, const CorgiRun *run)
         const double lower = cp_sgd_lowered(c->rate[k]);
         c->losses[k][0] = c->losses[k][1];
         c->losses[k][1] = c->figures[k].loss;
-        if (!run->options.adaptive || lower == 0 || c->epochs < 2 || !corgi_learner_rests(c->each[k], c->losses[k], 2))
+        if (!run->options.adaptive || lower == 0 || c->epochs < 2 ||
+            !corgi_learner_has_plateaued(c->each[k], c->losses[k], 2))
             continue;
         c->rate[k] = lower;
         lowered++;
     }
     if (lowered > 0)
-        ereport(NOTICE, errmsg("the loss of " INT64_FORMAT " of " INT64_FORMAT " groups stands still; they go on with a fifth of "
-                               "the learning rate", lowered, c->count));
+        ereport(NOTICE, errmsg("the loss of " INT64_FORMAT " of " INT64_FORMAT
+                               " groups stands still; they go on with a fifth of "
+                               "the learning rate",
+                               lowered, c->count));
 }
 
-/* Say of groups what is to be known of their models. */
-void corgi_company_tell(const CorgiCompany *c, const CorgiRun *run)
+/* Report conspicuous groups. */
+void corgi_stack_report(const CorgiModelStack *c, const CorgiRun *run)
 {
     if (run->groups != NULL)
-        corgi_tell_groups(run, c->figures);
+        corgi_report_groups(run, c->figures);
 }
 
-/* Write numbers with all their digits, whole ones as none that are counted; what JSON has no number for is null. */
+/* Write a number with all digits, integers with ".0", and non-finite numbers as null. */
 static void write_number(StringInfo json, int64 at, double number)
 {
     const char *text = isfinite(number) ? double_to_shortest_decimal(number) : "null";
     appendStringInfo(json, "%s%s%s", at ? ", " : "", text, isfinite(number) && strpbrk(text, ".e") == NULL ? ".0" : "");
 }
 
-/* Write the rate: of all models, or the list of them. */
-static void write_rates(StringInfo json, const CorgiCompany *c)
+/* Write the learning rate: one number, or a list. */
+static void write_rates(StringInfo json, const CorgiModelStack *c)
 {
     bool same = true;
     for (int64 k = 0; k < c->count; k++)
         same &= c->rate[k] == c->rate[0];
-    appendStringInfo(json, ", \"learning_rate\": %s", same ? double_to_shortest_decimal(c->rate[0]) : "null, \"learning_rates\": [");
+    appendStringInfo(json, ", \"learning_rate\": %s",
+                     same ? double_to_shortest_decimal(c->rate[0]) : "null, \"learning_rates\": [");
     for (int64 k = 0; k < c->count && !same; k++)
         write_number(json, k, c->rate[k]);
     appendStringInfoString(json, same ? "" : "]");
 }
 
-/* Write what a model file says of several models: their rates, the labels that they are of; or the values of groups, and figures. */
-void corgi_write_company(StringInfo json, const CorgiCompany *c, const CorgiRun *run)
+/* Write several models' file entries: rates and labels, or rates, group values and metrics. */
+void corgi_stack_write_params(StringInfo json, const CorgiModelStack *c, const CorgiRun *run)
 {
     write_rates(json, c);
     if (run->labels != NULL) {

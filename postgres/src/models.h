@@ -1,4 +1,4 @@
-/* Stored models: read, kept by backends that predict, and written. Included by corgipile.h, whose types it uses. */
+/* Stored models: loading, caching, writing. Included by corgipile.h. */
 #ifndef CORGI_MODELS_H
 #define CORGI_MODELS_H
 
@@ -13,12 +13,12 @@ extern void corgi_check_past(const CorgiOptions *o);
 extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
 
 /* multi_model.c */
-extern void corgi_load_several(CorgiModel *m, const char *name, MemoryContext context);
+extern void corgi_load_members(CorgiModel *m, const char *name, MemoryContext context);
 extern const char *corgi_group_column(const CorgiModel *m);
 extern CorgiModel *corgi_model_of_group(const CorgiModel *m, int64 k);
-extern int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, NullableDatum value, const CorgiColumn *c,
-                              const ItemPointerData *tid);
-extern void corgi_refuse_several(const CorgiModel *m, const char *name, const char *what);
+extern int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, NullableDatum value,
+                              const CorgiColumn *c, const ItemPointerData *tid);
+extern void corgi_require_single(const CorgiModel *m, const char *name, const char *what);
 
 /* cache.c */
 typedef struct CorgiCached {
@@ -27,11 +27,11 @@ typedef struct CorgiCached {
     CorgiVersion version;
     uint64 asked, loads;
     CorgiModel *model;
-    CorgiLearner *learner, *sparse; /* learner: NULL where columns are hashed; sparse: until a sparse row is to be scored */
-    char *row;              /* room for a row and its scores */
+    CorgiLearner *learner, *sparse; /* learner: NULL for hashed columns; sparse: NULL until a sparse row is scored */
+    char *row;              /* scratch for a row and its scores */
     double *scores;
-    struct CorgiCached **each; /* of models by group: that of each, NULL while it is not needed; else NULL */
-    Size ready;             /* bytes of those that are there */
+    struct CorgiCached **each; /* models by group, NULL until needed; NULL for a single model */
+    Size ready;             /* bytes of the cached group models */
 } CorgiCached;
 extern CorgiVersion corgi_find_model(const char *name, CorgiRight right);
 extern bool corgi_same_version(const CorgiVersion *a, const CorgiVersion *b);
@@ -55,13 +55,13 @@ typedef struct {
 } CorgiWeights;
 extern ArrayType *corgi_text_array(const CorgiNames *names);
 
-/* A row of the table of models, but of what the server fills in. */
+/* A row of the table of models, without the server's columns. */
 typedef struct {
     const char *name, *kind, *params, *source;
     Oid user;
     int64 width;
     CorgiWeights weights;
-    ArrayType *learnt;      /* NULL: the weights say it all */
+    ArrayType *learnt;      /* NULL: the weights suffice */
 } CorgiRow;
 extern ArrayType *corgi_make_doubles(int dimensions, int64 rows, int64 columns);
 extern void corgi_check_name(const char *name, Oid user, const char *what);

@@ -1,4 +1,4 @@
-/* Models by group and of labels as they are stored: one row for all of them, as the one file of Python. */
+/* Stored models by group and multilabel models: one row for all of them, like Python's one file. */
 #include "corgipile.h"
 
 #include "catalog/pg_type.h"
@@ -7,50 +7,54 @@
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 
-/* The groups of stored models. */
-struct CorgiKnown {
+/* Groups of a stored model. */
+struct CorgiGroupIndex {
     const char *by;
-    const char *type;       /* of values in JSON; NULL: null is the only one */
-    CorgiNames *values;     /* but null, as text, by their number where null is left out */
-    int64 null_at;          /* the number of null; -1: there is no such group */
+    const char *type;       /* JSON type of the values; NULL: null is the only one */
+    CorgiNames *values;     /* values except null, as text, in group order */
+    int64 null_at;          /* group number of null; -1: none */
 };
 
-/* What Python checks of a file, see corgipile.linear.groups.check_groups. */
-#define SHAPE                                                                                                                   \
-    "strict $ ? (@.by.type() == \"string\" && @.groups.type() == \"array\" && @.groups.size() > 0 && "                          \
-    "@.of_groups.type() == \"object\" && !exists(@.of_groups.* ? (@.type() != \"array\")) && !exists(@.groups[*] ? ("             \
+/* Python's checks of a file, see corgipile.linear.groups.check_groups. */
+#define SHAPE \
+    "strict $ ? (@.by.type() == \"string\" && @.groups.type() == \"array\" && @.groups.size() > 0 && " \
+    "@.of_groups.type() == \"object\" && !exists(@.of_groups.* ? (@.type() != \"array\")) && !exists(@.groups[*] ? (" \
     "@.type() == \"object\" || @.type() == \"array\" || (@.type() == \"number\" && @.floor() != @))))"
 #define COUNTS "strict $.of_groups.* ? (@.size() != $n)"
-#define RATES                                                                                                                   \
-    "$ ? (exists(@.learning_rates) && (@.learning_rates.type() != \"array\" || @.learning_rates.size() != $n || "               \
+#define RATES \
+    "$ ? (exists(@.learning_rates) && (@.learning_rates.type() != \"array\" || @.learning_rates.size() != $n || " \
     "exists(@.learning_rates[*] ? (@.type() != \"number\" || @ <= 0))))"
 
-/* A row where there are groups: how many, 0 if they are damaged; their column; their values, and the types of these. */
+/* Query for groups: their number (0 if damaged), column, values, and value types. */
 #define EACH(what) "ARRAY(SELECT " what " FROM pg_catalog.jsonb_path_query(params, '$.groups[*]') g)"
 static const char *const groups_query =
     "SELECT CASE WHEN NOT pg_catalog.jsonb_path_exists(params, '" SHAPE "') THEN 0 ELSE (SELECT CASE WHEN "
     "pg_catalog.jsonb_path_exists(params, '" COUNTS "', n) OR pg_catalog.jsonb_path_exists(params, '" RATES "', n) OR "
     "(SELECT pg_catalog.count(DISTINCT g) operator(pg_catalog.<) pg_catalog.count(*) FROM "
-    "pg_catalog.jsonb_path_query(params, '$.groups[*]') g) THEN 0 ELSE (n operator(pg_catalog.->>) 'n')::pg_catalog.int8 END FROM "
-    "pg_catalog.jsonb_build_object('n', pg_catalog.jsonb_array_length(params operator(pg_catalog.->) 'groups')) n) END, "
-    "params operator(pg_catalog.->>) 'by', " EACH("g operator(pg_catalog.#>>) '{}'") ", " EACH("pg_catalog.jsonb_typeof(g)")
+    "pg_catalog.jsonb_path_query(params, '$.groups[*]') g) THEN 0 ELSE (n operator(pg_catalog.->>) "
+    "'n')::pg_catalog.int8 END FROM "
+    "pg_catalog.jsonb_build_object('n', pg_catalog.jsonb_array_length(params operator(pg_catalog.->) 'groups')) n) "
+    "END, params operator(pg_catalog.->>) 'by', " EACH("g operator(pg_catalog.#>>) '{}'") ", "
+    "" EACH("pg_catalog.jsonb_typeof(g)")
     " FROM corgipile.models WHERE name operator(pg_catalog.=) $1 AND params operator(pg_catalog.?) 'by'";
 
-/* Labels, where there are some, if they are sound: all texts, or all whole numbers. */
-#define LABELS                                                                                                                  \
-    "strict $ ? (@.labels.type() == \"array\" && @.labels.size() > 0 && (!exists(@.labels[*] ? (@.type() != \"string\")) || "    \
+/* Query for labels: all texts or all integers, else damaged. */
+#define LABELS \
+    "strict $ ? (@.labels.type() == \"array\" && @.labels.size() > 0 && " \
+    "(!exists(@.labels[*] ? (@.type() != \"string\")) || " \
     "!exists(@.labels[*] ? (@.type() != \"number\" || @.floor() != @))))"
 static const char *const labels_query =
-    "SELECT ARRAY(SELECT l operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.labels[*]') l WHERE "
-    "pg_catalog.jsonb_path_exists(params, '" LABELS "') AND NOT params operator(pg_catalog.?) 'by' AND NOT "
-    "pg_catalog.jsonb_path_exists(params, '" RATES "', pg_catalog.jsonb_build_object('n', pg_catalog.jsonb_array_length(params "
+    "SELECT ARRAY(SELECT l operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.labels[*]') l "
+    "WHERE pg_catalog.jsonb_path_exists(params, '" LABELS "') AND NOT params operator(pg_catalog.?) 'by' AND NOT "
+    "pg_catalog.jsonb_path_exists(params, '" RATES "', pg_catalog.jsonb_build_object('n', "
+    "pg_catalog.jsonb_array_length(params "
     "operator(pg_catalog.->) 'labels')))), params operator(pg_catalog.@?) '$.labels[0] ? (@.type() == \"number\")' "
     "FROM corgipile.models WHERE name operator(pg_catalog.=) $1 AND params operator(pg_catalog.?) 'labels'";
 
-static void damaged(const char *name, const char *what)
+static void refuse_damaged(const char *name, const char *what)
 {
     ereport(ERROR, errcode(ERRCODE_DATA_CORRUPTED),
-            errmsg("the row of model \"%s\" in corgipile.models is damaged: its %s are damaged", name, what));
+            errmsg("the row of model \"%s\" in corgipile.models is damaged: its %s are invalid", name, what));
 }
 
 static List *texts_at(int column)
@@ -59,8 +63,8 @@ static List *texts_at(int column)
     return corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column, &null));
 }
 
-/* Take the values of groups. */
-static void take_values(struct CorgiKnown *known, List *values, List *types, const char *name)
+/* Read the group values. */
+static void read_group_values(struct CorgiGroupIndex *known, List *values, List *types, const char *name)
 {
     ListCell *value, *type;
     forboth(value, values, type, types) {
@@ -70,15 +74,16 @@ static void take_values(struct CorgiKnown *known, List *values, List *types, con
             continue;
         }
         if (known->type != NULL && strcmp(known->type, of) != 0)
-            damaged(name, "groups");
+            refuse_damaged(name, "groups");
         known->type = known->type ? known->type : pstrdup(of);
-        text = strcmp(of, "boolean") != 0 ? text : strcmp(text, "true") == 0 ? "1" : "0"; /* as corgi_text_of writes it */
+        /* as corgi_text_of writes it */
+        text = strcmp(of, "boolean") != 0 ? text : strcmp(text, "true") == 0 ? "1" : "0";
         corgi_add_name(known->values, text, strlen(text));
     }
 }
 
-/* Run a query about a model; returns whether it found something. */
-static bool fetch(const char *query, const char *name)
+/* Run a query about a model. Returns whether it has a row. */
+static bool fetch_model(const char *query, const char *name)
 {
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
@@ -87,14 +92,14 @@ static bool fetch(const char *query, const char *name)
     return SPI_processed > 0;
 }
 
-/* Find out of which labels stored models are, if of any. */
+/* Load the labels of a multilabel model, if any. */
 static void load_labels(CorgiModel *m, const char *name, MemoryContext context)
 {
     MemoryContext before;
     List *texts;
     ListCell *cell;
     bool null;
-    if (!fetch(labels_query, name))
+    if (!fetch_model(labels_query, name))
         return;
     texts = texts_at(1);
     m->whole = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
@@ -103,22 +108,23 @@ static void load_labels(CorgiModel *m, const char *name, MemoryContext context)
     foreach (cell, texts)
         corgi_add_name(m->labels, lfirst(cell), strlen(lfirst(cell)));
     MemoryContextSwitchTo(before);
-    if (m->labels->count == 0 || m->labels->count < list_length(texts) || cp_losses[m->of.loss].labels != CP_TWO_CLASSES)
-        damaged(name, "labels");
+    if (m->labels->count == 0 || m->labels->count < list_length(texts) ||
+        cp_losses[m->of.loss].labels != CP_TWO_CLASSES)
+        refuse_damaged(name, "labels");
 }
 
-/* Find out of which groups, or labels, stored models are, if of any. Called within SPI. */
-void corgi_load_several(CorgiModel *m, const char *name, MemoryContext context)
+/* Load a model's groups or labels, if any. Called within SPI. */
+void corgi_load_members(CorgiModel *m, const char *name, MemoryContext context)
 {
     MemoryContext before;
     List *texts, *kinds;
     bool null;
     load_labels(m, name, context);
-    if (!fetch(groups_query, name))
+    if (!fetch_model(groups_query, name))
         return;
     m->groups = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
     if (null || m->groups == 0)
-        damaged(name, "groups");
+        refuse_damaged(name, "groups");
     texts = texts_at(3);
     kinds = texts_at(4);
     before = MemoryContextSwitchTo(context);
@@ -126,11 +132,11 @@ void corgi_load_several(CorgiModel *m, const char *name, MemoryContext context)
     m->known->by = pstrdup(SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2));
     m->known->values = corgi_make_names();
     m->known->null_at = -1;
-    take_values(m->known, texts, kinds, name);
+    read_group_values(m->known, texts, kinds, name);
     MemoryContextSwitchTo(before);
 }
 
-/* Return the column that tells the groups of a model apart; NULL of one model. */
+/* Return a model's group column; NULL for a single model. */
 const char *corgi_group_column(const CorgiModel *m) { return m->groups ? m->known->by : NULL; }
 
 /* Return the model of one group. */
@@ -146,7 +152,7 @@ CorgiModel *corgi_model_of_group(const CorgiModel *m, int64 k)
     return one;
 }
 
-/* Return what JSON calls the values of a type that tells groups apart; NULL of other types. */
+/* Return the JSON type of a group column's type; NULL if unsupported. */
 static const char *json_type(Oid type)
 {
     if (type == BOOLOID)
@@ -156,7 +162,7 @@ static const char *json_type(Oid type)
     return corgi_is_text(type) ? "string" : NULL;
 }
 
-/* Returns the text of a value that tells groups apart. A numeric keeps its digits, so that only a whole one is found. */
+/* Return the text of a group value. A numeric keeps its digits, so that only a whole one matches. */
 static const char *group_text(Oid type, Datum value, Size *length)
 {
     char *text;
@@ -167,43 +173,48 @@ static const char *group_text(Oid type, Datum value, Size *length)
     return text;
 }
 
-/* Return the group of a value, by its number; `c` and `tid` say of which row it is, for errors: NULL of one to predict. */
+/* Return the group number of a value. Errors name the row by `c` and `tid`; NULL for a row to predict. */
 int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, NullableDatum value, const CorgiColumn *c,
                        const ItemPointerData *tid)
 {
-    struct CorgiKnown *known = m->known;
+    struct CorgiGroupIndex *known = m->known;
     const char *of = json_type(getBaseType(type)), *text = NULL;
-    int64 found = known->null_at;
+    int64 group = known->null_at;
     Size length = 0;
     if (of == NULL || (known->type != NULL && strcmp(of, known->type) != 0))
         ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
                 errmsg("the group is %s; model \"%s\" takes %s for its column \"%s\"", format_type_be(type), name,
-                       known->type == NULL || *known->type == 's' ? "text" : *known->type == 'n' ? "a whole number" : "a boolean",
+                       known->type == NULL || *known->type == 's' ? "text"
+                       : *known->type == 'n'                      ? "a whole number"
+                                                                  : "a boolean",
                        known->by));
     if (!value.isnull) {
         text = group_text(getBaseType(type), value.value, &length);
-        found = corgi_find_name(known->values, text, length);
-        found += found >= 0 && known->null_at >= 0 && found >= known->null_at;
+        group = corgi_find_name(known->values, text, length);
+        group += group >= 0 && known->null_at >= 0 && group >= known->null_at;
     }
-    if (unlikely(found < 0))
+    if (unlikely(group < 0))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("%s is of group %s of \"%s\", of which there is no model in \"%s\"",
                        tid ? corgi_row_name(c, tid) : "the row to predict",
                        text ? psprintf("\"%.*s\"", (int) length, text) : "NULL", known->by, name),
                 errdetail("There are models of %s%s.", corgi_list_names(known->values),
                           known->null_at < 0 ? "" : known->values->count ? " and NULL" : "NULL"));
-    return found;
+    return group;
 }
 
-/* Refuse several models where one is needed: `what` goes by one. */
-void corgi_refuse_several(const CorgiModel *m, const char *name, const char *what)
+/* Refuse several models in an operation `what` that needs one. */
+void corgi_require_single(const CorgiModel *m, const char *name, const char *what)
 {
     const char *of = m->labels ? "label" : "group";
     if (m->groups == 0 && m->labels == NULL)
         return;
-    ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-            errmsg("\"%s\" holds models of " INT64_FORMAT " %ss; %s by one model", name, m->labels ? m->labels->count : m->groups, of,
-                   what),
-            errhint("SELECT corgipile.export('%s') is a file of which Python makes the model of one %s, for corgipile.import: "
-                    "corgipile.load(path).of(%s).pack().", name, of, of));
+    ereport(
+        ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+        errmsg("\"%s\" holds models of " INT64_FORMAT " %ss; %s one model", name,
+               m->labels ? m->labels->count : m->groups, of, what),
+        errhint(
+            "SELECT corgipile.export('%s') is a file of which Python makes the model of one %s, for corgipile.import: "
+            "corgipile.load(path).of(%s).pack().",
+            name, of, of));
 }

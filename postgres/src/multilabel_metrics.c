@@ -1,4 +1,4 @@
-/* Measures models of several labels: which labels rows have, beside those that they are said to have. */
+/* Multilabel metrics: actual labels against predicted ones. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -10,32 +10,32 @@
 
 PG_FUNCTION_INFO_V1(corgipile_evaluate_labels);
 
-enum { MOST_BYTES = 4 << 20, SCORED = 1 << 17 }; /* of what rows at hand have; scores at a time */
+enum { MAX_LABEL_BYTES = 4 << 20, SCORES_PER_CALL = 1 << 17 }; /* of buffered rows' labels; per kernel call */
 
-/* What is known of one label. */
+/* Sums of one label. */
 typedef struct {
     cp_sgd_totals totals;
-    int64 rows;             /* that have it */
-    double hits, said, there; /* what rows count for that have it and are said to, are said to, have it */
+    int64 rows;             /* rows that have the label */
+    double hits, predicted, actual; /* row weights: true positives, predicted, actual */
 } Tally;
 
 struct CorgiTruth {
     const CorgiModel *model;
     CorgiLearner *scorer;
     CorgiTags tags;         /* of the last row */
-    uint8 *there;           /* [rows][labels]: which labels rows at hand have */
+    uint8 *actual;           /* [rows][labels]: labels of the buffered rows */
     Tally *tallies;         /* [labels] */
     double *scores;
-    double right;           /* what rows count for all of whose labels are right */
+    double right;           /* weight of rows whose labels are all right */
 };
 
-/* Refuse labels of another kind, or columns that are not one a label. */
+/* Refuse labels of another type, or a number of columns other than the labels'. */
 static void check_columns(const CorgiModel *m, const char *name, const CorgiSource *s)
 {
     if (!s->labels->list && s->label_columns != m->labels->count)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("there are %d columns of labels; model \"%s\" has " INT64_FORMAT " labels", s->label_columns, name,
-                       m->labels->count));
+                errmsg("there are %d columns of labels; model \"%s\" has " INT64_FORMAT " labels", s->label_columns,
+                       name, m->labels->count));
     if (s->labels->list && corgi_is_text(s->labels->type) == m->whole)
         ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
                 errmsg("label column \"%s\" has %s; the labels of model \"%s\" are %s", s->labels->name,
@@ -49,84 +49,86 @@ CorgiTruth *corgi_make_truth(const CorgiModel *m, const char *name, const CorgiS
     t->model = m;
     t->scorer = corgi_model_learner(m, source->sparse);
     t->tags = corgi_make_tags();
-    t->there = MemoryContextAllocHuge(CurrentMemoryContext, (Size) (corgi_truth_rows(t) * m->outputs));
+    t->actual = MemoryContextAllocHuge(CurrentMemoryContext, (Size) (corgi_truth_rows(t) * m->outputs));
     t->tallies = palloc_extended(sizeof *t->tallies * (Size) m->outputs, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     for (int64 k = 0; k < m->outputs; k++)
         t->tallies[k].totals.ln = 1;
-    t->scores = MemoryContextAllocHuge(CurrentMemoryContext, sizeof *t->scores * (Size) Max((int64) SCORED, m->outputs));
+    t->scores = MemoryContextAllocHuge(CurrentMemoryContext,
+                                       sizeof *t->scores * (Size) Max((int64) SCORES_PER_CALL, m->outputs));
     return t;
 }
 
-/* Return how many rows can be at hand. */
-int64 corgi_truth_rows(const CorgiTruth *t) { return Max(MOST_BYTES / t->model->outputs, 1); }
+/* Return the most rows that can be buffered. */
+int64 corgi_truth_rows(const CorgiTruth *t) { return Max(MAX_LABEL_BYTES / t->model->outputs, 1); }
 
-/* Note which labels a row at hand has. */
+/* Record the labels of a buffered row. */
 void corgi_note_truth(CorgiTruth *t, const CorgiSource *part, TupleTableSlot *row, int64 at)
 {
-    uint8 *there = t->there + at * t->model->outputs;
+    uint8 *actual = t->actual + at * t->model->outputs;
     corgi_read_tags(part, row, t->model->labels, true, &t->tags);
-    memset(there, 0, (Size) t->model->outputs);
+    memset(actual, 0, (Size) t->model->outputs);
     for (int64 i = 0; i < t->tags.count; i++)
-        there[t->tags.at[i]] = 1;
+        actual[t->tags.at[i]] = 1;
 }
 
 /* Count a row by its scores. */
 static void count_row(CorgiTruth *t, int32 slot, const double *weight, const double *scores)
 {
     const int64 labels = t->model->outputs;
-    const uint8 *there = t->there + slot * labels;
+    const uint8 *actual = t->actual + slot * labels;
     const double counts = weight ? *weight : 1;
     bool right = true;
     for (int64 k = 0; k < labels; k++) {
         Tally *one = &t->tallies[k];
-        const bool said = scores[k] > 0;
-        corgi_judge_score(t->model, scores[k], there[k], weight, &one->totals);
-        one->rows += there[k];
-        one->hits += said && there[k] ? counts : 0;
-        one->said += said ? counts : 0;
-        one->there += there[k] ? counts : 0;
-        right &= said == (there[k] != 0);
+        const bool predicted = scores[k] > 0;
+        corgi_add_score(t->model, scores[k], actual[k], weight, &one->totals);
+        one->rows += actual[k];
+        one->hits += predicted && actual[k] ? counts : 0;
+        one->predicted += predicted ? counts : 0;
+        one->actual += actual[k] ? counts : 0;
+        right &= predicted == (actual[k] != 0);
     }
     t->right += right ? counts : 0;
 }
 
-/* Say what is wrong with a row that has no score. */
-static void refuse(const CorgiRun *run, const CorgiTruth *t, int32 slot)
+/* Raise an error about a row without a finite score. */
+static void refuse_row(const CorgiRun *run, const CorgiTruth *t, int32 slot)
 {
     const CorgiBuffer *b = &run->buffer;
     const char *values = run->source.sparse ? (const char *) (uintptr_t) b->values[slot] : b->x + slot * b->stride;
     const int64 count = run->source.sparse ? b->lengths[slot] : t->model->width;
     bool finite = true;
     for (int64 i = 0; i < count; i++)
-        finite &= run->source.bytes == 4 ? isfinite(((const float *) values)[i]) : isfinite(((const double *) values)[i]);
+        finite &=
+            run->source.bytes == 4 ? isfinite(((const float *) values)[i]) : isfinite(((const double *) values)[i]);
     corgi_learner_refuse(run, finite ? CP_SGD_DIVERGED : CP_SGD_BAD_VALUE, slot);
 }
 
-/* Score some rows; one that the kernel refuses is to be named. */
-static void score(CorgiTruth *t, const CorgiRun *run, const int32 *visit, int64 count)
+/* Score some rows. Raises an error that names a refused row. */
+static void score_batch(CorgiTruth *t, const CorgiRun *run, const int32 *visit, int64 count)
 {
     const double *weight = run->buffer.weight;
     for (int64 i = 0; i < count && weight != NULL; i++)
         if (!(weight[visit[i]] >= 0 && isfinite(weight[visit[i]])))
             corgi_learner_refuse(run, CP_SGD_BAD_WEIGHT, visit[i]);
-    if (corgi_learner_try_rows(t->scorer, run, visit, count, t->scores) != CP_SGD_OK)
+    if (corgi_learner_score_rows(t->scorer, run, visit, count, t->scores) != CP_SGD_OK)
         for (int64 i = 0; i < count; i++) {
-            const int status = corgi_learner_try_rows(t->scorer, run, visit + i, 1, t->scores);
+            const int status = corgi_learner_score_rows(t->scorer, run, visit + i, 1, t->scores);
             if (status != CP_SGD_OK)
                 corgi_learner_refuse(run, status, visit[i]);
         }
     for (int64 i = 0; i < count * t->model->outputs; i++)
         if (unlikely(!isfinite(t->scores[i])))
-            refuse(run, t, visit[i / t->model->outputs]);
+            refuse_row(run, t, visit[i / t->model->outputs]);
 }
 
-/* Take in rows at hand. */
-void corgi_judge_labels(CorgiTruth *t, const CorgiRun *run, const int32 *visit, int64 count)
+/* Count buffered rows. */
+void corgi_evaluate_labels(CorgiTruth *t, const CorgiRun *run, const int32 *visit, int64 count)
 {
-    const int64 labels = t->model->outputs, most = Max(SCORED / labels, 1);
+    const int64 labels = t->model->outputs, most = Max(SCORES_PER_CALL / labels, 1);
     for (int64 from = 0; from < count; from += most) {
         const int64 some = Min(most, count - from);
-        score(t, run, visit + from, some);
+        score_batch(t, run, visit + from, some);
         for (int64 i = 0; i < some; i++) {
             const int32 slot = visit[from + i];
             count_row(t, slot, run->buffer.weight ? &run->buffer.weight[slot] : NULL, t->scores + i * labels);
@@ -134,12 +136,12 @@ void corgi_judge_labels(CorgiTruth *t, const CorgiRun *run, const int32 *visit, 
     }
 }
 
-/* Return what all of it amounts to: loss and accuracy are means over labels. */
+/* Return the means of loss and accuracy over labels. */
 cp_figures corgi_truth_figures(const CorgiTruth *t)
 {
     cp_figures all = {0};
     for (int64 k = 0; k < t->model->outputs; k++) {
-        const cp_figures one = corgi_judge_figures(t->model, &t->tallies[k].totals);
+        const cp_figures one = corgi_score_figures(t->model, &t->tallies[k].totals);
         all.rows = one.rows;
         all.weight = one.weight;
         all.loss += one.loss;
@@ -150,58 +152,58 @@ cp_figures corgi_truth_figures(const CorgiTruth *t)
     return all;
 }
 
-static double share(double part, double whole) { return whole == 0 ? NAN : part / whole; }
+static double ratio(double part, double whole) { return whole == 0 ? NAN : part / whole; }
 
-/* Write precision, recall and F1; NaN of 0 / 0. */
-static void rate(const Tally *t, double *figures)
+/* Compute precision, recall and F1; NaN if 0 / 0. */
+static void f1_metrics(const Tally *t, double *figures)
 {
-    figures[0] = share(t->hits, t->said);
-    figures[1] = share(t->hits, t->there);
-    figures[2] = share(2 * t->hits, t->said + t->there);
+    figures[0] = ratio(t->hits, t->predicted);
+    figures[1] = ratio(t->hits, t->actual);
+    figures[2] = ratio(2 * t->hits, t->predicted + t->actual);
 }
 
-/* Put a row a label: precision, recall and F1, NULL where they are 0 / 0. */
+/* Return one row per label: precision, recall and F1, NULL if 0 / 0. */
 void corgi_put_labels(FunctionCallInfo fcinfo, CorgiModel *m, const char *name)
 {
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
     CorgiWatch watch = {0};
-    (void) corgi_judge(fcinfo, m, name, &watch);
+    (void) corgi_evaluate_rows(fcinfo, m, name, &watch);
     for (int64 k = 0; k < m->outputs; k++) {
         const Tally *t = &watch.truth->tallies[k];
         Datum values[6] = {CStringGetTextDatum(m->labels->names[k].text)};
         bool nulls[6] = {false};
         double figures[3];
-        rate(t, figures);
+        f1_metrics(t, figures);
         for (int i = 0; i < lengthof(figures); i++) {
             nulls[i + 1] = isnan(figures[i]);
             values[i + 1] = Float8GetDatum(figures[i]);
         }
         values[4] = Int64GetDatum(t->rows);
-        values[5] = Float8GetDatum(t->there);
+        values[5] = Float8GetDatum(t->actual);
         tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
     }
 }
 
-/* Write precision, recall and F1 of all labels together, and their means over labels, to which 0 / 0 adds 0. */
+/* Compute micro and macro averages of precision, recall and F1; 0 / 0 counts as 0. */
 static void fill_means(const CorgiTruth *t, double *micro, double *macro)
 {
     const int64 labels = t->model->outputs;
     Tally all = {.rows = 0};
     for (int64 k = 0; k < labels; k++) {
         double figures[3];
-        rate(&t->tallies[k], figures);
+        f1_metrics(&t->tallies[k], figures);
         for (int i = 0; i < lengthof(figures); i++)
             macro[i] += isnan(figures[i]) ? 0 : figures[i] / (double) labels;
         all.hits += t->tallies[k].hits;
-        all.said += t->tallies[k].said;
-        all.there += t->tallies[k].there;
+        all.predicted += t->tallies[k].predicted;
+        all.actual += t->tallies[k].actual;
     }
-    rate(&all, micro);
+    f1_metrics(&all, micro);
     for (int i = 0; i < 3; i++)
         micro[i] = isnan(micro[i]) ? 0 : micro[i];
 }
 
-/* evaluate_labels(model, ...): how well several labels a row are told. */
+/* evaluate_labels(model, ...): metrics of a multilabel model. */
 Datum corgipile_evaluate_labels(PG_FUNCTION_ARGS)
 {
     TupleDesc columns;
@@ -214,16 +216,16 @@ Datum corgipile_evaluate_labels(PG_FUNCTION_ARGS)
     bool nulls[10] = {false};
     if (get_call_result_type(fcinfo, NULL, &columns) != TYPEFUNC_COMPOSITE || columns->natts != lengthof(values))
         elog(ERROR, "corgipile.evaluate_labels returns a row of %d columns", (int) lengthof(values));
-    m = corgi_model_to_judge(fcinfo, &name);
+    m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         PG_RETURN_NULL();
     if (m->labels == NULL)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("model \"%s\" has one label a row; corgipile.evaluate measures it", name));
-    f = corgi_judge(fcinfo, m, name, &watch);
+                errmsg("model \"%s\" has one label a row; use corgipile.evaluate", name));
+    f = corgi_evaluate_rows(fcinfo, m, name, &watch);
     figures[0] = f.loss;
     figures[1] = f.score;
-    figures[2] = share(watch.truth->right, f.weight);
+    figures[2] = ratio(watch.truth->right, f.weight);
     fill_means(watch.truth, figures + 3, figures + 6);
     for (int i = 0; i < lengthof(figures); i++) {
         values[i] = Float8GetDatum(figures[i]);

@@ -1,4 +1,4 @@
-/* Texts by their number, found by a hash table. */
+/* Hash table of texts with numbers. */
 #include "names.h"
 
 #include "common/hashfn.h"
@@ -7,15 +7,15 @@
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
-enum { FIRST_BITS = 6, TOLD = 10 };
+enum { INITIAL_BITS = 6, MAX_LISTED_NAMES = 10 };
 
-/* Make an empty list, in the current memory context. */
+/* Return an empty list in the current memory context. */
 CorgiNames *corgi_make_names(void)
 {
     CorgiNames *n = palloc0(sizeof *n);
     n->context = CurrentMemoryContext;
-    n->bits = FIRST_BITS;
-    n->room = 1 << (FIRST_BITS - 1);
+    n->bits = INITIAL_BITS;
+    n->room = 1 << (INITIAL_BITS - 1);
     n->names = palloc(sizeof *n->names * (Size) n->room);
     n->table = palloc0(sizeof *n->table << n->bits);
     return n;
@@ -26,8 +26,8 @@ static bool is_name(const CorgiName *a, const char *text, Size length)
     return a->length == length && memcmp(a->text, text, length) == 0;
 }
 
-/* Return the place in the table where a text is, or would be. */
-static int64 place_of(const CorgiNames *n, const char *text, Size length, uint32 hash)
+/* Return the table slot of a text, or its free slot. */
+static int64 table_slot(const CorgiNames *n, const char *text, Size length, uint32 hash)
 {
     int64 mask = (INT64CONST(1) << n->bits) - 1, at = hash & mask;
     while (n->table[at] != 0) {
@@ -45,21 +45,21 @@ int64 corgi_find_name(CorgiNames *n, const char *text, Size length)
     int64 found;
     if (n->last < n->count && is_name(&n->names[n->last], text, length))
         return n->last;
-    found = n->table[place_of(n, text, length, hash_bytes((const unsigned char *) text, (int) length))] - 1;
+    found = n->table[table_slot(n, text, length, hash_bytes((const unsigned char *) text, (int) length))] - 1;
     n->last = Max(found, 0);
     return found;
 }
 
-/* Enter all names into the table anew. */
+/* Rebuild the table. */
 static void fill_table(CorgiNames *n)
 {
     memset(n->table, 0, sizeof *n->table << n->bits);
     for (int64 i = 0; i < n->count; i++)
-        n->table[place_of(n, n->names[i].text, n->names[i].length, n->names[i].hash)] = (int32) i + 1;
+        n->table[table_slot(n, n->names[i].text, n->names[i].length, n->names[i].hash)] = (int32) i + 1;
     n->last = 0;
 }
 
-static void grow(CorgiNames *n)
+static void grow_table(CorgiNames *n)
 {
     n->room *= 2;
     n->bits++;
@@ -68,7 +68,7 @@ static void grow(CorgiNames *n)
     fill_table(n);
 }
 
-/* Return the number of a text, a new one if it is new. */
+/* Return the number of a text; adds it if it is new. */
 int64 corgi_add_name(CorgiNames *n, const char *text, Size length)
 {
     int64 found = corgi_find_name(n, text, length);
@@ -76,7 +76,7 @@ int64 corgi_add_name(CorgiNames *n, const char *text, Size length)
     if (found != CORGI_UNNAMED)
         return found;
     if (n->count == n->room)
-        grow(n);
+        grow_table(n);
     new = &n->names[n->count];
     new->text = MemoryContextAlloc(n->context, length + 1);
     memcpy(new->text, text, length);
@@ -84,17 +84,17 @@ int64 corgi_add_name(CorgiNames *n, const char *text, Size length)
     new->length = length;
     new->hash = hash_bytes((const unsigned char *) text, (int) length);
     n->bytes += length;
-    n->table[place_of(n, text, length, new->hash)] = (int32) n->count + 1;
+    n->table[table_slot(n, text, length, new->hash)] = (int32) n->count + 1;
     n->last = n->count;
     return n->count++;
 }
 
-/* A text in the order of sorting: by its characters, which UTF-8 orders as its bytes, or by its number. */
+/* Sort key of a text: its UTF-8 bytes, which sort by character, or its number. */
 typedef struct {
     CorgiName name;
     const char *utf8;
     double number;
-    int64 place;            /* as it was: numbers that are equal as doubles stay so */
+    int64 place;            /* original index: equal doubles keep their order */
 } Key;
 
 static int by_text(const void *a, const void *b) { return strcmp(((const Key *) a)->utf8, ((const Key *) b)->utf8); }
@@ -107,9 +107,12 @@ static int by_number(const void *a, const void *b)
     return x->place < y->place ? -1 : 1;
 }
 
-static double number_of(const char *text) { return DatumGetFloat8(DirectFunctionCall1(float8in, CStringGetDatum(text))); }
+static double number_of(const char *text)
+{
+    return DatumGetFloat8(DirectFunctionCall1(float8in, CStringGetDatum(text)));
+}
 
-/* Sort as Python does, so that the first text has the number 0. */
+/* Sort as Python does and renumber from 0. */
 void corgi_sort_names(CorgiNames *n, bool numbers)
 {
     Key *keys = palloc_extended(sizeof *keys * (Size) Max(n->count, 1), MCXT_ALLOC_HUGE);
@@ -127,7 +130,7 @@ void corgi_sort_names(CorgiNames *n, bool numbers)
     fill_table(n);
 }
 
-/* Put names, whose texts may have changed in place but not their lengths, into the order that `compare` has of two of them. */
+/* Sort names by `compare` and renumber. Texts may have changed in place, with equal lengths. */
 void corgi_order_names(CorgiNames *n, int (*compare)(const void *, const void *))
 {
     for (int64 i = 0; i < n->count; i++)
@@ -136,14 +139,14 @@ void corgi_order_names(CorgiNames *n, int (*compare)(const void *, const void *)
     fill_table(n);
 }
 
-/* Write the first names one after the other, for an error. */
+/* List the first names, for an error. */
 const char *corgi_list_names(const CorgiNames *n)
 {
     StringInfoData text;
     initStringInfo(&text);
-    for (int64 i = 0; i < Min(n->count, TOLD); i++)
+    for (int64 i = 0; i < Min(n->count, MAX_LISTED_NAMES); i++)
         appendStringInfo(&text, "%s\"%s\"", i ? ", " : "", n->names[i].text);
-    if (n->count > TOLD)
+    if (n->count > MAX_LISTED_NAMES)
         appendStringInfoString(&text, ", ...");
     return text.data;
 }

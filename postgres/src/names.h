@@ -1,22 +1,22 @@
-/* Texts by their number: the classes of a label, the categories of a column. */
+/* Texts with numbers: the classes of a label, the categories of a column. */
 #ifndef CORGIPILE_NAMES_H
 #define CORGIPILE_NAMES_H
 
 #include "postgres.h"
 
 typedef struct {
-    char *text;             /* in the server's encoding, ends with 0 */
+    char *text;             /* in the server's encoding, zero-terminated */
     Size length;
     uint32 hash;
 } CorgiName;
 
 typedef struct {
-    CorgiName *names;       /* [count], by their number */
+    CorgiName *names;       /* [count], by number */
     int64 count, room;
     Size bytes;             /* of all texts */
     int32 *table;           /* [1 << bits]: 1 + number, or 0 */
     int bits;
-    int64 last;             /* found last: rows of one class lie together */
+    int64 last;             /* last match: equal classes are often adjacent */
     MemoryContext context;
 } CorgiNames;
 
@@ -27,7 +27,7 @@ extern void corgi_sort_names(CorgiNames *n, bool numbers);
 extern void corgi_order_names(CorgiNames *n, int (*compare)(const void *, const void *));
 extern const char *corgi_list_names(const CorgiNames *n);
 
-/* The number of a text that is not there. */
+/* Number of an absent text. */
 enum { CORGI_UNNAMED = -1 };
 
 #endif

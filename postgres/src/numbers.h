@@ -1,4 +1,4 @@
-/* Numbers as rows store them. */
+/* Numbers in their stored form. */
 #ifndef CORGIPILE_NUMBERS_H
 #define CORGIPILE_NUMBERS_H
 
@@ -9,7 +9,7 @@
 #include "io/gather.h"
 #include "utils/array.h"
 
-/* The kernel's code of a type's stored form; CP_TYPES if it has none. */
+/* Return the kernel's code of a type's stored form; CP_TYPES if it has none. */
 static inline enum cp_type corgi_stored_type(Oid type)
 {
     switch (type) {
@@ -23,21 +23,21 @@ static inline enum cp_type corgi_stored_type(Oid type)
     }
 }
 
-/* A label is finite, and exact if it is an integer. */
+/* Return whether a label is exact as a double; integers are up to 2^53. */
 static inline bool corgi_is_exact(Oid type, double y) { return type != INT8OID || fabs(y) <= 9007199254740992.0; }
 
-/* A word of an array's head, which may lie at any address; counted from behind its size, as are the bytes of the head of
- * an empty array and of one of one dimension. */
+/* Words of an array's header, which may lie at any address. Positions and sizes exclude the length word, for an empty
+ * and a one-dimensional array. */
 enum { CORGI_DIMENSIONS = 0, CORGI_DATA_OFFSET = 1, CORGI_LENGTH = 3 };
 enum { CORGI_EMPTY_HEAD = sizeof(ArrayType) - VARHDRSZ, CORGI_HEAD = ARR_OVERHEAD_NONULLS(1) - VARHDRSZ };
 static inline int32 corgi_head(const char *body, int word)
 {
-    int32 found;
-    memcpy(&found, body + word * sizeof found, sizeof found);
-    return found;
+    int32 value;
+    memcpy(&value, body + word * sizeof value, sizeof value);
+    return value;
 }
 
-/* Find the numbers of a list that is stored as it is and without NULLs; returns false if it is not, or damaged. */
+/* Open a list that is stored uncompressed and without NULLs. Returns false if it is not, or if it is damaged. */
 static inline bool corgi_plain_list(const char *stored, Oid type, CorgiList *list)
 {
     const char *body = VARDATA_ANY(stored);

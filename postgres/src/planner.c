@@ -1,4 +1,4 @@
-/* Plans a call of corgipile.train as SGD over TupleShuffle over BlockShuffle. */
+/* Planner hook that replaces a corgipile.train call by SGD over TupleShuffle over BlockShuffle. */
 #include "corgipile.h"
 
 #include "access/htup_details.h"
@@ -16,20 +16,20 @@
 
 static set_rel_pathlist_hook_type previous_hook = NULL;
 
-/* Return whether a function is corgipile.train, whatever it was renamed to. */
+/* Return whether a function is corgipile.train, even renamed. */
 static bool is_train(Oid function)
 {
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-    bool found = false;
+    bool matches = false;
     if (!HeapTupleIsValid(tuple))
         return false;
     if (((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId) {
         bool null;
         Datum symbol = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &null);
-        found = !null && strcmp(TextDatumGetCString(symbol), "corgipile_train") == 0;
+        matches = !null && strcmp(TextDatumGetCString(symbol), "corgipile_train") == 0;
     }
     ReleaseSysCache(tuple);
-    return found;
+    return matches;
 }
 
 static FuncExpr *train_call(const RangeTblEntry *rte)
@@ -55,7 +55,7 @@ static CustomScan *make_scan(const CustomScanMethods *methods, const Path *path,
     return scan;
 }
 
-/* Find the row as a whole where a query takes it, as in SELECT r or FOR UPDATE OF another table. */
+/* Return the whole-row variable if the query uses one, as in SELECT r or FOR UPDATE OF another table. */
 static Var *whole_row(RelOptInfo *rel, List *clauses)
 {
     List *wanted = list_concat_copy(rel->reltarget->exprs, clauses);
@@ -68,13 +68,14 @@ static Var *whole_row(RelOptInfo *rel, List *clauses)
     return NULL;
 }
 
-/* The list of what SGD hands over: every column of the function, then the row of them if it is wanted. */
+/* Return SGD's target list: every column of the function, then the whole row if wanted. */
 static List *result_columns(const RangeTblEntry *rte, Index relid, Var *row)
 {
     RangeTblFunction *function = linitial_node(RangeTblFunction, rte->functions);
     TupleDesc columns;
     List *list = NIL;
-    get_expr_result_type(function->funcexpr, NULL, &columns);
+    if (get_expr_result_type(function->funcexpr, NULL, &columns) != TYPEFUNC_COMPOSITE)
+        corgi_refuse_version();
     for (int i = 0; i < columns->natts; i++) {
         Form_pg_attribute a = TupleDescAttr(columns, i);
         Var *var = makeVar(relid, i + 1, a->atttypid, a->atttypmod, a->attcollation, 0);
@@ -86,8 +87,8 @@ static List *result_columns(const RangeTblEntry *rte, Index relid, Var *row)
     return list;
 }
 
-/* The three are planned here, not each from a path of its own: between those the planner puts a Result where the query
- * has a constant condition. */
+/* Plan all three operators at once. With a path for each, the planner would put a Result between them for constant
+ * conditions. */
 static Plan *plan_sgd(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses, List *children)
 {
     CustomScan *blocks = make_scan(&corgi_block_methods, &path->path, NULL);
@@ -101,7 +102,7 @@ static Plan *plan_sgd(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List
                                              whole_row(rel, scan->scan.plan.qual));
     scan->custom_exprs = copyObject(call->args);
     scan->custom_private = list_make1_oid(call->funcid);
-    record_plan_function_dependency(root, call->funcid); /* a plan that is kept goes when the function does */
+    record_plan_function_dependency(root, call->funcid); /* invalidates cached plans when the function is dropped */
     return &scan->scan.plan;
 }
 
@@ -121,7 +122,8 @@ static void replace_train(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTb
     path->path.parent = rel;
     path->path.pathtarget = rel->reltarget;
     path->path.rows = rel->rows;
-    path->path.total_cost = 100 * rel->rows; /* an epoch each, of a table that may not be known before execution */
+    path->path.total_cost = 100 * rel->rows; /* an arbitrary cost per epoch, because the table may be unknown before
+                                              * execution */
     path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
     path->custom_private = list_make1(call);
     path->methods = &sgd_path;
@@ -131,18 +133,19 @@ static void replace_train(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTb
 
 TupleTableSlot *corgi_never_executed(CustomScanState *node)
 {
-    elog(ERROR, "%s hands over blocks and steps, not rows", node->methods->CustomName);
+    elog(ERROR, "%s returns blocks and steps, not rows", node->methods->CustomName);
     return NULL;
 }
 
-/* Have EXPLAIN call an operator by its name alone. */
+/* Let EXPLAIN show an operator's name without the prefix. */
 void corgi_show_name(CustomScan *scan)
 {
     static const CustomScanMethods *const known[] = {&corgi_sgd_methods, &corgi_tuple_methods, &corgi_block_methods};
     static CustomScanMethods shown[lengthof(known)];
     for (int i = 0; i < lengthof(known); i++)
         if (scan->methods == known[i]) {
-            shown[i] = (CustomScanMethods){known[i]->CustomName + strlen(CORGI_PREFIX), known[i]->CreateCustomScanState};
+            shown[i] =
+                (CustomScanMethods){known[i]->CustomName + strlen(CORGI_PREFIX), known[i]->CreateCustomScanState};
             scan->methods = &shown[i];
         }
 }

@@ -23,41 +23,41 @@ PG_FUNCTION_INFO_V1(corgipile_decision);
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
-/* What a snapshot sees, in a few numbers: transactions only leave the set of running ones, so bounds and counts tell
- * two of them apart. Within one transaction, commands and subtransactions are numbered. */
+/* Fingerprint of a snapshot. Transactions only leave the set of running ones, so bounds and counts identify it; within
+ * a transaction, commands and subtransactions are numbered. */
 typedef struct {
     TransactionId xmin, xmax;
     uint32 running, running_sub;
     CommandId command;
     SubTransactionId sub;
     Oid user;
-} Sight;
+} SnapshotKey;
 
-/* A place of a call: the model that it used last, and when that was found to be current. */
+/* State of a call site: the last model and the snapshot in which it was current. */
 typedef struct {
-    Sight sight;
+    SnapshotKey snapshot;
     CorgiCached *cached;
     uint64 loads;
     Size name_bytes;
     CorgiArguments arguments;
-    CorgiRecord *fields;    /* of a record, once the first has come */
-    int count;              /* of arguments, where there is no record */
+    CorgiRecord *fields;    /* of a record, after the first one */
+    int count;              /* of arguments, without a record */
     Oid *given;             /* their types */
-    MemoryContext context;  /* that holds them */
-} Site;
+    MemoryContext context;  /* owner of the fields */
+} CallSite;
 
-static Sight look(void)
+static SnapshotKey snapshot_key(void)
 {
     Snapshot s = GetActiveSnapshot();
-    return (Sight){.xmin = s->xmin, .xmax = s->xmax, .running = s->xcnt, .running_sub = (uint32) s->subxcnt,
+    return (SnapshotKey){.xmin = s->xmin, .xmax = s->xmax, .running = s->xcnt, .running_sub = (uint32) s->subxcnt,
                    .command = s->curcid, .sub = GetCurrentSubTransactionId(), .user = GetUserId()};
 }
 
-static Site *make_site(FunctionCallInfo fcinfo)
+static CallSite *make_site(FunctionCallInfo fcinfo)
 {
     MemoryContext before = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
     int count = PG_NARGS() - 1;
-    Site *s = palloc0(sizeof *s);
+    CallSite *s = palloc0(sizeof *s);
     s->arguments.record = count == 1 && corgi_is_record(get_fn_expr_argtype(fcinfo->flinfo, 1));
     if (!s->arguments.record) {
         s->count = count;
@@ -71,8 +71,8 @@ static Site *make_site(FunctionCallInfo fcinfo)
     return s;
 }
 
-/* Find the features of a model in a record. */
-static void open_record(FunctionCallInfo fcinfo, Site *s, const CorgiCached *c)
+/* Find a model's features in a record. */
+static void open_record(FunctionCallInfo fcinfo, CallSite *s, const CorgiCached *c)
 {
     s->fields = NULL;
     if (s->context == NULL)
@@ -83,37 +83,38 @@ static void open_record(FunctionCallInfo fcinfo, Site *s, const CorgiCached *c)
     s->arguments.row = s->fields->row;
 }
 
-/* Find out what the arguments are: features, and behind them the group of the row where a model takes it. */
-static void note_types(Site *s, const CorgiCached *c)
+/* Classify the arguments: features, then the row's group if the model has groups. */
+static void set_types(CallSite *s, const CorgiCached *c)
 {
     CorgiArguments *a = &s->arguments;
     int count = a->record ? s->fields->count : s->count;
     a->grouped = c->model->groups > 0;
     if (a->grouped && count < 2)
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" takes features and behind them the group of the row, of its column \"%s\"",
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" takes features and then the row's group, of its column "
+                                          "\"%s\"",
                c->name, corgi_group_column(c->model));
     corgi_note_types(a, count - a->grouped, a->record ? s->fields->types : s->given);
 }
 
-/* Find the model of a call: the one used last, for as long as the snapshot stays. */
-static CorgiCached *find_model(FunctionCallInfo fcinfo, Site *s)
+/* Return the model of a call; cached while the snapshot is unchanged. */
+static CorgiCached *find_model(FunctionCallInfo fcinfo, CallSite *s)
 {
     const text *name = PG_GETARG_TEXT_PP(0);
-    Sight now = look();
+    SnapshotKey now = snapshot_key();
     Size bytes = VARSIZE_ANY_EXHDR(name);
-    if (s->cached == NULL || s->loads != s->cached->loads || memcmp(&now, &s->sight, sizeof now) != 0 ||
+    if (s->cached == NULL || s->loads != s->cached->loads || memcmp(&now, &s->snapshot, sizeof now) != 0 ||
         s->name_bytes != bytes || memcmp(VARDATA_ANY(name), s->cached->name, bytes) != 0) {
         char *shown = text_to_cstring(name);
-        CorgiCached *found;
+        CorgiCached *current;
         s->cached = NULL;
-        found = corgi_cached_model(shown);
+        current = corgi_cached_model(shown);
         if (s->arguments.record)
-            open_record(fcinfo, s, found);
-        note_types(s, found);
-        corgi_check_arguments(&s->arguments, found);
-        s->cached = found;
+            open_record(fcinfo, s, current);
+        set_types(s, current);
+        corgi_check_arguments(&s->arguments, current);
+        s->cached = current;
         s->loads = s->cached->loads;
-        s->sight = now;
+        s->snapshot = now;
         s->name_bytes = bytes;
         pfree(shown);
     }
@@ -123,10 +124,10 @@ static CorgiCached *find_model(FunctionCallInfo fcinfo, Site *s)
 static void score_row(const CorgiArguments *a, const CorgiCached *c)
 {
     const CorgiModel *m = c->model;
-    int64 found = corgi_read_arguments(a, m, c->row);
-    if (found != m->width)
+    int64 count = corgi_read_arguments(a, m, c->row);
+    if (count != m->width)
         REFUSE(ERRCODE_DATA_EXCEPTION,
-               "the row has " INT64_FORMAT " features; model \"%s\" was trained with " INT64_FORMAT, found, c->name,
+               "the row has " INT64_FORMAT " features; model \"%s\" was trained with " INT64_FORMAT, count, c->name,
                m->width);
     corgi_learner_decide(c->learner, c->row, c->scores);
 }
@@ -139,17 +140,17 @@ static bool any_null(const CorgiArguments *a)
     return false;
 }
 
-/* Score the row of a call. Returns NULL where it has a NULL that nothing stands for. */
-static const CorgiCached *score(FunctionCallInfo fcinfo)
+/* Score the row of a call. Returns NULL if it has a NULL without a replacement. */
+static const CorgiCached *score_call(FunctionCallInfo fcinfo)
 {
-    Site *site = fcinfo->flinfo->fn_extra ? fcinfo->flinfo->fn_extra : make_site(fcinfo);
+    CallSite *site = fcinfo->flinfo->fn_extra ? fcinfo->flinfo->fn_extra : make_site(fcinfo);
     CorgiArguments *a = &site->arguments;
     CorgiCached *c;
     bool columns;
     if (PG_ARGISNULL(0) || (a->record && PG_ARGISNULL(1)))
         return NULL;
     if (site->fields && !corgi_record_fits(site->fields, PG_GETARG_DATUM(1)))
-        site->cached = NULL; /* what is known is of other fields */
+        site->cached = NULL; /* the cached fields are of another record type */
     if (!a->record)
         a->row = &fcinfo->args[1];
     c = find_model(fcinfo, site);
@@ -189,29 +190,30 @@ static Datum to_array(const double *values, int64 count)
 static void refuse_labels(const CorgiCached *c)
 {
     if (unlikely(c->model->labels != NULL))
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has several labels a row; use corgipile.predict_labels", c->name);
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has several labels a row; use corgipile.predict_labels",
+               c->name);
 }
 
-/* Class of the row, or the number that is predicted of it. */
+/* Return the row's class, or its predicted number. */
 Datum corgipile_predict(PG_FUNCTION_ARGS)
 {
-    const CorgiCached *c = score(fcinfo);
+    const CorgiCached *c = score_call(fcinfo);
     const CorgiModel *m;
     if (c == NULL)
         PG_RETURN_NULL();
     m = c->model;
     refuse_labels(c);
     if (unlikely(corgi_class_names(m) != NULL))
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has classes of text; use corgipile.predict_text", c->name);
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has text classes; use corgipile.predict_text", c->name);
     if (corgi_predicts_numbers(&m->of))
         PG_RETURN_FLOAT8(corgi_predicted_number(m, c->scores));
     PG_RETURN_FLOAT8(m->class_values[corgi_best_class(m, c->scores)]);
 }
 
-/* Class of the row by a model whose label is boolean. */
+/* Return the row's class from a model with a boolean label. */
 Datum corgipile_predict_bool(PG_FUNCTION_ARGS)
 {
-    const CorgiCached *c = score(fcinfo);
+    const CorgiCached *c = score_call(fcinfo);
     const CorgiModel *m;
     if (c == NULL)
         PG_RETURN_NULL();
@@ -219,39 +221,41 @@ Datum corgipile_predict_bool(PG_FUNCTION_ARGS)
     refuse_labels(c);
     if (corgi_predicts_numbers(&m->of) || m->classes != 2 || m->class_values[0] != 0 || m->class_values[1] != 1 ||
         corgi_class_names(m) != NULL)
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has not the classes false and true; use %s", c->name,
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" must have the classes false and true; use %s", c->name,
                corgi_class_names(m) ? "corgipile.predict_text" : "corgipile.predict");
     PG_RETURN_BOOL(corgi_best_class(c->model, c->scores) == 1);
 }
 
-/* Class of the row by its name. */
+/* Return the name of the row's class. */
 Datum corgipile_predict_text(PG_FUNCTION_ARGS)
 {
-    const CorgiCached *c = score(fcinfo);
+    const CorgiCached *c = score_call(fcinfo);
     if (c == NULL)
         PG_RETURN_NULL();
     refuse_labels(c);
     if (corgi_class_names(c->model) == NULL)
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has no classes of text; use corgipile.predict", c->name);
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has no text classes; use corgipile.predict", c->name);
     PG_RETURN_TEXT_P(cstring_to_text(corgi_class_names(c->model)->names[corgi_best_class(c->model, c->scores)].text));
 }
 
-/* The labels that the row is said to have. */
+/* Return the row's predicted labels. */
 Datum corgipile_predict_labels(PG_FUNCTION_ARGS)
 {
-    const CorgiCached *c = score(fcinfo);
-    ArrayBuildState *found = initArrayResult(TEXTOID, CurrentMemoryContext, false);
+    const CorgiCached *c = score_call(fcinfo);
+    ArrayBuildState *names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
     if (c == NULL)
         PG_RETURN_NULL();
     if (c->model->labels == NULL)
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has one label a row; use corgipile.predict, predict_bool or predict_text", c->name);
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has one label a row; use corgipile.predict, predict_bool "
+                                          "or predict_text", c->name);
     for (int64 k = 0; k < c->model->outputs; k++)
         if (c->scores[k] > 0)
-            found = accumArrayResult(found, CStringGetTextDatum(c->model->labels->names[k].text), false, TEXTOID, CurrentMemoryContext);
-    PG_RETURN_DATUM(makeArrayResult(found, CurrentMemoryContext));
+            names = accumArrayResult(names, CStringGetTextDatum(c->model->labels->names[k].text), false, TEXTOID,
+                                     CurrentMemoryContext);
+    PG_RETURN_DATUM(makeArrayResult(names, CurrentMemoryContext));
 }
 
-/* The classes of a model by name, or the labels of models of several. */
+/* Return a model's class names, or the labels of a multilabel model. */
 Datum corgipile_class_names(PG_FUNCTION_ARGS)
 {
     char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
@@ -264,14 +268,14 @@ Datum corgipile_class_names(PG_FUNCTION_ARGS)
 
 Datum corgipile_decision(PG_FUNCTION_ARGS)
 {
-    const CorgiCached *c = score(fcinfo);
+    const CorgiCached *c = score_call(fcinfo);
     if (c == NULL)
         PG_RETURN_NULL();
     PG_RETURN_DATUM(to_array(c->scores, c->model->outputs));
 }
 
-/* The probability of each label. */
-static Datum chances(const CorgiCached *c)
+/* Return the probability of each label. */
+static Datum label_probabilities(const CorgiCached *c)
 {
     double *p = palloc(sizeof *p * (Size) c->model->outputs);
     for (int64 k = 0; k < c->model->outputs; k++) {
@@ -282,10 +286,10 @@ static Datum chances(const CorgiCached *c)
     return to_array(p, c->model->outputs);
 }
 
-/* Probabilities of the classes; two classes are a softmax of 0 and the score. */
+/* Return the class probabilities. For two classes they are a softmax of 0 and the score. */
 Datum corgipile_predict_proba(PG_FUNCTION_ARGS)
 {
-    const CorgiCached *c = score(fcinfo);
+    const CorgiCached *c = score_call(fcinfo);
     const CorgiModel *m;
     double *p;
     if (c == NULL)
@@ -295,7 +299,7 @@ Datum corgipile_predict_proba(PG_FUNCTION_ARGS)
         REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "a model of kind %s has no probabilities; train %s", m->kind,
                corgi_loss_names(corgi_has_probability));
     if (m->labels != NULL)
-        PG_RETURN_DATUM(chances(c));
+        PG_RETURN_DATUM(label_probabilities(c));
     p = palloc0(sizeof *p * (Size) Max(m->classes, 2));
     memcpy(p + (m->outputs == 1), c->scores, sizeof *p * (Size) m->outputs);
     corgi_probabilities(&m->of, p, m->classes);

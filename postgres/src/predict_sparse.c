@@ -7,7 +7,7 @@
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_DATA_EXCEPTION), errmsg(__VA_ARGS__))
 
-/* Return whether arrays of these types are the indices and values of sparse rows. */
+/* Return whether these are the element types of a sparse pair: indices and values. */
 bool corgi_is_pair(Oid indices, Oid values)
 {
     return indices == INT4OID && (values == FLOAT4OID || values == FLOAT8OID);
@@ -22,7 +22,7 @@ static CorgiList open_list(Datum array, Oid type)
     return list;
 }
 
-static CorgiLearner *sparse_machine(CorgiCached *c)
+static CorgiLearner *sparse_learner(CorgiCached *c)
 {
     if (c->sparse == NULL) {
         MemoryContext outside = CurrentMemoryContext;
@@ -30,12 +30,12 @@ static CorgiLearner *sparse_machine(CorgiCached *c)
         MemoryContextSwitchTo(context);
         c->sparse = corgi_model_learner(c->model, true);
         MemoryContextSwitchTo(outside);
-        MemoryContextSetParent(context, c->context); /* no sooner, so that an error leaves nothing there */
+        MemoryContextSetParent(context, c->context); /* last, so that an error leaks nothing */
     }
     return c->sparse;
 }
 
-/* Score the row of these two arrays; `type` is that of a value. */
+/* Score the row of an index and a value array; `type` is the value type. */
 void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type)
 {
     const CorgiModel *m = c->model;
@@ -49,7 +49,7 @@ void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type)
                value.count);
     memcpy(index_copy, index.numbers, sizeof *index_copy * (Size) count);
     cp_cast(value_copy, m->bytes == sizeof(double), value.numbers, type == FLOAT8OID ? CP_F64 : CP_F32, count);
-    status = corgi_learner_decide_pair(sparse_machine(c), index_copy, value_copy, count, c->scores);
+    status = corgi_learner_decide_pair(sparse_learner(c), index_copy, value_copy, count, c->scores);
     if (status == CP_SGD_BAD_ORDER)
         REFUSE("the row has indices that repeat or fall; they must increase");
     if (status == CP_SGD_BAD_INDEX)
@@ -61,15 +61,15 @@ void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type)
     pfree(value_copy);
 }
 
-/* Score a row of columns that are hashed. Returns false where one is missing and nothing stands for it. */
+/* Score a hashed row. Returns false if a value is missing and has no replacement. */
 bool corgi_score_hashed(CorgiCached *c, const Oid *types, const NullableDatum *row)
 {
     const cp_hashed *hashed = corgi_hash_call(c->model->encoding, types, row);
     if (hashed == NULL)
         return false;
-    if (corgi_learner_decide_pair(sparse_machine(c), hashed->indices, (const char *) hashed->values, hashed->entries,
+    if (corgi_learner_decide_pair(sparse_learner(c), hashed->indices, (const char *) hashed->values, hashed->entries,
                                   c->scores) != CP_SGD_OK)
-        elog(ERROR, "the kernel refused to score a row");
-    corgi_trim_hashing(c->model->encoding->hashing); /* the model stays for as long as the session */
+        elog(ERROR, "kernel failed to score a row");
+    corgi_trim_hashing(c->model->encoding->hashing); /* the model lives as long as the session */
     return true;
 }

@@ -1,10 +1,8 @@
-/* Asks the system for ranges of pages before they are read.
- *
- * One call asks for as many neighbouring pages as it may: page by page, the system would fetch each by itself. The
- * system counts what it fetches; where that is nothing asking is of no use, and done now and then only to see whether it
- * is. The time of calls would not tell: on a busy machine those that fetch nothing take long too. Once it is of use a
- * thread does it, which sleeps while the device has no room for more; it runs system calls and nothing else, and lives
- * no longer than the epoch. */
+/* Prefetch of page ranges by posix_fadvise.
+ * One call covers neighbouring pages; page by page, the system would fetch each separately. The system's count of
+ * blocks read shows whether calls help. If not, occasional calls only probe; call times would not show it, because
+ * useless calls are slow too on a busy machine. Once calls help, a thread makes them and sleeps while the device is
+ * saturated. It runs only system calls and ends with the epoch. */
 #include "corgipile.h"
 
 #include <fcntl.h>
@@ -16,33 +14,33 @@
 #include "io/pool.h"
 #include "storage/smgr.h"
 
-enum { QUEUE = 64, A_CALL = 32, PATH = 112 }; /* calls that may wait, pages that one asks for, bytes of a path */
-enum { STAYS = 64 };        /* calls for which one that fetched something counts */
+enum { QUEUE_CALLS = 64, CALL_PAGES = 32, PATH_BYTES = 112 }; /* calls in the queue, pages per call, bytes of a path */
+enum { USEFUL_CALLS = 64 };        /* calls for which one useful call counts */
 
 typedef struct {
-    char path[PATH + 16];
+    char path[PATH_BYTES + 16];
     off_t from, bytes;
 } Call;
 
-struct CorgiAsker {
-    bool running;           /* there is a thread */
+struct CorgiPrefetcher {
+    bool running;           /* the thread exists */
     pthread_t thread;
-    pthread_mutex_t lock;   /* of what follows */
+    pthread_mutex_t lock;   /* of the following members */
     pthread_cond_t changed;
     bool stop;
-    int useful;             /* calls to make before the next look */
-    int64 made, taken;      /* calls that were put into the queue, and out of it */
-    Call queue[QUEUE];
+    int useful;             /* calls before the next probe */
+    int64 made, taken;      /* calls put into the queue, and taken out of it */
+    Call queue[QUEUE_CALLS];
 };
 
-CorgiAsker *corgi_make_asker(void) { return palloc0(sizeof(CorgiAsker)); }
+CorgiPrefetcher *corgi_make_prefetcher(void) { return palloc0(sizeof(CorgiPrefetcher)); }
 
 #ifdef USE_POSIX_FADVISE
 #ifndef RUSAGE_THREAD
 #define RUSAGE_THREAD RUSAGE_SELF
 #endif
 
-/* What this thread let devices read so far. */
+/* Return the blocks that devices have read for this thread. */
 static long fetched_so_far(void)
 {
     struct rusage used;
@@ -50,7 +48,7 @@ static long fetched_so_far(void)
 }
 #endif
 
-/* Make a call. Returns whether the system had to fetch something. */
+/* Make a call. Returns whether the system read something. */
 static bool make_call(const Call *call)
 {
 #ifdef USE_POSIX_FADVISE
@@ -66,11 +64,11 @@ static bool make_call(const Call *call)
 #endif
 }
 
-static int judge(int useful, bool fetched) { return fetched ? STAYS : Max(useful - 1, 0); }
+static int update_useful(int useful, bool fetched) { return fetched ? USEFUL_CALLS : Max(useful - 1, 0); }
 
-static void *work(void *argument)
+static void *run_thread(void *argument)
 {
-    CorgiAsker *a = argument;
+    CorgiPrefetcher *a = argument;
     pthread_mutex_lock(&a->lock);
     while (!a->stop) {
         bool fetched;
@@ -79,35 +77,35 @@ static void *work(void *argument)
             continue;
         }
         pthread_mutex_unlock(&a->lock);
-        fetched = make_call(&a->queue[a->taken % QUEUE]);
+        fetched = make_call(&a->queue[a->taken % QUEUE_CALLS]);
         pthread_mutex_lock(&a->lock);
         a->taken++;
-        a->useful = judge(a->useful, fetched);
+        a->useful = update_useful(a->useful, fetched);
     }
     pthread_mutex_unlock(&a->lock);
     return NULL;
 }
 
-static void drop_locks(CorgiAsker *a)
+static void drop_locks(CorgiPrefetcher *a)
 {
     pthread_cond_destroy(&a->changed);
     pthread_mutex_destroy(&a->lock);
 }
 
-/* Start the thread; where the system grants none, the backend makes the calls. */
-static void start(CorgiAsker *a)
+/* Start the thread. Without one, the backend makes the calls. */
+static void start_thread(CorgiPrefetcher *a)
 {
     a->stop = false;
     a->made = a->taken = 0;
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
-    a->running = cp_thread_start(&a->thread, work, a) == 0;
+    a->running = cp_thread_start(&a->thread, run_thread, a) == 0;
     if (!a->running)
         drop_locks(a);
 }
 
-/* End the thread if there is one. */
-void corgi_stop_asker(CorgiAsker *a)
+/* Stop the thread, if any. */
+void corgi_stop_prefetcher(CorgiPrefetcher *a)
 {
     if (!a->running)
         return;
@@ -120,8 +118,8 @@ void corgi_stop_asker(CorgiAsker *a)
     drop_locks(a);
 }
 
-/* Return whether asking is of use, as far as is known. */
-bool corgi_is_useful(CorgiAsker *a)
+/* Return whether prefetching has helped recently. */
+bool corgi_prefetch_is_useful(CorgiPrefetcher *a)
 {
     bool useful;
     if (!a->running)
@@ -144,7 +142,7 @@ static void write_path(Relation rel, char *to, size_t size)
 #endif
 }
 
-/* Write the call for pages of one of the files that a large table consists of. */
+/* Write the call for pages of one segment file of a table. */
 static void write_call(Call *call, const char *path, int64 page, int64 count)
 {
     int64 segment = page / (int64) RELSEG_SIZE;
@@ -155,37 +153,37 @@ static void write_call(Call *call, const char *path, int64 page, int64 count)
     call->bytes = (off_t) count * BLCKSZ;
 }
 
-/* Put calls into the queue. Returns false if it has no room for them. */
-static bool put(CorgiAsker *a, const Call *calls, int count)
+/* Queue calls. Returns false if the queue is full. */
+static bool queue_calls(CorgiPrefetcher *a, const Call *calls, int count)
 {
     bool fits;
     pthread_mutex_lock(&a->lock);
-    fits = a->made == a->taken || a->made - a->taken + count <= QUEUE;
+    fits = a->made == a->taken || a->made - a->taken + count <= QUEUE_CALLS;
     for (int i = 0; fits && i < count; i++)
-        a->queue[a->made++ % QUEUE] = calls[i];
+        a->queue[a->made++ % QUEUE_CALLS] = calls[i];
     pthread_cond_signal(&a->changed);
     pthread_mutex_unlock(&a->lock);
     return fits;
 }
 
-/* Ask for pages of a table, by a thread if there may be one; of a huge block, for its beginning. Returns false if too
- * much is being asked for already. */
-bool corgi_ask(CorgiAsker *a, Relation rel, int64 page, int64 count, bool threads)
+/* Prefetch pages of a table, in a thread if allowed; of a huge block, only its beginning. Returns false if the queue is
+ * full. */
+bool corgi_prefetch(CorgiPrefetcher *a, Relation rel, int64 page, int64 count, bool threads)
 {
-    Call calls[QUEUE];
-    char path[PATH];
+    Call calls[QUEUE_CALLS];
+    char path[PATH_BYTES];
     int made = 0;
     int64 here;
     write_path(rel, path, sizeof path);
-    for (int64 stop = page + count; page < stop && made < QUEUE; page += here) {
-        here = Min(Min(stop - page, (int64) A_CALL), (int64) RELSEG_SIZE - page % (int64) RELSEG_SIZE);
+    for (int64 stop = page + count; page < stop && made < QUEUE_CALLS; page += here) {
+        here = Min(Min(stop - page, (int64) CALL_PAGES), (int64) RELSEG_SIZE - page % (int64) RELSEG_SIZE);
         write_call(&calls[made++], path, page, here);
     }
     if (threads && !a->running && a->useful > 0)
-        start(a);
+        start_thread(a);
     if (a->running)
-        return put(a, calls, made);
+        return queue_calls(a, calls, made);
     for (int i = 0; i < made; i++)
-        a->useful = judge(a->useful, make_call(&calls[i]));
+        a->useful = update_useful(a->useful, make_call(&calls[i]));
     return true;
 }

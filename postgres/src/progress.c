@@ -1,8 +1,7 @@
-/* corgipile.progress: what the backends of this database are training.
- *
- * Every backend of a server has a place in shared memory for the progress of its command, which others read without
- * locks and the server clears when a transaction ends, however it ends. Training is a command that the server's own
- * views do not know, so it shows in none of them. Where the place is taken, as by COPY (SELECT ...), nothing shows. */
+/* corgipile.progress: trainings of this database's backends.
+ * Every backend has a shared-memory entry for its command's progress, which others read without locks and the server
+ * clears at the transaction's end. The server's own views do not know training, so they hide it. If the entry is taken,
+ * as by COPY (SELECT ...), nothing shows. */
 #include "jobs.h"
 
 #include <math.h>
@@ -22,37 +21,39 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-#define COMMAND ((ProgressCommandType) 0x636F7267)
+#define TRAINING_COMMAND ((ProgressCommandType) 0x636F7267)
 #define COLUMNS 10
 
-enum { LOSS_OF, EPOCH, EPOCHS, ROWS, DONE, LOSS, STARTED, EARLIER, BEGAN, NAME, NAME_BYTES = 8 * (PGSTAT_NUM_PROGRESS_PARAM - NAME) };
+enum { LOSS_OF, EPOCH, EPOCHS, ROWS, DONE, LOSS, STARTED, EARLIER, BEGAN, NAME,
+       NAME_BYTES = 8 * (PGSTAT_NUM_PROGRESS_PARAM - NAME) };
 
 PG_FUNCTION_INFO_V1(corgipile_progress);
 
-static bool shown(const CorgiRun *run) { return run->published && MyBEEntry->st_progress_command == COMMAND; }
+static bool shown(const CorgiRun *run) { return run->published && MyBEEntry->st_progress_command == TRAINING_COMMAND; }
 
-/* Take this backend's place, if it is free. */
+/* Claim this backend's progress entry, if it is free. */
 void corgi_progress_begin(CorgiRun *run)
 {
     const CorgiOptions *o = &run->options;
     int index[4 + NAME_BYTES / 8] = {LOSS_OF, EPOCHS, STARTED, LOSS};
     int64 value[lengthof(index)] = {o->of.loss, o->epochs, GetCurrentTimestamp()};
-    const double none = get_float8_nan();
+    const double no_loss = get_float8_nan();
     if (MyBEEntry == NULL || MyBEEntry->st_progress_command != PROGRESS_COMMAND_INVALID)
         return;
-    pgstat_progress_start_command(COMMAND, o->source);
-    run->published = MyBEEntry->st_progress_command == COMMAND;
+    pgstat_progress_start_command(TRAINING_COMMAND, o->source);
+    run->published = MyBEEntry->st_progress_command == TRAINING_COMMAND;
     if (!shown(run))
         return;
     for (int i = 0; i < NAME_BYTES / 8; i++)
         index[4 + i] = NAME + i;
-    memcpy(&value[3], &none, sizeof none);
+    memcpy(&value[3], &no_loss, sizeof no_loss);
     if (o->name != NULL)
         memcpy(&value[4], o->name, (size_t) pg_mbcliplen(o->name, (int) strlen(o->name), NAME_BYTES - 1));
-    pgstat_progress_update_multi_param(lengthof(index), index, value); /* at once: a reader sees all or nothing */
+    pgstat_progress_update_multi_param(lengthof(index), index, value); /* at once, so that a reader sees all or
+                                                                        * nothing */
 }
 
-/* Begin an epoch, counted from 0, of so many rows. */
+/* Begin an epoch, counted from 0. */
 void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs)
 {
     const int index[] = {EPOCH, EPOCHS, ROWS, DONE, EARLIER, BEGAN};
@@ -64,22 +65,22 @@ void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs)
     }
 }
 
-/* Take back the rows of an epoch that is begun again; from then on rows a second count. */
-void corgi_progress_again(const CorgiRun *run)
+/* Discard the rows of a restarted epoch, and restart the row rate. */
+void corgi_progress_restart(const CorgiRun *run)
 {
     const int index[] = {DONE, EARLIER, BEGAN};
-    const int64 none[] = {0, 0, 0};
+    const int64 no_loss[] = {0, 0, 0};
     if (shown(run))
-        pgstat_progress_update_multi_param(lengthof(index), index, none);
+        pgstat_progress_update_multi_param(lengthof(index), index, no_loss);
 }
 
-/* Show how far the epoch is; before its first rows the loss of the epoch before stays. */
+/* Report the epoch's progress. Before its first rows, the previous epoch's loss stays. */
 void corgi_progress_rows(const CorgiRun *run, const cp_figures *so_far)
 {
     const int index[] = {DONE, LOSS};
     int64 value[] = {so_far->rows, 0};
     if (MyBgworkerEntry != NULL && !PostmasterIsAlive())
-        proc_exit(1); /* a session finds that out from its client; this may go on for hours, and keep the server from starting */
+        proc_exit(1); /* a worker has no client to notice this, and would keep the server from restarting */
     memcpy(&value[1], &so_far->loss, sizeof value[1]);
     if (shown(run) && so_far->rows > 0)
         pgstat_progress_update_multi_param(lengthof(index), index, value);
@@ -103,16 +104,16 @@ static void read_params(const volatile int64 *param, CorgiProgress *p)
     p->rate = param[BEGAN] == 0 || p->rows == 0 || seconds <= 0 ? get_float8_nan() : (double) p->rows / seconds;
 }
 
-/* Read what a backend publishes of its training. Returns false if it does not. */
+/* Read a backend's published progress. Returns false if there is none. */
 bool corgi_progress_at(const PgBackendStatus *b, CorgiProgress *p)
 {
-    if (b->st_progress_command != COMMAND || b->st_progress_param[STARTED] == 0)
+    if (b->st_progress_command != TRAINING_COMMAND || b->st_progress_param[STARTED] == 0)
         return false;
     read_params(b->st_progress_param, p);
     return true;
 }
 
-/* Read how far this backend's last training came; what it published stays behind. */
+/* Read the progress of this backend's last training, which stays in its entry. */
 bool corgi_progress_last(CorgiProgress *p)
 {
     if (MyBEEntry == NULL || MyBEEntry->st_progress_param[STARTED] == 0)
@@ -121,7 +122,7 @@ bool corgi_progress_last(CorgiProgress *p)
     return true;
 }
 
-/* What a backend waits for while the thread that learns is behind: named from 17 on. */
+/* Return the wait event of a backend that waits for the learning thread; named from 17 on. */
 uint32 corgi_wait_event(void)
 {
 #if PG_VERSION_NUM >= 170000
@@ -134,11 +135,12 @@ uint32 corgi_wait_event(void)
 #endif
 }
 
-static void put(Tuplestorestate *rows, TupleDesc columns, const PgBackendStatus *b)
+static void put_backend(Tuplestorestate *rows, TupleDesc columns, const PgBackendStatus *b)
 {
     const int64 *param = b->st_progress_param;
     const char *name = (const char *) &param[NAME];
-    bool visible = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) || has_privs_of_role(GetUserId(), b->st_userid);
+    bool visible =
+        has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) || has_privs_of_role(GetUserId(), b->st_userid);
     bool surveying = param[ROWS] == 0;
     double loss;
     Datum values[COLUMNS];
@@ -164,7 +166,7 @@ static void put(Tuplestorestate *rows, TupleDesc columns, const PgBackendStatus 
     tuplestore_putvalues(rows, columns, values, nulls);
 }
 
-/* List the backends of this database that train; of other roles' the process alone, as the server's views do. */
+/* List the training backends of this database. Other roles' rows show only the process, as in the server's views. */
 Datum corgipile_progress(PG_FUNCTION_ARGS)
 {
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
@@ -172,9 +174,10 @@ Datum corgipile_progress(PG_FUNCTION_ARGS)
     InitMaterializedSRF(fcinfo, 0);
     for (int i = 1; i <= count; i++) {
         const PgBackendStatus *b = &CORGI_BACKEND(i)->backendStatus;
-        /* without a start its other figures are not there yet either */
-        if (b->st_progress_command == COMMAND && b->st_databaseid == MyDatabaseId && b->st_progress_param[STARTED] != 0)
-            put(result->setResult, result->setDesc, b);
+        /* without a start, its other figures are not set yet */
+        if (b->st_progress_command == TRAINING_COMMAND && b->st_databaseid == MyDatabaseId &&
+            b->st_progress_param[STARTED] != 0)
+            put_backend(result->setResult, result->setDesc, b);
     }
     return (Datum) 0;
 }

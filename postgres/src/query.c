@@ -1,7 +1,6 @@
-/* Rows of a query: read once, as the caller, into a temporary table that goes when training ends.
- *
- * The query is one SELECT that changes nothing. The server runs it like any other: privileges and row security are those
- * of the caller, a cancel request ends it. Its rows go to the table one by one as they come, in their order. */
+/* Rows of a query, read once as the caller into a temporary table that is dropped when training ends.
+ * The query is one SELECT without side effects. The server runs it normally: with the caller's privileges and row
+ * security, and cancellable. Rows are stored one by one, in order. */
 #include "corgipile.h"
 
 #include "access/heapam.h"
@@ -27,26 +26,27 @@ typedef struct {
     BulkInsertState bulk;
     CommandId command;
     int64 rows;
-} Keeper;
+} RowReceiver;
 
-/* Refuse all but one statement that only reads. */
+/* Refuse anything but one read-only statement. */
 static TupleDesc check_query(SPIPlanPtr plan)
 {
     List *sources = SPI_plan_get_plan_sources(plan);
     const CachedPlanSource *source = list_length(sources) == 1 ? linitial(sources) : NULL;
-    const Query *query = source && list_length(source->query_list) == 1 ? linitial_node(Query, source->query_list) : NULL;
+    const Query *query =
+        source && list_length(source->query_list) == 1 ? linitial_node(Query, source->query_list) : NULL;
     if (query == NULL || query->commandType != CMD_SELECT || source->resultDesc == NULL)
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must be one SELECT");
     if (query->hasModifyingCTE || query->rowMarks != NIL)
-        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must only read: without INSERT, UPDATE or DELETE in it, or FOR UPDATE");
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must only read, without INSERT, UPDATE, DELETE or FOR UPDATE");
     return source->resultDesc;
 }
 
-/* Make an empty temporary table of the query's columns, under a name that is free. */
+/* Create an empty temporary table with the query's columns, under a free name. */
 static Oid make_table(TupleDesc columns)
 {
     CreateStmt *statement = makeNode(CreateStmt);
-    Oid space, made;
+    Oid space, table;
     int number = 0;
     PreventCommandDuringRecovery("a query of corgipile");
     statement->relation = makeRangeVar("pg_temp", "corgipile_rows", -1);
@@ -57,34 +57,38 @@ static Oid make_table(TupleDesc columns)
         statement->relation->relname = psprintf("corgipile_rows_%d", ++number);
     for (int i = 0; i < columns->natts; i++) {
         Form_pg_attribute a = TupleDescAttr(columns, i);
-        statement->tableElts = lappend(statement->tableElts, makeColumnDef(NameStr(a->attname), a->atttypid, a->atttypmod,
-                                                                           a->attcollation));
+        statement->tableElts = lappend(statement->tableElts,
+                                       makeColumnDef(NameStr(a->attname), a->atttypid, a->atttypmod, a->attcollation));
     }
-    made = DefineRelation(statement, RELKIND_RELATION, InvalidOid, NULL, NULL).objectId;
+    table = DefineRelation(statement, RELKIND_RELATION, InvalidOid, NULL, NULL).objectId;
     CommandCounterIncrement();
-    NewRelationCreateToastTable(made, (Datum) 0);
+    NewRelationCreateToastTable(table, (Datum) 0);
     CommandCounterIncrement();
-    return made;
+    return table;
 }
 
-static void start(DestReceiver *self, int operation, TupleDesc columns) {}
+static void start_receiver(DestReceiver *self, int operation, TupleDesc columns) {}
 
-static bool keep(TupleTableSlot *row, DestReceiver *self)
+static bool store_row(TupleTableSlot *row, DestReceiver *self)
 {
-    Keeper *k = (Keeper *) self;
+    RowReceiver *k = (RowReceiver *) self;
     table_tuple_insert(k->table, row, k->command, TABLE_INSERT_SKIP_FSM, k->bulk);
     k->rows++;
     return true;
 }
 
-static void nothing(DestReceiver *self) {}
+static void ignore(DestReceiver *self) {}
 
-static void keep_rows(SPIPlanPtr plan, Oid table)
+static void store_rows(SPIPlanPtr plan, Oid table)
 {
-    Keeper k = {.as_receiver = {.receiveSlot = keep, .rStartup = start, .rShutdown = nothing, .rDestroy = nothing,
-                                .mydest = DestNone},
-                .table = table_open(table, RowExclusiveLock), .bulk = GetBulkInsertState(),
-                .command = GetCurrentCommandId(true)};
+    RowReceiver k = {.as_receiver = {.receiveSlot = store_row,
+                                     .rStartup = start_receiver,
+                                     .rShutdown = ignore,
+                                     .rDestroy = ignore,
+                                     .mydest = DestNone},
+                     .table = table_open(table, RowExclusiveLock),
+                     .bulk = GetBulkInsertState(),
+                     .command = GetCurrentCommandId(true)};
     SPIExecuteOptions how = {.read_only = true, .must_return_tuples = true, .dest = &k.as_receiver};
     SPI_execute_plan_extended(plan, &how);
     FreeBulkInsertState(k.bulk);
@@ -92,8 +96,8 @@ static void keep_rows(SPIPlanPtr plan, Oid table)
     table_close(k.table, NoLock);
 }
 
-/* Run a query; returns a table of its rows. */
-Oid corgi_keep_query(const char *query)
+/* Run a query. Returns a table of its rows. */
+Oid corgi_store_query(const char *query)
 {
     SPIPlanPtr plan;
     Oid table;
@@ -102,16 +106,16 @@ Oid corgi_keep_query(const char *query)
     if (plan == NULL)
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must be one SELECT");
     table = make_table(check_query(plan));
-    keep_rows(plan, table);
+    store_rows(plan, table);
     SPI_finish();
     CommandCounterIncrement();
     return table;
 }
 
-/* Run the query; its rows are the table to learn from. */
+/* Run the query, and make its result the source. */
 void corgi_open_query(CorgiRun *run)
 {
-    run->options.source = corgi_keep_query(run->options.query);
+    run->options.source = corgi_store_query(run->options.query);
     PushCopiedSnapshot(GetActiveSnapshot());
     UpdateActiveSnapshotCommandId();
     run->owner = CurrentResourceOwner;
@@ -120,9 +124,9 @@ void corgi_open_query(CorgiRun *run)
 }
 
 /* Drop the table. */
-void corgi_drop_query(Oid kept)
+void corgi_drop_query(Oid result)
 {
-    ObjectAddress table = {.classId = RelationRelationId, .objectId = kept};
+    ObjectAddress table = {.classId = RelationRelationId, .objectId = result};
     performDeletion(&table, DROP_RESTRICT, PERFORM_DELETION_INTERNAL | PERFORM_DELETION_QUIETLY);
     CommandCounterIncrement();
 }

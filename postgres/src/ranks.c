@@ -1,8 +1,7 @@
 /* Rows ranked by the score of a class: corgipile.auc and corgipile.roc.
- *
- * Both sides, rows of the class and all others, are sorted by the server within work_mem, on disk beyond it, so that the
- * area is exact however many rows there are. Rows that count for different weights are sorted by these too, as 16 bytes,
- * so that sums do not depend on the order of the table. */
+ * The server sorts both sides, rows of the class and all others, within work_mem or on disk, so the area is exact for
+ * any number of rows. Weighted rows are sorted by score and weight, as 16 bytes, so that sums do not depend on the
+ * table's order. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -22,7 +21,7 @@
 PG_FUNCTION_INFO_V1(corgipile_auc);
 PG_FUNCTION_INFO_V1(corgipile_roc);
 
-#define UUID_LESS 2974 /* the operator < of uuid, which has no name in the server's headers */
+#define UUID_LESS 2974 /* the < operator of uuid, unnamed in the server's headers */
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
 #ifdef HAVE_INT128
@@ -33,7 +32,7 @@ typedef double Area;
 
 enum { OTHERS, CLASS, SIDES };
 
-/* Rows of both sides, and what they count for. */
+/* Row counts and weights of both sides. */
 typedef struct {
     int64 rows[SIDES];
     double weight[SIDES];
@@ -42,20 +41,20 @@ typedef struct {
 struct CorgiRanks {
     CorgiWatch watch;
     const CorgiModel *model;
-    int64 positive;         /* the class by its place */
+    int64 positive;         /* index of the class */
     bool weighted;
     Tuplesortstate *sorts[SIDES];
     Sums all;
-    bool there[SIDES];      /* while they are read: whether there is one more */
+    bool has_row[SIDES];      /* while reading: whether a row is left */
     int64 next[SIDES];
-    double weight[SIDES];   /* of that one */
+    double weight[SIDES];   /* of the next row */
 };
 
-/* Numbers of which the smaller is that of the larger score, and back. */
+/* Convert a score to an integer key that falls as the score rises, and back. */
 static int64 key_of(double score)
 {
     int64 bits;
-    score += 0.0; /* no -0 */
+    score += 0.0; /* maps -0 to 0 */
     memcpy(&bits, &score, sizeof bits);
     return ~(bits < 0 ? bits ^ PG_INT64_MAX : bits);
 }
@@ -69,9 +68,9 @@ static double score_of(int64 key)
     return score;
 }
 
-/* Return how much is in favour of the class: the score where there is one for two classes, or one a class; of
- * probabilities of several classes the logarithm of the odds, which is what the one score of two classes is. */
-static double favour(const CorgiRanks *r, const double *scores)
+/* Return the evidence for the class: its score, or with probabilities of several classes the log odds, which equal the
+ * single score of two classes. */
+static double class_evidence(const CorgiRanks *r, const double *scores)
 {
     const CorgiModel *m = r->model;
     double top = -INFINITY, sum = 0;
@@ -95,12 +94,12 @@ CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive, bool weighted)
     r->positive = positive;
     r->weighted = weighted;
     for (int i = 0; i < SIDES; i++)
-        r->sorts[i] = tuplesort_begin_datum(weighted ? UUIDOID : INT8OID, weighted ? UUID_LESS : Int8LessOperator, InvalidOid,
-                                            false, Max(work_mem / SIDES, 64), NULL, TUPLESORT_NONE);
+        r->sorts[i] = tuplesort_begin_datum(weighted ? UUIDOID : INT8OID, weighted ? UUID_LESS : Int8LessOperator,
+                                            InvalidOid, false, Max(work_mem / SIDES, 64), NULL, TUPLESORT_NONE);
     return r;
 }
 
-/* A key and a weight of 0 or more as bytes, which sort as they do; and back. */
+/* Pack a key and a weight of at least 0 into bytes that sort alike, and back. */
 static pg_uuid_t pair_of(int64 key, double weight)
 {
     uint64 words[2] = {(uint64) key ^ (uint64) PG_INT64_MIN, 0};
@@ -125,7 +124,7 @@ static int64 key_of_pair(const pg_uuid_t *pair, double *weight)
 void corgi_rank_row(CorgiRanks *r, double label, double weight, const double *scores)
 {
     int side = label == r->model->class_values[r->positive] ? CLASS : OTHERS;
-    int64 key = key_of(favour(r, scores));
+    int64 key = key_of(class_evidence(r, scores));
     pg_uuid_t pair;
     if (weight == 0)
         return;
@@ -141,12 +140,12 @@ static void rank_row(CorgiWatch *w, double label, double weight, const double *s
     corgi_rank_row((CorgiRanks *) w, label, weight, scores);
 }
 
-static void advance(CorgiRanks *r, int side)
+static void next_row(CorgiRanks *r, int side)
 {
     Datum value;
     bool null;
-    r->there[side] = CORGI_NEXT_DATUM(r->sorts[side], &value, &null);
-    if (!r->there[side])
+    r->has_row[side] = CORGI_NEXT_DATUM(r->sorts[side], &value, &null);
+    if (!r->has_row[side])
         return;
     r->weight[side] = 1;
     r->next[side] = r->weighted ? key_of_pair(DatumGetUUIDP(value), &r->weight[side]) : DatumGetInt64(value);
@@ -154,46 +153,46 @@ static void advance(CorgiRanks *r, int side)
         pfree(DatumGetPointer(value));
 }
 
-static void begin(CorgiRanks *r)
+static void sort_rows(CorgiRanks *r)
 {
     for (int i = 0; i < SIDES; i++) {
         tuplesort_performsort(r->sorts[i]);
-        advance(r, i);
+        next_row(r, i);
     }
 }
 
-/* Find the largest score that is left, and the rows of each side that have it. Returns false where none is left. */
-static bool next_score(CorgiRanks *r, int64 *key, Sums *found)
+/* Return the largest remaining score and each side's rows with it. Returns false if none remain. */
+static bool next_score(CorgiRanks *r, int64 *key, Sums *tied)
 {
-    if (!r->there[OTHERS] && !r->there[CLASS])
+    if (!r->has_row[OTHERS] && !r->has_row[CLASS])
         return false;
-    *key = Min(r->there[OTHERS] ? r->next[OTHERS] : PG_INT64_MAX, r->there[CLASS] ? r->next[CLASS] : PG_INT64_MAX);
-    memset(found, 0, sizeof *found);
+    *key = Min(r->has_row[OTHERS] ? r->next[OTHERS] : PG_INT64_MAX, r->has_row[CLASS] ? r->next[CLASS] : PG_INT64_MAX);
+    memset(tied, 0, sizeof *tied);
     for (int i = 0; i < SIDES; i++)
-        for (; r->there[i] && r->next[i] == *key; advance(r, i)) {
-            found->weight[i] += r->weight[i];
-            if (found->rows[i]++ % 4096 == 0)
+        for (; r->has_row[i] && r->next[i] == *key; next_row(r, i)) {
+            tied->weight[i] += r->weight[i];
+            if (tied->rows[i]++ % 4096 == 0)
                 CHECK_FOR_INTERRUPTS();
         }
     return true;
 }
 
-/* Compute the share of pairs, a row of the class and another, of which the former has the larger score; equal ones count
- * half, and each for the product of its rows' weights. Returns false where there is no such pair. The rows are used up. */
+/* Compute the weighted share of pairs, of a row of the class and another, in which the former scores higher; ties count
+ * half. Returns false if there is no pair. Consumes the rows. */
 bool corgi_auc(CorgiRanks *r, double *area)
 {
     Area pairs = 0;
     int64 key, above = 0;
-    double sum = 0, heavier = 0, unit; /* the same of weights, whose products may be beyond what numbers hold: those of one */
-                                       /* side are divided, by a power of two, which rounds none */
-    Sums found;
-    begin(r);
+    /* Products of weights may overflow, so one side's are divided by a power of two, which is exact. */
+    double sum = 0, heavier = 0, unit;
+    Sums tied;
+    sort_rows(r);
     unit = r->all.weight[OTHERS] > 0 ? ldexp(1, ilogb(r->all.weight[OTHERS])) : 1;
-    while (next_score(r, &key, &found)) {
-        pairs += (Area) found.rows[OTHERS] * (2 * above + found.rows[CLASS]);
-        above += found.rows[CLASS];
-        sum += found.weight[OTHERS] / unit * (heavier + found.weight[CLASS] / 2);
-        heavier += found.weight[CLASS];
+    while (next_score(r, &key, &tied)) {
+        pairs += (Area) tied.rows[OTHERS] * (2 * above + tied.rows[CLASS]);
+        above += tied.rows[CLASS];
+        sum += tied.weight[OTHERS] / unit * (heavier + tied.weight[CLASS] / 2);
+        heavier += tied.weight[CLASS];
     }
     for (int i = 0; i < SIDES; i++)
         tuplesort_end(r->sorts[i]);
@@ -204,30 +203,30 @@ bool corgi_auc(CorgiRanks *r, double *area)
     return true;
 }
 
-/* Write the value of an argument as text; NULL if it is NULL. */
+/* Return the argument's value as text; NULL if it is NULL. */
 static char *class_argument(FunctionCallInfo fcinfo)
 {
-    Oid type = get_fn_expr_argtype(fcinfo->flinfo, CORGI_JUDGE_CLASS), output;
+    Oid type = get_fn_expr_argtype(fcinfo->flinfo, CORGI_EVALUATED_CLASS), output;
     bool varlena;
-    if (PG_ARGISNULL(CORGI_JUDGE_CLASS))
+    if (PG_ARGISNULL(CORGI_EVALUATED_CLASS))
         return NULL;
     if (type == UNKNOWNOID)
-        return DatumGetCString(PG_GETARG_DATUM(CORGI_JUDGE_CLASS));
+        return DatumGetCString(PG_GETARG_DATUM(CORGI_EVALUATED_CLASS));
     if (getBaseType(type) == BOOLOID)
-        return PG_GETARG_BOOL(CORGI_JUDGE_CLASS) ? "1" : "0";
+        return PG_GETARG_BOOL(CORGI_EVALUATED_CLASS) ? "1" : "0";
     getTypeOutputInfo(type, &output, &varlena);
-    return OidOutputFunctionCall(output, PG_GETARG_DATUM(CORGI_JUDGE_CLASS));
+    return OidOutputFunctionCall(output, PG_GETARG_DATUM(CORGI_EVALUATED_CLASS));
 }
 
-/* Find a class by what it is called; -1 if there is none. */
-static int64 class_of(const CorgiModel *m, const char *called)
+/* Return the class with a name; -1 if there is none. */
+static int64 class_of(const CorgiModel *m, const char *class_name)
 {
     char *end;
     double value;
     if (corgi_class_names(m) != NULL)
-        return corgi_find_name(m->encoding->classes, called, strlen(called));
-    value = strtod(called, &end);
-    for (int64 k = 0; k < m->classes && end != called && *end == '\0'; k++)
+        return corgi_find_name(m->encoding->classes, class_name, strlen(class_name));
+    value = strtod(class_name, &end);
+    for (int64 k = 0; k < m->classes && end != class_name && *end == '\0'; k++)
         if (m->class_values[k] == value)
             return k;
     return -1;
@@ -244,51 +243,51 @@ static char *list_classes(const CorgiModel *m)
     return text.data;
 }
 
-/* Say which class is told from the others: the one that is named, else the second of two. */
-int64 corgi_class_to_judge(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
+/* Return the evaluated class: the named one, or else the second of two. */
+int64 corgi_class_to_evaluate(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
-    char *called = class_argument(fcinfo);
-    int64 found = called ? class_of(m, called) : 1;
-    if (called == NULL && m->classes != 2)
-        REFUSE("model \"%s\" has " INT64_FORMAT " classes; say with class => which one is told from the others: %s", name,
+    char *class_name = class_argument(fcinfo);
+    int64 class_index = class_name ? class_of(m, class_name) : 1;
+    if (class_name == NULL && m->classes != 2)
+        REFUSE("model \"%s\" has " INT64_FORMAT " classes; select one with class => : %s", name,
                m->classes, list_classes(m));
-    if (found < 0)
-        REFUSE("model \"%s\" has no class %s; it has %s", name, called, list_classes(m));
-    return found;
+    if (class_index < 0)
+        REFUSE("class must be a class of model \"%s\", got %s; it has %s", name, class_name, list_classes(m));
+    return class_index;
 }
 
 /* Rank the rows of a call; NULL if its model is NULL. */
-static CorgiRanks *rank(FunctionCallInfo fcinfo, const char *what)
+static CorgiRanks *rank_rows(FunctionCallInfo fcinfo, const char *what)
 {
     char *name;
-    CorgiModel *m = corgi_model_to_judge(fcinfo, &name);
+    CorgiModel *m = corgi_model_to_evaluate(fcinfo, &name);
     CorgiRanks *r;
     if (m == NULL)
         return NULL;
     corgi_need_classes(m, name, what);
-    r = corgi_make_ranks(m, corgi_class_to_judge(fcinfo, m, name), !PG_ARGISNULL(PG_NARGS() - 1));
+    r = corgi_make_ranks(m, corgi_class_to_evaluate(fcinfo, m, name), !PG_ARGISNULL(PG_NARGS() - 1));
     r->watch.row = rank_row;
-    (void) corgi_judge(fcinfo, m, name, &r->watch);
+    (void) corgi_evaluate_rows(fcinfo, m, name, &r->watch);
     return r;
 }
 
-/* auc(model, ...): the area under the curve; NULL where all rows are of one side. */
+/* auc(model, ...): the area under the curve; NULL if all rows are on one side. */
 Datum corgipile_auc(PG_FUNCTION_ARGS)
 {
-    CorgiRanks *r = rank(fcinfo, "auc");
+    CorgiRanks *r = rank_rows(fcinfo, "auc");
     double area;
     if (r == NULL || !corgi_auc(r, &area))
         PG_RETURN_NULL();
     PG_RETURN_FLOAT8(area);
 }
 
-/* A point of the curve: rows with a score of `threshold` or more. */
+/* A point of the curve: rows with a score of at least `threshold`. */
 typedef struct {
     double threshold;
     Sums above;
 } Point;
 
-static void put(const CorgiRanks *r, ReturnSetInfo *result, const Point *p)
+static void put_point(const CorgiRanks *r, ReturnSetInfo *result, const Point *p)
 {
     const Sums *all = &r->all, *above = &p->above;
     bool nulls[5] = {false, all->rows[OTHERS] == 0, all->rows[CLASS] == 0, false, false};
@@ -299,7 +298,7 @@ static void put(const CorgiRanks *r, ReturnSetInfo *result, const Point *p)
 }
 
 /* Return whether a point lies on the line between two others. */
-static bool between(const CorgiRanks *r, const Point *a, const Point *b, const Point *c)
+static bool is_collinear(const CorgiRanks *r, const Point *a, const Point *b, const Point *c)
 {
     const Sums *first = &a->above, *middle = &b->above, *last = &c->above;
     if (r->weighted)
@@ -309,35 +308,35 @@ static bool between(const CorgiRanks *r, const Point *a, const Point *b, const P
            (Area) (middle->rows[CLASS] - first->rows[CLASS]) * (last->rows[OTHERS] - middle->rows[OTHERS]);
 }
 
-/* roc(model, ...): the curve, from the largest threshold on; points on the line between their neighbours are left out. */
+/* roc(model, ...): the curve, from the largest threshold on, without points between collinear neighbours. */
 Datum corgipile_roc(PG_FUNCTION_ARGS)
 {
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
     CorgiRanks *r;
     Point last = {.threshold = INFINITY}, now = last, next = last;
-    Sums found;
+    Sums tied;
     int64 key;
-    bool waiting = false; /* `now` is not put yet */
+    bool pending = false; /* `now` is not returned yet */
     InitMaterializedSRF(fcinfo, 0);
-    r = rank(fcinfo, "roc");
+    r = rank_rows(fcinfo, "roc");
     if (r == NULL || r->all.rows[OTHERS] + r->all.rows[CLASS] == 0)
         return (Datum) 0;
-    begin(r);
-    put(r, result, &last);
-    while (next_score(r, &key, &found)) {
+    sort_rows(r);
+    put_point(r, result, &last);
+    while (next_score(r, &key, &tied)) {
         next.threshold = score_of(key);
         for (int i = 0; i < SIDES; i++) {
-            next.above.rows[i] += found.rows[i];
-            next.above.weight[i] += found.weight[i];
+            next.above.rows[i] += tied.rows[i];
+            next.above.weight[i] += tied.weight[i];
         }
-        if (waiting && !between(r, &last, &now, &next)) {
-            put(r, result, &now);
+        if (pending && !is_collinear(r, &last, &now, &next)) {
+            put_point(r, result, &now);
             last = now;
         }
         now = next;
-        waiting = true;
+        pending = true;
     }
-    put(r, result, &now);
+    put_point(r, result, &now);
     for (int i = 0; i < SIDES; i++)
         tuplesort_end(r->sorts[i]);
     return (Datum) 0;

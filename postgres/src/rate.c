@@ -1,50 +1,50 @@
-/* The learning rate that nobody chose: lowered where an epoch diverges, or where a regression stands still for it, raised where
- * labels are far from 0. By what
- * rule, kernel/sgd/epochs.h says. Groups have a rate each, see model_stack.c. */
+/* Default learning rate: reduced if an epoch diverges or a regression's loss plateaus, raised if labels are far from 0.
+ * kernel/sgd/epochs.h has the rules. Groups have a rate each, see model_stack_rates.c. */
 #include "corgipile.h"
 
-/* Let a learner begin, and see whether the rate diverges, while a lower one is left to try. */
+/* Initialise a learner, and watch for divergence while a lower rate is left to try. */
 void corgi_begin_rate(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h)
 {
     const CorgiOptions *o = &run->options;
-    if (run->company != NULL)
+    if (run->stack != NULL)
         return;
     if (run->past != NULL)
-        corgi_go_on(run, learner);
-    corgi_learner_try(learner, o->adaptive && h->past == 0 && cp_sgd_lowered(o->learning_rate) > 0, true);
+        corgi_resume(run, learner);
+    corgi_learner_watch(learner, o->adaptive && h->past == 0 && cp_sgd_lowered(o->learning_rate) > 0, true);
 }
 
-/* Say why a rate is another one from now on; `of`: in which groups. */
-const char *corgi_why_rate(double before, double rate, const char *of)
+/* Describe a change of rate; `of` names the groups. */
+const char *corgi_describe_rate_change(double before, double rate, const char *of)
 {
-    return rate > before ? psprintf("learning rate %g is small for labels this far from 0%s; beginning again at %g", before, of, rate)
+    return rate > before ? psprintf("learning rate %g is small for labels this far from 0%s; beginning again at %g",
+                                    before, of, rate)
                          : psprintf("learning rate %g diverges%s; beginning again at %g", before, of, rate);
 }
 
-/* Begin again at another rate, and forget what was learnt. */
+/* Restart training at another rate. */
 void corgi_change_rate(CorgiRun *run, CorgiLearner *learner, const CorgiHistory *h, double rate)
 {
     CorgiOptions *o = &run->options;
-    if (run->company != NULL)
-        return; /* those of groups were changed where the pass ended */
-    ereport(WARNING, errmsg("%s", corgi_why_rate(o->learning_rate, rate, "")),
+    if (run->stack != NULL)
+        return; /* group rates changed at the end of the pass */
+    ereport(WARNING, errmsg("%s", corgi_describe_rate_change(o->learning_rate, rate, "")),
             rate < o->learning_rate ? corgi_hint_scaling(run) : 0);
     o->learning_rate = rate;
     corgi_learner_forget(learner, run);
     corgi_begin_rate(run, learner, h);
-    corgi_progress_again(run);
+    corgi_progress_restart(run);
 }
 
-/* Go on at a lower rate where nobody chose it and the loss stands still for it. */
+/* Reduce a default rate if the loss has plateaued. */
 void corgi_settle_rate(CorgiRun *run, const CorgiLearner *learner, const CorgiHistory *h)
 {
     CorgiOptions *o = &run->options;
     double lower = cp_sgd_lowered(o->learning_rate);
-    if (run->company != NULL) {
-        corgi_company_settle(run->company, run);
+    if (run->stack != NULL) {
+        corgi_stack_reduce_rates(run->stack, run);
         return;
     }
-    if (!o->adaptive || lower == 0 || !corgi_learner_rests(learner, h->losses, h->past + h->count))
+    if (!o->adaptive || lower == 0 || !corgi_learner_has_plateaued(learner, h->losses, h->past + h->count))
         return;
     o->learning_rate = lower;
     ereport(NOTICE, errmsg("the loss stands still; going on with a fifth of the learning rate"));

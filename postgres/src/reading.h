@@ -1,20 +1,20 @@
-/* From pages into slots of the buffer; a part of corgipile.h, whose types it takes. */
+/* Declarations for reading pages into buffer slots. Included by corgipile.h. */
 #ifndef CORGIPILE_READING_H
 #define CORGIPILE_READING_H
 
 /* deform.c */
 typedef struct {
-    int32 offset;           /* in each row that has no NULL; -1: it varies */
-    int16 at, length;       /* column, from 0 on; length: -1 or -2 if it varies, as in pg_type */
+    int32 offset;           /* in each row without NULLs; -1: it varies */
+    int16 at, length;       /* at: column, from 0; length: -1 or -2 if it varies, as in pg_type */
     uint8 align;
     bool wanted;
 } CorgiField;
 
 typedef struct {
-    CorgiField *all, *some; /* some: those wanted, and what must be stepped over where no field is NULL */
-    int last, count;        /* of all, of some */
-    const char **where;     /* by column: the field in the row under way */
-    bool serve;             /* the types are such that rows can be plain */
+    CorgiField *all, *some; /* some: wanted fields and those to step over in rows without NULLs */
+    int last, count;        /* sizes of all and some */
+    const char **where;     /* by column: the field in the current row */
+    bool serve;             /* the types allow the fast path */
 } CorgiFields;
 
 typedef struct {
@@ -23,14 +23,14 @@ typedef struct {
     const OffsetNumber *items; /* of its visible rows */
 } CorgiPage;
 extern CorgiFields corgi_make_fields(const CorgiSource *s);
-extern bool corgi_put_plain(const CorgiSource *s, const CorgiFields *fields, const CorgiPage *page, const int16 *which,
-                            int count, int64 width, CorgiBuffer *b, const int32 *into);
+extern bool corgi_put_page_rows(const CorgiSource *s, const CorgiFields *fields, const CorgiPage *page,
+                                const int16 *which, int count, int64 width, CorgiBuffer *b, const int32 *into);
 
 /* heap.c */
-extern bool corgi_heap_as_known(TableScanDesc scan);
+extern bool corgi_heap_is_compatible(TableScanDesc scan);
 
 /* scan.c */
-enum { CORGI_MOST_ROWS = MaxHeapTuplesPerPage }; /* that a scan hands over at a time */
+enum { CORGI_MAX_ROWS = MaxHeapTuplesPerPage }; /* most rows of one scan step */
 typedef struct CorgiScan CorgiScan;
 extern CorgiScan *corgi_scan_begin(const CorgiSource *source, Snapshot snapshot);
 extern void corgi_scan_seek(CorgiScan *s, int64 page, int64 stop);
@@ -40,19 +40,19 @@ extern bool corgi_scan_put(CorgiScan *s, const int16 *which, int count, int64 wi
 extern void corgi_scan_end(CorgiScan *s);
 
 /* prefetch.c */
-typedef struct CorgiAsker CorgiAsker;
-extern CorgiAsker *corgi_make_asker(void);
-extern bool corgi_is_useful(CorgiAsker *a);
-extern bool corgi_ask(CorgiAsker *a, Relation rel, int64 page, int64 count, bool threads);
-extern void corgi_stop_asker(CorgiAsker *a);
+typedef struct CorgiPrefetcher CorgiPrefetcher;
+extern CorgiPrefetcher *corgi_make_prefetcher(void);
+extern bool corgi_prefetch_is_useful(CorgiPrefetcher *a);
+extern bool corgi_prefetch(CorgiPrefetcher *a, Relation rel, int64 page, int64 count, bool threads);
+extern void corgi_stop_prefetcher(CorgiPrefetcher *a);
 
 /* sparse.c */
-#define CORGI_MOST_NUMBERS ((int64) ((MaxAllocSize - 64) / sizeof(double))) /* of a model: what an array can hold */
+#define CORGI_MAX_NUMBERS ((int64) ((MaxAllocSize - 64) / sizeof(double))) /* of a model: the limit of an array */
 extern void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int status, int64 width);
 extern int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width);
 extern bool corgi_put_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, CorgiBuffer *b,
                            int64 slot);
-extern void corgi_mix_pair(const CorgiSource *s, TupleTableSlot *row, double *out);
+extern void corgi_project_pair(const CorgiSource *s, TupleTableSlot *row, double *out);
 extern bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot);
 
 /* buffer.c */

@@ -1,8 +1,7 @@
-/* Records of jobs: reading them with what the server knows of their workers, waiting for their end, ending them.
- *
- * A record says how far its job was when it last wrote: a worker that is killed writes nothing. So a job counts as
- * unfinished only while the process is there that was started for it, known by its number and when it began. Records are
- * read as they are now, not as the transaction's snapshot has them. */
+/* Job records: reading them with live worker data, waiting for a job's end, cancelling.
+ * A record holds a job's last written state, and a killed worker writes nothing. A job is therefore unfinished only
+ * while its worker exists, identified by process number and start time. Records are read as they are now, not in the
+ * transaction's snapshot. */
 #include "jobs.h"
 
 #include <math.h>
@@ -27,7 +26,7 @@
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 
-enum { COLUMNS = 14, FIRST_NAP = 5, LONGEST_NAP = 100 }; /* milliseconds */
+enum { COLUMNS = 14, FIRST_WAIT = 5, LONGEST_WAIT = 100 }; /* milliseconds */
 
 PG_FUNCTION_INFO_V1(corgipile_read_jobs);
 PG_FUNCTION_INFO_V1(corgipile_cancel);
@@ -41,22 +40,22 @@ static const char *const lost_query =
     "UPDATE corgipile.job_records SET state = $2, error = $3, finished = pg_catalog.clock_timestamp(), call = NULL, "
     "settings = NULL WHERE id operator(pg_catalog.=) ANY (ARRAY(SELECT id FROM corgipile.job_records WHERE id "
     "operator(pg_catalog.=) $1 AND finished IS NULL FOR UPDATE SKIP LOCKED))";
-static const char *const never_query =
-    "UPDATE corgipile.job_records SET state = '" CORGI_CANCELLED "', finished = pg_catalog.clock_timestamp(), call = NULL, "
-    "settings = NULL WHERE id operator(pg_catalog.=) $1 AND state operator(pg_catalog.=) '" CORGI_WAITING "'";
+static const char *const cancel_query =
+    "UPDATE corgipile.job_records SET state = '" CORGI_CANCELLED "', finished = pg_catalog.clock_timestamp(), call = "
+    "NULL, settings = NULL WHERE id operator(pg_catalog.=) $1 AND state operator(pg_catalog.=) '" CORGI_WAITING "'";
 
-/* Run a query of ours on the records, which may change them, as their owner and within SPI. */
+/* Run a query that may change the records, as their owner and within SPI. */
 void corgi_change_records(const char *query, int count, Oid *types, Datum *values, const char *nulls)
 {
     if (SPI_execute_with_args(query, count, types, values, nulls, false, 0) < 0)
         elog(ERROR, "writing corgipile.job_records failed");
 }
 
-/* Find a worker of this database by its process and, unless that is 0, when it began. */
+/* Return a worker of this database by its process and, unless 0, its start time. */
 const PgBackendStatus *corgi_worker_at(int pid, TimestampTz began)
 {
     int count;
-    pgstat_clear_backend_activity_snapshot(); /* or the transaction would see its first one again */
+    pgstat_clear_backend_activity_snapshot(); /* otherwise the transaction would see its first snapshot again */
     count = pgstat_fetch_stat_numbackends();
     for (int i = 1; i <= count; i++) {
         const PgBackendStatus *b = &CORGI_BACKEND(i)->backendStatus;
@@ -67,11 +66,11 @@ const PgBackendStatus *corgi_worker_at(int pid, TimestampTz began)
     return NULL;
 }
 
-static Datum column(int number, Datum otherwise)
+static Datum column_or(int number, Datum fallback)
 {
     bool null;
     Datum value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, number, &null);
-    return null ? otherwise : value;
+    return null ? fallback : value;
 }
 
 static char *text_column(int number, MemoryContext context)
@@ -80,26 +79,26 @@ static char *text_column(int number, MemoryContext context)
     return value == NULL ? NULL : MemoryContextStrdup(context, value);
 }
 
-static void take_record(CorgiJob *job, MemoryContext context)
+static void read_record(CorgiJob *job, MemoryContext context)
 {
     Datum none = Int64GetDatum(-1), nan = Float8GetDatum(get_float8_nan()), never = TimestampTzGetDatum(0);
-    *job = (CorgiJob){.id = DatumGetInt64(column(1, none)), .role = DatumGetInt64(column(2, none))};
+    *job = (CorgiJob){.id = DatumGetInt64(column_or(1, none)), .role = DatumGetInt64(column_or(2, none))};
     job->model = text_column(3, context);
     job->state = text_column(4, context);
-    job->pid = DatumGetInt32(column(5, none));
-    job->began = DatumGetTimestampTz(column(6, never));
-    job->started = DatumGetTimestampTz(column(7, never));
-    job->finished = DatumGetTimestampTz(column(8, never));
-    job->at = (CorgiProgress){.epoch = DatumGetInt64(column(9, none)), .epochs = DatumGetInt64(column(10, none)),
-                              .rows = DatumGetInt64(column(11, none)), .loss = DatumGetFloat8(column(12, nan)),
-                              .rate = DatumGetFloat8(column(13, nan))};
+    job->pid = DatumGetInt32(column_or(5, none));
+    job->began = DatumGetTimestampTz(column_or(6, never));
+    job->started = DatumGetTimestampTz(column_or(7, never));
+    job->finished = DatumGetTimestampTz(column_or(8, never));
+    job->at = (CorgiProgress){.epoch = DatumGetInt64(column_or(9, none)), .epochs = DatumGetInt64(column_or(10, none)),
+                              .rows = DatumGetInt64(column_or(11, none)), .loss = DatumGetFloat8(column_or(12, nan)),
+                              .rate = DatumGetFloat8(column_or(13, nan))};
     job->error = text_column(14, context);
     job->warnings = text_column(15, context);
-    job->ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(column(16, none)));
+    job->ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(column_or(16, none)));
 }
 
-/* Run a query of ours that reads records as they are now; `id` is its parameter, if it is above 0. Within SPI. */
-static void look(const char *query, int64 id)
+/* Run a query on the current records, with parameter `id` if above 0. Within SPI. */
+static void read_records(const char *query, int64 id)
 {
     Oid types[] = {INT8OID};
     Datum values[] = {Int64GetDatum(id)};
@@ -113,18 +112,18 @@ static bool find_record(int64 id, CorgiJob *job)
 {
     MemoryContext context = CurrentMemoryContext;
     CorgiCaller caller;
-    bool found;
+    bool exists;
     if (id <= 0)
         return false;
     caller = corgi_become_owner();
     SPI_connect();
-    look(read_query, id);
-    found = SPI_processed > 0;
-    if (found)
-        take_record(job, context);
+    read_records(read_query, id);
+    exists = SPI_processed > 0;
+    if (exists)
+        read_record(job, context);
     SPI_finish();
     corgi_become_caller(caller);
-    return found;
+    return exists;
 }
 
 bool corgi_is_over(const CorgiJob *job)
@@ -132,7 +131,7 @@ bool corgi_is_over(const CorgiJob *job)
     return strcmp(job->state, CORGI_WAITING) != 0 && strcmp(job->state, CORGI_RUNNING) != 0;
 }
 
-/* Read a job. A worker that is not there may just have ended: what it wrote last is then there too. */
+/* Read a job. If its worker is gone, read the record again for the worker's last write. */
 bool corgi_read_job(int64 id, CorgiJob *job)
 {
     const PgBackendStatus *worker;
@@ -144,7 +143,7 @@ bool corgi_read_job(int64 id, CorgiJob *job)
     worker = corgi_worker_at(job->pid, job->began);
     epochs = job->at.epochs;
     if (worker != NULL && corgi_progress_at(worker, &job->at)) {
-        job->at.epoch -= job->at.epochs - epochs; /* those of a model that it goes on from */
+        job->at.epoch -= job->at.epochs - epochs; /* without the epochs of a warm start */
         job->at.epochs = epochs;
     }
     if (worker != NULL)
@@ -153,29 +152,33 @@ bool corgi_read_job(int64 id, CorgiJob *job)
         return false;
     if (!corgi_is_over(job)) {
         job->state = CORGI_LOST;
-        job->error = "its worker is gone: it was terminated, or the server went down";
+        job->error = "the job's worker is gone: it was terminated, or the server went down";
     }
     return true;
 }
 
 static bool is_own(const CorgiJob *job) { return has_privs_of_role(GetUserId(), corgi_resolve(job->role)); }
 
-static bool may_see(const CorgiJob *job) { return is_own(job) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS); }
-
-/* As the server has it for sessions: those of superusers are for superusers. */
-static bool may_cancel(const CorgiJob *job)
+static bool may_see(const CorgiJob *job)
 {
-    return is_own(job) || (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND) && !superuser_arg(corgi_resolve(job->role)));
+    return is_own(job) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
-static void no_job(int64 id) __attribute__((noreturn));
-static void no_job(int64 id)
+/* Follow the server's rule for sessions: only superusers cancel those of superusers. */
+static bool may_cancel(const CorgiJob *job)
+{
+    return is_own(job) ||
+           (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND) && !superuser_arg(corgi_resolve(job->role)));
+}
+
+static void refuse_unknown_job(int64 id) __attribute__((noreturn));
+static void refuse_unknown_job(int64 id)
 {
     ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("there is no job " INT64_FORMAT " of yours", id),
             errhint("SELECT * FROM corgipile.jobs lists them."));
 }
 
-static void put(ReturnSetInfo *result, const CorgiJob *job)
+static void put_job(ReturnSetInfo *result, const CorgiJob *job)
 {
     Datum values[COLUMNS] = {0};
     bool nulls[COLUMNS] = {false};
@@ -199,7 +202,7 @@ static void put(ReturnSetInfo *result, const CorgiJob *job)
     nulls[8] = isnan(job->at.rate);
     nulls[9] = job->started == 0;
     nulls[10] = job->finished == 0;
-    nulls[11] = job->error == NULL || !is_own(job); /* what was said may tell of rows */
+    nulls[11] = job->error == NULL || !is_own(job); /* messages may reveal rows */
     nulls[12] = job->warnings == NULL || !is_own(job);
     nulls[13] = corgi_is_over(job);
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
@@ -213,7 +216,7 @@ static int64 *job_numbers(int64 *count)
     int64 *numbers;
     bool null;
     SPI_connect();
-    look(list_query, 0);
+    read_records(list_query, 0);
     *count = (int64) SPI_processed;
     numbers = MemoryContextAlloc(context, sizeof *numbers * (Size) Max(*count, 1));
     for (int64 i = 0; i < *count; i++)
@@ -231,19 +234,19 @@ Datum corgipile_read_jobs(PG_FUNCTION_ARGS)
     numbers = job_numbers(&count);
     for (int64 i = 0; i < count; i++)
         if (corgi_read_job(numbers[i], &job) && may_see(&job))
-            put((ReturnSetInfo *) fcinfo->resultinfo, &job);
+            put_job((ReturnSetInfo *) fcinfo->resultinfo, &job);
     return (Datum) 0;
 }
 
-/* Have a job that waits never begin. Returns false if it has begun. */
-static bool stop_waiting(int64 id)
+/* Cancel a waiting job. Returns false if it has begun. */
+static bool cancel_waiting(int64 id)
 {
     Oid types[] = {INT8OID};
     Datum values[] = {Int64GetDatum(id)};
     CorgiCaller caller = corgi_become_owner();
     bool stopped;
     SPI_connect();
-    corgi_change_records(never_query, 1, types, values, NULL);
+    corgi_change_records(cancel_query, 1, types, values, NULL);
     stopped = SPI_processed > 0;
     SPI_finish();
     corgi_become_caller(caller);
@@ -254,20 +257,19 @@ Datum corgipile_cancel(PG_FUNCTION_ARGS)
 {
     CorgiJob job;
     if (!corgi_read_job(PG_GETARG_INT64(0), &job) || !(may_see(&job) || may_cancel(&job)))
-        no_job(PG_GETARG_INT64(0));
+        refuse_unknown_job(PG_GETARG_INT64(0));
     if (!may_cancel(&job))
         ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                 errmsg("permission denied to cancel job " INT64_FORMAT " of %s", job.id, corgi_role_name(job.role)),
-                errhint("Its role may, and members of pg_signal_backend, or of a superuser's jobs superusers."));
+                errhint("Allowed are its role and members of pg_signal_backend; for a superuser's job, superusers."));
     if (corgi_is_over(&job))
         PG_RETURN_BOOL(false);
-    if (strcmp(job.state, CORGI_WAITING) == 0 && stop_waiting(job.id))
+    if (strcmp(job.state, CORGI_WAITING) == 0 && cancel_waiting(job.id))
         PG_RETURN_BOOL(true);
     PG_RETURN_BOOL(corgi_worker_at(job.pid, job.began) != NULL && kill(job.pid, SIGINT) == 0);
 }
 
-/* Wait for the end of the transaction that the worker is in. As for a lock of the server's: two that wait for each other
- * are found out. */
+/* Wait for the end of the worker's transaction with a server lock, so that deadlocks are detected. */
 static void wait_for_worker(const CorgiJob *job)
 {
     PGPROC *worker = BackendPidGetProc(job->pid);
@@ -278,7 +280,7 @@ static void wait_for_worker(const CorgiJob *job)
         (void) VirtualXactLock(transaction, true);
 }
 
-static void nap(long milliseconds)
+static void wait_milliseconds(long milliseconds)
 {
     (void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
     ResetLatch(MyLatch);
@@ -290,33 +292,33 @@ Datum corgipile_wait(PG_FUNCTION_ARGS)
     int64 id;
     TimestampTz until = 0;
     CorgiJob job;
-    long longest = FIRST_NAP, left = LONGEST_NAP;
+    long longest = FIRST_WAIT, left = LONGEST_WAIT;
     if (PG_ARGISNULL(0))
         PG_RETURN_NULL();
     id = PG_GETARG_INT64(0);
     if (!PG_ARGISNULL(1))
-        until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(GetCurrentTimestamp()),
-                                                        PG_GETARG_DATUM(1)));
-    for (;; longest = Min(2 * longest, LONGEST_NAP)) {
+        until = DatumGetTimestampTz(DirectFunctionCall2(
+            timestamptz_pl_interval, TimestampTzGetDatum(GetCurrentTimestamp()), PG_GETARG_DATUM(1)));
+    for (;; longest = Min(2 * longest, LONGEST_WAIT)) {
         if (!corgi_read_job(id, &job) || !may_see(&job))
-            no_job(id);
+            refuse_unknown_job(id);
         if (corgi_is_over(&job))
             break;
         if (job.ours)
             ereport(ERROR, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("job " INT64_FORMAT " begins when this transaction has committed", id),
-                    errhint("Wait for it in another transaction: COMMIT first."));
+                    errmsg("job " INT64_FORMAT " begins only after this transaction commits", id),
+                    errhint("COMMIT first, then wait in another transaction."));
         if (!PG_ARGISNULL(1) && (left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until)) == 0)
             break;
         if (PG_ARGISNULL(1))
             wait_for_worker(&job);
-        nap(Min(left, longest));
+        wait_milliseconds(Min(left, longest));
     }
     PG_RETURN_TEXT_P(cstring_to_text(job.state));
 }
 
-/* Write of jobs whose workers are gone that they are over. Within SPI, as the owner. */
-void corgi_settle_lost(void)
+/* Mark the jobs of missing workers as lost. Within SPI, as the owner. */
+void corgi_mark_lost(void)
 {
     Oid types[] = {INT8OID, TEXTOID, TEXTOID};
     int64 count, *numbers = job_numbers(&count);
@@ -328,12 +330,11 @@ void corgi_settle_lost(void)
         }
 }
 
-/* List the workers, of all databases or of this one, and of all who are logged in or of one role: as integers, their
- * processes. */
+/* List worker processes: of all databases or this one, of all logins or one role. */
 List *corgi_list_workers(bool here, Oid login)
 {
     int count;
-    List *found = NIL;
+    List *pids = NIL;
     pgstat_clear_backend_activity_snapshot();
     count = pgstat_fetch_stat_numbackends();
     for (int i = 1; i <= count; i++) {
@@ -342,12 +343,12 @@ List *corgi_list_workers(bool here, Oid login)
                       (!OidIsValid(login) || b->st_userid == login);
         const char *type = wanted ? GetBackgroundWorkerTypeByPid(b->st_procpid) : NULL;
         if (type != NULL && strcmp(type, CORGI_WORKER) == 0)
-            found = lappend_int(found, b->st_procpid);
+            pids = lappend_int(pids, b->st_procpid);
     }
-    return found;
+    return pids;
 }
 
-/* End all workers of this database, before what they write goes. */
+/* Terminate all workers of this database, before their tables are dropped. */
 void corgi_end_workers(void)
 {
     ListCell *cell;

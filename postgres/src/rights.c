@@ -1,8 +1,7 @@
-/* Who may do what with a model.
- *
- * A model has an owner, and lists of roles that may use, read and replace it. The library reads and writes the tables
- * of models as their owner, past row security, so it asks here first; direct statements are held to the same rules by
- * the policies, which call corgipile.may. */
+/* Rights on models.
+ * A model has an owner and lists of roles that may use, read and replace it. The library accesses the model tables as
+ * their owner, past row security, so it checks rights here first. Policies apply the same rules to direct statements by
+ * corgipile.may. */
 #include "rights.h"
 
 #include "access/table.h"
@@ -34,7 +33,7 @@ static Oid named_table(const char *name)
     return table;
 }
 
-/* Raises an error if another version of the extension made the functions and tables. */
+/* Raise an error if another version of the extension made the functions and tables. */
 void corgi_refuse_version(void)
 {
     ereport(ERROR, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -42,7 +41,7 @@ void corgi_refuse_version(void)
             errhint("Run ALTER EXTENSION corgipile UPDATE in this database, and connect again."));
 }
 
-/* Returns whether models have owners and rights, since 0.2. */
+/* Return whether models have owners and rights, since 0.2. */
 bool corgi_has_rights(void) { return get_attnum(named_table("models"), "may_use") > 0; }
 
 Oid corgi_models_table(void)
@@ -52,7 +51,7 @@ Oid corgi_models_table(void)
     return named_table("models");
 }
 
-/* Refuse a role that may not do such a thing to the table of models. */
+/* Refuse a role without a privilege on the table of models. */
 void corgi_check_models(AclMode mode, Oid user)
 {
     AclResult may = pg_class_aclcheck(named_table("models"), user, mode);
@@ -65,24 +64,25 @@ static Oid owner_of(Oid table)
     HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
     Oid owner;
     if (!HeapTupleIsValid(tuple))
-        elog(ERROR, "the table of models is gone");
+        elog(ERROR, "the table of models no longer exists");
     owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
     ReleaseSysCache(tuple);
     return owner;
 }
 
-/* Sets the search path of the extension's own queries to pg_catalog, so that no object of the caller replaces a name.
+/* Set the search path of the extension's own queries to pg_catalog, so that no object of the caller replaces a name.
  * They run before corgi_leave_path, the caller's own SQL outside. An error restores the caller's search path. */
 int corgi_enter_path(void)
 {
     int level = NewGUCNestLevel();
-    (void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+    (void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+                             false);
     return level;
 }
 
 void corgi_leave_path(int level) { AtEOXact_GUC(true, level); }
 
-/* Becomes the owner of the model tables, with a search path free of other roles' objects. An error restores the caller
+/* Become the owner of the model tables, with a search path free of other roles' objects. An error restores the caller
  * and its path. */
 CorgiCaller corgi_become_owner(void)
 {
@@ -99,7 +99,7 @@ void corgi_become_caller(CorgiCaller caller)
     corgi_leave_path(caller.path);
 }
 
-static bool listed(Oid user, const ArrayType *roles)
+static bool is_listed(Oid user, const ArrayType *roles)
 {
     const int64 *role = (const int64 *) ARR_DATA_PTR(roles);
     int count = ARR_HASNULL(roles) ? 0 : ArrayGetNItems(ARR_NDIM(roles), ARR_DIMS(roles));
@@ -109,21 +109,22 @@ static bool listed(Oid user, const ArrayType *roles)
     return false;
 }
 
-/* Members of the owner may do all; who may read may use. A role that is gone has no members but superusers. */
+/* Return whether a role has a right. Members of the owner have all; read implies use. Only superusers are members of a
+ * missing role. */
 bool corgi_may(CorgiRight right, Oid user, const CorgiHolders *h)
 {
     if (has_privs_of_role(user, h->owner))
         return true;
     switch (right) {
-    case CORGI_USE: return listed(user, h->use) || listed(user, h->read);
-    case CORGI_READ: return listed(user, h->read);
-    case CORGI_REPLACE: return listed(user, h->replace);
+    case CORGI_USE: return is_listed(user, h->use) || is_listed(user, h->read);
+    case CORGI_READ: return is_listed(user, h->read);
+    case CORGI_REPLACE: return is_listed(user, h->replace);
     case CORGI_OWN: break;
     }
     return false;
 }
 
-/* Take the holders out of a row of a result that has CORGI_HOLDERS from a column on. */
+/* Read the holders from a result row that has CORGI_HOLDERS from a column on. */
 CorgiHolders corgi_holders_at(HeapTuple row, TupleDesc columns, int from)
 {
     bool null;
@@ -144,35 +145,36 @@ void corgi_check_right(CorgiRight right, Oid user, const CorgiHolders *h, const 
                                              quote_literal_cstr(GetUserNameFromId(user, false)), rights[right]));
 }
 
-/* may(privilege, owner, may_use, may_read, may_replace), of the caller; with a role before the owner, of that role. */
+/* may(privilege, owner, may_use, may_read, may_replace), for the caller; a role before the owner replaces the
+ * caller. */
 Datum corgipile_may(PG_FUNCTION_ARGS)
 {
     int at = PG_NARGS() == 6 ? 2 : 1;
     Oid user = at == 2 ? corgi_resolve(PG_GETARG_INT64(1)) : GetUserId();
-    char *asked = text_to_cstring(PG_GETARG_TEXT_PP(0));
+    char *privilege = text_to_cstring(PG_GETARG_TEXT_PP(0));
     CorgiHolders h = {.owner = corgi_resolve(PG_GETARG_INT64(at)), .use = PG_GETARG_ARRAYTYPE_P(at + 1),
                       .read = PG_GETARG_ARRAYTYPE_P(at + 2), .replace = PG_GETARG_ARRAYTYPE_P(at + 3)};
     for (int i = 0; i < lengthof(rights); i++)
-        if (strcmp(asked, rights[i]) == 0)
+        if (strcmp(privilege, rights[i]) == 0)
             PG_RETURN_BOOL(corgi_may((CorgiRight) i, user, &h));
     ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-            errmsg("privilege must be use, read, replace or own, got \"%s\"", asked));
+            errmsg("privilege must be use, read, replace or own, got \"%s\"", privilege));
     PG_RETURN_NULL();
 }
 
-/* Return a number for a name, above 0. */
+/* Return a positive number for a name. */
 int32 corgi_name_number(const char *name)
 {
     return (int32) (hash_bytes((const unsigned char *) name, (int) strlen(name)) >> 1) | 1;
 }
 
-/* Let nobody else store a model of this name until the transaction ends. Waits for who does. */
+/* Lock a model's name until the transaction ends. Waits for another holder. */
 void corgi_lock_name(const char *name)
 {
     LOCKTAG tag;
     SET_LOCKTAG_OBJECT(tag, MyDatabaseId, corgi_models_table(), (Oid) corgi_name_number(name), 0);
     if (LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL)
         return;
-    ereport(NOTICE, errmsg("waiting for another transaction that stores a model \"%s\"", name));
+    ereport(NOTICE, errmsg("waiting for another transaction that stores model \"%s\"", name));
     (void) LockAcquire(&tag, ExclusiveLock, false, false);
 }

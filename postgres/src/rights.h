@@ -9,10 +9,10 @@
 #include "nodes/parsenodes.h"
 #include "utils/array.h"
 
-/* A value of type corgipile.role: the oid of a role; PUBLIC is 0, nobody is a role that is not here. Or, with the bit
- * above, the oid of a type that stands for the role that owns it, see roles.c. */
+/* A value of type corgipile.role: the oid of a role; PUBLIC is 0, nobody an unused oid. With the bit above, the oid of
+ * a type whose owner is meant, see roles.c. */
 #define CORGI_NOBODY ((Oid) 0xFFFFFFFF)
-#define CORGI_STANDS ((int64) 1 << 32)
+#define CORGI_ROLE_TYPE ((int64) 1 << 32)
 
 typedef enum { CORGI_USE, CORGI_READ, CORGI_REPLACE, CORGI_OWN } CorgiRight;
 
@@ -38,8 +38,8 @@ typedef struct {
 extern Oid corgi_resolve(int64 role);
 extern char *corgi_role_name(int64 value);
 extern Oid corgi_type_of(Oid role);
-extern bool corgi_is_tied(Oid type);
-extern void corgi_tie_types(void);
+extern bool corgi_is_role_type(Oid type);
+extern void corgi_restore_type_dependencies(void);
 extern void corgi_lock_types(Oid role);
 
 /* triggers.c */

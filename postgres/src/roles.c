@@ -1,9 +1,8 @@
-/* Roles as values of a column, and types that stand for them.
- *
- * A model stays with a role that is renamed, and a dump holds the roles' names: a column of type corgipile.role holds
- * numbers and shows names. For each role that owns models there is a type of that owner in the schema of the extension,
- * which stands for the role. So the server does what it does for its own objects: REASSIGN OWNED gives the type, and
- * with it the models, to another role, and DROP ROLE is refused. */
+/* Roles as column values, and types that stand for them.
+ * A model stays with a renamed role, and a dump holds role names: a column of type corgipile.role stores numbers and
+ * shows names. Each role that owns models has a type in the extension's schema, owned by the role, which stands for it.
+ * The server then treats models like its own objects: REASSIGN OWNED moves the type, and its models, to another role,
+ * and DROP ROLE is refused. */
 #include "rights.h"
 #include "compat.h"
 
@@ -34,12 +33,12 @@ PG_FUNCTION_INFO_V1(corgipile_role_out);
 PG_FUNCTION_INFO_V1(corgipile_role_receive);
 PG_FUNCTION_INFO_V1(corgipile_role_send);
 
-/* Return the role that a value means. */
+/* Return the role that a value denotes. */
 Oid corgi_resolve(int64 role)
 {
     HeapTuple type;
     Oid owner = CORGI_NOBODY;
-    if ((role & CORGI_STANDS) == 0)
+    if ((role & CORGI_ROLE_TYPE) == 0)
         return (Oid) role;
     type = SearchSysCache1(TYPEOID, ObjectIdGetDatum((Oid) role));
     if (HeapTupleIsValid(type)) {
@@ -49,7 +48,7 @@ Oid corgi_resolve(int64 role)
     return owner;
 }
 
-/* No role can be called "public" or "none". */
+/* No role can be named "public" or "none". */
 static int64 role_of(const char *name)
 {
     Oid role;
@@ -91,8 +90,8 @@ Datum corgipile_role_send(PG_FUNCTION_ARGS)
     PG_RETURN_BYTEA_P(pq_endtypsend(&message));
 }
 
-/* Returns whether a type stands for a role: it depends on the table of models. */
-bool corgi_is_tied(Oid type)
+/* Return whether a type represents a role: it depends on the table of models. */
+bool corgi_is_role_type(Oid type)
 {
     ScanKeyData keys[2];
     bool found = false;
@@ -111,15 +110,15 @@ bool corgi_is_tied(Oid type)
     return found;
 }
 
-/* Have a type dropped with the extension, without being part of it: that could not be given away. */
-static void tie(Oid type)
+/* Make a type dependent on the table of models. As a member of the extension it could not change owners. */
+static void add_dependency(Oid type)
 {
     ObjectAddress part = {TypeRelationId, type, 0}, whole = {RelationRelationId, corgi_models_table(), 0};
-    if (!corgi_is_tied(type))
+    if (!corgi_is_role_type(type))
         recordDependencyOn(&part, &whole, DEPENDENCY_AUTO);
 }
 
-/* List the types in our schema that belong to a role; for no role, those of all. */
+/* List the types in our schema that belong to a role; InvalidOid: to any role. */
 static List *types_of(Oid role)
 {
     ScanKeyData keys[3];
@@ -142,15 +141,15 @@ static List *types_of(Oid role)
     return found;
 }
 
-/* Have the types of all roles dropped with the extension: a dump does not say so of them. */
-void corgi_tie_types(void)
+/* Restore the dependencies of all types, which a dump lacks. */
+void corgi_restore_type_dependencies(void)
 {
     ListCell *cell;
     foreach (cell, types_of(InvalidOid))
-        tie(lfirst_oid(cell));
+        add_dependency(lfirst_oid(cell));
 }
 
-/* Wait for those who store models of a role, and let nobody else, until the transaction ends. */
+/* Lock a role's types until the transaction ends, after waiting for those who store its models. */
 void corgi_lock_types(Oid role)
 {
     ListCell *cell;
@@ -158,31 +157,31 @@ void corgi_lock_types(Oid role)
         LockDatabaseObject(TypeRelationId, lfirst_oid(cell), 0, AccessExclusiveLock);
 }
 
-/* Makes a type that stands for a role. Fires no event trigger, which would run as the owner. */
+/* Create a type that stands for a role. Fires no event trigger, which would run as the owner. */
 static void make_type_of(Oid role)
 {
     CorgiCaller caller = corgi_become_owner();
     bool in_script = creating_extension;
     Oid schema = get_rel_namespace(corgi_models_table());
-    CreateDomainStmt *made = makeNode(CreateDomainStmt);
+    CreateDomainStmt *domain = makeNode(CreateDomainStmt);
     char *name;
     for (int i = 0;; i++) {
         name = psprintf(PREFIX "%u_%d", role, i);
         if (!SearchSysCacheExists2(TYPENAMENSP, PointerGetDatum(name), ObjectIdGetDatum(schema)))
             break;
     }
-    creating_extension = false; /* or the type would be part of it */
-    made->domainname = list_make2(makeString("corgipile"), makeString(name));
-    made->typeName = makeTypeNameFromNameList(list_make2(makeString("corgipile"), makeString("role")));
-    CORGI_DEFINE_DOMAIN(made);
+    creating_extension = false; /* otherwise the type would be a member of the extension */
+    domain->domainname = list_make2(makeString("corgipile"), makeString(name));
+    domain->typeName = makeTypeNameFromNameList(list_make2(makeString("corgipile"), makeString("role")));
+    CORGI_DEFINE_DOMAIN(domain);
     CommandCounterIncrement();
-    AlterTypeOwner(made->domainname, role, OBJECT_DOMAIN);
+    AlterTypeOwner(domain->domainname, role, OBJECT_DOMAIN);
     CommandCounterIncrement();
     creating_extension = in_script;
     corgi_become_caller(caller);
 }
 
-/* Find a type that stands for a role; make one if there is none. */
+/* Return a type that stands for a role; creates it if necessary. */
 static Oid find_type(Oid role)
 {
     LOCKTAG tag;
@@ -190,28 +189,28 @@ static Oid find_type(Oid role)
     if (found == NIL) {
         SET_LOCKTAG_OBJECT(tag, MyDatabaseId, corgi_models_table(), role, 1);
         (void) LockAcquire(&tag, ExclusiveLock, false, false);
-        found = types_of(role); /* another session may just have made it */
+        found = types_of(role); /* another session may just have created it */
     }
     if (found == NIL) {
         make_type_of(role);
         found = types_of(role);
     }
     if (found == NIL)
-        elog(ERROR, "the type of a role that owns models is gone");
-    tie(linitial_oid(found));
+        elog(ERROR, "the type of a role that owns models no longer exists");
+    add_dependency(linitial_oid(found));
     return linitial_oid(found);
 }
 
-/* Return the type that stands for a role, which stays until the transaction ends. */
+/* Return the type that stands for a role, locked until the transaction ends. */
 Oid corgi_type_of(Oid role)
 {
     static Oid last = InvalidOid;
     for (;;) {
-        if (corgi_resolve(CORGI_STANDS | last) != role)
+        if (corgi_resolve(CORGI_ROLE_TYPE | last) != role)
             last = find_type(role);
         LockDatabaseObject(TypeRelationId, last, 0, AccessShareLock);
-        if (corgi_resolve(CORGI_STANDS | last) == role)
+        if (corgi_resolve(CORGI_ROLE_TYPE | last) == role)
             return last;
-        UnlockDatabaseObject(TypeRelationId, last, 0, AccessShareLock); /* somebody dropped it meanwhile */
+        UnlockDatabaseObject(TypeRelationId, last, 0, AccessShareLock); /* it was dropped meanwhile */
     }
 }

@@ -1,13 +1,13 @@
-/* Reads some of the rows to learn from, by their numbers, between the survey and the first epoch. */
+/* Reader of selected training rows by their numbers, between the survey and the first epoch. */
 #include "corgipile.h"
 
 #include "miscadmin.h"
 #include "reading.h"
 #include "utils/memutils.h"
 
-/* Hand over those rows of a block that are of the runs from `at` on. Returns the first run that goes on behind it. */
-static int64 read_block(const CorgiRun *run, Snapshot snapshot, int64 block, const int64 (*runs)[2], int64 at, int64 count,
-                        CorgiTaker take, void *to)
+/* Pass on a block's rows that lie in the runs from `at` on. Returns the first run that continues behind it. */
+static int64 read_block(const CorgiRun *run, Snapshot snapshot, int64 block, const int64 (*runs)[2], int64 at,
+                        int64 count, CorgiRowConsumer take, void *to)
 {
     const CorgiPlace *place = &run->survey.place[block];
     CorgiSource part = run->source.parts[place->part];
@@ -15,9 +15,9 @@ static int64 read_block(const CorgiRun *run, Snapshot snapshot, int64 block, con
     int64 number = place->row, row = run->survey.cuts[block], stop = run->survey.cuts[block + 1];
     part.bytes = sizeof(double);
     corgi_scan_seek(scan, place->page, Min(place->page + run->source.block_pages, part.pages));
-    for (int some; at < count && runs[at][0] < stop && (some = corgi_scan_next(scan)) > 0;)
-        for (int i = 0; i < some; i++, number++) {
-            if (corgi_held_out(run, number) || (run->where != NULL && !corgi_is_wanted(run, number)))
+    for (int rows; at < count && runs[at][0] < stop && (rows = corgi_scan_next(scan)) > 0;)
+        for (int i = 0; i < rows; i++, number++) {
+            if (corgi_held_out(run, number) || (run->where != NULL && !corgi_matches(run, number)))
                 continue;
             while (at < count && runs[at][1] <= row)
                 at++;
@@ -31,9 +31,9 @@ static int64 read_block(const CorgiRun *run, Snapshot snapshot, int64 block, con
     return at;
 }
 
-/* Hand over the rows of runs, [first, stop) of the rows to learn from, which ascend; features are read as double
- * precision. */
-void corgi_read_runs(const CorgiRun *run, Snapshot snapshot, const int64 (*runs)[2], int64 count, CorgiTaker take, void *to)
+/* Pass on the training rows of ascending runs [first, stop), with features as double precision. */
+void corgi_read_runs(const CorgiRun *run, Snapshot snapshot, const int64 (*runs)[2], int64 count, CorgiRowConsumer take,
+                     void *to)
 {
     const CorgiSurvey *v = &run->survey;
     MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "corgipile runs", ALLOCSET_DEFAULT_SIZES);

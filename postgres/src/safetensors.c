@@ -1,4 +1,4 @@
-/* Reads and writes model files: a length, a header of JSON, numbers. What is read may be anything. */
+/* Reader and writer of model files: a length, a JSON header, numbers. Input is not trusted. */
 #include "safetensors.h"
 
 #include <math.h>
@@ -11,16 +11,16 @@
 #include "utils/json.h"
 
 #ifdef WORDS_BIGENDIAN
-#error "numbers lie in files with the lowest byte first, and are copied as they are"
+#error "numbers are little-endian in files and copied as they are"
 #endif
 
-enum { LENGTH = 8, ALIGN = 8, MOST_SHOWN = 400 }; /* bytes */
+enum { LENGTH_BYTES = 8, ALIGN_BYTES = 8, MAX_MESSAGE_BYTES = 400 }; /* bytes */
 
 static const char *const header_query =
     "SELECT key, value ->> 'dtype', value ->> 'shape', value ->> 'data_offsets', pg_catalog.jsonb_typeof(value -> $2), "
     "value ->> $2 FROM pg_catalog.jsonb_each($1::pg_catalog.jsonb)";
 
-/* Refuse content that is no model. */
+/* Refuse content that is not a model. */
 void corgi_bad_content(const char *format, ...)
 {
     StringInfoData why;
@@ -36,8 +36,8 @@ void corgi_bad_content(const char *format, ...)
         enlargeStringInfo(&why, needed);
     }
     ereport(ERROR, errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
-            errmsg("the content is not a model saved by corgipile: %.*s", pg_mbcliplen(why.data, why.len, MOST_SHOWN),
-                   why.data));
+            errmsg("the content is not a model saved by corgipile: %.*s",
+                   pg_mbcliplen(why.data, why.len, MAX_MESSAGE_BYTES), why.data));
 }
 
 static const char *text_at(HeapTuple row, int column)
@@ -46,7 +46,7 @@ static const char *text_at(HeapTuple row, int column)
     return value ? value : "";
 }
 
-/* Read a list of whole numbers, as JSON has it. Returns how many there are, or -1. */
+/* Parse a JSON list of integers. Returns their number, or -1. */
 static int read_list(const char *text, int most, int64 *to)
 {
     int count = 0;
@@ -65,32 +65,32 @@ static int read_list(const char *text, int most, int64 *to)
     return text[1] == '\0' ? count : -1;
 }
 
-/* Read what the header says of a tensor. */
+/* Parse a tensor's header entry. */
 static CorgiTensor tensor_at(HeapTuple row, const char *data, int64 size)
 {
     CorgiTensor t = {.name = text_at(row, 1)};
-    int64 shape[2], place[2];
+    int64 shape[2], offsets[2];
     const char *kind = text_at(row, 2);
     t.bytes = strcmp(kind, "F32") == 0 ? 4 : strcmp(kind, "F64") == 0 ? 8 : 0;
     if (t.bytes == 0)
         corgi_bad_content("tensor \"%s\" is of type \"%s\"; F32 or F64 is wanted", t.name, kind);
     t.dimensions = read_list(text_at(row, 3), 2, shape);
     if (t.dimensions < 1)
-        corgi_bad_content("the shape of tensor \"%s\" is no list of one number or two", t.name);
+        corgi_bad_content("the shape of tensor \"%s\" must be one or two numbers", t.name);
     t.rows = t.dimensions == 2 ? shape[0] : 1;
     t.columns = shape[t.dimensions - 1];
-    if (read_list(text_at(row, 4), 2, place) != 2 || place[0] > place[1] || place[1] > size)
-        corgi_bad_content("tensor \"%s\" does not lie in the " INT64_FORMAT " bytes of numbers", t.name, size);
+    if (read_list(text_at(row, 4), 2, offsets) != 2 || offsets[0] > offsets[1] || offsets[1] > size)
+        corgi_bad_content("tensor \"%s\" lies outside the " INT64_FORMAT " bytes of numbers", t.name, size);
     if (t.rows > size || t.columns > size || t.rows * t.columns > size ||
-        t.rows * t.columns * t.bytes != place[1] - place[0])
-        corgi_bad_content("the bytes of tensor \"%s\" are not those of its shape", t.name);
-    t.start = place[0];
-    t.end = place[1];
+        t.rows * t.columns * t.bytes != offsets[1] - offsets[0])
+        corgi_bad_content("the size of tensor \"%s\" does not match its shape", t.name);
+    t.start = offsets[0];
+    t.end = offsets[1];
     t.numbers = data + t.start;
     return t;
 }
 
-static int by_place(const void *a, const void *b)
+static int compare_offsets(const void *a, const void *b)
 {
     const CorgiTensor *x = a, *y = b;
     if (x->start != y->start)
@@ -98,36 +98,37 @@ static int by_place(const void *a, const void *b)
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* Check that tensors lie one behind the other, and nothing between them. */
-static void check_places(CorgiTensors *t, int64 size)
+/* Check that tensors are contiguous. */
+static void check_contiguous(CorgiTensors *t, int64 size)
 {
     int64 end = 0;
-    qsort(t->tensors, (size_t) t->count, sizeof *t->tensors, by_place);
+    qsort(t->tensors, (size_t) t->count, sizeof *t->tensors, compare_offsets);
     for (int i = 0; i < t->count; i++) {
         if (t->tensors[i].start != end)
-            corgi_bad_content("tensor \"%s\" does not lie behind the others", t->tensors[i].name);
+            corgi_bad_content("tensor \"%s\" overlaps another or follows a gap", t->tensors[i].name);
         end = t->tensors[i].end;
     }
     if (end != size)
-        corgi_bad_content("there are " INT64_FORMAT " bytes of numbers; its tensors have " INT64_FORMAT, size, end);
+        corgi_bad_content("it has " INT64_FORMAT " bytes of numbers; its tensors need " INT64_FORMAT, size, end);
 }
 
 /* Return the header as text. */
 static Datum header_of(const char *content, Size size, uint64 *length)
 {
     char *text;
-    if (size < LENGTH)
+    if (size < LENGTH_BYTES)
         corgi_bad_content("it has %zu bytes", size);
-    memcpy(length, content, LENGTH);
-    if (*length > CORGI_MOST_HEADER || *length > size - LENGTH)
-        corgi_bad_content("its header has " UINT64_FORMAT " bytes, and it " UINT64_FORMAT, *length, (uint64) size);
-    text = pnstrdup(content + LENGTH, (Size) *length);
+    memcpy(length, content, LENGTH_BYTES);
+    if (*length > CORGI_MAX_HEADER || *length > size - LENGTH_BYTES)
+        corgi_bad_content("its header has " UINT64_FORMAT " bytes, the whole file " UINT64_FORMAT, *length,
+                          (uint64) size);
+    text = pnstrdup(content + LENGTH_BYTES, (Size) *length);
     if (strlen(text) != *length || *text != '{')
-        corgi_bad_content("its header is no JSON");
+        corgi_bad_content("its header is not JSON");
     return CStringGetTextDatum(pg_any_to_server(text, (int) *length, PG_UTF8));
 }
 
-/* Read a file. Called within SPI; what is returned lies in its memory. */
+/* Parse a file. Called within SPI, whose memory holds the result. */
 CorgiTensors corgi_read_tensors(const char *content, Size size)
 {
     uint64 length;
@@ -140,11 +141,12 @@ CorgiTensors corgi_read_tensors(const char *content, Size size)
     for (uint64 i = 0; i < SPI_processed; i++) {
         HeapTuple row = SPI_tuptable->vals[i];
         if (strcmp(text_at(row, 1), "__metadata__") != 0)
-            t.tensors[t.count++] = tensor_at(row, content + LENGTH + length, (int64) (size - LENGTH - length));
+            t.tensors[t.count++] =
+                tensor_at(row, content + LENGTH_BYTES + length, (int64) (size - LENGTH_BYTES - length));
         else if (strcmp(text_at(row, 5), "string") == 0)
             t.meta = CStringGetTextDatum(text_at(row, 6));
     }
-    check_places(&t, (int64) (size - LENGTH - length));
+    check_contiguous(&t, (int64) (size - LENGTH_BYTES - length));
     if (t.meta == (Datum) 0)
         corgi_bad_content("it says nothing of a model");
     return t;
@@ -159,7 +161,7 @@ const CorgiTensor *corgi_find_tensor(const CorgiTensors *t, const char *name)
     return NULL;
 }
 
-/* Copy some of a tensor's numbers; they must be finite. */
+/* Copy some of a tensor's numbers. They must be finite. */
 void corgi_take_numbers(const CorgiTensor *t, int64 from, int64 count, double *to)
 {
     for (int64 i = 0; i < count; i++) {
@@ -177,10 +179,10 @@ void corgi_take_numbers(const CorgiTensor *t, int64 from, int64 count, double *t
 
 static int64 count_of(const CorgiOutput *o) { return Max(o->rows, 1) * o->columns; }
 
-/* Write the header, padded so that numbers are aligned. */
+/* Write the header, padded to align the numbers. */
 static void write_header(StringInfo to, const char *meta, const CorgiOutput *outputs, int count)
 {
-    int64 place = 0;
+    int64 offsets = 0;
     appendStringInfoString(to, "{\"__metadata__\":{\"" CORGI_META "\":");
     escape_json(to, meta);
     appendStringInfoChar(to, '}');
@@ -190,15 +192,15 @@ static void write_header(StringInfo to, const char *meta, const CorgiOutput *out
         appendStringInfo(to, ",\"%s\":{\"dtype\":\"F%d\",\"shape\":[", o->name, 8 * o->bytes);
         if (o->rows > 0)
             appendStringInfo(to, INT64_FORMAT ",", o->rows);
-        appendStringInfo(to, INT64_FORMAT "],\"data_offsets\":[" INT64_FORMAT "," INT64_FORMAT "]}", o->columns, place,
-                         place + bytes);
-        place += bytes;
+        appendStringInfo(to, INT64_FORMAT "],\"data_offsets\":[" INT64_FORMAT "," INT64_FORMAT "]}", o->columns,
+                         offsets, offsets + bytes);
+        offsets += bytes;
     }
     appendStringInfoChar(to, '}');
-    appendStringInfoSpaces(to, (ALIGN - to->len % ALIGN) % ALIGN);
+    appendStringInfoSpaces(to, (ALIGN_BYTES - to->len % ALIGN_BYTES) % ALIGN_BYTES);
 }
 
-static char *write_numbers(char *to, const CorgiOutput *o)
+static char *write_tensor(char *to, const CorgiOutput *o)
 {
     for (int64 i = 0; i < Max(o->rows, 1); i++, to += o->columns * o->bytes)
         for (int64 k = 0; k < o->columns; k++) {
@@ -213,24 +215,24 @@ static void refuse_size(const char *what, int64 bytes, int64 most)
 {
     if (bytes > most)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                errmsg("%s " INT64_FORMAT " MB; %d MB is the most", what, bytes >> 20, (int) (most >> 20)));
+                errmsg("%s " INT64_FORMAT " MB; the limit is %d MB", what, bytes >> 20, (int) (most >> 20)));
 }
 
 /* Write a file. */
 bytea *corgi_write_tensors(const char *meta, const CorgiOutput *outputs, int count)
 {
     StringInfoData header;
-    int64 bytes = LENGTH + VARHDRSZ;
+    int64 bytes = LENGTH_BYTES + VARHDRSZ;
     uint64 length;
     char *utf8, *to;
     bytea *content;
-    refuse_size("what is said of the model takes", (int64) strlen(meta), CORGI_MOST_HEADER);
+    refuse_size("the model's metadata takes", (int64) strlen(meta), CORGI_MAX_HEADER);
     initStringInfo(&header);
     write_header(&header, meta, outputs, count);
     utf8 = pg_server_to_any(header.data, header.len, PG_UTF8);
     length = strlen(utf8);
-    length += (ALIGN - length % ALIGN) % ALIGN;
-    refuse_size("what is said of the model takes", (int64) length, CORGI_MOST_HEADER);
+    length += (ALIGN_BYTES - length % ALIGN_BYTES) % ALIGN_BYTES;
+    refuse_size("the model's metadata takes", (int64) length, CORGI_MAX_HEADER);
     for (int i = 0; i < count; i++)
         bytes += count_of(&outputs[i]) * outputs[i].bytes;
     bytes += (int64) length;
@@ -238,11 +240,11 @@ bytea *corgi_write_tensors(const char *meta, const CorgiOutput *outputs, int cou
     content = palloc((Size) bytes);
     SET_VARSIZE(content, bytes);
     to = VARDATA(content);
-    memcpy(to, &length, LENGTH);
-    memset(to + LENGTH, ' ', (Size) length);
-    memcpy(to + LENGTH, utf8, strlen(utf8));
-    to += LENGTH + length;
+    memcpy(to, &length, LENGTH_BYTES);
+    memset(to + LENGTH_BYTES, ' ', (Size) length);
+    memcpy(to + LENGTH_BYTES, utf8, strlen(utf8));
+    to += LENGTH_BYTES + length;
     for (int i = 0; i < count; i++)
-        to = write_numbers(to, &outputs[i]);
+        to = write_tensor(to, &outputs[i]);
     return content;
 }

@@ -1,26 +1,26 @@
-/* Model files as Python writes them, see src/corgipile/linear/saving.py. */
+/* Model files in Python's format, see src/corgipile/linear/saving.py. */
 #ifndef CORGIPILE_SAFETENSORS_H
 #define CORGIPILE_SAFETENSORS_H
 
 #include "corgipile.h"
 
-#define CORGI_META "corgipile.model" /* the text about a model is under this name */
-enum { CORGI_MOST_HEADER = 100000000 }; /* bytes, of the format */
+#define CORGI_META "corgipile.model" /* metadata key of a model's description */
+enum { CORGI_MAX_HEADER = 100000000 }; /* bytes, by the format */
 
-/* A tensor of real numbers; of one dimension it has one row. */
+/* A tensor of real numbers; a one-dimensional one has one row. */
 typedef struct {
     const char *name;
     int bytes;              /* of a number: 4 or 8 */
     int dimensions;         /* 1 or 2 */
     int64 rows, columns, start, end;
-    const char *numbers;    /* at any address */
+    const char *numbers;    /* possibly unaligned */
 } CorgiTensor;
 
-/* What a file holds. */
+/* Contents of a file. */
 typedef struct {
     CorgiTensor *tensors;   /* [count] */
     int count;
-    Datum meta;             /* the text about the model, in the server's encoding */
+    Datum meta;             /* the model's description, in the server's encoding */
 } CorgiTensors;
 
 extern void corgi_bad_content(const char *format, ...) pg_attribute_printf(1, 2) __attribute__((noreturn));
@@ -28,7 +28,7 @@ extern CorgiTensors corgi_read_tensors(const char *content, Size size);
 extern const CorgiTensor *corgi_find_tensor(const CorgiTensors *t, const char *name);
 extern void corgi_take_numbers(const CorgiTensor *t, int64 from, int64 count, double *to);
 
-/* A tensor to be written, from doubles; `rows` is 0 of one dimension. */
+/* A tensor to be written, from doubles; `rows` is 0 for one dimension. */
 typedef struct {
     const char *name;
     int bytes;

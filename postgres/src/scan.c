@@ -1,7 +1,6 @@
-/* Scans a table by ranges of pages.
- *
- * Pages of a heap are read one after the other, and their rows handed over together: the server finds the visible ones.
- * Another access method is asked for a range of row addresses, and each row comes in a slot. */
+/* Table scan by page ranges.
+ * Heap pages are read in order, and the server finds each one's visible rows. Other access methods scan a range of row
+ * addresses, row by row. */
 #include "corgipile.h"
 
 #include "access/heapam.h"
@@ -9,7 +8,7 @@
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 
-enum { RING_KILOBYTES = 256, TOGETHER = 16 }; /* together: pages read by a call of the system, from 18 on */
+enum { RING_KB = 256, READ_PAGES = 16 }; /* pages per read call, from 18 on */
 
 struct CorgiScan {
     const CorgiSource *source;
@@ -17,25 +16,24 @@ struct CorgiScan {
     TupleTableSlot *row;
     HeapScanDesc heap;      /* NULL: another access method */
     CorgiFields fields;
-    CorgiPage read;         /* the page under way */
-    BlockNumber page, stop; /* the next one, that after the last */
-    Buffer pages[TOGETHER]; /* those read ahead; from `ready` on, such as are held for the next call */
+    CorgiPage read;         /* the current page */
+    BlockNumber page, stop; /* the next page, and the one after the last */
+    Buffer pages[READ_PAGES]; /* read ahead; from `ready` on, pinned for the next call */
     int next, ready;
 };
 
-/* Take a ring that a processor's cache holds: from 18 on, those of scans have room for what is read ahead. */
+/* Use a ring that fits the CPU cache. From 18 on, scans' own rings include room for read-ahead. */
 static void shrink_ring(HeapScanDesc heap)
 {
 #if PG_VERSION_NUM >= 180000
     if (heap->rs_strategy == NULL)
         return;
     FreeAccessStrategy(heap->rs_strategy);
-    heap->rs_strategy = GetAccessStrategyWithSize(BAS_BULKREAD, RING_KILOBYTES);
+    heap->rs_strategy = GetAccessStrategyWithSize(BAS_BULKREAD, RING_KB);
 #endif
 }
 
-/* Begin to scan a table as a snapshot sees it, with a ring of buffers if it is large, so that it does not push others
- * out of shared buffers. */
+/* Begin a scan under a snapshot. A large table uses a ring of buffers, to keep others in shared buffers. */
 CorgiScan *corgi_scan_begin(const CorgiSource *source, Snapshot snapshot)
 {
     CorgiScan *s = palloc0(sizeof *s);
@@ -44,7 +42,8 @@ CorgiScan *corgi_scan_begin(const CorgiSource *source, Snapshot snapshot)
                                           SO_TYPE_TIDRANGESCAN | SO_ALLOW_PAGEMODE | SO_ALLOW_STRAT);
     s->row = MakeSingleTupleTableSlot(RelationGetDescr(rel), table_slot_callbacks(rel));
     s->source = source;
-    if (rel->rd_tableam == GetHeapamTableAmRoutine() && (s->scan->rs_flags & SO_ALLOW_PAGEMODE) && corgi_heap_as_known(s->scan)) {
+    if (rel->rd_tableam == GetHeapamTableAmRoutine() && (s->scan->rs_flags & SO_ALLOW_PAGEMODE) &&
+        corgi_heap_is_compatible(s->scan)) {
         s->heap = (HeapScanDesc) s->scan;
         s->fields = corgi_make_fields(source);
         shrink_ring(s->heap);
@@ -52,17 +51,17 @@ CorgiScan *corgi_scan_begin(const CorgiSource *source, Snapshot snapshot)
     return s;
 }
 
-/* Let go of pages that were read ahead, or found on the way, and not come to. */
+/* Release pages that were read ahead but not visited. */
 static void drop_ahead(CorgiScan *s)
 {
-    for (int i = s->next; i < TOGETHER; i++)
+    for (int i = s->next; i < READ_PAGES; i++)
         if (BufferIsValid(s->pages[i]))
             ReleaseBuffer(s->pages[i]);
-    memset(s->pages, 0, sizeof s->pages); /* each InvalidBuffer */
+    memset(s->pages, 0, sizeof s->pages); /* all InvalidBuffer */
     s->next = s->ready = 0;
 }
 
-/* Go to the pages from `page` on, before `stop`. */
+/* Move to the pages from `page` on, before `stop`. */
 void corgi_scan_seek(CorgiScan *s, int64 page, int64 stop)
 {
     ItemPointerData first, last;
@@ -85,21 +84,20 @@ static void drop_page(CorgiScan *s)
 }
 
 #if PG_VERSION_NUM >= 180000
-/* Read the next pages here and now: where the system holds them, waking the processes that read ahead for a scan takes
- * longer than reading. */
+/* Read the next pages synchronously. If the page cache holds them, waking I/O workers takes longer than reading. */
 static void read_pages(CorgiScan *s)
 {
     Relation rel = s->source->rel;
     ReadBuffersOperation read = {.rel = rel, .smgr = RelationGetSmgr(rel), .persistence = rel->rd_rel->relpersistence,
                                  .forknum = MAIN_FORKNUM, .strategy = s->heap->rs_strategy};
-    uint32 count = Min(s->stop - s->page, (BlockNumber) Min(io_combine_limit, TOGETHER));
+    uint32 count = Min(s->stop - s->page, (BlockNumber) Min(io_combine_limit, READ_PAGES));
     if (RelationUsesLocalBuffers(rel))
         LimitAdditionalLocalPins(&count);
     else
         LimitAdditionalPins(&count);
-    count = Max(count, 1); /* where not even one local buffer is left, asking for it is an error, for none is not */
-    for (int i = 0; i < TOGETHER; i++)
-        s->pages[i] = s->ready + i < TOGETHER ? s->pages[s->ready + i] : InvalidBuffer;
+    count = Max(count, 1); /* without a free local buffer, requesting one is an error; requesting none is not */
+    for (int i = 0; i < READ_PAGES; i++)
+        s->pages[i] = s->ready + i < READ_PAGES ? s->pages[s->ready + i] : InvalidBuffer;
     s->ready = (int) count;
     if (StartReadBuffers(&read, s->pages, s->page, &s->ready, READ_BUFFERS_SYNCHRONOUSLY))
         WaitReadBuffers(&read);
@@ -112,7 +110,7 @@ static void read_pages(CorgiScan *s)
 }
 #endif
 
-/* Go to the next page and find its visible rows. */
+/* Read the next page and find its visible rows. */
 static void read_page(CorgiScan *s)
 {
 #if PG_VERSION_NUM >= 170000
@@ -129,7 +127,7 @@ static void read_page(CorgiScan *s)
 #endif
 }
 
-/* Go to the next page that has visible rows, and return their number; 0 past the last. */
+/* Move to the next page with visible rows. Returns their number; 0 after the last. */
 static int next_page(CorgiScan *s)
 {
     Relation rel = s->source->rel;
@@ -145,13 +143,13 @@ static int next_page(CorgiScan *s)
     return (int) s->heap->rs_ntuples;
 }
 
-/* Go to the next visible rows, which can be had until the next call, and return their number; 0 past the last. */
+/* Move to the next visible rows, valid until the next call. Returns their number; 0 after the last. */
 int corgi_scan_next(CorgiScan *s)
 {
     return s->heap ? next_page(s) : table_scan_getnextslot_tidrange(s->scan, ForwardScanDirection, s->row);
 }
 
-/* Return the i-th of the rows at hand. */
+/* Return the i-th row of the current step. */
 TupleTableSlot *corgi_scan_row(CorgiScan *s, int i)
 {
     HeapTuple tuple;
@@ -167,11 +165,10 @@ TupleTableSlot *corgi_scan_row(CorgiScan *s, int i)
     return ExecStoreBufferHeapTuple(tuple, s->row, s->heap->rs_cbuf);
 }
 
-/* Put rows into slots: `which` of those at hand, and `into` what slots. Returns false if there is no room for a sparse
- * one. */
+/* Put the rows `which` of the current step into the slots `into`. Returns false if a sparse row does not fit. */
 bool corgi_scan_put(CorgiScan *s, const int16 *which, int count, int64 width, CorgiBuffer *b, const int32 *into)
 {
-    if (s->fields.serve && corgi_put_plain(s->source, &s->fields, &s->read, which, count, width, b, into))
+    if (s->fields.serve && corgi_put_page_rows(s->source, &s->fields, &s->read, which, count, width, b, into))
         return true;
     for (int i = 0; i < count; i++)
         if (!corgi_put_row(s->source, corgi_scan_row(s, which[i]), width, b, into[i]))

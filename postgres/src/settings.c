@@ -1,4 +1,4 @@
-/* Settings of the server, a database, a role or a session. */
+/* Configuration settings of a server, database, role or session. */
 #include "postgres.h"
 
 #include <limits.h>
@@ -18,17 +18,16 @@ static const struct config_enum_entry shares[] = {
 
 void corgi_define_settings(void)
 {
-    DefineCustomEnumVariable("corgipile.share", "What everybody may do with a model that is stored for the first time.",
-                             NULL, &corgi_share, CORGI_SHARE_NONE, shares, PGC_USERSET, 0, NULL, NULL, NULL);
+    DefineCustomEnumVariable("corgipile.share", "Right that everybody has on a newly stored model.", NULL, &corgi_share,
+                             CORGI_SHARE_NONE, shares, PGC_USERSET, 0, NULL, NULL, NULL);
     DefineCustomIntVariable("corgipile.max_threads", "Threads that a training may use.", NULL, &corgi_max_threads, 2, 1,
                             2, PGC_SUSET, 0, NULL, NULL, NULL);
-    DefineCustomIntVariable("corgipile.max_memory", "Largest buffer_size that a training may ask for.",
-                            "-1 means no limit.", &corgi_max_memory, -1, -1, INT_MAX, PGC_SUSET, GUC_UNIT_KB, NULL, NULL,
-                            NULL);
-    DefineCustomIntVariable("corgipile.max_jobs", "Jobs that a role that is logged in may have at a time, in all databases.",
+    DefineCustomIntVariable("corgipile.max_memory", "Largest buffer_size of a training.", "-1 means no limit.",
+                            &corgi_max_memory, -1, -1, INT_MAX, PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
+    DefineCustomIntVariable("corgipile.max_jobs", "Concurrent jobs of a logged-in role, in all databases.",
                             "-1 means no limit.", &corgi_max_jobs, -1, -1, INT_MAX, PGC_SUSET, 0, NULL, NULL, NULL);
-    DefineCustomIntVariable("corgipile.keep_versions", "Versions of a model that are kept, with the present one.",
-                            "Counts when a model is replaced.", &corgi_versions, 5, 1, INT_MAX, PGC_USERSET, 0, NULL, NULL,
-                            NULL);
+    DefineCustomIntVariable("corgipile.keep_versions", "Stored versions of a model, the current one included.",
+                            "Applied when a model is replaced.", &corgi_versions, 5, 1, INT_MAX, PGC_USERSET, 0, NULL,
+                            NULL, NULL);
     MarkGUCPrefixReserved("corgipile");
 }

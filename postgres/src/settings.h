@@ -1,13 +1,13 @@
-/* Settings of the server, a database, a role or a session. */
+/* Configuration settings of a server, database, role or session. */
 #ifndef CORGIPILE_SETTINGS_H
 #define CORGIPILE_SETTINGS_H
 
 enum { CORGI_SHARE_NONE = -1 };
-extern int corgi_share;         /* what everybody may do with a new model: a right, or none */
-extern int corgi_max_threads;   /* of a training, besides what it asks for */
+extern int corgi_share;         /* right of everybody on a new model, or none */
+extern int corgi_max_threads;   /* upper bound of a training's threads */
 extern int corgi_max_memory;    /* kilobytes of a training's buffer; -1: no limit */
-extern int corgi_max_jobs;      /* of a role at a time; -1: no limit */
-extern int corgi_versions;      /* of a model that are kept, with the present one */
+extern int corgi_max_jobs;      /* concurrent jobs of a role; -1: no limit */
+extern int corgi_versions;      /* stored versions of a model, the current one included */
 
 extern void corgi_define_settings(void);
 

@@ -1,4 +1,4 @@
-/* SGD: learns a linear model from the steps of TupleShuffle, in place, and returns one row an epoch. */
+/* SGD operator: trains a linear model on TupleShuffle's steps in place, and returns one row per epoch. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -22,28 +22,28 @@ typedef struct {
     CustomScanState css;
     List *arguments;        /* of ExprState */
     Oid types[ARG_COUNT];   /* of the arguments */
-    bool late;              /* late: an argument can be evaluated no sooner than the first row is asked for */
+    bool deferred;              /* an argument is unknown before the first row is requested */
     bool configured;
     MemoryContext context;  /* of one run */
     CorgiRun run;
     CustomScanState *tuples;
-    CorgiLearner *learner, *judge; /* learner: NULL where groups learn; judge: measures on the rows held out */
+    CorgiLearner *learner, *evaluator; /* learner: NULL for several models; evaluator: of validation rows */
     CorgiHistory history;
     int64 returned;         /* epochs */
-    TupleDesc row;          /* of the columns, where the query takes rows as a whole; else NULL */
+    TupleDesc row;          /* whole-row type if the query uses it; else NULL */
     bool finished;
 } SgdState;
 
-static bool waits(Node *node, void *context)
+static bool needs_execution(Node *node, void *context)
 {
     if (node == NULL)
         return false;
     if (IsA(node, SubPlan) || (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_EXEC))
         return true;
-    return expression_tree_walker(node, waits, context);
+    return expression_tree_walker(node, needs_execution, context);
 }
 
-/* Evaluate the arguments, open the table. */
+/* Evaluate the arguments and open the table. */
 static void configure(SgdState *s)
 {
     CorgiOptions *o = &s->run.options;
@@ -76,7 +76,7 @@ static void configure(SgdState *s)
     MemoryContextSwitchTo(outside);
 }
 
-/* The type of the row that comes after the columns, if it does. */
+/* Return the type of the whole row behind the columns, if any. */
 static TupleDesc whole_row(TupleDesc scanned)
 {
     TupleDesc row;
@@ -88,16 +88,17 @@ static TupleDesc whole_row(TupleDesc scanned)
     return BlessTupleDesc(row);
 }
 
-/* EXPLAIN alone evaluates nothing that has effects; a row that another session changed is checked without training. */
+/* Return whether arguments may be evaluated now. EXPLAIN evaluates nothing with side effects, and rechecking a
+ * concurrently changed row must not train. */
 static bool may_configure(const SgdState *s, const EState *estate, int eflags)
 {
     Node *arguments = (Node *) ((CustomScan *) s->css.ss.ps.plan)->custom_exprs;
-    if (s->late || CORGI_GENERIC(eflags) || estate->es_epq_active != NULL)
+    if (s->deferred || CORGI_GENERIC(eflags) || estate->es_epq_active != NULL)
         return false;
     return (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 || !contain_volatile_functions(arguments);
 }
 
-/* What the server asks before it calls a function: of the role that runs the plan, each time it does. */
+/* Check the current role's right to call the function, as the server does at each execution. */
 static void check_execute(Oid function)
 {
     AclResult may = CORGI_MAY_EXECUTE(function, GetUserId());
@@ -106,14 +107,14 @@ static void check_execute(Oid function)
     InvokeFunctionExecuteHook(function);
 }
 
-/* Return whether a query is to be run first, which EXPLAIN alone does not. */
-static bool asks(const CustomScan *plan)
+/* Return whether a query must run first, which plain EXPLAIN avoids. */
+static bool has_query(const CustomScan *plan)
 {
     const Node *query = list_nth(plan->custom_exprs, ARG_QUERY);
     return !IsA(query, Const) || !((const Const *) query)->constisnull;
 }
 
-static void begin(CustomScanState *node, EState *estate, int eflags)
+static void begin_sgd(CustomScanState *node, EState *estate, int eflags)
 {
     SgdState *s = (SgdState *) node;
     CustomScan *plan = (CustomScan *) node->ss.ps.plan;
@@ -125,15 +126,15 @@ static void begin(CustomScanState *node, EState *estate, int eflags)
     s->arguments = ExecInitExprList(plan->custom_exprs, &node->ss.ps);
     for (int i = 0; i < ARG_COUNT; i++)
         s->types[i] = exprType(list_nth(plan->custom_exprs, i));
-    s->late = waits((Node *) plan->custom_exprs, NULL) || asks(plan);
+    s->deferred = needs_execution((Node *) plan->custom_exprs, NULL) || has_query(plan);
     s->context = AllocSetContextCreate(estate->es_query_cxt, "corgipile run", ALLOCSET_DEFAULT_SIZES);
     s->row = whole_row(node->ss.ss_ScanTupleSlot->tts_tupleDescriptor);
     if (may_configure(s, estate, eflags))
         configure(s);
 }
 
-/* Survey the table, make machines. */
-static void prepare(SgdState *s)
+/* Survey the table and create the learners. */
+static void prepare_run(SgdState *s)
 {
     CorgiRun *run = &s->run;
     if (run->options.name != NULL)
@@ -141,23 +142,23 @@ static void prepare(SgdState *s)
     corgi_check_past(&run->options);
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
-    run->company = corgi_make_company(run);
-    s->learner = run->company ? NULL : corgi_learner_for(run, run->survey.rows);
+    run->stack = corgi_make_stack(run);
+    s->learner = run->stack ? NULL : corgi_learner_for(run, run->survey.rows);
     if (run->options.name != NULL || run->options.weights)
         corgi_check_size(run, s->learner);
     corgi_begin_rate(run, s->learner, &s->history);
     corgi_begin_best(run);
-    s->judge = run->survey.held > 0 ? corgi_learner_judge(run) : NULL;
+    s->evaluator = run->survey.held > 0 ? corgi_evaluation_learner(run) : NULL;
 }
 
-/* Run an epoch; its figures are empty where it is to be begun again. */
-static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
+/* Run an epoch. Its metrics are empty if it must restart. */
+static cp_figures train_epoch(SgdState *s, int64 epoch, int64 *skipped)
 {
     const CorgiOptions *o = &s->run.options;
     cp_figures figures;
     corgi_tuple_begin(s->tuples, (int) epoch);
-    if (s->run.company != NULL)
-        corgi_company_begin(s->run.company, &s->run, epoch);
+    if (s->run.stack != NULL)
+        corgi_stack_begin(s->run.stack, &s->run, epoch);
     else
         corgi_learner_begin(s->learner, cp_sgd_rate(o->step, o->learning_rate, o->decay, epoch));
     *skipped = corgi_compute_epoch(s->learner, &s->run, s->tuples);
@@ -165,14 +166,14 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
     corgi_end_loop(linitial(s->tuples->custom_ps));
     if (*skipped == CORGI_DIVERGED)
         return (cp_figures){0};
-    figures = s->run.company ? corgi_company_end(s->run.company, skipped) : corgi_learner_end(s->learner);
-    if (s->run.company != NULL && corgi_company_change(s->run.company, &s->run)) {
+    figures = s->run.stack ? corgi_stack_end(s->run.stack, skipped) : corgi_learner_end(s->learner);
+    if (s->run.stack != NULL && corgi_stack_restart_rates(s->run.stack, &s->run)) {
         *skipped = CORGI_DIVERGED;
         return (cp_figures){0};
     }
     if (figures.rows == 0 && *skipped > 0)
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
-                errmsg("none of " INT64_FORMAT " rows can be learnt from: each has a feature or a label that is missing",
+                errmsg("none of " INT64_FORMAT " rows can be learnt from: each lacks a feature or a label",
                        *skipped));
     corgi_check_weight(&figures, "the rows to learn from");
     if (figures.rows + *skipped != s->run.survey.rows)
@@ -181,8 +182,8 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
     return figures;
 }
 
-/* Run the next epoch: from nothing, at another rate, where nobody chose it and it diverges or labels are far off. */
-static CorgiEpoch next(SgdState *s)
+/* Run the next epoch; restart with another default rate if it diverges or labels are far off. */
+static CorgiEpoch next_result(SgdState *s)
 {
     const int64 number = s->history.past + s->history.count;
     CorgiEpoch epoch = {0};
@@ -191,11 +192,11 @@ static CorgiEpoch next(SgdState *s)
         instr_time start, took;
         corgi_progress_epoch(&s->run, number, s->history.past + s->run.options.epochs);
         INSTR_TIME_SET_CURRENT(start);
-        epoch.learnt = learn(s, number, &epoch.skipped);
+        epoch.learnt = train_epoch(s, number, &epoch.skipped);
         INSTR_TIME_SET_CURRENT(took);
         INSTR_TIME_SUBTRACT(took, start);
         epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
-        rate = s->learner == NULL ? 0 : corgi_learner_again(s->learner, &s->run, s->run.options.learning_rate,
+        rate = s->learner == NULL ? 0 : corgi_learner_restart_rate(s->learner, &s->run, s->run.options.learning_rate,
                                                             epoch.skipped == CORGI_DIVERGED ? NAN : epoch.learnt.loss);
         if (epoch.skipped != CORGI_DIVERGED && rate == 0)
             break;
@@ -204,43 +205,43 @@ static CorgiEpoch next(SgdState *s)
     return epoch;
 }
 
-/* Measure on the rows held out, if there are any. */
-static cp_figures judge(SgdState *s)
+/* Measure the validation rows, if any. */
+static cp_figures measure_validation(SgdState *s)
 {
     cp_figures figures;
-    if (s->judge == NULL)
+    if (s->evaluator == NULL)
         return (cp_figures){0};
-    corgi_learner_show(&s->run, s->judge, s->learner);
-    figures = corgi_measure(&s->run, s->judge, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
+    corgi_learner_copy_model(&s->run, s->evaluator, s->learner);
+    figures = corgi_measure(&s->run, s->evaluator, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
     if (figures.rows > 0)
-        corgi_check_weight(&figures, "the rows held out");
+        corgi_check_weight(&figures, "the validation rows");
     return figures;
 }
 
 static void fill_fold(SgdState *s)
 {
     CorgiFold *fold = s->run.fold;
-    fold->held = judge(s);
+    fold->held = measure_validation(s);
     fold->numbers = corgi_predicts_numbers(&s->run.options.of);
     fold->epochs = s->history.count;
     for (int64 i = 0; i < s->history.count; i++)
         fold->seconds += s->history.epochs[i].seconds;
 }
 
-/* Learn one more epoch; after the last, store the model. */
-static void advance(SgdState *s)
+/* Train one more epoch; store the model after the last. */
+static void advance_epoch(SgdState *s)
 {
     MemoryContext outside = MemoryContextSwitchTo(s->context);
     const CorgiOptions *o = &s->run.options;
     CorgiHistory *h = &s->history;
     CorgiEpoch epoch;
     if (!s->run.prepared)
-        prepare(s);
-    epoch = next(s);
+        prepare_run(s);
+    epoch = next_result(s);
     if (s->run.fold == NULL)
-        epoch.held = judge(s);
+        epoch.held = measure_validation(s);
     s->finished = corgi_add_epoch(h, &s->run, &epoch);
-    corgi_tell_nothing_learnt(&s->run, h, &epoch);
+    corgi_hint_nothing_learnt(&s->run, h, &epoch);
     corgi_settle_rate(&s->run, s->learner, h);
     s->finished |= corgi_note_best(&s->run, s->learner, h->past + h->count - 1, &epoch.held);
     if (s->finished) {
@@ -248,9 +249,9 @@ static void advance(SgdState *s)
             fill_fold(s);
         corgi_progress_end(&s->run);
         if (s->run.labels == NULL)
-            corgi_tell_chance(&s->run, &epoch);
-        if (s->run.company != NULL)
-            corgi_company_tell(s->run.company, &s->run);
+            corgi_warn_no_better(&s->run, &epoch);
+        if (s->run.stack != NULL)
+            corgi_stack_report(s->run.stack, &s->run);
         if (o->name != NULL) {
             corgi_free_buffer(&s->run.buffer);
             corgi_store_model(&s->run, s->learner, h, s->run.past);
@@ -259,7 +260,7 @@ static void advance(SgdState *s)
     MemoryContextSwitchTo(outside);
 }
 
-/* Add the row of the columns to them. */
+/* Add the whole row behind the columns. */
 static void fill_whole_row(const SgdState *s, TupleTableSlot *slot)
 {
     MemoryContext outside = MemoryContextSwitchTo(s->css.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
@@ -283,7 +284,7 @@ static void fill_weights(const SgdState *s, Datum *values, bool *nulls)
     MemoryContextSwitchTo(outside);
 }
 
-/* Put the next epoch's figures into the result. */
+/* Fill in the next epoch's metrics. */
 static void fill_row(const SgdState *s, TupleTableSlot *slot)
 {
     const CorgiEpoch *e = &s->history.epochs[s->returned];
@@ -319,14 +320,14 @@ static TupleTableSlot *next_epoch(ScanState *node)
     if (s->returned == s->history.count) {
         if (s->finished)
             return slot;
-        advance(s);
+        advance_epoch(s);
     }
     fill_row(s, slot);
     s->returned++;
     return ExecStoreVirtualTuple(slot);
 }
 
-/* Return once the row that a query had joined with a row that another session has changed since. */
+/* Return once the row that the query had joined with a concurrently changed row. */
 static bool recheck(ScanState *node, TupleTableSlot *slot)
 {
     EPQState *epq = node->ps.state->es_epq_active;
@@ -339,9 +340,9 @@ static bool recheck(ScanState *node, TupleTableSlot *slot)
     return true;
 }
 
-static TupleTableSlot *exec(CustomScanState *node) { return ExecScan(&node->ss, next_epoch, recheck); }
+static TupleTableSlot *exec_sgd(CustomScanState *node) { return ExecScan(&node->ss, next_epoch, recheck); }
 
-static void leave(SgdState *s)
+static void close_run(SgdState *s)
 {
     corgi_progress_end(&s->run);
     if (s->configured && s->run.source.rel != NULL)
@@ -352,14 +353,14 @@ static void leave(SgdState *s)
     s->configured = false;
 }
 
-static void end(CustomScanState *node)
+static void end_sgd(CustomScanState *node)
 {
     ExecEndNode(linitial(node->custom_ps));
-    leave((SgdState *) node);
+    close_run((SgdState *) node);
 }
 
-/* Return the same epochs again without learning twice, unless the arguments may have changed. */
-static void rescan(CustomScanState *node)
+/* Return the same epochs again without training, unless the arguments may have changed. */
+static void rescan_sgd(CustomScanState *node)
 {
     SgdState *s = (SgdState *) node;
     s->returned = 0;
@@ -367,11 +368,11 @@ static void rescan(CustomScanState *node)
     if (node->ss.ps.chgParam == NULL)
         return;
     ExecReScan(linitial(node->custom_ps));
-    leave(s);
+    close_run(s);
     MemoryContextReset(s->context);
 }
 
-static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
+static void explain_sgd(CustomScanState *node, List *ancestors, ExplainState *es)
 {
     const SgdState *s = (const SgdState *) node;
     const Const *query = list_nth(((const CustomScan *) node->ss.ps.plan)->custom_exprs, ARG_QUERY);
@@ -382,13 +383,13 @@ static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
 }
 
 static const CustomExecMethods exec_methods = {.CustomName = "SGD",
-                                               .BeginCustomScan = begin,
-                                               .ExecCustomScan = exec,
-                                               .EndCustomScan = end,
-                                               .ReScanCustomScan = rescan,
-                                               .ExplainCustomScan = explain};
+                                               .BeginCustomScan = begin_sgd,
+                                               .ExecCustomScan = exec_sgd,
+                                               .EndCustomScan = end_sgd,
+                                               .ReScanCustomScan = rescan_sgd,
+                                               .ExplainCustomScan = explain_sgd};
 
-static Node *create(CustomScan *scan)
+static Node *create_sgd_state(CustomScan *scan)
 {
     SgdState *s = (SgdState *) newNode(sizeof(SgdState), T_CustomScanState);
     s->css.methods = &exec_methods;
@@ -396,4 +397,4 @@ static Node *create(CustomScan *scan)
     return (Node *) s;
 }
 
-const CustomScanMethods corgi_sgd_methods = {CORGI_PREFIX "SGD", create};
+const CustomScanMethods corgi_sgd_methods = {CORGI_PREFIX "SGD", create_sgd_state};

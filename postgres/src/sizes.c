@@ -1,4 +1,4 @@
-/* Chooses sizes: pages of a block by stored bytes, TOAST included; blocks in the buffer by its bytes in memory. */
+/* Sizes: pages per block from stored bytes, TOAST included; buffered blocks from their bytes in memory. */
 #include "corgipile.h"
 
 #include "access/relation.h"
@@ -6,9 +6,9 @@
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 
-enum { DEFAULT_BLOCK_BYTES = 64 << 10, FEWEST_BLOCKS = 16 };
+enum { DEFAULT_BLOCK_BYTES = 64 << 10, MIN_BLOCKS = 16 };
 
-/* The bytes of a table's rows, its TOAST pages included. */
+/* Return the stored bytes of a table, its TOAST pages included. */
 static int64 stored_bytes(const CorgiSource *part)
 {
     int64 bytes = part->pages * BLCKSZ;
@@ -20,7 +20,7 @@ static int64 stored_bytes(const CorgiSource *part)
     return bytes;
 }
 
-/* Return the pages of a block: as many as hold about block_bytes, counting each row's TOASTed part. */
+/* Return the pages that hold about block_bytes, TOAST included. */
 int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o)
 {
     int64 wanted = o->block_bytes, bytes = 0;
@@ -42,22 +42,22 @@ static int64 bytes_for(const CorgiRun *run, const cp_room *room, int64 blocks)
         cp_fit(&spec, &larger);
     } while (larger.budget < INT32_MAX / 2 &&
              (spec.buffer < blocks || cp_slots(&spec, run->survey.widest, run->survey.blocks) > larger.budget));
-    return larger.budget * run->sizes.row_bytes + corgi_learner_bytes(run) + corgi_several_bytes(run);
+    return larger.budget * run->sizes.row_bytes + corgi_learner_bytes(run) + corgi_stack_bytes(run);
 }
 
-/* Say which sizes would do. */
+/* Hint at sufficient sizes. */
 static int hint_sizes(const CorgiRun *run, const cp_room *room)
 {
-    int64 enough = bytes_for(run, room, Min((int64) FEWEST_BLOCKS, run->survey.blocks)) / 1024 + 1;
+    int64 sufficient = bytes_for(run, room, Min((int64) MIN_BLOCKS, run->survey.blocks)) / 1024 + 1;
     int64 block = run->options.buffer_bytes / CP_WHOLE_PILES / 1024;
     if (run->source.block_pages == 1 || block * 1024 < BLCKSZ)
-        return errhint("Give buffer_size => '" INT64_FORMAT "kB'.", enough);
+        return errhint("Give buffer_size => '" INT64_FORMAT "kB'.", sufficient);
     return errhint("Leave block_size out, or give block_size => '" INT64_FORMAT "kB', or buffer_size => '" INT64_FORMAT
                    "kB'.",
-                   block, enough);
+                   block, sufficient);
 }
 
-static void check_room(const CorgiRun *run, const cp_room *room)
+static void check_buffer(const CorgiRun *run, const cp_room *room)
 {
     const CorgiSizes *z = &run->sizes;
     int64 blocks = run->survey.blocks;
@@ -67,7 +67,7 @@ static void check_room(const CorgiRun *run, const cp_room *room)
                        " rows needs at least " INT64_FORMAT,
                        room->budget, run->options.order_name, run->survey.widest, z->slots),
                 hint_sizes(run, room));
-    if (!cp_order(run->options.order)->mixes || z->buffer_blocks >= Min((int64) FEWEST_BLOCKS, blocks))
+    if (!cp_order(run->options.order)->mixes || z->buffer_blocks >= Min((int64) MIN_BLOCKS, blocks))
         return;
     if (z->buffer_blocks == 1)
         ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -81,20 +81,22 @@ static void check_room(const CorgiRun *run, const cp_room *room)
             hint_sizes(run, room));
 }
 
-/* Return what of buffer_size is for rows. */
+/* Return the part of buffer_size for rows. */
 static int64 bytes_for_rows(const CorgiRun *run)
 {
-    int64 bytes = run->options.buffer_bytes, taken = corgi_learner_bytes(run);
-    if (taken > bytes / 4 * 3)
-        ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-                errmsg("buffer_size is " INT64_FORMAT " kB, of which the model takes " INT64_FORMAT " kB while it learns, for "
-                       "hash_bits %d", bytes / 1024, taken / 1024, corgi_hashing(&run->source)->bits),
-                errhint("Give buffer_size => '" INT64_FORMAT "kB', or fewer hash_bits.", taken / 3 * 4 / 1024 + 1));
-    return bytes - taken - corgi_several_bytes(run);
+    int64 bytes = run->options.buffer_bytes, model_bytes = corgi_learner_bytes(run);
+    if (model_bytes > bytes / 4 * 3)
+        ereport(
+            ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+            errmsg("buffer_size is " INT64_FORMAT " kB, of which the model takes " INT64_FORMAT
+                   " kB while it learns, for hash_bits %d",
+                   bytes / 1024, model_bytes / 1024, corgi_hashing(&run->source)->bits),
+            errhint("Give buffer_size => '" INT64_FORMAT "kB', or fewer hash_bits.", model_bytes / 3 * 4 / 1024 + 1));
+    return bytes - model_bytes - corgi_stack_bytes(run);
 }
 
-/* Turn buffer_size into blocks and slots, as corgipile does in Python. A step read ahead counts with one thread too, so
- * that threads do not change the model. */
+/* Convert buffer_size to blocks and slots as Python does. One read-ahead step always counts, so that threads do not
+ * change the model. */
 void corgi_fit_sizes(CorgiRun *run)
 {
     CorgiSizes *z = &run->sizes;
@@ -112,5 +114,5 @@ void corgi_fit_sizes(CorgiRun *run)
     z->group = spec.group;
     z->whole = spec.whole;
     z->slots = cp_slots(&spec, v->widest, v->blocks);
-    check_room(run, &room);
+    check_buffer(run, &room);
 }

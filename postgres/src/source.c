@@ -1,4 +1,4 @@
-/* Opens the table to learn from: what kind of relation it is, who may read it, which columns serve, its parts. */
+/* Source table: its kind, privileges, columns and parts. */
 #include "corgipile.h"
 
 #include "access/relation.h"
@@ -28,13 +28,13 @@ static const char *kind_of(char relkind)
     }
 }
 
-/* The name of a table in SQL, whatever the search path. */
+/* Return a table's qualified SQL name. */
 char *corgi_sql_name(Relation rel)
 {
     return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel));
 }
 
-/* Check a table, or a part of the table that was named. */
+/* Check a table, or a part of the named table. */
 static void check_kind(Relation rel, Relation named)
 {
     char kind = rel->rd_rel->relkind;
@@ -55,13 +55,13 @@ static void check_kind(Relation rel, Relation named)
                 errhint("Use the REFRESH MATERIALIZED VIEW command."));
     if (RELATION_IS_OTHER_TEMP(rel))
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                errmsg("\"%s\" is a temporary table of another session", name));
+                errmsg("\"%s\" is another session's temporary table", name));
 }
 
-/* What a column is for, and what that takes. */
-typedef enum { FEATURE, LABEL, WEIGHT, GROUP, LABELS, ONE_LABEL } Role;
+/* Roles of columns, and their types. */
+typedef enum { FEATURE, LABEL, WEIGHT, GROUP, LABELS, ONE_LABEL } ColumnRole;
 
-static const struct { const char *name, *needed; } roles[] = {
+static const struct { const char *name, *needed; } column_roles[] = {
     [FEATURE] = {"feature", "numbers, or an array such as real[], double precision[] or integer[], are needed"},
     [LABEL] = {"label", "a number, boolean or text is needed"},
     [WEIGHT] = {"weight", "a number or boolean is needed"},
@@ -70,8 +70,9 @@ static const struct { const char *name, *needed; } roles[] = {
     [ONE_LABEL] = {"label", "0 and 1, or booleans, are needed"},
 };
 
-/* Return whether a column can serve: numbers, what becomes a number or a category, and arrays of numbers as features. */
-static bool serves(const CorgiColumn *c, Role role)
+/* Return whether a column's type suits its role. Features may be numbers, arrays of them, or types encoded as numbers
+ * or categories. */
+static bool suits(const CorgiColumn *c, ColumnRole role)
 {
     const bool whole = c->type == INT2OID || c->type == INT4OID || c->type == INT8OID;
     if (role == LABELS)
@@ -80,11 +81,12 @@ static bool serves(const CorgiColumn *c, Role role)
         return !c->list && (corgi_is_text(c->type) || whole || c->type == BOOLOID);
     if (corgi_is_number(c->type))
         return role == FEATURE || !c->list;
-    return !c->list && (role == FEATURE ? corgi_family(c->type) != CORGI_NO_FAMILY : role == LABEL && corgi_is_text(c->type));
+    return !c->list &&
+           (role == FEATURE ? corgi_family(c->type) != CORGI_NO_FAMILY : role == LABEL && corgi_is_text(c->type));
 }
 
-/* Find a column. */
-static CorgiColumn find_column(Relation rel, const char *name, Role role)
+/* Return a column by name. */
+static CorgiColumn find_column(Relation rel, const char *name, ColumnRole role)
 {
     CorgiColumn c = {.name = name, .attnum = get_attnum(RelationGetRelid(rel), name)};
     Form_pg_attribute a;
@@ -96,40 +98,47 @@ static CorgiColumn find_column(Relation rel, const char *name, Role role)
     item = get_element_type(getBaseType(a->atttypid));
     c.list = OidIsValid(item);
     c.type = getBaseType(c.list ? item : a->atttypid);
-    if (!serves(&c, role))
-        ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
-                errmsg("%s column \"%s\" is %s; %s", roles[role].name, name, format_type_be(a->atttypid), roles[role].needed),
-                role == FEATURE || c.type == JSONOID || c.type == JSONBOID || (role == LABEL && corgi_casts_to_text(c.type))
-                    ? corgi_hint_cast(a->atttypid, name)
-                : role == LABELS && corgi_is_text(c.type)
-                    ? errhint("Split text that holds several by a query, or in a column of its own: string_to_array(%s, ',').",
-                              quote_identifier(name))
-                    : 0);
+    if (!suits(&c, role))
+        ereport(
+            ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+            errmsg("%s column \"%s\" is %s; %s", column_roles[role].name, name, format_type_be(a->atttypid),
+                   column_roles[role].needed),
+            role == FEATURE || c.type == JSONOID || c.type == JSONBOID || (role == LABEL && corgi_casts_to_text(c.type))
+                ? corgi_hint_cast(a->atttypid, name)
+            : role == LABELS && corgi_is_text(c.type)
+                ? errhint(
+                      "Split text that holds several by a query, or in a column of its own: string_to_array(%s, ',').",
+                      quote_identifier(name))
+                : 0);
     if (CORGI_IS_VIRTUAL(a))
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                 errmsg("column \"%s\" is a virtual generated column", name), errhint("Make it STORED."));
     return c;
 }
 
-/* Those of the table that was named count, as in a query: not those of its parts. */
+/* Check privileges on the named table; as in a query, those on its parts do not matter. */
 static void check_privileges(const CorgiSource *s)
 {
     Oid table = RelationGetRelid(s->rel), user = GetUserId();
     if (check_enable_rls(table, InvalidOid, false) == RLS_ENABLED)
         ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                 errmsg("row-level security applies to you on table \"%s\"", RelationGetRelationName(s->rel)),
-                errhint("Train on a table that you make of the rows you may see."));
+                errhint("Train on a table of the rows that you may see."));
     if (pg_class_aclcheck(table, user, ACL_SELECT) == ACLCHECK_OK)
         return;
     for (int i = -3 - s->label_columns; i < s->feature_columns; i++) {
-        const CorgiColumn *c = i < -3 ? &s->labels[-4 - i] : i == -3 ? &s->by : i == -2 ? &s->weight : i < 0 ? &s->label : &s->features[i];
+        const CorgiColumn *c = i < -3    ? &s->labels[-4 - i]
+                               : i == -3 ? &s->by
+                               : i == -2 ? &s->weight
+                               : i < 0   ? &s->label
+                                         : &s->features[i];
         if (c->name != NULL && pg_attribute_aclcheck(table, c->attnum, user, ACL_SELECT) != ACLCHECK_OK)
             aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(s->rel->rd_rel->relkind),
                            RelationGetRelationName(s->rel));
     }
 }
 
-/* An array serves alone, or as one of a sparse pair; columns that are hashed make sparse rows. */
+/* Check arrays: allowed alone or as a sparse pair. Hashed columns make sparse rows. */
 static void check_lists(CorgiSource *s, bool hashed)
 {
     const CorgiColumn *c = s->features;
@@ -137,20 +146,20 @@ static void check_lists(CorgiSource *s, bool hashed)
     for (int i = 0; hashed && i < s->feature_columns; i++)
         if (c[i].list)
             ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("feature column \"%s\" is an array; beside hashed columns those of single values are needed",
+                    errmsg("feature column \"%s\" is an array; with hashed columns, features must be single values",
                            c[i].name));
     if (hashed)
         return;
     if (s->sparse && (c[0].type != INT4OID || (c[1].type != FLOAT4OID && c[1].type != FLOAT8OID)))
         ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
-                errmsg("sparse features \"%s\" and \"%s\" are %s[] and %s[]; integer[] and real[] (or double "
-                       "precision[]) are needed",
+                errmsg("sparse features \"%s\" and \"%s\" must be integer[] and real[] (or double precision[]), "
+                       "got %s[] and %s[]",
                        c[0].name, c[1].name, format_type_be(c[0].type), format_type_be(c[1].type)));
     for (int i = 0; i < s->feature_columns && s->feature_columns > 1 && !s->sparse; i++)
         if (c[i].list)
             ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
-                    errmsg("feature column \"%s\" is an array; give it alone, or as one of two that are indices and "
-                           "values, or a list of columns of numbers",
+                    errmsg("feature column \"%s\" is an array; give it alone, as indices or values of a sparse "
+                           "pair, or give number columns",
                            c[i].name));
 }
 
@@ -168,7 +177,7 @@ static bool is_among_labels(const CorgiSource *s, AttrNumber attnum)
     return false;
 }
 
-/* The names of all columns but the label. */
+/* List all columns except label, weight and group. */
 static List *other_columns(const CorgiSource *s)
 {
     TupleDesc columns = RelationGetDescr(s->rel);
@@ -178,11 +187,12 @@ static List *other_columns(const CorgiSource *s)
             i + 1 != s->by.attnum && !is_among_labels(s, i + 1))
             names = lappend(names, pstrdup(NameStr(TupleDescAttr(columns, i)->attname)));
     if (names == NIL)
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("there is no column but the label \"%s\"", s->labels ? s->labels->name : s->label.name));
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("there is no column but the label \"%s\"", s->labels ? s->labels->name : s->label.name));
     return names;
 }
 
-/* Return whether columns are to be hashed, and it is not known yet which. */
+/* Return whether hashed columns are requested but not chosen yet. */
 static bool asks_for_hashing(const CorgiOptions *o) { return o->terms != NIL && o->encoding == NULL && !o->chosen; }
 
 static void find_features(CorgiSource *s, CorgiOptions *o)
@@ -203,14 +213,14 @@ static void find_features(CorgiSource *s, CorgiOptions *o)
                     errmsg("column \"%s\" is the weight; it cannot be a feature too", c.name));
         if (c.attnum == s->by.attnum)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("column \"%s\" tells groups apart; it cannot be a feature too", c.name));
+                    errmsg("column \"%s\" is the group; it cannot be a feature too", c.name));
         s->last = Max(s->last, c.attnum);
         s->features[s->feature_columns++] = c;
     }
     check_lists(s, o->terms != NIL || (o->encoding != NULL && o->encoding->hashing != NULL));
 }
 
-/* Find the label; of several the columns of them: what it is then, a whole number, says which of them a row has. */
+/* Find the label column, or the columns of several labels; the label is then an integer, the row's label set. */
 static void find_label(CorgiSource *s, const CorgiOptions *o)
 {
     ListCell *cell;
@@ -222,10 +232,11 @@ static void find_label(CorgiSource *s, const CorgiOptions *o)
     s->label.type = INT4OID;
     s->labels = palloc0(sizeof *s->labels * (Size) list_length(o->labels));
     foreach (cell, o->labels)
-        s->labels[s->label_columns++] = find_column(s->rel, lfirst(cell), list_length(o->labels) == 1 ? LABELS : ONE_LABEL);
+        s->labels[s->label_columns++] =
+            find_column(s->rel, lfirst(cell), list_length(o->labels) == 1 ? LABELS : ONE_LABEL);
 }
 
-/* Find the column of what rows count for, if there is one. */
+/* Find the weight column, if any. */
 static void find_weight(CorgiSource *s, const CorgiOptions *o)
 {
     if (o->weight == NULL)
@@ -252,11 +263,11 @@ static void open_table(CorgiSource *s, Relation rel, Relation named, CorgiOption
     s->part_count = 1;
     if (!RELKIND_HAS_STORAGE(rel->rd_rel->relkind))
         return;
-    PredicateLockRelation(rel, GetActiveSnapshot()); /* first: else rows put behind these pages would be no conflict */
+    PredicateLockRelation(rel, GetActiveSnapshot()); /* first, so that rows added behind these pages conflict */
     s->pages = RelationGetNumberOfBlocks(rel);
 }
 
-/* List the partitions that hold rows, locked, in the order of their bounds. */
+/* List the leaf partitions, locked, in the order of their bounds. */
 static List *partitions_of(Relation rel, List *found)
 {
     PartitionDesc partitions = RelationGetPartitionDesc(rel, true);
@@ -271,8 +282,8 @@ static List *partitions_of(Relation rel, List *found)
     return found;
 }
 
-/* Let messages about rows of a part say which part it is. */
-static void name_part(CorgiSource *part, const char *name)
+/* Set the part's name in messages about its rows. */
+static void set_part_name(CorgiSource *part, const char *name)
 {
     part->label.part = part->weight.part = part->by.part = name;
     for (int i = 0; i < part->label_columns; i++)
@@ -297,13 +308,13 @@ static void open_parts(CorgiSource *s, CorgiOptions *o)
         open_table(part, relation_open(lfirst_oid(cell), NoLock), s->rel, o);
         part->number = s->part_count - 1;
         if (list_length(tables) > 1)
-            name_part(part, psprintf("%s \"%s\"", part->rel->rd_rel->relispartition ? "partition" : "table",
+            set_part_name(part, psprintf("%s \"%s\"", part->rel->rd_rel->relispartition ? "partition" : "table",
                                      RelationGetRelationName(part->rel)));
         s->pages += part->pages;
     }
 }
 
-/* Open the table and its parts; their locks stay to the end of the transaction. */
+/* Open the table and its parts. Their locks last until the transaction's end. */
 void corgi_open_source(CorgiSource *s, CorgiOptions *o)
 {
     Relation rel = relation_open(o->source, AccessShareLock);
@@ -313,11 +324,11 @@ void corgi_open_source(CorgiSource *s, CorgiOptions *o)
     open_table(s, rel, rel, o);
     check_privileges(s);
     if (o->query != NULL)
-        name_part(s, "the query");
+        set_part_name(s, "the query");
     corgi_open_encoding(s, o);
     s->lenient = o->missing == CORGI_MISSING_SKIP;
     open_parts(s, o);
-    corgi_tie_encodings(s, s->encoding);
+    corgi_attach_encodings(s, s->encoding);
     s->block_pages = corgi_block_pages(s, o);
 }
 
@@ -328,7 +339,7 @@ void corgi_close_source(CorgiSource *s)
     relation_close(s->rel, NoLock);
 }
 
-/* Move a place that is past its part's end on to the next part that has pages. Returns false past the last. */
+/* Advance a place past its part's end to the next part with pages. Returns false after the last. */
 bool corgi_settle(const CorgiSource *s, CorgiPlace *place)
 {
     for (; place->part < s->part_count; place->part++, place->page = 0)
@@ -337,8 +348,8 @@ bool corgi_settle(const CorgiSource *s, CorgiPlace *place)
     return false;
 }
 
-/* Return the number of blocks, those without rows included. */
-int64 corgi_most_blocks(const CorgiSource *s)
+/* Return the number of blocks, including those without rows. */
+int64 corgi_max_blocks(const CorgiSource *s)
 {
     int64 blocks = 0;
     for (int i = 0; i < s->part_count; i++)

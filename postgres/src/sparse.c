@@ -1,4 +1,4 @@
-/* Sparse rows: an array of feature numbers, from 0 on and increasing, and an array of as many values; or hashed columns. */
+/* Sparse rows: an array of increasing feature numbers from 0, and an array of values; or hashed columns. */
 #include "corgipile.h"
 
 #include "numbers.h"
@@ -8,7 +8,7 @@
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
-/* Say why the indices of a row do not serve: a status of the kernel. */
+/* Raise an error about a row's indices, by the kernel status. */
 void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int status, int64 width)
 {
     if (status == CP_SGD_BAD_ORDER)
@@ -16,7 +16,7 @@ void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int 
                corgi_row_name(c, tid), c->name);
     REFUSE(ERRCODE_DATA_EXCEPTION,
            "%s has an index in column \"%s\" outside the " INT64_FORMAT " features%s, which begin at 0",
-           corgi_row_name(c, tid), c->name, width, width == CORGI_MOST_NUMBERS ? " that a model can have" : "");
+           corgi_row_name(c, tid), c->name, width, width == CORGI_MAX_NUMBERS ? " that a model can have" : "");
 }
 
 static CorgiList open_list(const CorgiColumn *c, TupleTableSlot *row)
@@ -33,7 +33,7 @@ static CorgiList open_list(const CorgiColumn *c, TupleTableSlot *row)
     return list;
 }
 
-/* Return the bytes of a row in the buffer, and raise `width` to take in its features. */
+/* Return a row's bytes in the buffer, and widen `width` to its features. */
 int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
 {
     const CorgiColumn *c = s->features;
@@ -51,18 +51,18 @@ int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
     index = palloc(sizeof *index * (Size) (count + 1));
     memcpy(index, list.numbers, sizeof *index * (Size) count);
     corgi_close_list(&list);
-    status = cp_check_indices(index, count, CORGI_MOST_NUMBERS);
+    status = cp_check_indices(index, count, CORGI_MAX_NUMBERS);
     if (unlikely(status != CP_SGD_OK))
-        corgi_refuse_indices(c, &row->tts_tid, status, CORGI_MOST_NUMBERS);
+        corgi_refuse_indices(c, &row->tts_tid, status, CORGI_MAX_NUMBERS);
     if (count > 0)
         *width = Max(*width, (int64) index[count - 1] + 1);
     pfree(index);
     return corgi_pair_bytes(count, s->bytes);
 }
 
-/* Put indices and as many values, of a type, into a slot, behind the rows put before. Returns false if there is no room. */
-static bool put_entries(int bytes, const char *index, const char *values, enum cp_type type, int64 count, CorgiBuffer *b,
-                        int64 slot)
+/* Put indices and values behind the previous rows. Returns false if they do not fit. */
+static bool put_entries(int bytes, const char *index, const char *values, enum cp_type type, int64 count,
+                        CorgiBuffer *b, int64 slot)
 {
     int64 size = corgi_pair_bytes(count, bytes);
     char *to = b->next + size - count * bytes;
@@ -77,11 +77,11 @@ static bool put_entries(int bytes, const char *index, const char *values, enum c
     return true;
 }
 
-/* The same of two arrays. */
+/* Put an index and a value array into a slot. Returns false if they do not fit. */
 bool corgi_put_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, CorgiBuffer *b, int64 slot)
 {
-    return put_entries(s->bytes, index->numbers, values->numbers, corgi_stored_type(s->features[1].type), index->count, b,
-                       slot);
+    return put_entries(s->bytes, index->numbers, values->numbers, corgi_stored_type(s->features[1].type), index->count,
+                       b, slot);
 }
 
 static void check_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, const TupleTableSlot *row)
@@ -94,8 +94,8 @@ static void check_pair(const CorgiSource *s, const CorgiList *index, const Corgi
                s->features[1].name);
 }
 
-/* Add entries into CP_PLAIN numbers, with signs, as corgipile.loader.numbers does. */
-static void mix(const char *index, const char *values, enum cp_type type, int64 count, double *out)
+/* Project entries to CP_PLAIN numbers by signed hashing, as corgipile.loader.numbers does. */
+static void project(const char *index, const char *values, enum cp_type type, int64 count, double *out)
 {
     double *value = palloc(sizeof *value * (Size) (count + 1));
     if (count > 0)
@@ -118,32 +118,32 @@ static void mix(const char *index, const char *values, enum cp_type type, int64 
     pfree(value);
 }
 
-/* Add a row into CP_PLAIN numbers. */
-void corgi_mix_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
+/* Project a row to CP_PLAIN numbers. */
+void corgi_project_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
 {
     CorgiList index, values;
     if (corgi_hashing(s) != NULL) {
         const cp_hashed *hashed = corgi_hash_row(s, row);
-        mix((const char *) hashed->indices, (const char *) hashed->values, CP_F32, hashed->entries, out);
+        project((const char *) hashed->indices, (const char *) hashed->values, CP_F32, hashed->entries, out);
         return;
     }
     index = open_list(&s->features[0], row);
     values = open_list(&s->features[1], row);
     check_pair(s, &index, &values, row);
-    mix(index.numbers, values.numbers, corgi_stored_type(s->features[1].type), index.count, out);
+    project(index.numbers, values.numbers, corgi_stored_type(s->features[1].type), index.count, out);
     corgi_close_list(&index);
     corgi_close_list(&values);
 }
 
-/* Put a row into the buffer. Returns false if there is no room. */
+/* Put a row into the buffer. Returns false if it does not fit. */
 bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot)
 {
     CorgiList index, values;
     bool fits;
     if (corgi_hashing(s) != NULL) {
         const cp_hashed *hashed = corgi_hash_row(s, row);
-        return put_entries(s->bytes, (const char *) hashed->indices, (const char *) hashed->values, CP_F32, hashed->entries, b,
-                           slot);
+        return put_entries(s->bytes, (const char *) hashed->indices, (const char *) hashed->values, CP_F32,
+                           hashed->entries, b, slot);
     }
     index = open_list(&s->features[0], row);
     values = open_list(&s->features[1], row);

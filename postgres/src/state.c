@@ -1,4 +1,4 @@
-/* What was found out about columns as JSON, the same as of Encoding in Python, and back. */
+/* Encodings as JSON, in the format of Encoding in Python, and back. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@
 
 static const char *const ways[] = {"", "", "onehot", "ordinal", "hash"};
 static const char *const families[] = {"", "text", "number", "time"};
-static const char *const kinds[] = {[CP_HASHED_WORDS] = "words", [CP_HASHED_CATEGORY] = "category", [CP_HASHED_NUMBER] = "number"};
+static const char *const kinds[] = {
+    [CP_HASHED_WORDS] = "words", [CP_HASHED_CATEGORY] = "category", [CP_HASHED_NUMBER] = "number"};
 
 static void write_names(StringInfo json, const CorgiNames *names, bool null)
 {
@@ -36,8 +37,9 @@ static void write_encoder(StringInfo json, const CorgiEncoder *e)
         appendStringInfo(json, ", \"fill\": %s}", e->filled ? float8out_internal(e->fill) : "null");
         return;
     }
-    appendStringInfo(json, ", \"way\": \"%s\", \"buckets\": " INT64_FORMAT ", \"family\": \"%s\", \"strict\": %s, \"values\": ",
-                     ways[e->way], e->buckets, families[e->family], e->strict ? "true" : "false");
+    appendStringInfo(
+        json, ", \"way\": \"%s\", \"buckets\": " INT64_FORMAT ", \"family\": \"%s\", \"strict\": %s, \"values\": ",
+        ways[e->way], e->buckets, families[e->family], e->strict ? "true" : "false");
     write_names(json, e->values, e->null_known);
     appendStringInfoString(json, e->unknown && !e->null_known ? ", \"unknown\": true}" : "}");
 }
@@ -45,8 +47,8 @@ static void write_encoder(StringInfo json, const CorgiEncoder *e)
 static void write_hashing(StringInfo json, const CorgiEncoding *e)
 {
     const CorgiHashing *h = e->hashing;
-    appendStringInfo(json, ", \"hashing\": {\"bits\": %d, \"ngrams\": %d, \"strict\": %s, \"sources\": [", h->bits, h->ngrams,
-                     h->strict ? "true" : "false");
+    appendStringInfo(json, ", \"hashing\": {\"bits\": %d, \"ngrams\": %d, \"strict\": %s, \"sources\": [", h->bits,
+                     h->ngrams, h->strict ? "true" : "false");
     for (int i = 0; i < h->source_count; i++) {
         const CorgiHashedSource *one = &h->sources[i];
         appendStringInfo(json, "%s{\"column\": ", i ? ", " : "");
@@ -64,7 +66,7 @@ static void write_hashing(StringInfo json, const CorgiEncoding *e)
     appendStringInfoString(json, "]]}");
 }
 
-/* Write an encoding; `label` is the column of the label. */
+/* Write an encoding; `label` is the label's column. */
 void corgi_write_encoding(StringInfo json, const CorgiEncoding *e, const char *label, bool strict)
 {
     const CorgiHashing *h = e->hashing;
@@ -87,32 +89,37 @@ void corgi_write_encoding(StringInfo json, const CorgiEncoding *e, const char *l
 }
 
 #define TEXT(path) "e operator(pg_catalog.->>) '" path "'"
-#define VALUES(of, path) "ARRAY(SELECT v operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(" of ", '" path "') v)"
+#define VALUES(of, path) \
+    "ARRAY(SELECT v operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(" of ", '" path "') v)"
 #define MODEL " FROM corgipile.models WHERE name operator(pg_catalog.=) $1"
 static const char *const features_query =
     "SELECT " TEXT("how") ", " TEXT("column") ", " TEXT("fill") ", " TEXT("way") ", " TEXT("buckets") ", "
-    TEXT("family") ", " TEXT("strict") ", " VALUES("e", "$.values[*]") ", " TEXT("unknown") " FROM (SELECT params" MODEL ") m, "
-    "pg_catalog.jsonb_path_query(params, '$.encoding.features[*]') WITH ORDINALITY q (e, number) ORDER BY number";
+    TEXT("family") ", " TEXT("strict") ", " VALUES("e", "$.values[*]") ", " TEXT("unknown")
+    " FROM (SELECT params" MODEL ") m, pg_catalog.jsonb_path_query(params, '$.encoding.features[*]') "
+    "WITH ORDINALITY q (e, number) ORDER BY number";
 static const char *const label_query =
-    "SELECT params operator(pg_catalog.#>>) '{encoding,label,how}', " VALUES("params", "$.encoding.label.values[*]") ", "
+    "SELECT params operator(pg_catalog.#>>) '{encoding,label,how}', "
+    "" VALUES("params", "$.encoding.label.values[*]") ", "
     "params operator(pg_catalog.#>>) '{encoding,version}', params operator(pg_catalog.#>>) '{encoding,hashing,bits}', "
-    "params operator(pg_catalog.#>>) '{encoding,hashing,ngrams}', params operator(pg_catalog.#>>) '{encoding,hashing,strict}', "
+    "params operator(pg_catalog.#>>) '{encoding,hashing,ngrams}', "
+    "params operator(pg_catalog.#>>) '{encoding,hashing,strict}', "
     "params operator(pg_catalog.#>) '{encoding,hashing}' IS NOT NULL" MODEL;
 static const char *const sources_query =
-    "SELECT " TEXT("column") ", " TEXT("kind") ", " TEXT("family") ", " TEXT("fill") " FROM (SELECT params" MODEL ") m, "
-    "pg_catalog.jsonb_path_query(params, '$.encoding.hashing.sources[*]') WITH ORDINALITY q (e, number) ORDER BY number";
+    "SELECT " TEXT("column") ", " TEXT("kind") ", " TEXT("family") ", " TEXT("fill") " FROM (SELECT params" MODEL ") "
+    "m, pg_catalog.jsonb_path_query(params, '$.encoding.hashing.sources[*]') WITH ORDINALITY q (e, number) ORDER BY "
+    "number";
 static const char *const terms_query =
     "SELECT " VALUES("e", "$[*]") " FROM (SELECT params" MODEL ") m, "
     "pg_catalog.jsonb_path_query(params, '$.encoding.hashing.terms[*]') WITH ORDINALITY q (e, number) ORDER BY number";
 
-static void damaged(const char *name) __attribute__((noreturn));
-static void damaged(const char *name)
+static void refuse_damaged(const char *name) __attribute__((noreturn));
+static void refuse_damaged(const char *name)
 {
     ereport(ERROR, errcode(ERRCODE_DATA_CORRUPTED),
-            errmsg("the row of model \"%s\" in corgipile.models is damaged: its encoding is not known", name));
+            errmsg("the row of model \"%s\" in corgipile.models is damaged: its encoding is unknown", name));
 }
 
-static void fetch(const char *query, const char *name)
+static void query_encoding(const char *query, const char *name)
 {
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
@@ -126,7 +133,7 @@ static const char *text_at(uint64 row, int column)
     return value ? value : "";
 }
 
-static int listed(const char *const *list, int count, const char *text)
+static int list_index(const char *const *list, int count, const char *text)
 {
     for (int i = 1; i < count; i++)
         if (*text != '\0' && strcmp(list[i], text) == 0)
@@ -134,7 +141,7 @@ static int listed(const char *const *list, int count, const char *text)
     return 0;
 }
 
-/* Read a list of texts; a NULL in it is noted, if there may be one, as the last. */
+/* Read a list of texts. Only the last may be NULL, and only if `null` can report it. */
 static CorgiNames *names_at(uint64 row, int column, bool *null, const char *name, MemoryContext context)
 {
     bool none;
@@ -151,7 +158,7 @@ static CorgiNames *names_at(uint64 row, int column, bool *null, const char *name
         if (text == NULL && null != NULL && lnext(texts, cell) == NULL)
             *null = true;
         else if (text == NULL || (corgi_add_name(names, text, strlen(text)), names->count == before))
-            damaged(name);
+            refuse_damaged(name);
     }
     return names;
 }
@@ -163,21 +170,21 @@ static double number_at(uint64 row, int column, const char *name)
     char *end;
     double number = strtod(text, &end);
     if (end == text || *end != '\0' || !isfinite(number))
-        damaged(name);
+        refuse_damaged(name);
     return number;
 }
 
 static CorgiEncoder categories_at(uint64 row, const char *name, MemoryContext context)
 {
-    CorgiEncoder e = {.way = listed(ways, lengthof(ways), text_at(row, 4)), .buckets = atoi(text_at(row, 5)),
-                      .family = listed(families, lengthof(families), text_at(row, 6)),
+    CorgiEncoder e = {.way = list_index(ways, lengthof(ways), text_at(row, 4)), .buckets = atoi(text_at(row, 5)),
+                      .family = list_index(families, lengthof(families), text_at(row, 6)),
                       .strict = strcmp(text_at(row, 7), "false") != 0,
                       .unknown = strcmp(text_at(row, 9), "true") == 0};
     e.values = names_at(row, 8, &e.null_known, name, context);
     e.width = e.way == CORGI_HASH ? e.buckets : e.way == CORGI_ONEHOT ? e.values->count + e.null_known : 1;
-    if (e.way < CORGI_ONEHOT || e.family == CORGI_NO_FAMILY || e.width < 1 || e.buckets > CORGI_MOST_BUCKETS ||
+    if (e.way < CORGI_ONEHOT || e.family == CORGI_NO_FAMILY || e.width < 1 || e.buckets > CORGI_MAX_BUCKETS ||
         (e.way == CORGI_HASH) != (e.buckets > 0))
-        damaged(name);
+        refuse_damaged(name);
     return e;
 }
 
@@ -193,13 +200,13 @@ static CorgiEncoder encoder_at(uint64 row, const char *name, MemoryContext conte
         e.filled = *text_at(row, 3) != '\0';
         e.fill = e.filled ? number_at(row, 3, name) : 0;
     } else
-        damaged(name);
+        refuse_damaged(name);
     e.column = MemoryContextStrdup(context, text_at(row, 2));
     return e;
 }
 
-/* Return the place of a column; the count where it is not among them. */
-static int place_of(const CorgiEncoder *features, int count, const char *column)
+/* Return the index of a column; `count` if absent. */
+static int column_index(const CorgiEncoder *features, int count, const char *column)
 {
     int at = 0;
     while (at < count && strcmp(features[at].column, column) != 0)
@@ -207,7 +214,7 @@ static int place_of(const CorgiEncoder *features, int count, const char *column)
     return at;
 }
 
-/* Read a column that is hashed, the next of them. */
+/* Read the next hashed column. */
 static void read_source(CorgiEncoding *e, uint64 row, const char *name, MemoryContext context)
 {
     CorgiHashing *h = e->hashing;
@@ -217,49 +224,53 @@ static void read_source(CorgiEncoding *e, uint64 row, const char *name, MemoryCo
     one->at = h->source_count++;
     for (one->kind = CP_HASHED_WORDS; strcmp(kinds[one->kind], kind) != 0; one->kind++)
         if (one->kind == CP_HASHED_NUMBER)
-            damaged(name);
+            refuse_damaged(name);
     one->family = one->kind == CP_HASHED_WORDS ? CORGI_TEXT : one->kind == CP_HASHED_NUMBER ? CORGI_NUMBER
-                  : (CorgiFamily) listed(families, lengthof(families), text_at(row, 3));
+                  : (CorgiFamily) list_index(families, lengthof(families), text_at(row, 3));
     one->filled = one->kind == CP_HASHED_NUMBER && *text_at(row, 4) != '\0';
     one->fill = one->filled ? number_at(row, 4, name) : 0;
-    *column = (CorgiEncoder){.column = MemoryContextStrdup(context, text_at(row, 1)), .way = CORGI_HASHED, .family = one->family,
+    *column = (CorgiEncoder){.column = MemoryContextStrdup(context, text_at(row, 1)),
+                             .way = CORGI_HASHED,
+                             .family = one->family,
                              .strict = true};
     if (one->kind == CP_HASHED_NUMBER)
         column->way = CORGI_AS_NUMBER;
-    if (one->family == CORGI_NO_FAMILY || *column->column == '\0' || place_of(e->features, e->count, column->column) < e->count)
-        damaged(name);
+    if (one->family == CORGI_NO_FAMILY || *column->column == '\0' ||
+        column_index(e->features, e->count, column->column) < e->count)
+        refuse_damaged(name);
     e->count++;
 }
 
-/* Read the products of columns. */
+/* Read the hashed terms. */
 static void read_terms(CorgiEncoding *e, const char *name)
 {
     CorgiHashing *h = e->hashing;
     bool none;
-    fetch(terms_query, name);
+    query_encoding(terms_query, name);
     if (SPI_processed < 1 || SPI_processed > CP_MOST_HASHED)
-        damaged(name);
+        refuse_damaged(name);
     for (; h->term_count < (int) SPI_processed; h->term_count++) {
         cp_hashed_term *t = &h->terms[h->term_count];
-        List *names = corgi_text_list(SPI_getbinval(SPI_tuptable->vals[h->term_count], SPI_tuptable->tupdesc, 1, &none));
+        List *names =
+            corgi_text_list(SPI_getbinval(SPI_tuptable->vals[h->term_count], SPI_tuptable->tupdesc, 1, &none));
         ListCell *cell;
         if (names == NIL || list_length(names) > CP_MOST_CROSSED)
-            damaged(name);
+            refuse_damaged(name);
         foreach (cell, names) {
-            int at = lfirst(cell) ? place_of(e->features, h->source_count, lfirst(cell)) : h->source_count;
+            int at = lfirst(cell) ? column_index(e->features, h->source_count, lfirst(cell)) : h->source_count;
             if (at == h->source_count)
-                damaged(name);
+                refuse_damaged(name);
             t->columns[t->count++] = at;
         }
     }
 }
 
-/* Read how columns are hashed: then come they, before those that have places of their own. */
+/* Read the hashing of columns. Hashed columns come first, plain ones follow. */
 static void read_hashing(CorgiEncoding *e, const char *name, MemoryContext context)
 {
-    const CorgiEncoder *own = e->features;
+    const CorgiEncoder *plain = e->features;
     int beside = e->count, count;
-    fetch(label_query, name);
+    query_encoding(label_query, name);
     if (strcmp(text_at(0, 7), "t") != 0)
         return;
     e->hashing = corgi_new_hashing(context);
@@ -268,11 +279,11 @@ static void read_hashing(CorgiEncoding *e, const char *name, MemoryContext conte
     e->hashing->strict = strcmp(text_at(0, 6), "false") != 0;
     if (e->hashing->bits < 1 || e->hashing->bits > CP_MOST_HASH_BITS || e->hashing->ngrams < 1 ||
         e->hashing->ngrams > CP_MOST_NGRAMS)
-        damaged(name);
-    fetch(sources_query, name);
+        refuse_damaged(name);
+    query_encoding(sources_query, name);
     count = (int) Min(SPI_processed, CP_MOST_HASHED + 1);
     if (count < 1 || count > CP_MOST_HASHED)
-        damaged(name);
+        refuse_damaged(name);
     e->features = MemoryContextAllocZero(context, sizeof *e->features * (Size) (count + beside));
     e->hashing->beside = MemoryContextAlloc(context, sizeof *e->hashing->beside * (Size) Max(beside, 1));
     e->count = 0;
@@ -280,28 +291,28 @@ static void read_hashing(CorgiEncoding *e, const char *name, MemoryContext conte
         read_source(e, (uint64) i, name, context);
     read_terms(e, name);
     for (int i = 0; i < beside; i++) {
-        int at = place_of(e->features, e->count, own[i].column);
-        if (own[i].way == CORGI_AS_VECTOR)
-            damaged(name);
-        e->features[at] = own[i];
+        int at = column_index(e->features, e->count, plain[i].column);
+        if (plain[i].way == CORGI_AS_VECTOR)
+            refuse_damaged(name);
+        e->features[at] = plain[i];
         e->count = Max(e->count, at + 1);
         e->hashing->beside[e->hashing->beside_count++] = at;
     }
     corgi_settle_hashing(e, false);
 }
 
-/* Read how a model encodes columns; NULL where it takes numbers as they are. Called within SPI. */
+/* Read a model's encoding; NULL if its columns are plain numbers. Called within SPI. */
 CorgiEncoding *corgi_read_encoding(const char *name, MemoryContext context)
 {
     CorgiEncoding *e = MemoryContextAllocZero(context, sizeof *e);
-    fetch(label_query, name);
+    query_encoding(label_query, name);
     if (SPI_processed == 0 || *text_at(0, 3) == '\0')
         return NULL;
     if (strcmp(text_at(0, 3), "1") != 0)
-        damaged(name);
+        refuse_damaged(name);
     if (strcmp(text_at(0, 1), "classes") == 0)
         e->classes = names_at(0, 2, NULL, name, context);
-    fetch(features_query, name);
+    query_encoding(features_query, name);
     e->count = (int) SPI_processed;
     e->features = MemoryContextAllocZero(context, sizeof *e->features * (Size) Max(e->count, 1));
     for (int i = 0; i < e->count; i++)

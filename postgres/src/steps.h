@@ -1,10 +1,10 @@
-/* The steps of an epoch, planned one after another without any call of the server, so that a thread may do it. */
+/* Steps of an epoch, planned without server calls, so that a thread can do it. */
 #ifndef CORGIPILE_STEPS_H
 #define CORGIPILE_STEPS_H
 
 #include "plan/plan.h"
 
-/* Steps that may exist at a time: one that is learnt from, one that is loaded, one planned ahead. */
+/* Steps in the ring: one being learnt, one loaded, one planned ahead. */
 enum { CORGI_STEPS = 3 };
 enum { CORGI_NO_MEMORY = -1, CORGI_BROKEN_BOUND = -2 };
 
@@ -35,7 +35,7 @@ static inline void corgi_steps_free(corgi_steps *s)
     memset(s, 0, sizeof *s);
 }
 
-/* Make room for `count` items of `bytes` bytes, dropping what is there. Returns -1 without memory. */
+/* Allocate `count` items of `bytes` bytes, discarding the old ones. Returns CORGI_NO_MEMORY on failure. */
 static inline int corgi_make_room(void **array, int64_t *room, int64_t count, size_t bytes)
 {
     if (count <= *room)
@@ -48,7 +48,7 @@ static inline int corgi_make_room(void **array, int64_t *room, int64_t count, si
     return *array ? 0 : CORGI_NO_MEMORY;
 }
 
-/* Plan the next step, of this number modulo CORGI_STEPS. Returns 1, 0 at the end of the epoch, or below 0 why not. */
+/* Plan step `number`, modulo CORGI_STEPS. Returns 1, 0 at the epoch's end, or an error below 0. */
 static inline int corgi_plan_step(corgi_steps *s, int64_t number)
 {
     cp_plan *plan = &s->plan;

@@ -1,4 +1,4 @@
-/* Writes a trained model to the table corgipile.models. */
+/* Storage of trained models in the table corgipile.models. */
 #include "corgipile.h"
 
 #include "access/toast_internals.h"
@@ -15,22 +15,24 @@
 #include "utils/json.h"
 #include "utils/snapmgr.h"
 
-enum { MOST_ENCODING = 192 << 20 }; /* bytes: of a document of the server's */
-enum { LONGEST_NAME = 1000, REST_OF_ROW = 1 << 20 }; /* bytes: a name fits into an index; what is not weights */
+enum { MAX_ENCODING_BYTES = 192 << 20 }; /* bytes; the server's limit for a jsonb document */
+/* bytes: of a name, to fit into an index; of a row besides its weights */
+enum { MAX_NAME_BYTES = 1000, OTHER_ROW_BYTES = 1 << 20 };
 
-static const char *const insert =
-    "INSERT INTO corgipile.models AS m (name, kind, dims, classes, coefficients, intercepts, params, source, owner, may_use, "
-    "may_read, learnt) VALUES ($1, $2, $3, $4, $5, $6, $7::pg_catalog.jsonb, $8, $9::corgipile.role, $10::corgipile.role[], "
+static const char *const insert_query =
+    "INSERT INTO corgipile.models AS m (name, kind, dims, classes, coefficients, intercepts, params, source, owner, "
+    "may_use, may_read, learnt) VALUES ($1, $2, $3, $4, $5, $6, $7::pg_catalog.jsonb, $8, $9::corgipile.role, "
+    "$10::corgipile.role[], "
     "$11::corgipile.role[], $12) ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, dims = excluded.dims, "
     "classes = excluded.classes, coefficients = excluded.coefficients, intercepts = excluded.intercepts, "
     "params = excluded.params, source = excluded.source, learnt = excluded.learnt, created = pg_catalog.now() "
     "WHERE corgipile.may('replace', $9::corgipile.role, m.owner, m.may_use, m.may_read, m.may_replace)";
 
-static const char *const there_query =
+static const char *const lock_query =
     "SELECT " CORGI_HOLDERS " FROM corgipile.models WHERE name operator(pg_catalog.=) $1 FOR NO KEY UPDATE";
 static const char *const latest_query = "SELECT 1 FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
 
-static bool find(const char *query, const char *name, bool read_only)
+static bool find_row(const char *query, const char *name, bool read_only)
 {
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
@@ -39,45 +41,46 @@ static bool find(const char *query, const char *name, bool read_only)
     return SPI_processed > 0;
 }
 
-static void refuse(const char *name, Oid owner)
+static void refuse_owner(const char *name, Oid owner)
 {
-    char *whose = GetUserNameFromId(owner, true);
-    ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-            errmsg("model \"%s\" belongs to %s; choose another name", name, whose ? whose : "a role that is gone"));
+    char *owner_name = GetUserNameFromId(owner, true);
+    ereport(
+        ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+        errmsg("model \"%s\" belongs to %s; choose another name", name, owner_name ? owner_name : "a missing role"));
 }
 
-/* Refuse a model that another transaction stored after this one's snapshot: it cannot be replaced. */
+/* Refuse to replace a model that another transaction stored after this one's snapshot. */
 static void check_latest(const char *name)
 {
     bool stored;
     PushActiveSnapshot(GetLatestSnapshot());
-    stored = find(latest_query, name, true);
+    stored = find_row(latest_query, name, true);
     PopActiveSnapshot();
     if (stored)
         ereport(ERROR, errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
                 errmsg("could not serialize access: model \"%s\" was stored by a concurrent transaction", name));
 }
 
-/* Refuse before the first epoch what could not be stored after the last, and keep it possible: the name is locked, and
- * the row that has it, to the end of the transaction. `what` is to be done. */
+/* Check before the first epoch that the model can be stored, and lock its name and row until the transaction ends.
+ * `what` names the command. */
 void corgi_check_name(const char *name, Oid user, const char *what)
 {
-    bool there;
+    bool exists;
     CorgiCaller caller;
     PreventCommandIfReadOnly(what);
-    if (strlen(name) > LONGEST_NAME)
+    if (strlen(name) > MAX_NAME_BYTES)
         ereport(ERROR, errcode(ERRCODE_NAME_TOO_LONG),
-                errmsg("name has %zu bytes; %d at most are allowed", strlen(name), LONGEST_NAME));
+                errmsg("name has %zu bytes; the limit is %d", strlen(name), MAX_NAME_BYTES));
     corgi_check_models(ACL_INSERT, user);
     corgi_lock_name(name);
     caller = corgi_become_owner();
     SPI_connect();
-    there = find(there_query, name, false);
-    if (there) {
+    exists = find_row(lock_query, name, false);
+    if (exists) {
         CorgiHolders holders = corgi_holders_at(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
         corgi_check_models(ACL_UPDATE, user);
         if (!corgi_may(CORGI_REPLACE, user, &holders))
-            refuse(name, holders.owner);
+            refuse_owner(name, holders.owner);
     } else
         check_latest(name);
     SPI_finish();
@@ -91,17 +94,18 @@ static void check_encoding(const CorgiRun *run)
         return;
     initStringInfo(&json);
     corgi_write_encoding(&json, run->source.encoding, run->options.label, true);
-    if (json.len > MOST_ENCODING)
+    if (json.len > MAX_ENCODING_BYTES)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                errmsg("the categories of all columns take %d MB; a model can hold %d MB", json.len >> 20, MOST_ENCODING >> 20),
+                errmsg("the categories of all columns take %d MB; the limit of a model is %d MB", json.len >> 20,
+                       MAX_ENCODING_BYTES >> 20),
                 errhint("Say encode => 'hash:1024', or leave columns out."));
     pfree(json.data);
 }
 
-/* Refuse a model that is too large for a row; `learnt`: the lines [width + 1] of what is stored as it was learnt. */
+/* Refuse a model that is too large for a row; `learnt` counts the rows [width + 1] of training state. */
 void corgi_check_weights(int64 outputs, int64 width, int64 classes, int64 learnt)
 {
-    int64 most = (int64) (MaxAllocSize - REST_OF_ROW) / (int64) sizeof(double) - outputs - classes;
+    int64 most = (int64) (MaxAllocSize - OTHER_ROW_BYTES) / (int64) sizeof(double) - outputs - classes;
     most = (most - learnt) * outputs / (outputs + learnt);
     if (outputs * width > most)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -109,16 +113,17 @@ void corgi_check_weights(int64 outputs, int64 width, int64 classes, int64 learnt
                 errhint("Train without a name, or on fewer features."));
 }
 
-/* Return the outputs of all models of a run. */
+/* Return the number of outputs of all models of a run. */
 static int64 outputs_of(const CorgiRun *run)
 {
     return corgi_outputs(&run->options.of, run->survey.class_count) * corgi_model_count(run);
 }
 
-/* Return how many lines [width + 1] say how a model was learnt; 0 where the weights say it all. Of groups nothing else is kept. */
-static int64 learnt_lines(const CorgiRun *run, const CorgiLearner *learner)
+/* Return the rows [width + 1] of training state to store; 0 if the weights suffice. Group models have no optimizer
+ * state. */
+static int64 state_rows(const CorgiRun *run, const CorgiLearner *learner)
 {
-    int64 beside = learner ? corgi_learner_lines(learner) : 0;
+    int64 beside = learner ? corgi_learner_state_rows(learner) : 0;
     return run->standardize || beside > 0 || run->best != NULL ? outputs_of(run) + 2 + beside : 0;
 }
 
@@ -126,11 +131,11 @@ static int64 learnt_lines(const CorgiRun *run, const CorgiLearner *learner)
 void corgi_check_size(const CorgiRun *run, const CorgiLearner *learner)
 {
     const CorgiSurvey *v = &run->survey;
-    corgi_check_weights(outputs_of(run), v->width, v->class_count, learnt_lines(run, learner));
+    corgi_check_weights(outputs_of(run), v->width, v->class_count, state_rows(run, learner));
     check_encoding(run);
 }
 
-/* Make an array of doubles to be filled in; more than one row makes it an array of arrays. */
+/* Return an uninitialised array of doubles; with two dimensions an array of rows. */
 ArrayType *corgi_make_doubles(int dimensions, int64 rows, int64 columns)
 {
     int64 count = dimensions == 2 ? rows * columns : columns;
@@ -168,7 +173,7 @@ static void add_flag(StringInfo json, const char *name, bool value)
     appendStringInfo(json, ", \"%s\": %s", name, value ? "true" : "false");
 }
 
-/* Write what the model was trained with; the sizes in blocks let Python train the same one. */
+/* Write the training parameters. The sizes in blocks let Python train the same model. */
 static char *params_of(const CorgiRun *run)
 {
     const CorgiOptions *o = &run->options;
@@ -192,8 +197,8 @@ static char *params_of(const CorgiRun *run)
     add_integer(&json, "epochs", o->epochs);
     add_integer(&json, "batch_size", o->batch);
     add_integer(&json, "seed", o->seed);
-    if (run->company != NULL)
-        corgi_write_company(&json, run->company, run);
+    if (run->stack != NULL)
+        corgi_stack_write_params(&json, run->stack, run);
     else
         add_number(&json, "learning_rate", o->learning_rate);
     add_number(&json, "decay", o->decay);
@@ -249,7 +254,7 @@ static char *params_of(const CorgiRun *run)
     return json.data;
 }
 
-/* Make a text[]; NULL of none. */
+/* Return a text[]; NULL for NULL. */
 ArrayType *corgi_text_array(const CorgiNames *names)
 {
     Datum *texts;
@@ -261,56 +266,60 @@ ArrayType *corgi_text_array(const CorgiNames *names)
     return construct_array(texts, (int) names->count, TEXTOID, -1, false, TYPALIGN_INT);
 }
 
-/* Return the weights as a row has them. */
+/* Return the weights in stored form. */
 CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner)
 {
     const CorgiSurvey *v = &run->survey;
     int64 outputs = outputs_of(run);
-    CorgiWeights w = {.coefficients = corgi_make_doubles(2, outputs, v->width), .intercepts = corgi_make_doubles(1, 0, outputs)};
+    CorgiWeights w = {.coefficients = corgi_make_doubles(2, outputs, v->width),
+                      .intercepts = corgi_make_doubles(1, 0, outputs)};
     w.names = corgi_text_array(run->source.label.classes);
     w.classes = v->class_count ? corgi_make_doubles(1, 0, v->class_count) : construct_empty_array(FLOAT8OID);
-    if (run->company != NULL)
-        corgi_company_get(run->company, run, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
+    if (run->stack != NULL)
+        corgi_stack_get(run->stack, run, (double *) ARR_DATA_PTR(w.coefficients),
+                        (double *) ARR_DATA_PTR(w.intercepts));
     else
-        corgi_get_predictor(run, learner, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
+        corgi_get_predictor(run, learner, (double *) ARR_DATA_PTR(w.coefficients),
+                            (double *) ARR_DATA_PTR(w.intercepts));
     if (v->class_count)
         memcpy(ARR_DATA_PTR(w.classes), v->classes, sizeof(double) * (Size) v->class_count);
     return w;
 }
 
-/* Return the model as it was learnt, NULL where the weights say it all. */
+/* Return the training state; NULL if the weights suffice. */
 static ArrayType *learnt(const CorgiRun *run, CorgiLearner *learner)
 {
     ArrayType *a;
-    int64 lines = learnt_lines(run, learner);
+    int64 lines = state_rows(run, learner);
     if (lines == 0)
         return NULL;
     a = corgi_make_doubles(2, lines, run->survey.width + 1);
-    if (run->company != NULL)
-        corgi_company_learnt(run->company, run, (double *) ARR_DATA_PTR(a));
+    if (run->stack != NULL)
+        corgi_stack_write_state(run->stack, run, (double *) ARR_DATA_PTR(a));
     else
         corgi_get_learnt(run, learner, (double *) ARR_DATA_PTR(a));
     return a;
 }
 
-/* Compress an array as the server would, and give back its memory: rows of it are copied on their way to the table. */
-static ArrayType *packed(ArrayType *a)
+/* Compress an array as the server would, and free it, because storing copies the row. */
+static ArrayType *compress_array(ArrayType *a)
 {
-    ArrayType *small = a ? (ArrayType *) DatumGetPointer(toast_compress_datum(PointerGetDatum(a), InvalidCompressionMethod)) : NULL;
+    ArrayType *small =
+        a ? (ArrayType *) DatumGetPointer(toast_compress_datum(PointerGetDatum(a), InvalidCompressionMethod)) : NULL;
     if (small == NULL)
         return a;
     pfree(a);
     return small;
 }
 
-/* A list with everybody on it, or nobody. */
-static Datum everybody(bool on_it)
+/* Return a list with PUBLIC, or an empty one. */
+static Datum public_list(bool included)
 {
     Datum role = Int64GetDatum(ACL_ID_PUBLIC);
-    return PointerGetDatum(construct_array(&role, on_it, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+    return PointerGetDatum(construct_array(&role, included, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-/* Store a row under its name, in place of an earlier one. Called within SPI, as the owner of the table. */
+/* Store a row under its name, replacing an earlier one. Called within SPI as the table's owner. */
 void corgi_store_row(const CorgiRow *row)
 {
     Oid types[] = {TEXTOID, TEXTOID, INT4OID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, TEXTOID, TEXTOID, INT8OID,
@@ -324,11 +333,11 @@ void corgi_store_row(const CorgiRow *row)
                       CStringGetTextDatum(row->params),
                       CStringGetTextDatum(row->source),
                       Int64GetDatum(row->user),
-                      everybody(corgi_share == CORGI_USE),
-                      everybody(corgi_share == CORGI_READ),
+                      public_list(corgi_share == CORGI_USE),
+                      public_list(corgi_share == CORGI_READ),
                       PointerGetDatum(row->learnt)};
-    /* a plan for these values in particular would hold copies of them, which are as large as the model */
-    SPIPlanPtr plan = SPI_prepare_cursor(insert, lengthof(types), types, CURSOR_OPT_GENERIC_PLAN);
+    /* a custom plan would hold copies of the values, as large as the model */
+    SPIPlanPtr plan = SPI_prepare_cursor(insert_query, lengthof(types), types, CURSOR_OPT_GENERIC_PLAN);
     if (plan == NULL ||
         SPI_execute_plan(plan, values, row->learnt ? NULL : "           n", false, 0) != SPI_OK_INSERT)
         elog(ERROR, "storing model \"%s\" failed", row->name);
@@ -337,7 +346,7 @@ void corgi_store_row(const CorgiRow *row)
                 errmsg("model \"%s\" was stored by another role meanwhile", row->name));
 }
 
-/* Store the model that was trained, and its epochs. */
+/* Store the trained model and its epochs. */
 void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *history, const CorgiModel *past)
 {
     const CorgiOptions *o = &run->options;
@@ -345,8 +354,8 @@ void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHi
                     .weights = corgi_get_weights(run, learner), .params = params_of(run),
                     .source = o->query ? o->query : corgi_sql_name(run->source.rel)};
     CorgiCaller caller;
-    row.weights.coefficients = packed(row.weights.coefficients);
-    row.learnt = packed(learnt(run, learner));
+    row.weights.coefficients = compress_array(row.weights.coefficients);
+    row.learnt = compress_array(learnt(run, learner));
     caller = corgi_become_owner();
     SPI_connect();
     corgi_store_row(&row);

@@ -1,7 +1,7 @@
-/* corgipile.summary: what coefficients may be off by, from one pass over the rows: as corgipile.linear.standard_errors.
- *
- * Standard errors are those of the sandwich: of the inverse of H, second derivatives of the loss, and G, products of the
- * rows' gradients. Sums are kept for each class by itself, so that what a class counts for may be known afterwards. */
+/* corgipile.summary: standard errors of coefficients from one pass over the rows, as corgipile.linear.standard_errors
+ * computes them.
+ * Sandwich estimator: the inverse of H (second derivatives of the loss) and G (outer products of row gradients). Sums
+ * are per class, so that class weights can be applied afterwards. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -20,13 +20,13 @@ PG_FUNCTION_INFO_V1(corgipile_summary);
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 #define NORMAL_95 1.959963984540054
-#define LARGEST 700 /* of a margin */
+#define MAX_MARGIN 700 /* margin */
 
-enum { MOST_FEATURES = 1024, SIDES = 2 };
+enum { MAX_FEATURES = 1024, SIDES = 2 };
 
-/* Sums over the rows of a class, or over all. */
+/* Sums over the rows of a class, or over all rows. */
 typedef struct {
-    double *curves, *products; /* [n][n], the lower half: second derivatives, products of gradients */
+    double *curves, *products; /* [n][n], lower halves: second derivatives, gradient products */
     double *gradient;       /* [n] */
     double weight;
     int64 rows;
@@ -36,58 +36,59 @@ typedef struct {
     CorgiWatch watch;
     const CorgiModel *model;
     Sums sums[SIDES];
-    int64 n;                /* features, and the intercept behind them */
-    bool intercept, dual;   /* dual: the penalty was of the intercept too */
-    double l2, *row;        /* row: [n], the features of a row and 1 */
-    char **names;           /* [n], once a row came */
-    char *class_weight;     /* as it was given; NULL: 1 */
-    MemoryContext memory;   /* that holds all of it */
-} Summing;
+    int64 n;                /* features, then the intercept */
+    bool intercept, dual;   /* dual: the penalty included the intercept */
+    double l2, *row;        /* row: [n], a row's features and 1 */
+    char **names;           /* [n], after the first row */
+    char *class_weight;     /* as given; NULL: 1 */
+    MemoryContext memory;   /* owner of all of it */
+} Summary;
 
-/* Read what the model was trained with. */
-static void read_params(Summing *s, CorgiModel *m, const char *name)
+/* Read the model's training parameters. */
+static void read_params(Summary *s, CorgiModel *m, const char *name)
 {
     static const char *const query =
-        "SELECT p operator(pg_catalog.->>) 'l2', p operator(pg_catalog.->>) 'l1', p operator(pg_catalog.->>) 'max_norm', "
-        "p operator(pg_catalog.->>) 'intercept', p operator(pg_catalog.->>) 'weight', "
-        "p operator(pg_catalog.->>) 'class_weight', p operator(pg_catalog.->>) 'solver' FROM (SELECT params AS p FROM corgipile.models "
-        "WHERE name operator(pg_catalog.=) $1) AS q";
+        "SELECT p operator(pg_catalog.->>) 'l2', p operator(pg_catalog.->>) 'l1', p operator(pg_catalog.->>) "
+        "'max_norm', p operator(pg_catalog.->>) 'intercept', p operator(pg_catalog.->>) 'weight', "
+        "p operator(pg_catalog.->>) 'class_weight', p operator(pg_catalog.->>) 'solver' FROM (SELECT params AS p "
+        "FROM corgipile.models WHERE name operator(pg_catalog.=) $1) AS q";
     MemoryContext outside = CurrentMemoryContext;
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
     CorgiCaller caller = corgi_become_owner();
-    char *said[7];
+    char *params[7];
     SPI_connect();
     if (SPI_execute_with_args(query, 1, types, values, NULL, true, 1) != SPI_OK_SELECT || SPI_processed == 0)
         elog(ERROR, "reading corgipile.models failed");
-    for (int i = 0; i < lengthof(said); i++) {
+    for (int i = 0; i < lengthof(params); i++) {
         char *value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1);
-        said[i] = value ? MemoryContextStrdup(outside, value) : NULL;
+        params[i] = value ? MemoryContextStrdup(outside, value) : NULL;
     }
     SPI_finish();
     corgi_become_caller(caller);
-    if (said[1] != NULL && strtod(said[1], NULL) > 0)
+    if (params[1] != NULL && strtod(params[1], NULL) > 0)
         REFUSE("an L1 penalty makes weights 0, of which there are no standard errors; train with l1 => 0");
-    if (said[2] != NULL)
+    if (params[2] != NULL)
         REFUSE("weights at their bound have no standard errors; train with max_norm => NULL");
-    s->l2 = said[0] ? strtod(said[0], NULL) : 0;
-    s->intercept = said[3] == NULL || strcmp(said[3], "false") != 0;
-    m->weight = said[4];
-    s->class_weight = said[5];
-    s->dual = said[6] != NULL && strcmp(said[6], "dual") == 0;
+    s->l2 = params[0] ? strtod(params[0], NULL) : 0;
+    s->intercept = params[3] == NULL || strcmp(params[3], "false") != 0;
+    m->weight = params[4];
+    s->class_weight = params[5];
+    s->dual = params[6] != NULL && strcmp(params[6], "dual") == 0;
 }
 
 static void check_kind(const CorgiModel *m)
 {
     if (m->of.loss != CP_LOGISTIC && m->of.loss != CP_SQUARED && m->of.loss != CP_POISSON)
         REFUSE("standard errors are of logistic, linear and poisson models, got a %s model", m->kind);
-    if (m->width > MOST_FEATURES)
+    if (m->width > MAX_FEATURES)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                errmsg("the model has " INT64_FORMAT " features; standard errors are of %d at most", m->width, MOST_FEATURES));
+                errmsg("the model has " INT64_FORMAT " features; standard errors are of %d at most", m->width,
+                       MAX_FEATURES));
 }
 
-/* Name a feature: of a category, which one. */
-static char *name_of(const CorgiSource *source, int64 i)
+/* Return a feature's name, with the value of a category. */
+static char *feature_name(const CorgiSource *source, int64 i)
 {
     for (int k = 0; source->encoded && !source->features->list && k < source->feature_columns; k++) {
         const CorgiEncoder *e = source->features[k].encoder;
@@ -103,19 +104,19 @@ static char *name_of(const CorgiSource *source, int64 i)
                                                     : pstrdup(source->features[i].name);
 }
 
-static void name_all(Summing *s, const CorgiSource *source)
+static void name_features(Summary *s, const CorgiSource *source)
 {
     MemoryContext outside = MemoryContextSwitchTo(s->memory);
     s->names = palloc(sizeof *s->names * (Size) s->n);
     for (int64 i = 0; i < s->model->width; i++)
-        s->names[i] = name_of(source, i);
+        s->names[i] = feature_name(source, i);
     if (s->intercept)
         s->names[s->model->width] = "(intercept)";
     MemoryContextSwitchTo(outside);
 }
 
-/* Copy the features of a slot as doubles, and the 1 of the intercept. */
-static void take_row(Summing *s, const CorgiRun *run, int32 slot)
+/* Copy a slot's features as doubles, and append the intercept's 1. */
+static void copy_row(Summary *s, const CorgiRun *run, int32 slot)
 {
     const CorgiBuffer *b = &run->buffer;
     enum cp_type type = run->source.bytes == sizeof(double) ? CP_F64 : CP_F32;
@@ -136,20 +137,20 @@ static void take_row(Summing *s, const CorgiRun *run, int32 slot)
 
 static void add_row(CorgiWatch *w, const CorgiRun *run, int32 slot, double label, double weight)
 {
-    Summing *s = (Summing *) w;
+    Summary *s = (Summary *) w;
     const CorgiModel *m = s->model;
     bool second = m->of.loss == CP_LOGISTIC && label == m->class_values[1];
     Sums *to = &s->sums[second];
     double margin = m->intercepts[0], mean, slope, curve;
-    take_row(s, run, slot);
+    copy_row(s, run, slot);
     for (int64 i = 0; i < m->width; i++)
         margin += m->coefficients[i] * s->row[i];
     if (m->of.loss == CP_LOGISTIC) {
-        mean = 1 / (1 + cp_exp(-Max(Min(margin, LARGEST), -LARGEST)));
+        mean = 1 / (1 + cp_exp(-Max(Min(margin, MAX_MARGIN), -MAX_MARGIN)));
         slope = mean - second;
         curve = mean * (1 - mean);
     } else {
-        mean = m->of.loss == CP_POISSON ? cp_exp(Max(Min(margin, LARGEST), -LARGEST)) : margin;
+        mean = m->of.loss == CP_POISSON ? cp_exp(Max(Min(margin, MAX_MARGIN), -MAX_MARGIN)) : margin;
         slope = mean - label;
         curve = m->of.loss == CP_POISSON ? mean : 1;
     }
@@ -171,11 +172,11 @@ static void add_row(CorgiWatch *w, const CorgiRun *run, int32 slot, double label
     if (to->rows % 4096 == 0)
         CHECK_FOR_INTERRUPTS();
     if (s->names == NULL)
-        name_all(s, &run->source);
+        name_features(s, &run->source);
 }
 
-/* Add what the second class has to the first, each times what it counts for. */
-static void add_up(Summing *s)
+/* Add the second class's sums to the first's, both with class weights. */
+static void combine_classes(Summary *s)
 {
     Sums *a = &s->sums[0], *b = &s->sums[1];
     double by[SIDES] = {1, 1};
@@ -191,8 +192,8 @@ static void add_up(Summing *s)
     a->rows += b->rows;
 }
 
-/* Refuse a matrix that has no inverse, and say of which features it tells nothing. */
-static void refuse(const Summing *s, const double *share, const char *why)
+/* Refuse a singular matrix, and name the features involved. */
+static void refuse_singular(const Summary *s, const double *share, const char *why)
 {
     StringInfoData list;
     double most = 0;
@@ -207,9 +208,9 @@ static void refuse(const Summing *s, const double *share, const char *why)
             errhint("Leave one of them out."));
 }
 
-/* Add the L2 penalty: of the weights of standardised features, if these were learnt from. The dual solver's is of the
- * intercept too, that of features as they were learnt from. */
-static void add_penalty(Summing *s)
+/* Add the L2 penalty: on weights of standardised features if training used them. The dual solver also penalised the
+ * intercept, of the features as trained. */
+static void add_penalty(Summary *s)
 {
     const CorgiModel *m = s->model;
     Sums *a = &s->sums[0];
@@ -231,7 +232,7 @@ static void add_penalty(Summing *s)
 }
 
 /* Add the penalty and factor the matrix of second derivatives. */
-static CorgiSymmetric factor(Summing *s)
+static CorgiSymmetric factor_matrix(Summary *s)
 {
     CorgiSymmetric h = {.at = s->sums[0].curves, .n = s->n, .size = palloc(sizeof(double) * (Size) s->n),
                         .order = palloc(sizeof(int64) * (Size) s->n)};
@@ -243,16 +244,16 @@ static CorgiSymmetric factor(Summing *s)
         flat |= share[i] != 0;
     }
     if (flat)
-        refuse(s, share, "are told nothing of by the rows");
+        refuse_singular(s, share, "do not vary in the rows");
     corgi_factor(&h);
     if (h.rank < h.n) {
         corgi_null_vector(&h, share);
-        refuse(s, share, "are sums of each other, or constant");
+        refuse_singular(s, share, "are sums of each other, or constant");
     }
     return h;
 }
 
-/* Return the square of a line of the inverse by the products of gradients: the variance of its coefficient. */
+/* Return the variance of a coefficient: a row of the inverse, squared by the gradient products. */
 static double variance(const Sums *a, const double *line, int64 n)
 {
     double sum = 0;
@@ -265,10 +266,11 @@ static double variance(const Sums *a, const double *line, int64 n)
     return sum;
 }
 
-/* Write what is known of a coefficient: its standard error, and how far a Newton step would move it. */
-static void put(const Summing *s, int64 i, double error, double step, ReturnSetInfo *result)
+/* Return a coefficient's row: its standard error, and the size of a Newton step in standard errors. */
+static void put_coefficient(const Summary *s, int64 i, double error, double step, ReturnSetInfo *result)
 {
-    double coefficient = i < s->model->width ? s->model->coefficients[i] : s->model->intercepts[0], z = coefficient / error;
+    double coefficient = i < s->model->width ? s->model->coefficients[i] : s->model->intercepts[0],
+           z = coefficient / error;
     bool nulls[8] = {[3] = error == 0, [4] = error == 0, [7] = error == 0};
     Datum values[8] = {CStringGetTextDatum(s->names[i]), Float8GetDatum(coefficient), Float8GetDatum(error),
                        Float8GetDatum(z), Float8GetDatum(erfc(fabs(z) / sqrt(2))),
@@ -277,9 +279,9 @@ static void put(const Summing *s, int64 i, double error, double step, ReturnSetI
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-static void put_all(Summing *s, ReturnSetInfo *result)
+static void put_coefficients(Summary *s, ReturnSetInfo *result)
 {
-    CorgiSymmetric h = factor(s);
+    CorgiSymmetric h = factor_matrix(s);
     double *room = palloc(sizeof *room * (Size) h.n), *step = palloc(sizeof *step * (Size) h.n),
            *line = palloc(sizeof *line * (Size) h.n), *unit = palloc0(sizeof *unit * (Size) h.n);
     corgi_solve(&h, s->sums[0].gradient, step, room);
@@ -288,23 +290,23 @@ static void put_all(Summing *s, ReturnSetInfo *result)
         unit[i] = 1;
         corgi_solve(&h, unit, line, room);
         unit[i] = 0;
-        put(s, i, sqrt(Max(variance(&s->sums[0], line, h.n), 0)), step[i], result);
+        put_coefficient(s, i, sqrt(Max(variance(&s->sums[0], line, h.n), 0)), step[i], result);
     }
 }
 
-/* summary(model, ...): a row a coefficient, the intercept last. */
+/* summary(model, ...): one row per coefficient, the intercept last. */
 Datum corgipile_summary(PG_FUNCTION_ARGS)
 {
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-    Summing s = {.watch = {.slot = add_row}, .memory = CurrentMemoryContext};
+    Summary s = {.watch = {.slot = add_row}, .memory = CurrentMemoryContext};
     char *name;
     CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    m = corgi_model_to_judge(fcinfo, &name);
+    m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         return (Datum) 0;
     corgi_find_model(name, CORGI_READ);
-    corgi_refuse_several(m, name, "standard errors go");
+    corgi_require_single(m, name, "standard errors use");
     check_kind(m);
     read_params(&s, m, name);
     s.model = m;
@@ -315,10 +317,10 @@ Datum corgipile_summary(PG_FUNCTION_ARGS)
         s.sums[i].products = palloc0(sizeof(double) * (Size) (s.n * s.n));
         s.sums[i].gradient = palloc0(sizeof(double) * (Size) s.n);
     }
-    (void) corgi_judge(fcinfo, m, name, &s.watch);
-    add_up(&s);
+    (void) corgi_evaluate_rows(fcinfo, m, name, &s.watch);
+    combine_classes(&s);
     if (s.sums[0].rows == 0 || !(s.sums[0].weight > 0))
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND), errmsg("there are no rows that count for anything"));
-    put_all(&s, result);
+    put_coefficients(&s, result);
     return (Datum) 0;
 }

@@ -1,8 +1,6 @@
-/* The first pass: counts the visible rows of each block and collects classes, the width of a row, and block sketches.
- *
- * Plans are made of row numbers, so every block's rows must be known before the first step. The pass reads the table
- * once as it lies; it takes no more of each row than its label, and not even that where neither classes nor sketches
- * are wanted. */
+/* Survey, the first pass: visible rows per block, classes, row width and block sketches.
+ * Plans consist of row numbers, so every block's rows must be known before the first step. The pass reads the table
+ * once in storage order, and of each row at most its label. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -11,21 +9,21 @@
 #include "plan/sketch.h"
 #include "utils/memutils.h"
 
-enum { MANY_CLASSES = 100 /* that may be ids */ };
+enum { CLASSES_LIKE_IDS = 100 /* more may be ids */ };
 
-/* What is found out about labels: the classes of all rows, and the sketch of the rows to learn from. */
+/* Labels in the survey: classes of all rows, and the sketch of training rows. */
 typedef struct {
     double *values;         /* ascending */
-    int64 n, room, at;      /* at: where the last label was found */
+    int64 n, room, at;      /* at: index of the last label */
     int64 limit;            /* of values */
-    int64 *counts;          /* of rows to learn from with each of them */
-    bool wanted, sketching; /* wanted: classes, or how many rows they have */
+    int64 *counts;          /* training rows with each value */
+    bool wanted, sketching; /* wanted: classes, or their row counts */
     cp_sketch *sketch;
-    double last;            /* label that was learnt from: what is missing counts as it does */
+    double last;            /* last training label, which replaces missing ones */
     const char *kind;
 } Tally;
 
-static void *take(int64 count, size_t bytes)
+static void *allocate(int64 count, size_t bytes)
 {
     return MemoryContextAllocHuge(CurrentMemoryContext, (Size) Max(count, 1) * bytes);
 }
@@ -36,11 +34,11 @@ static cp_sketch *make_sketch(Oid type, const int64 *cuts, int64 blocks)
     bool floats = type == FLOAT4OID || type == FLOAT8OID || type == NUMERICOID;
     s->most = floats ? CP_SKETCH_FLOATS : CP_SKETCH_INTEGERS;
     s->cuts = cuts;
-    s->told = take(blocks, sizeof *s->told);
+    s->told = allocate(blocks, sizeof *s->told);
     return s;
 }
 
-static const double there_or_not[] = {0, 1};
+static const double binary_classes[] = {0, 1};
 
 static Tally make_tally(const CorgiRun *run, int64 blocks)
 {
@@ -48,15 +46,15 @@ static Tally make_tally(const CorgiRun *run, int64 blocks)
     const bool one = run->labels == NULL;
     Tally t = {.kind = o->kind,
                .wanted = one && !corgi_predicts_numbers(&o->of) && (o->classes == NULL || corgi_is_balanced(o)),
-               .sketching = one && o->balance && !o->content, .limit = corgi_most_classes(o->kind), .room = 16};
-    t.values = take(t.room, sizeof *t.values);
-    t.counts = take(t.room, sizeof *t.counts);
+               .sketching = one && o->balance && !o->content, .limit = corgi_max_classes(o->kind), .room = 16};
+    t.values = allocate(t.room, sizeof *t.values);
+    t.counts = allocate(t.room, sizeof *t.counts);
     t.sketch = t.sketching ? make_sketch(run->source.label.type, run->survey.cuts, blocks) : NULL;
     return t;
 }
 
-/* Put a label into the list if it is new. */
-static void note_value(Tally *t, double y, bool held)
+/* Add a label to the list if it is new. */
+static void count_value(Tally *t, double y, bool held)
 {
     int64 low = 0, high = t->n;
     if (t->at < t->n && t->values[t->at] == y) {
@@ -79,7 +77,7 @@ static void note_value(Tally *t, double y, bool held)
         ereport(
             ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
             t->limit == 2
-                ? errmsg("the labels have the values %g, %g, %g...; a %s model takes two, %s takes more",
+                ? errmsg("the labels have the values %g, %g, %g...; a %s model takes two, use %s for more",
                          t->values[0], t->values[1], y, t->kind, corgi_loss_names(corgi_is_per_class))
                 : errmsg("the labels have more than %d values; for numbers to predict use model %s", CP_MOST_CLASSES,
                          corgi_loss_names(corgi_is_of_numbers)));
@@ -99,13 +97,13 @@ static void add_label(Tally *t, double y, bool held, bool named)
 {
     bool missing = isnan(y);
     if (t->wanted && !missing && !(named && y == CORGI_UNNAMED))
-        note_value(t, y, held);
+        count_value(t, y, held);
     t->last = missing || held ? t->last : y;
     if (t->sketching && !held)
         cp_sketch_add(t->sketch, &t->last, 1);
 }
 
-/* Take in a row. Returns its bytes in the buffer, if it is sparse and to be learnt from. */
+/* Add a row. Returns the buffer bytes of a sparse training row. */
 static int64 survey_row(CorgiSurvey *v, const CorgiSource *source, TupleTableSlot *row, bool held, Tally *t)
 {
     int64 bytes = 0;
@@ -118,13 +116,13 @@ static int64 survey_row(CorgiSurvey *v, const CorgiSource *source, TupleTableSlo
     return bytes;
 }
 
-/* Count one block's rows to learn from; returns the number of all visible ones. */
+/* Count a block's training rows. Returns its number of visible rows. */
 static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPlace *place, Tally *t,
                           MemoryContext leftovers)
 {
     CorgiSurvey *v = &run->survey;
     const CorgiSource *source = &run->source.parts[place->part];
-    int64 number = place->row, learnt = 0, kept = 0, bytes = 0;
+    int64 number = place->row, learnt = 0, held_rows = 0, bytes = 0;
     MemoryContext outside = MemoryContextSwitchTo(leftovers);
     CorgiScan *scan;
     int count;
@@ -133,19 +131,19 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
         for (int i = 0; i < count; i++) {
             bool held = corgi_held_out(run, number++);
             TupleTableSlot *row = corgi_scan_row(scan, i);
-            if (run->where != NULL && !corgi_ask_row(run, source, number - 1, row))
+            if (run->where != NULL && !corgi_row_matches(run, source, number - 1, row))
                 continue;
             learnt += !held;
             if (run->groups != NULL)
                 corgi_note_group(run, source, row);
             if (run->labels != NULL)
                 corgi_note_labels(run, source, row);
-            kept += held;
+            held_rows += held;
             bytes += survey_row(v, source, row, held, t);
         }
     MemoryContextSwitchTo(outside);
     MemoryContextReset(leftovers);
-    v->held += kept;
+    v->held += held_rows;
     if (learnt > 0) {
         if (t->sketching)
             cp_sketch_end_block(t->sketch);
@@ -157,23 +155,24 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
     return number - place->row;
 }
 
-/* Ask about labels of which there are so many that they may be ids, as Python does. */
-static void tell_ids(const CorgiSurvey *v, const char *label)
+/* Report labels with so many values that they may be ids, as Python does. */
+static void report_ids(const CorgiSurvey *v, const char *label)
 {
-    if (v->class_count > MANY_CLASSES && 2 * v->class_count > v->rows + v->held)
-        ereport(NOTICE, errmsg("label \"%s\" has " INT64_FORMAT " values in " INT64_FORMAT " rows: is it an id, not a class?",
-                               label, v->class_count, v->rows + v->held));
+    if (v->class_count > CLASSES_LIKE_IDS && 2 * v->class_count > v->rows + v->held)
+        ereport(NOTICE,
+                errmsg("label \"%s\" has " INT64_FORMAT " values in " INT64_FORMAT " rows: is it an id, not a class?",
+                       label, v->class_count, v->rows + v->held));
 }
 
-static void settle_classes(CorgiRun *run, Tally *t)
+static void finish_classes(CorgiRun *run, Tally *t)
 {
     CorgiSurvey *v = &run->survey;
     CorgiOptions *o = &run->options;
     if (corgi_predicts_numbers(&o->of))
         return;
     if (run->labels != NULL) {
-        v->classes = memcpy(palloc(sizeof there_or_not), there_or_not, sizeof there_or_not);
-        v->class_count = lengthof(there_or_not);
+        v->classes = memcpy(palloc(sizeof binary_classes), binary_classes, sizeof binary_classes);
+        v->class_count = lengthof(binary_classes);
         return;
     }
     v->classes = o->classes;
@@ -181,9 +180,9 @@ static void settle_classes(CorgiRun *run, Tally *t)
     if (o->classes == NULL)
         v->classes = corgi_check_classes(t->values, t->n, "the labels have", t->kind, &v->class_count);
     if (o->classes == NULL)
-        tell_ids(v, run->source.label.name);
+        report_ids(v, run->source.label.name);
     o->of = corgi_loss_of(o->kind, v->class_count);
-    corgi_weigh_classes(run, t->values, t->counts, t->n);
+    corgi_compute_class_weights(run, t->values, t->counts, t->n);
     v->chance = corgi_chance(&o->of, o->classes == NULL ? t->counts : NULL, v->class_weight, v->class_count);
 }
 
@@ -193,27 +192,27 @@ static void check_rows(const CorgiRun *run)
         return;
     if (run->survey.held > 0)
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
-                errmsg("holdout %g leaves none of " INT64_FORMAT " rows to learn from", run->options.holdout,
+                errmsg("holdout %g leaves no training rows out of " INT64_FORMAT " rows", run->options.holdout,
                        run->survey.held));
     ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
-            run->options.query ? errmsg("the query has no rows to learn from")
-            : run->where ? errmsg("where holds of no row of table \"%s\"", RelationGetRelationName(run->source.rel))
-                         : errmsg("table \"%s\" has no rows to learn from", RelationGetRelationName(run->source.rel)));
+            run->options.query ? errmsg("the query has no training rows")
+            : run->where ? errmsg("where matches no row of table \"%s\"", RelationGetRelationName(run->source.rel))
+                         : errmsg("table \"%s\" has no training rows", RelationGetRelationName(run->source.rel)));
 }
 
-/* Weights take memory from now on, and a column if the model is stored. */
+/* Refuse weights that exceed an array, before they are allocated. */
 static void check_weights(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
     int64 outputs = corgi_outputs(&run->options.of, v->class_count) * corgi_model_count(run);
-    if (v->width > CORGI_MOST_NUMBERS / outputs)
+    if (v->width > CORGI_MAX_NUMBERS / outputs)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                 errmsg("a model of " INT64_FORMAT " features and " INT64_FORMAT " outputs is too large: a column holds "
                        INT64_FORMAT " numbers",
-                       v->width, outputs, CORGI_MOST_NUMBERS));
+                       v->width, outputs, CORGI_MAX_NUMBERS));
 }
 
-/* Describe blocks by which labels their rows have, where they are balanced by that: sets have their numbers now. */
+/* Sketch the blocks by their rows' label sets, if blocks are balanced by label. Sets are numbered by now. */
 static void sketch_labels(CorgiRun *run)
 {
     CorgiSurvey *v = &run->survey;
@@ -228,7 +227,7 @@ static void sketch_labels(CorgiRun *run)
         }
         cp_sketch_end_block(s);
     }
-    v->sketch = take(v->blocks, sizeof *v->sketch);
+    v->sketch = allocate(v->blocks, sizeof *v->sketch);
     cp_sketch_values(s, v->sketch);
 }
 
@@ -236,12 +235,12 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
 {
     CorgiSurvey *v = &run->survey;
     const CorgiSource *source = &run->source;
-    int64 most = corgi_most_blocks(source);
+    int64 most = corgi_max_blocks(source);
     MemoryContext leftovers = AllocSetContextCreate(CurrentMemoryContext, "corgipile survey", ALLOCSET_DEFAULT_SIZES);
     Tally t;
     memset(v, 0, sizeof *v);
-    v->cuts = take(most + 1, sizeof *v->cuts);
-    v->place = take(most, sizeof *v->place);
+    v->cuts = allocate(most + 1, sizeof *v->cuts);
+    v->place = allocate(most, sizeof *v->place);
     v->cuts[0] = 0;
     corgi_begin_groups(run);
     corgi_begin_labels(run);
@@ -253,13 +252,13 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     MemoryContextDelete(leftovers);
     check_rows(run);
     v->width = Max(v->width, 1);
-    settle_classes(run, &t);
+    finish_classes(run, &t);
     corgi_settle_groups(run);
     corgi_settle_labels(run);
     sketch_labels(run);
     check_weights(run);
     if (t.sketching) {
-        v->sketch = take(v->blocks, sizeof *v->sketch);
+        v->sketch = allocate(v->blocks, sizeof *v->sketch);
         cp_sketch_values(t.sketch, v->sketch);
     }
 }

@@ -1,22 +1,22 @@
-/* Factors a positive symmetric matrix by Cholesky with the largest pivot first, and solves equations by it. */
+/* Cholesky factorisation of a positive symmetric matrix with pivoting, and solution of equations. */
 #include "symmetric.h"
 
 #include <math.h>
 
 #include "miscadmin.h"
 
-#define SINGULAR 1e-12 /* a pivot, of a matrix whose diagonal is 1: what is left of a row beside those before */
+#define MIN_PIVOT 1e-12 /* smallest pivot of a matrix with unit diagonal */
 
 #define AT(i, j) s->at[(i) * s->n + (j)]
 
 static void exchange(double *a, double *b)
 {
-    double kept = *a;
+    double old = *a;
     *a = *b;
-    *b = kept;
+    *b = old;
 }
 
-/* Exchange two rows and columns, k < p, of what is left, and of the rows of L. */
+/* Exchange rows and columns k < p of the remaining matrix, and rows of L. */
 static void exchange_rows(CorgiSymmetric *s, int64 k, int64 p)
 {
     int64 row = s->order[k];
@@ -31,8 +31,8 @@ static void exchange_rows(CorgiSymmetric *s, int64 k, int64 p)
     exchange(&AT(k, k), &AT(p, p));
 }
 
-/* Divide the matrix so that its diagonal is 1; its rows may have any scale. */
-static void level(CorgiSymmetric *s)
+/* Scale the matrix to a unit diagonal. */
+static void scale_diagonal(CorgiSymmetric *s)
 {
     for (int64 i = 0; i < s->n; i++) {
         s->order[i] = i;
@@ -43,17 +43,17 @@ static void level(CorgiSymmetric *s)
             AT(i, j) /= s->size[i] * s->size[j];
 }
 
-/* Factor the matrix, whose diagonal is positive; ends where only sums of the rows before are left. */
+/* Factor a matrix with a positive diagonal. Stops where the remaining rows depend on earlier ones. */
 void corgi_factor(CorgiSymmetric *s)
 {
-    level(s);
+    scale_diagonal(s);
     for (s->rank = 0; s->rank < s->n; s->rank++) {
         int64 k = s->rank, best = k;
         double root;
         CHECK_FOR_INTERRUPTS();
         for (int64 i = k + 1; i < s->n; i++)
             best = AT(i, i) > AT(best, best) ? i : best;
-        if (!(AT(best, best) > SINGULAR))
+        if (!(AT(best, best) > MIN_PIVOT))
             return;
         if (best != k)
             exchange_rows(s, k, best);
@@ -66,8 +66,8 @@ void corgi_factor(CorgiSymmetric *s)
     }
 }
 
-/* Turn values by the first rows of L back through its transpose. */
-static void back(const CorgiSymmetric *s, int64 n, double *x)
+/* Back-substitute through the transpose of the first rows of L. */
+static void substitute_back(const CorgiSymmetric *s, int64 n, double *x)
 {
     for (int64 i = n - 1; i >= 0; i--) {
         for (int64 j = i + 1; j < n; j++)
@@ -76,7 +76,7 @@ static void back(const CorgiSymmetric *s, int64 n, double *x)
     }
 }
 
-/* Solve the equations of a matrix of full rank for one right side; `room` is for n numbers. */
+/* Solve the equations of a full-rank matrix for one right side; `room` holds n numbers. */
 void corgi_solve(const CorgiSymmetric *s, const double *right, double *to, double *room)
 {
     for (int64 i = 0; i < s->n; i++) {
@@ -85,18 +85,18 @@ void corgi_solve(const CorgiSymmetric *s, const double *right, double *to, doubl
             room[i] -= AT(i, j) * room[j];
         room[i] /= AT(i, i);
     }
-    back(s, s->n, room);
+    substitute_back(s, s->n, room);
     for (int64 i = 0; i < s->n; i++)
         to[s->order[i]] = room[i] / s->size[s->order[i]];
 }
 
-/* Find a vector that the divided matrix, which has no full rank, makes nothing of: which rows add up to another. */
+/* Compute a null vector of the scaled singular matrix, which shows the dependent rows. */
 void corgi_null_vector(const CorgiSymmetric *s, double *to)
 {
     double *sum = palloc(sizeof *sum * (Size) (s->rank + 1));
     for (int64 j = 0; j < s->rank; j++)
         sum[j] = AT(s->rank, j);
-    back(s, s->rank, sum);
+    substitute_back(s, s->rank, sum);
     memset(to, 0, sizeof *to * (Size) s->n);
     for (int64 j = 0; j < s->rank; j++)
         to[s->order[j]] = sum[j];

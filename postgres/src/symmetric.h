@@ -1,14 +1,14 @@
-/* Positive symmetric matrices: their factor L, rows and columns in the order of their pivots. Included by summary.c. */
+/* Positive symmetric matrices and their pivoted factor L. Included by summary.c. */
 #ifndef CORGI_SYMMETRIC_H
 #define CORGI_SYMMETRIC_H
 
 #include "postgres.h"
 
 typedef struct {
-    double *at;             /* [n][n]: the lower half of the matrix, then that of L */
-    double *size;           /* [n]: roots of the diagonal, by which the matrix is divided so that its own is 1 */
-    int64 *order;           /* [n]: the row of the matrix that each of L is of */
-    int64 n, rank;          /* rank: rows that are no sums of those before, as far as numbers tell */
+    double *at;             /* [n][n]: lower half of the matrix, then of L */
+    double *size;           /* [n]: roots of the diagonal, which scale it to 1 */
+    int64 *order;           /* [n]: matrix row of each row of L */
+    int64 n, rank;          /* rank: numerically independent rows */
 } CorgiSymmetric;
 
 extern void corgi_factor(CorgiSymmetric *s);

@@ -1,4 +1,5 @@
-/* TupleShuffle: runs the plan of an order. Each step loads blocks into buffer slots and says which slots to visit. */
+/* TupleShuffle operator: executes the plan of an order. Each step loads blocks into buffer slots and lists the slots to
+ * visit. */
 #include "corgipile.h"
 
 #include "plan/seriate.h"
@@ -10,15 +11,15 @@ typedef struct {
     CustomScanState css;
     CorgiRun *run;
     CustomScanState *blocks;
-    MemoryContext rows;     /* what one block's rows leave behind */
+    MemoryContext rows;     /* temporary memory of one block's rows */
     int64 *order;           /* of blocks, if balanced */
     corgi_steps steps;
-    int64 asked;            /* position after the last block that the system was asked for */
+    int64 prefetched;            /* position after the last prefetched block */
 } TupleState;
 
-enum { AHEAD_PAGES = 512 }; /* to ask for at most before they are read */
+enum { MAX_PREFETCH_PAGES = 512 }; /* most pages prefetched */
 
-static void begin(CustomScanState *node, EState *estate, int eflags)
+static void begin_tuple_shuffle(CustomScanState *node, EState *estate, int eflags)
 {
     Plan *child = linitial(((CustomScan *) node->ss.ps.plan)->custom_plans);
     node->custom_ps = list_make1(ExecInitNode(child, estate, eflags));
@@ -39,7 +40,7 @@ void corgi_tuple_open(CustomScanState *node, CorgiRun *run)
 static void no_memory(void) { ereport(ERROR, errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")); }
 
 /* Balance the blocks. Returns -1 without memory. */
-static int lay_out(const CorgiSurvey *v, uint64 key, int64 *order)
+static int balance_blocks(const CorgiSurvey *v, uint64 key, int64 *order)
 {
     return v->vectors ? cp_balance_vectors(v->vectors, v->blocks, v->traits, key, order)
                       : cp_balance(v->sketch, v->blocks, key, order);
@@ -62,38 +63,37 @@ void corgi_tuple_begin(CustomScanState *node, int epoch)
                     .group = run->sizes.group,
                     .whole = run->sizes.whole,
                     .ahead = run->options.threads - 1};
-    if (s->order && lay_out(v, corgi_key(&run->options, epoch, CORGI_BALANCE), s->order) < 0)
+    if (s->order && balance_blocks(v, corgi_key(&run->options, epoch, CORGI_BALANCE), s->order) < 0)
         no_memory();
-    s->asked = 0;
+    s->prefetched = 0;
     cp_plan_free(&s->steps.plan);
     if (cp_plan_init(&s->steps.plan, &spec, 0) < 0)
         no_memory();
 }
 
-/* List those of the next rows that are to be learnt from; returns how many. */
-static int choose(const CorgiRun *run, int64 number, int count, int16 *which)
+/* Select the training rows among the next rows. Returns their number. */
+static int select_rows(const CorgiRun *run, int64 number, int count, int16 *which)
 {
     int chosen = 0;
     for (int i = 0; i < count; i++)
-        if (!corgi_held_out(run, number + i) && (run->where == NULL || corgi_is_wanted(run, number + i)))
+        if (!corgi_held_out(run, number + i) && (run->where == NULL || corgi_matches(run, number + i)))
             which[chosen++] = (int16) i;
     return chosen;
 }
 
-/* Read the rows of one block into their slots. `into` has one slot for each; no more, no fewer may come. Returns how
- * many. */
+/* Read a block's rows into their slots. `into` must have exactly one slot per row. Returns their number. */
 static int64 load_block(TupleState *s, int64 block, const int32 *into)
 {
     CorgiRun *run = s->run;
     const CorgiPlace *place = &run->survey.place[block];
     int64 rows = run->survey.cuts[block + 1] - run->survey.cuts[block], number = place->row, i = 0;
     MemoryContext outside = MemoryContextSwitchTo(s->rows);
-    int16 which[CORGI_MOST_ROWS];
+    int16 which[CORGI_MAX_ROWS];
     CorgiScan *scan;
     int count;
     corgi_block_seek(s->blocks, place);
     while ((scan = corgi_block_next(s->blocks, &count)) != NULL) {
-        int chosen = choose(run, number, count, which);
+        int chosen = select_rows(run, number, count, which);
         if (i + chosen > rows || !corgi_scan_put(scan, which, chosen, run->survey.width, &run->buffer, into + i))
             break;
         if (run->scaling != NULL)
@@ -106,14 +106,14 @@ static int64 load_block(TupleState *s, int64 block, const int32 *into)
         i += chosen;
     }
     if (i != rows || scan != NULL)
-        elog(ERROR, "block at page " INT64_FORMAT " has another number of visible rows than when they were counted",
+        elog(ERROR, "block at page " INT64_FORMAT " has a different number of visible rows than the survey counted",
              place->page);
     MemoryContextSwitchTo(outside);
     MemoryContextReset(s->rows);
     return rows;
 }
 
-/* Find out what features are standardised by: one more pass, block by block through the first slots of the buffer. */
+/* Compute feature scaling in one more pass, block by block through the buffer's first slots. */
 static CorgiScaling *find_scaling(TupleState *s)
 {
     CorgiRun *run = s->run;
@@ -133,7 +133,7 @@ static CorgiScaling *find_scaling(TupleState *s)
     return corgi_end_moments(moments, run);
 }
 
-/* Take a survey, choose sizes, allocate the buffer. Plans hold memory that only a callback can free. */
+/* Survey the table, choose sizes and allocate the buffer. Plans hold malloc memory, which only a callback frees. */
 void corgi_tuple_prepare(CustomScanState *node)
 {
     TupleState *s = (TupleState *) node;
@@ -162,20 +162,20 @@ void corgi_tuple_prepare(CustomScanState *node)
     run->prepared = true;
 }
 
-/* Ask for the blocks that come after position k. */
-static void ask_after(TupleState *s, int64 k)
+/* Prefetch the blocks after position k. */
+static void prefetch_after(TupleState *s, int64 k)
 {
     const cp_plan *plan = &s->steps.plan;
-    int64 stop = Min(k + 1 + Max(AHEAD_PAGES / s->run->source.block_pages, 1), plan->count);
-    s->asked = Max(s->asked, k + 1);
-    while (s->asked < stop &&
-           corgi_block_ask(s->blocks, &s->run->survey.place[cp_block_at(plan, plan->first + s->asked)]))
-        s->asked++;
+    int64 stop = Min(k + 1 + Max(MAX_PREFETCH_PAGES / s->run->source.block_pages, 1), plan->count);
+    s->prefetched = Max(s->prefetched, k + 1);
+    while (s->prefetched < stop &&
+           corgi_block_prefetch(s->blocks, &s->run->survey.place[cp_block_at(plan, plan->first + s->prefetched)]))
+        s->prefetched++;
 }
 
-/* The place of the block loaded as the e-th of a step: riffle gives every sparse block a place of its own, the other
- * orders fill a region of the buffer from its beginning. */
-static int64 place_of(const TupleState *s, const corgi_step *step, const int32 *into, int64 e)
+/* Return the buffer region of a step's e-th block. riffle gives every sparse block its own region; other orders fill
+ * the buffer from its start. */
+static int64 block_region(const TupleState *s, const corgi_step *step, const int32 *into, int64 e)
 {
     int64 widest = s->run->survey.widest;
     return cp_order(s->run->options.order)->deals ? *into / widest : *step->into / widest + e;
@@ -185,14 +185,14 @@ static int64 place_of(const TupleState *s, const corgi_step *step, const int32 *
 void corgi_tuple_load(CustomScanState *node, const corgi_step *step)
 {
     TupleState *s = (TupleState *) node;
-    const cp_plan *plan = &s->steps.plan; /* a thread may be planning on: only what holds for the epoch is read */
+    const cp_plan *plan = &s->steps.plan; /* a thread may be planning, so only epoch constants are read */
     const int32 *into = step->into;
     if (node->ss.ps.instrument)
         InstrStartNode(node->ss.ps.instrument);
     for (int64 k = step->from; k < step->to; k++) {
-        ask_after(s, k);
+        prefetch_after(s, k);
         if (s->run->source.sparse)
-            corgi_begin_place(&s->run->buffer, place_of(s, step, into, k - step->from));
+            corgi_begin_place(&s->run->buffer, block_region(s, step, into, k - step->from));
         into += load_block(s, cp_block_at(plan, plan->first + k), into);
     }
     if (node->ss.ps.instrument)
@@ -201,28 +201,28 @@ void corgi_tuple_load(CustomScanState *node, const corgi_step *step)
 
 void corgi_tuple_stop(CustomScanState *node) { corgi_block_stop(((TupleState *) node)->blocks); }
 
-static void end(CustomScanState *node)
+static void end_tuple_shuffle(CustomScanState *node)
 {
     corgi_steps_free(&((TupleState *) node)->steps);
     ExecEndNode(linitial(node->custom_ps));
 }
 
-static void rescan(CustomScanState *node) { ExecReScan(linitial(node->custom_ps)); }
+static void rescan_tuple_shuffle(CustomScanState *node) { ExecReScan(linitial(node->custom_ps)); }
 
-static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
+static void explain_tuple_shuffle(CustomScanState *node, List *ancestors, ExplainState *es)
 {
     if (((TupleState *) node)->run != NULL)
         corgi_explain_tuples(((TupleState *) node)->run, es);
 }
 
 static const CustomExecMethods exec_methods = {.CustomName = "TupleShuffle",
-                                               .BeginCustomScan = begin,
+                                               .BeginCustomScan = begin_tuple_shuffle,
                                                .ExecCustomScan = corgi_never_executed,
-                                               .EndCustomScan = end,
-                                               .ReScanCustomScan = rescan,
-                                               .ExplainCustomScan = explain};
+                                               .EndCustomScan = end_tuple_shuffle,
+                                               .ReScanCustomScan = rescan_tuple_shuffle,
+                                               .ExplainCustomScan = explain_tuple_shuffle};
 
-static Node *create(CustomScan *scan)
+static Node *create_tuple_shuffle(CustomScan *scan)
 {
     TupleState *s = (TupleState *) newNode(sizeof(TupleState), T_CustomScanState);
     s->css.methods = &exec_methods;
@@ -230,4 +230,4 @@ static Node *create(CustomScan *scan)
     return (Node *) s;
 }
 
-const CustomScanMethods corgi_tuple_methods = {CORGI_PREFIX "TupleShuffle", create};
+const CustomScanMethods corgi_tuple_methods = {CORGI_PREFIX "TupleShuffle", create_tuple_shuffle};

@@ -1,4 +1,4 @@
-/* What a value of a column is as a number, and as a text that is the same for equal values of any type. */
+/* Values as numbers, and as text that is equal for equal values of any type. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -13,14 +13,14 @@
 #include "utils/timestamp.h"
 
 static const int64 epoch_days = POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE;
-enum { LOWEST_DECIMAL = -6, FIRST_EXPONENT = 15 }; /* powers of ten between which numbers are written without one */
+enum { LOWEST_DECIMAL = -6, FIRST_EXPONENT = 15 }; /* powers of ten between which numbers need no exponent */
 
 bool corgi_is_text(Oid type)
 {
     return type == TEXTOID || type == VARCHAROID || type == BPCHAROID || type == NAMEOID || type_is_enum(type);
 }
 
-/* Return what values of a type are compared as. */
+/* Return the comparison family of a type. */
 CorgiFamily corgi_family(Oid type)
 {
     if (type == DATEOID || type == TIMESTAMPOID || type == TIMESTAMPTZOID)
@@ -30,7 +30,7 @@ CorgiFamily corgi_family(Oid type)
     return corgi_is_text(type) ? CORGI_TEXT : CORGI_NO_FAMILY;
 }
 
-/* Microseconds since 1970, or the infinities that the server has. */
+/* Return microseconds since 1970; the server's infinities stay infinite. */
 static double moment(int64 since_2000)
 {
     if (TIMESTAMP_NOT_FINITE(since_2000))
@@ -40,7 +40,7 @@ static double moment(int64 since_2000)
                : (double) (since_2000 + epoch_days * USECS_PER_DAY);
 }
 
-/* Return a number as it is; of a date or time the days since 1970, of a time of day the seconds. */
+/* Return a value as a number: dates and times as days since 1970, times of day as seconds. */
 double corgi_number_of(Oid type, Datum value)
 {
     DateADT date;
@@ -60,8 +60,8 @@ double corgi_number_of(Oid type, Datum value)
     }
 }
 
-/* Write a number that is not whole with the fewest digits that tell it from others: its digits, and where its point
- * lies, from PostgreSQL's form of it. */
+/* Write a fraction with the fewest digits that identify it, from PostgreSQL's digits and decimal point, as Python
+ * does. */
 static char *write_fraction(double number)
 {
     char shown[DOUBLE_SHORTEST_DECIMAL_LEN], digits[DOUBLE_SHORTEST_DECIMAL_LEN];
@@ -83,7 +83,8 @@ static char *write_fraction(double number)
     appendStringInfoString(&text, number < 0 ? "-" : "");
     count -= first;
     if (point - 1 < LOWEST_DECIMAL || point - 1 >= FIRST_EXPONENT)
-        appendStringInfo(&text, "%c%s%.*se%+d", digits[first], count > 1 ? "." : "", count - 1, digits + first + 1, point - 1);
+        appendStringInfo(&text, "%c%s%.*se%+d", digits[first], count > 1 ? "." : "", count - 1, digits + first + 1,
+                         point - 1);
     else if (point <= 0)
         appendStringInfo(&text, "0.%.*s%.*s", -point, "000000", count, digits + first);
     else
@@ -97,7 +98,7 @@ static char *write_moment(int64 since_2000, Oid type)
     fsec_t fraction;
     if (TIMESTAMP_NOT_FINITE(since_2000) || timestamp2tm(since_2000, NULL, &tm, &fraction, NULL, NULL) != 0)
         ereport(ERROR, errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-                errmsg("a %s that is infinite or out of range can be no category", format_type_be(type)));
+                errmsg("a category must be a finite %s in range", format_type_be(type)));
     return psprintf("%04d-%02d-%02d %02d:%02d:%02d.%06d", tm.tm_year, tm.tm_mon, tm.tm_mday, tm.tm_hour, tm.tm_min,
                     tm.tm_sec, (int) fraction);
 }
@@ -124,7 +125,7 @@ static int64 moment_of(Oid type, Datum value)
     return (int64) date * USECS_PER_DAY;
 }
 
-/* Return a value as the text of its category, as Python writes it; NULL of NaN, which is missing. */
+/* Return the text of a value's category, as Python writes it; NULL for NaN, which is missing. */
 const char *corgi_text_of(Oid type, Datum value, Size *length)
 {
     const char *text;
@@ -150,14 +151,15 @@ const char *corgi_text_of(Oid type, Datum value, Size *length)
     return text;
 }
 
-/* Compare names that are whole numbers, of which doubles do not tell large ones apart. */
+/* Compare names that are integers; as doubles, large ones would collide. */
 static int by_whole_number(const void *a, const void *b)
 {
-    const int64 x = strtoll(((const CorgiName *) a)->text, NULL, 10), y = strtoll(((const CorgiName *) b)->text, NULL, 10);
+    const int64 x = strtoll(((const CorgiName *) a)->text, NULL, 10),
+                y = strtoll(((const CorgiName *) b)->text, NULL, 10);
     return x < y ? -1 : x > y;
 }
 
-/* Put the values of a column of text, whole numbers or booleans into the order of Python. */
+/* Sort the values of a text, integer or boolean column as Python does. */
 void corgi_sort_values(CorgiNames *n, Oid type)
 {
     if (corgi_is_text(type))
@@ -166,7 +168,7 @@ void corgi_sort_values(CorgiNames *n, Oid type)
         corgi_order_names(n, by_whole_number);
 }
 
-/* Write such a value as JSON; NULL is null. */
+/* Write such a value as JSON; NULL as null. */
 void corgi_write_value(StringInfo json, const char *text, Oid type)
 {
     if (text == NULL)

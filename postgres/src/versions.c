@@ -1,7 +1,6 @@
-/* Versions of models: what an update replaces is kept, and rollback brings it back.
- *
- * A trigger keeps them, so that it does not matter who changes a model and how. Each version names the one before it, to
- * which rollback goes; versions keep their numbers, and the next new one has a number of its own. */
+/* Versions of models: an update keeps what it replaces, and rollback restores it.
+ * A trigger keeps versions, so any kind of update does. Each version names its predecessor, to which rollback goes.
+ * Versions keep their numbers, and a new one gets a new number. */
 #include "rights.h"
 #include "compat.h"
 
@@ -19,46 +18,48 @@
 PG_FUNCTION_INFO_V1(corgipile_keep_version);
 PG_FUNCTION_INFO_V1(corgipile_rollback);
 
-/* What a version is of. The first are columns of corgipile.past by the same names. */
-static const char *const parts[] = {"kind", "dims", "classes", "coefficients", "intercepts", "params", "source", "created",
-                                    "learnt"};
-static bool going_back = false; /* this backend is in a rollback */
+/* Versioned columns, named alike in corgipile.past. */
+static const char *const versioned[] = {"kind",   "dims",   "classes", "coefficients", "intercepts",
+                                        "params", "source", "created", "learnt"};
+static bool rolling_back = false; /* this backend is in a rollback */
 
-static const char *const keep_query =
-    "INSERT INTO corgipile.past (model, version, before, kind, dims, classes, coefficients, intercepts, params, source, "
+static const char *const store_query =
+    "INSERT INTO corgipile.past (model, version, before, kind, dims, classes, coefficients, intercepts, params, "
+    "source, "
     "created, learnt, until) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, pg_catalog.clock_timestamp())";
 #define FIGURES "epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds"
-static const char *const keep_history_query =
+static const char *const store_history_query =
     "INSERT INTO corgipile.past_history (model, version, " FIGURES ") SELECT model, $2, " FIGURES
     " FROM corgipile.history WHERE model operator(pg_catalog.=) $1";
-static const char *const forget_query =
-    "DELETE FROM corgipile.past WHERE model operator(pg_catalog.=) $1 AND version operator(pg_catalog.=) ANY (ARRAY(SELECT "
+static const char *const prune_query =
+    "DELETE FROM corgipile.past WHERE model operator(pg_catalog.=) $1 AND version operator(pg_catalog.=) ANY "
+    "(ARRAY(SELECT "
     "version FROM corgipile.past WHERE model operator(pg_catalog.=) $1 ORDER BY until DESC, version DESC OFFSET $2))";
 static const char *const next_query =
     "SELECT GREATEST($2, (SELECT pg_catalog.max(version) FROM corgipile.past WHERE model operator(pg_catalog.=) $1)) "
     "operator(pg_catalog.+) 1::pg_catalog.int8";
 
-static void execute(const char *query, int count, Oid *types, Datum *values, const char *nulls, int expected)
+static void execute_version(const char *query, int count, Oid *types, Datum *values, const char *nulls, int expected)
 {
     if (SPI_execute_with_args(query, count, types, values, nulls, false, 0) != expected)
-        elog(ERROR, "keeping versions of a model failed");
+        elog(ERROR, "storing a version of a model failed");
 }
 
-/* Run a statement about a model, by its name, and a number. */
-static void about(const char *query, Datum name, int64 number, int expected)
+/* Run a statement with a model's name and a number. */
+static void execute_for_model(const char *query, Datum name, int64 number, int expected)
 {
     Oid types[] = {TEXTOID, INT8OID};
     Datum values[] = {name, Int64GetDatum(number)};
-    execute(query, lengthof(types), types, values, NULL, expected);
+    execute_version(query, lengthof(types), types, values, NULL, expected);
 }
 
-static Datum column(const TriggerData *t, HeapTuple row, const char *name, bool *null)
+static Datum column_value(const TriggerData *t, HeapTuple row, const char *name, bool *null)
 {
     TupleDesc columns = RelationGetDescr(t->tg_relation);
     return heap_getattr(row, SPI_fnumber(columns, name), columns, null);
 }
 
-/* Return whether two values are the same; one that lies elsewhere and was not touched is not fetched. */
+/* Compare two values. An unchanged external value is not fetched. */
 static bool same_value(Datum a, Datum b, Form_pg_attribute of)
 {
     const char *x = DatumGetPointer(a), *y = DatumGetPointer(b);
@@ -73,103 +74,105 @@ static bool same_column(const TriggerData *t, const char *name)
     TupleDesc columns = RelationGetDescr(t->tg_relation);
     Form_pg_attribute a = TupleDescAttr(columns, SPI_fnumber(columns, name) - 1);
     bool null, null_before;
-    Datum before = column(t, t->tg_trigtuple, name, &null_before), now = column(t, t->tg_newtuple, name, &null);
+    Datum before = column_value(t, t->tg_trigtuple, name, &null_before),
+          now = column_value(t, t->tg_newtuple, name, &null);
     return null == null_before && (null || same_value(before, now, a));
 }
 
 static bool same_model(const TriggerData *t)
 {
-    for (int i = 0; i < lengthof(parts); i++)
-        if (!same_column(t, parts[i]))
+    for (int i = 0; i < lengthof(versioned); i++)
+        if (!same_column(t, versioned[i]))
             return false;
     return true;
 }
 
-/* Put what is replaced, and its epochs, beside the models. */
-static void keep(const TriggerData *t, Datum name, Datum version)
+/* Store the replaced version and its epochs. */
+static void store_version(const TriggerData *t, Datum name, Datum version)
 {
-    Oid types[] = {TEXTOID, INT8OID, INT8OID, TEXTOID, INT4OID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, JSONBOID,
-                   TEXTOID, TIMESTAMPTZOID, FLOAT8ARRAYOID};
+    Oid types[] = {TEXTOID,        INT8OID,        INT8OID,  TEXTOID, INT4OID,        FLOAT8ARRAYOID,
+                   FLOAT8ARRAYOID, FLOAT8ARRAYOID, JSONBOID, TEXTOID, TIMESTAMPTZOID, FLOAT8ARRAYOID};
     Datum values[lengthof(types)] = {name, version};
     char nulls[lengthof(types)];
     bool null;
     memset(nulls, ' ', sizeof nulls);
-    values[2] = column(t, t->tg_trigtuple, "before", &null);
+    values[2] = column_value(t, t->tg_trigtuple, "before", &null);
     nulls[2] = null ? 'n' : ' ';
-    for (int i = 0; i < lengthof(parts); i++) {
-        values[3 + i] = column(t, t->tg_trigtuple, parts[i], &null);
+    for (int i = 0; i < lengthof(versioned); i++) {
+        values[3 + i] = column_value(t, t->tg_trigtuple, versioned[i], &null);
         nulls[3 + i] = null ? 'n' : ' ';
     }
-    execute(keep_query, lengthof(types), types, values, nulls, SPI_OK_INSERT);
-    about(keep_history_query, name, DatumGetInt64(version), SPI_OK_INSERT);
+    execute_version(store_query, lengthof(types), types, values, nulls, SPI_OK_INSERT);
+    execute_for_model(store_history_query, name, DatumGetInt64(version), SPI_OK_INSERT);
 }
 
-/* Keep the version that is replaced, forget those that are too many. Returns the number of the new one. */
-static int64 replace(const TriggerData *t, Datum name, Datum version)
+/* Store the replaced version and delete the oldest ones. Returns the new version's number. */
+static int64 replace_version(const TriggerData *t, Datum name, Datum version)
 {
     CorgiCaller caller = corgi_become_owner();
     bool null;
     int64 next;
     SPI_connect();
-    about(next_query, name, DatumGetInt64(version), SPI_OK_SELECT);
+    execute_for_model(next_query, name, DatumGetInt64(version), SPI_OK_SELECT);
     next = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
-    if (corgi_versions > 1 || going_back)
-        keep(t, name, version);
-    if (!going_back)
-        about(forget_query, name, corgi_versions - 1, SPI_OK_DELETE);
+    if (corgi_versions > 1 || rolling_back)
+        store_version(t, name, version);
+    if (!rolling_back)
+        execute_for_model(prune_query, name, corgi_versions - 1, SPI_OK_DELETE);
     SPI_finish();
     corgi_become_caller(caller);
     return next;
 }
 
-/* Before a model changes. */
+/* Trigger before a model changes. */
 Datum corgipile_keep_version(PG_FUNCTION_ARGS)
 {
     TriggerData *t = corgi_trigger_of(fcinfo);
     TupleDesc columns = RelationGetDescr(t->tg_relation);
     bool null, nulls[2] = {false};
-    Datum name = column(t, t->tg_trigtuple, "name", &null), version = column(t, t->tg_trigtuple, "version", &null);
+    Datum name = column_value(t, t->tg_trigtuple, "name", &null),
+          version = column_value(t, t->tg_trigtuple, "version", &null);
     int at[2] = {SPI_fnumber(columns, "version"), SPI_fnumber(columns, "before")};
     Datum values[2];
-    if (!going_back && !(same_column(t, "version") && same_column(t, "before")))
+    if (!rolling_back && !(same_column(t, "version") && same_column(t, "before")))
         ereport(ERROR, errcode(ERRCODE_GENERATED_ALWAYS),
-                errmsg("the number of a version cannot be changed, as of model \"%s\"", TextDatumGetCString(name)),
-                errhint("SELECT corgipile.rollback(model, version) brings one back."));
-    if (same_model(t) && !going_back)
+                errmsg("the version number of model \"%s\" cannot be changed", TextDatumGetCString(name)),
+                errhint("SELECT corgipile.rollback(model, version) restores a version."));
+    if (same_model(t) && !rolling_back)
         return PointerGetDatum(t->tg_newtuple);
-    values[0] = Int64GetDatum(replace(t, name, version));
+    values[0] = Int64GetDatum(replace_version(t, name, version));
     values[1] = version;
-    if (going_back)
+    if (rolling_back)
         return PointerGetDatum(t->tg_newtuple);
     return PointerGetDatum(heap_modify_tuple_by_cols(t->tg_newtuple, columns, lengthof(at), at, values, nulls));
 }
 
 static const char *const find_query =
-    "SELECT " CORGI_HOLDERS ", version, before FROM corgipile.models WHERE name operator(pg_catalog.=) $1 FOR NO KEY UPDATE";
+    "SELECT " CORGI_HOLDERS ", version, before FROM corgipile.models WHERE name operator(pg_catalog.=) $1 FOR NO KEY "
+    "UPDATE";
 static const char *const kept_query =
     "SELECT pg_catalog.string_agg(version::pg_catalog.text, ', ' ORDER BY version), "
     "pg_catalog.bool_or(version operator(pg_catalog.=) $2) FROM corgipile.past WHERE model operator(pg_catalog.=) $1";
-static const char *const back_query =
+static const char *const restore_query =
     "UPDATE corgipile.models m SET kind = p.kind, dims = p.dims, classes = p.classes, coefficients = p.coefficients, "
     "intercepts = p.intercepts, params = p.params, source = p.source, created = p.created, learnt = p.learnt, "
-    "version = p.version, before = p.before FROM corgipile.past p WHERE m.name operator(pg_catalog.=) $1 AND p.model operator(pg_catalog.=) $1 "
-    "AND p.version operator(pg_catalog.=) $2";
+    "version = p.version, before = p.before FROM corgipile.past p WHERE m.name operator(pg_catalog.=) $1 AND p.model "
+    "operator(pg_catalog.=) $1 AND p.version operator(pg_catalog.=) $2";
 static const char *const clear_query = "DELETE FROM corgipile.history WHERE model operator(pg_catalog.=) $1";
 static const char *const history_query =
     "INSERT INTO corgipile.history (model, " FIGURES ") SELECT model, " FIGURES
     " FROM corgipile.past_history WHERE model operator(pg_catalog.=) $1 AND version operator(pg_catalog.=) $2";
-static const char *const taken_query =
+static const char *const remove_query =
     "DELETE FROM corgipile.past WHERE model operator(pg_catalog.=) $1 AND version operator(pg_catalog.=) $2";
 
-/* Find the model, check that the caller may replace it, and lock it. Returns its version and the one before, 0 if there
- * is none. */
-static void find(const char *name, Oid user, int64 *version, int64 *before)
+/* Lock the model after checking that the caller may replace it. Returns its version and the previous one, 0 if none. */
+static void lock_model(const char *name, Oid user, int64 *version, int64 *before)
 {
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
     CorgiHolders holders;
     bool null;
-    execute(find_query, lengthof(types), types, values, NULL, SPI_OK_SELECT);
+    execute_version(find_query, lengthof(types), types, values, NULL, SPI_OK_SELECT);
     if (SPI_processed == 0)
         ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("there is no model \"%s\"", name),
                 errhint("SELECT name FROM corgipile.models lists them."));
@@ -180,44 +183,44 @@ static void find(const char *name, Oid user, int64 *version, int64 *before)
     *before = null ? 0 : *before;
 }
 
-/* Refuse a version that is not kept. */
-static void check_kept(const char *name, int64 version, int64 wanted)
+/* Refuse a version that is not stored. */
+static void check_stored(const char *name, int64 version, int64 wanted)
 {
-    char *kept;
-    bool null, there;
-    about(kept_query, CStringGetTextDatum(name), wanted, SPI_OK_SELECT);
-    kept = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-    there = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
-    if (!null && there)
+    char *stored;
+    bool null, is_stored;
+    execute_for_model(kept_query, CStringGetTextDatum(name), wanted, SPI_OK_SELECT);
+    stored = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+    is_stored = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
+    if (!null && is_stored)
         return;
     ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT),
             wanted == 0 ? errmsg("model \"%s\" has no version before " INT64_FORMAT, name, version)
-                        : errmsg("version " INT64_FORMAT " of model \"%s\" is not kept", wanted, name),
-            kept ? errdetail("It is at version " INT64_FORMAT "; kept besides: %s.", version, kept)
-                 : errdetail("It is at version " INT64_FORMAT ", and no other is kept.", version));
+                        : errmsg("version " INT64_FORMAT " of model \"%s\" is not stored", wanted, name),
+            stored ? errdetail("Its version is " INT64_FORMAT "; also stored: %s.", version, stored)
+                 : errdetail("Its version is " INT64_FORMAT ", and no other is stored.", version));
 }
 
-static void go_back(const char *name, int64 version)
+static void restore_version(const char *name, int64 version)
 {
     Datum model = CStringGetTextDatum(name);
-    going_back = true;
+    rolling_back = true;
     PG_TRY();
     {
-        about(back_query, model, version, SPI_OK_UPDATE);
+        execute_for_model(restore_query, model, version, SPI_OK_UPDATE);
     }
     PG_FINALLY();
     {
-        going_back = false;
+        rolling_back = false;
     }
     PG_END_TRY();
     if (SPI_processed != 1)
-        elog(ERROR, "bringing back a version of model \"%s\" failed", name);
-    execute(clear_query, 1, (Oid[]){TEXTOID}, &model, NULL, SPI_OK_DELETE);
-    about(history_query, model, version, SPI_OK_INSERT);
-    about(taken_query, model, version, SPI_OK_DELETE);
+        elog(ERROR, "restoring a version of model \"%s\" failed", name);
+    execute_version(clear_query, 1, (Oid[]){TEXTOID}, &model, NULL, SPI_OK_DELETE);
+    execute_for_model(history_query, model, version, SPI_OK_INSERT);
+    execute_for_model(remove_query, model, version, SPI_OK_DELETE);
 }
 
-/* rollback(model, version): bring a version back. */
+/* rollback(model, version): restores a version. */
 Datum corgipile_rollback(PG_FUNCTION_ARGS)
 {
     char *name;
@@ -232,11 +235,11 @@ Datum corgipile_rollback(PG_FUNCTION_ARGS)
     corgi_lock_name(name);
     caller = corgi_become_owner();
     SPI_connect();
-    find(name, user, &version, &before);
+    lock_model(name, user, &version, &before);
     wanted = PG_ARGISNULL(1) ? before : PG_GETARG_INT64(1);
     if (wanted != version) {
-        check_kept(name, version, wanted);
-        go_back(name, wanted);
+        check_stored(name, version, wanted);
+        restore_version(name, wanted);
     }
     SPI_finish();
     corgi_become_caller(caller);

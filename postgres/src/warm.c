@@ -1,4 +1,4 @@
-/* Warm starts: loads the earlier model and checks that the training is compatible with it. */
+/* Warm starts: loading of the earlier model, and compatibility checks. */
 #include "corgipile.h"
 
 #include "utils/snapmgr.h"
@@ -11,7 +11,7 @@ static bool same_names(const CorgiNames *a, const CorgiNames *b)
     return same;
 }
 
-/* Return whether classes that were given are those of the model to go on from. */
+/* Return whether the given classes are those of the warm-start model. */
 static bool has_classes_given(CorgiOptions *o, const CorgiModel *past)
 {
     const CorgiNames *known = past->encoding ? past->encoding->classes : NULL;
@@ -25,15 +25,15 @@ static bool has_classes_given(CorgiOptions *o, const CorgiModel *past)
                                   memcmp(o->classes, past->class_values, sizeof(double) * (Size) past->classes) == 0);
 }
 
-/* The columns of an encoding are known by name, and with them what becomes of each. */
-static void take_encoding(CorgiOptions *o, const CorgiModel *past)
+/* Adopt the earlier model's encoding, whose columns are identified by name. */
+static void adopt_encoding(CorgiOptions *o, const CorgiModel *past)
 {
     ListCell *mine, *theirs;
     bool same;
     if (o->encode != NIL || (o->missing != CORGI_MISSING_ERROR && o->missing != CORGI_MISSING_SKIP))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("encode and missing are those of the model that warm_start goes on from; leave them out"));
-    corgi_go_on_hashing(o, past->encoding, past->features);
+                errmsg("encode and missing must be left out: warm_start uses those of its model"));
+    corgi_resume_hashing(o, past->encoding, past->features);
     o->encoding = past->encoding;
     if (past->encoding == NULL)
         return;
@@ -43,16 +43,16 @@ static void take_encoding(CorgiOptions *o, const CorgiModel *past)
     if (!same)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("warm_start \"%s\" was trained on other columns, or in another order", o->warm_start),
-                errhint("SELECT params -> 'features' FROM corgipile.models says which."));
+                errhint("SELECT params -> 'features' FROM corgipile.models lists its columns."));
 }
 
-/* Load the model to go on from. Its classes become those of the new one. */
+/* Load the warm-start model. Its classes become those of the new model. */
 CorgiModel *corgi_load_past(CorgiOptions *o)
 {
     CorgiModel *past;
     o->past = corgi_find_model(o->warm_start, CORGI_READ);
     past = corgi_load_model(o->warm_start, true);
-    corgi_refuse_several(past, o->warm_start, "warm_start goes on");
+    corgi_require_single(past, o->warm_start, "warm_start needs");
     o->of = corgi_loss_of(o->kind, past->classes);
     if (past->of.loss != o->of.loss || past->of.parameter != o->of.parameter)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -60,9 +60,9 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
     for (int64 i = 0; i < past->outputs && !o->intercept; i++)
         if (past->intercepts[i] != 0)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("warm_start \"%s\" has an intercept; intercept => false goes on from a model without one",
+                    errmsg("warm_start \"%s\" has an intercept; intercept => false needs a model without one",
                            o->warm_start));
-    take_encoding(o, past);
+    adopt_encoding(o, past);
     corgi_take_step(o, past->how, past->rate);
     if (!corgi_predicts_numbers(&o->of) && !has_classes_given(o, past))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -74,7 +74,7 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
     return past;
 }
 
-/* Refuses to replace the warm-start model if another session replaced it after it was read. */
+/* Refuse to replace the warm-start model if another session replaced it after it was read. */
 void corgi_check_past(const CorgiOptions *o)
 {
     CorgiVersion now;
@@ -88,7 +88,7 @@ void corgi_check_past(const CorgiOptions *o)
                 errmsg("could not serialize access: model \"%s\" was replaced by a concurrent transaction", o->name));
 }
 
-/* Check that the rows have the features of the model to go on from; sparse ones may lack the last of them. */
+/* Check that the rows have the model's features. Sparse rows may lack the last ones. */
 void corgi_fit_past(CorgiRun *run, const CorgiModel *past)
 {
     CorgiSurvey *v = &run->survey;

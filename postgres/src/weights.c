@@ -1,4 +1,4 @@
-/* What rows count for: by a column, and by their classes. */
+/* Row weights, from a column and from classes. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -11,29 +11,29 @@
 #include "utils/jsonb.h"
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
-#define BAD ERRCODE_INVALID_PARAMETER_VALUE
+#define INVALID ERRCODE_INVALID_PARAMETER_VALUE
 
-/* What a row of a class counts for, by the class as text. */
+/* The weight of a class's rows, by the class as text. */
 typedef struct {
     char *name;
     double weight;
 } ClassWeight;
 
-/* Return whether all classes are to count for as much. */
+/* Return whether classes are weighted inversely to their frequency. */
 bool corgi_is_balanced(const CorgiOptions *o) { return o->class_weight != NULL && o->class_weights == NIL; }
 
-static ClassWeight *read_one(char *name, const JsonbValue *value)
+static ClassWeight *read_class_weight_entry(char *name, const JsonbValue *value)
 {
     ClassWeight *one = palloc(sizeof *one);
     *one = (ClassWeight){name, NAN};
     if (value->type == jbvNumeric)
         one->weight = DatumGetFloat8(DirectFunctionCall1(numeric_float8, NumericGetDatum(value->val.numeric)));
     if (!(one->weight >= 0 && isfinite(one->weight)))
-        REFUSE(BAD, "class_weight of class \"%s\" must be a finite number of 0 or more", name);
+        REFUSE(INVALID, "class_weight of class \"%s\" must be a finite number of 0 or more", name);
     return one;
 }
 
-/* Read class_weight: balanced, or a JSON object of numbers by class. */
+/* Parse class_weight: balanced, or a JSON object of numbers by class. */
 void corgi_read_class_weight(CorgiOptions *o, Datum value, Oid type)
 {
     JsonbIterator *at;
@@ -42,25 +42,25 @@ void corgi_read_class_weight(CorgiOptions *o, Datum value, Oid type)
     char *name = NULL;
     o->class_weight = corgi_argument_text(value, type);
     if (corgi_predicts_numbers(&o->of))
-        REFUSE(BAD, "class_weight is for classes; a %s model predicts numbers", o->kind);
+        REFUSE(INVALID, "class_weight is for classes; a %s model predicts numbers", o->kind);
     if (strcmp(o->class_weight, "balanced") == 0)
         return;
     if (o->class_weight[strspn(o->class_weight, " \t\n\r")] != '{')
-        REFUSE(BAD, "class_weight must be 'balanced' or a JSON object of numbers by class, such as "
+        REFUSE(INVALID, "class_weight must be 'balanced' or a JSON object of numbers by class, such as "
                "'{\"no\": 1, \"yes\": 20}', got \"%s\"", o->class_weight);
     at = JsonbIteratorInit(&DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(o->class_weight)))->root);
     while ((token = JsonbIteratorNext(&at, &item, true)) != WJB_DONE) {
         if (token == WJB_KEY)
             name = pnstrdup(item.val.string.val, item.val.string.len);
         else if (token == WJB_VALUE)
-            o->class_weights = lappend(o->class_weights, read_one(name, &item));
+            o->class_weights = lappend(o->class_weights, read_class_weight_entry(name, &item));
     }
     if (o->class_weights == NIL)
-        REFUSE(BAD, "class_weight is an empty object; name a class at least");
+        REFUSE(INVALID, "class_weight must name at least one class, got an empty object");
 }
 
-/* Return whether a class is meant by a text. */
-static bool is_meant(const CorgiRun *run, int64 k, const char *name)
+/* Return whether a text denotes a class. */
+static bool denotes_class(const CorgiRun *run, int64 k, const char *name)
 {
     const CorgiNames *names = run->source.label.classes;
     char *end;
@@ -79,27 +79,27 @@ static void weigh_by_name(const CorgiRun *run, double *weight)
     foreach (cell, run->options.class_weights) {
         const ClassWeight *one = lfirst(cell);
         int64 k = 0;
-        while (k < v->class_count && !is_meant(run, k, one->name))
+        while (k < v->class_count && !denotes_class(run, k, one->name))
             k++;
         if (k == v->class_count)
-            REFUSE(BAD, "class_weight names class \"%s\", which is none of those of the label", one->name);
+            REFUSE(INVALID, "class_weight names class \"%s\", which is none of those of the label", one->name);
         weight[k] = one->weight;
     }
     for (int64 k = 0; k < v->class_count; k++)
         any |= weight[k] > 0;
     if (!any)
-        REFUSE(BAD, "class_weight is 0 for all classes; one of more than 0 is needed");
+        REFUSE(INVALID, "class_weight is 0 for all classes; one of more than 0 is needed");
 }
 
-/* Return how many rows to learn from are of a class; `values` ascend. */
+/* Return the number of training rows of a class; `values` ascend. */
 static int64 count_of(double class, const double *values, const int64 *counts, int64 n)
 {
     int64 k = n ? cp_find_class(values, n, class) : -1;
     return k < 0 ? 0 : counts[k];
 }
 
-/* Settle what a row of each class counts for, by how many rows there are of each label: as corgipile.linear.classes. */
-void corgi_weigh_classes(CorgiRun *run, const double *values, const int64 *counts, int64 n)
+/* Compute the class weights from the row counts of the labels, as corgipile.linear.classes does. */
+void corgi_compute_class_weights(CorgiRun *run, const double *values, const int64 *counts, int64 n)
 {
     CorgiSurvey *v = &run->survey;
     double total = 0;
@@ -115,8 +115,10 @@ void corgi_weigh_classes(CorgiRun *run, const double *values, const int64 *count
     for (int64 k = 0; k < v->class_count; k++) {
         int64 count = count_of(v->classes[k], values, counts, n);
         if (count == 0)
-            REFUSE(ERRCODE_NO_DATA_FOUND, "class_weight 'balanced' would divide by 0: there are no rows to learn from of class %s",
-                   run->source.label.classes ? run->source.label.classes->names[k].text : psprintf("%g", v->classes[k]));
+            REFUSE(ERRCODE_NO_DATA_FOUND,
+                   "class_weight 'balanced' would divide by 0: there are no rows to learn from of class %s",
+                   run->source.label.classes ? run->source.label.classes->names[k].text
+                                             : psprintf("%g", v->classes[k]));
         v->class_weight[k] = (double) count;
         total += (double) count;
     }
@@ -124,34 +126,34 @@ void corgi_weigh_classes(CorgiRun *run, const double *values, const int64 *count
         v->class_weight[k] = total / ((double) v->class_count * v->class_weight[k]);
 }
 
-/* Settle what a row of each class of a model counts for, as training was told, by how many rows there are of each. */
+/* Compute the class weights of a stored model as in training, from row counts. */
 void corgi_weights_of(const CorgiModel *m, const char *class_weight, const int64 *counts, double *weight)
 {
     CorgiRun run = {.options = {.kind = m->kind, .of = m->of},
                     .survey = {.classes = m->class_values, .class_count = m->classes},
                     .source = {.label = {.classes = m->encoding ? m->encoding->classes : NULL}}};
     corgi_read_class_weight(&run.options, CStringGetTextDatum(class_weight), TEXTOID);
-    corgi_weigh_classes(&run, m->class_values, counts, m->classes);
+    corgi_compute_class_weights(&run, m->class_values, counts, m->classes);
     memcpy(weight, run.survey.class_weight, sizeof *weight * (Size) m->classes);
 }
 
-/* Return what a row counts for; what is no weight is for the kernel to see. */
+/* Return a row's weight. The kernel refuses invalid ones. */
 double corgi_read_weight(const CorgiColumn *weight, TupleTableSlot *row)
 {
     bool null;
     Datum value = slot_getattr(row, weight->attnum, &null);
-    double found;
+    double row_weight;
     if (null && !weight->lenient)
         corgi_null_value(weight, row, "weight");
     if (null)
         return NAN;
-    corgi_read_number(weight->type, value, sizeof found, (char *) &found);
-    return found;
+    corgi_read_number(weight->type, value, sizeof row_weight, (char *) &row_weight);
+    return row_weight;
 }
 
-/* Refuse rows that count for nothing, all of them. */
-void corgi_check_weight(const cp_figures *figures, const char *whose)
+/* Refuse rows whose weights are all zero. */
+void corgi_check_weight(const cp_figures *figures, const char *subject)
 {
     if (figures->rows > 0 && !(figures->weight > 0))
-        REFUSE(ERRCODE_NO_DATA_FOUND, "the weights of %s are all zero; one above 0 is needed", whose);
+        REFUSE(ERRCODE_NO_DATA_FOUND, "the weights of %s are all zero; one above 0 is needed", subject);
 }

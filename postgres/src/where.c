@@ -1,5 +1,5 @@
-/* Rows of a table that a condition holds of: asked of each row once, when it is first read, and kept as a bit by its number
- * among the visible rows, so that no pass asks another question, whatever functions are in the condition. */
+/* Rows that satisfy the where condition, evaluated once per row and stored as bits by row number, so that volatile
+ * functions give all passes the same rows. */
 #include "corgipile.h"
 
 #include "access/sysattr.h"
@@ -18,19 +18,19 @@
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
 struct CorgiWhere {
-    List *condition;        /* of expressions, all of which must hold */
-    ExprState **states;     /* by part of the source; NULL until one of its rows is asked about */
+    List *condition;        /* of expressions, joined by AND */
+    ExprState **states;     /* by part of the source; NULL until its first row */
     ExprContext *context;
     MemoryContext memory;
     uint8 *bits;
     int64 known, room;      /* rows, bytes */
 };
 
-/* Parse the condition as the one thing that a SELECT in brackets selects. */
-static Node *parse(const char *text)
+/* Parse the condition as the only item of a SELECT. */
+static Node *parse_condition(const char *text)
 {
-    List *found = raw_parser(psprintf("SELECT (%s\n)", text), RAW_PARSE_DEFAULT);
-    SelectStmt *s = list_length(found) == 1 ? (SelectStmt *) linitial_node(RawStmt, found)->stmt : NULL;
+    List *statements = raw_parser(psprintf("SELECT (%s\n)", text), RAW_PARSE_DEFAULT);
+    SelectStmt *s = list_length(statements) == 1 ? (SelectStmt *) linitial_node(RawStmt, statements)->stmt : NULL;
     if (s == NULL || !IsA(s, SelectStmt) || list_length(s->targetList) != 1 || s->distinctClause || s->intoClause ||
         s->fromClause || s->whereClause || s->groupClause || s->havingClause || s->windowClause || s->valuesLists ||
         s->sortClause || s->limitOffset || s->limitCount || s->lockingClause || s->withClause || s->op != SETOP_NONE ||
@@ -39,20 +39,22 @@ static Node *parse(const char *text)
     return linitial_node(ResTarget, s->targetList)->val;
 }
 
-/* Find out what the names in the condition are: columns of the table, functions, operators. */
-static Node *analyze(Relation rel, const char *text)
+/* Resolve the condition's columns, functions and operators. */
+static Node *analyze_condition(Relation rel, const char *text)
 {
     ParseState *state = make_parsestate(NULL);
     Node *condition;
-    addNSItemToQuery(state, addRangeTableEntryForRelation(state, rel, AccessShareLock, NULL, false, true), false, true, true);
-    condition = transformWhereClause(state, parse(text), EXPR_KIND_OTHER, "where");
+    addNSItemToQuery(state, addRangeTableEntryForRelation(state, rel, AccessShareLock, NULL, false, true), false, true,
+                     true);
+    condition = transformWhereClause(state, parse_condition(text), EXPR_KIND_OTHER, "where");
     if (state->p_hasAggs || state->p_hasWindowFuncs || state->p_hasTargetSRFs || state->p_hasSubLinks)
-        REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "where takes no aggregates, window functions, sets or subqueries; query does");
+        REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "where must not have aggregates, window functions, set-returning "
+                                              "functions or subqueries; use query");
     assign_expr_collations(state, condition);
     return condition;
 }
 
-/* The condition may speak of columns that the caller may read. */
+/* Check that the caller may read the condition's columns. */
 static void check_columns(Relation rel, Node *condition)
 {
     Oid table = RelationGetRelid(rel), user = GetUserId();
@@ -66,12 +68,14 @@ static void check_columns(Relation rel, Node *condition)
                                       : pg_attribute_aclcheck_all(table, user, ACL_SELECT, ACLMASK_ALL) == ACLCHECK_OK);
         if (!may)
             aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, RelationGetRelationName(rel));
-        if (column == InvalidAttrNumber || (column > 0 && CORGI_IS_VIRTUAL(TupleDescAttr(RelationGetDescr(rel), column - 1))))
-            REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "where takes no whole rows and no virtual generated columns; query does");
+        if (column == InvalidAttrNumber ||
+            (column > 0 && CORGI_IS_VIRTUAL(TupleDescAttr(RelationGetDescr(rel), column - 1))))
+            REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "where must not have whole rows or virtual generated columns; "
+                                                  "use query");
     }
 }
 
-/* Read the condition of a training, if it has one. */
+/* Prepare the condition of a training, if any. */
 void corgi_open_where(CorgiRun *run)
 {
     const CorgiSource *s = &run->source;
@@ -79,7 +83,7 @@ void corgi_open_where(CorgiRun *run)
     Node *condition;
     if (run->options.where == NULL)
         return;
-    condition = analyze(s->rel, run->options.where);
+    condition = analyze_condition(s->rel, run->options.where);
     check_columns(s->rel, condition);
     w = run->where = palloc0(sizeof *w);
     w->condition = make_ands_implicit(expression_planner((Expr *) condition));
@@ -88,7 +92,7 @@ void corgi_open_where(CorgiRun *run)
     w->memory = CurrentMemoryContext;
 }
 
-static ExprState *state_of(struct CorgiWhere *w, const CorgiRun *run, const CorgiSource *part)
+static ExprState *part_state(struct CorgiWhere *w, const CorgiRun *run, const CorgiSource *part)
 {
     MemoryContext outside;
     List *condition = w->condition;
@@ -102,7 +106,7 @@ static ExprState *state_of(struct CorgiWhere *w, const CorgiRun *run, const Corg
     return w->states[part->number];
 }
 
-static void make_room(struct CorgiWhere *w)
+static void grow_bits(struct CorgiWhere *w)
 {
     int64 bytes = Max(2 * w->room, 1024);
     w->bits = w->bits ? repalloc_huge(w->bits, (Size) bytes) : MemoryContextAlloc(w->memory, (Size) bytes);
@@ -110,27 +114,26 @@ static void make_room(struct CorgiWhere *w)
     w->room = bytes;
 }
 
-/* Take in a row, by its number, of a pass that reads all of them; returns whether the condition holds. Rows that are known
- * are not asked again. */
-bool corgi_ask_row(const CorgiRun *run, const CorgiSource *part, int64 number, TupleTableSlot *row)
+/* Evaluate the condition for a row of a full pass, unless its result is known. Returns the result. */
+bool corgi_row_matches(const CorgiRun *run, const CorgiSource *part, int64 number, TupleTableSlot *row)
 {
     struct CorgiWhere *w = run->where;
     if (w == NULL)
         return true;
     if (number < w->known)
-        return corgi_is_wanted(run, number);
+        return corgi_matches(run, number);
     if (number / 8 >= w->room)
-        make_room(w);
+        grow_bits(w);
     w->context->ecxt_scantuple = row;
-    if (ExecQual(state_of(w, run, part), w->context))
+    if (ExecQual(part_state(w, run, part), w->context))
         w->bits[number / 8] |= (uint8) (1 << number % 8);
     ResetExprContext(w->context);
     w->known = number + 1;
-    return corgi_is_wanted(run, number);
+    return corgi_matches(run, number);
 }
 
-/* Return whether the condition holds of a row that is known. */
-bool corgi_is_wanted(const CorgiRun *run, int64 number)
+/* Return the known result for a row. */
+bool corgi_matches(const CorgiRun *run, int64 number)
 {
     return run->where->bits[number / 8] >> number % 8 & 1;
 }

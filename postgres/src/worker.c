@@ -1,8 +1,7 @@
-/* The background worker of a job.
- *
- * It connects as who was logged in, takes the session's settings, and becomes the role that asked, as a SECURITY DEFINER
- * function becomes its owner: nothing that runs on its behalf, triggers at commit included, can become another. What it
- * trains and the record that says so are of one transaction. */
+/* Background worker of a job.
+ * It connects as the login role, applies the session's settings, and becomes the requesting role as a SECURITY DEFINER
+ * function becomes its owner: nothing it runs, triggers at commit included, can become another role. One transaction
+ * stores the model and the job's success. */
 #include "jobs.h"
 
 #include <math.h>
@@ -27,12 +26,12 @@
 #include "utils/syscache.h"
 #include "utils/timeout.h"
 
-enum { KEPT_JOBS = 100, MOST_WARNINGS = 8192 };
+enum { MAX_FINISHED_JOBS = 100, MAX_WARNING_BYTES = 8192 };
 
 typedef struct {
     CorgiTicket ticket;
     MemoryContext context;
-    bool begun;             /* the record is there, and says that it runs */
+    bool begun;             /* the record exists and is marked as running */
     char *call;
     ArrayType *settings;
     Oid role, session;
@@ -40,13 +39,13 @@ typedef struct {
     Interval *limit;        /* or NULL */
     CorgiProgress at;
     StringInfoData warnings;
-    const char *state;      /* at the end */
+    const char *state;      /* final */
     char *error;
-} Work;
+} JobState;
 
 extern PGDLLEXPORT void corgipile_job(Datum argument);
 
-static Work *work_under_way = NULL;
+static JobState *current_job = NULL;
 static emit_log_hook_type previous_log = NULL;
 static TimeoutId limit_timer;
 static volatile sig_atomic_t out_of_time = false;
@@ -65,8 +64,8 @@ static const char *const end_query =
     "rows_per_second = $8, finished = pg_catalog.clock_timestamp(), call = NULL, settings = NULL WHERE id "
     "operator(pg_catalog.=) $1";
 
-/* Run a step in a transaction of its own. Returns the error that ended it, if one did. */
-static ErrorData *attempt(void (*step)(Work *), Work *w)
+/* Run a step in its own transaction. Returns the error that ended it, if any. */
+static ErrorData *attempt(void (*step)(JobState *), JobState *w)
 {
     ErrorData *volatile error = NULL;
     SetCurrentStatementStartTimestamp();
@@ -89,22 +88,22 @@ static ErrorData *attempt(void (*step)(Work *), Work *w)
     return error;
 }
 
-/* Write into records, whatever the settings make of new transactions, and undisturbed. */
+/* Make the transaction writable and read committed, whatever the settings. */
 static void begin_writing(void)
 {
     XactReadOnly = false;
     XactIsoLevel = XACT_READ_COMMITTED;
 }
 
-static void wait_for_launcher(Work *w) { (void) VirtualXactLock(w->ticket.launcher, true); }
+static void wait_for_launcher(JobState *w) { (void) VirtualXactLock(w->ticket.launcher, true); }
 
-static Datum column(int number, bool *null)
+static Datum record_column(int number, bool *null)
 {
     return SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, number, null);
 }
 
-/* Take what the record says, if it is there: the transaction may have rolled back, or the job been cancelled. */
-static void take_record(Work *w)
+/* Read the record, if it exists: the transaction may have rolled back, or the job been cancelled. */
+static void read_record(JobState *w)
 {
     MemoryContext outside = CurrentMemoryContext;
     bool null;
@@ -113,21 +112,21 @@ static void take_record(Work *w)
     if (!w->begun)
         return;
     MemoryContextSwitchTo(w->context);
-    w->call = text_to_cstring(DatumGetTextPP(column(1, &null)));
-    w->settings = DatumGetArrayTypePCopy(column(2, &null));
-    w->role = corgi_resolve(DatumGetInt64(column(3, &null)));
-    w->session = DatumGetObjectId(column(4, &null));
-    w->security = DatumGetInt32(column(5, &null));
-    value = column(6, &null);
+    w->call = text_to_cstring(DatumGetTextPP(record_column(1, &null)));
+    w->settings = DatumGetArrayTypePCopy(record_column(2, &null));
+    w->role = corgi_resolve(DatumGetInt64(record_column(3, &null)));
+    w->session = DatumGetObjectId(record_column(4, &null));
+    w->security = DatumGetInt32(record_column(5, &null));
+    value = record_column(6, &null);
     if (!null) {
         w->limit = palloc(sizeof *w->limit);
         *w->limit = *DatumGetIntervalP(value);
     }
-    w->at.epochs = DatumGetInt64(column(7, &null));
+    w->at.epochs = DatumGetInt64(record_column(7, &null));
     MemoryContextSwitchTo(outside);
 }
 
-static void begin_job(Work *w)
+static void begin_job(JobState *w)
 {
     Oid types[] = {INT8OID}, prune_types[] = {INT8OID, INT8OID};
     Datum values[] = {Int64GetDatum(w->ticket.id)}, prune_values[2];
@@ -137,11 +136,11 @@ static void begin_job(Work *w)
     caller = corgi_become_owner();
     SPI_connect();
     corgi_change_records(begin_query, lengthof(types), types, values, NULL);
-    take_record(w);
+    read_record(w);
     if (w->begun) {
-        corgi_settle_lost();
+        corgi_mark_lost();
         prune_values[0] = Int64GetDatum(w->role);
-        prune_values[1] = Int64GetDatum(KEPT_JOBS);
+        prune_values[1] = Int64GetDatum(MAX_FINISHED_JOBS);
         corgi_change_records(prune_query, lengthof(prune_types), prune_types, prune_values, NULL);
     }
     SPI_finish();
@@ -149,27 +148,28 @@ static void begin_job(Work *w)
     PopActiveSnapshot();
 }
 
-/* Take the session's settings, and be in it who that was. */
-static void take_settings(Work *w)
+/* Apply the session's settings and identity. */
+static void apply_session(JobState *w)
 {
     if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(w->role)))
-        ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("the role of the job is gone"));
+        ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("the job's role no longer exists"));
     if (w->session != GetSessionUserId())
         SetConfigOption("session_authorization", GetUserNameFromId(w->session, false), PGC_SUSET, PGC_S_SESSION);
     corgi_apply_settings(w->settings);
 }
 
-/* Keep warnings: there is no client that they could be shown to. */
-static void note_warning(ErrorData *said)
+/* Collect warnings for the record, because there is no client. */
+static void collect_warning(ErrorData *entry)
 {
-    StringInfo warnings = &work_under_way->warnings;
-    if (said->elevel == WARNING && said->message != NULL && warnings->len + strlen(said->message) < MOST_WARNINGS)
-        appendStringInfo(warnings, "%s%s", warnings->len ? "\n" : "", said->message);
+    StringInfo warnings = &current_job->warnings;
+    if (entry->elevel == WARNING && entry->message != NULL &&
+        warnings->len + strlen(entry->message) < MAX_WARNING_BYTES)
+        appendStringInfo(warnings, "%s%s", warnings->len ? "\n" : "", entry->message);
     if (previous_log)
-        previous_log(said);
+        previous_log(entry);
 }
 
-static void end_time(void)
+static void reach_time_limit(void)
 {
     out_of_time = true;
     QueryCancelPending = true;
@@ -177,7 +177,7 @@ static void end_time(void)
     SetLatch(MyLatch);
 }
 
-static void start_clock(const Work *w)
+static void start_time_limit(const JobState *w)
 {
     TimestampTz end;
     if (w->limit == NULL)
@@ -188,8 +188,8 @@ static void start_clock(const Work *w)
         enable_timeout_at(limit_timer, end);
 }
 
-/* Sum up the epochs that train has returned. */
-static void take_figures(Work *w)
+/* Sum the epochs that train returned. */
+static void sum_epochs(JobState *w)
 {
     TupleDesc columns = SPI_tuptable->tupdesc;
     double seconds = 0;
@@ -204,8 +204,8 @@ static void take_figures(Work *w)
     w->at.rate = seconds > 0 ? (double) w->at.rows / seconds : get_float8_nan();
 }
 
-/* Write how the job ended. */
-static void write_end(Work *w)
+/* Write the job's end. */
+static void write_end(JobState *w)
 {
     Oid types[] = {INT8OID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, FLOAT8OID, FLOAT8OID};
     CorgiCaller caller = corgi_become_owner();
@@ -225,19 +225,19 @@ static void write_end(Work *w)
     corgi_become_caller(caller);
 }
 
-/* Train, as the role that asked for it and can become no other, to the end of the transaction. */
-static void learn(Work *w)
+/* Train as the requesting role until the transaction's end. */
+static void train_job(JobState *w)
 {
     StringInfoData query;
     initStringInfo(&query);
     appendStringInfo(&query, "SELECT loss, rows, seconds FROM %s", w->call);
-    start_clock(w);
+    start_time_limit(w);
     SetUserIdAndSecContext(w->role, w->security | SECURITY_LOCAL_USERID_CHANGE);
     PushActiveSnapshot(GetTransactionSnapshot());
     SPI_connect();
     if (SPI_execute(query.data, false, 0) != SPI_OK_SELECT)
         elog(ERROR, "the job's training failed");
-    take_figures(w);
+    sum_epochs(w);
     SPI_finish();
     PopActiveSnapshot();
     disable_timeout(limit_timer, false);
@@ -247,7 +247,7 @@ static void learn(Work *w)
     PopActiveSnapshot();
 }
 
-static void report(Work *w)
+static void write_report(JobState *w)
 {
     begin_writing();
     PushActiveSnapshot(GetTransactionSnapshot());
@@ -255,83 +255,84 @@ static void report(Work *w)
     PopActiveSnapshot();
 }
 
-/* Say what went wrong, and how far the training was then. */
-static void take_error(Work *w, const ErrorData *error)
+/* Record the error and the training's progress. */
+static void record_error(JobState *w, const ErrorData *error)
 {
     int64 epochs = w->at.epochs;
     bool cancelled = error->sqlerrcode == ERRCODE_QUERY_CANCELED, late = cancelled && out_of_time;
-    StringInfoData said;
-    initStringInfo(&said);
+    StringInfoData entry;
+    initStringInfo(&entry);
     if (late)
-        appendStringInfo(&said, "the time limit of %s has passed",
+        appendStringInfo(&entry, "the job exceeded its time limit of %s",
                          DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(w->limit))));
     else
-        appendStringInfoString(&said, error->message);
+        appendStringInfoString(&entry, error->message);
     if (error->detail != NULL && !late)
-        appendStringInfo(&said, "\nDETAIL:  %s", error->detail);
+        appendStringInfo(&entry, "\nDETAIL:  %s", error->detail);
     if (error->hint != NULL && !late)
-        appendStringInfo(&said, "\nHINT:  %s", error->hint);
+        appendStringInfo(&entry, "\nHINT:  %s", error->hint);
     w->state = cancelled && !late ? CORGI_CANCELLED : "failed";
-    w->error = said.data;
+    w->error = entry.data;
     w->at = (CorgiProgress){.rows = -1, .loss = get_float8_nan(), .rate = get_float8_nan()};
     if (corgi_progress_last(&w->at))
         w->at.epoch -= w->at.epochs - epochs;
 }
 
-/* Do the job: returns the error that ended it. */
-static ErrorData *work(Work *w)
+/* Do the job. Returns the error that ended it, if any. */
+static ErrorData *do_job(JobState *w)
 {
     Oid user;
     int security;
-    ErrorData *error = attempt(take_settings, w);
+    ErrorData *error = attempt(apply_session, w);
     if (error != NULL)
         return error;
     GetUserIdAndSecContext(&user, &security);
-    error = attempt(learn, w);
+    error = attempt(train_job, w);
     SetUserIdAndSecContext(user, security);
     return error;
 }
 
-static void enter(Work *w)
+static void enter_worker(JobState *w)
 {
     memcpy(&w->ticket, MyBgworkerEntry->bgw_extra, sizeof w->ticket);
     pqsignal(SIGTERM, die);
     BackgroundWorkerUnblockSignals();
     BackgroundWorkerInitializeConnectionByOid(w->ticket.database, w->ticket.login, 0);
-    process_session_preload_libraries(); /* as of any session */
+    process_session_preload_libraries(); /* as in any session */
 #if PG_VERSION_NUM >= 170000
     SetConfigOption("transaction_timeout", "0", PGC_USERSET, PGC_S_SESSION);
 #endif
     pgstat_report_activity(STATE_RUNNING, MyBgworkerEntry->bgw_name);
-    limit_timer = RegisterTimeout(USER_TIMEOUT, end_time);
+    limit_timer = RegisterTimeout(USER_TIMEOUT, reach_time_limit);
     w->context = AllocSetContextCreate(TopMemoryContext, "corgipile job", ALLOCSET_DEFAULT_SIZES);
     MemoryContextSwitchTo(w->context);
     initStringInfo(&w->warnings);
-    work_under_way = w;
+    current_job = w;
     previous_log = emit_log_hook;
-    emit_log_hook = note_warning;
+    emit_log_hook = collect_warning;
 }
 
-/* Where a worker begins. Requests to cancel are heard while it waits, in vain, and while it trains. */
+/* Entry point of a worker. Cancel requests have no effect before the launcher's commit, and are held outside
+ * training. */
 void corgipile_job(Datum argument)
 {
-    static Work w;
+    static JobState w;
     ErrorData *error;
-    enter(&w);
+    enter_worker(&w);
     while ((error = attempt(wait_for_launcher, &w)) != NULL)
         if (error->sqlerrcode != ERRCODE_QUERY_CANCELED)
             return;
     HOLD_CANCEL_INTERRUPTS();
     error = attempt(begin_job, &w);
-    QueryCancelHoldoffCount = 0; /* as an error has made it already */
+    QueryCancelHoldoffCount = 0; /* as after an error */
     if (error != NULL || !w.begun)
         return;
-    error = work(&w);
+    error = do_job(&w);
     if (error == NULL)
         return;
-    take_error(&w, error);
+    record_error(&w, error);
     disable_timeout(limit_timer, false);
     QueryCancelPending = false;
     HOLD_CANCEL_INTERRUPTS();
-    (void) attempt(report, &w);
+    (void) attempt(write_report, &w);
 }

@@ -187,11 +187,11 @@ REFUSED = {
     "'logistic', 'n', 'three'": 'the labels have the values "Z", "a", "b"; a logistic model takes two',
     "'linear', 'n', 'y'": 'label column "y" is text; a linear model predicts numbers',
     "'logistic', 'n', 'day'": 'label column "day" is date; a number, boolean or text is needed',
-    "'logistic', 'n', 'y', classes => ARRAY[0, 1]": 'classes are numbers, but label column "y" is text',
-    "'logistic', 'n', 'z', classes => ARRAY['a', 'b']": 'classes are text, but label column "z" is integer',
+    "'logistic', 'n', 'y', classes => ARRAY[0, 1]": 'classes must be text for label column "y", which is text',
+    "'logistic', 'n', 'z', classes => ARRAY['a', 'b']": 'classes must be of the type of label column "z", integer',
     "'logistic', 'n', 'z', classes => ARRAY[date '2020-01-01']": "classes are date[]; an array of numbers or of text",
     "'logistic', 'n', 'z', classes => 7": "classes are integer; an array",
-    "'logistic', 'n', 'y', classes => '{no}'": "classes has 1 value; a logistic model needs two at least",
+    "'logistic', 'n', 'y', classes => '{no}'": "classes has 1 value; a logistic model needs at least two",
     "'logistic', 'n', 'y', classes => '{no, maybe}'": 'has label "ÿes", which is none of the classes "maybe", "no"',
     "'softmax', 'n', 'city'": 'has a NULL in label column "city"',
 }
@@ -207,7 +207,7 @@ def test_classes_are_named_by_their_function_alone(server, people, train, fails)
     train(people, features=["n", "big"], label="z", name="code", learning_rate=1e-9)
     for function, said in (("predict", "predict_text"), ("predict_bool", "predict_text")):
         assert f"use corgipile.{said}" in fails(f"SELECT corgipile.{function}('text', 1, 2)")
-    assert "has no classes of text; use corgipile.predict" in fails("SELECT corgipile.predict_text('code', 1, 2)")
+    assert "has no text classes; use corgipile.predict" in fails("SELECT corgipile.predict_text('code', 1, 2)")
     assert server.value("SELECT corgipile.predict_text('text', 1, NULL)") is None
     assert server.value("SELECT corgipile.predict_text(NULL, 1, 2)") is None
     names = "UPDATE corgipile.models SET params = jsonb_set(params, '{{encoding,label,values}}', '{}')"
@@ -341,7 +341,7 @@ def test_going_on_keeps_the_encoding(server, people, train, fails):
     assert five["coefficients"] == on["coefficients"]
     assert five["params"]["encoding"] == on["params"]["encoding"]
     call = "SELECT * FROM corgipile.train('people', 'softmax', {}, 'three', warm_start => 'on'{})"
-    assert "encode and missing are those of the model" in fails(call.format("ARRAY['a', 'city']", ", missing => 0"))
+    assert "encode and missing must be left out" in fails(call.format("ARRAY['a', 'city']", ", missing => 0"))
     assert "was trained on other columns" in fails(call.format("ARRAY['city', 'a']", ""))
     train(people, name="plain", features=["n", "big"], label="z", learning_rate=1e-9)
     assert 'warm_start "plain" was trained on numbers alone' in fails(
@@ -363,14 +363,14 @@ ASKED = {
     "'n', 'y', missing => 'inf'": "missing must be",
     "'n', 'y', missing => NULL": "missing must not be NULL",
     "'n', 'y', encode => '{\"n\": \"onehot\"}'": 'column "n" has more than 1000 different values, too many for onehot',
-    "'nothing', 'y', missing => 'mean'": 'column "nothing" has no values whose mean could stand',
+    "'nothing', 'y', missing => 'mean'": 'column "nothing" has no values, so its mean cannot replace',
     "'nothing', 'y', encode => 'onehot'": 'has a NULL in feature column "nothing"',
-    "'void', 'y', encode => 'onehot'": 'column "void" has no values that could be categories',
+    "'void', 'y', encode => 'onehot'": 'column "void" has no values to use as categories',
     "'nothing', 'y', missing => 'skip'": "none of 2399 rows can be learnt from",
     "'a', 'y'": 'has a NULL in feature column "a"',
     "'f', 'y'": 'has a NULL in feature column "f"',
     "'ever', 'y', learning_rate => 1e-9": "has a feature that is NaN or infinite",
-    "'ever', 'y', encode => '{\"ever\": \"onehot\"}'": "infinite or out of range can be no category",
+    "'ever', 'y', encode => '{\"ever\": \"onehot\"}'": "a category must be a finite",
     "'wait', 'y'": 'feature column "wait" is interval',
     "'wait', 'y', encode => 'onehot'": 'feature column "wait" is interval',
     "ARRAY['ix', 'xs'], 'z', missing => 'skip'": "missing takes no sparse features",

@@ -64,7 +64,7 @@ def test_too_few_rows_to_hold_out(server, train, fails):
     server.sql("CREATE TABLE lone AS SELECT ARRAY[1, 2] AS x, 1 AS label")
     call = "SELECT * FROM corgipile.train('lone', 'linear', 'x', 'label', holdout => {}, seed => {})"
     said = [fails(call.format(0.999999, seed)) for seed in range(2)]
-    assert all("leaves none of 1 rows to learn from" in text for text in said)
+    assert all("leaves no training rows out of 1 rows" in text for text in said)
     assert train("lone", model="linear", holdout=1e-9)[0]["holdout_loss"] is None
 
 

@@ -172,7 +172,7 @@ def test_rows_left_out_and_groups_of_few_rows_are_told(server, grouped):
         in said
     )
     assert '1 of 8 groups of "g" have one row: "lone"' in said
-    assert "(1 left out)" in said
+    assert "(1 skipped)" in said
     (stored,) = server.rows("SELECT params, coefficients FROM corgipile.models WHERE name = 'groups'")
     at = stored["params"]["groups"].index("none")
     assert not np.any(stored["coefficients"][at])
@@ -219,7 +219,7 @@ REFUSED = {
     "no column": ({"by": "nil"}, 'table "grouped" has no column "nil"'),
     "the label": ({"by": "label"}, "by => 'label' is the column of labels"),
     "the weight": ({"by": "small", "weight": "small"}, "by => 'small' is the column of weights"),
-    "a feature": ({"by": "small", "features": ["small", "w"]}, 'column "small" tells groups apart; it cannot be'),
+    "a feature": ({"by": "small", "features": ["small", "w"]}, 'column "small" is the group; it cannot be'),
     "held out": ({"by": "g", "holdout": 0.1}, "holdout is for one model; there is one for each value of by => 'g'"),
     "going on": ({"by": "g", "warm_start": "m"}, "warm_start is for one model"),
     "weights": ({"by": "g", "weights": True}, "weights is for one model"),
@@ -357,7 +357,7 @@ def test_groups_of_no_model_are_errors(server, train, fails, grouped):
     assert 'the group is text; model "groups" takes a whole number for its column "small"' in fails(
         f"SELECT corgipile.predict('groups', {x}, '5')"
     )
-    assert "takes features and behind them the group of the row" in fails(f"SELECT corgipile.predict('groups', {x})")
+    assert "takes features and then the row's group" in fails(f"SELECT corgipile.predict('groups', {x})")
     assert 'has no column "small"' in fails("SELECT corgipile.predict('groups', t) FROM t LIMIT 1")
     assert server.value("SELECT corgipile.predict('groups', NULL::real[], 1)") is None
     server.sql("UPDATE grouped SET small = 5 WHERE i = 12")

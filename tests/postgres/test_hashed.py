@@ -140,28 +140,28 @@ def full(rows):
 REFUSED = {
     "no such column": ({"text": "revue"}, 'has no column "revue"'),
     "no text": ({"text": "stars"}, 'text column "stars" is real; text is needed'),
-    "no type that is hashed": ({"interactions": "raw"}, 'column "raw" of interactions is bytea; text, numbers'),
+    "no type that is hashed": ({"interactions": "raw"}, 'column "raw" of interactions must be text'),
     "too many places": ({"text": "review", "hash_bits": 31}, "hash_bits must be 1 to 30, got 31"),
     "no places": ({"text": "review", "hash_bits": 0}, "hash_bits must be 1 to 30, got 0"),
     "no words": ({"text": "review", "ngrams": 0}, "ngrams must be 1 to 8, got 0"),
     "long n-grams": ({"text": "review", "ngrams": 9}, "ngrams must be 1 to 8, got 9"),
     "nothing to hash": ({"features": "stars", "hash_bits": 8}, "hash_bits has no effect without text or interactions"),
     "no n-grams": ({"features": "stars", "ngrams": 3}, "ngrams has no effect without text or interactions"),
-    "no name": ({"interactions": "city,,n"}, "names of columns, got an empty one"),
-    "twice": ({"interactions": "city:n:city"}, 'name column "city" twice'),
-    "a product twice": ({"interactions": "city:n,city:n"}, 'have column "city" and those with it twice'),
-    "text twice": ({"text": ["note", "note"]}, 'have column "note" twice'),
-    "many at once": ({"interactions": "city:n:d:yes:note"}, "interactions are of 1 to 4 columns, got 5"),
-    "an object": ({"interactions": '[{"a": 1}]'}, "interactions must be names of columns, or lists of them"),
-    "a number": ({"interactions": "[1]"}, "interactions must be names of columns, or lists of them"),
+    "no name": ({"interactions": "city,,n"}, "must name columns, got an empty name"),
+    "twice": ({"interactions": "city:n:city"}, 'must not repeat columns, got "city" twice'),
+    "a product twice": ({"interactions": "city:n,city:n"}, 'got column "city" and its partners twice'),
+    "text twice": ({"text": ["note", "note"]}, 'must not repeat terms, got column "note" twice'),
+    "many at once": ({"interactions": "city:n:d:yes:note"}, "interactions must have 1 to 4 columns, got 5"),
+    "an object": ({"interactions": '[{"a": 1}]'}, "interactions must be column names or lists of them"),
+    "a number": ({"interactions": "[1]"}, "interactions must be column names or lists of them"),
     "the label": ({"text": "note", "interactions": "label"}, 'column "label" is the label'),
     "the weight": ({"text": "note", "interactions": "w", "weight": "w"}, 'column "w" is the weight'),
-    "beside": ({"text": "note", "features": "note"}, '"note" is one of text, and among the features'),
-    "a list beside": ({"text": "note", "features": "list"}, '"list" is an array; beside hashed columns'),
+    "beside": ({"text": "note", "features": "note"}, '"note" is in text and in features'),
+    "a list beside": ({"text": "note", "features": "list"}, '"list" is an array; with hashed columns'),
     "text beside": ({"text": "note", "features": "city"}, 'feature column "city" is text; numbers'),
     "encode of text": ({"text": "note", "encode": '{"note": "onehot"}'}, 'column "note", which is no feature'),
     "encoded and a factor": (
-        {"interactions": "city:n", "features": "n", "encode": '{"n": "onehot"}'}, '"n" is crossed as a number; encode'
+        {"interactions": "city:n", "features": "n", "encode": '{"n": "onehot"}'}, '"n" is a number in interactions'
     ),
     "a NULL": ({"text": "review"}, 'has a NULL in feature column "review"'),
     "a NULL category": ({"interactions": "city"}, 'has a NULL in feature column "city"'),
@@ -189,7 +189,7 @@ def test_what_is_missing_is_left_out_or_stands_for_nothing(server, table):
     skip = call("hashed_rows", "logistic", "hashed_skip", places, missing="skip")
     said = server.said(f"SET client_min_messages = notice; {skip}")[1]
     assert stored_model(server, "hashed_skip")["params"]["on_bad"] == "skip"
-    assert "nothing is learnt from what is not hashed" in said
+    assert "columns that are not hashed are ignored" in said
     assert '"stars"' in said
     server.sql(call("hashed_rows", "logistic", "hashed_mean", places, missing="mean"))
     python = cp.train(
@@ -226,17 +226,17 @@ def test_models_come_and_go(server, table, case):
 
 
 DAMAGED = {
-    "bits": (lambda how: how.update(bits=31), "its encoding is not known"),
-    "ngrams": (lambda how: how.update(ngrams=0), "its encoding is not known"),
-    "a term": (lambda how: how.update(terms=[["revue"]]), "its encoding is not known"),
-    "no term": (lambda how: how.update(terms=[]), "its encoding is not known"),
-    "a kind": (lambda how: how["sources"][0].update(kind="letters"), "its encoding is not known"),
-    "a family": (lambda how: how["sources"][0].update(kind="category", family=""), "its encoding is not known"),
-    "no source": (lambda how: how.update(sources=[]), "its encoding is not known"),
+    "bits": (lambda how: how.update(bits=31), "its encoding is unknown"),
+    "ngrams": (lambda how: how.update(ngrams=0), "its encoding is unknown"),
+    "a term": (lambda how: how.update(terms=[["revue"]]), "its encoding is unknown"),
+    "no term": (lambda how: how.update(terms=[]), "its encoding is unknown"),
+    "a kind": (lambda how: how["sources"][0].update(kind="letters"), "its encoding is unknown"),
+    "a family": (lambda how: how["sources"][0].update(kind="category", family=""), "its encoding is unknown"),
+    "no source": (lambda how: how.update(sources=[]), "its encoding is unknown"),
     "more": (lambda how: how.update(more=1), "how columns are hashed is damaged"),
     "more of a source": (lambda how: how["sources"][0].update(more=1), "how columns are hashed is damaged"),
     "a source": (lambda how: how.update(sources=[3]), "how columns are hashed is damaged"),
-    "width": (lambda how: how.update(bits=8), "its encoding does not fit its arrays"),
+    "width": (lambda how: how.update(bits=8), "its encoding does not match its arrays"),
     "columns": (lambda how: how["sources"][0].update(column="note") or how.update(terms=[["note"]]),
                 "its features are not those that are hashed"),
 }  # fmt: skip
@@ -277,9 +277,9 @@ def test_going_on_keeps_how_columns_are_hashed(server, table, fails):
         assert other["params"]["encoding"] == first["params"]["encoding"]
     for changed in ({"text": "review"}, {"hash_bits": 8}, {"ngrams": 2 + 1}, {"interactions": "city"}):
         assert "columns are hashed as by the model" in fails(call("hashed_rows", "logistic", None, {**more, **changed}))
-    assert "with other columns beside" in fails(call("hashed_rows", "logistic", None, {**more, "features": "n"}))
+    assert "with other plain columns" in fails(call("hashed_rows", "logistic", None, {**more, "features": "n"}))
     server.sql(call("hashed_rows", "logistic", "hashed_plain", {"features": "stars"}))
-    assert "columns that were not hashed" in fails(
+    assert "has no hashed columns" in fails(
         call("hashed_rows", "logistic", None, {"text": "note", "warm_start": "hashed_plain", "features": "stars"})
     )
 

@@ -131,7 +131,7 @@ def test_progress_and_cancel(server, start, job, session):
 @pytest.mark.every_server
 def test_time_limit(start, job):
     ended = job(start(time_limit="'0.05 s'"))
-    assert (ended["state"], ended["error"]) == ("failed", "the time limit of 00:00:00.05 has passed")
+    assert (ended["state"], ended["error"]) == ("failed", "the job exceeded its time limit of 00:00:00.05")
     assert job(start(epochs=2, time_limit="'1 year'"))["state"] == "done"
 
 
@@ -176,7 +176,7 @@ def test_a_job_is_of_its_transaction(server, start, fails):
     """)
     assert said.split() == ["waiting", "done", "0", "t", "cancelled", "1"]
     waits = f"BEGIN; {call.format('plain', 'gone')} AS j \\gset\nSELECT corgipile.wait(:j)"
-    assert "begins when this transaction has committed" in fails(waits)
+    assert "begins only after this transaction commits" in fails(waits)
     wait_for(lambda: server.value(LIVING) == 0, "the end of workers")
 
 
@@ -191,10 +191,10 @@ def test_two_that_wait_for_each_other(server, start, session):
 
 
 REFUSED = {
-    "name => NULL": "name must not be NULL: the model is what is left of a job",
-    "weights => true": "weights are returned by train alone",
+    "name => NULL": "name must not be NULL: a job's only result is its model",
+    "weights => true": "weights must be false for a job",
     "epochs => 0": "epochs must be 1 to 1000000, got 0",
-    "time_limit => '-1 s'": 'time_limit must be more than nothing, got "-00:00:01"',
+    "time_limit => '-1 s'": 'time_limit must be positive, got "-00:00:01"',
     "query => 'SELECT 1'": "source and query both name rows",
 }
 
@@ -235,7 +235,7 @@ def test_killed_workers_leave_nothing(server, start, job):
 
     lost = wait_for(over, "the return of the server")
     assert (lost["state"], lost["pid"]) == ("lost", None)
-    assert "its worker is gone" in lost["error"]
+    assert "the job's worker is gone" in lost["error"]
     assert server.value("SELECT count(*) FROM corgipile.models WHERE name = 'half'") == 0
     assert server.value(f"SELECT corgipile.cancel({number})") is False
     assert job(start(epochs=2))["state"] == "done"
@@ -246,7 +246,7 @@ def test_killed_workers_leave_nothing(server, start, job):
 def test_too_many(server, start, fails):
     many = "SELECT corgipile.train_async('plain', 'svm', 'x', 'label', name => 'm' || i) FROM generate_series(1, 40) i"
     before = server.value("SELECT max(id) FROM corgipile.job_records")
-    assert "no background worker is free for a job: all 8 of max_worker_processes are taken" in fails(many)
+    assert "no background worker is free for the job: all 8 of max_worker_processes are in use" in fails(many)
     wait_for(lambda: server.value(LIVING) == 0, "the end of workers")
     assert server.value("SELECT max(id) FROM corgipile.job_records") == before
     start()

@@ -17,7 +17,7 @@ REFUSED = {
     "numbers": ({"labels": "v"}, 'label column "v" is real\\[\\]; an array of text or of whole numbers'),
     "no column": ({"labels": "nil"}, 'table "tagged" has no column "nil"'),
     "a list of several": ({"labels": ["tags", "one"]}, 'label column "tags" is text\\[\\]; 0 and 1, or booleans'),
-    "twice": ({"labels": ["one", "one"]}, 'labels names column "one" twice'),
+    "twice": ({"labels": ["one", "one"]}, 'labels must not repeat columns, got "one" twice'),
     "one label too": ({"label": "label"}, "label does not go with labels, of which each has a model"),
     "groups": ({"by": "i"}, "by does not go with labels"),
     "held out": ({"holdout": 0.1}, "holdout does not go with labels"),
@@ -34,7 +34,7 @@ REFUSED = {
     "no row": ({"labels": ["one", "never"]}, 'none of 3085 rows have label "never"; one that some have'),
     "two": ({"labels": ["one", "k1"]}, 'row \\(.*\\) has 7 in label column "k1"; 0 or 1 is needed'),
     "a matrix": ({"labels": "deep"}, 'column "deep" is an array of 2 dimensions; 1 is needed'),
-    "null": ({"labels": "gone"}, 'row \\(.*\\) has a NULL in label column "gone"; an empty array has no label'),
+    "null": ({"labels": "gone"}, 'row \\(.*\\) has a NULL in label column "gone"; use an empty array for no labels'),
     "null, though rows are left out": ({"labels": "gone", "missing": "skip"}, 'has a NULL in label column "gone"'),
     "null in it": ({"labels": "holed"}, 'row \\(.*\\) has a NULL in an array of label column "holed"'),
     "too many": ({"labels": "own", "buffer_size": "200kB"}, "is 200 kB, of which models of .* or more labels take"),
@@ -91,7 +91,7 @@ def test_functions_of_one_model_name_the_way(server, train, fails, learn, tagged
     assert 'model "one" has one label a row; use corgipile.predict' in fails(
         "SELECT corgipile.predict_labels('one', x) FROM tagged"
     )
-    assert "corgipile.evaluate measures it" in fails("SELECT corgipile.evaluate_labels('one', 'tagged')")
+    assert "use corgipile.evaluate" in fails("SELECT corgipile.evaluate_labels('one', 'tagged')")
     assert server.value("SELECT corgipile.predict_labels('tags', NULL::real[])") is None
 
 

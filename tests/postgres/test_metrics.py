@@ -129,7 +129,7 @@ def test_numbers(server, fails, kind):
     assert [row[name] for name in ("accuracy", "auc", "log_loss")] == [None] * 3
     for function in FUNCTIONS[1:]:
         said = fails(f"SELECT corgipile.{function}('of {kind}', 'measured')")
-        assert f"is of kind {kind} and predicts numbers; corgipile.{function} takes a model of classes" in said
+        assert f"is of kind {kind} and predicts numbers; corgipile.{function} needs a classifier" in said
 
 
 @pytest.mark.every_server
@@ -161,7 +161,7 @@ def test_what_is_refused(server, fails):
     cases = {
         "('of logistic')": "source must not be NULL; name a table, or give a query",
         "('of logistic', 'measured', query => 'SELECT 1')": "source and query both name rows; give one of them",
-        "('of logistic', query => 'TABLE measured', \"where\" => 'true')": "write it into query",
+        "('of logistic', query => 'TABLE measured', \"where\" => 'true')": "move the condition into query",
         "('of logistic', query => 'DELETE FROM measured RETURNING *')": "query must be one SELECT",
         "('of logistic', 'measured', \"where\" => 'two')": "argument of where must be type boolean",
         "('of logistic', 'measured', label => 'hole')": 'has a NULL in label column "hole"',
@@ -177,8 +177,8 @@ def test_what_is_refused(server, fails):
             assert said in fails(f"SELECT corgipile.{function}{call}"), (function, call)
     for function in ("auc", "roc"):
         call = f"SELECT corgipile.{function}('of softmax', 'measured'"
-        assert "has 3 classes; say with class => which one is told from the others: a, b, ç" in fails(f"{call})")
-        assert 'model "of softmax" has no class d; it has a, b, ç' in fails(f"{call}, class => 'd')")
+        assert "has 3 classes; select one with class => : a, b, ç" in fails(f"{call})")
+        assert 'class must be a class of model "of softmax", got d; it has a, b, ç' in fails(f"{call}, class => 'd')")
     assert server.value("SELECT count(*) FROM pg_class WHERE relname ~ '^corgipile_rows'") == 0
 
 

@@ -93,7 +93,7 @@ def test_rows_of_several_types_are_read_by_their_own(server, train, fails):
     mixed = "SELECT a, b, ROW(a, b) AS r FROM forms UNION ALL SELECT a, b, ROW(a::real, b::int8) FROM forms"
     assert server.value(f"SELECT bool_and((corgipile.decision('named', r))[1] = {same}) FROM ({mixed}) m")
     server.sql("UPDATE corgipile.models SET params = params - 'features' WHERE name = 'named'")
-    assert "do not name the columns" in fails("SELECT corgipile.decision('named', t) FROM turned t")
+    assert "do not name its training columns" in fails("SELECT corgipile.decision('named', t) FROM turned t")
     assert server.value("SELECT corgipile.predict('named', ROW(1, 2))") in (0, 1)
 
 
@@ -254,7 +254,7 @@ def test_evaluating_refuses(server, model, fails):
         ("'form', 'forms', 'y'", 'has no column "y"'),
         ("'form', 'forms', ARRAY['a']", 'there are 1 feature columns; model "form" was trained with 2'),
         ("'form', 'forms', label => 'i'", "has label 2, which is none of the classes"),
-        ("'nameless', 'forms'", "do not name the columns"),
+        ("'nameless', 'forms'", "do not name its training columns"),
         ("'form', 'corgipile.progress'", "is a view"),
     ):
         assert said in fails(call.format(arguments))

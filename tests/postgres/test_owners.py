@@ -98,7 +98,7 @@ def test_a_model_is_given_only_to_a_role_the_giver_may_become(server, model, fai
     give = "UPDATE corgipile.models SET owner = '{}' WHERE name = 'm'"
     assert 'must be a member of role "m_user"' in fails(give.format("m_user"), "m_owner")
     server.sql(give.format("m_owner"), "m_member")
-    assert "there is no such role" in fails(give.format("nobody here"), "m_owner")
+    assert "a role must exist to own model" in fails(give.format("nobody here"), "m_owner")
     assert "role 'nobody here' does not exist" in fails("SELECT corgipile.grant_model('m', 'nobody here', 'use')")
     assert "privilege must be use, read, replace or all" in fails("SELECT corgipile.grant_model('m', 'm_user', 'own')")
 
@@ -122,7 +122,7 @@ def test_dumps_keep_owners_and_rights(server, model):
     )
     try:
         said = restore(server, script, "restored")
-        assert 'model "of one gone" has no owner here; it becomes postgres' in said
+        assert 'model "of one gone" has no existing owner; postgres now owns it' in said
         assert server.text(f"{query} ORDER BY name", database="restored").split() == [
             "m|m_owner|{m_user}|{m_reader,none}|{m_replacer}", *["of", "one", "gone|postgres|{}|{}|{}"]]  # fmt: skip
         assert server.text("SELECT count(*) FROM corgipile.history WHERE model = 'm'", database="restored") == "2\n"

@@ -79,7 +79,7 @@ REFUSED = {
     "SELECT x, y, $1 FROM facts": "there is no parameter $1",
     "SELECT x, y, y FROM facts": 'column "y" specified more than once',
     "SELECT x FROM facts": 'has no column "y"',
-    "SELECT x, y FROM facts WHERE false": "the query has no rows to learn from",
+    "SELECT x, y FROM facts WHERE false": "the query has no training rows",
     "SELECT x, nullif(y, 1) AS y FROM facts": 'of the query has a NULL in label column "y"',
     "SELECT x, y / (i - 77) AS y FROM facts": "division by zero",
     "SELECT x, y FROM facts, pg_sleep(20)": "statement timeout",
@@ -162,16 +162,16 @@ CONDITIONS = {
     "true) FROM facts WHERE (true": "where must be one condition",
     "true); DROP TABLE kinds; SELECT (true": "where must be one condition",
     "true) UNION SELECT (true": "where must be one condition",
-    "EXISTS (SELECT FROM kinds)": "where takes no aggregates, window functions, sets or subqueries; query does",
-    "count(*) > 1": "where takes no aggregates",
-    "row_number() OVER () > 1": "where takes no aggregates",
+    "EXISTS (SELECT FROM kinds)": "where must not have aggregates, window functions, set-returning",
+    "count(*) > 1": "where must not have aggregates",
+    "row_number() OVER () > 1": "where must not have aggregates",
     "generate_series(1, 2) > 1": "must not return a set",
     "i": "must be type boolean, not type integer",
     "nope = 1": 'column "nope" does not exist',
-    "facts IS NULL": "where takes no whole rows",
+    "facts IS NULL": "where must not have whole rows",
     "$1": "there is no parameter $1",
     "1 / (i - 3) > 0": "division by zero",
-    "i < 0": 'where holds of no row of table "facts"',
+    "i < 0": 'where matches no row of table "facts"',
 }
 
 
@@ -194,4 +194,4 @@ def test_what_rows_come_from_is_said_once(fails):
     call = "SELECT * FROM corgipile.train({}model => 'svm', features => 'x', label => 'y')"
     assert "source must not be NULL; name a table, or give a query" in fails(call.format(""))
     assert "source and query both name rows" in fails(call.format("source => 'facts', query => 'TABLE facts', "))
-    assert "write it into query" in fails(call.format("query => 'TABLE facts', \"where\" => 'true', "))
+    assert "move the condition into query" in fails(call.format("query => 'TABLE facts', \"where\" => 'true', "))

@@ -98,4 +98,6 @@ def test_columns_that_are_missing_or_ambiguous(two, fails, rows, said):
         said_of = fails(f"SELECT corgipile.{name}('{'labels' if name == 'predict_labels' else 'two'}', r) FROM {rows}")
         assert said in said_of
         assert "ROW(a, b)" in said_of
-    assert "do not name the columns" in fails("SELECT corgipile.predict('none', r) FROM (SELECT a, b FROM rows_t) r")
+    assert "do not name its training columns" in fails(
+        "SELECT corgipile.predict('none', r) FROM (SELECT a, b FROM rows_t) r"
+    )

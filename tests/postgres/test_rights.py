@@ -149,10 +149,12 @@ def test_limits_of_the_server(server, fails):
         "ALTER ROLE m_stranger SET corgipile.max_memory = '1MB'; ALTER ROLE m_stranger SET corgipile.max_threads = 1"
     )
     try:
-        assert "corgipile.max_memory allows 1024 kB" in fails(trains(", buffer_size => '2MB'"), "m_stranger")
+        assert "buffer_size must be at most corgipile.max_memory" in fails(
+            trains(", buffer_size => '2MB'"), "m_stranger"
+        )
         said = server.said("EXPLAIN " + trains(), "m_stranger")
         assert "Buffer Memory: 1024 kB" in said[0]
-        assert "buffer_size is 1024 kB by default, the limit of corgipile.max_memory" in said[1]
+        assert "buffer_size defaults to 1024 kB, the limit of corgipile.max_memory" in said[1]
         assert server.text(trains(), "m_stranger") == "1\n"
         said = server.text("EXPLAIN " + trains(", buffer_size => '1MB', threads => 2"), "m_stranger")
         assert "Threads: 1" in said
@@ -200,7 +202,7 @@ def test_two_trainings_of_one_name(server, session):
         server.wait_for_lock()
         one.tell("COMMIT")
         heard = two.hear()
-        assert "waiting for another transaction that stores a model" in heard
+        assert "waiting for another transaction that stores model" in heard
         assert said in heard
         assert ("epoch 0" in heard) == (level == "READ COMMITTED")
 
@@ -242,7 +244,7 @@ def test_a_model_replaced_while_another_goes_on_from_it(server, session, train):
 
 def test_names_have_a_length(fails, train):
     said = fails(trains(f", name => '{'long ' * 300}'"))
-    assert "name has 1500 bytes; 1000 at most are allowed" in said
+    assert "name has 1500 bytes; the limit is 1000" in said
     train("seen", name="n" * 1000, epochs=1)
 
 

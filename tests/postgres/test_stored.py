@@ -67,10 +67,10 @@ DAMAGE = {
     """params = '{"features": ["a", null], "label": "three"}'""": "its features hold a NULL",
     """params = '{"features": 5, "label": "three"}'""": 'has no column "5"',
     """params = '{"features": {"a": 1}, "label": "three"}'""": "has no column",
-    "params = '7'": "do not name the columns",
+    "params = '7'": "do not name its training columns",
     "loss = 'nan'": "an epoch of its history has no loss",
     "loss = '-Infinity'": "an epoch of its history has no loss",
-    "epoch = 1": "epochs are missing in corgipile.history",
+    "epoch = 1": "corgipile.history lacks epochs",
 }
 
 

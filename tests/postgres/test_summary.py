@@ -107,7 +107,7 @@ def test_singular_matrices_name_the_features(server, fails):
     cases = {
         "ARRAY['a', 'same']": ('"same", "(intercept)" are sums of each other, or constant', "true"),
         "ARRAY['a', 'b', 'twice']": ('"a", "twice" are sums of each other', "true"),
-        "ARRAY['a', 'w']": ('"w" are told nothing of', "w = 0"),
+        "ARRAY['a', 'w']": ('"w" do not vary', "w = 0"),
     }
     for features, (said, where) in cases.items():
         how = f"{features}, 'y', name => 'singular', standardize => true"
@@ -128,7 +128,7 @@ def test_what_has_no_standard_errors(server, fails):
     assert "weight" in said
     assert "no model" in fails("SELECT * FROM corgipile.summary('nobody', 'summed')")
     assert server.rows("SELECT * FROM corgipile.summary(NULL, 'summed')") == []
-    assert "the weights of the rows to judge are all zero" in fails(
+    assert "the weights of the evaluated rows are all zero" in fails(
         "SELECT * FROM corgipile.summary('linear', query => 'SELECT x, y, 0 AS w FROM summed', weight => 'w')"
     )
 
@@ -157,8 +157,8 @@ def test_calibration_is_that_of_python(server, name):
 def test_what_has_no_calibration(server, fails):
     assert "a model of kind svm has no probabilities" in fails("SELECT * FROM corgipile.calibration('hinge', 'summed')")
     said = fails("SELECT * FROM corgipile.calibration('linear', 'summed')")
-    assert "predicts numbers; corgipile.calibration takes a model of classes" in said
-    assert "has 3 classes; say with class =>" in fails("SELECT * FROM corgipile.calibration('three', 'summed')")
+    assert "predicts numbers; corgipile.calibration needs a classifier" in said
+    assert "has 3 classes; select one with class =>" in fails("SELECT * FROM corgipile.calibration('three', 'summed')")
     for bins in ("0", "1001", "NULL"):
         said = fails(f"SELECT * FROM corgipile.calibration('logistic', 'summed', bins => {bins})")
         assert f"bins must be 1 to 1000, got {bins}" in said

@@ -216,7 +216,7 @@ REFUSED = {
     "labels": (lambda header, meta: meta["params"].update(labels=["a", "b"]),
                "a softmax model has 3 classes, 3 outputs of 2 groups or labels"),
     "hashed text": (lambda header, meta: meta["params"]["encoding"].update(hashing={}, features=[]),
-                    "its encoding is not known"),
+                    "its encoding is unknown"),
     "an encoder": (with_encoder(how="target"), 'cannot hold the encoder "target onehot text" of column "city"'),
     "a way": (with_encoder(way="binary"), 'cannot hold the encoder "categories binary text" of column "city"'),
     "what it has besides": (with_encoder(order=1), "its encoding is damaged"),
@@ -225,10 +225,10 @@ REFUSED = {
     "a list": (lambda header, meta: meta["params"]["encoding"]["features"].__setitem__(1, {"how": "vector",
                "column": "city", "fill": None}), 'cannot hold lists beside other columns: "a", "city"'),
     "width": (lambda header, meta: meta["params"]["encoding"]["features"][1]["values"].pop(),
-              "its encoding does not fit its arrays"),
+              "its encoding does not match its arrays"),
     "no metadata": (lambda header, meta: header.pop("__metadata__"), "it says nothing of a model"),
     "a type": (lambda header, meta: header["coef"].update(dtype="I64"), 'tensor "coef" is of type "I64"'),
-    "a shape": (lambda header, meta: header["coef"].update(shape=[1 << 62, 1 << 62]), "are not those of its shape"),
+    "a shape": (lambda header, meta: header["coef"].update(shape=[1 << 62, 1 << 62]), "does not match its shape"),
     "a place": (lambda header, meta: header["coef"].update(data_offsets=[8, 9]), 'tensor "coef"'),
     "a tensor": (lambda header, meta: header.update(more=header.pop("intercept")), 'tensor "more" is none of a model'),
 }  # fmt: skip
@@ -242,8 +242,8 @@ def test_what_is_no_model_or_cannot_be_held(server, rows, fails):
         bad = changed(content, change)
         assert said in fails(f"SELECT corgipile.import('here', '\\x{bad.hex()}')"), name
     infinite = content[:-8] + np.array([np.inf]).tobytes()
-    for bad, said in ((b"", "it has 0 bytes"), (b"PAR1" * 9, "its header has"), (content[:-1], "does not lie in the 1"),
-                      (content + b"0", "its tensors have"), (b"\xff" * 8 + content[8:], "its header has 184467"),
+    for bad, said in ((b"", "it has 0 bytes"), (b"PAR1" * 9, "its header has"), (content[:-1], "lies outside the 1"),
+                      (content + b"0", "its tensors need"), (b"\xff" * 8 + content[8:], "its header has 184467"),
                       (infinite, 'a number of tensor "intercept" is NaN or infinite')):  # fmt: skip
         assert said in fails(f"SELECT corgipile.import('here', '\\x{bad.hex()}')")
     deep = b'{"a":' * 100_000
@@ -256,7 +256,7 @@ def test_what_is_no_model_or_cannot_be_held(server, rows, fails):
     said = fails(f"SELECT corgipile.import('here', '\\x{mixed.hex()}')")
     assert "the extension cannot hold lists beside other columns: 2 columns have 4 features" in said
     assert parts(unpack(out_of(server))) == parts(unpack(content))
-    assert "model is empty" in fails("SELECT corgipile.import('', '')")
+    assert "model must be a name of at least one character" in fails("SELECT corgipile.import('', '')")
     assert 'there is no model "absent"' in fails("SELECT corgipile.export('absent')")
     assert server.value("SELECT corgipile.import(NULL, '')") is None
 

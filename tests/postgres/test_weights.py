@@ -25,16 +25,16 @@ REFUSED = {
     "weight => 'missing'": 'has a NULL in weight column "missing"',
     "class_weight => 'equal'": BALANCED,
     "class_weight => '3'": BALANCED,
-    "class_weight => '{}'": "class_weight is an empty object; name a class at least",
+    "class_weight => '{}'": "class_weight must name at least one class, got an empty object",
     "class_weight => '{\"0\": -1}'": 'class_weight of class "0" must be a finite number of 0 or more',
     'class_weight => \'{"0": "a"}\'': 'class_weight of class "0" must be a finite number of 0 or more',
     "class_weight => '{\"7\": 1}'": 'class_weight names class "7", which is none of those of the label',
     'class_weight => \'{"0": 0, "1": 0}\'': "class_weight is 0 for all classes",
     "class_weight => 'balanced', model => 'linear'": "class_weight is for classes; a linear model predicts numbers",
     "class_weight => 'balanced', model => 'softmax', classes => '{0,1,2}'": "are no rows to learn from of class 2",
-    "patience => 2": "patience stops by the loss on rows held out: give holdout",
+    "patience => 2": "patience needs validation rows: set holdout",
     "patience => 0, holdout => 0.1": "patience must be at least 1, got 0",
-    "patience => 1, holdout => 1e-9": "so there is nothing to stop by",
+    "patience => 1, holdout => 1e-9": "so early stopping has no validation rows",
 }
 
 
@@ -158,5 +158,5 @@ def test_measures_refuse_weights_that_are_none(server, table, fails, function):
     for option, said in REFUSED.items():
         if option.startswith("weight"):
             told = fails(f"SELECT corgipile.{function}('weighed', 't', {option})")
-            assert said.replace("to learn from", "to judge") in told
+            assert said.replace("rows to learn from", "evaluated rows") in told
     server.sql("DELETE FROM corgipile.models WHERE name = 'weighed'")
