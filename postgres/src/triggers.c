@@ -253,7 +253,9 @@ static List *changed_types(const Node *command)
     const Node *name = NULL;
     switch ((int) nodeTag(command)) {
     case T_DropStmt:
-        return ((const DropStmt *) command)->removeType == OBJECT_EXTENSION ? NIL : ((const DropStmt *) command)->objects;
+        if (((const DropStmt *) command)->removeType == OBJECT_EXTENSION)
+            return NIL;
+        return ((const DropStmt *) command)->objects;
     case T_AlterDomainStmt: name = (const Node *) ((const AlterDomainStmt *) command)->typeName; break;
     case T_RenameStmt: name = ((const RenameStmt *) command)->object; break;
     case T_AlterOwnerStmt: name = ((const AlterOwnerStmt *) command)->object; break;
