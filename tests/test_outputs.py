@@ -16,8 +16,9 @@ from corgipile import cli, scratch, testing
 from corgipile.datasets import clustered, higgs_like
 from corgipile.errors import WouldOverwrite, WriteFailed
 from corgipile.linear import load
-from corgipile.outputs import Kind, check_target, replacing
+from corgipile.outputs import Kind
 from corgipile.tables.arrow.writer import Writer
+from corgipile.tables.inputs import check_target, replacing
 from corgipile.tables.subset import Subset
 
 ANY = Kind("thing", lambda _: True)

@@ -1,18 +1,16 @@
 """Atomic output files that never replace a file by mistake.
 
 Every writer uses `replacing` with the kind of its file. An existing file is replaced only if corgipile wrote it and it
-has the same kind, or with ``overwrite``; an input file is never replaced.
+has the same kind, or with ``overwrite``. `corgipile.tables.inputs` has the same functions for writers that read tables:
+they never replace an input.
 """
 
 import contextlib
 import errno
-import fnmatch
-import functools
-import glob
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from corgipile import scratch
 from corgipile.errors import BadArgument, CorgiPileError, WouldOverwrite, WriteFailed
@@ -21,18 +19,16 @@ from corgipile.stores.urls import is_url, redacted
 __all__ = [
     "Kind",
     "PathLike",
-    "check_apart",
     "check_target",
-    "files_read",
     "flush",
     "keep_rights",
     "refuse_url",
     "replacing",
+    "resolved",
     "writing",
 ]
 
 PathLike = str | os.PathLike[str]
-PLAIN = {bool, int, float, str, bytes, type(None)}  # types of values that hold no file
 _UPLOAD_HINTS = {
     "file": "or rather, give the plain path",
     "gs": "then `gcloud storage cp` it there",
@@ -56,9 +52,7 @@ class Kind(NamedTuple):
 
 
 @contextlib.contextmanager
-def replacing(
-    path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), overwrite: bool = False, of: PathLike | None = None
-) -> Iterator[Path]:
+def replacing(path: PathLike, kind: Kind, *, overwrite: bool = False, of: PathLike | None = None) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; flush and rename the file on success, remove it on failure.
 
     A file keeps the owner and mode of the one it replaces; a new file's mode follows the umask.
@@ -66,12 +60,11 @@ def replacing(
     Args:
         path: File to write, or a link to it.
         kind: Kind of the new file.
-        inputs: Sources read meanwhile: tables, paths, globs, folders, lists of these.
-        overwrite: Replace a file of any kind, except inputs.
+        overwrite: Replace a file of any kind.
         of: The file that the new one describes, or a private folder; its mode bounds the new file's mode.
 
     Raises:
-        WouldOverwrite: The path holds an input, or a file of another kind.
+        WouldOverwrite: The path holds a file of another kind.
         WriteFailed: The folder does not exist, the disk is full, or the file system refuses.
 
     Example:
@@ -82,7 +75,7 @@ def replacing(
         >>> [entry.name for entry in folder.iterdir()]
         ['a.txt']
     """
-    goal = check_target(path, kind, inputs=inputs, overwrite=overwrite)
+    goal = check_target(path, kind, overwrite=overwrite)
     mode = 0o600 if goal.exists() else 0o666 if of is None else Path(of).stat().st_mode & 0o666 | 0o600
     with writing(goal), scratch.temporary(goal, mode) as temporary:
         yield temporary
@@ -143,12 +136,12 @@ def writing(goal: PathLike) -> Iterator[None]:
         raise WriteFailed(error.errno or errno.EIO, f"cannot write {goal}: {reason}") from error
 
 
-def check_target(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), overwrite: bool = False) -> Path:
+def check_target(path: PathLike, kind: Kind, *, overwrite: bool = False) -> Path:
     """Return the resolved path of an output, or raise an error before any work; arguments as for `replacing`."""
     refuse_url(path)
     given = Path(path).expanduser()
     with writing(given):
-        goal = _place(given, kind)
+        goal = resolved(given, follow=kind.follow)
         if not goal.name or goal.is_dir():
             raise WriteFailed(errno.EISDIR, f"cannot write {given}: it is a folder; give a file name")
         if not goal.parent.is_dir():
@@ -156,20 +149,9 @@ def check_target(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), over
         _check_writable(goal.parent)
         if goal.exists() and not goal.is_file():
             raise WriteFailed(errno.EINVAL, f"cannot write {given}: it is a device or a pipe; give a regular file")
-        _check_inputs(goal, inputs)
         if not overwrite:
             _check_kind(goal, kind)
     return goal
-
-
-def check_apart(path: PathLike, inputs: Iterable[Any]) -> None:
-    """Raise WouldOverwrite if an output file is one of the inputs.
-
-    Example:
-        >>> check_apart("/tmp/a.arrow", ["/tmp/b.arrow"])
-    """
-    if not is_url(path):
-        _check_inputs(Path(path).expanduser().resolve(), inputs)
 
 
 def refuse_url(path: PathLike) -> None:
@@ -187,13 +169,18 @@ def refuse_url(path: PathLike) -> None:
         raise BadArgument(f"{shown} is a URL, but only local files are written: write it here, {how}")
 
 
-def _place(given: Path, kind: Kind) -> Path:
-    """Return a path with links and dots resolved."""
-    if not kind.follow:
-        return given.parent.resolve() / given.name
+def resolved(path: Path, *, follow: bool = True) -> Path:
+    """Return a path without links and dots; without ``follow`` its last part may be a link.
+
+    Example:
+        >>> str(resolved(Path("/tmp/../a")))
+        '/a'
+    """
+    if not follow:
+        return path.parent.resolve() / path.name
     with contextlib.suppress(FileNotFoundError):
-        given.stat()  # raises the system's error for loops of links, unlike resolve
-    return given.resolve()
+        path.stat()  # raises the system's error for loops of links, unlike resolve
+    return path.resolve()
 
 
 def _check_writable(folder: Path) -> None:
@@ -210,110 +197,6 @@ def _check_kind(goal: Path, kind: Kind) -> None:
             f"{goal} exists and is not a {kind.name} written by corgipile: give another path, or replace it by "
             "--overwrite (in Python overwrite=True)"
         )
-
-
-def _check_inputs(goal: Path, inputs: Iterable[Any]) -> None:
-    for source in inputs:
-        if _reads(source, goal):
-            raise WouldOverwrite(f"{goal} is, or would become, one of the input files: give another path")
-
-
-def _reads(source: Any, goal: Path) -> bool:
-    """Return whether a source reads rows from a file."""
-    if is_url(source):
-        return False
-    if isinstance(source, str | os.PathLike):
-        return _path_reads(Path(source).expanduser().absolute(), goal)
-    if isinstance(source, list | tuple):
-        return any(_reads(part, goal) for part in source)
-    return any(_path_reads(Path(path), goal) for path in _paths_of(source))
-
-
-def _path_reads(path: Path, goal: Path) -> bool:
-    if path.is_dir():
-        return _folder_reads(path, goal)
-    if path.exists():
-        return any(_same(name, goal) for name in (path, *_beside(path)))
-    return glob.has_magic(str(path)) and _glob_reads(path, goal)
-
-
-def _folder_reads(path: Path, goal: Path) -> bool:
-    """Return whether a file is in a table's folder under the name of a part, or hard-linked to a file there."""
-    if goal.resolve().is_relative_to(path.resolve()) and _is_table_name(goal.name):
-        return True
-    if not goal.exists() or goal.stat().st_nlink == 1:
-        return False  # no hard links
-    names = (Path(root, name) for root, _, files in os.walk(path) for name in files)
-    return any(_same(name, goal) for name in names)
-
-
-def _glob_reads(pattern: Path, goal: Path) -> bool:
-    if not glob.has_magic(str(pattern.parent)):
-        pattern = pattern.parent.resolve() / pattern.name
-    names_found = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 - takes absolute patterns
-    if any(_path_reads(Path(name), goal) for name in names_found):
-        return True
-    deep = "**" in pattern.parts
-    return (deep or len(pattern.parts) == len(goal.parts)) and fnmatch.fnmatchcase(str(goal), str(pattern))
-
-
-def _beside(path: Path) -> list[Path]:
-    """Return the possible paths of a file's index."""
-    from corgipile.tables.io.index_cache import INDEX_SUFFIX  # noqa: PLC0415 - tables import this module
-    from corgipile.tables.tfrecord.index import TEXT_SUFFIXES  # noqa: PLC0415
-
-    return [path.with_name(stem + end) for stem in {path.name, path.stem} for end in (INDEX_SUFFIX, *TEXT_SUFFIXES)]
-
-
-def _is_table_name(name: str) -> bool:
-    from corgipile.tables.formats import formats  # noqa: PLC0415 - tables import this module
-    from corgipile.tables.images import IMAGES  # noqa: PLC0415
-
-    return name.lower().endswith((*IMAGES, *(end for kind in formats().values() for end in kind.suffixes)))
-
-
-def _same(path: Path, goal: Path) -> bool:
-    try:
-        return path.samefile(goal)
-    except OSError:
-        return path == goal
-
-
-def _paths_of(table: Any) -> Iterator[str]:
-    """Yield the paths of files and image folders that a table reads."""
-    return (part.path for part in files_read(table))
-
-
-def files_read(table: Any) -> Iterator[Any]:
-    """Yield the open files and the image folders that a table reads, through all its wrappers."""
-    seen, waiting = set(), [table]
-    while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        kind = _holds(type(one))  # type: ignore[arg-type]  # a type is hashable
-        if kind == "files":
-            yield one
-        else:
-            found = one if kind == "items" else getattr(one, "__dict__", {})
-            inside = found.values() if isinstance(found, dict) else found
-            waiting += (inner for inner in inside if _holds(type(inner)) != "nothing")  # type: ignore[arg-type]
-
-
-@functools.cache  # types are few, and what a table is made of is much where it has many files or columns
-def _holds(kind: type) -> Literal["files", "items", "attributes", "nothing"]:
-    """Return what objects of a type hold that may be files, or lead to them."""
-    from corgipile.tables.images import ImageFolder  # noqa: PLC0415
-    from corgipile.tables.io.files import File  # noqa: PLC0415 - as above
-    from corgipile.tables.library import LibraryTable  # noqa: PLC0415 - as above
-
-    if issubclass(kind, File | ImageFolder | LibraryTable):
-        return "files"
-    if issubclass(kind, list | tuple | dict):
-        return "items"
-    table = all(callable(getattr(kind, name, None)) for name in ("read", "cuts")) or hasattr(kind, "__getattr__")
-    return "attributes" if table or kind.__module__.startswith("corgipile.tables.") else "nothing"
 
 
 def flush(path: Path) -> None:

@@ -211,7 +211,7 @@ def test_the_source_is_not_overwritten(tmp_path):
     before = path.read_bytes()
     (tmp_path / "link").symlink_to(path)
     for out in (path, tmp_path / "link"):
-        with pytest.raises(BadArgument, match="name another"):
+        with pytest.raises(BadArgument, match="give another"):
             convert(path, out)
     assert path.read_bytes() == before
 

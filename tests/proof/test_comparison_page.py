@@ -11,7 +11,7 @@ from pages import text_of, tree
 
 from corgipile import tables
 from corgipile.cli.app import run
-from corgipile.cli.pages import typed
+from corgipile.cli.pages import command_text
 from corgipile.comparison import Result, compare
 from corgipile.datasets import clustered
 from corgipile.planner import choose
@@ -171,5 +171,5 @@ def test_a_page_is_refused_before_orders_run(table, tmp_path, capsys):
 
 def test_secrets_stay_out_of_the_command():
     words = ["compare", "s3://KEY:SECRET@bucket/a.parquet", "--test=https://h/a.csv?sig=SECRET&v=2", "--open"]
-    assert "SECRET" not in typed([*words, "aws_secret_access_key=SECRET", "--order", "riffle,full"])
-    assert typed(["info", "a b.arrow"]) == "corgipile info 'a b.arrow'"
+    assert "SECRET" not in command_text([*words, "aws_secret_access_key=SECRET", "--order", "riffle,full"])
+    assert command_text(["info", "a b.arrow"]) == "corgipile info 'a b.arrow'"

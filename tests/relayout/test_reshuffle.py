@@ -215,5 +215,5 @@ def test_bad_requests(tmp_path):
     assert not list(tmp_path.iterdir())
     reshuffle(source, out)
     for same in (str(out), tables.open(out)):
-        with pytest.raises(BadArgument, match="name another"):
+        with pytest.raises(BadArgument, match="give another"):
             reshuffle(same, out)

@@ -38,7 +38,7 @@ def command(
     from corgipile.cli.console import show_json  # noqa: PLC0415
     from corgipile.conversion import convert  # noqa: PLC0415
     from corgipile.errors import BadArgument  # noqa: PLC0415
-    from corgipile.outputs import check_apart  # noqa: PLC0415
+    from corgipile.tables.inputs import check_apart  # noqa: PLC0415
 
     *sources, out = source
     if not sources:

@@ -19,8 +19,8 @@ _PASSWORD = re.compile(r"\bpassword\s*=", re.IGNORECASE)  # in a connection stri
 
 def check_page(path: str, inputs: Iterable[Any], *, overwrite: bool) -> None:
     """Raise early unless the page can be written."""
-    from corgipile.outputs import check_target  # noqa: PLC0415
     from corgipile.proof import PAGE  # noqa: PLC0415
+    from corgipile.tables.inputs import check_target  # noqa: PLC0415
 
     check_target(path, PAGE, inputs=[one for one in inputs if one is not None], overwrite=overwrite)
 

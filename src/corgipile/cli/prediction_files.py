@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
-from corgipile.outputs import Kind, replacing
+from corgipile.outputs import Kind
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.arrow.writer import PREDICTION, PREDICTIONS, Writer
+from corgipile.tables.inputs import replacing
 
 Part = npt.NDArray[Any]
 Write = Callable[[Part], None]

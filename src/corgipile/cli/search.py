@@ -33,7 +33,7 @@ def command(
     """Cross-validate models of many settings at once, from one read of the table."""
     from corgipile import tables  # noqa: PLC0415
     from corgipile.linear.saving import MODEL  # noqa: PLC0415
-    from corgipile.outputs import check_target  # noqa: PLC0415
+    from corgipile.tables.inputs import check_target  # noqa: PLC0415
 
     if save is not None:
         check_target(save, MODEL, inputs=(table,), overwrite=overwrite)

@@ -46,7 +46,7 @@ def command(
     from corgipile import tables  # noqa: PLC0415
     from corgipile.linear.saving import MODEL  # noqa: PLC0415
     from corgipile.linear.train import train_among  # noqa: PLC0415
-    from corgipile.outputs import check_target  # noqa: PLC0415
+    from corgipile.tables.inputs import check_target  # noqa: PLC0415
 
     is_follower = int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ.get("RANK", "0") != "0"
     quiet = quiet or is_follower  # rank 0 reports for all

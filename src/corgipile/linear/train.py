@@ -32,11 +32,11 @@ from corgipile.loader.default_order import cap_buffer
 from corgipile.loader.materialize import bring
 from corgipile.losses import loss_of
 from corgipile.orders import Shard
-from corgipile.outputs import check_target
 from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import OnBad
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
+from corgipile.tables.inputs import check_target
 from corgipile.tables.read_once import read_once
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
@@ -236,7 +236,7 @@ def open_source(given: TrainArguments) -> Table:
 
     Raises:
         BadValue: The table has no rows.
-        BadArgument, WriteFailed: The file cannot be written, see `corgipile.outputs.check_target`.
+        BadArgument, WriteFailed: The file cannot be written, see `corgipile.tables.inputs.check_target`.
     """
     opened = _open_nonempty(given)
     if given.save is not None:

@@ -15,9 +15,9 @@ from corgipile.loader.content import Content
 from corgipile.loader.default_order import LABEL
 from corgipile.loader.segments import EpochSegment, dealt, next_worker, remainder
 from corgipile.orders import Blocks, Key, Order, seek, turns_of, visited_rows
-from corgipile.outputs import files_read
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.fingerprints import fingerprint_of
+from corgipile.tables.io.sources import files_read
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import IntArray, Table
 

@@ -15,12 +15,12 @@ from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.loader.numbers import texts_of
 from corgipile.loader.row_tap import RowTap
-from corgipile.outputs import files_read
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.encoded import is_encoded, unpack_shared
 from corgipile.tables.fingerprints import place_of
 from corgipile.tables.io.files import File, digest
 from corgipile.tables.io.index_cache import INDEX_SUFFIX, cache_folder, facts_of, index_path, items_of, kept_index
+from corgipile.tables.io.sources import files_read
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.scan import scan

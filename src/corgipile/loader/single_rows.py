@@ -6,9 +6,9 @@ import warnings
 from corgipile.errors import WriteFailed
 from corgipile.loader.encoded import ReadStrategy
 from corgipile.orders import Blocks, Order
-from corgipile.outputs import files_read
 from corgipile.sizes import format_bytes
 from corgipile.tables.io.remote import RemoteFile
+from corgipile.tables.io.sources import files_read
 from corgipile.tables.io.spill import spill_folder
 from corgipile.tables.io.staged import bring
 from corgipile.tables.table import Table

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import CorgiPileError
-from corgipile.outputs import files_read
 from corgipile.planner.places import place_of
 from corgipile.planner.probe import Cell, Probe
 from corgipile.tables.io.files import File
 from corgipile.tables.io.remote import RemoteFile
+from corgipile.tables.io.sources import files_read
 from corgipile.tables.table import Table, type_code
 
 __all__ = ["measured"]

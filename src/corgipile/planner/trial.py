@@ -14,13 +14,13 @@ from corgipile.arrow_memory import give_back
 from corgipile.errors import BadValue, CorgiPileError
 from corgipile.loader import Loader
 from corgipile.orders import Order
-from corgipile.outputs import files_read
 from corgipile.planner.candidates import BLOCK_READS, Candidate, Setting
 from corgipile.planner.probe import Probe
 from corgipile.relayout.once import shuffled_once
 from corgipile.sizes import parse_bytes
 from corgipile.tables.io.files import File
 from corgipile.tables.io.remote import RemoteFile, is_remote
+from corgipile.tables.io.sources import files_read
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import Table
 

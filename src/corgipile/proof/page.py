@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corgipile.outputs import Kind, PathLike, replacing
+from corgipile.outputs import Kind, PathLike
 from corgipile.proof.charts import Chart
 from corgipile.proof.markup import Markup, element, joined
+from corgipile.tables.inputs import replacing
 
 __all__ = ["PAGE", "Page", "Section", "table"]
 

@@ -16,7 +16,7 @@ from corgipile.conversion.convert import Progress
 from corgipile.conversion.sources import table_stream
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.materialize import bring
-from corgipile.outputs import check_target, writing
+from corgipile.outputs import writing
 from corgipile.relayout.external import External, write_in_order
 from corgipile.relayout.plans import BLOCK_COLUMN, Shuffle, Split
 from corgipile.sizes import Size, format_bytes, parse_bytes, to_rows, whole
@@ -24,6 +24,7 @@ from corgipile.suggestions import did_you_mean
 from corgipile.tables import Table
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.arrow.writer import TABLE, Writer, batch_bytes, conform, plain
+from corgipile.tables.inputs import check_target
 from corgipile.tables.io.arriving import few_requests, within
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import join, pick_rows

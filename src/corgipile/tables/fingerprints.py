@@ -4,9 +4,9 @@ from collections import OrderedDict
 
 import numpy as np
 
-from corgipile.outputs import files_read
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.files import PIECE, File, before_contents, digest, looked_at
+from corgipile.tables.io.sources import files_read
 from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["fingerprint_of", "is_of", "place_of", "sampled_rows"]

@@ -67,6 +67,8 @@ class ImageFolder(Checked):
         [{'image': b'dog', 'label': 1}]
     """
 
+    is_source = True
+
     columnar = True  # labels and paths lie in memory
 
     def __init__(self, path: PathLike, *, paths: bool = False) -> None:

@@ -42,6 +42,8 @@ class LibraryTable(Checked):
         rows: How many rows there are.
     """
 
+    is_source = True
+
     columnar = True  # a column is read without the others
 
     def __init__(self, path: str, identity: str, schema: pa.Schema, rows: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import CorruptFile, UnknownFormat
-from corgipile.outputs import files_read
+from corgipile.tables.io.sources import files_read
 from corgipile.tables.text import packed
 
 CSV = b"a,x,y\n" + b"".join(b"NO,%d,%d\n" % (at % 7, at % 2) for at in range(3000))

@@ -10,7 +10,8 @@ from typing import Any
 from corgipile import scratch
 from corgipile.conversion.writers.form import Form
 from corgipile.errors import BadArgument, WouldOverwrite, WriteFailed
-from corgipile.outputs import Kind, PathLike, check_target, flush, keep_rights, replacing, writing
+from corgipile.outputs import Kind, PathLike, flush, keep_rights, writing
+from corgipile.tables.inputs import check_target, replacing
 
 __all__ = ["Goal", "goal_of", "named"]
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.nesting import MAX_IPC_DEPTH, check_types
-from corgipile.outputs import Kind, refuse_url, replacing
+from corgipile.outputs import Kind, refuse_url
 from corgipile.tables.arrow.grouping import Groups
 from corgipile.tables.arrow.note import is_noted, write_note
+from corgipile.tables.inputs import replacing
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.values import as_type, value_type

@@ -70,6 +70,8 @@ class File:
         b'\"\"\"Files'
     """
 
+    is_source = True
+
     def __init__(self, path: PathLike) -> None:
         self.path = absolute(path)
         with readable(self.path):

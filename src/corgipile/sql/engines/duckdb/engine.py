@@ -3,7 +3,6 @@
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from corgipile.outputs import check_apart
 from corgipile.sql.engines.duckdb.binding import BoundSql, is_persistent
 from corgipile.sql.engines.duckdb.faults import translate_errors
 from corgipile.sql.engines.duckdb.files import with_files
@@ -24,6 +23,7 @@ from corgipile.sql.statements import (
     Train,
 )
 from corgipile.sql.tokens import tokenize
+from corgipile.tables.inputs import check_apart
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
