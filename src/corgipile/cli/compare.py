@@ -5,6 +5,7 @@ from typing import Any
 
 import typer
 
+from corgipile import tables
 from corgipile.bars import Watch, progress, rate
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, printable, show_json, show_table
@@ -14,7 +15,12 @@ from corgipile.cli.options import Overwrite, read, with_settings
 from corgipile.cli.pages import Html, check_page, command_text, without_secrets
 from corgipile.cli.signals import outcome
 from corgipile.comparison import ORDERS, CompareArguments, compare
+from corgipile.description import machine
 from corgipile.errors import CorgiPileError
+from corgipile.planner import choose
+from corgipile.proof import Compared, comparison_page
+from corgipile.proof.comparison import repaid
+from corgipile.sizes import format_bytes
 
 
 @guarded
@@ -29,9 +35,6 @@ def command(
     **written: Any,
 ) -> None:
     """Train one model by every order on the same table: accuracy, loss, speed, memory and deff."""
-    from corgipile import tables  # noqa: PLC0415
-    from corgipile.proof import Compared, comparison_page  # noqa: PLC0415
-
     if html is not None:
         check_page(html, [table, written["test"]], overwrite=overwrite)
     opened = tables.open(source_of(table))
@@ -80,8 +83,6 @@ def command(
 
 def _document(paths: Sequence[str], table: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the provenance of the results."""
-    from corgipile.description import machine  # noqa: PLC0415
-
     facts = {"paths": paths, "rows": len(table), "bytes": table.nbytes, "fingerprint": table.fingerprint}
     shared = {name: settings[name] for name in ("memory", "model", "epochs")}
     return {"rows": len(table), **shared, "table": facts, "settings": settings, **machine()}
@@ -89,8 +90,6 @@ def _document(paths: Sequence[str], table: Any, settings: dict[str, Any]) -> dic
 
 def _choice(opened: Any, settings: dict[str, Any]) -> Any:
     """Plan blocks of several sizes for the page; None if none fits."""
-    from corgipile.planner import choose  # noqa: PLC0415
-
     try:
         return choose(opened, memory=settings["memory"], batch_size=settings["batch"], label=settings["label"])
     except CorgiPileError as error:
@@ -112,8 +111,6 @@ def _news(result: Any) -> str:
 
 def show(results: Sequence[Any], title: str, *, held_out: bool) -> None:
     """Print the results of a comparison as a table, with notes on its columns."""
-    from corgipile.proof.comparison import repaid  # noqa: PLC0415
-
     metric = next((result.metric for result in results if not result.failure), "accuracy")
     score = f"{'test' if held_out else 'train'} {metric}"
     head = ("order", score, "loss", "s/ epoch", "rows/s", "read/ epoch", "buffer", "deff")
@@ -131,7 +128,6 @@ def show(results: Sequence[Any], title: str, *, held_out: bool) -> None:
 
 
 def _cells(result: Any, metric: str) -> tuple[str, ...]:
-    from corgipile.sizes import format_bytes  # noqa: PLC0415
 
     if result.failure:
         return ()

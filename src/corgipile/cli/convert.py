@@ -6,10 +6,13 @@ import typer
 
 from corgipile.bars import progress
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import printable
+from corgipile.cli.console import printable, show_json
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of, types_of
 from corgipile.cli.options import Compression, Overwrite, RecordBatch, names_of, number_or_text
+from corgipile.conversion import convert
+from corgipile.errors import BadArgument
+from corgipile.tables.inputs import check_apart
 
 
 @guarded
@@ -35,11 +38,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Convert any table to Arrow, Parquet, MDS, WebDataset or TFRecord, streaming."""
-    from corgipile.cli.console import show_json  # noqa: PLC0415
-    from corgipile.conversion import convert  # noqa: PLC0415
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-    from corgipile.tables.inputs import check_apart  # noqa: PLC0415
-
     *sources, out = source
     if not sources:
         raise BadArgument(f"convert needs a source and an output, got only {out}")

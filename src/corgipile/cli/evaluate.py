@@ -5,12 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
+from corgipile import tables
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, printable, show_facts, show_json, show_table, table_width, terminal_width
 from corgipile.cli.flags import Json
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Fill, columns_of, filled
 from corgipile.errors import BadArgument
+from corgipile.linear import load
+from corgipile.linear.multilabel import LabelModels
 
 MAX_MATRIX_CLASSES, MAX_PAIRS = 12, 10  # classes of a shown matrix; confused pairs shown if it is too wide
 MIN_NAME = 8  # characters of a shortened class name
@@ -36,10 +39,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Evaluate a model: per class, ROC AUC, calibration and confusion matrix; per label for multi-label models."""
-    from corgipile import tables  # noqa: PLC0415
-    from corgipile.linear import load  # noqa: PLC0415
-    from corgipile.linear.multilabel import LabelModels  # noqa: PLC0415
-
     how: dict[str, Any] = {"positive": positive, "bins": bins, "on_bad": on_bad}
     trained = filled(load(model), missing)
     if isinstance(trained, LabelModels):

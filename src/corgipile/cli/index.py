@@ -5,9 +5,10 @@ from typing import Annotated
 import typer
 
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import printable
+from corgipile.cli.console import printable, show_json
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import Open, options_of
+from corgipile.tables.opening import write_indexes
 
 
 @guarded
@@ -21,9 +22,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Write an index of row positions: text (start size) for TFRecord, Arrow for others."""
-    from corgipile.cli.console import show_json  # noqa: PLC0415
-    from corgipile.tables.opening import write_indexes  # noqa: PLC0415
-
     written = []
     for index in write_indexes(files, **options_of(open)):
         written.append(index._asdict())

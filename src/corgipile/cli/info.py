@@ -8,8 +8,11 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import show_facts, show_json
 from corgipile.cli.flags import Json, Tables
 from corgipile.cli.opening import source_of
-from corgipile.cli.options import Overwrite
+from corgipile.cli.options import Overwrite, number_or_text
 from corgipile.cli.pages import Html, check_page, command_text, without_secrets
+from corgipile.description import about
+from corgipile.proof import about_page
+from corgipile.sizes import format_bytes
 
 if TYPE_CHECKING:
     from corgipile.description import About
@@ -29,9 +32,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Show rows, columns and bytes of a table, and how clustered its labels are."""
-    from corgipile.cli.options import number_or_text  # noqa: PLC0415
-    from corgipile.description import about  # noqa: PLC0415
-
     source = writable(html, table, overwrite=overwrite)
     facts = about(source, label=label, block=number_or_text(block), columns=html is not None)
     if html is not None:
@@ -54,16 +54,12 @@ def write_page(
     choice: "Choice | None" = None,
 ) -> None:  # fmt: skip
     """Write the HTML page of a table."""
-    from corgipile.proof import about_page  # noqa: PLC0415
-
     page = about_page(facts, " ".join(map(without_secrets, table)), label, command_text(), choice)
     page.save(html, inputs=[source], overwrite=overwrite)
 
 
 def lines_of(facts: "About", block: str) -> list[tuple[str, str]]:
     """Return the facts as names and formatted values."""
-    from corgipile.sizes import format_bytes  # noqa: PLC0415
-
     lines = [
         ("rows", f"{facts.rows:,}"),
         (

@@ -8,9 +8,14 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, show_facts, show_json
 from corgipile.cli.flags import Json, Tables
 from corgipile.cli.info import lines_of, writable, write_page
-from corgipile.cli.options import Overwrite
+from corgipile.cli.options import Overwrite, number_or_text
 from corgipile.cli.pages import Html
 from corgipile.cli.plan import choice_facts, order_text, price_of, show_choice
+from corgipile.description import about
+from corgipile.errors import BadArgument, BudgetTooSmall
+from corgipile.planner import choose
+from corgipile.tables import open as open_table
+from corgipile.tables.unit_check import check_decoding
 
 if TYPE_CHECKING:
     from corgipile.description import About
@@ -34,13 +39,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Show what `info` shows, and the layout, clustering columns, missing values and the cost of each order."""
-    from corgipile.cli.options import number_or_text  # noqa: PLC0415
-    from corgipile.description import about  # noqa: PLC0415
-    from corgipile.errors import BadArgument, BudgetTooSmall  # noqa: PLC0415
-    from corgipile.planner import choose  # noqa: PLC0415
-    from corgipile.tables import open as open_table  # noqa: PLC0415
-    from corgipile.tables.unit_check import check_decoding  # noqa: PLC0415
-
     cost = price_of(price) if price is not None else None
     source = writable(html, table, overwrite=overwrite)
     opened = open_table(source)

@@ -4,11 +4,17 @@ from typing import Annotated, Any
 
 import typer
 
+from corgipile import tables
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import show_json
 from corgipile.cli.flags import Json, Tables
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Memory, Seed, number_or_text
+from corgipile.errors import BadArgument, StateMismatch
+from corgipile.loader import Loader, Rewind
+from corgipile.loader.skips import Skips
+from corgipile.nesting import parse_json
+from corgipile.tables.io.files import readable
 
 LOADER_OPTIONS = ("order", "memory", "batch_size", "seed", "ranks", "drop_last")  # which a state contains
 
@@ -34,11 +40,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Show the rows of a training step, or the steps of rows, computed from the seed alone."""
-    from corgipile import tables  # noqa: PLC0415
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-    from corgipile.loader import Loader, Rewind  # noqa: PLC0415
-    from corgipile.loader.skips import Skips  # noqa: PLC0415
-
     if (step is None) == (not row):
         raise BadArgument("exactly one of --step and --row must be given: the rows of a step, or the steps of rows")
     opened, skips = tables.open(source_of(table)), Skips()
@@ -89,10 +90,6 @@ def _is_given(ctx: typer.Context, name: str) -> bool:
 
 def _state(path: str) -> Any:
     from pathlib import Path  # noqa: PLC0415
-
-    from corgipile.errors import StateMismatch  # noqa: PLC0415
-    from corgipile.nesting import parse_json  # noqa: PLC0415
-    from corgipile.tables.io.files import readable  # noqa: PLC0415
 
     with readable(path):
         text = Path(path).read_bytes()

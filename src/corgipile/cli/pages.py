@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from corgipile.proof import PAGE
 from corgipile.stores.urls import is_url, redacted, redacted_in, secret
+from corgipile.tables.inputs import check_target
 
 __all__ = ["Html", "check_page", "command_text", "without_secrets"]
 
@@ -19,9 +21,6 @@ _PASSWORD = re.compile(r"\bpassword\s*=", re.IGNORECASE)  # in a connection stri
 
 def check_page(path: str, inputs: Iterable[Any], *, overwrite: bool) -> None:
     """Raise early unless the page can be written."""
-    from corgipile.proof import PAGE  # noqa: PLC0415
-    from corgipile.tables.inputs import check_target  # noqa: PLC0415
-
     check_target(path, PAGE, inputs=[one for one in inputs if one is not None], overwrite=overwrite)
 
 

@@ -6,10 +6,13 @@ import typer
 
 from corgipile.bars import progress
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import printable
+from corgipile.cli.console import printable, show_json
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Seed, number_or_text
+from corgipile.errors import BadArgument
+from corgipile.exchange import stage
+from corgipile.sizes import format_bytes
 
 if TYPE_CHECKING:
     from corgipile.exchange import LocalPart
@@ -35,9 +38,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Write a rank's part of a table to its own disk; an interrupted run can be resumed."""
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-    from corgipile.exchange import stage  # noqa: PLC0415
-
     *sources, folder = source
     if not sources:
         raise BadArgument(f"partition needs a table and an output folder, got only {folder}")
@@ -51,9 +51,6 @@ def command(
 
 def show(part: "LocalPart", *, quiet: bool, json: bool) -> None:
     """Show a part's facts."""
-    from corgipile.cli.console import show_json  # noqa: PLC0415
-    from corgipile.sizes import format_bytes  # noqa: PLC0415
-
     table, facts = part.table, part.said
     rows, size = len(table), table.nbytes
     if json:

@@ -3,14 +3,14 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from corgipile import postgres
 from corgipile.cli.console import command as guarded
-
-if TYPE_CHECKING:
-    from corgipile.postgres import Server
+from corgipile.errors import BadArgument
+from corgipile.postgres import Server, default_home
 
 Home = Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Folder of the server; has a default.")]
 
@@ -29,8 +29,6 @@ def install(
     pg_config: Annotated[str | None, typer.Option(help="pg_config of the server; default: from PATH.")] = None,
 ) -> None:
     """Build the extension for a PostgreSQL server, 15 or later, and install it there."""
-    from corgipile import postgres  # noqa: PLC0415
-
     target = postgres.installed(pg_config)
     typer.echo(f"building for {target.name}", err=True)
     postgres.install(target)
@@ -46,9 +44,6 @@ def start(
     port: Annotated[int | None, typer.Option(help="Also listen on this port of localhost.", min=1, max=65535)] = None,
 ) -> None:
     """Start a PostgreSQL server from PyPI with the extension; print its connection string."""
-    from corgipile import postgres  # noqa: PLC0415
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-
     server = _server(home)
     if server.address is None:
         if not server.bin.exists():
@@ -92,7 +87,6 @@ def psql(
     os.execv(words[0], words)  # noqa: S606 - psql replaces this process and gets its terminal and signals
 
 
-def _server(home: Path | None) -> "Server":
-    from corgipile.postgres import Server, default_home  # noqa: PLC0415
+def _server(home: Path | None) -> Server:
 
     return Server(home or default_home())

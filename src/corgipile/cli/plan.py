@@ -11,6 +11,9 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, show_json, show_table
 from corgipile.cli.flags import Json, Tables
 from corgipile.cli.opening import source_of
+from corgipile.errors import BadArgument
+from corgipile.planner import choose
+from corgipile.sizes import format_bytes
 
 if TYPE_CHECKING:
     from corgipile.planner import Candidate, Choice
@@ -65,8 +68,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Choose the order and block size that read fastest among those that mix well enough in this memory."""
-    from corgipile.planner import choose  # noqa: PLC0415
-
     cost = price_of(price) if price is not None else None
     choice = choose(
         source_of(table), memory=memory, batch_size=batch_size, label=label, tolerance=tolerance, ranks=ranks,
@@ -120,8 +121,6 @@ def price_of(text: str) -> Price:
     """
     price_match = PRICE.fullmatch(text.strip())
     if price_match is None or int(price_match[3] or 1) == 0:
-        from corgipile.errors import BadArgument  # noqa: PLC0415
-
         raise BadArgument(f"price must be an amount per requests, such as '0.0004/1000GET', got {text!r}")
     return Price(float(price_match[2]) / int(price_match[3] or 1), price_match[1])
 
@@ -147,7 +146,6 @@ def _reads(one: "Candidate", price: Price | None) -> str:
 
 
 def _size(count: int) -> str:
-    from corgipile.sizes import format_bytes  # noqa: PLC0415
 
     return format_bytes(count)
 

@@ -4,12 +4,17 @@ from typing import Annotated, Any
 
 import typer
 
+from corgipile import tables
 from corgipile.bars import progress
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable, show_json
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Fill, Overwrite, filled
+from corgipile.cli.prediction_files import sink
+from corgipile.errors import BadArgument
+from corgipile.linear import load
+from corgipile.suggestions import listed
 
 
 @guarded
@@ -25,12 +30,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Predict every row of a table, streaming."""
-    from corgipile import tables  # noqa: PLC0415
-    from corgipile.cli.prediction_files import sink  # noqa: PLC0415
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-    from corgipile.linear import load  # noqa: PLC0415
-    from corgipile.suggestions import listed  # noqa: PLC0415
-
     kinds: tuple[Any, ...] = ("predict", "predict_proba", "decision")
     if what not in kinds:
         raise BadArgument(f"what must be one of {', '.join(kinds)}, got {what!r}")

@@ -9,6 +9,7 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.options import Seed, number_or_text
 from corgipile.cli.partition import By, Label, Rank, Unit, World, show
+from corgipile.exchange import restage
 
 
 @guarded
@@ -25,8 +26,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Write a rank's part for another number of ranks from all old parts, at their epoch."""
-    from corgipile.exchange import restage  # noqa: PLC0415
-
     *old, folder = parts
     size = None if unit is None else number_or_text(unit)
     with progress(f"repartition to {folder}", quiet=quiet or json) as bar:

@@ -6,10 +6,13 @@ import typer
 
 from corgipile.bars import progress
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import printable
+from corgipile.cli.console import printable, show_json
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Block, Compression, Memory, Overwrite, RecordBatch, Seed, number_or_text
+from corgipile.errors import BadArgument
+from corgipile.relayout import reshuffle
+from corgipile.tables.inputs import check_apart
 
 
 @guarded
@@ -28,11 +31,6 @@ def command(
 ) -> None:
     """Write the rows of a table once in a better order, within a memory budget."""
     import time  # noqa: PLC0415
-
-    from corgipile.cli.console import show_json  # noqa: PLC0415
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-    from corgipile.relayout import reshuffle  # noqa: PLC0415
-    from corgipile.tables.inputs import check_apart  # noqa: PLC0415
 
     *sources, out = source
     if not sources:

@@ -4,13 +4,17 @@ from typing import Annotated, Any
 
 import typer
 
+from corgipile import tables
 from corgipile.bars import Watch, progress
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable, show_json, show_table
 from corgipile.cli.flags import Json, Quiet, Tables
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Overwrite, read, with_settings
+from corgipile.errors import BadArgument
+from corgipile.linear.saving import MODEL
 from corgipile.linear.search import GRID_SETTINGS, SearchArguments, search
+from corgipile.tables.inputs import check_target
 
 Grid = Annotated[
     list[str] | None, typer.Option("--grid", help="Values of a setting: l2=0,1e-4; repeat for all combinations.")
@@ -31,10 +35,6 @@ def command(
     **written: Any,
 ) -> None:
     """Cross-validate models of many settings at once, from one read of the table."""
-    from corgipile import tables  # noqa: PLC0415
-    from corgipile.linear.saving import MODEL  # noqa: PLC0415
-    from corgipile.tables.inputs import check_target  # noqa: PLC0415
-
     if save is not None:
         check_target(save, MODEL, inputs=(table,), overwrite=overwrite)
     opened = tables.open(source_of(table))
@@ -59,8 +59,6 @@ def _grid(written: list[str]) -> dict[str, list[Any]]:
         >>> _grid(["l2=0,1e-4", "average=true,false"])
         {'l2': [0.0, 0.0001], 'average': [True, False]}
     """
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-
     grid: dict[str, list[Any]] = {}
     for word in written:
         name, _, values = word.partition("=")

@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from corgipile.cli.console import command as guarded
+from corgipile.cli.console import show_facts, show_json, show_table
 from corgipile.cli.flags import Json
 from corgipile.cli.options import Overwrite, Seed, number_or_text
+from corgipile.errors import BadArgument
+from corgipile.exchange import simulate
+from corgipile.sizes import format_bytes
 
 if TYPE_CHECKING:
     from corgipile.exchange import Simulation
@@ -31,9 +35,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Simulate an exchange of rows among ranks: what it sends, stores, mixes and reads."""
-    from corgipile.cli.console import show_json  # noqa: PLC0415
-    from corgipile.exchange import simulate  # noqa: PLC0415
-
     simulation = simulate(
         _count(ranks, "ranks"), _count(rows, "rows"), fraction, row_bytes=number_or_text(row_bytes),
         block=None if block is None else number_or_text(block), batch=batch, epochs=epochs, classes=classes,
@@ -54,8 +55,6 @@ def _count(text: str, what: str) -> int:
     from contextlib import suppress  # noqa: PLC0415
     from decimal import Decimal, InvalidOperation  # noqa: PLC0415
 
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-
     with suppress(InvalidOperation):
         number = Decimal(text.replace("_", ""))
         if number.is_finite() and number.adjusted() < 30 and number == int(number):
@@ -68,8 +67,6 @@ def _span(both: tuple[int, int]) -> str:
 
 
 def _show(simulation: "Simulation") -> None:
-    from corgipile.cli.console import show_facts, show_table  # noqa: PLC0415
-    from corgipile.sizes import format_bytes  # noqa: PLC0415
 
     plan = simulation.plan
     title = f"{plan.world:,} ranks, fraction {plan.fraction:g}, {plan.units:,} blocks of {simulation.block:,} rows of "

@@ -13,11 +13,16 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import error_message, fail, printable, terminal_width
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.signals import outcome
+from corgipile.errors import BadArgument, MissingExtra
+from corgipile.sql.answers.caret import around
+from corgipile.sql.answers.data import CsvAnswers, JsonAnswers
+from corgipile.sql.answers.text import TextAnswers
+from corgipile.sql.progress import TrainingBar
+from corgipile.sql.runner import Runner, decode_script, open_connection, read_script
 
 if TYPE_CHECKING:
     from corgipile.sql.answers.answers import Answers
     from corgipile.sql.connection import Connection
-    from corgipile.sql.runner import Runner
 
 _MAX_ROWS = 40  # shown of a result
 
@@ -37,8 +42,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Run SQL that trains and predicts on files, DuckDB and PostgreSQL; without SQL, open a shell."""
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-
     if json and csv:
         raise BadArgument("--json and --csv exclude each other; give one of them")
     if statement is not None and file:
@@ -59,14 +62,12 @@ def command(
 
 
 def _connect(db: str | None, dsn: str | None, memory: str | None, trust: Any) -> "Connection":
-    from corgipile.sql.runner import open_connection  # noqa: PLC0415
 
     return open_connection(db=db, dsn=dsn, memory=memory, trust=trust)
 
 
 def _scripts(statement: str | None, files: list[str] | None) -> list[str] | None:
     """Return the scripts to run, or None for an interactive shell."""
-    from corgipile.sql.runner import decode_script, read_script  # noqa: PLC0415
 
     def read(name: str) -> str:
         return decode_script(sys.stdin.buffer.read(), "stdin") if name == "-" else read_script(name)
@@ -79,17 +80,13 @@ def _scripts(statement: str | None, files: list[str] | None) -> list[str] | None
 
 
 def _answers(rows: int, *, csv: bool, json: bool, quiet: bool) -> "Answers":
-    from corgipile.sql.answers.data import CsvAnswers, JsonAnswers  # noqa: PLC0415
-    from corgipile.sql.answers.text import TextAnswers  # noqa: PLC0415
 
     if csv:
         return CsvAnswers(sys.stdout.buffer)
     return JsonAnswers(sys.stdout) if json else TextAnswers(sys.stdout, terminal_width, rows=rows, quiet=quiet)
 
 
-def _runner(connection: "Connection", answers: "Answers", memory: str | None, *, quiet: bool) -> "Runner":
-    from corgipile.sql.progress import TrainingBar  # noqa: PLC0415
-    from corgipile.sql.runner import Runner  # noqa: PLC0415
+def _runner(connection: "Connection", answers: "Answers", memory: str | None, *, quiet: bool) -> Runner:
 
     return Runner(connection, answers, _nothing if quiet else _note, lambda: TrainingBar(quiet=quiet), memory)
 
@@ -124,8 +121,6 @@ def _report(answers: "Answers", kind: str, message: str, code: int, *, json: boo
 
 def _show_error(message: str, code: int = 2) -> int:
     """Show an error on stderr, with source lines cut to the terminal."""
-    from corgipile.sql.answers.caret import around  # noqa: PLC0415
-
     first, *lines = message.splitlines() or [""]
     typer.echo(f"corgipile: {printable(first)}", err=True)
     for line in around(lines, terminal_width()):
@@ -133,8 +128,7 @@ def _show_error(message: str, code: int = 2) -> int:
     return code
 
 
-def _shell(runner: "Runner") -> None:
-    from corgipile.errors import MissingExtra  # noqa: PLC0415
+def _shell(runner: Runner) -> None:
 
     try:
         from corgipile.sql.shell.shell import Shell  # noqa: PLC0415 - needs an optional dependency

@@ -4,10 +4,12 @@ from typing import Annotated
 
 import typer
 
+from corgipile import tables
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, printable, show_json, show_table
 from corgipile.cli.flags import Json
 from corgipile.cli.opening import source_of
+from corgipile.linear import load
 
 
 @guarded
@@ -20,9 +22,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Show a model's coefficients with standard errors and p-values."""
-    from corgipile import tables  # noqa: PLC0415
-    from corgipile.linear import load  # noqa: PLC0415
-
     summary = load(model).summary(tables.open(source_of(table)), label, weight)
     columns = {"coef": summary.coef, "standard_error": summary.standard_error, "z": summary.z, "p": summary.p}
     columns |= {"low": summary.low, "high": summary.high}

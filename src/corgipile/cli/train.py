@@ -10,13 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
+from corgipile import tables
 from corgipile.bars import Watch, progress, rate
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, printable, show_json, show_table
 from corgipile.cli.flags import Json, Quiet, Tables
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Balance, Block, Buffer, FirstEpoch, order_of, read, with_settings
+from corgipile.errors import DivergenceWarning, LeftOutWarning
+from corgipile.linear.saving import MODEL
+from corgipile.linear.train import train_among
 from corgipile.settings import TrainArguments
+from corgipile.tables.inputs import check_target
 
 RUNNING = ("loss", "accuracy", "r2")
 SKIPPED = {
@@ -43,11 +48,6 @@ def command(
     **settings: Any,
 ) -> None:
     """Train a linear model by SGD from a table of any size; under torchrun, on all ranks."""
-    from corgipile import tables  # noqa: PLC0415
-    from corgipile.linear.saving import MODEL  # noqa: PLC0415
-    from corgipile.linear.train import train_among  # noqa: PLC0415
-    from corgipile.tables.inputs import check_target  # noqa: PLC0415
-
     is_follower = int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ.get("RANK", "0") != "0"
     quiet = quiet or is_follower  # rank 0 reports for all
     save, test = settings["save"], settings["test"]
@@ -116,8 +116,6 @@ class _Lines(logging.Handler):
 @contextmanager
 def _collect_warnings(*, quiet: bool) -> Iterator[tuple[list[str], list[str]]]:
     """Show log lines unless quiet; collect warnings about divergence and ignored columns for the end."""
-    from corgipile.errors import DivergenceWarning, LeftOutWarning  # noqa: PLC0415
-
     collected: dict[type[Warning], list[str]] = {DivergenceWarning: [], LeftOutWarning: []}
     log, lines = logging.getLogger("corgipile"), logging.NullHandler() if quiet else _Lines()
     before = log.level, log.propagate
