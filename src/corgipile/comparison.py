@@ -15,6 +15,12 @@ import numpy.typing as npt
 
 from corgipile import orders, tables
 from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
+from corgipile.linear.features import find_inputs
+from corgipile.linear.schedule import schedule_of
+from corgipile.linear.train import prepare
+from corgipile.linear.training import Training
+from corgipile.linear.validation import measuring
+from corgipile.loader import Loader
 from corgipile.orders import Order, visited_rows
 from corgipile.quality import AuditReport, Report, audit, measure
 from corgipile.quality.keys import Keys
@@ -28,7 +34,6 @@ from corgipile.tables.columns import column
 if TYPE_CHECKING:
     from corgipile.linear.schedule import Schedule
     from corgipile.linear.training import Task
-    from corgipile.loader import Loader
     from corgipile.loader.buffered_reader import BufferedReader
 
 __all__ = ["ORDERS", "CompareArguments", "Result", "compare", "measure_order"]
@@ -169,8 +174,6 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - the argume
         >>> sorted_rows.score < shuffled.score, sorted_rows.deff > 200, shuffled.deff < 2
         (True, True, True)
     """
-    from corgipile.linear.schedule import schedule_of  # noqa: PLC0415 - imports no learner before one is needed
-
     opened, label = tables.open(given.table), given.label
     schedule = schedule_of(given)
     held_out = opened if given.test is None else tables.open(given.test)
@@ -190,8 +193,6 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - the argume
 
 def _prepare(table: Table, given: CompareArguments) -> "tuple[Task, npt.NDArray[Any]]":
     """Return the training task and the labels, which are read once for classes and measurements."""
-    from corgipile.linear.train import prepare  # noqa: PLC0415 - as in compare
-
     task = prepare(table, given)
     labels = column(task.source, task.label)
     task.labels.keep(labels)
@@ -229,8 +230,6 @@ def measure_order(
         >>> measure_order(rows, "no_shuffle", column(rows, "label"), batch=100).deff
         100.0
     """
-    from corgipile.linear.features import find_inputs  # noqa: PLC0415 - as in compare
-
     with find_inputs(table, features, label).feeder(table, label, order, memory, seed) as feeder:
         return _measured(feeder, labels, epoch, batch)
 
@@ -296,8 +295,6 @@ def _mean(runs: Sequence[Result]) -> Result:
 
 
 def _run(order: Order, plan: _Plan) -> Result:
-    from corgipile.linear.training import Training  # noqa: PLC0415 - as in compare
-    from corgipile.linear.validation import measuring  # noqa: PLC0415
 
     task, given = plan.task, plan.given
     with task.feeder(order, given.memory, plan.seed) as feeder:
@@ -330,8 +327,6 @@ def _run(order: Order, plan: _Plan) -> Result:
 
 def _audit(order: Order, plan: _Plan) -> AuditReport:
     """Audit a loader's batches in this order; only the label column is read."""
-    from corgipile.loader import Loader  # noqa: PLC0415 - as in compare
-
     label, batch = plan.task.label, min(plan.given.batch, len(plan.task.source))
     with Loader(
         plan.task.source, order=order, memory=None, columns=[label], batch_size=batch, seed=plan.seed
