@@ -184,7 +184,7 @@ def test_a_session(folder, tmp_path):
         out = tmp_path / "out.csv"
         terminal.run(f"\\o {out}")
         terminal.run("SELECT 1 AS one;")
-        assert "is there already" in terminal.run(f"\\o {out}")
+        assert "exists" in terminal.run(f"\\o {out}")
         terminal.run("\\o")
         assert "(1 row)" in terminal.run("SELECT 1 AS one;")
         assert out.read_text() == "one\n1\n"
