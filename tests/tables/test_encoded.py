@@ -59,7 +59,7 @@ def tiny(monkeypatch):
     """Let every unit count as large, columns be decoded one by one, and a few rows at a time."""
     monkeypatch.setattr(parquet, "SMALL", -1)
     monkeypatch.setattr(arrow, "SMALL", -1)
-    monkeypatch.setattr("corgipile.tables.encoded.TOGETHER", 1)
+    monkeypatch.setattr("corgipile.tables.encoded.MAX_GROUP_BYTES", 1)
     monkeypatch.setattr(parquet, "BATCH_ROWS", 13)
 
 
@@ -349,7 +349,7 @@ def test_rows_that_are_missing_are_no_table(tmp_path, rows_of, monkeypatch):
     path, _ = write(tmp_path / "a", "parquet", rows_of(100), 30)
     batches = ParquetTable._batches
     monkeypatch.setattr(ParquetTable, "_batches", lambda *a: list(batches(*a))[:-1])
-    with pytest.raises(CorruptFile, match="rows were decoded; 100 are stated"):
+    with pytest.raises(CorruptFile, match="rows were decoded, but the file states 100"):
         unpack(ParquetTable(path), ["label"], tmp_path)
 
 

@@ -123,15 +123,15 @@ def test_a_filter_reads_its_columns_once_and_keeps_no_null():
 
 def test_what_is_no_filter():
     table = cp.open(pa.table({"x": [1, 2], "t": ["a", "b"]}))
-    with pytest.raises(MissingColumn, match="there are 'x', 't'"):
+    with pytest.raises(MissingColumn, match="the table has 'x', 't'"):
         table.filter(pc.field("year") > 2020)
-    with pytest.raises(BadArgument, match="is needed, got str"):
+    with pytest.raises(BadArgument, match=r"must be an expression .* got str"):
         table.filter("x > 1")
-    with pytest.raises(BadArgument, match="is int64; one that is true or false"):
+    with pytest.raises(BadArgument, match="must be true or false for each row, got int64"):
         table.filter(pc.field("x"))
     with pytest.raises(BadSchema, match="cannot be computed"):
         table.filter(pc.field("t") + pc.field("x") > 1)
-    with pytest.raises(BadSchema, match="cannot be computed of rows 0 to 2: divide by zero"):
+    with pytest.raises(BadSchema, match="cannot be computed for rows 0 to 2: divide by zero"):
         table.filter(pc.field("x") / 0 > 1)
 
 
@@ -143,7 +143,7 @@ def test_columns_are_those_named():
     with pytest.raises(MissingColumn, match="no column 'w'"):
         table.select(["w"])
     for wrong in ("x", [], ["x", "x"]):
-        with pytest.raises(BadArgument, match="a list of columns, at least one and none twice"):
+        with pytest.raises(BadArgument, match="a list of different columns, at least one"):
             table.select(wrong)
     with pytest.raises(MissingColumn, match="no column 'z'"):
         table.select(["x"]).read(0, 1, ["z"])
@@ -170,7 +170,7 @@ def test_concat_finds_columns_by_name():
         cp.concat([one, other.append_column("more", [[1]])])
     with pytest.raises(BadArgument, match="at least one"):
         cp.concat([])
-    with pytest.raises(BadArgument, match="a list of tables is needed"):
+    with pytest.raises(BadArgument, match="tables must be a list"):
         cp.concat("a.arrow")
 
 
