@@ -59,7 +59,7 @@ def tiny(monkeypatch):
     """Let every unit count as large, columns be decoded one by one, and a few rows at a time."""
     monkeypatch.setattr(parquet, "SMALL", -1)
     monkeypatch.setattr(arrow, "SMALL", -1)
-    monkeypatch.setattr("corgipile.tables.encoded.MAX_GROUP_BYTES", 1)
+    monkeypatch.setattr("corgipile.tables.encoded.GROUP_BYTES", 1)
     monkeypatch.setattr(parquet, "BATCH_ROWS", 13)
 
 

@@ -153,9 +153,7 @@ class _Reader:
     def rows(self, columns: Mapping[str, Column]) -> int:
         """Return the number of cells, which must be the same for all columns."""
         lengths = {name: getattr(column, "sparse", column.stored[0]) for name, column in columns.items()}
-        counts = {
-            name: array.rows if hasattr(array, "rows") else int(array.shape[0]) for name, array in lengths.items()
-        }
+        counts = {name: part.rows if hasattr(part, "rows") else int(part.shape[0]) for name, part in lengths.items()}
         if len(set(counts.values())) > 1:
             raise CorruptFile(f"{self._path}: its columns must have equal lengths, got {counts}")
         return next(iter(counts.values()), 0)
@@ -178,9 +176,7 @@ class _Reader:
         shape = node.attrs.get("shape", node.attrs.get("h5sparse_shape"))
         parts = [lookup(node, part) for part in ("indptr", "indices", "data")]
         if shape is None or len(shape) != 2 or any(part is None or is_group(part) for part in parts):
-            raise CorruptFile(
-                f"{where}: a sparse matrix must have shape, indptr, indices and data, but lacks one of them"
-            )
+            raise CorruptFile(f"{where}: a sparse matrix must have shape, indptr, indices and data; one is missing")
         rows, width = map(int, shape)
         return sparse_columns(name, where, [self._stored(part) for part in parts], (rows, width)), width
 
@@ -205,9 +201,7 @@ class _Reader:
         where = self._where(place)
         if not is_group(node):
             categories = node.attrs.get("categories")
-            return (
-                self._array(node, where) if categories is None else self._referenced_categories(node, categories, where)
-            )
+            return self._array(node, where) if categories is None else self._reference(node, categories, where)
         parts = {part: lookup(node, part) for part in ("codes", "categories", "values", "mask")}
         if parts["codes"] is not None and parts["categories"] is not None:
             ordered = bool(node.attrs.get("ordered", False))
@@ -227,7 +221,7 @@ class _Reader:
         values = text_array(stored, pa.string(), where) if column.kind == pa.string() else pa.array(np.asarray(stored))
         return Categorical(self._stored(codes), values, where, ordered=ordered)
 
-    def _referenced_categories(self, node: Any, categories: Any, where: str) -> Column:
+    def _reference(self, node: Any, categories: Any, where: str) -> Column:
         """Return categories as version 0.1.0 stores them: in a separate group that columns reference."""
         known = lookup(self._cells, "__categories/" + node.name.rpartition("/")[2])
         named = isinstance(categories, str | bytes)  # not a reference; it may pass through a link
@@ -237,16 +231,14 @@ class _Reader:
         return self._categories(node, group, where, ordered=bool(group.attrs.get("ordered", False)))
 
     def _legacy_categories(self, name: str) -> Column:
-        """Return a field of ``obs`` as a compound dataset, whose categories are in ``uns``."""
+        """Return a field of a compound ``obs`` dataset; its categories are in ``uns``."""
         column = self._fields[name]
         node = lookup(self._root, f"uns/{name}_categories")
         if node is None or is_group(node):
             return column
         values = np.atleast_1d(self._values(node))
-        categories = (
-            text_array(values, pa.string(), self._where(name)) if values.dtype.kind in "OSU" else pa.array(values)
-        )
-        return Categorical(column.stored[0], categories, self._where(name))
+        names = text_array(values, pa.string(), self._where(name)) if values.dtype.kind in "OSU" else pa.array(values)
+        return Categorical(column.stored[0], names, self._where(name))
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,7 @@ from corgipile.tables.table import IntArray, Table
 
 __all__ = ["Ranged", "Span", "ascending"]
 
-MAX_SAMPLED_PARTS, MIN_PART_ROWS = 64, 32  # parts checked first; rows that the first and last part must have
+FIRST_PARTS, MIN_PART_ROWS = 64, 32  # parts checked first; rows that the first and last part must have
 
 
 class Span(NamedTuple):
@@ -51,15 +51,13 @@ def ascending(table: Table) -> dict[str, str]:
     places = [(file, part) for file, one in enumerate(files) for part in np.flatnonzero(one.part_rows()).tolist()]
     if len(places) < 2 or any(_rows(files, place) < MIN_PART_ROWS for place in (places[0], places[-1])):
         return {}
-    sample = [
-        places[at] for at in np.unique(np.linspace(0, len(places) - 1, MAX_SAMPLED_PARTS).astype(np.int64)).tolist()
-    ]
-    sampled = _directions(files, table.schema.names, sample)
-    return sampled if len(sample) == len(places) else _directions(files, list(sampled), places)
+    some = [places[at] for at in np.unique(np.linspace(0, len(places) - 1, FIRST_PARTS).astype(np.int64)).tolist()]
+    sampled = _directions(files, table.schema.names, some)
+    return sampled if len(some) == len(places) else _directions(files, list(sampled), places)
 
 
 def _files(table: Table) -> list[Ranged]:
-    """Return the files of a table, in order; none if one of them has no value ranges."""
+    """Return the files of a table, in order; none if one file has no value ranges."""
     if not isinstance(table, ConcatTable):
         return [table] if isinstance(table, Ranged) else []
     parts = [_files(part) for part in table.tables]

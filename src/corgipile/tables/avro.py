@@ -26,7 +26,7 @@ MAGIC, SUFFIXES = b"Obj\x01", (".avro",)
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 MARK = 16  # bytes of a sync marker
 HEAD, MAX_HEAD = 1 << 16, 1 << 26  # bytes of the header, read first and at most
-BLOCK_HEAD = 20  # bytes that hold the rows and bytes of a block
+LOOK = 20  # bytes that hold a block's number of rows and bytes
 PART, PART_ROWS = 1 << 16, 1 << 13  # bytes, and rows, decoded to Python objects at once
 MAX_EMPTY_ROWS = 1 << 20  # rows of a block whose values take no bytes
 MAX_ROW_BYTES, MAX_SWELLING = 8 << 20, 160  # bytes of a row's objects, or times its block's bytes if more
@@ -103,9 +103,7 @@ class AvroTable(UnitTable):
                 rows = self._some_rows(stream, largest, min(max_rows, PART_ROWS, stop - done))
                 done += len(rows)
                 if done == stop and stream.read(1):
-                    raise CorruptFile(
-                        f"{self.path}: a block has data after the {stop - self._starts[i]} rows it states"
-                    )
+                    raise CorruptFile(f"{self.path}: a block has data after its {stop - self._starts[i]} stated rows")
             yield self._columns(rows, done - len(rows), names)
 
     def _some_rows(self, stream: io.BufferedReader, largest: int, max_rows: int) -> list[dict[str, Any]]:
@@ -204,11 +202,8 @@ def _blocks(file: File, begin: int, mark: bytes) -> tuple[IntArray, IntArray, In
     counts, places, sizes = array("q"), array("q"), array("q")
     at, ahead, base = begin, b"", begin
     while at < file.size:
-        if at - base + BLOCK_HEAD > len(ahead):  # many heads of small blocks at once
-            base, ahead = (
-                at,
-                file.read(at, min(HEAD if len(sizes) and sizes[-1] < HEAD // 4 else BLOCK_HEAD, file.size - at)),
-            )
+        if at - base + LOOK > len(ahead):  # many heads of small blocks at once
+            base, ahead = at, file.read(at, min(HEAD if len(sizes) and sizes[-1] < HEAD // 4 else LOOK, file.size - at))
         try:
             count, place = _read_long(ahead, at - base)
             size, place = _read_long(ahead, place)

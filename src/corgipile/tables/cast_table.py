@@ -72,11 +72,7 @@ class CastTable(Wrapper):
         units, stored = super().units(columns), self.table.schema
         types = [field.type for field in pick(self.schema, list(dict.fromkeys(columns))) if field.name in self.names]
         stored_types = [stored.field(self.names[name]).type for name in dict.fromkeys(columns) if name in self.names]
-        added_bits = sum(
-            row_bits(cast_type)
-            for cast_type, stored_type in zip(types, stored_types, strict=True)
-            if cast_type != stored_type
-        )
+        added_bits = sum(row_bits(kind) for kind, old in zip(types, stored_types, strict=True) if kind != old)
         return units and units._replace(nbytes=units.nbytes + units.rows * added_bits // 8)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:

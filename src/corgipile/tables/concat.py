@@ -139,10 +139,8 @@ class ConcatTable(Checked):
             known = [layout for layout in parts if layout is not None]
             if len(known) < len(parts):
                 return None
-            layouts.append(
-                _join_layouts(known, names, self._starts[first : first + len(parts) + 1] - self._starts[first])
-            )
-        return _join_layouts(layouts, names, np.append(self._starts[:-1:MAX_LAYOUTS], self._starts[-1]))
+            layouts.append(_join(known, names, self._starts[first : first + len(parts) + 1] - self._starts[first]))
+        return _join(layouts, names, np.append(self._starts[:-1:MAX_LAYOUTS], self._starts[-1]))
 
     def location(self, columns: Sequence[str]) -> Location | None:
         """Return the location of columns; None if a table has none, or has a row mask."""
@@ -164,7 +162,7 @@ class ConcatTable(Checked):
             return None
         owners = tuple(owner for part in unmasked for owner in part.kept)
         full = ConcatTable([table for table in self._tables if len(table)])
-        return Location(_join_layouts([part.layout for part in unmasked], names, full._starts), kept=owners)
+        return Location(_join([part.layout for part in unmasked], names, full._starts), kept=owners)
 
     @property
     def advice(self) -> str | None:
@@ -217,15 +215,13 @@ def _open_plain(table: Table, columns: Sequence[str], sections: Iterator[Section
     return table.open_plain(columns, sections)
 
 
-def _join_layouts(layouts: list[Layout], names: list[str], begins: IntArray) -> Layout:
+def _join(layouts: list[Layout], names: list[str], begins: IntArray) -> Layout:
     """Join layouts whose first rows are ``begins``; the last entry is the number of rows."""
     firsts = np.cumsum([0, *(len(layout.paths) for layout in layouts)])
     paths = tuple(path for layout in layouts for path in layout.paths)
     joined = {name: _join_column([layout.columns[name] for layout in layouts], begins, firsts) for name in names}
     known = all(len(layout.identities) == len(layout.paths) for layout in layouts)
-    return Layout(
-        paths, joined, tuple(identity for layout in layouts for identity in layout.identities) if known else ()
-    )
+    return Layout(paths, joined, tuple(file for layout in layouts for file in layout.identities) if known else ())
 
 
 def _join_column(parts: list[ColumnLayout], begins: IntArray, firsts: IntArray) -> ColumnLayout:
@@ -262,8 +258,7 @@ def _check_equal(first: Table, other: Table) -> None:
         mine, theirs = here.field(name).type, there.field(name).type
         if not same_kind(mine, theirs):
             raise BadSchema(
-                f"{other!r}: column {name!r} is {mine}; in {first!r} it is {theirs}: "
-                + _conversion_hint(name, mine, theirs)
+                f"{other!r}: column {name!r} is {mine}; in {first!r} it is {theirs}: " + _hint(name, mine, theirs)
             )
     for name in ours:
         if name not in wanted:
@@ -273,8 +268,8 @@ def _check_equal(first: Table, other: Table) -> None:
             raise BadSchema(f"{other!r} has column {one!r} where {first!r} has {another!r}")
 
 
-def _conversion_hint(name: str, mine: pa.DataType, theirs: pa.DataType) -> str:
-    """Return a hint on the type to convert a part to: one that keeps values and that convert accepts by name."""
+def _hint(name: str, mine: pa.DataType, theirs: pa.DataType) -> str:
+    """Return a hint on the type to convert a part to, which keeps values and has a name for convert."""
     if all(pa.types.is_dictionary(kind) or same_kind(kind, pa.string()) for kind in (mine, theirs)):
         return f"rewrite categories as text by `corgipile convert PART NEW --types {name}=string`"
     hint = "rewrite one of them with the type of the other"

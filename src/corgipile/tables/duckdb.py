@@ -241,9 +241,7 @@ class DuckDBTable(UnitTable):
     def _connection(self) -> Any:
         """Return this thread's connection, opened after any fork; raise CorruptFile if the database has changed."""
         if getattr(self._local, "process", None) != os.getpid():
-            self._local.kept = getattr(
-                self._local, "connection", None
-            )  # a forked process must not close its parent's connection
+            self._local.kept = getattr(self._local, "connection", None)  # a fork must not close its parent's
             self._local.connection = self._instance().cursor()
             self._local.process = os.getpid()
         self._database.check()
@@ -253,11 +251,8 @@ class DuckDBTable(UnitTable):
         """Return the database instance that all threads of this process share."""
         with self._instance_lock:
             if self._instances[:1] != [os.getpid()]:
-                self._instances = [
-                    os.getpid(),
-                    _connect(self.path),
-                    *self._instances,
-                ]  # a forked process keeps its parent's instance
+                # A forked process must not close its parent's instance.
+                self._instances = [os.getpid(), _connect(self.path), *self._instances]
                 self._instances[1].execute(self._limit_statement())
             return self._instances[1]
 

@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 SMALL = 2 << 20  # decoded bytes of a unit that fits any budget
-MAX_GROUP_BYTES = 6 << 20  # bytes of the columns that are decoded together
+GROUP_BYTES = 6 << 20  # bytes of the columns that are decoded together
 WARN_BYTES = 64 << 20  # unpacked bytes that log a warning
 log = logging.getLogger("corgipile")
 
@@ -228,7 +228,7 @@ def grouped(costs: dict[str, int]) -> list[list[str]]:
     for name, cost in costs.items():
         if not groups or cost > room:
             groups.append([])
-            room = MAX_GROUP_BYTES
+            room = GROUP_BYTES
         groups[-1].append(name)
         room -= cost
     return groups

@@ -138,9 +138,7 @@ def open(  # noqa: A001 - reads as corgipile.open
             part_options["spill"] = spill
     parts = _unpacked(_opened(parts), spill)
     with trusting(trust):
-        tables = [
-            _open_part(part, format, part_options, spill) for part, part_options in zip(parts, options, strict=True)
-        ]
+        tables = [_open_part(part, format, chosen, spill) for part, chosen in zip(parts, options, strict=True)]
     for kind in formats().values():
         tables = kind.agree(tables)
     tables = with_keys(tables, [part.keys if isinstance(part, Found) else {} for part in parts])
@@ -314,17 +312,12 @@ def find_format(path: str | File) -> str:
     for magic, name in COMPRESSED.items():
         if first.startswith(magic):
             refuse_packed_tar(path, name)
-            raise UnknownFormat(
-                f"{path} is compressed ({name}), so rows cannot be located; use `corgipile convert` first"
-            )
+            raise UnknownFormat(f"{path} is compressed ({name}), so rows have no place; use `corgipile convert` first")
     return _named_format(head, first) or _text_format(head)
 
 
 def _named_format(file: File, first: bytes) -> str | None:
-    """Return the format of a file by its name, None if it has no known suffix.
-
-    A format with magic bytes raises UnknownFormat, since they did not match.
-    """
+    """Return the format of a file by its suffix; raise UnknownFormat if its magic bytes are missing."""
     path = file.path
     name = format_named(getattr(file, "plain_name", path))
     if name is not None and formats()[name].magic:

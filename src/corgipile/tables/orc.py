@@ -104,9 +104,7 @@ def _stripes(file: File) -> tuple[IntArray, int]:
     script = _fields(tail[-1 - size : -1], file)
     length, codec = _number(script, 1), CODECS.get(_number(script, 2))
     if codec is None:
-        raise UnknownFormat(
-            f"{file.path} must be compressed by {', '.join(CODECS.values())}, got LZO or an unknown codec"
-        )
+        raise UnknownFormat(f"{file.path} is compressed by LZO or an unknown codec, which cannot be read")
     begin = file.size - 1 - size - length
     if begin < 0:
         raise CorruptFile(f"{file.path} is damaged or truncated: its footer claims {length} bytes")

@@ -21,7 +21,7 @@ from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.ascending import Span
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import (
-    MAX_GROUP_BYTES,
+    GROUP_BYTES,
     SMALL,
     Part,
     SpilledTable,
@@ -236,7 +236,7 @@ class ParquetTable(Checked):
     def _estimate_width(self, name: str) -> float:
         counts = np.diff(self._starts)
         group = int(counts.argmax())
-        coded = coding.coded_width(self._file, self._largest_chunks(name), int(counts[group]))
+        coded = coding.coded_width(self._file, self._largest(name), int(counts[group]))
         if self._dictionary(name) or coded > SAMPLE_BYTES:  # a sample would decode too much
             return coded
         first = self._head(group, name)
@@ -247,11 +247,9 @@ class ParquetTable(Checked):
         """Return the minimum bytes of decoding, for a dictionary or a page; 0 if they are small."""
         if 0 < row_bits(self.schema.field(name).type) < 8 * SAMPLE_BYTES or not len(self):
             return 0
-        return self._dictionaries.get(
-            name, lambda: coding.decoding_bytes(self._file, self._largest_chunks(name), MAX_GROUP_BYTES)
-        )
+        return self._dictionaries.get(name, lambda: coding.decoding_bytes(self._file, self._largest(name), GROUP_BYTES))
 
-    def _largest_chunks(self, name: str) -> list[Any]:
+    def _largest(self, name: str) -> list[Any]:
         """Return the column chunks of the largest row group."""
         group = self._metadata.row_group(int(np.diff(self._starts).argmax()))
         return [group.column(i) for i in self._chunks[name]]
@@ -313,7 +311,7 @@ class ParquetTable(Checked):
             return self._decoded_batches(names, range(group, group + 1), self._batch_rows(names), file.source())
 
         makes = (partial(decode, *part) for part in parts)
-        threads = max(1, min(DECODERS, at_once() // MAX_GROUP_BYTES))  # each thread may take this many bytes
+        threads = max(1, min(DECODERS, at_once() // GROUP_BYTES))  # each thread may take this many bytes
         max_queued = int(at_once() * QUEUE_SHARE) // threads
         with contextlib.closing(side_by_side(makes, threads, lambda batch: int(batch.nbytes), max_queued)) as runs:
             for _ in together:

@@ -129,15 +129,13 @@ def metadata_for(schema: pa.Schema, metadata: Any, untyped: Callable[[], Any]) -
     if not any(pa.types.is_dictionary(kind) and not kind.ordered for kind in schema.types):
         return metadata
     stored = (plain := untyped()).schema.to_arrow_schema()
-    return (
-        plain if all(stored.field(field.name).type == _type_without_arrow(field.type) for field in schema) else metadata
-    )
+    return plain if all(stored.field(field.name).type == _decoded(field.type) for field in schema) else metadata
 
 
-def _type_without_arrow(kind: pa.DataType) -> pa.DataType:
+def _decoded(kind: pa.DataType) -> pa.DataType:
     """Return the type that a column has without Arrow types, if it can be cast back."""
     if pa.types.is_dictionary(kind):
-        return kind if kind.ordered else _type_without_arrow(kind.value_type)
+        return kind if kind.ordered else _decoded(kind.value_type)
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return pa.timestamp(kind.unit, "UTC")
     return pa.string() if pa.types.is_large_string(kind) else pa.binary() if pa.types.is_large_binary(kind) else kind

@@ -113,12 +113,8 @@ def _matching(pattern: RemotePath, format_name: str | None) -> list[Found]:
         one for one in objects if wanted.fullmatch(str(one.below)) and (hidden or not any(map(passed, one.below.parts)))
     ]
     if not found:  # the pattern may match folders
-        in_folders = [
-            one for one in objects if any(wanted.fullmatch(str(above)) for above in list(one.below.parents)[:-1])
-        ]
-        tables = {
-            next(str(up) for up in reversed(one.below.parents) if wanted.fullmatch(str(up))) for one in in_folders
-        }
+        inside = [one for one in objects if any(wanted.fullmatch(str(above)) for above in list(one.below.parents)[:-1])]
+        tables = {next(str(up) for up in reversed(one.below.parents) if wanted.fullmatch(str(up))) for one in inside}
         if tables:
             folders = [folder.beside(f"{folder.full}{name}/") for name in sorted(tables)]
             return [one for matched in folders for one in _in_folder(matched, format_name)]

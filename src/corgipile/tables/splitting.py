@@ -93,9 +93,7 @@ def folds_of(table: Table, folds: int, seed: int = 0, group: str | None = None) 
     empty = np.flatnonzero(counts == 0)
     if empty.size:
         of = "rows" if group is None else f"values of {group!r}"
-        raise BadArgument(
-            f"each fold must have rows, but {table!r} has too few {of} for folds={folds}: fold {empty[0]} is empty"
-        )
+        raise BadArgument(f"{table!r} has too few {of} for folds={folds}: fold {empty[0]} has no rows")
     return fold_numbers
 
 

@@ -176,18 +176,12 @@ class SqliteTable(LibraryTable):
             for (_, name, declared, _, _, _, hidden) in self._fetch(f"pragma table_xinfo({quoted(self.table_name)})")
             if hidden != 1
         ]
-        seen = (
-            self._sample_types([name for name, _ in fields])
-            if any(_declared_type(kind) is None for _, kind in fields)
-            else {}
-        )
-        schema = pa.schema(
-            [(name, _declared_type(kind) or _sampled_type(name, seen[name], self.path)) for name, kind in fields]
-        )
+        seen = self._sample([name for name, _ in fields]) if any(_declared(kind) is None for _, kind in fields) else {}
+        schema = pa.schema([(name, _declared(kind) or _inferred(name, seen[name], self.path)) for name, kind in fields])
         check_names(schema, self.path)
         return schema
 
-    def _sample_types(self, names: list[str]) -> dict[str, set[type]]:
+    def _sample(self, names: list[str]) -> dict[str, set[type]]:
         """Return the Python types of sampled values of each column."""
         stretches, length = SAMPLE
         starts = sorted({int(at) for at in np.linspace(0, max(0, self._n_rows - length), stretches)})
@@ -242,10 +236,7 @@ class SqliteTable(LibraryTable):
         """Return this thread's connection, opened after any fork; raise CorruptFile if the database has changed."""
         if getattr(self._local, "process", None) != os.getpid():
             before = getattr(self._local, "connection", None)
-            self._local.kept = [
-                *getattr(self._local, "kept", []),
-                before,
-            ]  # a forked process must not close its parent's connection
+            self._local.kept = [*getattr(self._local, "kept", []), before]  # a fork must not close its parent's
             self._local.connection = _connect(self._database.path)
             self._local.process = os.getpid()
             self._database.check()
@@ -297,7 +288,7 @@ def _lock_hint(error: str) -> str:
     return "; copy the database, with its -wal file, to another folder" if "unable to open" in error else ""
 
 
-def _declared_type(word: str) -> pa.DataType | None:
+def _declared(word: str) -> pa.DataType | None:
     """Return the type of a declaration by SQLite's affinity rules, None if values determine it."""
     if "INT" in word:
         return pa.int64()
@@ -308,7 +299,7 @@ def _declared_type(word: str) -> pa.DataType | None:
     return pa.binary() if "BLOB" in word else None
 
 
-def _sampled_type(name: str, seen: set[type], path: str) -> pa.DataType:
+def _inferred(name: str, seen: set[type], path: str) -> pa.DataType:
     kinds = seen - {type(None)}
     if kinds == {int, float}:
         return pa.float64()

@@ -107,7 +107,7 @@ class Subset(Selection):
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return the layout of these rows, None if the table has none."""
         layout = self.table.layout(columns)
-        return None if layout is None or not len(self) else self._restrict_layout(layout)
+        return None if layout is None or not len(self) else self._cut(layout)
 
     def location(self, columns: Sequence[str]) -> Location | None:
         """Return the location of these rows, None if the table has none or a row mask."""
@@ -118,17 +118,13 @@ class Subset(Selection):
         return self._restrict(varlen_location(self.table, columns))
 
     def _restrict(self, found: Location | None) -> Location | None:
-        return (
-            None
-            if found is None or found.bits is not None
-            else found._replace(layout=self._restrict_layout(found.layout))
-        )
+        return None if found is None or found.bits is not None else found._replace(layout=self._cut(found.layout))
 
-    def _restrict_layout(self, layout: Layout) -> Layout:
-        located = {name: self._restrict_column(column) for name, column in layout.columns.items()}
+    def _cut(self, layout: Layout) -> Layout:
+        located = {name: self._cut_column(column) for name, column in layout.columns.items()}
         return Layout(layout.paths, located, layout.identities)
 
-    def _restrict_column(self, column: ColumnLayout) -> ColumnLayout:
+    def _cut_column(self, column: ColumnLayout) -> ColumnLayout:
         pieces, runs = runs_within(self.runs, column.starts)
         lengths = runs[:, 1] - runs[:, 0]
         offsets = column.offsets[pieces] + (runs[:, 0] - column.starts[pieces]) * column.width

@@ -56,10 +56,8 @@ class ColumnLayout:
         if len(offsets) == 1:  # common in files with many columns
             return cls(dtype, shape, starts, np.zeros(1, np.int32), offsets)
         has_gap = offsets[:-1] + np.diff(starts[:-1]) * width != offsets[1:]
-        firsts = np.flatnonzero(np.append(True, has_gap)[: len(offsets)])
-        return cls(
-            dtype, shape, np.append(starts[firsts], starts[-1]), np.zeros(len(firsts), np.int32), offsets[firsts]
-        )
+        fresh = np.flatnonzero(np.append(True, has_gap)[: len(offsets)])
+        return cls(dtype, shape, np.append(starts[fresh], starts[-1]), np.zeros(len(fresh), np.int32), offsets[fresh])
 
     @property
     def width(self) -> int:
