@@ -22,7 +22,7 @@ from corgipile.errors import BadArgument, CorruptFile, WriteFailed
 from corgipile.tables import ParquetTable, parquet
 from corgipile.tables import open as open_table
 from corgipile.tables.arrow import file as arrow
-from corgipile.tables.encoded import grouped, unpack, unpack_shared
+from corgipile.tables.encoded import group_columns, unpack, unpack_shared
 from corgipile.tables.io.spill import SpillWriter, check_room, spill_folder
 from corgipile.tables.subset import Subset
 
@@ -127,7 +127,7 @@ def test_units_are_what_is_decoded(tmp_path):
 
 
 def test_columns_are_decoded_together_up_to_a_limit():
-    assert grouped({"a": 7 << 20, "b": 1, "c": 1}) == [["a"], ["b", "c"]]
+    assert group_columns({"a": 7 << 20, "b": 1, "c": 1}) == [["a"], ["b", "c"]]
 
 
 def test_many_files_are_unpacked_as_one(tmp_path, laws, rows_of):

@@ -11,7 +11,7 @@ import pytest
 import corgipile as cp
 from corgipile.errors import BadSchema, BadValue
 from corgipile.tables.encoded import unpack_shared
-from corgipile.tables.unify_schemas import alike
+from corgipile.tables.unify_schemas import unify_schemas
 from corgipile.testing import check_table
 
 KINDS = pa.schema({"x": pa.float64(), "n": pa.int64(), "t": pa.string(), "v": pa.list_(pa.float64()), "y": pa.int64()})
@@ -190,7 +190,7 @@ def _ends(kind):
 def test_the_order_of_parts_makes_no_difference_to_their_type(kinds):
     tables = [cp.tables.MemoryTable(pa.table({"x": pa.array([1], kind)})) for kind in kinds]
     for order in permutations(tables):
-        assert {str(table.schema.field("x").type) for table in alike(order)} == {str(kinds[-1])}
+        assert {str(table.schema.field("x").type) for table in unify_schemas(order)} == {str(kinds[-1])}
 
 
 def test_the_part_that_differs_is_the_one_that_is_named():
@@ -265,9 +265,9 @@ def test_parts_of_integers_and_floats_are_trained_on(tmp_path):
 
 
 def test_nothing_is_alike():
-    assert alike([]) == []
+    assert unify_schemas([]) == []
     first, other = cp.open(pa.table({"x": [1]})), cp.open(pa.table({"y": [1]}))
-    assert alike([first, other]) == [first, other]
+    assert unify_schemas([first, other]) == [first, other]
 
 
 @pytest.mark.parametrize(

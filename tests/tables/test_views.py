@@ -21,7 +21,7 @@ from corgipile.tables.concat import ConcatTable
 from corgipile.tables.methods import Views
 from corgipile.tables.row_mask import RowMask
 from corgipile.tables.selection import MaskTable, TakeTable
-from corgipile.tables.views import chosen
+from corgipile.tables.views import mask_rows
 from corgipile.testing import Counting, check_table
 
 ROWS = 150
@@ -62,7 +62,7 @@ def test_any_view_of_a_view_has_the_rows_it_should(opened, seed):
             table, rows = table.filter(wanted), rows.filter(wanted)
         else:
             mask = rng.random(rows.num_rows) < rng.random()
-            table, rows = chosen(table, RowMask.of(mask)), rows.filter(pa.array(mask))
+            table, rows = mask_rows(table, RowMask.of(mask)), rows.filter(pa.array(mask))
     check_table(table, rows, seed)
 
 
@@ -83,7 +83,7 @@ def test_bits(seed, rows):
     assert np.array_equal(np.concatenate([np.zeros(0, int), *bits.flipped(rows).parts()]), np.flatnonzero(~mask))
     assert pickle.loads(pickle.dumps(bits)).digest == bits.digest  # noqa: S301
     table = cp.open(pa.table({"row": np.arange(rows)}))
-    found = chosen(table, bits)
+    found = mask_rows(table, bits)
     assert found.read(0, len(found))["row"].to_pylist() == numbers.tolist()
 
 
@@ -98,7 +98,7 @@ def test_bits_refuse_what_is_not_there():
 
 def test_a_random_part_takes_bits_and_a_stretch_takes_runs():
     table = cp.open(pa.table({"row": np.arange(100_000)}))
-    part = chosen(table, RowMask.of(np.arange(100_000) % 10 == 0))
+    part = mask_rows(table, RowMask.of(np.arange(100_000) % 10 == 0))
     assert isinstance(part, MaskTable)
     assert part.bits.nbytes < 1.2 * 100_000 / 8
     stretch = table.filter((pc.field("row") > 9) & (pc.field("row") < 90_000))
@@ -195,7 +195,7 @@ def test_a_loader_reads_a_random_part_in_place(tmp_path, share, kind, order):
     else:
         table = cp.open(pa.concat_tables([rows.slice(0, 7000), rows.slice(7000)]))
     kept = np.flatnonzero(rng.random(20_000) < share)
-    part = chosen(table, RowMask.of(np.isin(np.arange(20_000), kept)))
+    part = mask_rows(table, RowMask.of(np.isin(np.arange(20_000), kept)))
     seen = []
     with cp.Loader(part, batch_size=64, order=order, memory="400KB", seed=5) as loader:
         for batch in loader:

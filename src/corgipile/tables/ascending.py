@@ -9,7 +9,7 @@ import numpy as np
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.table import IntArray, Table
 
-__all__ = ["Ranged", "Span", "ascending"]
+__all__ = ["Ranged", "Span", "sorted_columns"]
 
 FIRST_PARTS, MIN_PART_ROWS = 64, 32  # parts checked first; rows that the first and last part must have
 
@@ -32,7 +32,7 @@ class Ranged(Protocol):
         """Return the value ranges of columns in non-empty parts, without columns whose ranges are unknown."""
 
 
-def ascending(table: Table) -> dict[str, str]:
+def sorted_columns(table: Table) -> dict[str, str]:
     """Return the columns that a table is sorted by, each with ``"ascending"`` or ``"descending"``.
 
     A column ascends if each part's minimum is at least the maximum of the part before; descending is the reverse. The
@@ -44,7 +44,7 @@ def ascending(table: Table) -> dict[str, str]:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     rows = pa.table({"day": np.arange(200) // 3, "x": np.arange(200) % 7})
         ...     pq.write_table(rows, f"{folder}/a.parquet", row_group_size=50)
-        ...     ascending(open(f"{folder}/a.parquet"))
+        ...     sorted_columns(open(f"{folder}/a.parquet"))
         {'day': 'ascending'}
     """
     files = _files(table)

@@ -10,7 +10,7 @@ from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import check_rows, pick
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.parquet_pages import row_bits
-from corgipile.tables.promotion import DIGITS, checked, common_type, holds_all
+from corgipile.tables.promotion import DIGITS, common_type, holds_all, may_hold
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.wrapper import Wrapper
 
@@ -124,7 +124,7 @@ class CastTable(Wrapper):
         try:
             return column.cast(field.type)
         except pa.ArrowInvalid:
-            if not checked(field.type, column.type):
+            if not may_hold(field.type, column.type):
                 raise
         large = next(value for value in column.drop_null().to_pylist() if abs(value) > 1 << DIGITS[64])
         raise BadValue(
@@ -144,7 +144,7 @@ def _check(table: Table, stored: str, wanted: pa.DataType) -> None:
     text = _text(kind) is not None and _text(kind) == _text(wanted)
     decimals = types.is_decimal(kind) and types.is_decimal(wanted) and kind.scale == wanted.scale
     nested = kind.num_fields > 0 and kind.id == wanted.id and _same_structure(kind, wanted)
-    numbers = whole or floats or holds_all(wanted, kind) or checked(wanted, kind)
+    numbers = whole or floats or holds_all(wanted, kind) or may_hold(wanted, kind)
     common = common_type(kind, wanted) == wanted
     if not (kind == wanted or times or numbers or text or decimals or nested or common):
         raise BadSchema(f"{table!r}: column {stored!r} is {kind}, which cannot be cast to {wanted}")

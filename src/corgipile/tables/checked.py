@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from corgipile.errors import CorruptFile
 from corgipile.tables.io.pieces import check_rows, empty
-from corgipile.tables.materialized import brought
+from corgipile.tables.materialized import find_spilled
 from corgipile.tables.methods import Views
 from corgipile.tables.table import IntArray, Layout, check_columns, check_run, even_cuts
 
@@ -47,7 +47,7 @@ class Checked(Views):
         names = check_columns(self.schema, columns)
         if start == stop:
             return empty(self.schema, names)
-        spilled = brought(self, names)
+        spilled = find_spilled(self, names)
         batch = self._read_run(start, stop, names) if spilled is None else spilled.read(start, stop, names)
         return self._check_count(batch, stop - start)
 
@@ -57,7 +57,7 @@ class Checked(Views):
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        spilled = brought(self, names)
+        spilled = find_spilled(self, names)
         batch = self._take_rows(rows, names) if spilled is None else spilled.take(rows, names)
         return self._check_count(batch, len(rows))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.checked import Checked
-from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_spill, joined_units
+from corgipile.tables.encoded import Encoded, Units, combine_spill_folders, combine_units, is_encoded
 from corgipile.tables.even_lists import list_width
 from corgipile.tables.io.files import among, digest
 from corgipile.tables.io.pieces import pick, places_of, read_pieces, take_pieces
@@ -90,11 +90,11 @@ class ConcatTable(Checked):
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return read_pieces(
-            self._starts, start, stop, lambda i, a, b: typed(self._tables[i].read(a, b, names), self.schema)
+            self._starts, start, stop, lambda i, a, b: recast(self._tables[i].read(a, b, names), self.schema)
         )
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        return take_pieces(self._starts, rows, lambda i, local: typed(self._tables[i].take(local, names), self.schema))
+        return take_pieces(self._starts, rows, lambda i, local: recast(self._tables[i].take(local, names), self.schema))
 
     def list_width(self, name: str) -> int | None:
         """Return the length of a list column's rows, if the first, the middle and the last table agree."""
@@ -177,11 +177,11 @@ class ConcatTable(Checked):
     @property
     def spill(self) -> Path | None:
         """Return the folder for spill files, None if a table must not spill."""
-        return joined_spill(self._tables)
+        return combine_spill_folders(self._tables)
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Return the decoding units; None if rows of these columns can be read one by one."""
-        return joined_units(table.units(columns) for table in self._encoded(columns))
+        return combine_units(table.units(columns) for table in self._encoded(columns))
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write the rows of all encoded tables as sections of a spill file."""
@@ -234,11 +234,11 @@ def _same_dtype(parts: list[Location], name: str) -> bool:
     return len({part.layout.columns[name].dtype for part in parts}) == 1
 
 
-def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def recast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Cast a batch of one part to the schema of the joined table.
 
     Example:
-        >>> typed(pa.record_batch({"x": ["a"]}), pa.schema([("x", pa.large_string())])).schema.types
+        >>> recast(pa.record_batch({"x": ["a"]}), pa.schema([("x", pa.large_string())])).schema.types
         [DataType(large_string)]
     """
     fields = pick(schema, batch.schema.names)

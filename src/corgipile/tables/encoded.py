@@ -22,7 +22,7 @@ from corgipile.tables.io.remote import is_remote
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
 from corgipile.tables.location import Location, varlen_location
-from corgipile.tables.materialized import brought, note
+from corgipile.tables.materialized import find_spilled, record_spilled
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, row_sizes
 from corgipile.tables.values import as_type, viewless
 
@@ -32,16 +32,16 @@ __all__ = [
     "Part",
     "SpilledTable",
     "Units",
-    "grouped",
+    "combine_spill_folders",
+    "combine_units",
+    "group_columns",
     "is_encoded",
-    "joined_spill",
-    "joined_units",
-    "nearest",
-    "typed",
+    "restore_type",
     "units_of",
     "unpack",
     "unpack_column",
     "unpack_shared",
+    "use_spilled",
     "write_plain",
 ]
 
@@ -111,7 +111,7 @@ def is_encoded(table: Table, columns: Sequence[str]) -> TypeGuard[Encoded]:
     return units is not None and units(columns) is not None
 
 
-def joined_units(parts: Iterable[Units | None]) -> Units | None:
+def combine_units(parts: Iterable[Units | None]) -> Units | None:
     """Combine the units of several tables; None if no table has units."""
     units = [part for part in parts if part is not None]
     if not units:
@@ -128,7 +128,7 @@ def joined_units(parts: Iterable[Units | None]) -> Units | None:
     )
 
 
-def joined_spill(tables: Iterable[Table]) -> Path | None:
+def combine_spill_folders(tables: Iterable[Table]) -> Path | None:
     """Return the spill folder of several tables, None if one of them must not spill.
 
     Raises:
@@ -165,23 +165,23 @@ def unpack_shared(table: Table, columns: Sequence[str]) -> Table:
     columns = list(dict.fromkeys(columns))
     if not is_encoded(table, columns) or (folder := table.spill) is None:
         return table
-    if (spilled := brought(table, columns)) is not None:
+    if (spilled := find_spilled(table, columns)) is not None:
         return spilled
     with _unpacked_lock:
         recent = _unpacked.setdefault(table, Recent(1))
     key = f"{table.place} {columns!r}"
     unpacked = recent.get(key, lambda: _open_shared(table, columns, folder, key))
     if is_remote(table):
-        note(table, columns, unpacked)
+        record_spilled(table, columns, unpacked)
     return unpacked
 
 
-def nearest(table: Table, columns: Sequence[str]) -> Table:
+def use_spilled(table: Table, columns: Sequence[str]) -> Table:
     """Return the unpacked rows of a remote table if these columns are already spilled, else the table."""
     inside = getattr(table, "unpacked", None)
     if inside is not None:
-        return cast("Table", inside(columns, nearest))
-    return brought(table, columns) or table
+        return cast("Table", inside(columns, use_spilled))
+    return find_spilled(table, columns) or table
 
 
 _unpacked_lock = threading.Lock()
@@ -216,11 +216,11 @@ def _write_spill(table: Unpacking, columns: Sequence[str], folder: Path) -> Spil
         return out.finish()
 
 
-def grouped(costs: dict[str, int]) -> list[list[str]]:
+def group_columns(costs: dict[str, int]) -> list[list[str]]:
     """Group columns that are decoded together, by the bytes that each takes.
 
     Example:
-        >>> grouped({"a": 4 << 20, "b": 1 << 20, "c": 3 << 20})
+        >>> group_columns({"a": 4 << 20, "b": 1 << 20, "c": 3 << 20})
         [['a', 'b'], ['c']]
     """
     groups: list[list[str]] = []
@@ -314,7 +314,7 @@ class SpilledTable(Checked):
         for part, some in self._by_part(names):
             found |= zip(some, read(part, some).columns, strict=True)
         schema = pick(self.schema, names)
-        arrays = [typed(found[field.name], field.type) for field in schema]
+        arrays = [restore_type(found[field.name], field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _by_part(self, names: list[str]) -> list[tuple[Table, list[str]]]:
@@ -360,7 +360,7 @@ class SpilledTable(Checked):
         return Location(Layout(tuple(paths), found)) if names else None
 
 
-def typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def restore_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert values back to a dictionary or a view type."""
     if array.type == kind:
         return array

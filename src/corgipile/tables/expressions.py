@@ -13,7 +13,7 @@ from corgipile.tables.arrow.spans import flat
 from corgipile.tables.scan import scan
 from corgipile.tables.table import Table
 
-__all__ = ["columns_of", "truths"]
+__all__ = ["columns_of", "row_masks"]
 
 
 def columns_of(expression: Any, schema: pa.Schema) -> list[str]:
@@ -73,14 +73,14 @@ def _evaluated(expression: Any, rows: pa.Table) -> pa.ChunkedArray:
     return project.to_table(use_threads=False).column(0)
 
 
-def truths(table: Table, expression: Any) -> Iterator[npt.NDArray[np.bool_]]:
+def row_masks(table: Table, expression: Any) -> Iterator[npt.NDArray[np.bool_]]:
     """Yield masks of the rows, in batches, for which an expression is true; null counts as false.
 
     Example:
         >>> from corgipile.tables import open
         >>> import pyarrow.compute as pc
         >>> table = open(pa.table({"x": [1, None, 3], "y": [1, 2, 3]}))
-        >>> [found.tolist() for found in truths(table, pc.field("x") > 1)]
+        >>> [found.tolist() for found in row_masks(table, pc.field("x") > 1)]
         [[False, False, True]]
     """
     names = columns_of(expression, table.schema)

@@ -9,7 +9,7 @@ from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.files import PIECE, File, before_contents, digest, looked_at
 from corgipile.tables.table import Table, fixed_field
 
-__all__ = ["fingerprint_of", "is_of", "place_of", "sampled_rows"]
+__all__ = ["fingerprint_of", "is_fingerprint_of", "place_of", "sampled_rows"]
 
 MAX_OLDER = 256  # remembered fingerprints
 MAX_SAMPLED_ROWS, MAX_SAMPLED_COLUMNS = 64, 256
@@ -17,7 +17,7 @@ _older: OrderedDict[str, str] = OrderedDict()  # fingerprints of earlier release
 
 
 def fingerprint_of(table: Table) -> str:
-    """Return the fingerprint to save in a state; `is_of` then also accepts states of earlier releases.
+    """Return the fingerprint to save in a state; `is_fingerprint_of` then also accepts states of earlier releases.
 
     Example:
         >>> from corgipile.tables import open
@@ -33,7 +33,7 @@ def fingerprint_of(table: Table) -> str:
     return fingerprint
 
 
-def is_of(saved: object, mine: str) -> bool:
+def is_fingerprint_of(saved: object, mine: str) -> bool:
     """Return whether a saved fingerprint belongs to the table with fingerprint ``mine``."""
     return isinstance(saved, str) and saved in (mine, _older.get(mine))
 

@@ -14,12 +14,12 @@ from corgipile.tables.formats import formats
 from corgipile.tables.io.files import PathLike, readable
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.tables.io.unpacking import PACKED_TEXT
-from corgipile.tables.partitions import Found, is_key, keys_of
-from corgipile.tables.reach import leads_up
+from corgipile.tables.partitions import SourceFile, is_key, keys_of
+from corgipile.tables.reach import links_to_parent
 from corgipile.tables.table_logs import refuse_logged
 from corgipile.tables.tfrecord.index import is_text_index
 
-__all__ = ["expand_braces", "files_of", "format_named", "kind_named", "passed", "refuse_others", "refuse_several"]
+__all__ = ["expand_braces", "files_of", "format_named", "is_skipped", "kind_named", "refuse_others", "refuse_several"]
 
 # Data files without a reader. In a folder with tables they raise an error, since skipping them would lose rows.
 _OTHERS = (".dta", ".rec", ".sas7bdat", ".sav", ".xlsx")
@@ -29,7 +29,7 @@ _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{},]*(?:,[^{},]*)+))\}")
 _MAX_FILES = 1_000_000
 
 
-def files_of(source: PathLike, format_name: str | None = None) -> list[Found]:
+def files_of(source: PathLike, format_name: str | None = None) -> list[SourceFile]:
     """Return the files of a path, a folder or a glob, sorted by name, with the partition keys of their folders.
 
     Files without rows are skipped: hidden files, names that begin with ``_`` such as ``_SUCCESS``, and indexes. Braces
@@ -75,14 +75,14 @@ def expand_braces(path: PathLike) -> list[str]:
     return [one for word in words for one in expand_braces(text[: match.start()] + word + text[match.end() :])]
 
 
-def _files_of(source: str, format_name: str | None) -> list[Found]:
+def _files_of(source: str, format_name: str | None) -> list[SourceFile]:
     path = Path(source).expanduser().absolute()
     if path.is_dir():
         return _in_folder(path, format_name)
     if path.exists() or not glob.has_magic(os.fspath(source)):
         if format_name is None:
             refuse_logged([str(path)])
-        return [Found(str(path), keys_of(path, path.parent))]
+        return [SourceFile(str(path), keys_of(path, path.parent))]
     return _matching(path, format_name)
 
 
@@ -97,31 +97,31 @@ def format_named(path: PathLike) -> str | None:
     return next((kind for kind, told in formats().items() if name.endswith(told.suffixes)), None)
 
 
-def _in_folder(folder: Path, format_name: str | None) -> list[Found]:
+def _in_folder(folder: Path, format_name: str | None) -> list[SourceFile]:
     kinds = formats() if format_name is None else {format_name: formats()[format_name]}
     if any(kind.log and kind.folder(folder, []) for kind in kinds.values()):
-        return [Found(str(folder), {})]
+        return [SourceFile(str(folder), {})]
     refuse_logged([str(folder / "any")])
     entries = _entries(folder)
     known = {path: _kind(path) for path in entries if path.is_file()}
     direct = [str(path) for path, kind in known.items() if kind in kinds]
     if any(kind.folder(folder, direct) for kind in kinds.values()):
-        return [Found(str(folder), {})]
+        return [SourceFile(str(folder), {})]
     below = [path for entry in entries for path in ([entry] if entry in known else _below(folder, [entry]))]
     found = _one_format(below, format_name, str(folder), known)
     if not found:
         suffixes = ", ".join(suffix for kind in kinds.values() for suffix in kind.suffixes)
         raise MissingFile(f"folder {folder} has no file ending in {suffixes}")
     keys = cache(lambda parent: keys_of(parent / "any", folder))
-    return [Found(str(path), keys(path.parent)) for path in found]
+    return [SourceFile(str(path), keys(path.parent)) for path in found]
 
 
-def _matching(pattern: Path, format_name: str | None) -> list[Found]:
+def _matching(pattern: Path, format_name: str | None) -> list[SourceFile]:
     """Return the files that match a glob, or else the files of matching folders."""
     fixed = next(folder for folder in pattern.parents if not glob.has_magic(str(folder)))
     named = [part[0] for part in pattern.parts if part.startswith((".", "_"))]  # named in the pattern
     matches = sorted(Path(name) for name in glob.glob(str(pattern), recursive=True))  # noqa: PTH207 - may be absolute
-    seen = [path for path in matches if named or not any(map(passed, path.relative_to(fixed).parts))]
+    seen = [path for path in matches if named or not any(map(is_skipped, path.relative_to(fixed).parts))]
     files = [path for path in seen if path.is_file()]
     if not files and (folders := [path for path in seen if path.is_dir()]):
         return [found for folder in folders for found in _in_folder(folder, format_name)]
@@ -132,16 +132,16 @@ def _matching(pattern: Path, format_name: str | None) -> list[Found]:
         refuse_several(kinds, f"{pattern} matches")
     if not files:
         raise MissingFile(f"no file matches {str(pattern)!r}")
-    return [Found(str(path), keys_of(path, fixed)) for path in files]
+    return [SourceFile(str(path), keys_of(path, fixed)) for path in files]
 
 
 def _entries(folder: Path) -> list[Path]:
     with readable(str(folder)):
-        names = sorted(name for name in os.listdir(folder) if not passed(name))  # noqa: PTH208 - paths sort slowly
+        names = sorted(name for name in os.listdir(folder) if not is_skipped(name))  # noqa: PTH208 - paths sort slowly
     return [path for name in names if not _is_index(path := folder / name)]
 
 
-def passed(name: str) -> bool:
+def is_skipped(name: str) -> bool:
     """Return whether files and folders of this name are skipped, as Spark does."""
     return name.startswith(".") or (name.startswith("_") and not is_key(name)) or name.endswith(".crc")
 
@@ -157,8 +157,8 @@ def _below(folder: Path, entries: Iterable[Path]) -> Iterator[Path]:
             yield path
         elif is_key(path.name):
             refuse_logged([str(path / "any")])
-            yield from () if leads_up(str(path)) else _below(path, _entries(path))
-        elif not leads_up(str(path)) and (inner := _first_table(path)) is not None:
+            yield from () if links_to_parent(str(path)) else _below(path, _entries(path))
+        elif not links_to_parent(str(path)) and (inner := _first_table(path)) is not None:
             raise BadArgument(
                 f"{folder} has tables in subfolders that are no partitions, such as {inner}: "
                 f"give '{folder}/*' to exclude them, '{folder}/**/*{inner.suffix}' to include them, or one folder"
@@ -171,7 +171,7 @@ def _first_table(folder: Path) -> Path | None:
         return folder
     for path in _entries(folder):
         if path.is_dir():
-            inner = None if leads_up(str(path)) else _first_table(path)
+            inner = None if links_to_parent(str(path)) else _first_table(path)
             if inner is not None:
                 return inner
         elif _kind(path) in formats():

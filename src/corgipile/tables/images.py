@@ -22,7 +22,7 @@ from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import PathLike, check_regular, describe, digest, readable
 from corgipile.tables.io.pieces import pick, take_once
 from corgipile.tables.io.unpacking import PACKED_TEXT, TEXT
-from corgipile.tables.reach import leads_up
+from corgipile.tables.reach import links_to_parent
 from corgipile.tables.table import LIMIT, IntArray, check_columns
 from corgipile.tables.tfrecord.records import binary_array
 
@@ -239,7 +239,7 @@ def _entries(folder: PathLike) -> "list[os.DirEntry[str]]":
 
 
 def _is_class(entry: "os.DirEntry[str]") -> bool:
-    return entry.is_dir() and not entry.name.startswith(".") and not leads_up(entry.path)
+    return entry.is_dir() and not entry.name.startswith(".") and not links_to_parent(entry.path)
 
 
 def _images(root: str, inside: str) -> Iterator[tuple[str, int]]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from corgipile.errors import CorruptFile
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.checked import Checked
-from corgipile.tables.encoded import SMALL, SpilledTable, Units, grouped, units_of, unpack_shared, write_plain
+from corgipile.tables.encoded import SMALL, SpilledTable, Units, group_columns, units_of, unpack_shared, write_plain
 from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import (
@@ -129,7 +129,7 @@ class UnitTable(LibraryTable):
     def _together(self, columns: Sequence[str]) -> list[list[str]]:
         """Group the columns that are decoded together."""
         largest = int(np.diff(self._starts).max(initial=1))
-        return grouped({name: int(largest * self._width(name)) for name in dict.fromkeys(columns)})
+        return group_columns({name: int(largest * self._width(name)) for name in dict.fromkeys(columns)})
 
     def _batch_rows(self, names: list[str]) -> int:
         return max(1, min(1 << 16, int((1 << 17) / max(1e-9, sum(map(self._width, names))))))

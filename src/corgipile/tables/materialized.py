@@ -6,24 +6,24 @@ from typing import Any
 
 from corgipile.tables.table import Table
 
-__all__ = ["brought", "note"]
+__all__ = ["find_spilled", "record_spilled"]
 
 _spilled: "weakref.WeakKeyDictionary[Any, tuple[frozenset[str], Table]]" = weakref.WeakKeyDictionary()
 
 
-def note(table: Table, columns: Sequence[str], spilled: Table) -> None:
+def record_spilled(table: Table, columns: Sequence[str], spilled: Table) -> None:
     """Record the spilled table of columns; each table keeps only the latest entry."""
     _spilled[table] = frozenset(columns), spilled
 
 
-def brought(table: Any, columns: Sequence[str]) -> Table | None:
+def find_spilled(table: Any, columns: Sequence[str]) -> Table | None:
     """Return the spilled table with these columns, None if they are not spilled.
 
     Example:
         >>> class Rows: ...
         >>> there, here = Rows(), Rows()
-        >>> note(there, ["x", "label"], here)
-        >>> brought(there, ["label"]) is here, brought(there, ["y"])
+        >>> record_spilled(there, ["x", "label"], here)
+        >>> find_spilled(there, ["label"]) is here, find_spilled(there, ["y"])
         (True, None)
     """
     entry = _spilled.get(table) if _spilled else None

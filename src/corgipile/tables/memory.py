@@ -85,7 +85,7 @@ class MemoryTable(Checked):
     @property
     def fingerprint(self) -> str:
         """Return the identity of the schema, the number of rows and sampled rows."""
-        return sampled(self)
+        return sampled_fingerprint(self)
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         """Return a run of rows, without a copy if it lies in one chunk."""
@@ -133,7 +133,7 @@ def runs_in_memory(table: Table, most: int) -> list[tuple[int, int]] | None:
     return None if inside is None or len(inside) != len(table) else inside.runs(most)
 
 
-def sampled(table: Table) -> str:
+def sampled_fingerprint(table: Table) -> str:
     """Return a fingerprint from the schema, the number of rows and sampled rows."""
     picks = np.unique(np.linspace(0, max(len(table) - 1, 0), MAX_SAMPLED_ROWS).astype(np.int64))
     sample = [_content(table.read(row, row + 1)) for row in picks[picks < len(table)].tolist()]

@@ -11,13 +11,13 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.sizes import real, whole
 from corgipile.tables.checked import Checked
-from corgipile.tables.concat import ConcatTable, typed
-from corgipile.tables.encoded import Units, joined_spill, joined_units
+from corgipile.tables.concat import ConcatTable, recast
+from corgipile.tables.encoded import Units, combine_spill_folders, combine_units
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import join, pick_rows
 from corgipile.tables.opening import open as open_table
 from corgipile.tables.table import IntArray, Table
-from corgipile.tables.unify_schemas import alike
+from corgipile.tables.unify_schemas import unify_schemas
 
 __all__ = ["Mix", "mix"]
 
@@ -138,7 +138,7 @@ class Mix(Checked):
         parts, at = [], []
         for number, places, rows in self.shares(extents):
             at.append(places)
-            parts.append(typed(_rows_of(self.tables[number], rows, names), self.schema))
+            parts.append(recast(_rows_of(self.tables[number], rows, names), self.schema))
         found = np.concatenate(at)
         back = np.empty(len(found), np.int64)
         back[found] = np.arange(len(found))
@@ -152,11 +152,11 @@ class Mix(Checked):
     @property
     def spill(self) -> Any:
         """Return the folder for spill files, None if a source must not spill."""
-        return joined_spill(self.tables)
+        return combine_spill_folders(self.tables)
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Return the decoding units of encoded sources, None if there are none."""
-        return joined_units(table.units(columns) for table in self.tables if hasattr(table, "units"))
+        return combine_units(table.units(columns) for table in self.tables if hasattr(table, "units"))
 
     def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> "Mix":
         """Return the same mix of the unpacked sources."""
@@ -201,7 +201,7 @@ def mix(sources: Sequence[tuple[Any, float]], rows: int | None = None, *, part: 
         [1, 2, 10, 3, 1, 2, 10, 3]
     """
     pairs = list(_pairs(sources))
-    tables = alike([open_table(source) for source, _ in pairs])
+    tables = unify_schemas([open_table(source) for source, _ in pairs])
     total = sum(map(len, tables)) if rows is None else whole(rows, "rows", 1)
     counts = divide_by_weight(total, [weight for _, weight in pairs])
     for table, count in zip(tables, counts, strict=True):

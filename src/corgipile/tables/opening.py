@@ -19,7 +19,7 @@ from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.remote import file_of, open_together
 from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.io.unpacking import PACKED_TEXT
-from corgipile.tables.partitions import Found, with_keys
+from corgipile.tables.partitions import SourceFile, with_keys
 from corgipile.tables.reach import Trust, trusting
 from corgipile.tables.remote_folders import remote_files_of
 from corgipile.tables.remote_images import ImageObjects
@@ -28,7 +28,7 @@ from corgipile.tables.table import Table
 from corgipile.tables.text import json
 from corgipile.tables.text.guess import csv_columns
 from corgipile.tables.text.packed import unpacked
-from corgipile.tables.unify_schemas import alike, with_rows
+from corgipile.tables.unify_schemas import drop_empty, unify_schemas
 from corgipile.tables.webdataset.table import refuse_packed_tar
 
 if TYPE_CHECKING:
@@ -134,15 +134,15 @@ def open(  # noqa: A001 - reads as corgipile.open
         for part_options, path in zip(options, files, strict=False):
             part_options[name] = path
     for part_options, part in zip(options, parts, strict=True):
-        if spill is not None and isinstance(part, Found):
+        if spill is not None and isinstance(part, SourceFile):
             part_options["spill"] = spill
     parts = _unpacked(_opened(parts), spill)
     with trusting(trust):
         tables = [_open_part(part, format, chosen, spill) for part, chosen in zip(parts, options, strict=True)]
     for kind in formats().values():
         tables = kind.agree(tables)
-    tables = with_keys(tables, [part.keys if isinstance(part, Found) else {} for part in parts])
-    tables = alike(with_rows(tables)) if len(tables) > 1 else tables
+    tables = with_keys(tables, [part.keys if isinstance(part, SourceFile) else {} for part in parts])
+    tables = unify_schemas(drop_empty(tables)) if len(tables) > 1 else tables
     return tables[0] if len(tables) == 1 else ConcatTable(tables)
 
 
@@ -164,7 +164,7 @@ def concat(tables: Sequence[Any]) -> Table:
     """
     if isinstance(tables, str) or not isinstance(tables, Iterable):
         raise BadArgument(f"tables must be a list, got {tables!r}")
-    joined = alike(with_rows([open(table) for table in tables]))
+    joined = unify_schemas(drop_empty([open(table) for table in tables]))
     return joined[0] if len(joined) == 1 else ConcatTable(joined)
 
 
@@ -219,7 +219,7 @@ def _parts(source: Any, format_name: str | None, excluded: set[str]) -> list[Any
     return [source]
 
 
-def _place(found: Found) -> str:
+def _place(found: SourceFile) -> str:
     return found.path.path if isinstance(found.path, File) else found.path
 
 
@@ -229,14 +229,14 @@ def _absolute(path: PathLike) -> str:
 
 def _opened(parts: list[Any]) -> list[Any]:
     """Open remote objects concurrently."""
-    remote = [at for at, part in enumerate(parts) if isinstance(part, Found) and isinstance(part.path, RemotePath)]
+    remote = [at for at, part in enumerate(parts) if isinstance(part, SourceFile) and isinstance(part.path, RemotePath)]
     for at, file in zip(remote, open_together([parts[at].path for at in remote]), strict=True):
         parts[at] = parts[at]._replace(path=file)
     return parts
 
 
 def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spill: Spill) -> Table:
-    if isinstance(part, Found):
+    if isinstance(part, SourceFile):
         return _open_file(part.path, format_name, options)
     if options:
         raise BadArgument(f"{', '.join(options)} applies only to files, not to {type(part).__name__}")
@@ -261,7 +261,7 @@ def _unpacked(parts: list[Any], spill: Spill) -> list[Any]:
     """Unpack compressed CSV and JSON lines files into one spill file."""
     packed: dict[int, tuple[File, str]] = {}
     for at, part in enumerate(parts):
-        named = isinstance(part, Found) and not isinstance(part.path, ImageObjects)
+        named = isinstance(part, SourceFile) and not isinstance(part.path, ImageObjects)
         if named and str(_place(part)).lower().endswith(PACKED_TEXT):
             file = file_of(part.path)
             head = file.read(0, min(6, file.size))
@@ -284,7 +284,7 @@ def _options_for(path: str | File, name: str, options: dict[str, Any]) -> dict[s
     for option in sorted(options.keys() - known - {"spill"}):
         takes = f"its options are {', '.join(sorted(known))}" if known else "which has no options"
         raise BadArgument(
-            f"{option} does not apply to {_place(Found(path, {}))}, whose format is {name}; {takes}"
+            f"{option} does not apply to {_place(SourceFile(path, {}))}, whose format is {name}; {takes}"
             f"{did_you_mean(option, known)}"
         )
     # Other formats are never unpacked, so they ignore the spill option.

@@ -6,7 +6,7 @@ import numpy as np
 
 from corgipile.tables.table import ColumnLayout, IntArray, Table
 
-__all__ = ["changes", "run_cuts"]
+__all__ = ["run_cuts", "varlen_cuts"]
 
 
 def run_cuts(table: Table, columns: Sequence[str], run_bytes: int) -> IntArray:
@@ -54,7 +54,7 @@ def _fixed_cuts(column: ColumnLayout, run_bytes: int) -> IntArray:
     return np.unique(np.concatenate([inside, starts[1:-1][~joined], starts[[0, -1]]]))
 
 
-def changes(begins: Iterable[IntArray], run_bytes: int) -> IntArray:
+def varlen_cuts(begins: Iterable[IntArray], run_bytes: int) -> IntArray:
     """Cut rows of varying length by their first bytes.
 
     Args:
@@ -62,7 +62,7 @@ def changes(begins: Iterable[IntArray], run_bytes: int) -> IntArray:
         run_bytes: Bytes of a run of pages.
 
     Example:
-        >>> changes([np.array([0, 30, 90]), np.array([130, 150, 220])], 100).tolist()
+        >>> varlen_cuts([np.array([0, 30, 90]), np.array([130, 150, 220])], 100).tolist()
         [0, 3, 5, 6]
     """
     cuts, rows, last = [np.zeros(1, np.int64)], 0, None

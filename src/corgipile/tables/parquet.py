@@ -26,8 +26,8 @@ from corgipile.tables.encoded import (
     Part,
     SpilledTable,
     Units,
-    grouped,
-    typed,
+    group_columns,
+    restore_type,
     units_of,
     unpack,
     write_plain,
@@ -216,7 +216,7 @@ class ParquetTable(Checked):
             return [list(columns)]
         group = self._metadata.row_group(int(counts.argmax()))
         chunks = {name: [group.column(i) for i in self._chunks[name]] for name in columns}
-        return grouped(
+        return group_columns(
             {
                 name: sum(page_bytes(self._file, chunk) for chunk in found)
                 + int(self._batch_rows([name]) * self._width(name))
@@ -340,7 +340,7 @@ class ParquetTable(Checked):
                 if decoded > TIDY_BYTES:
                     give_back()
                     decoded = 0
-                columns = [typed(batch.column(field.name), field.type) for field in schema]
+                columns = [restore_type(batch.column(field.name), field.type) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _is_large(self, i: int, names: list[str]) -> bool:

@@ -15,13 +15,13 @@ from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.table import IntArray, Layout, Table, check_columns
 from corgipile.tables.wrapper import Wrapper
 
-__all__ = ["Found", "Partition", "is_key", "keys_of", "with_keys"]
+__all__ = ["Partition", "SourceFile", "is_key", "keys_of", "with_keys"]
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
-class Found(NamedTuple):
+class SourceFile(NamedTuple):
     """A file or its path, and the partition keys of its folders; None is null."""
 
     path: str | File

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-__all__ = ["DIGITS", "checked", "common_type", "holds_all", "smallest"]
+__all__ = ["DIGITS", "common_type", "holds_all", "may_hold", "smallest_type"]
 
 types = pa.types
 DIGITS = {16: 11, 32: 24, 64: 53}  # binary digits of integers that a float of so many bits holds
@@ -44,27 +44,27 @@ def holds_all(wanted: pa.DataType, kind: pa.DataType) -> bool:
     return _digits(kind) <= _digits(wanted)
 
 
-def checked(wanted: pa.DataType, kind: pa.DataType) -> bool:
+def may_hold(wanted: pa.DataType, kind: pa.DataType) -> bool:
     """Return whether ``wanted`` is double and ``kind`` an integer type that it holds only up to 2^53.
 
     Programs without null integers, such as pandas, write parts with nulls as double.
 
     Example:
-        >>> checked(pa.float64(), pa.int64()), checked(pa.float64(), pa.int32()), checked(pa.float32(), pa.int64())
-        (True, False, False)
+        >>> [may_hold(pa.float64(), kind) for kind in (pa.int64(), pa.int32())]
+        [True, False]
     """
     return bool(types.is_float64(wanted) and types.is_integer(kind) and not holds_all(wanted, kind))
 
 
-def smallest(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
+def smallest_type(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
     """Return the smallest numeric type that holds every value of all types; None if there is none.
 
     64-bit integers and floats give double, although it cannot hold the largest integers; reads check them.
 
     Example:
-        >>> smallest([pa.int32(), pa.float32()]), smallest([pa.int8(), pa.uint8()])
+        >>> smallest_type([pa.int32(), pa.float32()]), smallest_type([pa.int8(), pa.uint8()])
         (DataType(double), DataType(int16))
-        >>> smallest([pa.int64(), pa.float32()]), smallest([pa.int64(), pa.uint64()])
+        >>> smallest_type([pa.int64(), pa.float32()]), smallest_type([pa.int64(), pa.uint64()])
         (DataType(double), None)
     """
     found = next((one for one in _NUMBERS if all(holds_all(one, kind) for kind in kinds)), None)

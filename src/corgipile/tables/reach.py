@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlparse
 
 from corgipile.errors import BadArgument, UnknownFormat, UntrustedPath
 
-__all__ = ["Trust", "leads_up", "local", "outside", "trusting", "trusts_paths", "within"]
+__all__ = ["Trust", "links_to_parent", "local", "outside", "trusting", "trusts_paths", "within"]
 
 Trust = Literal["paths"] | None
 _trusted: ContextVar[bool] = ContextVar("_trusted", default=False)
@@ -89,7 +89,7 @@ def outside(name: object, source: object) -> UntrustedPath:
     )
 
 
-def leads_up(path: str) -> bool:
+def links_to_parent(path: str) -> bool:
     """Return whether a path links to a folder that contains it, which would recurse forever."""
     target = os.path.realpath(path) if os.path.islink(path) else None  # noqa: PTH114 - much faster than Path
     return target is not None and any(os.path.realpath(above) == target for above in Path(path).parents)

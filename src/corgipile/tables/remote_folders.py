@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from corgipile.errors import BadArgument, MissingFile
 from corgipile.stores.opening import list_objects
 from corgipile.stores.urls import GLOB, RemotePath, local_path, parts_of
-from corgipile.tables.folders import expand_braces, files_of, format_named, kind_named, passed, refuse_several
+from corgipile.tables.folders import expand_braces, files_of, format_named, is_skipped, kind_named, refuse_several
 from corgipile.tables.formats import formats
 from corgipile.tables.images import ABOUT
 from corgipile.tables.io.files import File
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.tables.io.remote import file_of, open_together
-from corgipile.tables.partitions import Found, is_key, keys_of
+from corgipile.tables.partitions import SourceFile, is_key, keys_of
 from corgipile.tables.remote_images import ImageObjects
 from corgipile.tables.table_logs import refuse_logged_keys
 from corgipile.tables.tfrecord.index import SUFFIXES as TFRECORDS
@@ -33,7 +33,7 @@ class _Object(NamedTuple):
     below: PurePosixPath
 
 
-def remote_files_of(urls: Sequence[RemotePath], format_name: str | None = None) -> list[Found]:
+def remote_files_of(urls: Sequence[RemotePath], format_name: str | None = None) -> list[SourceFile]:
     """Return the objects of URLs, sorted by key, with the partition keys of their folders; see `folders.files_of`.
 
     Named objects are opened concurrently.
@@ -57,13 +57,13 @@ def _is_single(path: RemotePath) -> bool:
     return bool(parts.key) and not parts.key.endswith("/") and not GLOB.search(parts.key)
 
 
-def _files_of(path: RemotePath, file: File | MissingFile | None, format_name: str | None) -> list[Found]:
+def _files_of(path: RemotePath, file: File | MissingFile | None, format_name: str | None) -> list[SourceFile]:
     local = local_path(path.full) if path.system is None else None
     if local is not None:
         return files_of(local, format_name)
     key = parts_of(path.full).key
     if isinstance(file, File):
-        return [Found(file, _keys(path, PurePosixPath(key).parent))]
+        return [SourceFile(file, _keys(path, PurePosixPath(key).parent))]
     if file is None:
         return _matching(path, format_name) if GLOB.search(key) else _in_folder(path, format_name)
     if parts_of(path).web and path.system is None:
@@ -79,13 +79,13 @@ def _keys(path: RemotePath, root: PurePosixPath) -> dict[str, str | None]:
     return keys_of(f"/{parts_of(path.full).key}", PurePosixPath("/") / root)
 
 
-def _in_folder(folder: RemotePath, format_name: str | None) -> list[Found]:
+def _in_folder(folder: RemotePath, format_name: str | None) -> list[SourceFile]:
     every = [*list_objects(folder)]
     listed = _objects_of(every, folder)
     refuse_logged_keys(str(folder), (str(one.below) for one in listed))
     if images := _images(folder, every, listed, format_name):
-        return [Found(cast("Any", images), {})]
-    objects = [one for one in listed if not any(map(passed, one.below.parts))]
+        return [SourceFile(cast("Any", images), {})]
+    objects = [one for one in listed if not any(map(is_skipped, one.below.parts))]
     _refuse_others(folder, objects)
     found = _one_format(folder, objects, format_name, f"{folder} has")
     if not found:
@@ -101,7 +101,7 @@ def _in_folder(folder: RemotePath, format_name: str | None) -> list[Found]:
     return _with_keys(folder, found, parts_of(folder.full).key)
 
 
-def _matching(pattern: RemotePath, format_name: str | None) -> list[Found]:
+def _matching(pattern: RemotePath, format_name: str | None) -> list[SourceFile]:
     parts = parts_of(pattern.full)
     pieces = parts.key.split("/")
     fixed = next(at for at, piece in enumerate(pieces) if GLOB.search(piece))
@@ -110,7 +110,9 @@ def _matching(pattern: RemotePath, format_name: str | None) -> list[Found]:
     wanted, hidden = _expression("/".join(pieces[fixed:])), any(piece[:1] in ("_", ".") for piece in pieces)
     objects = _objects_of(list_objects(folder), folder)
     found = [
-        one for one in objects if wanted.fullmatch(str(one.below)) and (hidden or not any(map(passed, one.below.parts)))
+        one
+        for one in objects
+        if wanted.fullmatch(str(one.below)) and (hidden or not any(map(is_skipped, one.below.parts)))
     ]
     if not found:  # the pattern may match folders
         inside = [one for one in objects if any(wanted.fullmatch(str(above)) for above in list(one.below.parents)[:-1])]
@@ -216,6 +218,6 @@ def _path(folder: RemotePath, one: _Object) -> RemotePath:
     return folder.beside(f"{folder.full.partition('://')[0]}://{_host(folder)}/{one.key}")
 
 
-def _with_keys(folder: RemotePath, found: list[_Object], root: str) -> list[Found]:
+def _with_keys(folder: RemotePath, found: list[_Object], root: str) -> list[SourceFile]:
     base = PurePosixPath(root.rstrip("/"))
-    return [Found(path, _keys(path, base)) for path in (_path(folder, one) for one in found)]
+    return [SourceFile(path, _keys(path, base)) for path in (_path(folder, one) for one in found)]

@@ -16,7 +16,7 @@ from corgipile.tables.opening import open as open_table
 from corgipile.tables.row_mask import RowMask
 from corgipile.tables.scan import scan
 from corgipile.tables.table import Table, check_columns
-from corgipile.tables.views import chosen
+from corgipile.tables.views import mask_rows
 
 __all__ = ["folds_of", "train_test_split"]
 
@@ -68,7 +68,7 @@ def train_test_split(table: Any, test: float = 0.1, seed: int = 0, group: str | 
             f"both parts must have rows, but all {len(opened)} rows of {opened!r} are on one side: it has too few {of} "
             f"for test={test!r}; change test or seed"
         )
-    return chosen(opened, bits.flipped(len(opened))), chosen(opened, bits)
+    return mask_rows(opened, bits.flipped(len(opened))), mask_rows(opened, bits)
 
 
 def folds_of(table: Table, folds: int, seed: int = 0, group: str | None = None) -> npt.NDArray[np.uint8]:

@@ -7,23 +7,23 @@ import pyarrow as pa
 
 from corgipile.tables.cast_table import CastTable
 from corgipile.tables.concat import same_kind
-from corgipile.tables.promotion import checked, common_type, holds_all, smallest
+from corgipile.tables.promotion import common_type, holds_all, may_hold, smallest_type
 from corgipile.tables.table import Table
 from corgipile.tables.views import select
 
-__all__ = ["alike", "with_rows"]
+__all__ = ["drop_empty", "unify_schemas"]
 
 types = pa.types
 log = logging.getLogger("corgipile")
 
 
-def with_rows(tables: Sequence[Table]) -> list[Table]:
+def drop_empty(tables: Sequence[Table]) -> list[Table]:
     """Drop empty tables whose schema differs from the others, since their writer knew no types.
 
     Example:
         >>> from corgipile.tables import MemoryTable
         >>> parts = [pa.table({"x": pa.array([], pa.null())}), pa.table({"x": [1]})]
-        >>> len(with_rows([MemoryTable(part) for part in parts]))
+        >>> len(drop_empty([MemoryTable(part) for part in parts]))
         1
     """
     full = [table for table in tables if len(table)]
@@ -38,7 +38,7 @@ def with_rows(tables: Sequence[Table]) -> list[Table]:
     return result
 
 
-def alike(tables: Sequence[Table]) -> list[Table]:
+def unify_schemas(tables: Sequence[Table]) -> list[Table]:
     """Cast tables to the columns of the first non-empty table, matched by name.
 
     A null column gets the type of the others. Numbers get the smallest type that holds every value. 64-bit integers
@@ -50,7 +50,7 @@ def alike(tables: Sequence[Table]) -> list[Table]:
     Example:
         >>> from corgipile.tables import MemoryTable
         >>> parts = [pa.table({"x": pa.array([0.5], pa.float32()), "y": [1]}), pa.table({"y": [None], "x": [1.5]})]
-        >>> [table.read(0, 1).to_pylist() for table in alike([MemoryTable(part) for part in parts])]
+        >>> [table.read(0, 1).to_pylist() for table in unify_schemas([MemoryTable(part) for part in parts])]
         [[{'x': 0.5, 'y': 1}], [{'x': 1.5, 'y': None}]]
     """
     first = next((table for table in tables if len(table)), tables[0]).schema if tables else pa.schema([])
@@ -79,7 +79,7 @@ def _common_type(kinds: Sequence[pa.DataType]) -> pa.DataType:
         return kinds[0]
     fitting, common = typed[:1], typed[0]
     for kind in typed[1:]:
-        number = smallest([*fitting, kind])  # all types together, so that the order of parts does not matter
+        number = smallest_type([*fitting, kind])  # all types together, so that the order of parts does not matter
         fitting += [kind] if number else []
         common = number or common_type(common, kind) or common
     return common
@@ -90,7 +90,7 @@ def _needs_cast(kind: pa.DataType, wanted: pa.DataType) -> bool:
     if same_kind(kind, wanted):
         return False
     return (
-        types.is_null(kind) or holds_all(wanted, kind) or checked(wanted, kind) or common_type(kind, wanted) == wanted
+        types.is_null(kind) or holds_all(wanted, kind) or may_hold(wanted, kind) or common_type(kind, wanted) == wanted
     )
 
 

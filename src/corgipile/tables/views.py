@@ -11,7 +11,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.sizes import whole
 from corgipile.tables import even_lists
-from corgipile.tables.expressions import truths
+from corgipile.tables.expressions import row_masks
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.location import Location, location, varlen_location
@@ -22,7 +22,7 @@ from corgipile.tables.subset import Subset
 from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
 from corgipile.tables.wrapper import Wrapper
 
-__all__ = ["Columns", "chosen", "filter", "select", "slice"]
+__all__ = ["Columns", "filter", "mask_rows", "select", "slice"]
 
 RUN_BYTES = 24  # bytes of a run in `Subset`
 MASK_ROWS = 1 << 22  # rows of a mask at a time
@@ -154,16 +154,17 @@ def filter(table: Table, expression: Any) -> Table:  # noqa: A001 - the name use
         >>> filter(table, pc.field("year") > 2020).read(0, 2, ["x"]).to_pydict()
         {'x': [2, 4]}
     """
-    return chosen(table, RowMask.joined(truths(table, expression)))
+    return mask_rows(table, RowMask.joined(row_masks(table, expression)))
 
 
-def chosen(table: Table, bits: RowMask) -> Table:
+def mask_rows(table: Table, bits: RowMask) -> Table:
     """Return the rows that a mask selects; masks of selections refer to the underlying table.
 
     Example:
         >>> import corgipile as cp
         >>> table = cp.open(pa.table({"x": range(6)}))
-        >>> chosen(chosen(table, RowMask.of([True, False] * 3)), RowMask.of([False, True, True])).read(0, 2).to_pydict()
+        >>> even = mask_rows(table, RowMask.of([True, False] * 3))
+        >>> mask_rows(even, RowMask.of([False, True, True])).read(0, 2).to_pydict()
         {'x': [2, 4]}
     """
     if len(bits) == len(table):
