@@ -84,8 +84,8 @@ def _complex(schema: dict[str, Any], where: str, known: dict[str, Any], space: s
         fields = schema.get("fields")
         if not isinstance(fields, list) or not all(isinstance(one, dict) and one.keys() >= NEEDED for one in fields):
             raise BadSchema(f"{where} is a record without fields; each must have a name and a type")
-        made = [(one["name"], column_type(one["type"], where, known, inner)) for one in fields]
-        return _named(schema, space, known, pa.struct(made))
+        members = [(one["name"], column_type(one["type"], where, known, inner)) for one in fields]
+        return _named(schema, space, known, pa.struct(members))
     if word == "enum":
         return _named(schema, space, known, pa.string())
     if word == "array":
@@ -158,11 +158,11 @@ def swelling(schema: pa.Schema) -> int:
         >>> swelling(pa.schema({"x": pa.string()})), swelling(pa.schema({"x": pa.list_(pa.float64())}))
         (1, 4)
     """
-    found, level = 1, [field.type for field in schema]
+    ratio, level = 1, [field.type for field in schema]
     while level:
         for kind in level:
             if pa.types.is_map(kind) or pa.types.is_list(kind):
                 item = kind.item_type if pa.types.is_map(kind) else kind.value_type
-                found = max(found, 200 if pa.types.is_nested(item) else {"double": 4, "float": 8}.get(str(item), 20))
+                ratio = max(ratio, 200 if pa.types.is_nested(item) else {"double": 4, "float": 8}.get(str(item), 20))
         level = [kind.field(i).type for kind in level for i in range(kind.num_fields)]
-    return found
+    return ratio

@@ -190,8 +190,8 @@ class ConcatTable(Checked):
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Join the tables of sections that `write_plain` wrote with those that are not encoded."""
-        names, found = list(dict.fromkeys(columns)), [_open_plain(table, columns, sections) for table in self._tables]
-        return ConcatTable([one if one.schema.names == names else select(one, names) for one in found])
+        names, parts = list(dict.fromkeys(columns)), [_open_plain(table, columns, sections) for table in self._tables]
+        return ConcatTable([one if one.schema.names == names else select(one, names) for one in parts])
 
     def _encoded(self, columns: Sequence[str]) -> list[Encoded]:
         return [table for table in self._tables if is_encoded(table, columns)]

@@ -59,9 +59,9 @@ class DuckDBTable(UnitTable):
         self._instances: list[Any] = []
         self.path = self._database.path
         with self._converted_errors():
-            there = self._tables()
-            self.table_name = select_table(self.path, list(there), table)
-            self._source = f"db.{there[self.table_name]}"
+            tables = self._tables()
+            self.table_name = select_table(self.path, list(tables), table)
+            self._source = f"db.{tables[self.table_name]}"
             schema, self._stored = self._find_schema()
             self._firsts, self._ids, rows = self._find_rows()
         identity = f"{self._database.identity} {self.table_name!r}"
@@ -176,8 +176,8 @@ class DuckDBTable(UnitTable):
             self._database.check()
             relation = self._instance().cursor().sql(query)  # a separate connection: another query would end this one
             for batch in getattr(relation, "to_arrow_reader", relation.fetch_arrow_reader)(rows):
-                found = pa.Table.from_batches([batch])
-                columns = [pa.concat_arrays(column.chunks) for column in self._plain(found, names)]
+                table = pa.Table.from_batches([batch])
+                columns = [pa.concat_arrays(column.chunks) for column in self._plain(table, names)]
                 yield pa.RecordBatch.from_arrays(columns, schema=pick(self.schema, names))
 
     def _raise_limit(self, error: "_MemoryLimitExceeded") -> None:

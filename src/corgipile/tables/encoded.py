@@ -310,11 +310,11 @@ class SpilledTable(Checked):
         return self._assemble(names, lambda part, some: part.take(rows, some))
 
     def _assemble(self, names: list[str], read: Any) -> pa.RecordBatch:
-        found: dict[str, pa.Array] = {}
+        arrays_of: dict[str, pa.Array] = {}
         for part, some in self._by_part(names):
-            found |= zip(some, read(part, some).columns, strict=True)
+            arrays_of |= zip(some, read(part, some).columns, strict=True)
         schema = pick(self.schema, names)
-        arrays = [restore_type(found[field.name], field.type) for field in schema]
+        arrays = [restore_type(arrays_of[field.name], field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _by_part(self, names: list[str]) -> list[tuple[Table, list[str]]]:
@@ -325,9 +325,9 @@ class SpilledTable(Checked):
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows from their offsets; None if the rows themselves must be read."""
-        found = [row_sizes(self._parts[self._part_of[name]], rows, [name]) for name in columns]
-        known = [sizes for sizes in found if sizes is not None]
-        return sum(known, np.zeros(len(rows), np.int64)) if len(known) == len(found) else None
+        sizes_of = [row_sizes(self._parts[self._part_of[name]], rows, [name]) for name in columns]
+        known = [sizes for sizes in sizes_of if sizes is not None]
+        return sum(known, np.zeros(len(rows), np.int64)) if len(known) == len(sizes_of) else None
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column as separate objects."""
@@ -336,28 +336,30 @@ class SpilledTable(Checked):
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return the layout of fixed-width columns."""
         names = check_columns(self.schema, columns)
-        found = dict[str, ColumnLayout]()
+        layouts = dict[str, ColumnLayout]()
         for part, some in self._by_part(names):
             one = part.layout(some)
             if one is None or any(self.schema.field(name).type != part.schema.field(name).type for name in some):
                 return None
             path = one.paths
-            found |= one.columns
-        return Layout(path, {name: found[name] for name in names}) if names else None
+            layouts |= one.columns
+        return Layout(path, {name: layouts[name] for name in names}) if names else None
 
     def varlen_location(self, columns: Sequence[str]) -> Location | None:
         """Return the location of columns, some of them of varying length."""
         names = check_columns(self.schema, columns)
-        found, paths = dict[str, ColumnLayout](), list[str]()
+        layouts, paths = dict[str, ColumnLayout](), list[str]()
         for name in names:
             part = self._parts[self._part_of[name]]
             one = varlen_location(part, [name])
             if one is None or self.schema.field(name).type != part.schema.field(name).type:
                 return None
             new = [path for path in one.layout.paths if path not in paths]
-            found[name] = one.layout.columns[name].numbered(paths.index(one.layout.paths[0]) if not new else len(paths))
+            layouts[name] = one.layout.columns[name].numbered(
+                paths.index(one.layout.paths[0]) if not new else len(paths)
+            )
             paths += new
-        return Location(Layout(tuple(paths), found)) if names else None
+        return Location(Layout(tuple(paths), layouts)) if names else None
 
 
 def restore_type(array: pa.Array, kind: pa.DataType) -> pa.Array:

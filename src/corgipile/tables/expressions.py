@@ -88,9 +88,9 @@ def row_masks(table: Table, expression: Any) -> Iterator[npt.NDArray[np.bool_]]:
         names = table.schema.names[:1]
     for start, batch in scan(table, names):
         try:
-            found = _evaluated(expression, pa.Table.from_batches([batch]))
+            mask = _evaluated(expression, pa.Table.from_batches([batch]))
         except pa.ArrowException as error:
             raise BadSchema(
                 f"{expression} cannot be computed for rows {start} to {start + batch.num_rows}: {_first_line(error)}"
             ) from None
-        yield flat(found.combine_chunks().fill_null(fill_value=False))
+        yield flat(mask.combine_chunks().fill_null(fill_value=False))

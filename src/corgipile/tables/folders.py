@@ -44,7 +44,7 @@ def files_of(source: PathLike, format_name: str | None = None) -> list[SourceFil
         UnknownFormat: Files have several formats, or belong to a table with a log.
         BadArgument: Subfolders that are no partitions hold tables.
     """
-    return [found for path in expand_braces(source) for found in _files_of(path, format_name)]
+    return [file for path in expand_braces(source) for file in _files_of(path, format_name)]
 
 
 def expand_braces(path: PathLike) -> list[str]:
@@ -94,7 +94,7 @@ def format_named(path: PathLike) -> str | None:
         ('tfrecord', None)
     """
     name = re.sub(r"-\d+-of-\d+$", "", Path(path).name).lower()
-    return next((kind for kind, told in formats().items() if name.endswith(told.suffixes)), None)
+    return next((kind for kind, spec in formats().items() if name.endswith(spec.suffixes)), None)
 
 
 def _in_folder(folder: Path, format_name: str | None) -> list[SourceFile]:
@@ -108,12 +108,12 @@ def _in_folder(folder: Path, format_name: str | None) -> list[SourceFile]:
     if any(kind.folder(folder, direct) for kind in kinds.values()):
         return [SourceFile(str(folder), {})]
     below = [path for entry in entries for path in ([entry] if entry in known else _below(folder, [entry]))]
-    found = _one_format(below, format_name, str(folder), known)
-    if not found:
+    files = _one_format(below, format_name, str(folder), known)
+    if not files:
         suffixes = ", ".join(suffix for kind in kinds.values() for suffix in kind.suffixes)
         raise MissingFile(f"folder {folder} has no file ending in {suffixes}")
     keys = cache(lambda parent: keys_of(parent / "any", folder))
-    return [SourceFile(str(path), keys(path.parent)) for path in found]
+    return [SourceFile(str(path), keys(path.parent)) for path in files]
 
 
 def _matching(pattern: Path, format_name: str | None) -> list[SourceFile]:
@@ -124,7 +124,7 @@ def _matching(pattern: Path, format_name: str | None) -> list[SourceFile]:
     seen = [path for path in matches if named or not any(map(is_skipped, path.relative_to(fixed).parts))]
     files = [path for path in seen if path.is_file()]
     if not files and (folders := [path for path in seen if path.is_dir()]):
-        return [found for folder in folders for found in _in_folder(folder, format_name)]
+        return [file for folder in folders for file in _in_folder(folder, format_name)]
     files = [path for path in files if not _is_index(path)]
     refuse_logged(map(str, files))
     kinds = {path: _kind(path) for path in files} if format_name is None else {}

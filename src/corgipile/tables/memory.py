@@ -115,8 +115,8 @@ class MemoryTable(Checked):
     def _addresses(self, name: str) -> list[int] | None:
         if fixed_field(self.schema.field(name).type) is None:
             return None
-        found = [address_of(batch.column(name)) for batch in self._batches]
-        return None if None in found else [address for address in found if address is not None]
+        addresses = [address_of(batch.column(name)) for batch in self._batches]
+        return None if None in addresses else [address for address in addresses if address is not None]
 
 
 def runs_in_memory(table: Table, most: int) -> list[tuple[int, int]] | None:

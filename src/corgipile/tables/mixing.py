@@ -80,8 +80,8 @@ class Mix(Checked):
 
     def parts_of(self, rows: IntArray) -> Iterator[tuple[Table, IntArray, IntArray]]:
         """Yield each source of some rows, their positions among the rows, and their numbers in it."""
-        for number, places, found in self.shares(np.stack([rows, rows + 1], axis=1)):
-            yield self.tables[number], places, found
+        for number, places, numbers in self.shares(np.stack([rows, rows + 1], axis=1)):
+            yield self.tables[number], places, numbers
 
     def _origin(self, extents: IntArray) -> tuple[IntArray, IntArray]:
         """Return the source of each row of runs, and the row's turn in it."""
@@ -116,8 +116,8 @@ class Mix(Checked):
         stands[turns >= counts[owners]] = np.inf
         order = np.argsort(stands, axis=1, kind="stable")
         at = (starts - first.sum(axis=1))[:, None] + np.arange(length)
-        found = np.take_along_axis(order, np.minimum(at, len(owners) - 1), axis=1)
-        return owners[found], np.take_along_axis(turns, found, axis=1)
+        picks = np.take_along_axis(order, np.minimum(at, len(owners) - 1), axis=1)
+        return owners[picks], np.take_along_axis(turns, picks, axis=1)
 
     def _row_numbers(self, source: int, turns: IntArray) -> IntArray:
         """Return the row number of each turn of a source."""
@@ -139,9 +139,9 @@ class Mix(Checked):
         for number, places, rows in self.shares(extents):
             at.append(places)
             parts.append(recast(_rows_of(self.tables[number], rows, names), self.schema))
-        found = np.concatenate(at)
-        back = np.empty(len(found), np.int64)
-        back[found] = np.arange(len(found))
+        placed = np.concatenate(at)
+        back = np.empty(len(placed), np.int64)
+        back[placed] = np.arange(len(placed))
         return pick_rows(join(parts), back)
 
     @property

@@ -147,21 +147,21 @@ class _Archive:
 
     def members(self) -> dict[str, _Member]:
         """Return the arrays by name."""
-        found: dict[str, _Member] = {}
+        arrays: dict[str, _Member] = {}
         with self._opened() as archive:
             for info in archive.infolist():
                 if info.filename.endswith(".npy"):
                     with archive.open(info) as stream:
                         member = _Member(info, stream)
-                    found[member.name] = member
+                    arrays[member.name] = member
             others = [name for name in archive.namelist() if not name.endswith((".npy", "/"))]
-        if not found or others:
+        if not arrays or others:
             raise UnknownFormat(
                 f"{self.file.path} is a zip archive "
                 + (f"with {others[0]!r} in it, which is not an array" if others else "without arrays (.npy)")
                 + "; unpack it first, unless np.savez wrote it"
             )
-        return found
+        return arrays
 
     def value(self, member: _Member, size: int) -> npt.NDArray[Any]:
         """Return an array that must have ``size`` values.

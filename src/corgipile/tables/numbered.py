@@ -76,8 +76,8 @@ class Numbered:
         if not pa.types.is_dictionary(part.type):
             part = part.dictionary_encode(null_encoding="encode")
         codes = pa.array(self._codes_of(part.dictionary), pa.int32())
-        found = codes.take(part.indices)
-        return found.fill_null(self._code(None)) if found.null_count else found
+        result = codes.take(part.indices)
+        return result.fill_null(self._code(None)) if result.null_count else result
 
     def _codes_of(self, values: pa.Array) -> npt.NDArray[np.int32]:
         """Return the codes of values; once all codes are taken, only known values are looked up."""
@@ -87,8 +87,8 @@ class Numbered:
             numbers[at : at + len(some)] = [self._code(value) for value in some]
             at += len(some)
         others = values.slice(at)
-        found = pc.index_in(others, pa.array(list(self._known), others.type))
-        numbers[at:] = flat(pc.fill_null(found, MAX_CODES - 1))
+        known = pc.index_in(others, pa.array(list(self._known), others.type))
+        numbers[at:] = flat(pc.fill_null(known, MAX_CODES - 1))
         return numbers
 
     def _code(self, value: Any) -> int:

@@ -189,12 +189,12 @@ def write_indexes(source: Source, **options: Any) -> Iterator[Index]:
     format_name = options.pop("format", None)
     if "index" in options:
         raise BadArgument(f"index={options['index']!r} must not be given, since an index is written next to each file")
-    for found in _unpacked(_parts(located(source), format_name, set()), None):
-        path = found.path
+    for file in _unpacked(_parts(located(source), format_name, set()), None):
+        path = file.path
         name = format_name or find_format(path)
         write = formats()[name].index_file
         if write is None:
-            raise BadArgument(f"{_place(found)} needs no index: the {name} format locates rows without one")
+            raise BadArgument(f"{_place(file)} needs no index: the {name} format locates rows without one")
         opening = _options_for(path, name, options)
         index = write(path, **opening)
         yield Index(index, len(formats()[name].open(path, **opening)), Path(index).stat().st_size)
@@ -208,9 +208,9 @@ def _parts(source: Any, format_name: str | None, excluded: set[str]) -> list[Any
     """Return the files and tables of a source, without companion files such as labels and indexes."""
     urls = source if isinstance(source, list) else [source]
     if urls and all(isinstance(url, RemotePath) for url in urls):
-        return [found for found in remote_files_of(urls, format_name) if _place(found) not in excluded]
+        return [file for file in remote_files_of(urls, format_name) if _place(file) not in excluded]
     if isinstance(source, str | os.PathLike):
-        return [found for found in files_of(source, format_name) if found.path not in excluded]
+        return [file for file in files_of(source, format_name) if file.path not in excluded]
     if isinstance(source, Sequence) and not is_pair(source) and not is_rows(source):
         parts = [part for inner in source for part in _parts(inner, format_name, excluded)]
         if not parts:
@@ -219,8 +219,8 @@ def _parts(source: Any, format_name: str | None, excluded: set[str]) -> list[Any
     return [source]
 
 
-def _place(found: SourceFile) -> str:
-    return found.path.path if isinstance(found.path, File) else found.path
+def _place(file: SourceFile) -> str:
+    return file.path.path if isinstance(file.path, File) else file.path
 
 
 def _absolute(path: PathLike) -> str:

@@ -173,8 +173,8 @@ class ParquetTable(Checked):
         """Return the value ranges of columns in row groups, without columns that lack statistics."""
         groups = [self._metadata.row_group(part) for part in parts]
         flat = [name for name in columns if not pa.types.is_nested(self.schema.field(name).type)]
-        found = {name: [chunk_span(group.column(self._chunks[name][0])) for group in groups] for name in flat}
-        return {name: [span for span in spans if span] for name, spans in found.items() if all(spans)}
+        ranges = {name: [chunk_span(group.column(self._chunks[name][0])) for group in groups] for name in flat}
+        return {name: [span for span in spans if span] for name, spans in ranges.items() if all(spans)}
 
     def list_width(self, name: str) -> int | None:
         """Return the length of a list column's rows if the first rows and the value counts of row groups agree."""
@@ -320,8 +320,8 @@ class ParquetTable(Checked):
     def _ranges(self, group: int, names: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Return the offsets and lengths of the column chunks of a row group."""
         metadata = self._metadata.row_group(group)
-        found = np.array([chunk_range(metadata.column(i)) for name in names for i in self._chunks[name]], np.int64)
-        starts, lengths = found.reshape(-1, 2).T
+        ranges = np.array([chunk_range(metadata.column(i)) for name in names for i in self._chunks[name]], np.int64)
+        starts, lengths = ranges.reshape(-1, 2).T
         if (starts < 0).any() or (lengths < 0).any() or (starts > self._file.size - lengths).any():
             raise CorruptFile(f"{self._file.path} is damaged: row group {group} claims bytes beyond its end")
         return starts, lengths

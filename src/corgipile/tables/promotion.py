@@ -67,9 +67,9 @@ def smallest_type(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
         >>> smallest_type([pa.int64(), pa.float32()]), smallest_type([pa.int64(), pa.uint64()])
         (DataType(double), None)
     """
-    found = next((one for one in _NUMBERS if all(holds_all(one, kind) for kind in kinds)), None)
+    smallest = next((one for one in _NUMBERS if all(holds_all(one, kind) for kind in kinds)), None)
     floats = all(map(_is_number, kinds)) and any(map(types.is_floating, kinds))
-    return pa.float64() if found is None and floats else found
+    return pa.float64() if smallest is None and floats else smallest
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

@@ -46,7 +46,7 @@ def remote_files_of(urls: Sequence[RemotePath], format_name: str | None = None) 
     paths = [url.beside(one) for url in urls for one in expand_braces(url.full)]
     single = [path for path in paths if _is_single(path)]
     opened = dict(zip(single, open_together(single, missing=True), strict=True))
-    return [found for path in paths for found in _files_of(path, opened.get(path), format_name)]
+    return [file for path in paths for file in _files_of(path, opened.get(path), format_name)]
 
 
 def _is_single(path: RemotePath) -> bool:
@@ -87,8 +87,8 @@ def _in_folder(folder: RemotePath, format_name: str | None) -> list[SourceFile]:
         return [SourceFile(cast("Any", images), {})]
     objects = [one for one in listed if not any(map(is_skipped, one.below.parts))]
     _refuse_others(folder, objects)
-    found = _one_format(folder, objects, format_name, f"{folder} has")
-    if not found:
+    tables = _one_format(folder, objects, format_name, f"{folder} has")
+    if not tables:
         suffixes = ", ".join(
             suffix for name, kind in formats().items() for suffix in kind.suffixes if format_name in (None, name)
         )
@@ -98,7 +98,7 @@ def _in_folder(folder: RemotePath, format_name: str | None) -> list[SourceFile]:
                 "by the library of the format"
             )
         raise MissingFile(f"folder {folder} has no object whose name ends in {suffixes}")
-    return _with_keys(folder, found, parts_of(folder.full).key)
+    return _with_keys(folder, tables, parts_of(folder.full).key)
 
 
 def _matching(pattern: RemotePath, format_name: str | None) -> list[SourceFile]:
@@ -218,6 +218,6 @@ def _path(folder: RemotePath, one: _Object) -> RemotePath:
     return folder.beside(f"{folder.full.partition('://')[0]}://{_host(folder)}/{one.key}")
 
 
-def _with_keys(folder: RemotePath, found: list[_Object], root: str) -> list[SourceFile]:
+def _with_keys(folder: RemotePath, objects: list[_Object], root: str) -> list[SourceFile]:
     base = PurePosixPath(root.rstrip("/"))
-    return [SourceFile(path, _keys(path, base)) for path in (_path(folder, one) for one in found)]
+    return [SourceFile(path, _keys(path, base)) for path in (_path(folder, one) for one in objects)]

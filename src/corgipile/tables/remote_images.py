@@ -33,10 +33,10 @@ class ImageObjects:
 
     def __init__(self, path: RemotePath, objects: "Sequence[Listed]") -> None:
         self.path, root = path, parts_of(path.full).key
-        found = [(PurePosixPath(one.key.removeprefix(root)), one) for one in objects if one.key.startswith(root)]
-        found = [(below, one) for below, one in sorted(found) if not any(part.startswith(".") for part in below.parts)]
-        self.objects = [(str(below), one) for below, one in found if len(below.parts) > 1]
-        self.loose = [str(below) for below, _ in found if len(below.parts) == 1 and is_image(str(below))]
+        paths = [(PurePosixPath(one.key.removeprefix(root)), one) for one in objects if one.key.startswith(root)]
+        paths = [(below, one) for below, one in sorted(paths) if not any(part.startswith(".") for part in below.parts)]
+        self.objects = [(str(below), one) for below, one in paths if len(below.parts) > 1]
+        self.loose = [str(below) for below, _ in paths if len(below.parts) == 1 and is_image(str(below))]
 
     def __str__(self) -> str:
         return str(self.path)

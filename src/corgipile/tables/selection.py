@@ -125,8 +125,8 @@ class MaskTable(Selection):
         """Return the location of columns, some of them of varying length."""
         return self._masked(varlen_location(self.table, columns))
 
-    def _masked(self, found: Location | None) -> Location | None:
-        return None if found is None or found.bits is not None else found._replace(bits=self.bits)
+    def _masked(self, place: Location | None) -> Location | None:
+        return None if place is None or place.bits is not None else place._replace(bits=self.bits)
 
 
 class TakeTable(Selection):

@@ -98,17 +98,17 @@ class SqliteTable(LibraryTable):
                 some = ids[at : at + MAX_PARAMETERS]
                 marks = ",".join("?" * len(some))
                 query = f"{self._select(names)} where {self._rowid} in ({marks}) order by {self._rowid}"
-                found = self._execute(query, some).fetchall()
-                if len(found) != len(some):
-                    raise CorruptFile(f"{self.path}: {len(some)} rows were requested, but {len(found)} were read")
-                parts.append(self._batch(found, names, int(rows[at])))
+                values = self._execute(query, some).fetchall()
+                if len(values) != len(some):
+                    raise CorruptFile(f"{self.path}: {len(some)} rows were requested, but {len(values)} were read")
+                parts.append(self._batch(values, names, int(rows[at])))
         return join(parts)
 
     def _ids(self, rows: IntArray) -> list[int]:
         """Return the rowids of rows whose numbers ascend."""
         if self._firsts is None:
             return [self._first + row for row in rows.tolist()]
-        found: list[int] = []
+        result: list[int] = []
         groups = np.split(rows, np.flatnonzero(np.diff(rows // STEP)) + 1)
         query = f"select {self._rowid} from {quoted(self.table_name)} where {self._rowid} between ? and ? order by 1"  # noqa: S608
         with self._converted_errors():
@@ -118,8 +118,8 @@ class SqliteTable(LibraryTable):
                 ids = [one for (one,) in self._fetch(query, (self._firsts[start // STEP], self._last(stop)))]
                 if len(ids) != stop - start:
                     raise CorruptFile(f"{self.path}: rows {start} to {stop} were requested, but {len(ids)} were read")
-                found += [ids[row] for row in (group % STEP).tolist()]
-        return found
+                result += [ids[row] for row in (group % STEP).tolist()]
+        return result
 
     def _seek(self, row: int) -> tuple[int, int]:
         """Return a rowid at or before a row, and the number of rows between them."""

@@ -117,8 +117,8 @@ class Subset(Selection):
         """Return the location of columns, some of them of varying length."""
         return self._restrict(varlen_location(self.table, columns))
 
-    def _restrict(self, found: Location | None) -> Location | None:
-        return None if found is None or found.bits is not None else found._replace(layout=self._cut(found.layout))
+    def _restrict(self, place: Location | None) -> Location | None:
+        return None if place is None or place.bits is not None else place._replace(layout=self._cut(place.layout))
 
     def _cut(self, layout: Layout) -> Layout:
         located = {name: self._cut_column(column) for name, column in layout.columns.items()}

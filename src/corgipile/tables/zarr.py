@@ -92,8 +92,8 @@ def _name(array: Any, folder: Path) -> str:
 def _columns(name: str, array: Any, folder: Path, *, alone: bool) -> dict[str, Column]:
     where, stored = f"{folder}, array {name!r}", _ZarrArray(array, str(folder))
     if stored.dtype.names is not None:
-        found = field_columns(stored, where)
-        return found if alone else {f"{name}.{field}": column for field, column in found.items()}
+        fields = field_columns(stored, where)
+        return fields if alone else {f"{name}.{field}": column for field, column in fields.items()}
     return {name: column_of(stored, where, str if stored.dtype.kind == "O" else None)}
 
 
