@@ -158,6 +158,7 @@ def concat(tables: Sequence[Any]) -> Table:
         BadSchema: A column is missing or has another type; the message names it and the tables.
 
     Example:
+        >>> import pyarrow as pa
         >>> parts = [pa.table({"x": [1], "label": [0]}), pa.table({"label": [1], "x": [2]})]
         >>> concat(parts).read(0, 2).to_pydict()
         {'x': [1, 2], 'label': [0, 1]}
