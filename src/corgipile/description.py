@@ -19,7 +19,7 @@ from corgipile.quality.labels import LabelTally
 from corgipile.quality.sampled_blocks import cuts_of
 from corgipile.sizes import Size, format_bytes, to_rows
 from corgipile.tables import Table
-from corgipile.tables.ascending import ascending
+from corgipile.tables.ascending import sorted_columns
 from corgipile.tables.encoded import is_encoded
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import check_columns, even_cuts, fixed_field, is_list, row_sizes
@@ -105,7 +105,7 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
     if columns:
         runs = int(np.clip(SAMPLED_BYTES / (RUN * max(1.0, _measured_bytes(table, small))), 2, RUNS))
         sampled, missing = _missing(table, small, runs)
-        facts = replace(facts, layout=_layout(table), sorted_by=ascending(table), sampled=sampled, missing=missing)
+        facts = replace(facts, layout=_layout(table), sorted_by=sorted_columns(table), sampled=sampled, missing=missing)
         by_column, by_rows = _by_column(table, small, wanted, runs)
         facts = replace(facts, by_column=by_column, by_rows=by_rows)
     if label != "label":

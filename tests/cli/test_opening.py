@@ -91,7 +91,7 @@ def test_tables_of_databases_and_delimiters(database, tmp_path, capsys):
         (["info", "{}", "--open", "group=a", "--open", "group=b"], "group is given twice"),
         (
             ["info", "{}", "--open", "table=x"],
-            "whose format is hdf5; options of this format are columns, group, paths, spill",
+            "whose format is hdf5; its options are columns, group, paths, spill",
         ),
         (["info", "{}", "--open", "group=valid"], "has no group 'valid'"),
         (["index", "{}", "--open", "group=x"], "needs no index"),

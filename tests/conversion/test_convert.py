@@ -377,5 +377,5 @@ def test_parts_that_differ_are_one_table(tmp_path):
         found = tables.open(tmp_path / "out.arrow")
         assert found.read(0, 3).to_pydict() == {"x": [0.5, 0.1, None], "y": [1, 2, 3]}
     pq.write_table(pa.table({"x": ["a"], "y": [4]}), tmp_path / "in" / "4.parquet")
-    with pytest.raises(BadSchema, match=r"column 'x' is string; in .* it is double: write one of them anew"):
+    with pytest.raises(BadSchema, match=r"column 'x' is string; in .* it is double: rewrite one of them"):
         convert(f"{tmp_path}/in/*.parquet", tmp_path / "out.arrow", overwrite=True)

@@ -85,14 +85,14 @@ def test_what_is_damaged_is_said(tmp_path):
     live = tmp_path / "p" / part.said["live"]
     kept = live.read_bytes()
     live.write_bytes(kept[:-1] + b"\x01")
-    with pytest.raises(CorruptFile, match="their checksum is another"):
+    with pytest.raises(CorruptFile, match="their checksum differs"):
         LocalPart(tmp_path / "p")
     live.write_bytes(kept)
     manifest = tmp_path / "p" / "manifest.json"
     text = manifest.read_text()
     for old, new, error in (
-        ('"version": 2', '"version": 9', "is of version 9; this corgipile reads 2"),
-        ('"unit": 1', '"unit": 2', "checksum is another"),
+        ('"version": 2', '"version": 9', "must have version 2, got 9"),
+        ('"unit": 1', '"unit": 2', "checksum differs"),
         ("{", "", "is damaged"),
     ):
         assert old in text

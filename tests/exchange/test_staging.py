@@ -131,7 +131,7 @@ def test_what_was_killed_goes_on(tmp_path, make):
         words = [sys.executable, "-c", script, str(point), make.__name__, str(tmp_path / "p")]
         killed = subprocess.run(words, capture_output=True, text=True, check=False)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
-        with pytest.raises(MissingFile, match="is not staged to its end"):
+        with pytest.raises(MissingFile, match="is incomplete"):
             cp.open(tmp_path / "p")
     noted = (tmp_path / "p" / "staging-sums").stat().st_size // 4
     damaged = tmp_path / "p" / ("slots" if make is numbers else "units/1")

@@ -63,7 +63,7 @@ def test_what_is_no_folder_of_images_says_so(images):
         path.rename(path.with_suffix(".txt"))
     with pytest.raises(MissingFile, match="eel has no image"):
         cp.open("s3://bucket/images/", format="images")
-    with pytest.raises(BadArgument, match="cannot be opened as delta"):
+    with pytest.raises(BadArgument, match="must be a local folder to be opened as delta"):
         cp.open("s3://bucket/images/", format="delta")
 
 

@@ -193,7 +193,7 @@ def test_folders_that_are_no_table(folder, bucket):
     with pytest.raises(MissingFile, match="s3://bucket/dat"):
         cp.open("s3://bucket/dat")
     write(folder / "more" / "x.parquet", [1])
-    with pytest.raises(BadArgument, match="tables in other folders"):
+    with pytest.raises(BadArgument, match="tables in subfolders that are no partitions"):
         cp.open("s3://bucket/data")
     shutil.rmtree(folder / "more")
     (folder / "a.csv").write_text("x,y\n1,2\n")

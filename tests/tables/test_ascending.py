@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corgipile as cp
-from corgipile.tables.ascending import ascending
+from corgipile.tables.ascending import sorted_columns
 from corgipile.tables.mixing import mix
 
 
@@ -27,7 +27,7 @@ def test_a_column_that_is_named_ascends_and_one_that_is_sorted_is_named(tmp_path
     random = np.random.default_rng(seed)
     day = np.sort(random.integers(0, 9, count))[:: -1 if down else 1]
     rows = {"day": day, "x": random.normal(size=count), "kind": random.integers(0, 2, count), "one": np.ones(count)}
-    found = ascending(cp.open(written(tmp_path_factory.mktemp("rows"), rows, group)))
+    found = sorted_columns(cp.open(written(tmp_path_factory.mktemp("rows"), rows, group)))
     parts = [day[at : at + group] for at in range(0, count, group)]
     sure = len(parts) > 1 and len(parts[-1]) >= 32 <= len(parts[0])
     apart = sure and (parts[-1].max() < parts[0].min() if down else parts[-1].min() > parts[0].max())
@@ -49,7 +49,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_columns_of_all_kinds(kind, tmp_path):
-    assert ascending(cp.open(written(tmp_path, {"by": KINDS[kind]}))) == {"by": "ascending"}
+    assert sorted_columns(cp.open(written(tmp_path, {"by": KINDS[kind]}))) == {"by": "ascending"}
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,17 @@ def test_columns_of_all_kinds(kind, tmp_path):
     ],
 )
 def test_columns_of_which_nothing_is_said(column, tmp_path):
-    assert ascending(cp.open(written(tmp_path, {"by": column, "z": [1, 0] * 100}))) == {}
+    assert sorted_columns(cp.open(written(tmp_path, {"by": column, "z": [1, 0] * 100}))) == {}
 
 
 def test_files_and_tables_of_several(tmp_path):
     parts = [written(tmp_path, {"by": np.arange(100) + 100 * at}, name=f"{at}") for at in range(4)]
-    assert ascending(cp.open(parts)) == {"by": "ascending"}
-    assert ascending(cp.open(parts[::-1])) == {}
-    assert ascending(cp.open(written(tmp_path, {"by": np.arange(100)}, 100))) == {}
-    assert ascending(cp.open(written(tmp_path, {"by": np.arange(100)}, write_statistics=False))) == {}
-    assert ascending(cp.open({"by": np.arange(100)})) == {}
-    assert ascending(mix([(cp.open(part), 1) for part in parts])) == {}
+    assert sorted_columns(cp.open(parts)) == {"by": "ascending"}
+    assert sorted_columns(cp.open(parts[::-1])) == {}
+    assert sorted_columns(cp.open(written(tmp_path, {"by": np.arange(100)}, 100))) == {}
+    assert sorted_columns(cp.open(written(tmp_path, {"by": np.arange(100)}, write_statistics=False))) == {}
+    assert sorted_columns(cp.open({"by": np.arange(100)})) == {}
+    assert sorted_columns(mix([(cp.open(part), 1) for part in parts])) == {}
 
 
 def test_of_many_row_groups_some_are_looked_at_first(tmp_path):
@@ -83,11 +83,11 @@ def test_of_many_row_groups_some_are_looked_at_first(tmp_path):
     table = cp.open(written(tmp_path, {"by": np.arange(40 * 200), "nearly": x, "z": x[::-1] % 5}, 40))
     looked = []
     spans = type(table).spans
-    told = ascending(table)
+    told = sorted_columns(table)
     assert told == {"by": "ascending"}
     type(table).spans = lambda self, names, parts: looked.append((names, len(parts))) or spans(self, names, parts)
     try:
-        ascending(table)
+        sorted_columns(table)
     finally:
         type(table).spans = spans
     assert looked == [(["by", "nearly", "z"], 64), (["by", "nearly"], 200)]

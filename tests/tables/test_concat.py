@@ -48,7 +48,7 @@ def test_layout_only_if_all_have_one(tmp_path, rows_of):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (pa.table({"x": [1]}), r"b.arrow'\) has no column 'y', which ArrowFile\('.*a.arrow'\) has"),
+        (pa.table({"x": [1]}), r"b.arrow'\) has no column 'y', but ArrowFile\('.*a.arrow'\) has"),
         (
             pa.table({"x": ["1.5"], "y": [2]}),
             r"b.arrow'\): column 'x' is string; in ArrowFile\('.*a.arrow'\) it is int64",
@@ -75,7 +75,7 @@ def test_dims_are_the_largest_and_nullable_is_kept():
 
 
 def test_no_tables():
-    with pytest.raises(BadArgument, match="no tables given to join"):
+    with pytest.raises(BadArgument, match="tables to join must be at least one"):
         ConcatTable([])
 
 

@@ -84,11 +84,11 @@ def test_sqlite_tables_are_named(tmp_path):
     database.execute("create table keyed (a integer primary key) without rowid")
     database.executemany("insert into u values (?, ?)", [(1, "x"), (2, 3)])
     database.commit()
-    with pytest.raises(BadArgument, match=r"3 tables: 't', 'u', 'keyed'; table= names one"):
+    with pytest.raises(BadArgument, match=r"3 tables: 't', 'u', 'keyed'; select one by table="):
         open_table(tmp_path / "a.db")
     with pytest.raises(BadArgument, match="no table 'tt'"):
         open_table(tmp_path / "a.db", table="tt")
-    with pytest.raises(BadSchema, match="column 'b' holds int64, string"):
+    with pytest.raises(BadSchema, match="column 'b' must hold values of one type, got int64, string"):
         open_table(tmp_path / "a.db", table="u")
     with pytest.raises(BadSchema, match="WITHOUT ROWID"):
         open_table(tmp_path / "a.db", table="keyed")
@@ -97,7 +97,7 @@ def test_sqlite_tables_are_named(tmp_path):
         cp.convert(open_table(tmp_path / "a.db", table="t"), tmp_path / "a.db", overwrite=True)
     database.execute("insert into t (i) values ('junk')")
     database.commit()
-    with pytest.raises(BadValue, match="column 'i', about row 300: 'junk' is there, but the column is int64"):
+    with pytest.raises(BadValue, match="column 'i', about row 300: the value must be int64, got 'junk'"):
         open_table(tmp_path / "a.db", table="t").read(299, 301)
     database.close()
     sqlite3.connect(tmp_path / "empty.db").execute("create table x (a)").connection.execute(
@@ -142,7 +142,7 @@ def test_duckdb(duck):
     assert found["st"].to_pylist() == [{"a": i} for i in left]
     check_table(table, found)
     assert open_table(duck, table="other.t").read(0, 1).to_pylist() == [{"x": 1}]
-    with pytest.raises(BadArgument, match=r"2 tables: '.*'; table= names one"):
+    with pytest.raises(BadArgument, match=r"2 tables: '.*'; select one by table="):
         open_table(duck)
     with cp.Loader(table, batch_size=16, columns=["i"], memory="64KB") as loader:
         assert sorted(int(i) for batch in loader for i in batch["i"]) == left

@@ -22,7 +22,7 @@ from corgipile.errors import BadArgument, CorruptFile, WriteFailed
 from corgipile.tables import ParquetTable, parquet
 from corgipile.tables import open as open_table
 from corgipile.tables.arrow import file as arrow
-from corgipile.tables.encoded import grouped, unpack, unpack_shared
+from corgipile.tables.encoded import group_columns, unpack, unpack_shared
 from corgipile.tables.io.spill import SpillWriter, check_room, spill_folder
 from corgipile.tables.subset import Subset
 
@@ -59,7 +59,7 @@ def tiny(monkeypatch):
     """Let every unit count as large, columns be decoded one by one, and a few rows at a time."""
     monkeypatch.setattr(parquet, "SMALL", -1)
     monkeypatch.setattr(arrow, "SMALL", -1)
-    monkeypatch.setattr("corgipile.tables.encoded.TOGETHER", 1)
+    monkeypatch.setattr("corgipile.tables.encoded.GROUP_BYTES", 1)
     monkeypatch.setattr(parquet, "BATCH_ROWS", 13)
 
 
@@ -127,7 +127,7 @@ def test_units_are_what_is_decoded(tmp_path):
 
 
 def test_columns_are_decoded_together_up_to_a_limit():
-    assert grouped({"a": 7 << 20, "b": 1, "c": 1}) == [["a"], ["b", "c"]]
+    assert group_columns({"a": 7 << 20, "b": 1, "c": 1}) == [["a"], ["b", "c"]]
 
 
 def test_many_files_are_unpacked_as_one(tmp_path, laws, rows_of):
@@ -349,7 +349,7 @@ def test_rows_that_are_missing_are_no_table(tmp_path, rows_of, monkeypatch):
     path, _ = write(tmp_path / "a", "parquet", rows_of(100), 30)
     batches = ParquetTable._batches
     monkeypatch.setattr(ParquetTable, "_batches", lambda *a: list(batches(*a))[:-1])
-    with pytest.raises(CorruptFile, match="rows were decoded; 100 are stated"):
+    with pytest.raises(CorruptFile, match="rows were decoded, but the file states 100"):
         unpack(ParquetTable(path), ["label"], tmp_path)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import StateMismatch
-from corgipile.tables.fingerprints import fingerprint_of, is_of, place_of
+from corgipile.tables.fingerprints import fingerprint_of, is_fingerprint_of, place_of
 from corgipile.tables.io.files import WHOLE, before_contents
 
 ROWS = 40_000
@@ -77,8 +77,8 @@ def test_many_files_are_looked_at_less_each(tmp_path):
         arrow(tmp_path / f"{i}.arrow", rows(LABELS))
     several = cp.open(tmp_path)
     assert several.fingerprint == cp.open(tmp_path / "*.arrow").fingerprint
-    assert is_of(several.fingerprint, fingerprint_of(several))
-    assert not is_of(cp.open(tmp_path / "0.arrow").fingerprint, fingerprint_of(several))
+    assert is_fingerprint_of(several.fingerprint, fingerprint_of(several))
+    assert not is_fingerprint_of(cp.open(tmp_path / "0.arrow").fingerprint, fingerprint_of(several))
     arrow(tmp_path / "1.arrow", rows(LABELS[::-1]))
     assert cp.open(tmp_path).fingerprint != several.fingerprint
 

@@ -215,11 +215,11 @@ def test_other_folders_with_tables_are_no_guess(tmp_path):
     for name in ("train", "test"):
         arrow(tmp_path / name / "a.arrow")
     (tmp_path / "notes").mkdir()
-    with pytest.raises(BadArgument, match=r"has tables in other folders, such as .*test/a.arrow.*\*\*/\*.arrow"):
+    with pytest.raises(BadArgument, match=r"has tables in subfolders .*, such as .*test/a.arrow.*\*\*/\*.arrow"):
         open_table(tmp_path)
     assert len(open_table(f"{tmp_path}/**/*.arrow")) == 12
     arrow(tmp_path / "b.arrow")
-    with pytest.raises(BadArgument, match="has tables in other folders"):
+    with pytest.raises(BadArgument, match="has tables in subfolders that are no partitions"):
         open_table(tmp_path)
     assert len(open_table(f"{tmp_path}/*")) == 6
 
@@ -231,7 +231,7 @@ def test_empty_and_broken_folders(tmp_path):
             open_table(source)
     parquet(tmp_path / "a.parquet")
     (tmp_path / "b.parquet").touch()
-    with pytest.raises(UnknownFormat, match=r"b.parquet is empty; the parquet format begins with b'PAR1'"):
+    with pytest.raises(UnknownFormat, match=r"b.parquet is empty; the parquet format must begin with b'PAR1'"):
         open_table(tmp_path)
     (tmp_path / "b.parquet").unlink()
     (tmp_path / "b.parquet").symlink_to(tmp_path / "gone.parquet")

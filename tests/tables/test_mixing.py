@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.tables.mixing import shared
+from corgipile.tables.mixing import divide_by_weight
 from corgipile.testing import check_loader, check_table
 
 
@@ -127,11 +127,11 @@ def test_a_loader_gives_each_row_its_times_and_goes_on_anywhere(tmp_path, kind):
 
 
 def test_largest_remainders():
-    assert shared(100, [0.335, 0.335, 0.33]) == [34, 33, 33]
-    assert shared(3, [1e300, 1e300, 1e-300]) == [2, 1, 0]
-    assert sum(shared(10**15 + 7, [1, 3, 3.3])) == 10**15 + 7
+    assert divide_by_weight(100, [0.335, 0.335, 0.33]) == [34, 33, 33]
+    assert divide_by_weight(3, [1e300, 1e300, 1e-300]) == [2, 1, 0]
+    assert sum(divide_by_weight(10**15 + 7, [1, 3, 3.3])) == 10**15 + 7
     for total, count in itertools.product((1, 5, 17), (1, 3, 20)):
-        assert sum(shared(total, [1] * count)) == total
+        assert sum(divide_by_weight(total, [1] * count)) == total
 
 
 def test_columns_by_name_and_what_is_refused():
@@ -145,9 +145,9 @@ def test_columns_by_name_and_what_is_refused():
         with pytest.raises(BadArgument, match="weight"):
             cp.mix([(one, 1), (one, weight)])
     for wrong in ([], one, [one], [(one, 1, 2)]):
-        with pytest.raises(BadArgument, match=r"a list of \(table, weight\)|a pair"):
+        with pytest.raises(BadArgument, match=r"a list of at least one \(table, weight\)|a pair"):
             cp.mix(wrong)
-    with pytest.raises(BadArgument, match="has no rows, of which 1 are to be taken"):
+    with pytest.raises(BadArgument, match="must have rows, as 1 are to be taken"):
         cp.mix([(one, 1), (one.slice(0, 0), 1)], rows=2)
     with pytest.raises(BadArgument, match="rows must be a whole number of at least 1"):
         cp.mix([(one, 1)], rows=0)

@@ -84,7 +84,7 @@ def test_labels_go_with_features(tmp_path):
         table = open_table(source, label=labels)
         assert isinstance(table, ConcatTable)
         assert table.read(0, 6).column("label").to_pylist() == [0, 0, 0, 1, 1, 1]
-    with pytest.raises(BadArgument, match="2 label files given for 1 tables"):
+    with pytest.raises(BadArgument, match="label must have one file for each of 1 tables, got 2"):
         open_table(tmp_path / "x0.npy", label=labels)
 
 
@@ -112,16 +112,16 @@ def test_unknown_formats(tmp_path):
             "a",
             r"as text: .*a, line 1, column 1: a line must begin with.*; as CSV: .*not sure",
         ),
-        (sink.getvalue(), "a.zip", r"is a zip archive with 'a.txt' in it, which is no array"),
+        (sink.getvalue(), "a.zip", r"is a zip archive with 'a.txt' in it, which is not an array"),
         (b"\x7fELF\0\n1,2\n3,4,5\n", "a.bin", r"begins with b'\\x7fELF[^']*'$"),
         (b"word\n1,2\n3,4,5\n", "a.txt", r"as text: .*a.txt, line 1, column 1: a line must begin with a number"),
         (struct.pack("<Q", 40) + b'{"coef":' + bytes(40), "m", "as a model in the safetensors format does$"),
         (b"", "a", r"a is empty; its format cannot be told \(give format=\)"),
-        (b"hello", "a.arrow", "begins with b'hello'; the arrow format begins with b'ARROW1'"),
-        (b"hello", "a.parquet", "begins with b'hello'; the parquet format begins with b'PAR1'"),
-        (b"", "a.parquet", "a.parquet is empty; the parquet format begins with b'PAR1'"),
-        (b"", "a.npy", r"a.npy is empty; the numpy format begins with b'\\x93NUMPY'"),
-        (b"hello", "a.npy", r"begins with b'hello'; the numpy format begins with b'\\x93NUMPY'"),
+        (b"hello", "a.arrow", "begins with b'hello'; the arrow format must begin with b'ARROW1'"),
+        (b"hello", "a.parquet", "begins with b'hello'; the parquet format must begin with b'PAR1'"),
+        (b"", "a.parquet", "a.parquet is empty; the parquet format must begin with b'PAR1'"),
+        (b"", "a.npy", r"a.npy is empty; the numpy format must begin with b'\\x93NUMPY'"),
+        (b"hello", "a.npy", r"begins with b'hello'; the numpy format must begin with b'\\x93NUMPY'"),
         (b"\x28\xb5\x2f\xfd123", "a.zst", r"is compressed \(zstd\)"),
     ]:
         (tmp_path / name).write_bytes(data)
@@ -132,7 +132,7 @@ def test_unknown_formats(tmp_path):
 def test_a_format_given_is_believed(tmp_path):
     path = arrow(tmp_path / "a.parquet")
     assert isinstance(open_table(path), ArrowFile)
-    with pytest.raises(UnknownFormat, match="is no Parquet file"):
+    with pytest.raises(UnknownFormat, match="is not a Parquet file"):
         open_table(path, format="parquet")
     (tmp_path / "empty").touch()
     assert len(open_table(tmp_path / "empty", format="svmlight")) == 0
@@ -145,15 +145,15 @@ def test_bad_arguments(tmp_path):
         (
             path,
             {"format": "excel"},
-            "format 'excel' is not known; it must be one of .*arrow, arrows, .*csv, .*numpy, ",
+            "format must be one of .*arrow, arrows, .*csv, .*numpy, .*got 'excel'",
         ),
         (path, {"label": path}, "0 tables|label does not apply"),
         (path, {"label": "y.npy"}, r"label does not apply to .*a.arrow, whose format is arrow"),
         (path, {"zero_based": True}, r"zero_based does not apply to .*a.arrow"),
         (path, {"zero_based": "yes"}, "zero_based must be True, False or 'auto', got 'yes'"),
-        (ROWS, {"label": "y.npy"}, "label applies to files only, not to Table"),
-        ([], {}, "an empty list was given to open"),
-        (42, {}, "cannot open int; a path, a table of pyarrow, a data frame, an array, .* is needed"),
+        (ROWS, {"label": "y.npy"}, "label applies only to files, not to Table"),
+        ([], {}, "source must be a list of at least one table"),
+        (42, {}, "source must be a path, a pyarrow table, a data frame, an array, .*, got int"),
         (hub, {}, "Dataset is no dataset with rows in Arrow; give the folder that its save_to_disk writes"),
     ]:
         with pytest.raises(BadArgument, match=message):

@@ -49,5 +49,5 @@ def test_ordered_categories_of_other_numbers_are_those_of_the_first(tmp_path):
     found = written(parts).read(0, 5)["size"]
     assert found.to_pylist() == ["huge", "tiny", "medium", None, "tiny"]
     assert found.dictionary.to_pylist() == SIZES
-    with pytest.raises(BadSchema, match="'size' has ordered categories that differ from part to part"):
+    with pytest.raises(BadSchema, match="'size' must have the same ordered categories in all parts"):
         written([*parts, (["vast"], ["vast"])])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corgipile.tables import open as open_table
-from corgipile.tables.pages import changes, run_cuts
+from corgipile.tables.pages import run_cuts, varlen_cuts
 from corgipile.tables.table import ColumnLayout, Layout
 from corgipile.testing import Counting
 
@@ -62,7 +62,7 @@ def test_fixed_rows_belong_to_the_run_of_their_first_byte(column, run_bytes):
 def test_rows_of_any_length_belong_to_the_run_of_their_first_byte(lengths, run_bytes, part):
     begins = np.cumsum([0, *lengths], dtype=np.int64)[:-1]
     parts = [begins[at : at + part] for at in range(0, len(begins), part)]
-    assert changes(parts, run_bytes).tolist() == by_definition(begins // run_bytes)
+    assert varlen_cuts(parts, run_bytes).tolist() == by_definition(begins // run_bytes)
 
 
 def test_the_widest_column_decides(tmp_path):

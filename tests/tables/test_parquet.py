@@ -62,7 +62,7 @@ def test_bad_files(tmp_path, rows_of):
     path = write(tmp_path / "a.parquet", storable(rows_of(30)))
     data = path.read_bytes()
     for broken, error, message in [
-        (b"", UnknownFormat, "is no Parquet file: it does not begin with b'PAR1'"),
+        (b"", UnknownFormat, "is not a Parquet file: it does not begin with b'PAR1'"),
         (data[:-10], CorruptFile, "is truncated: it does not end with b'PAR1'"),
         (b"PAR1", CorruptFile, "is truncated"),
         (data[:50] + data[150:], CorruptFile, "does not decode"),

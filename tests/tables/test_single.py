@@ -82,7 +82,7 @@ def test_a_file_that_changed_is_an_error(tmp_path):
     table = cp.open(tmp_path)
     for other in (b"123456", b"123", b""):
         (tmp_path / "a" / "1.png").write_bytes(other)
-        with pytest.raises(CorruptFile, match="when the folder was listed"):
+        with pytest.raises(CorruptFile, match="as when it was listed"):
             table.take_bytes(np.array([0]), "image")
 
 

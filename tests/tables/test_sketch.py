@@ -44,7 +44,7 @@ def test_blocks_are_described_as_by_counting(labels, kind, step, run):
     cuts = table.cuts(step)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "READ_BYTES", 8 * run)
-        patch.setattr(module, "AT_ONCE", 0)
+        patch.setattr(module, "MAX_WHOLE_BYTES", 0)
         found = sketch(table, cuts, "label")
     assert found.tolist() == told(values, cuts)
 
@@ -86,7 +86,7 @@ def test_memory_does_not_grow_with_classes():
 
 def test_reads_only_the_column_in_runs(monkeypatch):
     monkeypatch.setattr(module, "READ_BYTES", 8 * 40)
-    monkeypatch.setattr(module, "AT_ONCE", 0)
+    monkeypatch.setattr(module, "MAX_WHOLE_BYTES", 0)
     table = Counting(open_table(pa.table({"label": [0] * 100, "text": ["x"] * 100})))
     sketch(table, table.cuts(7), "label")
     assert table.runs == [(0, 40), (40, 80), (80, 100)]
@@ -103,14 +103,14 @@ def test_reads_only_the_column_in_runs(monkeypatch):
 )
 def test_what_is_missing_counts_as_what_came_before(monkeypatch, values, filled):
     monkeypatch.setattr(module, "READ_BYTES", 8 * 2)
-    monkeypatch.setattr(module, "AT_ONCE", 0)
+    monkeypatch.setattr(module, "MAX_WHOLE_BYTES", 0)
     table, whole = open_table(pa.table({"y": values})), open_table(pa.table({"y": filled}))
     assert sketch(table, table.cuts(2), "y").tolist() == sketch(whole, whole.cuts(2), "y").tolist()
 
 
 def test_bad_columns_and_cuts():
     table = open_table(pa.table({"x": [[1], [2]], "y": [1, 2]}))
-    with pytest.raises(BadSchema, match=r"column 'x' is list<.*>; a column of numbers, text or times is needed"):
+    with pytest.raises(BadSchema, match="column 'x' must hold one number, text or time a row, got list<"):
         sketch(table, table.cuts(1), "x")
     with pytest.raises(MissingColumn, match="no column 'z'"):
         sketch(table, table.cuts(1), "z")

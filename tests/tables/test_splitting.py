@@ -112,7 +112,7 @@ def test_what_cannot_be_split():
         cp.train_test_split(rows, seed=0.5)
     with pytest.raises(MissingColumn, match="no column 'user'"):
         cp.train_test_split(rows, group="user")
-    with pytest.raises(BadSchema, match="groups are made by"):
+    with pytest.raises(BadSchema, match="to form groups, got"):
         cp.train_test_split(rows, group="list")
     for few in (rows.slice(0, 1), rows.slice(0, 0)):
         with pytest.raises(BadArgument, match="are on one side: it has too few rows for test"):

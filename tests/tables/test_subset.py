@@ -56,9 +56,9 @@ def test_blocks_are_at_most_as_wide_as_the_tables(seed, width):
 def test_runs_are_checked():
     table = MemoryTable(pa.table({"row": np.arange(10)}))
     for runs in ([[4, 5], [2, 3]], [[0, 3], [2, 5]], [[3, 3]]):
-        with pytest.raises(BadArgument, match="runs must ascend, apart and none empty"):
+        with pytest.raises(BadArgument, match="runs must ascend without overlap, none empty"):
             Subset(table, runs)
     for runs in ([[-1, 3]], [[4, 11]]):
-        with pytest.raises(BadArgument, match="the table has rows 0 to 10"):
+        with pytest.raises(BadArgument, match="runs must lie within rows 0 to 10"):
             Subset(table, runs)
     assert Subset(table, [[0, 3]]).fingerprint != Subset(table, [[0, 4]]).fingerprint

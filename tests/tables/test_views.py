@@ -21,7 +21,7 @@ from corgipile.tables.concat import ConcatTable
 from corgipile.tables.methods import Views
 from corgipile.tables.row_mask import RowMask
 from corgipile.tables.selection import MaskTable, TakeTable
-from corgipile.tables.views import chosen
+from corgipile.tables.views import mask_rows
 from corgipile.testing import Counting, check_table
 
 ROWS = 150
@@ -62,7 +62,7 @@ def test_any_view_of_a_view_has_the_rows_it_should(opened, seed):
             table, rows = table.filter(wanted), rows.filter(wanted)
         else:
             mask = rng.random(rows.num_rows) < rng.random()
-            table, rows = chosen(table, RowMask.of(mask)), rows.filter(pa.array(mask))
+            table, rows = mask_rows(table, RowMask.of(mask)), rows.filter(pa.array(mask))
     check_table(table, rows, seed)
 
 
@@ -83,7 +83,7 @@ def test_bits(seed, rows):
     assert np.array_equal(np.concatenate([np.zeros(0, int), *bits.flipped(rows).parts()]), np.flatnonzero(~mask))
     assert pickle.loads(pickle.dumps(bits)).digest == bits.digest  # noqa: S301
     table = cp.open(pa.table({"row": np.arange(rows)}))
-    found = chosen(table, bits)
+    found = mask_rows(table, bits)
     assert found.read(0, len(found))["row"].to_pylist() == numbers.tolist()
 
 
@@ -98,7 +98,7 @@ def test_bits_refuse_what_is_not_there():
 
 def test_a_random_part_takes_bits_and_a_stretch_takes_runs():
     table = cp.open(pa.table({"row": np.arange(100_000)}))
-    part = chosen(table, RowMask.of(np.arange(100_000) % 10 == 0))
+    part = mask_rows(table, RowMask.of(np.arange(100_000) % 10 == 0))
     assert isinstance(part, MaskTable)
     assert part.bits.nbytes < 1.2 * 100_000 / 8
     stretch = table.filter((pc.field("row") > 9) & (pc.field("row") < 90_000))
@@ -123,15 +123,15 @@ def test_a_filter_reads_its_columns_once_and_keeps_no_null():
 
 def test_what_is_no_filter():
     table = cp.open(pa.table({"x": [1, 2], "t": ["a", "b"]}))
-    with pytest.raises(MissingColumn, match="there are 'x', 't'"):
+    with pytest.raises(MissingColumn, match="the table has 'x', 't'"):
         table.filter(pc.field("year") > 2020)
-    with pytest.raises(BadArgument, match="is needed, got str"):
+    with pytest.raises(BadArgument, match=r"must be an expression .* got str"):
         table.filter("x > 1")
-    with pytest.raises(BadArgument, match="is int64; one that is true or false"):
+    with pytest.raises(BadArgument, match="must be true or false for each row, got int64"):
         table.filter(pc.field("x"))
     with pytest.raises(BadSchema, match="cannot be computed"):
         table.filter(pc.field("t") + pc.field("x") > 1)
-    with pytest.raises(BadSchema, match="cannot be computed of rows 0 to 2: divide by zero"):
+    with pytest.raises(BadSchema, match="cannot be computed for rows 0 to 2: divide by zero"):
         table.filter(pc.field("x") / 0 > 1)
 
 
@@ -143,7 +143,7 @@ def test_columns_are_those_named():
     with pytest.raises(MissingColumn, match="no column 'w'"):
         table.select(["w"])
     for wrong in ("x", [], ["x", "x"]):
-        with pytest.raises(BadArgument, match="a list of columns, at least one and none twice"):
+        with pytest.raises(BadArgument, match="a list of different columns, at least one"):
             table.select(wrong)
     with pytest.raises(MissingColumn, match="no column 'z'"):
         table.select(["x"]).read(0, 1, ["z"])
@@ -170,7 +170,7 @@ def test_concat_finds_columns_by_name():
         cp.concat([one, other.append_column("more", [[1]])])
     with pytest.raises(BadArgument, match="at least one"):
         cp.concat([])
-    with pytest.raises(BadArgument, match="a list of tables is needed"):
+    with pytest.raises(BadArgument, match="tables must be a list"):
         cp.concat("a.arrow")
 
 
@@ -195,7 +195,7 @@ def test_a_loader_reads_a_random_part_in_place(tmp_path, share, kind, order):
     else:
         table = cp.open(pa.concat_tables([rows.slice(0, 7000), rows.slice(7000)]))
     kept = np.flatnonzero(rng.random(20_000) < share)
-    part = chosen(table, RowMask.of(np.isin(np.arange(20_000), kept)))
+    part = mask_rows(table, RowMask.of(np.isin(np.arange(20_000), kept)))
     seen = []
     with cp.Loader(part, batch_size=64, order=order, memory="400KB", seed=5) as loader:
         for batch in loader:

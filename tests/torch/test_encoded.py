@@ -26,11 +26,11 @@ def ids(loader):
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_share_one_spill_file(path, context, monkeypatch):
     made = []
-    written = encoded._written
-    monkeypatch.setattr(encoded, "_written", lambda *a: made.append(1) or written(*a))
+    written = encoded._write_spill
+    monkeypatch.setattr(encoded, "_write_spill", lambda *a: made.append(1) or written(*a))
     dataset = CorgiPileDataset(path, memory="400KB", batch_size=100)
     assert made == [1]
-    monkeypatch.setattr(encoded, "_written", None)
+    monkeypatch.setattr(encoded, "_write_spill", None)
     loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=context)
     for _ in range(2 if context == "fork" else 1):  # epochs
         assert sorted(ids(loader)) == list(range(ROWS))

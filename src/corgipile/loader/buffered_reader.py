@@ -34,7 +34,7 @@ from corgipile.sizes import Size, to_rows, whole
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
 from corgipile.tables.columns import by_column
-from corgipile.tables.encoded import nearest, unpack_shared
+from corgipile.tables.encoded import unpack_shared, use_spilled
 from corgipile.tables.io.arriving import within
 from corgipile.tables.methods import Views
 from corgipile.tables.sketch import sketch
@@ -164,7 +164,7 @@ class BufferedReader:
         """Return the table that is read; the first call unpacks encoded rows if necessary."""
         table: Table = self.table
         if not self._way.spilled or self._kept:
-            return nearest(table, self.columns.sources) if self._way.ahead else table
+            return use_spilled(table, self.columns.sources) if self._way.ahead else table
         with within(self.limit):
             return unpack_shared(table, self.columns.sources)
 

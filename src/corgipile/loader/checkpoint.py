@@ -13,7 +13,7 @@ from corgipile.orders import Order, described, instead, seek
 from corgipile.orders.order import Seekable
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.suggestions import listed
-from corgipile.tables.fingerprints import fingerprint_of, is_of
+from corgipile.tables.fingerprints import fingerprint_of, is_fingerprint_of
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import Table
 
@@ -232,7 +232,7 @@ def checked(
     for name, mine in identity.items():
         if not same_value(state.get(name), mine) and name == "order":
             raise instead(state.get(name), mine)
-        if not (is_of(state.get(name), mine) if name == "table" else same_value(state.get(name), mine)):
+        if not (is_fingerprint_of(state.get(name), mine) if name == "table" else same_value(state.get(name), mine)):
             raise StateMismatch(f"state belongs to another {name}: it has {state.get(name)!r}, here it is {mine!r}")
     try:
         return whole(state.get("epoch"), "epoch", 0, MOST_EPOCH), segments_of(state.get("segments"), order)

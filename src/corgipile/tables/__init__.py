@@ -1,9 +1,9 @@
-"""Where rows lie: one file a format, one contract (``Table``)."""
+"""Table formats: one module each, all with the contract of ``Table``."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from corgipile.tables import views as _views  # adds its functions as methods of tables
+from corgipile.tables import views as _views  # adds its functions to tables as methods
 
 if TYPE_CHECKING:
     from corgipile.tables.arrow.file import ArrowFile
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from corgipile.tables.tfrecord.table import TFRecordTable
     from corgipile.tables.webdataset.table import WebDatasetTable
 
-filter, select, slice = _views.filter, _views.select, _views.slice  # noqa: A001 - the words users look for
+filter, select, slice = _views.filter, _views.select, _views.slice  # noqa: A001 - the names users expect
 
 __all__ = [
     "ArrowFile",
@@ -46,7 +46,7 @@ __all__ = [
     "slice",
 ]
 
-_LATER = {
+_LAZY = {
     "ArrowFile": "arrow.file",
     "ArrowStream": "arrow.stream",
     "ColumnLayout": "table",
@@ -68,8 +68,8 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a format when it is first asked for: few programs need many."""
-    if name not in _LATER:
+    """Import a name on first use, since most programs need few formats."""
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     return value

@@ -1,4 +1,4 @@
-"""Avro container files: rows in blocks, each between two marks."""
+"""Avro container files: rows in blocks, each followed by a sync marker."""
 
 import contextlib
 import io
@@ -24,9 +24,9 @@ __all__ = ["MAGIC", "SUFFIXES", "AvroTable"]
 
 MAGIC, SUFFIXES = b"Obj\x01", (".avro",)
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
-MARK = 16  # bytes between blocks
-HEAD, MOST_HEAD = 1 << 16, 1 << 26
-LOOK = 20  # bytes that tell the rows and bytes of a block
+MARK = 16  # bytes of a sync marker
+HEAD, MAX_HEAD = 1 << 16, 1 << 26  # bytes of the header, read first and at most
+LOOK = 20  # bytes that hold a block's number of rows and bytes
 PART, PART_ROWS = 1 << 16, 1 << 13  # bytes, and rows, decoded to Python objects at once
 MAX_EMPTY_ROWS = 1 << 20  # rows of a block whose values take no bytes
 MAX_ROW_BYTES, MAX_SWELLING = 8 << 20, 160  # bytes of a row's objects, or times its block's bytes if more
@@ -47,13 +47,13 @@ class AvroTable(UnitTable):
     def __init__(self, path: PathLike, spill: Spill = None) -> None:
         self._file, self._spill = File(path), spill
         if self._file.read(0, min(4, self._file.size)) != MAGIC:
-            raise UnknownFormat(f"{self._file.path} is no Avro file: it does not begin with {MAGIC!r}")
+            raise UnknownFormat(f"{self._file.path} is not an Avro file: it does not begin with {MAGIC!r}")
         fastavro = extra("fastavro", "reading Avro", "avro")
-        said, self._mark, begin = _head(self._file)
-        self._codec = said.get("avro.codec", b"null").decode("utf-8", "replace")
+        header, self._mark, begin = _head(self._file)
+        self._codec = header.get("avro.codec", b"null").decode("utf-8", "replace")
         if self._codec not in CODECS:
-            raise UnknownFormat(f"{self._file.path} is compressed by {self._codec!r}; {', '.join(CODECS)} can be read")
-        written = said.get("avro.schema", b"")
+            raise UnknownFormat(f"{self._file.path} must be compressed by {', '.join(CODECS)}, got {self._codec!r}")
+        written = header.get("avro.schema", b"")
         stated = parse_json(written, f"{self._file.path}: its schema")
         schema = _schema(stated, self._file.path)
         with decoding(self._file.path), self._decoding():
@@ -90,8 +90,8 @@ class AvroTable(UnitTable):
         for i in range(len(self._sizes)):
             yield from self._parts(i, names, rows)
 
-    def _parts(self, i: int, names: list[str], most: int) -> Iterator[pa.RecordBatch]:
-        """Decode a block in parts, since rows as Python objects take many times more than columns."""
+    def _parts(self, i: int, names: list[str], max_rows: int) -> Iterator[pa.RecordBatch]:
+        """Decode a block in parts, since Python objects take many times more memory than columns."""
         done, stop = int(self._starts[i]), int(self._starts[i + 1])
         while done < stop:
             if done == self._starts[i]:
@@ -100,18 +100,18 @@ class AvroTable(UnitTable):
                 with decoding(self.path):
                     stream = opened(self._file, place, size, self._codec, largest)
             with decoding(self.path), self._decoding():
-                rows = self._some_rows(stream, largest, min(most, PART_ROWS, stop - done))
+                rows = self._some_rows(stream, largest, min(max_rows, PART_ROWS, stop - done))
                 done += len(rows)
                 if done == stop and stream.read(1):
-                    raise CorruptFile(f"{self.path}: a block goes on after the {stop - self._starts[i]} rows it states")
+                    raise CorruptFile(f"{self.path}: a block has data after its {stop - self._starts[i]} stated rows")
             yield self._columns(rows, done - len(rows), names)
 
-    def _some_rows(self, stream: io.BufferedReader, largest: int, most: int) -> list[dict[str, Any]]:
+    def _some_rows(self, stream: io.BufferedReader, largest: int, max_rows: int) -> list[dict[str, Any]]:
         """Decode the next rows: at least one, and at most about `PART` stored bytes."""
         read, rows = extra("fastavro", "reading Avro", "avro").schemaless_reader, list[dict[str, Any]]()
         raw = cast("Unpacking", stream.raw)
         begun = raw.done
-        while len(rows) < most and raw.done - begun <= PART:
+        while len(rows) < max_rows and raw.done - begun <= PART:
             raw.most = raw.done + largest
             rows.append(read(stream, self._written, None))
         return rows
@@ -140,48 +140,48 @@ class AvroTable(UnitTable):
             except (pa.ArrowException, ValueError, TypeError, OverflowError, KeyError) as error:
                 reason = str(error).splitlines()[0][:200]
                 where = f"{self.path}, rows {first} to {first + len(rows)}"
-                raise BadValue(f"{where}: column {field.name!r} is no {field.type}: {reason}") from None
+                raise BadValue(f"{where}: column {field.name!r} must be {field.type}: {reason}") from None
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
 
-def _schema(said: Any, path: str) -> pa.Schema:
-    if not isinstance(said, dict) or said.get("type") != "record":
-        raise BadSchema(f"{path}: its values are {said!r:.80}; records, whose fields are columns, are right")
+def _schema(stated: Any, path: str) -> pa.Schema:
+    if not isinstance(stated, dict) or stated.get("type") != "record":
+        raise BadSchema(f"{path}: its values must be records, whose fields become columns, got {stated!r:.80}")
     known: dict[str, Any] = {}
     with decoding(path):
-        fields = [(field["name"], field["type"]) for field in said["fields"]]
-        space = said.get("namespace")
+        fields = [(field["name"], field["type"]) for field in stated["fields"]]
+        space = stated.get("namespace")
     schema = pa.schema([(name, column_type(kind, f"{path}: column {name!r}", known, space)) for name, kind in fields])
     check_names(schema, path)
     return schema
 
 
-def _without_logic(said: Any) -> Any:
-    """Return a schema by which dates and times are the numbers they are stored as, which Arrow takes by the type."""
-    if isinstance(said, list):
-        return [_without_logic(one) for one in said]
-    if not isinstance(said, dict):
-        return said
-    kept = {key: one for key, one in said.items() if key != "logicalType" or one == "decimal"}
+def _without_logic(schema: Any) -> Any:
+    """Return a schema without logical types, so that dates and times decode to numbers, which Arrow converts."""
+    if isinstance(schema, list):
+        return [_without_logic(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {key: one for key, one in schema.items() if key != "logicalType" or one == "decimal"}
     inner = ("type", "items", "values", "fields")
-    return {key: _without_logic(one) if key in inner else one for key, one in kept.items()}
+    return {key: _without_logic(one) if key in inner else one for key, one in plain.items()}
 
 
 def _head(file: File) -> tuple[dict[str, bytes], bytes, int]:
-    """Return what the file says of itself, its mark, and where its first block begins."""
+    """Return the metadata of a file, its sync marker, and the offset of its first block."""
     size = HEAD
     while True:
         data = file.read(0, min(size, file.size))
         try:
             return _parsed_head(data)
         except IndexError:
-            if size >= min(file.size, MOST_HEAD):
-                raise CorruptFile(f"{file.path}: ends within its header") from None
+            if size >= min(file.size, MAX_HEAD):
+                raise CorruptFile(f"{file.path} is truncated: it ends within its header") from None
             size *= 4
 
 
 def _parsed_head(data: bytes) -> tuple[dict[str, bytes], bytes, int]:
-    said, at = {}, len(MAGIC)
+    metadata, at = {}, len(MAGIC)
     while True:
         count, at = _read_long(data, at)
         if count == 0:
@@ -191,31 +191,31 @@ def _parsed_head(data: bytes) -> tuple[dict[str, bytes], bytes, int]:
         for _ in range(abs(count)):
             key, at = _read_bytes(data, at)
             value, at = _read_bytes(data, at)
-            said[key.decode("utf-8", "replace")] = value
+            metadata[key.decode("utf-8", "replace")] = value
     if at + MARK > len(data):
         raise IndexError(at)
-    return said, data[at : at + MARK], at + MARK
+    return metadata, data[at : at + MARK], at + MARK
 
 
 def _blocks(file: File, begin: int, mark: bytes) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the rows of each block, where its data lie, and their bytes."""
+    """Return the rows, the offset and the bytes of each block."""
     counts, places, sizes = array("q"), array("q"), array("q")
     at, ahead, base = begin, b"", begin
     while at < file.size:
-        if at - base + LOOK > len(ahead):  # small blocks: many of their heads at once
+        if at - base + LOOK > len(ahead):  # many heads of small blocks at once
             base, ahead = at, file.read(at, min(HEAD if len(sizes) and sizes[-1] < HEAD // 4 else LOOK, file.size - at))
         try:
             count, place = _read_long(ahead, at - base)
             size, place = _read_long(ahead, place)
         except IndexError:
-            raise CorruptFile(f"{file.path}: ends within a block, at byte {at}") from None
+            raise CorruptFile(f"{file.path} is truncated: it ends within a block, at byte {at}") from None
         place += base
         if count < 0 or size < 0 or place + size + MARK > file.size or count > 1 << 40:
             raise CorruptFile(f"{file.path}: the block at byte {at} claims {count} rows in {size} bytes")
         end = place + size
         last = ahead[end - base : end - base + MARK] if end - base + MARK <= len(ahead) else file.read(end, MARK)
         if last != mark:
-            raise CorruptFile(f"{file.path}: no mark ends the block at byte {at}; the file is damaged")
+            raise CorruptFile(f"{file.path} is damaged: no sync marker ends the block at byte {at}")
         if count:
             counts.append(count)
             places.append(place)

@@ -1,4 +1,4 @@
-"""Files of a table that grew: each read with the columns that all of them together have."""
+"""Tables with columns cast to the common schema of several files."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
@@ -10,7 +10,7 @@ from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import check_rows, pick
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.parquet_pages import row_bits
-from corgipile.tables.promotion import DIGITS, checked, common_type, holds_all
+from corgipile.tables.promotion import DIGITS, common_type, holds_all, may_hold
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.wrapper import Wrapper
 
@@ -18,16 +18,16 @@ __all__ = ["CastTable"]
 
 
 class CastTable(Wrapper):
-    """A table with other names and types of columns, and some of one value in all rows.
+    """Renames and casts the columns of a table, and adds constant columns.
 
     Args:
         table: The table.
-        schema: The columns wanted.
-        names: Which column of the table each is, by name.
-        values: Those that the table does not have, by name; null where nothing is said.
+        schema: The resulting columns.
+        names: The stored name of each column.
+        values: The values of constant columns; columns without a stored name or a value are null.
 
     Raises:
-        BadSchema: A column of the table is of a type that is not safely turned into the one wanted.
+        BadSchema: A stored type cannot be cast safely to the resulting type.
 
     Example:
         >>> from corgipile.tables import MemoryTable
@@ -42,8 +42,8 @@ class CastTable(Wrapper):
     ) -> None:
         super().__init__(table)
         self.schema: pa.Schema = schema
-        there = set(table.schema.names)
-        self.names = {name: stored for name, stored in names.items() if stored in there and name not in values}
+        stored_names = set(table.schema.names)
+        self.names = {name: stored for name, stored in names.items() if stored in stored_names and name not in values}
         self.values = dict(values)
         for name, stored in self.names.items():
             _check(table, stored, schema.field(name).type)
@@ -53,30 +53,30 @@ class CastTable(Wrapper):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: that of the table, the columns and the values."""
-        said = [f"{name!r}:{value.as_py()!r}" for name, value in self.values.items()]
-        return digest(self.table.fingerprint, describe(self.schema), repr(self.names), *said)
+        """Return the identity of the table, the columns and the values."""
+        constants = [f"{name!r}:{value.as_py()!r}" for name, value in self.values.items()]
+        return digest(self.table.fingerprint, describe(self.schema), repr(self.names), *constants)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows."""
         check_run(start, stop, len(self))
-        return self._joined(columns, stop - start, lambda stored: self.table.read(start, stop, stored))
+        return self._assemble(columns, stop - start, lambda stored: self.table.read(start, stop, stored))
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
+        """Read scattered rows in the requested order."""
         rows = check_rows(rows, len(self))
-        return self._joined(columns, len(rows), lambda stored: self.table.take(rows, stored))
+        return self._assemble(columns, len(rows), lambda stored: self.table.take(rows, stored))
 
     def units(self, columns: Sequence[str]) -> Any:
-        """Return the units of the table, each with the numbers that are made of its own beside them."""
+        """Return the units of the table, with the bytes of cast columns added."""
         units, stored = super().units(columns), self.table.schema
-        made = [field.type for field in pick(self.schema, list(dict.fromkeys(columns))) if field.name in self.names]
-        kinds = [stored.field(self.names[name]).type for name in dict.fromkeys(columns) if name in self.names]
-        beside = sum(row_bits(one) for one, kind in zip(made, kinds, strict=True) if one != kind)
-        return units and units._replace(nbytes=units.nbytes + units.rows * beside // 8)
+        types = [field.type for field in pick(self.schema, list(dict.fromkeys(columns))) if field.name in self.names]
+        stored_types = [stored.field(self.names[name]).type for name in dict.fromkeys(columns) if name in self.names]
+        added_bits = sum(row_bits(kind) for kind, old in zip(types, stored_types, strict=True) if kind != old)
+        return units and units._replace(nbytes=units.nbytes + units.rows * added_bits // 8)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Say where columns lie that are in the table as they are here; None if there are others."""
+        """Return the layout of columns that are stored as they are; None if one is renamed, cast or constant."""
         names, stored = check_columns(self.schema, columns), self.table.schema
         same = all(self.names.get(name) == name for name in names)
         kinds = same and all(stored.field(name).type == self.schema.field(name).type for name in names)
@@ -87,13 +87,13 @@ class CastTable(Wrapper):
         self.table.write_plain(self._stored(columns), out)  # type: ignore[attr-defined]
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        """Return the table of the sections that `write_plain` wrote, as this one."""
+        """Open the sections that `write_plain` wrote as a table with the same casts."""
         stored = self._stored(columns)
         plain = self.table.open_plain(stored, sections)  # type: ignore[attr-defined]
         return CastTable(plain, pick(self.schema, list(dict.fromkeys(columns))), self.names, self.values)
 
     def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> Self:
-        """Return the same over the table as it is once its units are unpacked, of these columns alone, as it is."""
+        """Return a copy over the unpacked table, with these columns only."""
         same = super().unpacked(columns, unpack)
         same.schema = pick(self.schema, list(dict.fromkeys(columns)))
         return same
@@ -101,7 +101,7 @@ class CastTable(Wrapper):
     def _stored(self, columns: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(self.names[name] for name in columns if name in self.names))
 
-    def _joined(
+    def _assemble(
         self, columns: Sequence[str] | None, rows: int, read: Callable[[list[str]], pa.RecordBatch]
     ) -> pa.RecordBatch:
         names = check_columns(self.schema, columns)
@@ -111,12 +111,12 @@ class CastTable(Wrapper):
             if batch is not None and field.name in self.names:
                 arrays.append(self._cast(batch.column(self.names[field.name]), field))
             else:
-                one = self.values.get(field.name)
-                arrays.append(pa.nulls(rows, field.type) if one is None else pa.repeat(one, rows))
+                constant = self.values.get(field.name)
+                arrays.append(pa.nulls(rows, field.type) if constant is None else pa.repeat(constant, rows))
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
     def _cast(self, column: pa.Array, field: pa.Field) -> pa.Array:
-        """Return a column as another type; one of nothing but nulls is of any, also of those Arrow casts none to."""
+        """Cast a column; a null column becomes any type, even where Arrow has no such cast."""
         if column.type == field.type:
             return column
         if pa.types.is_null(column.type):
@@ -124,17 +124,17 @@ class CastTable(Wrapper):
         try:
             return column.cast(field.type)
         except pa.ArrowInvalid:
-            if not checked(field.type, column.type):
+            if not may_hold(field.type, column.type):
                 raise
         large = next(value for value in column.drop_null().to_pylist() if abs(value) > 1 << DIGITS[64])
         raise BadValue(
-            f"{self.table!r}: column {field.name!r} has {large}, which {field.type}, its type in other parts, does not "
-            f"keep: `corgipile convert PART NEW --types {field.name}={field.type}` rounds it, or leave the column out"
+            f"{self.table!r}: column {field.name!r} has {large}, which {field.type}, its type in other parts, cannot "
+            f"hold; round it by `corgipile convert PART NEW --types {field.name}={field.type}`, or leave the column out"
         )
 
 
 def _check(table: Table, stored: str, wanted: pa.DataType) -> None:
-    """Raise BadSchema unless values may become wider, and keep what they are."""
+    """Raise BadSchema unless the cast preserves every value."""
     kind, types = table.schema.field(stored).type, pa.types
     times = types.is_timestamp(kind) and types.is_timestamp(wanted) and (kind.tz is None) == (wanted.tz is None)
     if types.is_null(kind):
@@ -143,11 +143,11 @@ def _check(table: Table, stored: str, wanted: pa.DataType) -> None:
     floats = types.is_floating(kind) and types.is_floating(wanted) and kind.bit_width <= wanted.bit_width
     text = _text(kind) is not None and _text(kind) == _text(wanted)
     decimals = types.is_decimal(kind) and types.is_decimal(wanted) and kind.scale == wanted.scale
-    nested = kind.num_fields > 0 and kind.id == wanted.id and _like(kind, wanted)
-    numbers = whole or floats or holds_all(wanted, kind) or checked(wanted, kind)
-    apart = common_type(kind, wanted) == wanted
-    if not (kind == wanted or times or numbers or text or decimals or nested or apart):
-        raise BadSchema(f"{table!r}: column {stored!r} is {kind}, which does not become {wanted}")
+    nested = kind.num_fields > 0 and kind.id == wanted.id and _same_structure(kind, wanted)
+    numbers = whole or floats or holds_all(wanted, kind) or may_hold(wanted, kind)
+    common = common_type(kind, wanted) == wanted
+    if not (kind == wanted or times or numbers or text or decimals or nested or common):
+        raise BadSchema(f"{table!r}: column {stored!r} is {kind}, which cannot be cast to {wanted}")
 
 
 def _text(kind: pa.DataType) -> str | None:
@@ -158,6 +158,6 @@ def _text(kind: pa.DataType) -> str | None:
     return "bytes" if bytes_ or types.is_fixed_size_binary(kind) else None
 
 
-def _like(one: pa.DataType, other: pa.DataType) -> bool:
-    """Say whether two types differ in no more than names of items and the unit of times."""
+def _same_structure(one: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether two types differ only in item names and time units."""
     return str(one).count("<") == str(other).count("<") and one.num_fields == other.num_fields

@@ -1,4 +1,4 @@
-"""What tables have in common: what is asked of them is checked here, so that they read rows that are there."""
+"""Base class of tables that validates requested rows and columns."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from corgipile.errors import CorruptFile
 from corgipile.tables.io.pieces import check_rows, empty
-from corgipile.tables.materialized import brought
+from corgipile.tables.materialized import find_spilled
 from corgipile.tables.methods import Views
 from corgipile.tables.table import IntArray, Layout, check_columns, check_run, even_cuts
 
@@ -15,7 +15,7 @@ __all__ = ["Checked"]
 
 
 class Checked(Views):
-    """Checks rows and columns asked for; those who derive from it say their length and schema and take rows.
+    """Validates requested rows and columns; subclasses define `__len__`, `schema` and `_take_rows`.
 
     Example:
         >>> class Squares(Checked):
@@ -47,34 +47,34 @@ class Checked(Views):
         names = check_columns(self.schema, columns)
         if start == stop:
             return empty(self.schema, names)
-        there = brought(self, names)
-        batch = self._read_run(start, stop, names) if there is None else there.read(start, stop, names)
-        return self._counted(batch, stop - start)
+        spilled = find_spilled(self, names)
+        batch = self._read_run(start, stop, names) if spilled is None else spilled.read(start, stop, names)
+        return self._check_count(batch, stop - start)
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
+        """Read scattered rows in the requested order."""
         rows = check_rows(rows, len(self))
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        there = brought(self, names)
-        batch = self._take_rows(rows, names) if there is None else there.take(rows, names)
-        return self._counted(batch, len(rows))
+        spilled = find_spilled(self, names)
+        batch = self._take_rows(rows, names) if spilled is None else spilled.take(rows, names)
+        return self._check_count(batch, len(rows))
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: rows have no place of fixed width in files."""
+        """Return None: rows have no fixed-width location in files."""
         check_columns(self.schema, columns)
         return None
 
-    def _counted(self, batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+    def _check_count(self, batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
         if batch.num_columns and batch.num_rows != rows:
-            raise CorruptFile(f"{self!r}: {rows} rows are asked for; {batch.num_rows} were read")
+            raise CorruptFile(f"{self!r}: {rows} rows were requested, but {batch.num_rows} were read")
         return batch
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        """Read a run of rows, at least one."""
+        """Read a non-empty run of rows."""
         return self._take_rows(np.arange(start, stop), names)
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        """Read scattered rows, at least one."""
+        """Read scattered rows; there is at least one."""
         raise NotImplementedError

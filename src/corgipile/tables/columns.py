@@ -1,4 +1,4 @@
-"""Whole columns of numbers, read a part at a time."""
+"""Whole scalar columns as arrays."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["by_column", "column"]
 
 
 def column(table: Table, name: str) -> npt.NDArray[Any]:
-    """Read one scalar column of all rows into an array, a part at a time.
+    """Read all rows of a scalar column into an array, in parts.
 
     Example:
         >>> import pyarrow as pa
@@ -25,13 +25,13 @@ def column(table: Table, name: str) -> npt.NDArray[Any]:
         [3, 1]
     """
     if pa.types.is_nested(kind := table.schema.field(check_columns(table.schema, [name])[0]).type):
-        raise BadSchema(f"column {name!r} is {kind}; one value a row is needed")
+        raise BadSchema(f"column {name!r} must have one value a row, got {kind}")
     parts = [part.to_numpy(zero_copy_only=False) for _, part in scan_column(table, name)]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def by_column(table: Table, column: str) -> bool:
-    """Say whether a table can read one column without the others."""
+    """Return whether a table can read one column without the others."""
     inner = getattr(table, "table", None)  # of a wrapper, or a part of a table
     if inner is not None and inner.schema.get_all_field_indices(column):
         return by_column(inner, column)

@@ -1,4 +1,4 @@
-"""What tables of databases in a file share: which table is meant, and that the file is the one that was opened."""
+"""Selection of a table in a database file, and checks that the file has not changed."""
 
 import os
 from collections.abc import Sequence
@@ -8,17 +8,17 @@ from corgipile.errors import BadArgument, CorruptFile, MissingColumn, UnknownFor
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.io.files import PathLike, digest, readable
 
-__all__ = ["Database", "chosen_table", "quoted"]
+__all__ = ["Database", "quoted", "select_table"]
 
 
 class Database:
-    """The files of a database: its own, and the log beside it that holds what was written last.
+    """The files of a database: the main file, and the log of its latest writes.
 
-    They are looked at but not opened: whoever opens and closes a file of SQLite lets go of all locks of its process.
+    They are never opened, since closing an SQLite file releases all locks of the process.
 
     Args:
         path: The file.
-        log: What the name of the log ends in, such as ``"-wal"``.
+        log: The suffix of the log, such as ``"-wal"``.
     """
 
     def __init__(self, path: PathLike, log: str) -> None:
@@ -33,34 +33,34 @@ class Database:
         return sum(size for size, _ in self._state)
 
     def state(self) -> tuple[tuple[int, int], ...]:
-        """Return sizes and times of change, those of a log that holds nothing left out."""
+        """Return sizes and modification times, without those of an empty log."""
         with readable(self.path):
-            found = [Path(self.path).stat()]
-        if os.path.exists(self._log) and (log := Path(self._log).stat()).st_size:  # noqa: PTH110 - of a string
-            found.append(log)
-        return tuple((one.st_size, one.st_mtime_ns) for one in found)
+            stats = [Path(self.path).stat()]
+        if os.path.exists(self._log) and (log := Path(self._log).stat()).st_size:  # noqa: PTH110 - faster than Path
+            stats.append(log)
+        return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
 
     def check(self) -> None:
-        """Raise CorruptFile if the database is not as it was."""
+        """Raise CorruptFile if the database has changed since it was opened."""
         if self.state() != self._state:
             raise CorruptFile(f"{self.path} has changed since it was opened; open it again")
 
 
-def chosen_table(path: str, there: Sequence[str], table: str | None) -> str:
-    """Return the table that is meant.
+def select_table(path: str, tables: Sequence[str], table: str | None) -> str:
+    """Return the name of the selected table.
 
     Raises:
-        BadArgument: There are several, and none was named.
-        MissingColumn: There is none of that name.
-        UnknownFormat: There are no tables.
+        BadArgument: The database has several tables, and none was named.
+        MissingColumn: The named table does not exist.
+        UnknownFormat: The database has no tables.
     """
-    if not there:
+    if not tables:
         raise UnknownFormat(f"{path} is a database without tables")
-    if table is None and len(there) > 1:
-        raise BadArgument(f"{path} has {len(there)} tables: {listed(there)}; table= names one")
-    if table is not None and table not in there:
-        raise MissingTable(f"{path} has no table {table!r}; it has {listed(there)}{did_you_mean(table, there)}")
-    return there[0] if table is None else table
+    if table is None and len(tables) > 1:
+        raise BadArgument(f"{path} has {len(tables)} tables: {listed(tables)}; select one by table=")
+    if table is not None and table not in tables:
+        raise MissingTable(f"{path} has no table {table!r}; it has {listed(tables)}{did_you_mean(table, tables)}")
+    return tables[0] if table is None else table
 
 
 class MissingTable(BadArgument, MissingColumn):
@@ -68,7 +68,7 @@ class MissingTable(BadArgument, MissingColumn):
 
 
 def quoted(name: str) -> str:
-    """Write a name as SQL does.
+    """Return a name as a quoted SQL identifier.
 
     Example:
         >>> quoted('a"b')

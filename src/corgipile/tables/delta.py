@@ -1,4 +1,4 @@
-"""Delta Lake tables: the Parquet files that count at a version, by the library of the format."""
+"""Delta Lake tables: the live Parquet files of a version, listed by ``deltalake``."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -26,18 +26,18 @@ from corgipile.tables.values import viewless
 
 __all__ = ["is_delta", "open_delta"]
 
-KNOWN = {"timestampNtz", "columnMapping", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"}
+SUPPORTED = {"timestampNtz", "columnMapping", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"}
 
 
 def is_delta(folder: Path) -> bool:
-    """Say whether a folder is a Delta table."""
+    """Return whether a folder is a Delta table."""
     return (folder / LOG).is_dir()
 
 
 def open_delta(path: PathLike, version: int | None = None, spill: Spill = None) -> Table:
-    """Open the rows of a Delta table as they are at a version.
+    """Open the rows of a Delta table at a version.
 
-    The columns are those of that version: null in files that are older than a column. Values of partitions are columns.
+    Columns are those of that version; files older than a column have nulls there. Partition values are columns.
 
     Args:
         path: The folder.
@@ -45,17 +45,17 @@ def open_delta(path: PathLike, version: int | None = None, spill: Spill = None) 
         spill: As for `corgipile.open`.
 
     Raises:
-        UnknownFormat: Columns have other names in the files, or readers must know more than this one.
-        BadArgument: There is no such version.
+        UnknownFormat: Column mapping renames columns, or the table needs unsupported reader features.
+        BadArgument: The version does not exist.
     """
     folder = Path(path).expanduser().absolute()
-    log = _log(folder, version)
-    with _asked(folder, "its log cannot be read"):
+    log = _open_log(folder, version)
+    with _converted_errors(folder, "its log cannot be read"):
         schema = _schema(log)
         _check(log, folder)
         actions = pa.table(log.get_add_actions(flatten=False))
         partitioned = set(log.metadata().partition_columns)
-    vectors = _vectors(log, folder)
+    vectors = _live_masks(log, folder)
     parts: dict[Path, Table] = {}
     for action in sorted(actions.to_pylist(), key=lambda one: str(one["path"])):
         values = {
@@ -68,15 +68,15 @@ def open_delta(path: PathLike, version: int | None = None, spill: Spill = None) 
         parts[path] = CastTable(ParquetTable(path, spill), schema, names, values)
     if not parts:
         return MemoryTable(schema.empty_table())
-    found = list(parts.values())
-    return _left(parts, vectors, found[0] if len(found) == 1 else ConcatTable(found))
+    tables = list(parts.values())
+    return _live_rows(parts, vectors, tables[0] if len(tables) == 1 else ConcatTable(tables))
 
 
-def _log(folder: Path, version: int | None) -> Any:
+def _open_log(folder: Path, version: int | None) -> Any:
     deltalake = extra("deltalake", "reading Delta Lake", "delta")
     if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
-        raise BadArgument(f"version is {version!r}; a whole number, 0 for the first, is right")
-    with _asked(folder, "its log cannot be read"):
+        raise BadArgument(f"version must be a whole number, at least 0, got {version!r}")
+    with _converted_errors(folder, "its log cannot be read"):
         check_sidecars(folder)
         log = deltalake.DeltaTable(str(folder))
         latest = log.version()
@@ -94,42 +94,42 @@ def _schema(log: Any) -> pa.Schema:
 
 def _check(log: Any, folder: Path) -> None:
     protocol = log.protocol()
-    unknown = set(protocol.reader_features or ()) - KNOWN
+    unknown = set(protocol.reader_features or ()) - SUPPORTED
     if unknown:
         raise UnknownFormat(
-            f"{folder} is a Delta table whose readers need {', '.join(sorted(unknown))}; {_way(folder)}"
+            f"{folder} is a Delta table with unsupported features {', '.join(sorted(unknown))}; {_rewrite_hint(folder)}"
         )
     mapping = log.metadata().configuration.get("delta.columnMapping.mode", "none")
     if mapping != "none":
         raise UnknownFormat(
-            f"{folder} is a Delta table whose columns have other names in its files (columnMapping {mapping!r}); "
-            f"{_way(folder)}"
+            f"{folder} is a Delta table that renames columns in its files (columnMapping {mapping!r}); "
+            f"{_rewrite_hint(folder)}"
         )
 
 
-def _vectors(log: Any, folder: Path) -> dict[Path, npt.NDArray[np.bool_]]:
-    """Return which rows of files are left, of files that rows are deleted from by vectors.
+def _live_masks(log: Any, folder: Path) -> dict[Path, npt.NDArray[np.bool_]]:
+    """Return the mask of live rows of each file that has a deletion vector.
 
     Raises:
-        UnknownFormat: The library does not tell.
+        UnknownFormat: This release of the library does not return deletion vectors.
     """
     if "deletionVectors" not in (log.protocol().reader_features or ()):
         return {}
     if not hasattr(log, "deletion_vectors"):
         raise UnknownFormat(
-            f"{folder} has rows that are deleted by vectors (deletionVectors), of which this release of deltalake "
-            f"does not tell: pip install -U deltalake; or {_way(folder)}"
+            f"{folder} has deletion vectors (deletionVectors), which this release of deltalake does not return: "
+            f"pip install -U deltalake; or {_rewrite_hint(folder)}"
         )
-    with _asked(folder, "a vector of deleted rows cannot be read"):
+    with _converted_errors(folder, "a vector of deleted rows cannot be read"):
         check_vectors(folder)
-        found = pa.table(log.deletion_vectors())
-        masks = [flat(mask.values) for mask in found["selection_vector"]]
-    return dict(zip((place(folder, path) for path in found["filepath"].to_pylist()), masks, strict=True))
+        rows = pa.table(log.deletion_vectors())
+        masks = [flat(mask.values) for mask in rows["selection_vector"]]
+    return dict(zip((place(folder, path) for path in rows["filepath"].to_pylist()), masks, strict=True))
 
 
 @contextlib.contextmanager
-def _asked(folder: Path, what: str) -> Iterator[None]:
-    """Turn whatever the library says of bad bytes into CorruptFile, its panics too, which are no exceptions."""
+def _converted_errors(folder: Path, what: str) -> Iterator[None]:
+    """Convert errors of the library to CorruptFile, and its panics, which do not derive from Exception."""
     try:
         yield
     except CorgiPileError:
@@ -141,24 +141,24 @@ def _asked(folder: Path, what: str) -> Iterator[None]:
         raise CorruptFile(f"{folder}: {what}: {reason[:300]}") from None
 
 
-def _left(parts: Mapping[Path, Table], vectors: Mapping[Path, npt.NDArray[np.bool_]], table: Table) -> Table:
-    """Return the rows of files that are not deleted; those beyond the end of a vector are not."""
+def _live_rows(parts: Mapping[Path, Table], vectors: Mapping[Path, npt.NDArray[np.bool_]], table: Table) -> Table:
+    """Return the rows that are not deleted; rows beyond the end of a vector are live."""
     if not vectors:
         return table
     if strange := vectors.keys() - parts.keys():
-        raise CorruptFile(f"{min(strange)}: rows of it are deleted, but it is no file of the table")
+        raise CorruptFile(f"{min(strange)} has a deletion vector, but is no file of the table")
     masks = []
     for path, part in parts.items():
         mask = vectors.get(path, np.ones(0, np.bool_))
         if len(mask) > len(part):
-            raise CorruptFile(f"{path} has {len(part)} rows; of {len(mask)} it is said which are deleted")
+            raise CorruptFile(f"{path} has {len(part)} rows, but its deletion vector has {len(mask)}")
         masks.append(np.append(mask, np.ones(len(part) - len(mask), np.bool_)))
     return MaskTable(table, RowMask.joined(masks))
 
 
-def _way(folder: Path) -> str:
+def _rewrite_hint(folder: Path) -> str:
     return (
-        "REORG TABLE ... APPLY (PURGE) by Spark writes files without, or give corgipile.open the rows: "
+        "rewrite the files by REORG TABLE ... APPLY (PURGE) in Spark, or give corgipile.open the rows: "
         f"polars.read_delta({str(folder)!r})"
     )
 
@@ -167,4 +167,4 @@ def _scalar(value: Any, kind: pa.DataType, folder: Path) -> pa.Scalar:
     try:
         return pa.scalar(value, kind) if not isinstance(value, str) else pa.scalar(value, pa.string()).cast(kind)
     except (pa.ArrowException, TypeError, ValueError):
-        raise CorruptFile(f"{folder}: a partition has the value {value!r}, which is no {kind}") from None
+        raise CorruptFile(f"{folder}: a partition value must be {kind}, got {value!r}") from None

@@ -23,9 +23,9 @@ Pairs = list[tuple[str, Any]]  # a JSON object, whose keys may repeat
 
 
 def place(folder: Path, path: str) -> Path:
-    """Return the path of a data file, which the log has in URL encoding."""
+    """Return the path of a data file from its URL-encoded name in the log."""
     if "://" in path and not path.startswith("file://"):
-        raise UnknownFormat(f"{folder} has a file elsewhere, {path}; only local files can be read")
+        raise UnknownFormat(f"{folder} must have only local files, got {path}")
     return within(folder, unquote(path.removeprefix("file://")), folder / LOG)
 
 
@@ -33,11 +33,11 @@ def check_sidecars(folder: Path) -> None:
     """Check that checkpoints give sidecars as plain file names, since the library would read any file.
 
     Raises:
-        UntrustedPath: One is a path or a URL.
+        UntrustedPath: A name is a path or a URL.
     """
     for path in () if trusts_paths() else sorted((folder / LOG).glob("*.checkpoint.*")):
         for action in _actions(path, ["sidecar.path"]):
-            for name in (name for side in _all(action, "sidecar") for name in _all(side, "path")):
+            for name in (name for side in _values_of(action, "sidecar") for name in _values_of(side, "path")):
                 if not isinstance(name, str) or not NAME.fullmatch(name):
                     raise outside(name, path)
 
@@ -46,17 +46,17 @@ def check_vectors(folder: Path) -> None:
     """Check that deletion vectors lie in the table's folder, since the library would read any file.
 
     Raises:
-        UntrustedPath: One lies elsewhere.
+        UntrustedPath: A vector lies elsewhere.
     """
     log = folder / LOG
     for path in () if trusts_paths() else sorted([*log.glob("*.json"), *log.glob("**/*.parquet")]):
         for action in _actions(path, VECTOR):
-            for vector in (one for add in _all(action, "add") for one in _all(add, "deletionVector")):
+            for vector in (one for add in _values_of(action, "add") for one in _values_of(add, "deletionVector")):
                 _check_vector(folder, path, vector)
 
 
 def _check_vector(folder: Path, source: Path, vector: Any) -> None:
-    kinds, names = [*_all(vector, "storageType")], [*_all(vector, "pathOrInlineDv")]
+    kinds, names = [*_values_of(vector, "storageType")], [*_values_of(vector, "pathOrInlineDv")]
     for name in names:
         if "u" in kinds and not NAME.fullmatch(f"{name[:-UUID]}x"):
             raise outside(name, source)
@@ -67,24 +67,24 @@ def _check_vector(folder: Path, source: Path, vector: Any) -> None:
             within(folder, unquote(parts.path), source)
 
 
-def _all(found: Any, key: str) -> Iterator[Any]:
-    """Yield the values of a key of an object, except None."""
-    if isinstance(found, list):
-        yield from (one[1] for one in found if isinstance(one, tuple) and one[0] == key and one[1] is not None)
+def _values_of(pairs: Any, key: str) -> Iterator[Any]:
+    """Yield the values of a key of an object, without None."""
+    if isinstance(pairs, list):
+        yield from (pair[1] for pair in pairs if isinstance(pair, tuple) and pair[0] == key and pair[1] is not None)
 
 
 def _actions(path: Path, columns: Iterable[str]) -> Iterator[Pairs]:
-    """Yield the actions of a log file; from a Parquet file only these columns."""
+    """Yield the actions of a log file; a Parquet file is read only in these columns."""
     if path.suffix == ".parquet":
         file = pq.ParquetFile(path)
-        there = [name for name in columns if name.partition(".")[0] in file.schema_arrow.names]
-        for batch in file.iter_batches(columns=there) if there else ():
+        present = [name for name in columns if name.partition(".")[0] in file.schema_arrow.names]
+        for batch in file.iter_batches(columns=present) if present else ():
             yield from map(_pairs, batch.to_pylist())
     elif path.suffix == ".json":
         text, at, decoder = path.read_text(), 0, json.JSONDecoder(object_pairs_hook=list)
         while (at := SPACE.match(text, at).end()) < len(text):  # type: ignore[union-attr]
-            found, at = decoder.raw_decode(text, at)
-            yield found
+            action, at = decoder.raw_decode(text, at)
+            yield action
 
 
 def _pairs(found: Any) -> Any:

@@ -1,4 +1,4 @@
-"""List columns whose rows are all of one length, as pandas writes a column of arrays: told from a few rows."""
+"""Detection, from a few rows, of list columns with rows of equal length, as pandas writes arrays."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
 
 
 def list_width(table: Table, name: str) -> int | None:
-    """Return the length of a list column's rows if those at the beginning, the middle and the end are of one length.
+    """Return the length of a list column's rows if those at the beginning, the middle and the end agree.
 
-    Tables whose rows are encoded know a cheaper way.
+    Encoded tables have a cheaper method of the same name.
 
     Example:
         >>> import pyarrow as pa
@@ -23,9 +23,9 @@ def list_width(table: Table, name: str) -> int | None:
         >>> list_width(open(pa.table({"x": [[1.0, 2.0], [3.0, 4.0]]})), "x")
         2
     """
-    told = getattr(table, "list_width", None)
-    if told is not None:
-        return told(name)  # type: ignore[no-any-return]
+    own = getattr(table, "list_width", None)
+    if own is not None:
+        return own(name)  # type: ignore[no-any-return]
     if not len(table):
         return None
     first = table.read(0, 1, [name])
@@ -38,7 +38,7 @@ def list_width(table: Table, name: str) -> int | None:
 
 
 def even_length(column: Any) -> int | None:
-    """Return the length that all lists of a column have, if it is not 0 and there are no nulls.
+    """Return the common length of all lists of a column; None if it is 0, differs, or there are nulls.
 
     Example:
         >>> import pyarrow as pa

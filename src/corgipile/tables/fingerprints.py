@@ -1,4 +1,4 @@
-"""What tells tables apart: their content, wherever it lies; in states made before that, names and times of change."""
+"""Table identities: from the content, and for states of earlier releases from names and modification times."""
 
 from collections import OrderedDict
 
@@ -9,15 +9,15 @@ from corgipile.tables.io.files import PIECE, File, before_contents, digest, look
 from corgipile.tables.io.sources import files_read
 from corgipile.tables.table import Table, fixed_field
 
-__all__ = ["fingerprint_of", "is_of", "place_of", "sampled_rows"]
+__all__ = ["fingerprint_of", "is_fingerprint_of", "place_of", "sampled_rows"]
 
-KEPT = 256
-SAMPLES, COLUMNS = 64, 256  # rows, and columns, of which values are looked at
-_older: OrderedDict[str, str] = OrderedDict()  # of tables that were asked for theirs, as earlier releases had them
+MAX_OLDER = 256  # remembered fingerprints
+MAX_SAMPLED_ROWS, MAX_SAMPLED_COLUMNS = 64, 256
+_older: OrderedDict[str, str] = OrderedDict()  # fingerprints of earlier releases by their present ones
 
 
 def fingerprint_of(table: Table) -> str:
-    """Return the fingerprint of a table, for a state; `is_of` then knows it in states of earlier releases, too.
+    """Return the fingerprint to save in a state; `is_fingerprint_of` then also accepts states of earlier releases.
 
     Example:
         >>> from corgipile.tables import open
@@ -25,32 +25,32 @@ def fingerprint_of(table: Table) -> str:
         >>> fingerprint_of(table) == table.fingerprint
         True
     """
-    found = table.fingerprint
+    fingerprint = table.fingerprint
     with before_contents():
-        _older[found] = table.fingerprint
-    while len(_older) > KEPT:
+        _older[fingerprint] = table.fingerprint
+    while len(_older) > MAX_OLDER:
         _older.popitem(last=False)
-    return found
+    return fingerprint
 
 
-def is_of(said: object, mine: str) -> bool:
-    """Say whether a fingerprint in a state is that of a table whose fingerprint is ours."""
-    return isinstance(said, str) and said in (mine, _older.get(mine))
+def is_fingerprint_of(saved: object, mine: str) -> bool:
+    """Return whether a saved fingerprint belongs to the table with fingerprint ``mine``."""
+    return isinstance(saved, str) and saved in (mine, _older.get(mine))
 
 
 def place_of(table: Table) -> str:
-    """Return what tells the files of a table, as they are now on this machine, from all others."""
+    """Return the identity of a table's files in their present state on this machine."""
     return digest(table.fingerprint, *(file.place for file in files_read(table) if isinstance(file, File)))
 
 
 def sampled_rows(table: Table, file: File) -> list[str]:
-    """Return digests of some rows of columns that lie in place, where pieces of the file may show nothing of them."""
+    """Return digests of sampled fixed-width columns, which sampled pieces of the file may miss."""
     if not file.in_part:
         return []
-    names = [field.name for field in table.schema if fixed_field(field.type) is not None][:COLUMNS]
+    names = [field.name for field in table.schema if fixed_field(field.type) is not None][:MAX_SAMPLED_COLUMNS]
     layout = table.layout(names) if names and len(table) else None
     if layout is None:
         return []
-    picks = np.unique(np.linspace(0, len(table) - 1, looked_at(SAMPLES)).astype(np.int64))
+    picks = np.unique(np.linspace(0, len(table) - 1, looked_at(MAX_SAMPLED_ROWS)).astype(np.int64))
     narrow = [name for name in names if layout.columns[name].width < PIECE]
     return [digest(PlacedColumn(layout, name).take(picks).tobytes().hex()) for name in narrow]

@@ -1,4 +1,4 @@
-"""Description of a table format: how its files are recognised and opened."""
+"""Description of a table format."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,28 +10,28 @@ __all__ = ["Format"]
 
 
 class Format(NamedTuple):
-    """Tells how a kind of file is known, and what opens it.
+    """Defines how files of a format are recognised and opened.
 
     Other packages add formats by an entry point of the group ``corgipile.formats`` that names a `Format`.
 
     Attributes:
-        magic: First bytes of every such file; empty where there are none.
-        suffixes: Endings of names by which files in a folder are found.
+        magic: First bytes of every file; empty for formats without magic bytes.
+        suffixes: Name suffixes of its files in a folder.
         open: Opens one file.
         options: Options of ``open`` that apply.
-        knows: Says of a file's first 16 bytes whether it is one; for formats without magic.
-        agree: Lets several tables that are to be one have the same columns.
-        folder: Says whether a folder, in which files of these names may be tables, is itself one of this format.
-        log: Whether a log in such a folder says which of its files count, so that none is a table by itself.
-        index_file: Writes the index by which rows are found, of a path and options said of it; returns the index's
-            path. None where none is needed.
+        knows: Recognises a file by its first 16 bytes, for formats without magic bytes.
+        agree: Gives several tables of one source the same columns.
+        folder: Recognises a folder that is a table of this format; takes the names of its possible table files.
+        log: Whether a log in the folder lists the live files, so that no file is a table alone.
+        index_file: Writes the row index of a path with the given options and returns its path; None if the format
+            needs no index.
     """
 
     magic: bytes
     suffixes: tuple[str, ...]
     open: Callable[..., Table]
     options: frozenset[str] = frozenset()
-    knows: Callable[[bytes], bool] = lambda head: False  # noqa: ARG005 - the shape of such a function
+    knows: Callable[[bytes], bool] = lambda head: False  # noqa: ARG005 - the signature is fixed
     agree: Callable[[Sequence[Table]], list[Table]] = list
     folder: Callable[[Path, Sequence[str]], bool] = lambda path, files: False  # noqa: ARG005 - as above
     index_file: Callable[..., str] | None = None

@@ -1,4 +1,4 @@
-"""Registry of table formats: one entry a format."""
+"""Registry of table formats."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -39,7 +39,7 @@ from corgipile.tables.webdataset import table as webdataset
 
 __all__ = ["formats"]
 
-OURS = {
+BUILT_IN = {
     "anndata": Format(
         b"", anndata.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "paths", "spill"}), agree=anndata.same_genes
     ),
@@ -65,7 +65,7 @@ OURS = {
         (),
         delta.open_delta,
         frozenset({"version", "spill"}),
-        folder=lambda path, files: delta.is_delta(path),  # noqa: ARG005 - as above
+        folder=lambda path, files: delta.is_delta(path),  # noqa: ARG005 - the signature is fixed
         log=True,
     ),
     "duckdb": Format(b"", duckdb.SUFFIXES, duckdb.DuckDBTable, frozenset({"spill", "table"}), knows=duckdb.is_database),
@@ -75,14 +75,14 @@ OURS = {
         (),
         huggingface.open_saved,
         frozenset({"spill"}),
-        folder=lambda path, files: huggingface.is_saved(path),  # noqa: ARG005 - as above
+        folder=lambda path, files: huggingface.is_saved(path),  # noqa: ARG005 - the signature is fixed
     ),
     "iceberg": Format(
         b"",
         (),
         iceberg.open_iceberg,
         frozenset({"version", "spill"}),
-        folder=lambda path, files: iceberg.is_iceberg(path),  # noqa: ARG005 - as above
+        folder=lambda path, files: iceberg.is_iceberg(path),  # noqa: ARG005 - the signature is fixed
         log=True,
     ),
     "images": Format(b"", (), remote_images.open_folder, frozenset({"paths"}), folder=images.holds_images),
@@ -99,7 +99,7 @@ OURS = {
         (),
         lance.LanceTable,
         frozenset({"version"}),
-        folder=lambda path, files: lance.is_lance(path),  # noqa: ARG005 - as above
+        folder=lambda path, files: lance.is_lance(path),  # noqa: ARG005 - the signature is fixed
         log=True,
     ),
     "mds": Format(
@@ -107,7 +107,7 @@ OURS = {
         mds.SUFFIXES,
         mds.open_mds,
         frozenset({"spill"}),
-        folder=lambda path, files: mds.is_mds(path),  # noqa: ARG005 - as above
+        folder=lambda path, files: mds.is_mds(path),  # noqa: ARG005 - the signature is fixed
     ),
     "npz": Format(npz.MAGIC, npz.SUFFIXES, npz.npz_table, frozenset({"columns", "spill"})),
     "numpy": Format(numpy.MAGIC, numpy.SUFFIXES, numpy.NumpyTable, frozenset({"label"})),
@@ -117,7 +117,7 @@ OURS = {
         b"",
         (),
         part.open_part,
-        folder=lambda path, files: part.is_part(path),  # noqa: ARG005 - as above
+        folder=lambda path, files: part.is_part(path),  # noqa: ARG005 - the signature is fixed
         log=True,
     ),
     "sqlite": Format(sqlite.MAGIC, sqlite.SUFFIXES, sqlite.SqliteTable, frozenset({"table"})),
@@ -151,7 +151,7 @@ OURS = {
         (),
         zarr.zarr_table,
         frozenset({"columns", "group", "paths", "spill"}),
-        folder=lambda path, files: zarr.is_zarr(path),  # noqa: ARG005 - as above
+        folder=lambda path, files: zarr.is_zarr(path),  # noqa: ARG005 - the signature is fixed
     ),
 }
 
@@ -161,7 +161,7 @@ def formats() -> Mapping[str, Format]:
     """Return all formats by name: the built-in ones, then those of other packages.
 
     Raises:
-        BadArgument: A package registered something else, or under a name of ours.
+        BadArgument: A package registered an object that is no `Format`, or used a built-in name.
 
     Example:
         >>> formats()["parquet"].suffixes
@@ -169,6 +169,6 @@ def formats() -> Mapping[str, Format]:
     """
     others = registered(GROUP)
     for name, kind in others.items():
-        if name in OURS or not isinstance(kind, Format):
-            raise BadArgument(f"format {name!r} of another package must be a Format under a name of its own: {kind!r}")
-    return {**OURS, **others}
+        if name in BUILT_IN or not isinstance(kind, Format):
+            raise BadArgument(f"format {name!r} of another package must be a Format with a new name, got {kind!r}")
+    return {**BUILT_IN, **others}

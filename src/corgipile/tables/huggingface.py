@@ -16,16 +16,16 @@ STATE, SPLITS = "state.json", "dataset_dict.json"
 
 
 def is_saved(folder: Path) -> bool:
-    """Say whether a folder holds a dataset, or one for each of several splits."""
+    """Return whether a folder holds a saved dataset or several splits."""
     return (folder / STATE).is_file() or (folder / SPLITS).is_file()
 
 
 def open_saved(path: PathLike, spill: Spill = None) -> Table:
-    """Open a saved dataset; its features stay in the metadata of the schema.
+    """Open a saved dataset; the schema metadata keeps its features.
 
     Raises:
-        BadArgument: It has several splits, each a folder of its own.
-        UnknownFormat: Its rows are an unsaved selection of the stored ones.
+        BadArgument: The dataset has several splits, each in its own folder.
+        UnknownFormat: An indices file selects its rows.
 
     Example:
         >>> import tempfile, pyarrow as pa
@@ -39,18 +39,16 @@ def open_saved(path: PathLike, spill: Spill = None) -> Table:
     folder = Path(path).expanduser().absolute()
     if not (folder / STATE).is_file():
         splits = [str(name) for name in _json(folder / SPLITS).get("splits") or ["?"]]
-        raise BadArgument(
-            f"{folder} holds the splits {', '.join(splits)}; open one of them, such as {folder / splits[0]}"
-        )
+        raise BadArgument(f"{folder} holds the splits {', '.join(splits)}; open a split, such as {folder / splits[0]}")
     state = _json(folder / STATE)
     if state.get("_indices_data_files"):
-        raise UnknownFormat(f"{folder} selects rows by an indices file; save it after flatten_indices()")
+        raise UnknownFormat(f"{folder} must not select rows by an indices file; save it after flatten_indices()")
     try:
         names = [part["filename"] for part in state["_data_files"]]
     except (KeyError, TypeError):
-        raise CorruptFile(f"{folder / STATE} does not list _data_files with their filename") from None
+        raise CorruptFile(f"{folder / STATE} must list _data_files with their filename") from None
     if not names:
-        raise CorruptFile(f"{folder / STATE} lists no data files; one at least is needed")
+        raise CorruptFile(f"{folder / STATE} must list at least one data file, got none")
     tables = [ArrowStream(within(folder, name, folder / STATE), spill) for name in names]
     return tables[0] if len(tables) == 1 else ConcatTable(tables)
 
@@ -58,7 +56,7 @@ def open_saved(path: PathLike, spill: Spill = None) -> Table:
 def _json(path: Path) -> dict[str, Any]:
     with readable(str(path)):
         text = path.read_bytes()
-    found = parse_json(text, str(path))
-    if not isinstance(found, dict):
-        raise CorruptFile(f"{path} has a {type(found).__name__} where an object is needed")
-    return found
+    value = parse_json(text, str(path))
+    if not isinstance(value, dict):
+        raise CorruptFile(f"{path} must hold a JSON object, got {type(value).__name__}")
+    return value

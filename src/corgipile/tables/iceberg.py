@@ -1,4 +1,4 @@
-"""Iceberg tables in a folder: the Parquet files of a snapshot, by the library of the format."""
+"""Iceberg tables in a folder: the Parquet files of a snapshot, listed by ``pyiceberg``."""
 
 import re
 from pathlib import Path
@@ -26,24 +26,23 @@ ID = b"PARQUET:field_id"
 
 
 def is_iceberg(folder: Path) -> bool:
-    """Say whether a folder is an Iceberg table."""
+    """Return whether a folder is an Iceberg table."""
     return any((folder / METADATA).glob("*.metadata.json"))
 
 
 def open_iceberg(path: PathLike, version: int | None = None, spill: Spill = None) -> Table:
-    """Open the rows of an Iceberg table as they are in a snapshot.
+    """Open the rows of an Iceberg table in a snapshot.
 
-    Columns are found in files by their number, so that renamed ones are right; files that are older than a column have
-    nulls there.
+    Columns match by field id, so renamed columns are read correctly; files older than a column have nulls there.
 
     Args:
         path: The folder of the table.
-        version: Number of a snapshot; the current one by default.
+        version: Id of a snapshot; the current snapshot by default.
         spill: As for `corgipile.open`.
 
     Raises:
-        UnknownFormat: Rows are deleted by files of their own, or the files are not Parquet.
-        BadArgument: There is no such snapshot.
+        UnknownFormat: The snapshot has delete files, or data files that are not Parquet.
+        BadArgument: The snapshot does not exist.
     """
     folder = Path(path).expanduser().absolute()
     scan = _scan(folder, version)
@@ -53,15 +52,15 @@ def open_iceberg(path: PathLike, version: int | None = None, spill: Spill = None
         tasks = list(scan.plan_files())
     except CorgiPileError as error:
         raise type(error)(f"{folder}: its metadata cannot be read: {error}") from None
-    except Exception as error:  # noqa: BLE001 - whatever the library meets in a damaged file
+    except Exception as error:  # noqa: BLE001 - the library raises any error for a damaged file
         raise CorruptFile(f"{folder}: its metadata cannot be read: {str(error)[:300]}") from None
     numbers = {field.name: str(field.field_id).encode() for field in fields}
     parts = []
     for task in sorted(tasks, key=lambda one: str(one.file.file_path)):
         if task.delete_files:
-            raise UnknownFormat(f"{folder} has rows that are deleted by files of their own; {_way(folder)}")
+            raise UnknownFormat(f"{folder} must not have delete files; {_rewrite_hint(folder)}")
         if str(getattr(task.file.file_format, "value", task.file.file_format)).upper() != "PARQUET":
-            raise UnknownFormat(f"{folder} has files of {task.file.file_format}; those of Parquet can be read")
+            raise UnknownFormat(f"{folder} must have Parquet files, got {task.file.file_format}")
         parts.append(_part(local(folder, str(task.file.file_path), folder / METADATA), schema, numbers, spill))
     if not parts:
         return MemoryTable(schema.empty_table())
@@ -72,9 +71,7 @@ def _part(path: Path, schema: pa.Schema, numbers: dict[str, bytes], spill: Spill
     file = ParquetTable(path, spill)
     stored = {(field.metadata or {}).get(ID): field.name for field in file.schema}
     if None in stored:
-        raise UnknownFormat(
-            f"{path} has columns without numbers, by which those of Iceberg are told; rewrite the table"
-        )
+        raise UnknownFormat(f"{path} has columns without Iceberg field ids; rewrite the table")
     return CastTable(file, schema, {name: stored[one] for name, one in numbers.items() if one in stored}, {})
 
 
@@ -85,20 +82,19 @@ def _library(module: str) -> Any:
 def _scan(folder: Path, version: int | None) -> Any:
     catalog, reading = _library("catalog.noop").NoopCatalog("static-table"), _library("serializers").FromInputFile
     newest, files = str(_newest(folder)), _files(folder)
-    try:  # not by StaticTable.from_metadata, which lets properties of the table name code and hosts
+    try:  # StaticTable.from_metadata would let table properties load code and contact hosts
         metadata = reading.table_metadata(files.new_input(newest))
         table = _library("table").StaticTable(("static-table", newest), metadata, newest, files, catalog)
         snapshots = [one.snapshot_id for one in table.snapshots()]
     except CorgiPileError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever the library meets in a damaged file
+    except Exception as error:  # noqa: BLE001 - the library raises any error for a damaged file
         raise CorruptFile(f"{folder}: its metadata cannot be read: {str(error)[:300]}") from None
     if version is not None and version not in snapshots:
         raise BadArgument(f"{folder} has no snapshot {version}; it has {', '.join(map(str, snapshots)) or 'none'}")
     if version is None and snapshots and table.current_snapshot() is None:
         raise CorruptFile(
-            f"{folder}: its metadata name no snapshot as the current one; version= takes one of "
-            f"{', '.join(map(str, snapshots))}"
+            f"{folder}: its metadata name no current snapshot; select one by version=: {', '.join(map(str, snapshots))}"
         )
     return table.scan(snapshot_id=version)
 
@@ -106,7 +102,7 @@ def _scan(folder: Path, version: int | None) -> Any:
 def _files(folder: Path) -> Any:
     """Return a reader of metadata that opens only local files that `within` accepts."""
     input_file = _library("io.pyarrow").PyArrowFile
-    trust: Trust = "paths" if trusts_paths() else None  # the library's threads lack our context
+    trust: Trust = "paths" if trusts_paths() else None  # the library's threads do not inherit this context
 
     class Files(_library("io").FileIO):  # type: ignore[misc]
         def new_input(self, location: str) -> Any:
@@ -115,37 +111,37 @@ def _files(folder: Path) -> Any:
             return input_file(path, path, LocalFileSystem())
 
         def new_output(self, location: str) -> Any:
-            raise BadArgument(f"{folder} is only read; nothing is written to {location}")
+            raise BadArgument(f"{folder} is read-only; {location} is not written")
 
         def delete(self, location: Any) -> None:
-            raise BadArgument(f"{folder} is only read; {location} is not deleted")
+            raise BadArgument(f"{folder} is read-only; {location} is not deleted")
 
     return Files()
 
 
 def _newest(folder: Path) -> Path:
-    """Return the metadata as they are now, by the number in their name."""
-    found = [*(folder / METADATA).glob("*.metadata.json")]
+    """Return the latest metadata file, by the number in its name."""
+    files = [*(folder / METADATA).glob("*.metadata.json")]
 
     def number(path: Path) -> int:
-        said = re.match(r"v?(\d+)", path.name)
-        return int(said[1]) if said else -1
+        digits = re.match(r"v?(\d+)", path.name)
+        return int(digits[1]) if digits else -1
 
-    return max(found, key=lambda path: (number(path), path.stat().st_mtime_ns))
+    return max(files, key=lambda path: (number(path), path.stat().st_mtime_ns))
 
 
 def _schema(scan: Any) -> pa.Schema:
     schema = _library("io.pyarrow").schema_to_pyarrow(scan.projection(), include_field_ids=False)
-    return pa.schema([(field.name, _small(viewless(field.type))) for field in schema])
+    return pa.schema([(field.name, _narrow_offsets(viewless(field.type))) for field in schema])
 
 
-def _small(kind: pa.DataType) -> pa.DataType:
-    """Return text and bytes as files have them, with offsets of 32 bits."""
+def _narrow_offsets(kind: pa.DataType) -> pa.DataType:
+    """Return the type with 32-bit offsets for text and bytes, as files store them."""
     return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
 
 
-def _way(folder: Path) -> str:
+def _rewrite_hint(folder: Path) -> str:
     return (
-        "rewrite_data_files by Spark writes files without, or give corgipile.open the rows: "
+        "rewrite the files by rewrite_data_files in Spark, or give corgipile.open the rows: "
         f"pyiceberg.table.StaticTable.from_metadata({str(_newest(folder))!r}).scan().to_arrow()"
     )

@@ -1,4 +1,4 @@
-"""Image folders, ``root/class/name.jpg``: the files' bytes and their class, decoded by whoever trains."""
+"""Image folders, ``root/class/name.jpg``: the files' bytes and their class; users decode them."""
 
 import hashlib
 import io
@@ -22,29 +22,27 @@ from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import PathLike, check_regular, describe, digest, readable
 from corgipile.tables.io.pieces import pick, take_once
 from corgipile.tables.io.unpacking import PACKED_TEXT, TEXT
-from corgipile.tables.reach import leads_up
+from corgipile.tables.reach import links_to_parent
 from corgipile.tables.table import LIMIT, IntArray, check_columns
 from corgipile.tables.tfrecord.records import binary_array
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-DECODED = ("AVIF", "BMP", "DIB", "GIF", "HEIF", "ICO", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
-UNDECODED = (OSError, SyntaxError, ValueError, EOFError, struct.error, LookupError, TypeError, ArithmeticError)
-ABOUT = (*TEXT, *PACKED_TEXT)  # files that may be about the images
+DECODABLE = ("AVIF", "BMP", "DIB", "GIF", "HEIF", "ICO", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
+DECODE_ERRORS = (OSError, SyntaxError, ValueError, EOFError, struct.error, LookupError, TypeError, ArithmeticError)
+ABOUT = (*TEXT, *PACKED_TEXT)  # text files that may describe the images
 CLASSES_KEY = b"corgipile.classes"
 THREADS = 16
-FILES_A_TASK = 4
-FIELDS = {"image": pa.binary(), "label": pa.int64(), "path": pa.string()}  # int64: what losses of PyTorch take
+FILES_PER_TASK = 4
+FIELDS = {"image": pa.binary(), "label": pa.int64(), "path": pa.string()}  # int64, as PyTorch losses require
 
 
 class ImageFolder(Checked):
-    """Reads a folder that has a folder of images for each class.
+    """Reads a folder with one folder of images for each class.
 
-    Columns are ``image`` (the file's bytes, in batches too: `decode_image` makes pixels of them) and ``label`` (the
-    number of the class, in the order of names, int64); the names of the classes are in the metadata of the schema,
-    ``corgipile.classes``, as JSON. Rows are ordered by class, then by path. Folders inside a class belong to it. Hidden
-    files and files that are not named like an image are no rows; a class without any image is an error, since it is
-    most likely a mistake, and so is an image beside the folders of classes. That a file is no image shows only when it
-    is decoded.
+    Columns are ``image`` (the file's bytes, which `decode_image` decodes) and ``label`` (int64, the rank of the class
+    name). The schema metadata ``corgipile.classes`` holds the class names as JSON. Rows are ordered by class, then by
+    path. Folders inside a class belong to it. Hidden files and files without an image suffix are skipped. A class
+    without images is an error, and so is an image outside the class folders. Contents are checked only on decoding.
 
     Args:
         path: The folder.
@@ -54,8 +52,8 @@ class ImageFolder(Checked):
         classes: The names of the classes.
 
     Raises:
-        MissingFile: The folder or one of its classes has no image.
-        UnknownFormat: An image lies in no class.
+        MissingFile: The folder or a class has no image.
+        UnknownFormat: An image lies outside the class folders.
 
     Example:
         >>> import tempfile
@@ -81,21 +79,21 @@ class ImageFolder(Checked):
     def _set(
         self, path: str, classes: Mapping[str, Sequence[tuple[str, int]]], loose: Sequence[str], *, paths: bool
     ) -> None:
-        """Take what the folder has: path, relative to it, and size of the images of each class; names of others."""
-        self.path, self.classes, found = path, [*classes], [*classes.values()]
+        """Set the images of each class, as relative path and size; ``loose`` images lie outside the classes."""
+        self.path, self.classes, images_of = path, [*classes], [*classes.values()]
         if not self.classes:
-            raise MissingFile(f"folder {path} has no folder of images for each class, as in cat/1.jpg, dog/1.jpg")
+            raise MissingFile(f"folder {path} must have a folder of images for each class, such as cat/1.jpg")
         if loose:
             raise UnknownFormat(
                 f"images must lie in a folder for each class, got {min(loose)!r} and {len(loose) - 1} more in {path} "
-                "itself; move them into one, or out of it"
+                "itself; move them into a class folder, or elsewhere"
             )
         for name, images in classes.items():
             if not images:
                 raise MissingFile(f"{path.rstrip('/')}/{name} has no image: no file ends in {', '.join(IMAGES)}")
-        self._names = pa.array([name for images in found for name, _ in images], pa.string())
-        self._sizes = np.array([size for images in found for _, size in images], np.int64)
-        self._labels = np.repeat(np.arange(len(found)), list(map(len, found)))
+        self._names = pa.array([name for images in images_of for name, _ in images], pa.string())
+        self._sizes = np.array([size for images in images_of for _, size in images], np.int64)
+        self._labels = np.repeat(np.arange(len(images_of)), list(map(len, images_of)))
         shown = [(name, kind) for name, kind in FIELDS.items() if paths or name != "path"]
         self.schema: pa.Schema = pa.schema(shown, metadata={CLASSES_KEY: json.dumps(self.classes).encode()})
 
@@ -112,37 +110,37 @@ class ImageFolder(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: classes, and path and size of every file."""
+        """Return the identity of the classes, and of the path and size of every file."""
         hashed = hashlib.blake2b(self._sizes.tobytes(), digest_size=16)
         for name in self._names.to_pylist():
             hashed.update(name.encode() + b"\0")
         place = self.schema.get_field_index("label")
-        schema = self.schema.set(place, pa.field("label", pa.int32()))  # as it was: states saved then still serve
+        schema = self.schema.set(place, pa.field("label", pa.int32()))  # keeps states of earlier releases valid
         return digest(Path(self.path).name, describe(schema), *self.classes, hashed.hexdigest())
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        """Read scattered rows, several files at a time."""
+        """Read scattered rows, several files in parallel."""
         return take_once(rows, lambda wanted: self._read(wanted, names))
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows, as the folder said when it was listed."""
+        """Return the bytes of rows from the listing of the folder."""
         sizes = np.zeros(len(rows), np.int64)
-        told = {"label": np.full(len(self), 8), "path": np.diff(places(self._names)[0]), "image": self._sizes}
+        size_of = {"label": np.full(len(self), 8), "path": np.diff(places(self._names)[0]), "image": self._sizes}
         for name in check_columns(self.schema, columns):
-            sizes += told[name][rows]
+            sizes += size_of[name][rows]
         return sizes
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
-        """Read scattered images, several files at a time."""
+        """Read scattered images, several files in parallel."""
         check_columns(self.schema, [column])
         data = [bytes(0)] * len(rows)
         names, sizes = self._names.take(array_of(rows)).to_pylist(), self._sizes[rows].tolist()
 
         def run(first: int) -> None:
-            for i in range(first, min(first + FILES_A_TASK, len(names))):
+            for i in range(first, min(first + FILES_PER_TASK, len(names))):
                 data[i] = _file_bytes(os.path.join(self.path, names[i]), sizes[i])  # noqa: PTH118 - much faster
 
-        _in_turn(run, len(names))
+        _run_in_parallel(run, len(names))
         return data
 
     def _read(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
@@ -158,25 +156,25 @@ class ImageFolder(Checked):
         ends = np.append(0, np.cumsum(self._sizes[rows]))
         if ends[-1] >= LIMIT:
             raise BadArgument(
-                f"{len(rows)} images do not fit one record batch ({ends[-1]} bytes); read fewer at a time"
+                f"images of a record batch must have less than 2 GiB, got {ends[-1]} bytes; read fewer rows"
             )
         data = np.empty(int(ends[-1]), np.uint8)
         self._fill(rows, [data[start:stop] for start, stop in pairwise(ends.tolist())])
         return binary_array(data, ends)
 
     def _fill(self, rows: IntArray, parts: list[npt.NDArray[np.uint8]]) -> None:
-        """Read files, each to its place."""
+        """Read each file into its buffer."""
         names = self._names.take(array_of(rows)).to_pylist()
 
         def run(first: int) -> None:
-            for name, part in zip(names[first : first + FILES_A_TASK], parts[first:], strict=False):
+            for name, part in zip(names[first : first + FILES_PER_TASK], parts[first:], strict=False):
                 _read_file(os.path.join(self.path, name), part)  # noqa: PTH118 - much faster than Path
 
-        _in_turn(run, len(names))
+        _run_in_parallel(run, len(names))
 
 
 def is_image(name: str) -> bool:
-    """Say whether a file is named like an image, and is not hidden.
+    """Return whether a file name has an image suffix and is not hidden.
 
     Example:
         >>> is_image("1.JPG"), is_image("1.txt"), is_image(".1.jpg")
@@ -186,7 +184,7 @@ def is_image(name: str) -> bool:
 
 
 def holds_images(folder: Path, tables: Sequence[str]) -> bool:
-    """Say whether a folder in which no file may be a table has folders with images; text may be about the images."""
+    """Return whether a folder has image folders and no table; text files may describe the images."""
     tables = [name for name in tables if not name.lower().endswith(ABOUT)]
     return not tables and any(
         next(_images(str(folder), entry.name), None) is not None for entry in _entries(folder) if _is_class(entry)
@@ -194,21 +192,21 @@ def holds_images(folder: Path, tables: Sequence[str]) -> bool:
 
 
 def decode_image(data: bytes | Mapping[str, Any], mode: str = "RGB", *, name: str = "") -> npt.NDArray[np.uint8]:
-    """Decode the bytes of an image by Pillow, which works in several threads at a time.
+    """Decode the bytes of an image by Pillow; several threads can decode in parallel.
 
     Args:
-        data: A file's bytes, or the cell of a Hugging Face dataset: a dictionary that has them under ``"bytes"``.
+        data: A file's bytes, or a Hugging Face cell: a dictionary with the bytes under ``"bytes"``.
         mode: ``"RGB"``, ``"L"`` (grey), or another mode of Pillow.
-        name: What an error calls the image: its path, where a column has it (``paths=True``).
+        name: The name of the image in errors, such as its path (``paths=True``).
 
     Returns:
-        uint8[height, width, channels], or uint8[height, width] for one channel; yours to write to.
+        uint8[height, width, channels], or uint8[height, width] for one channel; writable.
 
     Raises:
         MissingExtra: Pillow is not installed.
-        BadArgument: The cell of a dataset has a path alone; files that data names are not opened.
-        CorruptFile: The bytes are no image, not all of one, of a kind that runs programs (EPS), or an image of more
-            pixels than ``PIL.Image.MAX_IMAGE_PIXELS``.
+        BadArgument: A cell has only a path; files named in data are not opened.
+        CorruptFile: The bytes are no image, are truncated, have a format that runs programs (EPS), or exceed
+            ``PIL.Image.MAX_IMAGE_PIXELS``.
 
     Example:
         >>> decode_image(b"P5 3 2 255 abcdef", "L").tolist()
@@ -225,16 +223,16 @@ def decode_image(data: bytes | Mapping[str, Any], mode: str = "RGB", *, name: st
         raise BadArgument(f"an image must be bytes, got {content!r:.40}{path}") from None
     try:
         pillow.init()
-        with pillow.open(io.BytesIO(content), formats=[one for one in DECODED if one in pillow.OPEN]) as image:
+        with pillow.open(io.BytesIO(content), formats=[one for one in DECODABLE if one in pillow.OPEN]) as image:
             most, pixels = pillow.MAX_IMAGE_PIXELS, image.width * image.height
             if most is not None and pixels > most:
-                raise ValueError(f"it may have {most} pixels, got {pixels}; PIL.Image.MAX_IMAGE_PIXELS sets the limit")
+                raise ValueError(f"it must have at most {most} pixels, got {pixels}; see PIL.Image.MAX_IMAGE_PIXELS")
             return np.array(image.convert(mode))
-    except (*UNDECODED, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
+    except (*DECODE_ERRORS, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
         reason = "" if isinstance(error, pillow.UnidentifiedImageError) else f": {error}"
         at = f"{name}: " if name else ""
         begin = f"{len(content)} bytes that begin with {content[:8]!r}"
-        raise CorruptFile(f"{at}{begin} are no whole image{reason}") from None
+        raise CorruptFile(f"{at}{begin} are not a complete image{reason}") from None
 
 
 def _entries(folder: PathLike) -> "list[os.DirEntry[str]]":
@@ -243,11 +241,11 @@ def _entries(folder: PathLike) -> "list[os.DirEntry[str]]":
 
 
 def _is_class(entry: "os.DirEntry[str]") -> bool:
-    return entry.is_dir() and not entry.name.startswith(".") and not leads_up(entry.path)
+    return entry.is_dir() and not entry.name.startswith(".") and not links_to_parent(entry.path)
 
 
 def _images(root: str, inside: str) -> Iterator[tuple[str, int]]:
-    """Yield path, relative to the root, and size of the images in a folder and its folders."""
+    """Yield the path, relative to the root, and the size of all images below a folder."""
     folder = os.path.join(root, inside)  # noqa: PTH118 - much faster than Path, here and below
     for entry in _entries(folder):
         name = f"{inside}/{entry.name}"
@@ -260,9 +258,9 @@ def _images(root: str, inside: str) -> Iterator[tuple[str, int]]:
             yield name, status.st_size
 
 
-def _in_turn(run: Callable[[int], None], count: int) -> None:
-    """Run tasks of a few files each, several at a time."""
-    tasks = range(0, count, FILES_A_TASK)
+def _run_in_parallel(run: Callable[[int], None], count: int) -> None:
+    """Run tasks of a few files each in parallel."""
+    tasks = range(0, count, FILES_PER_TASK)
     if len(tasks) == 1:
         run(0)
     elif tasks:
@@ -271,7 +269,7 @@ def _in_turn(run: Callable[[int], None], count: int) -> None:
 
 
 def _file_bytes(path: str, expected: int) -> bytes:
-    """Read a file that must be of this size."""
+    """Read a file that must have the expected size."""
     with readable(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -283,12 +281,12 @@ def _file_bytes(path: str, expected: int) -> bytes:
         finally:
             os.close(descriptor)
     if len(data) != expected:
-        raise CorruptFile(f"{path} has {size} bytes now; it had {expected} when the folder was listed")
+        raise CorruptFile(f"{path} must have {expected} bytes as when it was listed, got {size}")
     return data
 
 
 def _read_file(path: str, into: npt.NDArray[np.uint8]) -> None:
-    """Read a file that must be as long as the array."""
+    """Read a file that must have the size of the array."""
     with readable(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -299,4 +297,4 @@ def _read_file(path: str, into: npt.NDArray[np.uint8]) -> None:
         finally:
             os.close(descriptor)
     if size != len(into):
-        raise CorruptFile(f"{path} has {size} bytes now; it had {len(into)} when the folder was listed")
+        raise CorruptFile(f"{path} must have {len(into)} bytes as when it was listed, got {size}")

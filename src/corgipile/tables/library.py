@@ -1,4 +1,4 @@
-"""What tables share whose rows are read by the library of their format."""
+"""Base classes of tables read through the library of their format."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import pyarrow as pa
 from corgipile.errors import CorruptFile
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.checked import Checked
-from corgipile.tables.encoded import SMALL, SpilledTable, Units, grouped, units_of, unpack_shared, write_plain
+from corgipile.tables.encoded import SMALL, SpilledTable, Units, group_columns, units_of, unpack_shared, write_plain
 from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import (
@@ -28,23 +28,22 @@ from corgipile.tables.values import values
 
 __all__ = ["LibraryTable", "UnitTable"]
 
-SAMPLE = 64  # rows by which the width of a column is told
-_decoded: Common[pa.RecordBatch] = Common(SMALL, lambda rows: int(rows.nbytes))  # units of all tables
+SAMPLE_ROWS = 64  # rows that estimate the width of a column
+_decoded: Common[pa.RecordBatch] = Common(SMALL, lambda rows: int(rows.nbytes))  # shared by all tables
 
 
 class LibraryTable(Checked):
-    """Answers what is asked of a table by two questions to those who derive from it: a run of rows, and some rows.
+    """Implements a table on two methods of its subclasses: `_read_run` and `_some`.
 
     Args:
         path: The file or folder.
-        identity: What tells its present state.
+        identity: The identity of its present state.
         schema: The columns.
-        rows: How many rows there are.
+        rows: Number of rows.
     """
 
     is_source = True
-
-    columnar = True  # a column is read without the others
+    columnar = True  # each column is read without the others
 
     def __init__(self, path: str, identity: str, schema: pa.Schema, rows: int) -> None:
         self.path, self.schema, self._rows, self._identity = path, schema, rows, identity
@@ -62,44 +61,44 @@ class LibraryTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: of the file, the schema and the number of rows."""
+        """Return the identity of the file, the schema and the number of rows."""
         return digest(self._identity, describe(self.schema), str(len(self)))
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return take_once(rows, lambda wanted: self._some(wanted, names))
 
     def _some(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        """Read rows, one at least, whose numbers ascend."""
+        """Read rows whose numbers ascend; there is at least one."""
         raise NotImplementedError
 
     def _whole(self, table: pa.Table, rows: int, names: list[str]) -> pa.RecordBatch:
-        """Return what a library has read as one batch.
+        """Return the rows that the library read as one batch.
 
         Raises:
-            CorruptFile: There are not as many rows as there should be, or they are of another type.
+            CorruptFile: The number of rows or a type differs from the expected one.
         """
         if table.num_rows != rows:
-            raise CorruptFile(f"{self.path}: {table.num_rows} rows were read where {rows} are")
+            raise CorruptFile(f"{self.path}: {rows} rows were requested, but {table.num_rows} were read")
         schema, arrays = pick(self.schema, names), []
         for at, field in enumerate(schema):
             chunks = table.column(at).chunks
             column = pa.concat_arrays(chunks) if chunks else pa.nulls(0, field.type)
             if column.type != field.type:
-                raise CorruptFile(f"{self.path}: column {field.name!r} is {column.type} now; it was {field.type}")
+                raise CorruptFile(f"{self.path}: column {field.name!r} must still be {field.type}, got {column.type}")
             arrays.append(column)
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class UnitTable(LibraryTable):
-    """Reads a file whose rows are decoded in units; large ones go through a spill file where a budget is small.
+    """Reads a file whose rows are decoded in units; large units are unpacked to a spill file.
 
     Args:
         path: The file.
-        identity: What tells its present state.
+        identity: The identity of its present state.
         schema: The columns.
         counts: Rows of each unit.
-        spill: Folder for spill files, None for none.
-        place: What tells the file from all others of this machine.
+        spill: Folder for spill files, None if spilling is off.
+        place: The identity of the file on this machine.
     """
 
     def __init__(
@@ -115,36 +114,36 @@ class UnitTable(LibraryTable):
         return merge_cuts(self._starts, rows)
 
     def units(self, columns: Sequence[str]) -> Units | None:
-        """Say what units take, decoded; of columns of varying length by a sample."""
+        """Return the decoded sizes of units; columns of varying length are sampled."""
         counts = np.diff(self._starts)
         return units_of(counts, counts * sum(map(self._width, dict.fromkeys(columns))))
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        """Write all rows, decoded little by little, as sections of a spill file."""
+        """Decode all rows in small batches into sections of a spill file."""
         for names in self._together(columns):
             write_plain(out, pick(self.schema, names), self._batches(names, self._batch_rows(names)), len(self))
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        """Return the table of the sections that `write_plain` wrote."""
+        """Open the sections that `write_plain` wrote as a table."""
         return SpilledTable(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
 
     def _together(self, columns: Sequence[str]) -> list[list[str]]:
-        """Group the columns that are decoded at the same time."""
-        most = int(np.diff(self._starts).max(initial=1))
-        return grouped({name: int(most * self._width(name)) for name in dict.fromkeys(columns)})
+        """Group the columns that are decoded together."""
+        largest = int(np.diff(self._starts).max(initial=1))
+        return group_columns({name: int(largest * self._width(name)) for name in dict.fromkeys(columns)})
 
     def _batch_rows(self, names: list[str]) -> int:
         return max(1, min(1 << 16, int((1 << 17) / max(1e-9, sum(map(self._width, names))))))
 
     def _width(self, name: str) -> float:
-        """Return the bytes of a row of a column, decoded."""
-        return self._widths.get(name, lambda: self._find_width(name))
+        """Return the decoded bytes of a column per row."""
+        return self._widths.get(name, lambda: self._estimate_width(name))
 
-    def _find_width(self, name: str) -> float:
+    def _estimate_width(self, name: str) -> float:
         fixed = fixed_row_bytes(pa.schema([self.schema.field(name)]))
         if fixed or not len(self):
             return fixed
-        first = next(self._batches([name], SAMPLE), None)
+        first = next(self._batches([name], SAMPLE_ROWS), None)
         return float(values(first).nbytes) / max(1, first.num_rows) if first is not None else 0.0
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
@@ -167,7 +166,7 @@ class UnitTable(LibraryTable):
         return pick_rows(self._unit(i, names), rows)
 
     def _is_large(self, i: int, names: list[str]) -> bool:
-        """Say whether a unit is too large to be decoded for a few of its rows, where a spill file may be used."""
+        """Return whether a unit is too large to decode for a few rows, and spilling is allowed."""
         rows = int(self._starts[i + 1] - self._starts[i])
         return self.spill is not None and rows * sum(map(self._width, names)) > SMALL
 
@@ -179,5 +178,5 @@ class UnitTable(LibraryTable):
         raise NotImplementedError
 
     def _batches(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-        """Decode all rows, about so many at a time."""
+        """Yield all rows decoded, in batches of about ``rows`` rows."""
         raise NotImplementedError

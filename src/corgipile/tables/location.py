@@ -1,4 +1,4 @@
-"""Where the kernel finds rows: in files, in memory, and of which only some are meant."""
+"""Locations of columns, in files or in memory, that the kernel reads directly."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
@@ -10,16 +10,16 @@ from corgipile.tables.table import Layout, Table, fixed_field
 
 __all__ = ["IN_MEMORY", "Location", "address_of", "location", "varlen_location"]
 
-IN_MEMORY = -1  # in place of the number of a file: offsets are addresses
+IN_MEMORY = -1  # file number of pieces whose offsets are addresses
 
 
 class Location(NamedTuple):
-    """Where columns lie, and which of the rows there are the table's.
+    """The layout of columns, and the mask of the table's rows in it.
 
     Attributes:
-        layout: Where all rows lie; pieces of file `IN_MEMORY` lie in memory.
-        bits: The rows of the layout that are the table's, None for all.
-        kept: What keeps the memory.
+        layout: The layout of all rows; pieces of file `IN_MEMORY` lie in memory.
+        bits: The table's rows in the layout, None for all.
+        kept: The owners of the memory.
     """
 
     layout: Layout
@@ -28,9 +28,9 @@ class Location(NamedTuple):
 
 
 def location(table: Table, columns: Sequence[str]) -> Location | None:
-    """Say where the kernel finds columns; None where rows must be asked for.
+    """Return the location of columns; None if rows must be read through the table.
 
-    That is an optional part of a table's contract, beside its layout: a method ``location(columns)``.
+    The method ``location(columns)`` is an optional part of a table's contract.
 
     Example:
         >>> from corgipile.tables import open
@@ -48,9 +48,9 @@ def location(table: Table, columns: Sequence[str]) -> Location | None:
 
 
 def varlen_location(table: Table, columns: Sequence[str]) -> Location | None:
-    """Say where the kernel finds columns of which some are of varying length; None where rows must be asked for.
+    """Return the location of columns, some of varying length; None if rows must be read through the table.
 
-    That is an optional part of a table's contract, too: a method ``varlen_location(columns)``.
+    The method ``varlen_location(columns)`` is an optional part of a table's contract.
 
     Example:
         >>> import tempfile
@@ -67,7 +67,7 @@ def varlen_location(table: Table, columns: Sequence[str]) -> Location | None:
 
 
 def address_of(column: pa.Array) -> int | None:
-    """Return where the rows of a column of fixed width begin in memory; None where they do not lie back to back.
+    """Return the address of the first row of a fixed-width column; None if rows are not contiguous.
 
     Example:
         >>> column = pa.array([1, 2, 3])

@@ -1,4 +1,4 @@
-"""Columns of tables in stores that lie in a spill file by now: whatever is read of them is read there, not again."""
+"""Registry of remote columns that are already in a spill file, so that reads use it."""
 
 import weakref
 from collections.abc import Sequence
@@ -6,25 +6,25 @@ from typing import Any
 
 from corgipile.tables.table import Table
 
-__all__ = ["brought", "note"]
+__all__ = ["find_spilled", "record_spilled"]
 
-_brought: "weakref.WeakKeyDictionary[Any, tuple[frozenset[str], Table]]" = weakref.WeakKeyDictionary()
-
-
-def note(table: Table, columns: Sequence[str], there: Table) -> None:
-    """Note where columns of a table lie by now; of a table the last are known."""
-    _brought[table] = frozenset(columns), there
+_spilled: "weakref.WeakKeyDictionary[Any, tuple[frozenset[str], Table]]" = weakref.WeakKeyDictionary()
 
 
-def brought(table: Any, columns: Sequence[str]) -> Table | None:
-    """Return the same rows where these columns lie by now; None where they do not.
+def record_spilled(table: Table, columns: Sequence[str], spilled: Table) -> None:
+    """Record the spilled table of columns; each table keeps only the latest entry."""
+    _spilled[table] = frozenset(columns), spilled
+
+
+def find_spilled(table: Any, columns: Sequence[str]) -> Table | None:
+    """Return the spilled table with these columns, None if they are not spilled.
 
     Example:
         >>> class Rows: ...
         >>> there, here = Rows(), Rows()
-        >>> note(there, ["x", "label"], here)
-        >>> brought(there, ["label"]) is here, brought(there, ["y"])
+        >>> record_spilled(there, ["x", "label"], here)
+        >>> find_spilled(there, ["label"]) is here, find_spilled(there, ["y"])
         (True, None)
     """
-    found = _brought.get(table) if _brought else None
-    return found[1] if found is not None and found[0].issuperset(columns) else None
+    entry = _spilled.get(table) if _spilled else None
+    return entry[1] if entry is not None and entry[0].issuperset(columns) else None

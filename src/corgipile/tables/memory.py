@@ -21,8 +21,8 @@ from corgipile.tables.table import (
     fixed_field,
 )
 
-SAMPLES = 64
-LONG = 1 << 16  # numbers of a list
+MAX_SAMPLED_ROWS = 64
+MAX_LIST_ITEMS = 1 << 16  # numbers of a list that a fingerprint keeps as Python objects
 LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 
 
@@ -39,8 +39,8 @@ class MemoryTable(Checked):
         {'label': [1, 0]}
     """
 
-    columnar = True  # a column is read without the others
-    at_hand = True  # nothing is read
+    columnar = True  # each column is read without the others
+    at_hand = True  # reads need no I/O
 
     def __init__(self, rows: pa.Table) -> None:
         check_names(rows.schema, "the table in memory")
@@ -59,21 +59,21 @@ class MemoryTable(Checked):
         return f"MemoryTable({len(self)} rows of {describe(self.schema)})"
 
     def replaced(self, columns: pa.Table) -> "MemoryTable":
-        """Return the table with other columns in place of those of their names; nothing is copied."""
-        schema, found = self._rows.schema, columns.combine_chunks()
+        """Return the table with columns of the same names replaced; nothing is copied."""
+        schema, new = self._rows.schema, columns.combine_chunks()
         fields, arrays = list(schema), self._rows.columns
-        for field, column in zip(found.schema, found.columns, strict=True):
+        for field, column in zip(new.schema, new.columns, strict=True):
             at = schema.get_field_index(field.name)
             fields[at], arrays[at] = field, column
         return MemoryTable(pa.Table.from_arrays(arrays, schema=pa.schema(fields, schema.metadata)))
 
     @property
     def rows(self) -> pa.Table:
-        """Return the rows as they are held."""
+        """Return the rows as a ``pyarrow.Table``."""
         return self._rows
 
     def runs(self, most: int) -> list[tuple[int, int]]:
-        """Cut the rows into runs of at most so many, each within a record batch that holds them: none is copied."""
+        """Cut the rows into runs of at most ``most`` rows, each within one record batch, so that reads do not copy."""
         within = zip(self._starts[:-1].tolist(), self._starts[1:].tolist(), strict=True)
         return [(at, min(at + most, stop)) for start, stop in within for at in range(start, stop, most)]
 
@@ -84,30 +84,30 @@ class MemoryTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: schema, number of rows, and the content of some of them."""
-        return sampled(self)
+        """Return the identity of the schema, the number of rows and sampled rows."""
+        return sampled_fingerprint(self)
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        """Return one run of rows; nothing is copied if they lie in one chunk."""
+        """Return a run of rows, without a copy if it lies in one chunk."""
         return read_pieces(self._starts, start, stop, lambda i, a, b: self._batches[i].slice(a, b - a).select(names))
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return take_pieces(self._starts, rows, lambda i, local: pick_rows(self._batches[i].select(names), local))
 
     def location(self, columns: Sequence[str]) -> Location | None:
-        """Say where columns lie in memory; None where a row has no fixed width, or there are nulls.
+        """Return the location of columns in memory; None if rows have no fixed width, or there are nulls.
 
-        None too for classes derived from this one that read other rows.
+        Subclasses that override reads have no location.
         """
         if type(self).read is not MemoryTable.read or type(self).take is not MemoryTable.take:
             return None
-        found = {name: self._addresses(name) for name in check_columns(self.schema, columns)}
-        if not len(self) or any(addresses is None for addresses in found.values()):
+        addresses_of = {name: self._addresses(name) for name in check_columns(self.schema, columns)}
+        if not len(self) or any(addresses is None for addresses in addresses_of.values()):
             return None
         memory = np.full(len(self._batches), IN_MEMORY, np.int32)
         located = {
             name: ColumnLayout(*fixed, self._starts, memory, np.array(addresses, np.int64))
-            for name, addresses in found.items()
+            for name, addresses in addresses_of.items()
             if (fixed := fixed_field(self.schema.field(name).type)) is not None
         }
         return Location(Layout((), located), kept=tuple(self._batches))
@@ -115,12 +115,12 @@ class MemoryTable(Checked):
     def _addresses(self, name: str) -> list[int] | None:
         if fixed_field(self.schema.field(name).type) is None:
             return None
-        found = [address_of(batch.column(name)) for batch in self._batches]
-        return None if None in found else [address for address in found if address is not None]
+        addresses = [address_of(batch.column(name)) for batch in self._batches]
+        return None if None in addresses else [address for address in addresses if address is not None]
 
 
 def runs_in_memory(table: Table, most: int) -> list[tuple[int, int]] | None:
-    """Return such runs of the rows beneath wrappers of a table; None where these are not in memory, or are others.
+    """Return the `MemoryTable.runs` of a wrapped table; None if it is not in memory, or rows differ.
 
     Example:
         >>> import pyarrow as pa
@@ -133,33 +133,33 @@ def runs_in_memory(table: Table, most: int) -> list[tuple[int, int]] | None:
     return None if inside is None or len(inside) != len(table) else inside.runs(most)
 
 
-def sampled(table: Table) -> str:
-    """Return an identity of rows: schema, their number, and the content of some of them."""
-    picks = np.unique(np.linspace(0, max(len(table) - 1, 0), SAMPLES).astype(np.int64))
+def sampled_fingerprint(table: Table) -> str:
+    """Return a fingerprint from the schema, the number of rows and sampled rows."""
+    picks = np.unique(np.linspace(0, max(len(table) - 1, 0), MAX_SAMPLED_ROWS).astype(np.int64))
     sample = [_content(table.read(row, row + 1)) for row in picks[picks < len(table)].tolist()]
     return digest(describe(table.schema), str(len(table)), str(sample))
 
 
 def _content(row: pa.RecordBatch) -> dict[str, Any]:
-    """Return the values of a row; of lists too long to be made Python's, what tells them apart."""
+    """Return the values of a row; long lists are replaced by digests."""
     return {
-        name: _digest(column) if _items(column) > LONG else column.to_pylist()[0]
+        name: _digest(column) if _items(column) > MAX_LIST_ITEMS else column.to_pylist()[0]
         for name, column in zip(row.schema.names, row.columns, strict=True)
     }
 
 
 def _items(value: pa.Array) -> int:
-    """Return how many numbers a list holds, within lists too; 0 of what is none."""
+    """Return the numbers in a nested list, 0 for other values."""
     while isinstance(value.type, LISTS):
         value = value.flatten()
     return len(value) if pa.types.is_primitive(value.type) else 0
 
 
 def _digest(value: pa.Array) -> str:
-    told = blake2b(digest_size=16)
+    hashed = blake2b(digest_size=16)
     while isinstance(value.type, LISTS):
-        told.update(str(pc.list_value_length(value).to_pylist()).encode())
+        hashed.update(str(pc.list_value_length(value).to_pylist()).encode())
         value = value.flatten()
-    told.update(value.is_valid().to_numpy(zero_copy_only=False))
-    told.update(value.drop_null().to_numpy(zero_copy_only=False).view(np.uint8))
-    return told.hexdigest()
+    hashed.update(value.is_valid().to_numpy(zero_copy_only=False))
+    hashed.update(value.drop_null().to_numpy(zero_copy_only=False).view(np.uint8))
+    return hashed.hexdigest()

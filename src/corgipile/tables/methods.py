@@ -1,4 +1,4 @@
-"""Views as methods of tables; other packages' tables have them as functions of `corgipile.tables`."""
+"""View methods of tables; `corgipile.tables` has the same as functions for other packages' tables."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +12,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Views:
-    """Gives a table the methods that return views of it; nothing is copied.
+    """Adds methods that return views of a table; nothing is copied.
 
     Example:
         >>> import corgipile as cp, pyarrow as pa, pyarrow.compute as pc
@@ -21,19 +21,19 @@ class Views:
         {'x': [3]}
     """
 
-    if TYPE_CHECKING:  # `as_method` adds them: views derive from this class
+    if TYPE_CHECKING:  # `as_method` adds them at run time
 
         def select(self, names: Sequence[str]) -> "Table":
             """Return the table with some of its columns."""
 
         def slice(self, start: int = 0, stop: int | None = None) -> "Table":
-            """Return the rows from one number to another."""
+            """Return the rows from ``start`` to ``stop``."""
 
         def filter(self, expression: Any) -> "Table":
             """Return the rows for which an expression is true."""
 
 
 def as_method(view: Function) -> Function:
-    """Make a function of a table a method of `Views`, under the same name."""
+    """Add a function of a table to `Views` as a method of the same name."""
     setattr(Views, view.__name__, view)
     return view

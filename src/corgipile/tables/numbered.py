@@ -1,4 +1,4 @@
-"""Numbers for what is none, so that blocks can be described by text, times and categories as well."""
+"""Numeric codes of text, times and categories, so that block sketches can use them."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from corgipile.tables.arrow.spans import flat
 
 __all__ = ["Numbered", "is_numbered"]
 
-MOST = 1024  # classes that kernel/plan/sketch.h tells apart
+MAX_CODES = 1024  # classes that kernel/plan/sketch.h distinguishes
 _WORDS = "is_string", "is_large_string", "is_binary", "is_large_binary", "is_fixed_size_binary"
 _VIEWS = "is_string_view", "is_binary_view"
 _TIMES = "is_timestamp", "is_date", "is_time", "is_duration"
@@ -20,7 +20,7 @@ _NUMBERS = "is_integer", "is_floating", "is_boolean", "is_decimal"
 
 
 def is_numbered(kind: pa.DataType) -> bool:
-    """Say whether a column of this type holds what can be numbered: numbers, text, bytes, times, or categories of them.
+    """Return whether a type has numeric codes: numbers, text, bytes, times, or categories of these.
 
     Example:
         >>> is_numbered(pa.string()), is_numbered(pa.list_(pa.int32()))
@@ -32,17 +32,17 @@ def is_numbered(kind: pa.DataType) -> bool:
 
 
 class Numbered:
-    """Turns the parts of one column into numbers, the same for the same value in each.
+    """Converts parts of a column to numbers, equal for equal values.
 
-    Numbers stay what they are. Times count what they are stored in. Text and bytes are numbered as they come, what is
-    missing like any other; from the 1024th value on all others count as one.
+    Numbers are unchanged. Times become their stored integers. Text and bytes get codes in order of appearance, null
+    included; all values from the 1024th on share one code.
 
     Args:
         name: The column.
         kind: Its type.
 
     Raises:
-        BadSchema: It cannot be numbered.
+        BadSchema: The type has no numeric codes.
 
     Example:
         >>> column = Numbered("label", pa.string())
@@ -52,14 +52,14 @@ class Numbered:
 
     def __init__(self, name: str, kind: pa.DataType) -> None:
         if not is_numbered(kind):
-            raise BadSchema(f"column {name!r} is {kind}; a column of numbers, text or times is needed, one a row")
+            raise BadSchema(f"column {name!r} must hold one number, text or time a row, got {kind}")
         inner = kind.value_type if pa.types.is_dictionary(kind) else kind
         self.floating = _is(inner, "is_floating", "is_decimal")
         self._words = _is(inner, *_WORDS, *_VIEWS)
         self._known: dict[Any, int] = {}
 
     def of(self, part: pa.Array) -> pa.Array:
-        """Return the numbers of the rows that come next."""
+        """Return the numbers of the next part."""
         if self._words:
             return self._codes(part)
         if pa.types.is_dictionary(part.type):
@@ -69,32 +69,32 @@ class Numbered:
         return part.cast(pa.float64()) if pa.types.is_decimal(part.type) else part
 
     def _codes(self, part: pa.Array) -> pa.Array:
-        if pa.types.is_dictionary(part.type):  # perhaps of many more values than rows
-            part = part.dictionary_decode() if len(part.dictionary) > MOST else part
+        if pa.types.is_dictionary(part.type):  # the dictionary may have many more values than rows
+            part = part.dictionary_decode() if len(part.dictionary) > MAX_CODES else part
         if _is(part.type, *_VIEWS):
             part = part.cast(pa.large_binary())
         if not pa.types.is_dictionary(part.type):
             part = part.dictionary_encode(null_encoding="encode")
-        codes = pa.array(self._numbers(part.dictionary), pa.int32())
-        found = codes.take(part.indices)
-        return found.fill_null(self._code(None)) if found.null_count else found
+        codes = pa.array(self._codes_of(part.dictionary), pa.int32())
+        result = codes.take(part.indices)
+        return result.fill_null(self._code(None)) if result.null_count else result
 
-    def _numbers(self, values: pa.Array) -> npt.NDArray[np.int32]:
-        """Return the numbers of values; once all are given away, only those are made objects of that have one."""
-        numbers, at = np.full(len(values), MOST - 1, np.int32), 0
-        while at < len(values) and len(self._known) < MOST - 1:
-            some = values.slice(at, MOST).to_pylist()
+    def _codes_of(self, values: pa.Array) -> npt.NDArray[np.int32]:
+        """Return the codes of values; once all codes are taken, only known values are looked up."""
+        numbers, at = np.full(len(values), MAX_CODES - 1, np.int32), 0
+        while at < len(values) and len(self._known) < MAX_CODES - 1:
+            some = values.slice(at, MAX_CODES).to_pylist()
             numbers[at : at + len(some)] = [self._code(value) for value in some]
             at += len(some)
-        rest = values.slice(at)
-        found = pc.index_in(rest, pa.array(list(self._known), rest.type))
-        numbers[at:] = flat(pc.fill_null(found, MOST - 1))
+        others = values.slice(at)
+        known = pc.index_in(others, pa.array(list(self._known), others.type))
+        numbers[at:] = flat(pc.fill_null(known, MAX_CODES - 1))
         return numbers
 
     def _code(self, value: Any) -> int:
-        if value not in self._known and len(self._known) < MOST - 1:
+        if value not in self._known and len(self._known) < MAX_CODES - 1:
             self._known[value] = len(self._known)
-        return self._known.get(value, MOST - 1)
+        return self._known.get(value, MAX_CODES - 1)
 
 
 def _is(kind: pa.DataType, *names: str) -> bool:

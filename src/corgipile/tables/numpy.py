@@ -1,4 +1,4 @@
-"""NumPy ``.npy`` files: one of features, and optionally one of labels."""
+"""NumPy ``.npy`` files: one with features, and optionally one with labels."""
 
 import io
 import logging
@@ -23,8 +23,8 @@ MAGIC = b"\x93NUMPY"
 SUFFIXES = (".npy",)
 log = logging.getLogger("corgipile")
 MAX_HEADER = 1 << 16  # bytes
-MIN_TOKENS = 1 << 20  # rows of one number; so many are likely tokens
-BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read in vain to save a request, and read at a time
+MIN_TOKENS = 1 << 20  # rows of one number that are likely tokens
+MAX_GAP, RUN = 1 << 15, 1 << 20  # unneeded bytes read to save a request, and bytes read at a time
 
 
 class NumpyTable(Checked):
@@ -47,11 +47,11 @@ class NumpyTable(Checked):
         if label is not None:
             self._arrays["label"] = labels = _Stored(label)
             if len(labels.shape) != 1:
-                raise BadSchema(f"{labels.file.path}: labels have shape {labels.shape}; they must have one axis")
+                raise BadSchema(f"{labels.file.path}: labels must have one axis, got shape {labels.shape}")
             if labels.shape[0] != len(self):
                 raise BadArgument(
-                    f"{labels.file.path} has {labels.shape[0]} labels; {self._arrays['features'].file.path} "
-                    f"has {len(self)} rows"
+                    f"{labels.file.path} must have as many labels as {self._arrays['features'].file.path} has rows, "
+                    f"{len(self)}, got {labels.shape[0]}"
                 )
         elif len(self._arrays["features"].shape) == 1 and len(self) >= MIN_TOKENS:
             log.warning(
@@ -77,7 +77,7 @@ class NumpyTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: contents, schema and rows."""
+        """Return the identity of contents, schema and rows."""
         files = [array.file.identity for array in self._arrays.values()]
         return digest(*files, describe(self.schema), str(len(self)))
 
@@ -86,11 +86,11 @@ class NumpyTable(Checked):
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        gap, most = (size // max(sum(self._arrays[name].width for name in names), 1) for size in (BRIDGE, RUN))
-        return take_runs(rows, gap, lambda start, stop: self.read(start, stop, names), max(1, most))
+        gap, max_rows = (size // max(sum(self._arrays[name].width for name in names), 1) for size in (MAX_GAP, RUN))
+        return take_runs(rows, gap, lambda start, stop: self.read(start, stop, names), max(1, max_rows))
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Say where the rows lie; None for booleans and foreign byte order."""
+        """Return the layout of columns; None for booleans and foreign byte order."""
         arrays = [self._arrays[name] for name in check_columns(self.schema, columns)]
         if any(array.dtype.kind == "b" or not array.dtype.isnative for array in arrays):
             return None
@@ -116,28 +116,28 @@ class _Stored:
     def __init__(self, path: PathLike) -> None:
         self.file = file_of(path)
         if self.file.read(0, min(6, self.file.size)) != MAGIC:
-            raise UnknownFormat(f"{self.file.path} is no .npy file: it does not begin with {MAGIC!r}")
+            raise UnknownFormat(f"{self.file.path} is not a .npy file: it does not begin with {MAGIC!r}")
         with decoding(self.file.path), Region(self.file, 0, self.file.size) as stream:
             self.shape, fortran, self.dtype, self.at = read_header(stream)
         self.width = int(self.dtype.itemsize) * int(np.prod(self.shape[1:], dtype=object))
         if fortran and len(self.shape) > 1:
-            raise BadSchema(f"{self.file.path} is in Fortran order; save it with np.ascontiguousarray(array)")
+            raise BadSchema(f"{self.file.path} must be in C order; save np.ascontiguousarray(array)")
         if not self.shape or self.dtype.kind not in "biuf" or self.dtype.itemsize > 8:
             raise BadSchema(
-                f"{self.file.path} holds {self.dtype} of shape {self.shape}; "
-                "rows of bool, integers or floats up to 64 bits are needed"
+                f"{self.file.path} must hold rows of bool, integers or floats up to 64 bits, "
+                f"got {self.dtype} of shape {self.shape}"
             )
         if not self.width:
-            raise BadSchema(f"{self.file.path} has rows of shape {self.shape[1:]}, which hold nothing")
+            raise BadSchema(f"{self.file.path}: rows must have at least one value, got shape {self.shape[1:]}")
         if self.at + self.shape[0] * self.width > self.file.size:
             raise CorruptFile(
                 f"{self.file.path} is truncated: {self.shape[0]} rows of {self.width} bytes "
-                f"from byte {self.at} on do not fit its {self.file.size} bytes"
+                f"from byte {self.at} do not fit its {self.file.size} bytes"
             )
         if self.at + self.shape[0] * self.width < self.file.size:
             raise CorruptFile(
-                f"{self.file.path} is damaged, or has another array after the first: {self.shape[0]} rows of "
-                f"{self.width} bytes from byte {self.at} on end before its {self.file.size} bytes do"
+                f"{self.file.path} is damaged, or has a second array: {self.shape[0]} rows of {self.width} bytes "
+                f"from byte {self.at} end before its {self.file.size} bytes"
             )
         self.kind: pa.DataType = pa.from_numpy_dtype(self.dtype.newbyteorder("="))
         for size in reversed(self.shape[1:]):
@@ -150,21 +150,21 @@ class _Stored:
 
 
 def read_header(stream: IO[bytes] | Region) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Read the header of an array: its shape, whether it is in Fortran order, its dtype, and where its numbers begin.
+    """Read the header of an array: shape, Fortran order, dtype, and the offset of the data.
 
     Raises:
-        ValueError: It is damaged.
+        ValueError: The header is damaged.
     """
     with warnings.catch_warnings():
-        # NumPy warns of headers written by Python 2, and Python of odd text in damaged ones.
+        # NumPy warns about headers of Python 2, and Python about syntax in damaged headers.
         warnings.simplefilter("ignore")
         form = np.lib.format
         first = form.read_magic(stream) == (1, 0)
         read = form.read_array_header_1_0 if first else form.read_array_header_2_0
         prefix = stream.read(2 if first else 4)
         size = int.from_bytes(prefix, "little")
-        if size > MAX_HEADER:  # before it is read
-            raise ValueError(f"header of {size} bytes; at most {MAX_HEADER} are read")
+        if size > MAX_HEADER:  # checked before the header is read
+            raise ValueError(f"the header must have at most {MAX_HEADER} bytes, got {size}")
         try:
             shape, fortran, dtype = read(io.BytesIO(prefix + stream.read(size)))
         except (SyntaxError, RecursionError, EOFError, tokenize.TokenError) as error:
@@ -175,7 +175,7 @@ def read_header(stream: IO[bytes] | Region) -> tuple[tuple[int, ...], bool, np.d
 
 
 def nested(values: npt.NDArray[Any], shape: tuple[int, ...]) -> pa.Array:
-    """Turn flat values into rows of a shape, as fixed-size lists.
+    """Return flat values as fixed-size lists of a row shape.
 
     Example:
         >>> nested(np.arange(4), (2,)).to_pylist()

@@ -1,4 +1,4 @@
-"""ORC files: rows in stripes, decoded whole where they are small, else little by little into a spill file."""
+"""ORC files: small stripes are decoded whole, large ones unpacked in batches to a spill file."""
 
 import re
 import threading
@@ -25,8 +25,8 @@ MAGIC, SUFFIXES = b"ORC", (".orc",)
 CODECS = {0: "none", 1: "zlib", 2: "snappy", 4: "lz4_raw", 5: "zstd"}
 TAIL = 1 << 14
 ZONE = re.compile(rb"(\w[\w+:-]*(/\w[\w+:-]*)*)?")
-Fields = dict[int, list[int | bytes]]  # of a message of protobuf
-MAX_CHUNK, MAX_FOOTER = 1 << 24, 1 << 24  # bytes, unpacked
+Fields = dict[int, list[int | bytes]]  # the fields of a protobuf message
+MAX_CHUNK, MAX_FOOTER = 1 << 24, 1 << 24  # unpacked bytes
 ADVICE = "a stripe is decoded whole before a row is read; `corgipile convert` writes a file that is read in place"
 
 
@@ -35,7 +35,7 @@ class OrcTable(UnitTable):
 
     Args:
         path: The file.
-        spill: Folder for spill files, ``"off"`` for none: stripes are then decoded in memory, whole.
+        spill: Folder for spill files, ``"off"`` for none: stripes are then decoded whole in memory.
 
     Example:
         >>> import tempfile
@@ -51,7 +51,7 @@ class OrcTable(UnitTable):
     def __init__(self, path: PathLike, spill: Spill = None) -> None:
         self._file, self._spill = File(path), spill
         if self._file.read(0, min(3, self._file.size)) != MAGIC:
-            raise UnknownFormat(f"{self._file.path} is no ORC file: it does not begin with {MAGIC!r}")
+            raise UnknownFormat(f"{self._file.path} is not an ORC file: it does not begin with {MAGIC!r}")
         self._local = threading.local()
         counts, self._bytes = _stripes(self._file)
         with decoding(self._file.path):
@@ -59,7 +59,7 @@ class OrcTable(UnitTable):
             schema: pa.Schema = reader.schema
             check_names(schema, self._file.path)
             if (reader.nstripes, reader.nrows) != (len(counts), counts.sum()):
-                raise CorruptFile(f"{self._file.path}: {reader.nrows} rows are stated; its stripes have {counts.sum()}")
+                raise CorruptFile(f"{self._file.path} states {reader.nrows} rows, but its stripes have {counts.sum()}")
         file = self._file
         super().__init__(file.path, file.identity, schema, counts, spill_folder(spill), file.place)
 
@@ -91,56 +91,56 @@ class OrcTable(UnitTable):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=pick(self.schema, names))
 
     def _reader(self) -> Any:
-        """Return this thread's own reader."""
+        """Return the reader of this thread."""
         if not hasattr(self._local, "reader"):
             self._local.reader = orc.ORCFile(self._file.source())
         return self._local.reader
 
 
 def _stripes(file: File) -> tuple[IntArray, int]:
-    """Return the rows of each stripe, which pyarrow does not tell, and the bytes of all."""
+    """Return the rows of each stripe, which pyarrow does not expose, and the bytes of all."""
     tail = file.read(max(0, file.size - TAIL), min(TAIL, file.size))
     size = tail[-1] if len(tail) > 4 else 0
     script = _fields(tail[-1 - size : -1], file)
     length, codec = _number(script, 1), CODECS.get(_number(script, 2))
     if codec is None:
-        raise UnknownFormat(f"{file.path} is compressed by LZO, or unknown, which cannot be read")
+        raise UnknownFormat(f"{file.path} is compressed by LZO or an unknown codec, which cannot be read")
     begin = file.size - 1 - size - length
     if begin < 0:
-        raise CorruptFile(f"{file.path}: its footer claims {length} bytes; it is damaged or truncated")
+        raise CorruptFile(f"{file.path} is damaged or truncated: its footer claims {length} bytes")
     data = file.read(begin, length)
     with decoding(file.path):
         footer = _fields(data if codec == "none" else _unpacked(data, codec, _number(script, 3)), file)
     with decoding(file.path):
         _check_types(footer.get(4, []), file)
-    found = [_fields(stripe, file) for stripe in footer.get(3, []) if isinstance(stripe, bytes)]
-    counts = np.array([_number(stripe, 5) for stripe in found], np.int64)
+    stripes = [_fields(stripe, file) for stripe in footer.get(3, []) if isinstance(stripe, bytes)]
+    counts = np.array([_number(stripe, 5) for stripe in stripes], np.int64)
     if (counts < 0).any() or (counts > 1 << 40).any():
-        raise CorruptFile(f"{file.path}: a stripe claims {counts.max()} rows")
-    _check_zones(file, found, codec, _number(script, 3))
-    return counts, sum(_number(stripe, 3) for stripe in found)
+        raise CorruptFile(f"{file.path} is damaged: a stripe claims {counts.max()} rows")
+    _check_zones(file, stripes, codec, _number(script, 3))
+    return counts, sum(_number(stripe, 3) for stripe in stripes)
 
 
 def _check_zones(file: File, stripes: list[Fields], codec: str, block: int) -> None:
-    """Check the time zones of stripes, since the library opens any file by that name."""
+    """Check the time zones of stripes, since the library opens a file of that name."""
     begins = [sum(_number(stripe, part) for part in (1, 2, 3)) for stripe in stripes]
     sizes = [_number(stripe, 4) for stripe in stripes]
     if any(begin + size > file.size for begin, size in zip(begins, sizes, strict=True)):
-        raise CorruptFile(f"{file.path}: a stripe lies beyond its end; it is damaged or truncated")
+        raise CorruptFile(f"{file.path} is damaged or truncated: a stripe lies beyond its end")
     for data in file.gather_bytes(np.array(begins, np.int64), np.array(sizes, np.int64)):
         with decoding(file.path):
             footer = _fields(data if codec == "none" else _unpacked(data, codec, block), file)
         for zone in footer.get(3, []):
             if not isinstance(zone, bytes) or not ZONE.fullmatch(zone):
-                raise CorruptFile(f"{file.path}: a stripe has the time zone {zone!r:.99}, which is no name of one")
+                raise CorruptFile(f"{file.path}: the time zone of a stripe must be a name, got {zone!r:.99}")
 
 
 def _check_types(types: list[int | bytes], file: File) -> None:
-    """Raise BadSchema if types nest too deep for the library, which recurses; inner ones come after outer ones."""
+    """Raise BadSchema if types nest too deep for the recursive library; inner types follow outer ones."""
     depths = [0] * len(types)
-    for at, said in enumerate(types):
+    for at, message in enumerate(types):
         check_depth(depths[at] - 1, f"{file.path}: a column", BadSchema)
-        for inner in _fields(said, file).get(2, []) if isinstance(said, bytes) else []:
+        for inner in _fields(message, file).get(2, []) if isinstance(message, bytes) else []:
             packed, place = (inner, 0) if isinstance(inner, bytes) else (b"", 0)
             numbers = [] if isinstance(inner, bytes) else [inner]
             while place < len(packed):
@@ -152,12 +152,12 @@ def _check_types(types: list[int | bytes], file: File) -> None:
 
 
 def _unpacked(data: bytes, codec: str, block: int) -> bytes:
-    """Decompress a footer: chunks, each behind its length and whether it is stored as it is."""
+    """Decompress a footer: chunks, each after its length and a flag for uncompressed data."""
     parts, at = list[bytes](), 0
     block = min(block, MAX_CHUNK)
     while at + 3 <= len(data):
         if sum(map(len, parts)) > MAX_FOOTER:
-            raise ValueError(f"its footer unpacks to more than {MAX_FOOTER} bytes")
+            raise ValueError(f"its footer must unpack to at most {MAX_FOOTER} bytes")
         head = int.from_bytes(data[at : at + 3], "little")
         chunk = data[at + 3 : at + 3 + (head >> 1)]
         at += 3 + (head >> 1)
@@ -181,7 +181,7 @@ def _decompressed(chunk: bytes, codec: str, block: int) -> bytes:
 
 def _fields(data: bytes, file: File) -> Fields:
     """Read the fields of a protobuf message."""
-    found: Fields = {}
+    fields: Fields = {}
     at = 0
     try:
         while at < len(data):
@@ -189,20 +189,20 @@ def _fields(data: bytes, file: File) -> Fields:
             kind, value = tag & 7, 0
             if kind == 0:
                 value, at = _varint(data, at)
-                found.setdefault(tag >> 3, []).append(value)
+                fields.setdefault(tag >> 3, []).append(value)
             elif kind == 2:
                 size, at = _varint(data, at)
-                found.setdefault(tag >> 3, []).append(data[at : at + size])
+                fields.setdefault(tag >> 3, []).append(data[at : at + size])
                 at += size
             else:
                 at += {1: 8, 5: 4}[kind]
     except (IndexError, KeyError):
-        raise CorruptFile(f"{file.path}: its footer is damaged") from None
-    return found
+        raise CorruptFile(f"{file.path} is damaged: its footer cannot be read") from None
+    return fields
 
 
 def _varint(data: bytes, at: int, bits: int = 64) -> tuple[int, int]:
-    """Read a number, and where it ends; the library drops further bits, and would read another number."""
+    """Return a number and the offset after it; more bits raise IndexError, since the library would drop them."""
     value = shift = 0
     while True:
         byte = data[at]

@@ -1,4 +1,4 @@
-"""Where a table is cut so that each block is the rows of one run of pages of its file."""
+"""Block boundaries at runs of pages of a file."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,18 +6,18 @@ import numpy as np
 
 from corgipile.tables.table import ColumnLayout, IntArray, Table
 
-__all__ = ["changes", "run_cuts"]
+__all__ = ["run_cuts", "varlen_cuts"]
 
 
 def run_cuts(table: Table, columns: Sequence[str], run_bytes: int) -> IntArray:
-    """Cut a table into the rows of each run of pages; a row belongs to the run in which its first byte lies.
+    """Cut a table into the rows of each run of pages; a row belongs to the run of its first byte.
 
-    So each run is read by one request, from the first byte of its first row to the end of its last, and only the page
-    into which the last row reaches is read twice. Where columns lie apart, the widest decides. A table whose rows have
-    no place of their own (compressed, or in memory) is cut on its natural units.
+    One request reads each run, from the first byte of its first row to the end of its last; only the page of the last
+    row's end is read twice. The widest column decides. Tables without a layout (compressed, or in memory) are cut at
+    their natural units.
 
     Args:
-        table: The table; if it has a method ``run_cuts(columns, run_bytes)``, that answers.
+        table: The table; its method ``run_cuts(columns, run_bytes)`` takes precedence.
         columns: The columns that are read.
         run_bytes: Bytes of a run of pages.
 
@@ -38,11 +38,11 @@ def run_cuts(table: Table, columns: Sequence[str], run_bytes: int) -> IntArray:
     layout = table.layout(columns) if columns and len(table) else None
     if layout is None:
         return table.cuts(max(1, run_bytes * len(table) // max(table.nbytes, 1)))
-    return _fixed(max(layout.columns.values(), key=lambda column: column.width), run_bytes)
+    return _fixed_cuts(max(layout.columns.values(), key=lambda column: column.width), run_bytes)
 
 
-def _fixed(column: ColumnLayout, run_bytes: int) -> IntArray:
-    """Cut rows of fixed width: run k begins with the first row whose first byte is not before ``k * run_bytes``."""
+def _fixed_cuts(column: ColumnLayout, run_bytes: int) -> IntArray:
+    """Cut fixed-width rows: run k begins at the first row that begins at or after ``k * run_bytes``."""
     starts, width = column.starts, column.width
     before = column.offsets // run_bytes  # the run of each piece's first row, and of its last
     last = (column.offsets + (np.diff(starts) - 1) * width) // run_bytes
@@ -54,15 +54,15 @@ def _fixed(column: ColumnLayout, run_bytes: int) -> IntArray:
     return np.unique(np.concatenate([inside, starts[1:-1][~joined], starts[[0, -1]]]))
 
 
-def changes(begins: Iterable[IntArray], run_bytes: int) -> IntArray:
-    """Cut rows of varying length, by the byte at which each begins.
+def varlen_cuts(begins: Iterable[IntArray], run_bytes: int) -> IntArray:
+    """Cut rows of varying length by their first bytes.
 
     Args:
-        begins: The bytes, ascending, in any number of parts.
+        begins: The first byte of each row, ascending, in any number of parts.
         run_bytes: Bytes of a run of pages.
 
     Example:
-        >>> changes([np.array([0, 30, 90]), np.array([130, 150, 220])], 100).tolist()
+        >>> varlen_cuts([np.array([0, 30, 90]), np.array([130, 150, 220])], 100).tolist()
         [0, 3, 5, 6]
     """
     cuts, rows, last = [np.zeros(1, np.int64)], 0, None

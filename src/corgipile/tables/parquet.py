@@ -1,4 +1,4 @@
-"""Parquet files: rows in row groups, decoded whole where they are small, else little by little into a spill file."""
+"""Parquet files: small row groups are decoded whole, large ones unpacked in batches to a spill file."""
 
 import contextlib
 import itertools
@@ -21,13 +21,13 @@ from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.ascending import Span
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import (
+    GROUP_BYTES,
     SMALL,
-    TOGETHER,
     Part,
     SpilledTable,
     Units,
-    grouped,
-    typed,
+    group_columns,
+    restore_type,
     units_of,
     unpack,
     write_plain,
@@ -57,29 +57,29 @@ from corgipile.tables.values import values
 MAGIC = b"PAR1"
 SUFFIXES = (".parquet", ".pq")
 SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
-FIRST = 4  # rows of a row group that are decoded without the others
-MOST_TOGETHER = 3  # groups of columns that are not worth a spill file to who reads rows once
+MIN_HEAD_ROWS = 4  # rows of a row group that are decoded without the others
+MAX_DIRECT_GROUPS = 3  # groups of columns that a single pass decodes without a spill file
 BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 17  # decoded at a time
-DECODERS, WAITING = min(4, os.cpu_count() or 1), 1 / 3  # threads that decode what comes from stores; of its bytes
-LEVELS, ROOM = 4, 16 << 20  # bytes a row to know which are null; of a row group in memory, were all values the longest
-TIDY_BYTES = 1 << 20  # decoded before pages are given back that are read no more
-PARSED = 11  # times as many bytes as the footer of a file has take what is made of it
-_footers: Common[Any] = Common(8 << 20, lambda found: PARSED * int(found.serialized_size))
+DECODERS, QUEUE_SHARE = min(4, os.cpu_count() or 1), 1 / 3  # decoding threads for stores; bytes that may queue
+LEVEL_BYTES, MAX_WORST_BYTES = 4, 16 << 20  # bytes a row for nulls; a row group of longest values in memory
+TIDY_BYTES = 1 << 20  # decoded bytes after which freed pages are returned to the system
+PARSED_RATIO = 11  # parsed bytes of a footer per stored byte
+_footers: Common[Any] = Common(8 << 20, lambda found: PARSED_RATIO * int(found.serialized_size))
 _decoded: Common[pa.RecordBatch] = Common(SMALL, lambda rows: int(rows.nbytes))
 _sampled: Common[pa.RecordBatch | None] = Common(SMALL, lambda rows: int(rows.nbytes) if rows is not None else 0)
 _unpacked: Common[Table] = Common(4, lambda _: 1)
-_readers = threading.local()  # the last of each thread: one reader must not decode in two threads at once
+_readers = threading.local()  # the last reader of each thread, since two threads must not share one
 
 
 class ParquetTable(Checked):
     """Reads a Parquet file.
 
-    Its natural unit is the row group: a block is at least one of them. Of a large one few rows are never decoded alone:
-    the columns asked for are unpacked to a spill file, a few at a time, and read there.
+    Its natural unit is the row group: a block has at least one. Reading a few rows of a large row group unpacks the
+    requested columns, a few at a time, to a spill file.
 
     Args:
         path: The file.
-        spill: Folder for spill files, ``"off"`` for none: row groups are then decoded in memory, whole; see
+        spill: Folder for spill files, ``"off"`` for none: row groups are then decoded whole in memory; see
             `corgipile.tables.io.spill.spill_folder`.
 
     Example:
@@ -90,27 +90,27 @@ class ParquetTable(Checked):
         [0, 2, 3]
     """
 
-    columnar = True  # a column is read without the others
+    columnar = True  # each column is read without the others
 
     def __init__(self, path: PathLike, spill: Spill = None) -> None:
         self._file, self.spill, self._spill = file_of(path), spill_folder(spill), spill
         if self._file.read(0, min(4, self._file.size)) != MAGIC:
-            raise UnknownFormat(f"{self._file.path} is no Parquet file: it does not begin with {MAGIC!r}")
+            raise UnknownFormat(f"{self._file.path} is not a Parquet file: it does not begin with {MAGIC!r}")
         if self._file.size < 12 or self._file.read(self._file.size - 4, 4) != MAGIC:
             raise CorruptFile(f"{self._file.path} is truncated: it does not end with {MAGIC!r}")
         with decoding(self._file.path):
             opened = pq.ParquetFile(self._file.source())
             metadata = _footers.of(self, "footer", lambda: opened.metadata)
-            self._kept = metadata if isinstance(self._file, RemoteFile) else None  # rather than asked for again
+            self._remote_metadata = metadata if isinstance(self._file, RemoteFile) else None  # never requested again
             self.schema: pa.Schema = same_schema(opened.schema_arrow)
             check_names(self.schema, self._file.path)
             counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             self._bytes = [metadata.row_group(i).total_byte_size for i in range(len(counts))]
         if any(count < 0 or count > 2**40 for count in counts):
-            raise CorruptFile(f"{self._file.path}: a row group claims {max(counts, key=abs)} rows")
+            raise CorruptFile(f"{self._file.path} is damaged: a row group claims {max(counts, key=abs)} rows")
         if sum(counts) != metadata.num_rows:
             raise CorruptFile(
-                f"{self._file.path}: its row groups have {sum(counts)} rows; {metadata.num_rows} are stated"
+                f"{self._file.path} states {metadata.num_rows} rows, but its row groups have {sum(counts)}"
             )
         self._starts = np.cumsum([0, *counts], dtype=np.int64)
         self._widths, self._dictionaries = Recent[float](1 << 16), Recent[int](1 << 16)
@@ -128,9 +128,9 @@ class ParquetTable(Checked):
 
     @property
     def _metadata(self) -> Any:
-        """Return what the footer says; it is read again where other files' took its place."""
-        if self._kept is not None:
-            return self._kept
+        """Return the footer, which is read again after eviction from the cache."""
+        if self._remote_metadata is not None:
+            return self._remote_metadata
         with decoding(self._file.path):
             return _footers.of(self, "footer", lambda: pq.read_metadata(self._file.source()))
 
@@ -141,7 +141,7 @@ class ParquetTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: content, schema and rows."""
+        """Return the identity of content, schema and rows."""
         return digest(self._file.identity, describe(self.schema), str(len(self)))
 
     def cuts(self, rows: int) -> IntArray:
@@ -156,11 +156,11 @@ class ParquetTable(Checked):
 
     @property
     def place(self) -> str:
-        """Return what tells the file, as it is now, from all others of this machine."""
+        """Return the identity of the file in its present state on this machine."""
         return self._file.place
 
     def units(self, columns: Sequence[str]) -> Units | None:
-        """Say what row groups take, decoded; of columns of varying length by a sample and the metadata."""
+        """Return the decoded sizes of row groups; columns of varying length are estimated."""
         counts, names = np.diff(self._starts), list(dict.fromkeys(columns))
         found = units_of(counts, counts * sum(map(self._width, names)))
         return found and found._replace(dictionary=max((self._dictionary(name) for name in names), default=0))
@@ -170,33 +170,33 @@ class ParquetTable(Checked):
         return np.diff(self._starts)
 
     def spans(self, columns: Sequence[str], parts: Sequence[int]) -> dict[str, list[Span]]:
-        """Return least and greatest value of columns in row groups, without those of which the footer says nothing."""
+        """Return the value ranges of columns in row groups, without columns that lack statistics."""
         groups = [self._metadata.row_group(part) for part in parts]
         flat = [name for name in columns if not pa.types.is_nested(self.schema.field(name).type)]
-        found = {name: [chunk_span(group.column(self._chunks[name][0])) for group in groups] for name in flat}
-        return {name: [span for span in spans if span] for name, spans in found.items() if all(spans)}
+        ranges = {name: [chunk_span(group.column(self._chunks[name][0])) for group in groups] for name in flat}
+        return {name: [span for span in spans if span] for name, spans in ranges.items() if all(spans)}
 
     def list_width(self, name: str) -> int | None:
-        """Return the length of a list column's rows if the first agree, and the numbers in all row groups."""
+        """Return the length of a list column's rows if the first rows and the value counts of row groups agree."""
         groups = [i for i, rows in enumerate(np.diff(self._starts)) if rows]
-        first = self._first(groups[0], name) if groups else None
+        first = self._head(groups[0], name) if groups else None
         width = None if first is None else even_length(first.column(0))
         counts = [self._metadata.row_group(i).column(self._chunks[name][0]).num_values for i in groups]
-        even = width is not None and (np.array(counts) == np.diff(self._starts)[groups] * width).all()
-        return width if even else None
+        agree = width is not None and (np.array(counts) == np.diff(self._starts)[groups] * width).all()
+        return width if agree else None
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        """Write all rows, decoded little by little, as sections of a spill file."""
+        """Decode all rows in small batches into sections of a spill file."""
         self.write_groups(columns, out, range(len(self._bytes)))
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        """Return the table of the sections that `write_plain` wrote."""
+        """Open the sections that `write_plain` wrote as a table."""
         return SpilledTable(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
 
     def batches(self) -> Iterator[pa.RecordBatch] | None:
-        """Decode all columns together, page by page; None where that takes much and a spill file may be used."""
+        """Decode all columns together, page by page; None if that needs too much memory and spilling is allowed."""
         groups, names = range(len(self._bytes)), list(self.schema.names)
-        if self.spill is not None and len(self._together(names)) > MOST_TOGETHER:
+        if self.spill is not None and len(self._together(names)) > MAX_DIRECT_GROUPS:
             return None
         return self._batches(names, groups)
 
@@ -206,17 +206,17 @@ class ParquetTable(Checked):
         together = self._together(columns)
         with contextlib.closing(self._sections(together, groups)) as sections:
             for names, batches in zip(together, sections, strict=True):
-                schema = pick(self.schema, names).remove_metadata()  # which may describe all columns
+                schema = pick(self.schema, names).remove_metadata()  # the metadata may describe all columns
                 write_plain(out, schema, batches, rows)
 
     def _together(self, columns: Sequence[str]) -> list[list[str]]:
-        """Group the columns that are decoded at the same time."""
+        """Group the columns that are decoded together."""
         counts = np.diff(self._starts)
         if not counts.size:
             return [list(columns)]
         group = self._metadata.row_group(int(counts.argmax()))
         chunks = {name: [group.column(i) for i in self._chunks[name]] for name in columns}
-        return grouped(
+        return group_columns(
             {
                 name: sum(page_bytes(self._file, chunk) for chunk in found)
                 + int(self._batch_rows([name]) * self._width(name))
@@ -229,40 +229,40 @@ class ParquetTable(Checked):
         return chunk_columns(self.schema)
 
     def _width(self, name: str) -> float:
-        """Return the bytes of a row of a column, decoded."""
+        """Return the decoded bytes of a column per row."""
         bits = row_bits(self.schema.field(name).type)
-        return bits / 8 if bits or not len(self) else self._widths.get(name, lambda: self._find_width(name))
+        return bits / 8 if bits or not len(self) else self._widths.get(name, lambda: self._estimate_width(name))
 
-    def _find_width(self, name: str) -> float:
+    def _estimate_width(self, name: str) -> float:
         counts = np.diff(self._starts)
         group = int(counts.argmax())
         coded = coding.coded_width(self._file, self._largest(name), int(counts[group]))
-        if self._dictionary(name) or coded > SAMPLE_BYTES:  # much would be decoded for a few rows
+        if self._dictionary(name) or coded > SAMPLE_BYTES:  # a sample would decode too much
             return coded
-        first = self._first(group, name)
+        first = self._head(group, name)
         sampled: float = values(first).nbytes / max(first.num_rows, 1) if first is not None else 0.0
         return max(self._stored_width(group, name), sampled)
 
     def _dictionary(self, name: str) -> int:
-        """Return the bytes that decoding takes at least, a dictionary or a page, 0 where they are as small as most."""
+        """Return the minimum bytes of decoding, for a dictionary or a page; 0 if they are small."""
         if 0 < row_bits(self.schema.field(name).type) < 8 * SAMPLE_BYTES or not len(self):
             return 0
-        return self._dictionaries.get(name, lambda: coding.decoding_bytes(self._file, self._largest(name), TOGETHER))
+        return self._dictionaries.get(name, lambda: coding.decoding_bytes(self._file, self._largest(name), GROUP_BYTES))
 
     def _largest(self, name: str) -> list[Any]:
-        """Return the chunks of a column in the largest row group."""
+        """Return the column chunks of the largest row group."""
         group = self._metadata.row_group(int(np.diff(self._starts).argmax()))
         return [group.column(i) for i in self._chunks[name]]
 
     def _stored_width(self, group: int, name: str) -> float:
-        """Return the bytes of a row of a column in a row group, encoded but not compressed."""
+        """Return the encoded, uncompressed bytes of a column per row of a row group."""
         metadata, rows = self._metadata.row_group(group), int(np.diff(self._starts)[group])
         return sum(int(metadata.column(i).total_uncompressed_size) for i in self._chunks[name]) / rows
 
-    def _first(self, group: int, name: str) -> pa.RecordBatch | None:
-        """Decode the first rows of a column of a row group, without the others; they are kept a while."""
-        width = max(self._stored_width(group, name), self._longest(group, name), 1.0)
-        rows = max(FIRST, min(SAMPLE_ROWS, int(SAMPLE_BYTES / width)))
+    def _head(self, group: int, name: str) -> pa.RecordBatch | None:
+        """Decode the first rows of a column of a row group; recent ones are cached."""
+        width = max(self._stored_width(group, name), self._longest_value(group, name), 1.0)
+        rows = max(MIN_HEAD_ROWS, min(SAMPLE_ROWS, int(SAMPLE_BYTES / width)))
 
         def decode() -> pa.RecordBatch | None:
             with frugal():
@@ -271,16 +271,16 @@ class ParquetTable(Checked):
         return _sampled.of(self, (group, name), decode)
 
     def head(self, name: str, rows: int) -> Iterator[pa.Array]:
-        """Decode a column from its first row on, page by page, so many rows at a time, of long ones fewer."""
+        """Yield a column from its first row, page by page, at most ``rows`` rows at a time."""
         filled = np.flatnonzero(np.diff(self._starts))
         if not len(filled):
             return
-        step = max(FIRST, min(rows, int(SAMPLE_BYTES / max(self._width(name), 1.0))))
+        step = max(MIN_HEAD_ROWS, min(rows, int(SAMPLE_BYTES / max(self._width(name), 1.0))))
         for batch in self._batches([name], range(int(filled[0]), len(self._starts) - 1), step):
             yield batch.column(0)
 
-    def _longest(self, group: int, name: str) -> int:
-        """Return the bytes of the longest value that a row group may repeat by few bytes, 0 where all are short."""
+    def _longest_value(self, group: int, name: str) -> int:
+        """Return the bytes of the longest dictionary value of a row group, 0 if all are short."""
         columns = () if row_bits(self.schema.field(name).type) else self._chunks[name]
         return self._longests.get(
             (group, name), lambda: coding.longest_value(self._file, self._metadata, group, columns)
@@ -291,7 +291,7 @@ class ParquetTable(Checked):
         return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(width, 1e-9))))
 
     def _batches(self, names: list[str], groups: range, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Decode the columns of some row groups, page by page; ``rows`` at a time where only the first are wanted."""
+        """Decode columns of row groups page by page, ``rows`` at a time if only the first rows are needed."""
         step = rows or self._batch_rows(names)
         if isinstance(self._file, RemoteFile) and rows is None:
             source = Arriving(self._file, [self._ranges(group, names) for group in groups]).source()
@@ -300,7 +300,7 @@ class ParquetTable(Checked):
         yield from self._decoded_batches(names, groups, step, source)
 
     def _sections(self, together: list[list[str]], groups: range) -> Generator[Iterable[pa.RecordBatch]]:
-        """Decode columns of some row groups, one set of columns after another; if they come from a store, meanwhile."""
+        """Decode columns of row groups, one set of columns after another; remote ones decode while they arrive."""
         if not isinstance(self._file, RemoteFile):
             yield from (self._batches(names, groups) for names in together)
             return
@@ -311,19 +311,19 @@ class ParquetTable(Checked):
             return self._decoded_batches(names, range(group, group + 1), self._batch_rows(names), file.source())
 
         makes = (partial(decode, *part) for part in parts)
-        threads = max(1, min(DECODERS, at_once() // TOGETHER))  # each of which may take so much
-        waiting = int(at_once() * WAITING) // threads
-        with contextlib.closing(side_by_side(makes, threads, lambda batch: int(batch.nbytes), waiting)) as runs:
+        threads = max(1, min(DECODERS, at_once() // GROUP_BYTES))  # each thread may take this many bytes
+        max_queued = int(at_once() * QUEUE_SHARE) // threads
+        with contextlib.closing(side_by_side(makes, threads, lambda batch: int(batch.nbytes), max_queued)) as runs:
             for _ in together:
                 yield itertools.chain.from_iterable(itertools.islice(runs, len(groups)))
 
     def _ranges(self, group: int, names: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """Return where the column chunks of a row group lie."""
+        """Return the offsets and lengths of the column chunks of a row group."""
         metadata = self._metadata.row_group(group)
-        found = np.array([chunk_range(metadata.column(i)) for name in names for i in self._chunks[name]], np.int64)
-        starts, lengths = found.reshape(-1, 2).T
+        ranges = np.array([chunk_range(metadata.column(i)) for name in names for i in self._chunks[name]], np.int64)
+        starts, lengths = ranges.reshape(-1, 2).T
         if (starts < 0).any() or (lengths < 0).any() or (starts > self._file.size - lengths).any():
-            raise CorruptFile(f"{self._file.path}: row group {group} claims bytes that the file does not have")
+            raise CorruptFile(f"{self._file.path} is damaged: row group {group} claims bytes beyond its end")
         return starts, lengths
 
     def _decoded_batches(self, names: list[str], groups: range, rows: int, source: Any) -> Iterator[pa.RecordBatch]:
@@ -333,46 +333,46 @@ class ParquetTable(Checked):
             untyped = lambda: _footers.of(self, "untyped", lambda: coding.without_types(self._metadata))  # noqa: E731
             metadata = coding.metadata_for(schema, self._metadata, untyped)
             file = coding.columns_reader(self, self._file.path, metadata, source)
-            longest = [(group, sum(self._longest(group, name) for name in names)) for group in groups]
+            longest = [(group, sum(self._longest_value(group, name) for name in names)) for group in groups]
             for batch in coding.in_batches(file, names, longest, rows):
                 batch.validate(full=True)
                 decoded += batch.nbytes
                 if decoded > TIDY_BYTES:
                     give_back()
                     decoded = 0
-                columns = [typed(batch.column(field.name), field.type) for field in schema]
+                columns = [restore_type(batch.column(field.name), field.type) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _is_large(self, i: int, names: list[str]) -> bool:
         rows = int(self._starts[i + 1] - self._starts[i])
         large = sum(map(self._width, names)) * rows > SMALL or any(map(self._dictionary, names))
-        return large or rows * (LEVELS + sum(self._longest(i, name) for name in names)) > ROOM
+        return large or rows * (LEVEL_BYTES + sum(self._longest_value(i, name) for name in names)) > MAX_WORST_BYTES
 
     def _piece(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         if stop - start == self._starts[i + 1] - self._starts[i]:
             return self._decode(i, names)
         if self.spill is not None and self._is_large(i, names):
-            looked = self._looked_at(i, stop, names)
-            if looked is not None:
-                return looked.slice(start)
-            return self._plain(i, names, self.spill).read(start, stop, names)
+            preview = self._preview(i, stop, names)
+            if preview is not None:
+                return preview.slice(start)
+            return self._unpacked_group(i, names, self.spill).read(start, stop, names)
         return self._group(i, names).slice(start, stop - start)
 
-    def _looked_at(self, i: int, stop: int, names: list[str]) -> pa.RecordBatch | None:
-        """Return the first rows of a row group in a store, if only these are asked for, to see what rows are like."""
-        if stop > FIRST or not isinstance(self._file, RemoteFile):
+    def _preview(self, i: int, stop: int, names: list[str]) -> pa.RecordBatch | None:
+        """Return the first rows of a remote row group if only these are requested, as for a preview."""
+        if stop > MIN_HEAD_ROWS or not isinstance(self._file, RemoteFile):
             return None
-        found = [first.column(0)[:stop] for name in names if (first := self._first(i, name)) is not None]
-        there = [len(column) for column in found] == [stop] * len(names)
-        return pa.RecordBatch.from_arrays(found, schema=pick(self.schema, names)) if there else None
+        columns = [head.column(0)[:stop] for name in names if (head := self._head(i, name)) is not None]
+        complete = [len(column) for column in columns] == [stop] * len(names)
+        return pa.RecordBatch.from_arrays(columns, schema=pick(self.schema, names)) if complete else None
 
     def _scattered(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         if self.spill is not None and self._is_large(i, names):
-            return self._plain(i, names, self.spill).take(rows, names)
+            return self._unpacked_group(i, names, self.spill).take(rows, names)
         return pick_rows(self._group(i, names), rows)
 
-    def _plain(self, i: int, names: list[str], folder: Path) -> Table:
-        """Return a row group unpacked; the last ones stay so a while."""
+    def _unpacked_group(self, i: int, names: list[str], folder: Path) -> Table:
+        """Return an unpacked row group; recent ones are cached."""
         part = Part(lambda columns, out: self.write_groups(columns, out, range(i, i + 1)), self.open_plain)
         with self._unpacking:
             return _unpacked.of(self, (i, *names), lambda: unpack(part, names, folder))
@@ -386,12 +386,12 @@ class ParquetTable(Checked):
             table.validate(full=True)
             rows = int(self._starts[i + 1] - self._starts[i])
             if table.num_rows != rows:
-                raise CorruptFile(f"{self._file.path}: row group {i} decodes to {table.num_rows} rows, not {rows}")
+                raise CorruptFile(f"{self._file.path}: row group {i} must have {rows} rows, got {table.num_rows}")
             arrays = [pa.concat_arrays(table.column(name).chunks) for name in names]
             return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
     def _reader(self, i: int, names: Sequence[str]) -> Any:
-        """Return this thread's reader of this file."""
+        """Return the reader of this thread."""
         if isinstance(self._file, RemoteFile):
             return pq.ParquetFile(fetched(self._file, self._ranges(i, names)).source(), metadata=self._metadata)
         if getattr(_readers, "owner", None) != weakref.ref(self):

@@ -1,4 +1,4 @@
-"""What reading a column of a Parquet file takes: sizes of its pages and its rows, from the metadata and a few bytes."""
+"""Sizes of pages and rows of Parquet columns, from the metadata and page headers."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from corgipile.tables.io.remote import RemoteFile
 
 __all__ = ["chunk_columns", "chunk_range", "chunk_span", "page_bytes", "page_head", "row_bits"]
 
-HEAD = 64  # bytes in which the sizes of a page stand
+HEAD = 64  # bytes that contain the sizes in a page header
 BUFFER = 1 << 16
-USUAL = 3 << 20
-NUMBER, RECORD, FIRST_NUMBER = 5, 12, b"\x15"  # types of Thrift, and how a field 1 that is a number begins
+USUAL_PAGE = 3 << 20  # bytes of a page and its copy from common writers
+NUMBER, RECORD, FIRST_NUMBER = 5, 12, b"\x15"  # Thrift types, and the head of a field 1 that is a number
 
 
 def row_bits(kind: pa.DataType) -> int:
@@ -42,37 +42,37 @@ def _leaves(kind: pa.DataType) -> int:
 
 
 def chunk_columns(schema: pa.Schema) -> dict[str, range]:
-    """Return the numbers of the column chunks of each column.
+    """Return the range of column chunks of each column.
 
     Example:
         >>> chunk_columns(pa.schema({"a": pa.int8(), "b": pa.struct({"x": pa.int8(), "y": pa.int8()})}))
         {'a': range(0, 1), 'b': range(1, 3)}
     """
-    found, at = {}, 0
+    ranges, at = {}, 0
     for field in schema:
-        found[field.name] = range(at, at + _leaves(field.type))
-        at += len(found[field.name])
-    return found
+        ranges[field.name] = range(at, at + _leaves(field.type))
+        at += len(ranges[field.name])
+    return ranges
 
 
 def chunk_range(chunk: Any) -> tuple[int, int]:
-    """Return where a column chunk begins in the file, and its bytes."""
+    """Return the offset and the bytes of a column chunk."""
     return min(_page_starts(chunk)), int(chunk.total_compressed_size)
 
 
 def chunk_span(chunk: Any) -> Span | None:
-    """Return the least and the most that a column chunk holds, if it is known."""
+    """Return the value range of a column chunk, None if it is unknown."""
     stats = chunk.statistics
     if stats is None or not stats.has_min_max:
         return None
     try:
         return Span(stats.min, stats.max)
-    except (pa.ArrowException, ValueError, OverflowError):  # of a type, or a time, that Python does not have
+    except (pa.ArrowException, ValueError, OverflowError):  # a type or time that Python cannot represent
         return None
 
 
 def _page_starts(chunk: Any) -> list[int]:
-    """Return where the first page of rows begins, and the page of the dictionary if there is one."""
+    """Return the offset of the first data page, and that of the dictionary page if there is one."""
     starts = [int(chunk.data_page_offset)]
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         starts.append(int(chunk.dictionary_page_offset))
@@ -80,26 +80,26 @@ def _page_starts(chunk: Any) -> list[int]:
 
 
 def page_bytes(file: File, chunk: Any) -> int:
-    """Return the bytes that reading a column chunk takes at a time: its dictionary and a page, compressed and not.
+    """Return the bytes held while a column chunk is read: its dictionary and a page, compressed and decoded.
 
-    Of an object in a store these are not asked for, but taken to be as large as writers make them.
+    For remote files, which would need a request, common sizes are assumed.
     """
-    found = BUFFER
+    total = BUFFER
     if isinstance(file, RemoteFile):
-        return min(USUAL, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))
+        return min(USUAL_PAGE, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))
     for start in _page_starts(chunk):
         sizes = page_head(file, start)
-        found += sum(sizes[:2]) if sizes else int(chunk.total_uncompressed_size + chunk.total_compressed_size)
-    return min(found, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))
+        total += sum(sizes[:2]) if sizes else int(chunk.total_uncompressed_size + chunk.total_compressed_size)
+    return min(total, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))
 
 
 def page_head(file: File, start: int) -> list[int] | None:
-    """Return the bytes of a page, decoded and stored, and of a dictionary its values; None where they are not found.
+    """Return the decoded and stored bytes of a page, and the number of values of a dictionary; None if unreadable.
 
-    They are fields 2 and 3 of its header, and field 1 of field 7, in Thrift's compact form.
+    In Thrift's compact form these are fields 2 and 3 of the page header, and field 1 of field 7.
     """
     head = file.read(start, min(HEAD, file.size - start)) if 0 <= start < file.size else b""
-    at, field, found = 0, 0, {}
+    at, field, values = 0, 0, {}
     while at < len(head) and head[at] >> 4 and head[at] & 15 in (NUMBER, RECORD):
         field += head[at] >> 4
         if head[at] & 15 == RECORD:  # the first field inside is the number of values
@@ -116,7 +116,7 @@ def page_head(file: File, start: int) -> list[int] | None:
             if head[at] < 0x80:
                 break
         at += 1
-        found[field] = value >> 1  # zigzag; sizes are not negative
+        values[field] = value >> 1  # zigzag; sizes are not negative
         if field == 7:
             break
-    return [found[key] for key in (2, 3, 7) if key in found] if 2 in found and 3 in found else None
+    return [values[key] for key in (2, 3, 7) if key in values] if 2 in values and 3 in values else None

@@ -1,7 +1,7 @@
-"""A rank's part of a table: a folder of units and a manifest, which says where the rows of an epoch lie among them.
+"""A rank's part of a table: a folder of units, and a manifest that locates the rows of an epoch in them.
 
-`corgipile.exchange` writes them. Rows of fixed width lie in one file of slots, where loaders read them in place; others
-lie in a file for each unit.
+`corgipile.exchange` writes parts. Fixed-width rows lie in one file of slots, which loaders read in place; other rows
+lie in one file for each unit.
 """
 
 import base64
@@ -44,12 +44,12 @@ NOW, BEGUN = "manifest.json", "staging.json"
 
 
 class Manifest(NamedTuple):
-    """Which places are the rows of an epoch.
+    """The units of an epoch.
 
     Attributes:
-        said: Of the part: rank, world, rows of a unit, schema, epoch...
+        said: The JSON fields: rank, world, rows of a unit, schema, epoch...
         live: int64[units], the place of each unit.
-        sums: uint32[units + 1], the CRC-32C of what lies there, then of the rows that make no whole unit.
+        sums: uint32[units + 1], the CRC-32C of each unit, then of the remaining rows.
     """
 
     said: dict[str, Any]
@@ -58,20 +58,20 @@ class Manifest(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path, name: str = NOW) -> Self:
-        """Read one.
+        """Read a manifest.
 
         Raises:
-            CorruptFile: It is damaged.
-            StateMismatch: It is of another release.
+            CorruptFile: The manifest is damaged.
+            StateMismatch: Another release wrote it.
         """
         path = folder / name
         try:
             said: dict[str, Any] = parse_json(path.read_text(), str(path), ValueError)
             if said["version"] != VERSION:
-                raise StateMismatch(f"{path} is of version {said['version']}; this corgipile reads {VERSION}")
+                raise StateMismatch(f"{path} must have version {VERSION}, got {said['version']}")
             raw, units = within(folder, said["live"], path).read_bytes(), int(said["units"])
             if said.pop("crc") != crc_of(said, raw) or len(raw) != 12 * units + 4:
-                raise CorruptFile(f"{path} or {said['live']} beside it is damaged: their checksum is another")
+                raise CorruptFile(f"{path} or {said['live']} in its folder is damaged: their checksum differs")
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, StateMismatch | CorruptFile):
                 raise
@@ -85,7 +85,7 @@ class Manifest(NamedTuple):
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.said["schema"])))
 
     def table(self, folder: Path) -> Table:
-        """Return the rows: those of places as they ascend, then those that make no whole unit."""
+        """Return the rows: units in the order of places, then the remaining rows."""
         said, places = self.said, np.sort(self.live)
         name = digest(f"{said['of']} {said['epoch']}")
         if said["in_place"]:
@@ -94,7 +94,7 @@ class Manifest(NamedTuple):
 
 
 def crc_of(said: dict[str, Any], raw: bytes) -> int:
-    """Return the checksum of a manifest: of what it says and of the places and checksums beside it.
+    """Return the checksum of a manifest's fields and of the raw places and checksums.
 
     Example:
         >>> crc_of({}, b"")
@@ -104,7 +104,7 @@ def crc_of(said: dict[str, Any], raw: bytes) -> int:
 
 
 def is_part(folder: Path) -> bool:
-    """Say whether a folder is a part, or the beginning of one."""
+    """Return whether a folder is a part, complete or not."""
     if (folder / BEGUN).is_file():
         return True
     try:
@@ -115,25 +115,25 @@ def is_part(folder: Path) -> bool:
 
 
 def open_part(folder: str) -> Table:
-    """Open a part, as it is in the epoch at hand.
+    """Open a part in its current epoch.
 
     Raises:
-        MissingFile: It was begun, and not finished.
-        CorruptFile: It is damaged.
+        MissingFile: The part is incomplete.
+        CorruptFile: The part is damaged.
     """
     place = Path(folder)
     if not (place / NOW).is_file():
-        raise MissingFile(f"{folder} is not staged to its end: run the same `corgipile stage` again, which goes on")
+        raise MissingFile(f"{folder} is incomplete; run the same `corgipile stage` again to continue")
     return Manifest.read(place).table(place)
 
 
 class SlotPlaces:
-    """Where units of one length lie in a file: columns of a unit one after the other; what makes no unit lies first.
+    """The layout of equal units in a file: remaining rows first, then the columns of each unit in turn.
 
     Args:
-        schema: Of a row; numbers, or lists of one length of them.
+        schema: The schema of a row, with fixed-width columns.
         unit: Rows of a unit.
-        rest: Rows that make no whole unit.
+        rest: Remaining rows, fewer than a unit.
     """
 
     def __init__(self, schema: pa.Schema, unit: int, rest: int) -> None:
@@ -143,11 +143,11 @@ class SlotPlaces:
         self.unit_bytes, self.base = unit * sum(self.widths), rest * sum(self.widths)
 
     def at(self, places: IntArray) -> IntArray:
-        """Return where places begin, place -1 that of the rest."""
+        """Return the offsets of places; place -1 holds the remaining rows."""
         return np.where(np.asarray(places) < 0, 0, self.base + np.asarray(places) * self.unit_bytes)
 
     def layout(self, path: str, places: IntArray) -> Layout:
-        """Say where the columns of the units in places, and of the rest, lie."""
+        """Return the layout of the units in places and of the remaining rows."""
         lengths = np.append(np.full(len(places), self.unit), [self.rest] if self.rest else [])
         begins = np.append(self.at(places), [0] if self.rest else []).astype(np.int64)
         starts = np.append(0, np.cumsum(lengths)).astype(np.int64)
@@ -163,24 +163,24 @@ class SlotPlaces:
 
 
 class SlotTable(Checked):
-    """Rows that lie in slots.
+    """Serves fixed-width rows from a file of slots.
 
     Args:
-        slots: How they lie in places.
-        folder: Where the file lies.
-        places: Which are rows, ascending.
-        name: What tells them from others.
+        slots: The layout of places.
+        folder: The folder of the file.
+        places: The places of the table, ascending.
+        name: The fingerprint.
     """
 
-    columnar = True  # a column is read without the others
+    columnar = True  # each column is read without the others
 
     def __init__(self, slots: SlotPlaces, folder: Path, places: IntArray, name: str) -> None:
-        self.schema, self.fingerprint, self._given = slots.schema, name, (slots, folder, places, name)
+        self.schema, self.fingerprint, self._arguments = slots.schema, name, (slots, folder, places, name)
         self._layout = slots.layout(str(folder / "slots"), places)
         self._rows = len(places) * slots.unit + slots.rest
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SlotTable, self._given
+        return SlotTable, self._arguments
 
     def __len__(self) -> int:
         return self._rows
@@ -194,7 +194,7 @@ class SlotTable(Checked):
         return len(self) * sum(column.width for column in self._layout.columns.values())
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Say where the rows lie."""
+        """Return the layout of columns."""
         names = check_columns(self.schema, columns)
         return Layout(self._layout.paths, {name: self._layout.columns[name] for name in names})
 
@@ -207,41 +207,41 @@ class SlotTable(Checked):
 
 
 def unit_path(folder: str, place: int) -> str:
-    """Return the file of the unit in a place, -1 for the rows that make none.
+    """Return the file of the unit in a place, -1 for the remaining rows.
 
     Example:
         >>> unit_path("/part", 7), unit_path("/part", -1)
         ('/part/units/7', '/part/units/rest')
     """
-    return os.path.join(folder, "units", "rest" if place < 0 else str(place))  # noqa: PTH118 - one a row read
+    return os.path.join(folder, "units", "rest" if place < 0 else str(place))  # noqa: PTH118 - faster than Path
 
 
 def contents(path: str) -> bytes:
-    """Read a file whole."""
+    """Return the content of a file."""
     file = File(path)
     return file.read(0, file.size)
 
 
 class UnitTable(Checked):
-    """Rows that lie in files of units, each of which is read whole.
+    """Serves rows from files of units, which are read whole.
 
     Args:
-        schema: Of a row.
-        folder: Of the part.
+        schema: The schema of a row.
+        folder: The folder of the part.
         places: Numbers of the files, in order.
         unit: Rows of a unit.
-        rest: Rows that make no whole unit, in a file of their own.
-        name: What tells them from others.
+        rest: Remaining rows, in a separate file.
+        name: The fingerprint.
     """
 
     def __init__(self, schema: pa.Schema, folder: str, places: IntArray, unit: int, rest: int, name: str) -> None:
-        self.schema, self.fingerprint, self._given = schema, name, (schema, folder, places, unit, rest, name)
+        self.schema, self.fingerprint, self._arguments = schema, name, (schema, folder, places, unit, rest, name)
         self._folder, self._places = folder, np.append(places, [-1] if rest else []).astype(np.int64)
         lengths = np.where(self._places < 0, rest, unit)
         self._starts = np.append(0, np.cumsum(lengths)).astype(np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return UnitTable, self._given
+        return UnitTable, self._arguments
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -251,13 +251,13 @@ class UnitTable(Checked):
 
     @property
     def nbytes(self) -> int:
-        """Return the stored bytes of all rows, by some of the units."""
+        """Return the stored bytes of all rows, estimated from a sample of units."""
         some = self._places[np.unique(np.linspace(0, len(self._places) - 1, 64).astype(np.int64))]
-        sizes = [os.stat(unit_path(self._folder, place)).st_size for place in some.tolist()]  # noqa: PTH116 - a name
+        sizes = [os.stat(unit_path(self._folder, place)).st_size for place in some.tolist()]  # noqa: PTH116 - faster than Path
         return int(np.mean(sizes) * len(self._places))
 
     def cuts(self, rows: int) -> IntArray:
-        """Cut between units, about so many rows apart."""
+        """Cut between units, about ``rows`` rows apart."""
         return merge_cuts(self._starts, rows)
 
     def _unit(self, piece: int, names: list[str]) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Partitions as Hive, Spark, pandas and Polars write them: folders named ``key=value`` are columns of their files."""
+"""Hive-style partitions: folders named ``key=value`` become columns of their files."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,26 +15,26 @@ from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.table import IntArray, Layout, Table, check_columns
 from corgipile.tables.wrapper import Wrapper
 
-__all__ = ["Found", "Partition", "is_key", "keys_of", "with_keys"]
+__all__ = ["Partition", "SourceFile", "is_key", "keys_of", "with_keys"]
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
-class Found(NamedTuple):
-    """A file, or where it lies, and what the names of its folders say of all its rows; None is null."""
+class SourceFile(NamedTuple):
+    """A file or its path, and the partition keys of its folders; None is null."""
 
     path: str | File
     keys: dict[str, str | None]
 
 
 def is_key(name: str) -> bool:
-    """Say whether a folder is named ``key=value``."""
+    """Return whether a folder is named ``key=value``."""
     return name.find("=") > 0
 
 
 def keys_of(path: str | PurePath, root: PurePath) -> dict[str, str | None]:
-    """Return the keys and values in the names of a file's folders: of all below ``root``, and of those right above it.
+    """Return the partition keys of a file: from folders below ``root``, and from those directly above it.
 
     Example:
         >>> from pathlib import Path
@@ -50,7 +50,7 @@ def keys_of(path: str | PurePath, root: PurePath) -> dict[str, str | None]:
 
 
 def with_keys(tables: Sequence[Table], keys: Sequence[Mapping[str, str | None]]) -> list[Table]:
-    """Add to each table the columns its folders tell; of one key all are integers, or else all are text."""
+    """Add the partition columns to each table; a key is integer if all its values are, else text."""
     kinds: dict[str, pa.DataType] = {}
     for name in {name for found in keys for name in found}:
         values = [found[name] for found in keys if found.get(name) is not None]
@@ -72,11 +72,11 @@ def _scalar(value: str | None, kind: pa.DataType) -> pa.Scalar:
 
 
 class Partition(Wrapper, Checked):
-    """A table with columns that have one value in all its rows.
+    """Adds constant columns to a table.
 
     Args:
         table: The table.
-        values: The values by name; they replace the table's columns of the same names, as in Spark and DuckDB.
+        values: The values by name; they replace columns of the same names, as in Spark and DuckDB.
 
     Example:
         >>> from corgipile.tables import MemoryTable
@@ -98,20 +98,20 @@ class Partition(Wrapper, Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: that of the table, and the values."""
-        said = [f"{name!r}:{value.type}:{value.as_py()!r}" for name, value in self.values.items()]
-        return digest(self.table.fingerprint, *said)
+        """Return the identity of the table and the values."""
+        constants = [f"{name!r}:{value.type}:{value.as_py()!r}" for name, value in self.values.items()]
+        return digest(self.table.fingerprint, *constants)
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         stored = self._stored(names)
-        return self._joined(self.table.read(start, stop, stored) if stored else None, stop - start, names)
+        return self._assemble(self.table.read(start, stop, stored) if stored else None, stop - start, names)
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         stored = self._stored(names)
-        return self._joined(self.table.take(rows, stored) if stored else None, len(rows), names)
+        return self._assemble(self.table.take(rows, stored) if stored else None, len(rows), names)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Say where columns lie in the files; None if one of them lies in none."""
+        """Return the layout of columns; None if one of them is constant."""
         names = check_columns(self.schema, columns)
         return self.table.layout(names) if len(self._stored(names)) == len(names) else None
 
@@ -120,13 +120,13 @@ class Partition(Wrapper, Checked):
         self.table.write_plain(self._stored(columns), out)  # type: ignore[attr-defined]
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        """Return the table of the sections that `write_plain` wrote, with the columns of one value."""
+        """Open the sections that `write_plain` wrote, with the constant columns."""
         return Partition(self.table.open_plain(self._stored(columns), sections), self.values)  # type: ignore[attr-defined]
 
     def _stored(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if name not in self.values]
 
-    def _joined(self, batch: pa.RecordBatch | None, rows: int, names: list[str]) -> pa.RecordBatch:
+    def _assemble(self, batch: pa.RecordBatch | None, rows: int, names: list[str]) -> pa.RecordBatch:
         arrays = [
             pa.repeat(self.values[name], rows) if batch is None or name in self.values else batch.column(name)
             for name in names

@@ -1,13 +1,13 @@
-"""Which types keep every value of others."""
+"""Promotion of column types to a common type."""
 
 from collections.abc import Sequence
 
 import pyarrow as pa
 
-__all__ = ["DIGITS", "checked", "common_type", "holds_all", "smallest"]
+__all__ = ["DIGITS", "common_type", "holds_all", "may_hold", "smallest_type"]
 
 types = pa.types
-DIGITS = {16: 11, 32: 24, 64: 53}  # of whole numbers that floats of so many bits keep
+DIGITS = {16: 11, 32: 24, 64: 53}  # binary digits of integers that a float of so many bits holds
 _NUMBERS = [
     pa.int8(),
     pa.uint8(),
@@ -23,7 +23,7 @@ _NUMBERS += [pa.uint64(), pa.float64()]
 
 
 def holds_all(wanted: pa.DataType, kind: pa.DataType) -> bool:
-    """Say whether a type of numbers keeps every value of another.
+    """Return whether a numeric type holds every value of another.
 
     Example:
         >>> [holds_all(pa.float64(), kind) for kind in (pa.float32(), pa.int32(), pa.int64())]
@@ -44,39 +44,39 @@ def holds_all(wanted: pa.DataType, kind: pa.DataType) -> bool:
     return _digits(kind) <= _digits(wanted)
 
 
-def checked(wanted: pa.DataType, kind: pa.DataType) -> bool:
-    """Say whether a type is double, and another of whole numbers, of which it keeps those that are not too large.
+def may_hold(wanted: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether ``wanted`` is double and ``kind`` an integer type that it holds only up to 2^53.
 
-    Programs that know no null among whole numbers, such as pandas, write a part that has some as double.
+    Programs without null integers, such as pandas, write parts with nulls as double.
 
     Example:
-        >>> checked(pa.float64(), pa.int64()), checked(pa.float64(), pa.int32()), checked(pa.float32(), pa.int64())
-        (True, False, False)
+        >>> [may_hold(pa.float64(), kind) for kind in (pa.int64(), pa.int32())]
+        [True, False]
     """
     return bool(types.is_float64(wanted) and types.is_integer(kind) and not holds_all(wanted, kind))
 
 
-def smallest(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
-    """Return the smallest type of numbers that keeps every value of all; None where none does, or one is no number.
+def smallest_type(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
+    """Return the smallest numeric type that holds every value of all types; None if there is none.
 
-    Of 64-bit integers beside floats that is double, though it does not keep the largest: who reads them looks.
+    64-bit integers and floats give double, although it cannot hold the largest integers; reads check them.
 
     Example:
-        >>> smallest([pa.int32(), pa.float32()]), smallest([pa.int8(), pa.uint8()])
+        >>> smallest_type([pa.int32(), pa.float32()]), smallest_type([pa.int8(), pa.uint8()])
         (DataType(double), DataType(int16))
-        >>> smallest([pa.int64(), pa.float32()]), smallest([pa.int64(), pa.uint64()])
+        >>> smallest_type([pa.int64(), pa.float32()]), smallest_type([pa.int64(), pa.uint64()])
         (DataType(double), None)
     """
-    found = next((one for one in _NUMBERS if all(holds_all(one, kind) for kind in kinds)), None)
+    smallest = next((one for one in _NUMBERS if all(holds_all(one, kind) for kind in kinds)), None)
     floats = all(map(_is_number, kinds)) and any(map(types.is_floating, kinds))
-    return pa.float64() if found is None and floats else found
+    return pa.float64() if smallest is None and floats else smallest
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the type that both are read as, where Arrow writes the same values apart; None where there is none.
+    """Return the common type of two encodings of the same values, None if there is none.
 
-    Categories that have no order, and text, are text: pandas numbers the categories of each part by itself. Lists that
-    are all empty are of what others hold.
+    Text and unordered categories give text, since pandas numbers the categories of each part separately. Lists of null
+    type take the item type of the others.
 
     Example:
         >>> common_type(pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int16(), pa.string()))
@@ -104,7 +104,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _text(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type of text, or of categories of text that have no order."""
+    """Return the text type of text or of unordered categories of text, None for other types."""
     if types.is_dictionary(kind) and not kind.ordered:
         kind = kind.value_type
     return kind if types.is_string(kind) or types.is_large_string(kind) else None
@@ -115,5 +115,5 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _digits(kind: pa.DataType) -> int:
-    """Return the binary digits of an integer, without its sign."""
+    """Return the binary digits of an integer type, without the sign."""
     return int(kind.bit_width) - bool(types.is_signed_integer(kind))

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlparse
 
 from corgipile.errors import BadArgument, UnknownFormat, UntrustedPath
 
-__all__ = ["Trust", "leads_up", "local", "outside", "trusting", "trusts_paths", "within"]
+__all__ = ["Trust", "links_to_parent", "local", "outside", "trusting", "trusts_paths", "within"]
 
 Trust = Literal["paths"] | None
 _trusted: ContextVar[bool] = ContextVar("_trusted", default=False)
@@ -18,13 +18,13 @@ _trusted: ContextVar[bool] = ContextVar("_trusted", default=False)
 
 @contextlib.contextmanager
 def trusting(trust: Trust) -> Iterator[None]:
-    """Let `within` accept any path while this context lasts.
+    """Make `within` accept any path in this context.
 
     Args:
         trust: ``"paths"``, or None to leave the rule as it is.
 
     Raises:
-        BadArgument: It has another value.
+        BadArgument: ``trust`` has another value.
     """
     if trust not in ("paths", None):
         raise BadArgument(f"trust must be 'paths' or None, got {trust!r}")
@@ -72,12 +72,12 @@ def local(folder: Path, address: str, source: object) -> Path:
     """Return the path of a file that data refer to by path or ``file:`` URL; see `within`.
 
     Raises:
-        UnknownFormat: It is a URL of another kind.
-        UntrustedPath: It leads out of the folder.
+        UnknownFormat: The address is another kind of URL.
+        UntrustedPath: The address leads out of the folder.
     """
     parts = urlparse(address)
     if parts.scheme not in ("", "file"):
-        raise UnknownFormat(f"{folder} has a file elsewhere, {address}; only local files can be read")
+        raise UnknownFormat(f"{folder} must have only local files, got {address}")
     return within(folder, unquote(parts.path) if parts.scheme else address, source)
 
 
@@ -89,10 +89,10 @@ def outside(name: object, source: object) -> UntrustedPath:
     )
 
 
-def leads_up(path: str) -> bool:
-    """Return whether a path is a link to a folder that contains it, which would never end."""
-    goal = os.path.realpath(path) if os.path.islink(path) else None  # noqa: PTH114 - much faster than Path
-    return goal is not None and any(os.path.realpath(above) == goal for above in Path(path).parents)
+def links_to_parent(path: str) -> bool:
+    """Return whether a path links to a folder that contains it, which would recurse forever."""
+    target = os.path.realpath(path) if os.path.islink(path) else None  # noqa: PTH114 - much faster than Path
+    return target is not None and any(os.path.realpath(above) == target for above in Path(path).parents)
 
 
 def _lies_in(folder: Path, path: Path) -> bool:

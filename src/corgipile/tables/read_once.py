@@ -1,4 +1,4 @@
-"""Small tables, read into memory at once: who looks at one several times asks its file once."""
+"""Small tables cached in memory, so that several passes read the file once."""
 
 from contextlib import suppress
 from typing import Any
@@ -17,7 +17,7 @@ __all__ = ["ReadOnce", "read_once"]
 
 
 class ReadOnce(MemoryTable):
-    """Serves the rows of another table from memory; for all else it is that table.
+    """Serves the rows of another table from memory, under the same identity.
 
     Args:
         table: The other table.
@@ -47,7 +47,7 @@ class ReadOnce(MemoryTable):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity of the other table."""
+        """Return the fingerprint of the other table."""
         return self.table.fingerprint
 
     def cuts(self, rows: int) -> IntArray:
@@ -56,10 +56,9 @@ class ReadOnce(MemoryTable):
 
 
 def read_once(table: Table, limit: int) -> Table:
-    """Return a table from memory where its rows have no more bytes than a limit; else as it is.
+    """Cache a table in memory if its rows have at most ``limit`` bytes; otherwise return it unchanged.
 
-    Of stores and of rows in large units other parts see that they are read once; what cannot be read is told by who
-    needs it.
+    Remote and encoded tables have their own caches. Read errors are left to later reads.
 
     Example:
         >>> rows = MemoryTable(pa.table({"label": [0, 1, 1]}))
@@ -75,6 +74,6 @@ def read_once(table: Table, limit: int) -> Table:
 
 
 def _size(table: Table, limit: int) -> float:
-    """Return the bytes of all rows in memory; of files of which that is known they are those that are stored."""
+    """Return the bytes of all rows in memory, or the stored bytes if they are the same or exceed the limit."""
     stored = table.nbytes
     return stored if stored > limit or isinstance(table, ArrowFile) else len(table) * row_bytes(table)

@@ -1,4 +1,4 @@
-"""Image folders in stores: their objects as a list tells them, each fetched whole by a request."""
+"""Image folders in stores: objects from a listing, each fetched whole by one request."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ImageObjects", "RemoteImageFolder", "open_folder"]
 
-FETCHES = 48
+FETCHES = 48  # concurrent requests
 
 
 class ImageObjects:
@@ -28,15 +28,15 @@ class ImageObjects:
 
     Args:
         path: The folder; its URL ends with a slash.
-        objects: What is listed below it.
+        objects: The objects listed below it.
     """
 
     def __init__(self, path: RemotePath, objects: "Sequence[Listed]") -> None:
         self.path, root = path, parts_of(path.full).key
-        found = [(PurePosixPath(one.key.removeprefix(root)), one) for one in objects if one.key.startswith(root)]
-        found = [(below, one) for below, one in sorted(found) if not any(part.startswith(".") for part in below.parts)]
-        self.objects = [(str(below), one) for below, one in found if len(below.parts) > 1]
-        self.loose = [str(below) for below, _ in found if len(below.parts) == 1 and is_image(str(below))]
+        paths = [(PurePosixPath(one.key.removeprefix(root)), one) for one in objects if one.key.startswith(root)]
+        paths = [(below, one) for below, one in sorted(paths) if not any(part.startswith(".") for part in below.parts)]
+        self.objects = [(str(below), one) for below, one in paths if len(below.parts) > 1]
+        self.loose = [str(below) for below, _ in paths if len(below.parts) == 1 and is_image(str(below))]
 
     def __str__(self) -> str:
         return str(self.path)
@@ -46,21 +46,21 @@ class ImageObjects:
 
 
 def open_folder(path: PathLike | ImageObjects, *, paths: bool = False) -> ImageFolder:
-    """Open a folder of images, of this machine or of a store."""
+    """Open a local or remote folder of images."""
     return RemoteImageFolder(path, paths=paths) if isinstance(path, ImageObjects) else ImageFolder(path, paths=paths)
 
 
 class RemoteImageFolder(ImageFolder):
-    """Reads a folder of a store that has a folder of images for each class.
+    """Reads a remote folder with one folder of images for each class.
 
-    An object that was changed since it was listed is an error.
+    An object that has changed since it was listed raises an error.
 
     Args:
         folder: The folder.
         paths: Add a column ``path``, relative to the folder.
     """
 
-    elsewhere = True  # what `is_remote` asks for
+    elsewhere = True  # `is_remote` reads this
 
     def __init__(self, folder: ImageObjects, *, paths: bool = False) -> None:
         self._folder, self._shown = folder, paths
@@ -72,24 +72,24 @@ class RemoteImageFolder(ImageFolder):
         self._objects = [one for below, one in folder.objects if is_image(below)]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._folder, self._shown)
+        return _reopen, (self._folder, self._shown)
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: classes, and path, size and content of every object, as far as the list tells."""
+        """Return the identity of the classes, and of the path, size and listed etag of every object."""
         return digest(super().fingerprint, *(one.etag for one in self._objects))
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
-        """Read scattered images, many at a time."""
+        """Read scattered images by concurrent requests."""
         check_columns(self.schema, [column])
-        return [data.tobytes() for data in self._fetched(np.asarray(rows))]
+        return [data.tobytes() for data in self._fetch_rows(np.asarray(rows))]
 
     def _fill(self, rows: IntArray, parts: list[npt.NDArray[np.uint8]]) -> None:
-        for data, part in zip(self._fetched(rows), parts, strict=True):
+        for data, part in zip(self._fetch_rows(rows), parts, strict=True):
             part[:] = data
 
-    def _fetched(self, rows: IntArray) -> list[npt.NDArray[np.uint8]]:
-        """Fetch objects, many at a time."""
+    def _fetch_rows(self, rows: IntArray) -> list[npt.NDArray[np.uint8]]:
+        """Fetch objects by concurrent requests."""
 
         def fetch(row: int) -> npt.NDArray[np.uint8]:
             one = self._objects[row]
@@ -103,5 +103,5 @@ class RemoteImageFolder(ImageFolder):
             return [*pool.map(fetch, rows.tolist())]
 
 
-def _again(folder: ImageObjects, paths: bool) -> RemoteImageFolder:
+def _reopen(folder: ImageObjects, paths: bool) -> RemoteImageFolder:
     return RemoteImageFolder(folder, paths=paths)

@@ -1,4 +1,4 @@
-"""How large rows are: exact where they are of one length, else estimated from a few of them, once for a table."""
+"""Sizes of rows in memory: exact for fixed-width columns, else estimated once from a sample."""
 
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
@@ -38,9 +38,9 @@ def fixed_row_bytes(schema: pa.Schema) -> int:
 
 
 def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
-    """Return the bytes of one row's values in memory: exact for columns of fixed width, else from a sample of rows.
+    """Return the bytes of one row in memory: exact for fixed-width columns, else from a sample of rows.
 
-    They are sampled once for a table, and so before workers are forked.
+    Each table is sampled once, before workers are forked.
 
     Example:
         >>> from corgipile.tables import open
@@ -58,19 +58,19 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
         return exact
     try:
         known = _known.setdefault(table, {})
-    except TypeError:  # a table of others that cannot be a key
+    except TypeError:  # a foreign table without a hash
         known = {}
-    if (asked := tuple(varying)) not in known:
-        known[asked] = _sampled(table, varying)
-    return exact + known[asked]
+    if (key := tuple(varying)) not in known:
+        known[key] = _sample_bytes(table, varying)
+    return exact + known[key]
 
 
-def _sampled(table: Table, varying: list[str]) -> float:
-    """Return the bytes that columns of varying length take in a mean row."""
+def _sample_bytes(table: Table, varying: list[str]) -> float:
+    """Return the mean bytes of columns of varying length in a row."""
     if is_encoded(table, varying) and (units := table.units(varying)) is not None:
         return float(units.each)
     size = min(SAMPLE_ROWS, len(table))
-    if row_sizes(table, np.array([0]), varying) is None:  # else no row that is long is read to learn that it is
+    if row_sizes(table, np.array([0]), varying) is None:  # known sizes spare reading long rows
         first = float(values(table.read(0, 1, varying)).nbytes)
         size = min(size, int(SAMPLE_BYTES / max(1.0, first)) + 1)
     starts = sorted({0, (len(table) - size) // 2, len(table) - size})
@@ -79,7 +79,7 @@ def _sampled(table: Table, varying: list[str]) -> float:
 
 
 def _run_bytes(table: Table, start: int, stop: int, columns: list[str]) -> int:
-    """Return the bytes of a run in memory; of many, only lengths are read where the table tells them."""
+    """Return the bytes of a run in memory; for long runs from the sizes alone, if the table knows them."""
     sizes = row_sizes(table, np.arange(start, stop), columns)
     if sizes is None or sizes.sum() < RUN_BYTES:
         return int(values(table.read(start, stop, columns)).nbytes)

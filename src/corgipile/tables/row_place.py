@@ -1,4 +1,4 @@
-"""Locates a row of a table in its file."""
+"""Location of a row in its file, for messages."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ __all__ = ["row_place"]
 
 
 def row_place(table: Any, row: int) -> str:
-    """Return the file of a table's row, and the line or row there; empty for rows in memory.
+    """Return the file and the line or row number of a table's row; empty for rows in memory.
 
     Example:
         >>> import pyarrow as pa

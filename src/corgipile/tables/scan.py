@@ -1,4 +1,4 @@
-"""One way to read some columns of a whole table once, in little memory."""
+"""Sequential scans of columns in little memory."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -17,16 +17,16 @@ from corgipile.tables.table import Table, even_cuts
 
 __all__ = ["scan", "scan_column"]
 
-READ_BYTES = 1 << 20  # at a time; what is made of them takes some times as much
-AT_ONCE = 8 << 20  # of a table that is gone through at once, where it is in memory anyhow
-MANY, MANY_BYTES = 32, 8 << 20  # runs of a column that are on their way from stores, and their bytes
-PLACED_BYTES = 2 << 20  # of one column that is read from where it lies, by several requests at once
+READ_BYTES = 1 << 20  # read at a time; decoded rows take a few times as much
+MAX_WHOLE_BYTES = 8 << 20  # of a table in memory whose batches are not cut
+MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES = 32, 8 << 20  # runs of a remote column, and their bytes
+PLACED_BYTES = 2 << 20  # of a fixed-width column read in place at a time
 
 
 def scan(table: Table, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of a table as they lie, about a megabyte at a time, each part with the number of its first row.
+    """Yield the rows of a table in stored order, about a megabyte at a time, with the number of the first row.
 
-    Of a small table in memory a part is a record batch, which nobody has to join or cut.
+    A small table in memory yields its record batches uncut.
 
     Example:
         >>> from corgipile.tables import open
@@ -35,7 +35,7 @@ def scan(table: Table, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordB
     """
     if not len(table):
         return
-    if table.nbytes <= AT_ONCE and (runs := runs_in_memory(table, len(table))) is not None:
+    if table.nbytes <= MAX_WHOLE_BYTES and (runs := runs_in_memory(table, len(table))) is not None:
         yield from ((start, table.read(start, stop, columns)) for start, stop in runs)
         return
     step = max(1, int(READ_BYTES / max(1.0, row_bytes(table, columns))))
@@ -48,7 +48,7 @@ def scan(table: Table, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordB
 
 
 def scan_column(table: Table, name: str) -> Iterator[tuple[int, pa.Array]]:
-    """Yield one scalar column likewise; of numbers that have a fixed place no other bytes are read.
+    """Yield the parts of a scalar column as `scan` does; fixed-width numbers are read in place.
 
     Example:
         >>> from corgipile.tables import open
@@ -56,11 +56,11 @@ def scan_column(table: Table, name: str) -> Iterator[tuple[int, pa.Array]]:
         [(0, [3, 1])]
     """
     layout = table.layout([name]) if len(table) else None
-    if is_remote(table):  # by objects and row groups, many at a time
+    if is_remote(table):  # objects and row groups are read concurrently
         cuts = table.cuts(1 if is_encoded(table, [name]) else PLACED_BYTES // 64)
         runs, widest = list(pairwise(cuts.tolist())), int(max(np.diff(cuts), default=0)) * row_bytes(table, [name])
-        most = max(2, min(MANY, int(MANY_BYTES / max(1.0, widest))))
-        batches = in_turn(table, lambda start, stop: table.read(start, stop, [name]), runs, most)
+        max_runs = max(2, min(MAX_IN_FLIGHT, int(MAX_IN_FLIGHT_BYTES / max(1.0, widest))))
+        batches = in_turn(table, lambda start, stop: table.read(start, stop, [name]), runs, max_runs)
         yield from ((start, batch.column(0)) for (start, _), batch in zip(runs, batches, strict=True))
         return
     if layout is None:

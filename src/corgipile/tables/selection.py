@@ -1,4 +1,4 @@
-"""Some rows of a table as a table of its own: by bits, or by their numbers in any order."""
+"""Selections of rows of a table: by a mask, or by row numbers in any order."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -23,14 +23,14 @@ from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["MaskTable", "Selection", "TakeTable"]
 
-BRIDGE, RUN = 8 << 10, 1 << 20  # bytes read in vain rather than asking twice, and read at a time
+MAX_GAP, RUN = 8 << 10, 1 << 20  # unneeded bytes read to save a request, and bytes read at a time
 
 
 class Selection(Checked, Wrapper):
-    """What tables of some rows of another share; those who derive from it say which, by `places`.
+    """Base class of selections; subclasses define the selected rows by `places`.
 
     Args:
-        table: The other.
+        table: The underlying table.
     """
 
     def __repr__(self) -> str:
@@ -43,41 +43,41 @@ class Selection(Checked, Wrapper):
 
     @property
     def nbytes(self) -> int:
-        """Return the stored bytes of these rows, were all of one size."""
+        """Return the stored bytes of these rows, estimated from the mean row."""
         return int(self.table.nbytes * len(self) / max(len(self.table), 1))
 
     def places(self, rows: IntArray) -> IntArray:
-        """Return the numbers that rows have in the table."""
+        """Return the row numbers in the underlying table."""
         raise NotImplementedError
 
     def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
-        """Cut into as many rows as a run of pages has bytes for."""
+        """Cut every so many rows as fit a run of pages."""
         return self.cuts(max(1, run_bytes * len(self) // max(self.nbytes, 1)))
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return self.table.take(self.places(rows), names)
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows, if the table tells."""
+        """Return the bytes of rows, None if they are unknown."""
         return row_sizes(self.table, self.places(rows), columns)
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
-        """Read scattered rows of a binary column, each into an object of its own."""
+        """Read scattered rows of a binary column as separate objects."""
         return cast("Single", self.table).take_bytes(self.places(rows), column)
 
     def shared_bytes(self, columns: Sequence[str]) -> int:
-        """Return the bytes that the table holds for columns, whatever the rows."""
+        """Return the bytes of dictionaries that the table keep for columns."""
         return shared_bytes(self.table, columns)
 
 
 class MaskTable(Selection):
-    """Serves the rows of a table that bits pick, in their stored order: a random part takes 1.13 bits a row.
+    """Serves the rows of a table that a mask selects, in stored order; the mask takes 1.13 bits a row.
 
-    A block is read as the run of rows that covers it, and what is not picked is left out.
+    A block is read as the runs of rows that cover it, without the rows that are not selected.
 
     Args:
         table: The table.
-        bits: One for each of its rows.
+        bits: The mask of its rows.
 
     Example:
         >>> from corgipile.tables import MemoryTable
@@ -98,39 +98,39 @@ class MaskTable(Selection):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: that of the table, and the bits."""
+        """Return the identity of the table and the bits."""
         return digest(self.table.fingerprint, self.bits.digest)
 
     def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows, or where the table's units end if it is encoded."""
+        """Cut every ``rows`` rows, or at the units of an encoded table."""
         if rows < 1 or not len(self) or self.units(self.schema.names) is None:
             return even_cuts(len(self), rows)
         return np.unique(self.bits.before(self.table.cuts(max(1, rows * len(self.table) // len(self)))))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        """Read one run of rows: runs of the table that cover it, of which only these are kept."""
+        """Read the covering runs of the table and drop rows that are not selected."""
         width = max(1, self.table.nbytes // max(1, len(self.table)))
         rows = self.bits.within(start, stop)
-        return take_runs(rows, BRIDGE // width, lambda a, b: self.table.read(a, b, names), max(1, RUN // width))
+        return take_runs(rows, MAX_GAP // width, lambda a, b: self.table.read(a, b, names), max(1, RUN // width))
 
     def places(self, rows: IntArray) -> IntArray:
-        """Return the numbers that rows have in the table."""
+        """Return the row numbers in the underlying table."""
         return self.bits.rows(rows)
 
     def location(self, columns: Sequence[str]) -> Location | None:
-        """Say where the kernel finds the table's rows, and which of them are these."""
-        return self._of(location(self.table, columns))
+        """Return the location of the table's rows, with the mask."""
+        return self._masked(location(self.table, columns))
 
     def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Say the same of columns of which some are of varying length."""
-        return self._of(varlen_location(self.table, columns))
+        """Return the location of columns, some of them of varying length."""
+        return self._masked(varlen_location(self.table, columns))
 
-    def _of(self, found: Location | None) -> Location | None:
-        return None if found is None or found.bits is not None else found._replace(bits=self.bits)
+    def _masked(self, place: Location | None) -> Location | None:
+        return None if place is None or place.bits is not None else place._replace(bits=self.bits)
 
 
 class TakeTable(Selection):
-    """Serves rows of a table by their numbers, in any order, also more than once: 8 bytes a row.
+    """Serves rows of a table by number, in any order and with repeats; takes 8 bytes a row.
 
     Args:
         table: The table.
@@ -154,9 +154,9 @@ class TakeTable(Selection):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: that of the table, and the numbers."""
+        """Return the identity of the table and the row numbers."""
         return digest(self.table.fingerprint, self.rows.astype("<i8").tobytes().hex())
 
     def places(self, rows: IntArray) -> IntArray:
-        """Return the numbers that rows have in the table."""
+        """Return the row numbers in the underlying table."""
         return self.rows[rows]

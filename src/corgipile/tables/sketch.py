@@ -1,4 +1,4 @@
-"""What a column looks like, block by block."""
+"""Sketch of a column: one number for each block."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,18 +19,18 @@ Look = Callable[[int, pa.Array], object]
 
 
 def sketch(table: Table, cuts: IntArray, column: str, look: Look | None = None) -> FloatArray:
-    """Describe each block by one number from a column, by reading only this column once: alike blocks get near ones.
+    """Return one number for each block from a column, which is read once; similar blocks have close numbers.
 
-    Integers and booleans of at most 1024 values, and floats of at most 64 whole ones, are classes: of two, the number
-    is the share of the second; of more, the place of the dominant one and half its share. Other columns give their
-    mean (``kernel/plan/sketch.h``). Text and bytes are classes, see `Numbered`; times are numbers. A number that is
-    NaN, infinite or null counts as the value before it: which rows those are is for whoever reads them to mind.
+    Integers and booleans with at most 1024 values, and floats with at most 64 integral values, are classes. For two
+    classes, the number is the share of the second; for more, the rank of the dominant class and half its share. Other
+    columns give their mean (``kernel/plan/sketch.h``). Text and bytes are classes, see `Numbered`; times are numbers.
+    NaN, infinity and null count as the previous value.
 
     Args:
         table: The table.
         cuts: Block boundaries.
         column: A scalar column of numbers, text or times.
-        look: Told of each part that is read, with the number of its first row: so one reading serves two.
+        look: Called with the first row number and the values of each part, so that one scan has two uses.
 
     Returns:
         float64[blocks]; 0 for a block without rows.
@@ -53,7 +53,7 @@ def sketch(table: Table, cuts: IntArray, column: str, look: Look | None = None) 
 
 
 class Tally:
-    """Describes blocks by a column as it is read, so that one reading serves several ways to cut a table.
+    """Computes block sketches during a scan, so that one scan serves several block boundaries.
 
     Args:
         table: The table.
@@ -82,19 +82,19 @@ class Tally:
         self._tally = _kernel.sketch_new(cuts, self._numbered.floating)
 
     def add(self, part: pa.Array) -> None:
-        """Hear the values of the rows that come next."""
-        values, self._last = _steady(_numbers(self._numbered.of(part)), self._last)
+        """Add the values of the next rows."""
+        values, self._last = _forward_fill(_numbers(self._numbered.of(part)), self._last)
         _kernel.sketch_add(self._tally, values, type_code(values.dtype))
 
     def values(self) -> FloatArray:
-        """Return the number of each block, once all rows were heard."""
+        """Return the number of each block after all rows have been added."""
         sketched = np.empty(self._blocks)
         _kernel.sketch_values(self._tally, sketched)
         return sketched
 
 
-def _steady(values: npt.NDArray[Any], last: float) -> tuple[npt.NDArray[Any], float]:
-    """Put the number before it in place of each that is missing, so that it tells nothing new; return the last one."""
+def _forward_fill(values: npt.NDArray[Any], last: float) -> tuple[npt.NDArray[Any], float]:
+    """Replace each missing number by the previous one, and return the last number too."""
     if values.dtype.kind == "f" and not (good := np.isfinite(values)).all():
         at = np.maximum.accumulate(np.where(good, np.arange(len(values)), -1))
         values = np.where(at < 0, values.dtype.type(last), values[at])
@@ -102,7 +102,7 @@ def _steady(values: npt.NDArray[Any], last: float) -> tuple[npt.NDArray[Any], fl
 
 
 def _numbers(array: pa.Array) -> npt.NDArray[Any]:
-    """Return numbers in a type that the kernel reads."""
+    """Return the numbers with a dtype that the kernel reads."""
     if array.null_count:
         array = array.cast(pa.float64()).fill_null(float("nan"))
     values = flat(array)

@@ -1,4 +1,4 @@
-"""Tables of SQLite databases: rows found by their rowid."""
+"""Tables of SQLite databases: rows selected by rowid."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadSchema, BadValue, CorruptFile, MissingFile, ReadFailed
-from corgipile.tables.databases import Database, chosen_table, quoted
+from corgipile.tables.databases import Database, quoted, select_table
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import check_names, join
 from corgipile.tables.library import LibraryTable
@@ -24,25 +24,25 @@ from corgipile.tables.table import IntArray
 __all__ = ["MAGIC", "SUFFIXES", "SqliteTable"]
 
 MAGIC, SUFFIXES = b"SQLite format 3\0", (".sqlite", ".sqlite3")
-STEP = 64  # rows from one rowid that is kept to the next
+STEP = 64  # rows between stored rowids
 RUN = 4096  # rows fetched at a time
-SURVEY = 16, 256  # stretches, and rows of each, that types are told by
+SAMPLE = 16, 256  # runs, and rows of each, that determine undeclared types
 MIN_LIMIT, MAX_VALUE = 1 << 20, 1_000_000_000  # bytes of a value or a statement: at least, and SQLite's own limit
 WAIT = 30.0  # seconds for a lock
 MAX_ROWID = (1 << 63) - 1
-AT_ONCE = 500  # rows asked for by one statement
-ADVICE = "each value is a Python object on its way; `corgipile convert` writes a file that is read in place"
+MAX_PARAMETERS = 500  # rowids of one statement
+ADVICE = "each value passes through a Python object; `corgipile convert` writes a file that is read in place"
 
 
 class SqliteTable(LibraryTable):
-    """Reads a table of an SQLite database, which others may go on writing: what changes meanwhile is an error.
+    """Reads a table of an SQLite database; reads raise an error if the database changes.
 
-    A column declared INTEGER is int64, REAL float64, TEXT a string, BLOB bytes; of others, such as DATE or NUMERIC, or
-    where nothing is declared, some of the values tell. A value of another type is an error that names its row.
+    A column declared INTEGER is int64, REAL float64, TEXT a string, BLOB bytes. Other declarations, such as DATE or
+    NUMERIC, and missing ones get the type of sampled values. A value of another type raises an error with its row.
 
     Args:
         path: The file.
-        table: The table; not needed where there is only one.
+        table: The table; optional if the database has only one.
 
     Example:
         >>> import tempfile
@@ -59,14 +59,14 @@ class SqliteTable(LibraryTable):
 
     def __init__(self, path: PathLike, table: str | None = None) -> None:
         self._database, self._local = Database(path, "-wal"), threading.local()
-        self.path, self._asked = self._database.path, table
-        with self._answers():
+        self.path, self._requested_table = self._database.path, table
+        with self._converted_errors():
             query = "select name from sqlite_master where type = 'table' and name not like 'sqlite\\_%' escape '\\'"
-            there = [name.decode() for (name,) in self._rows_of(query)]
-            self.table_name = chosen_table(self.path, there, table)
+            tables = [name.decode() for (name,) in self._fetch(query)]
+            self.table_name = select_table(self.path, tables, table)
             self._rowid = self._find_rowid()
             self._firsts, self._first, rows = self._find_rows()
-            self._survey_rows = rows
+            self._n_rows = rows
             schema = self._find_schema()
         super().__init__(self.path, f"{self._database.identity} {self.table_name!r}", schema, rows)
 
@@ -81,54 +81,54 @@ class SqliteTable(LibraryTable):
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         (first, skip), last = self._seek(start), self._last(stop)
         query = f"{self._select(names)} where {self._rowid} between ? and ? order by {self._rowid} limit ? offset ?"
-        with self._answers():
+        with self._converted_errors():
             cursor, parts, done = self._execute(query, (first, last, stop - start, skip)), [], start
             while rows := cursor.fetchmany(RUN):
                 parts.append(self._batch(rows, names, done))
                 done += len(rows)
         if done != stop:
-            raise CorruptFile(f"{self.path}: rows {start} to {stop} are asked for; there are {done - start}")
+            raise CorruptFile(f"{self.path}: rows {start} to {stop} were requested, but {done - start} were read")
         return join(parts)
 
     def _some(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         ids = self._ids(rows)
         parts = []
-        with self._answers():
-            for at in range(0, len(ids), AT_ONCE):
-                some = ids[at : at + AT_ONCE]
+        with self._converted_errors():
+            for at in range(0, len(ids), MAX_PARAMETERS):
+                some = ids[at : at + MAX_PARAMETERS]
                 marks = ",".join("?" * len(some))
                 query = f"{self._select(names)} where {self._rowid} in ({marks}) order by {self._rowid}"
-                found = self._execute(query, some).fetchall()
-                if len(found) != len(some):
-                    raise CorruptFile(f"{self.path}: {len(some)} rows are asked for; there are {len(found)}")
-                parts.append(self._batch(found, names, int(rows[at])))
+                values = self._execute(query, some).fetchall()
+                if len(values) != len(some):
+                    raise CorruptFile(f"{self.path}: {len(some)} rows were requested, but {len(values)} were read")
+                parts.append(self._batch(values, names, int(rows[at])))
         return join(parts)
 
     def _ids(self, rows: IntArray) -> list[int]:
         """Return the rowids of rows whose numbers ascend."""
         if self._firsts is None:
             return [self._first + row for row in rows.tolist()]
-        found: list[int] = []
+        result: list[int] = []
         groups = np.split(rows, np.flatnonzero(np.diff(rows // STEP)) + 1)
         query = f"select {self._rowid} from {quoted(self.table_name)} where {self._rowid} between ? and ? order by 1"  # noqa: S608
-        with self._answers():
+        with self._converted_errors():
             for group in groups:
                 start = int(group[0]) // STEP * STEP
-                stop = min(start + STEP, self._survey_rows)
-                ids = [one for (one,) in self._rows_of(query, (self._firsts[start // STEP], self._last(stop)))]
+                stop = min(start + STEP, self._n_rows)
+                ids = [one for (one,) in self._fetch(query, (self._firsts[start // STEP], self._last(stop)))]
                 if len(ids) != stop - start:
-                    raise CorruptFile(f"{self.path}: rows {start} to {stop} are asked for; there are {len(ids)}")
-                found += [ids[row] for row in (group % STEP).tolist()]
-        return found
+                    raise CorruptFile(f"{self.path}: rows {start} to {stop} were requested, but {len(ids)} were read")
+                result += [ids[row] for row in (group % STEP).tolist()]
+        return result
 
     def _seek(self, row: int) -> tuple[int, int]:
-        """Return a rowid at or before a row, and how many rows lie between."""
+        """Return a rowid at or before a row, and the number of rows between them."""
         if self._firsts is None:
             return self._first + row, 0
         return self._firsts[row // STEP], row % STEP
 
     def _last(self, stop: int) -> int:
-        """Return the largest rowid that a row before this one may have."""
+        """Return the largest rowid that the row before ``stop`` may have."""
         if self._firsts is None:
             return self._first + stop - 1
         after = -(-stop // STEP)
@@ -140,25 +140,25 @@ class SqliteTable(LibraryTable):
 
     def _find_rowid(self) -> str:
         taken = {
-            name.decode().lower() for (_, name, *_) in self._rows_of(f"pragma table_xinfo({quoted(self.table_name)})")
+            name.decode().lower() for (_, name, *_) in self._fetch(f"pragma table_xinfo({quoted(self.table_name)})")
         }
         word = next((word for word in ("rowid", "oid", "_rowid_") if word not in taken), None)
         try:
             if word is not None:
-                self._rows_of(f"select {word} from {quoted(self.table_name)} limit 1")  # noqa: S608
+                self._fetch(f"select {word} from {quoted(self.table_name)} limit 1")  # noqa: S608
                 return word
         except sqlite3.OperationalError as error:
             if "no such column" not in str(error):
                 raise
         raise BadSchema(
-            f"{self.path}: table {self.table_name!r} is one WITHOUT ROWID, by which rows are found; a copy of it, "
-            "made by `create table ... as`, has one"
+            f"{self.path}: table {self.table_name!r} must have row ids, but is WITHOUT ROWID; copy it by "
+            "`create table ... as`"
         )
 
     def _find_rows(self) -> tuple["array[int] | None", int, int]:
-        """Return every 64th rowid, None where none is missing; the first; and how many there are."""
+        """Return every 64th rowid (None if rowids have no gaps), the first rowid, and the number of rows."""
         table, rowid = quoted(self.table_name), self._rowid
-        [(low, high, rows)] = self._rows_of(f"select min({rowid}), max({rowid}), count(*) from {table}")  # noqa: S608
+        [(low, high, rows)] = self._fetch(f"select min({rowid}), max({rowid}), count(*) from {table}")  # noqa: S608
         if not rows or high - low + 1 == rows:
             return None, low or 0, rows
         firsts, count = array("q"), 0
@@ -167,31 +167,29 @@ class SqliteTable(LibraryTable):
             firsts.extend(one for (one,) in some[-count % STEP :: STEP])
             count += len(some)
         if count != rows:
-            raise CorruptFile(f"{self.path}: table {self.table_name!r} has {rows} rows by an index, {count} by itself")
+            raise CorruptFile(f"{self.path}: table {self.table_name!r} must have {rows} rows as its index, got {count}")
         return firsts, low, count
 
     def _find_schema(self) -> pa.Schema:
         fields = [
             (name.decode(), declared.decode().upper())
-            for (_, name, declared, _, _, _, hidden) in self._rows_of(f"pragma table_xinfo({quoted(self.table_name)})")
+            for (_, name, declared, _, _, _, hidden) in self._fetch(f"pragma table_xinfo({quoted(self.table_name)})")
             if hidden != 1
         ]
-        seen = (
-            self._surveyed([name for name, _ in fields]) if any(_declared(kind) is None for _, kind in fields) else {}
-        )
-        schema = pa.schema([(name, _declared(kind) or _told(name, seen[name], self.path)) for name, kind in fields])
+        seen = self._sample([name for name, _ in fields]) if any(_declared(kind) is None for _, kind in fields) else {}
+        schema = pa.schema([(name, _declared(kind) or _inferred(name, seen[name], self.path)) for name, kind in fields])
         check_names(schema, self.path)
         return schema
 
-    def _surveyed(self, names: list[str]) -> dict[str, set[type]]:
-        """Return the types of some of the values."""
-        stretches, length = SURVEY
-        starts = sorted({int(at) for at in np.linspace(0, max(0, self._survey_rows - length), stretches)})
+    def _sample(self, names: list[str]) -> dict[str, set[type]]:
+        """Return the Python types of sampled values of each column."""
+        stretches, length = SAMPLE
+        starts = sorted({int(at) for at in np.linspace(0, max(0, self._n_rows - length), stretches)})
         seen: dict[str, set[type]] = {name: set() for name in names}
-        for start in starts if self._survey_rows and names else []:
+        for start in starts if self._n_rows and names else []:
             first, skip = self._seek(start)
             query = f"{self._select(names)} where {self._rowid} >= ? order by {self._rowid} limit ? offset ?"
-            for row in self._rows_of(query, (first, length, skip)):
+            for row in self._fetch(query, (first, length, skip)):
                 for name, value in zip(names, row, strict=True):
                     seen[name].add(type(value))
         return seen
@@ -203,7 +201,7 @@ class SqliteTable(LibraryTable):
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _column(self, values: list[Any], field: pa.Field, first: int) -> pa.Array:
-        """Return values as a column; none is turned into another type but whole numbers into floats."""
+        """Return values as a column; only integers convert, to floats."""
         wanted = next(kind for kind, column in KINDS.items() if column == field.type)
         whole = wanted is float
         for at, value in enumerate(values):
@@ -214,8 +212,8 @@ class SqliteTable(LibraryTable):
                 continue
             shown = value.decode("utf-8", "replace") if type(value) is _Text else value
             raise BadValue(
-                f"{self.path}, table {self.table_name!r}, column {field.name!r}, about row {first + at}: {shown!r:.60} "
-                f"is there, but the column is {field.type}"
+                f"{self.path}, table {self.table_name!r}, column {field.name!r}, about row {first + at}: the value "
+                f"must be {field.type}, got {shown!r:.60}"
             )
         if wanted is not _Text:
             return pa.array(values, field.type)
@@ -224,22 +222,22 @@ class SqliteTable(LibraryTable):
             column.validate(full=True)
         except pa.ArrowInvalid:
             raise BadValue(
-                f"{self.path}, table {self.table_name!r}: column {field.name!r} has text that is no UTF-8"
+                f"{self.path}, table {self.table_name!r}: column {field.name!r} must hold UTF-8 text"
             ) from None
         return column
 
-    def _rows_of(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def _fetch(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._execute(query, values).fetchall()
 
     def _execute(self, query: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
         return self._connection().execute(query, values)
 
     def _connection(self) -> sqlite3.Connection:
-        """Return this thread's own connection, and none that was made before a fork; to the database as it was."""
+        """Return this thread's connection, opened after any fork; raise CorruptFile if the database has changed."""
         if getattr(self._local, "process", None) != os.getpid():
             before = getattr(self._local, "connection", None)
             self._local.kept = [*getattr(self._local, "kept", []), before]  # a fork must not close its parent's
-            self._local.connection = _connected(self._database.path)
+            self._local.connection = _connect(self._database.path)
             self._local.process = os.getpid()
             self._database.check()
             self._local.version = self._version()
@@ -252,46 +250,46 @@ class SqliteTable(LibraryTable):
         return int(self._local.connection.execute("pragma data_version").fetchone()[0])
 
     @contextmanager
-    def _answers(self) -> Iterator[None]:
-        """Turn the errors of SQLite into ours."""
+    def _converted_errors(self) -> Iterator[None]:
+        """Convert errors of SQLite to errors of this package."""
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise ReadFailed(errno.EIO, f"{self.path}: {error}{_why(str(error))}") from None
+            raise ReadFailed(errno.EIO, f"{self.path}: {error}{_lock_hint(str(error))}") from None
         except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
             raise CorruptFile(f"{self.path}: {error}") from None
 
 
 class _Text(bytes):
-    """Text as it is stored."""
+    """Stored text, not yet decoded."""
 
 
 KINDS = {int: pa.int64(), float: pa.float64(), _Text: pa.string(), bytes: pa.binary()}
 
 
-def _connected(path: str) -> sqlite3.Connection:
-    """Open a database to read; where neither it nor its folder can be written, as one that nobody changes."""
+def _connect(path: str) -> sqlite3.Connection:
+    """Open a database read-only; as immutable if its folder is not writable and it has no log."""
     if not Path(path).exists():
         raise MissingFile(f"no file at {path}")
-    alone = not os.access(Path(path).parent, os.W_OK) and not Path(f"{path}-wal").exists()
-    uri = f"file:{quote(path)}?mode=ro{'&immutable=1' if alone else ''}"
+    immutable = not os.access(Path(path).parent, os.W_OK) and not Path(f"{path}-wal").exists()
+    uri = f"file:{quote(path)}?mode=ro{'&immutable=1' if immutable else ''}"
     connection = sqlite3.connect(uri, uri=True, timeout=WAIT, check_same_thread=False, isolation_level=None)
-    connection.execute("pragma trusted_schema = off")  # functions with effects do not run in the schema
+    connection.execute("pragma trusted_schema = off")  # the schema must not run functions with side effects
     stored = sum(file.stat().st_size for file in (Path(path), Path(f"{path}-wal")) if file.exists())
-    # No stored value is longer than the file; a generated column could compute any number of bytes.
+    # No stored value exceeds the file, but a generated column could compute any number of bytes.
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(MAX_VALUE, max(MIN_LIMIT, stored)))
     connection.text_factory = _Text
     return connection
 
 
-def _why(error: str) -> str:
+def _lock_hint(error: str) -> str:
     if "locked" in error or "busy" in error:
-        return f"; another program writes it, and did not stop for {WAIT:.0f} seconds"
-    return "; a copy of the database, with its -wal file, can be opened elsewhere" if "unable to open" in error else ""
+        return f"; another program held its lock for {WAIT:.0f} seconds"
+    return "; copy the database, with its -wal file, to another folder" if "unable to open" in error else ""
 
 
 def _declared(word: str) -> pa.DataType | None:
-    """Return the type that a declaration gives by SQLite's rules of affinity; None where values are to tell."""
+    """Return the type of a declaration by SQLite's affinity rules, None if values determine it."""
     if "INT" in word:
         return pa.int64()
     if any(one in word for one in ("CHAR", "CLOB", "TEXT")):
@@ -301,11 +299,11 @@ def _declared(word: str) -> pa.DataType | None:
     return pa.binary() if "BLOB" in word else None
 
 
-def _told(name: str, seen: set[type], path: str) -> pa.DataType:
-    found = seen - {type(None)}
-    if found == {int, float}:
+def _inferred(name: str, seen: set[type], path: str) -> pa.DataType:
+    kinds = seen - {type(None)}
+    if kinds == {int, float}:
         return pa.float64()
-    if len(found) > 1:
-        words = ", ".join(sorted(str(KINDS[one]) for one in found))
-        raise BadSchema(f"{path}: column {name!r} holds {words}; values of one type are right")
-    return KINDS[found.pop()] if found else pa.string()
+    if len(kinds) > 1:
+        words = ", ".join(sorted(str(KINDS[one]) for one in kinds))
+        raise BadSchema(f"{path}: column {name!r} must hold values of one type, got {words}")
+    return KINDS[kinds.pop()] if kinds else pa.string()

@@ -1,4 +1,4 @@
-"""Some rows of a table as a table of its own."""
+"""Subsets of a table: runs of rows in stored order."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,11 +16,11 @@ __all__ = ["Subset", "runs_within"]
 
 
 class Subset(Selection):
-    """Serves some rows of a table, in their stored order; the table's blocks stay apart where that costs nothing.
+    """Serves runs of rows of a table, in stored order; cuts follow the table's blocks where possible.
 
     Args:
         table: The table.
-        runs: int64[k, 2], first row of each run and the row after its last, ascending and apart from each other.
+        runs: int64[k, 2], first row of each run and the row after its last; ascending, without overlap.
 
     Raises:
         BadArgument: The runs overlap, descend, or leave the table.
@@ -36,16 +36,16 @@ class Subset(Selection):
         runs = np.asarray(runs, np.int64).reshape(-1, 2)
         edges = runs.ravel()
         if (np.diff(edges) < 0).any() or (runs[:, 1] <= runs[:, 0]).any():
-            raise BadArgument(f"runs must ascend, apart and none empty, got {runs[:4].tolist()}...")
+            raise BadArgument(f"runs must ascend without overlap, none empty, got {runs[:4].tolist()}...")
         if len(edges) and not 0 <= edges[0] <= edges[-1] <= len(table):
-            raise BadArgument(f"runs go from row {edges[0]} to {edges[-1]}; the table has rows 0 to {len(table)}")
+            raise BadArgument(f"runs must lie within rows 0 to {len(table)}, got rows {edges[0]} to {edges[-1]}")
         super().__init__(table)
         self.runs = runs
         self._starts = np.cumsum([0, *(runs[:, 1] - runs[:, 0])], dtype=np.int64)
 
     @classmethod
     def of(cls, table: Table, runs: Any) -> "Subset":
-        """Make one of a table that may be one itself, without another layer.
+        """Create a subset; a subset of a subset refers to the underlying table.
 
         Example:
             >>> from corgipile.tables import MemoryTable
@@ -56,7 +56,7 @@ class Subset(Selection):
         if not isinstance(table, Subset):
             return cls(table, runs)
         runs = np.asarray(runs, np.int64).reshape(-1, 2)
-        run, parts = runs_within(runs, table._starts)  # noqa: SLF001  # one of ours
+        run, parts = runs_within(runs, table._starts)  # noqa: SLF001 - the same class
         return cls(table.table, parts + (table.runs[:, 0] - table._starts[:-1])[run][:, None])  # noqa: SLF001
 
     def __reduce__(self) -> tuple[type["Subset"], tuple[Table, IntArray]]:
@@ -67,11 +67,11 @@ class Subset(Selection):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: that of the table, and the runs."""
+        """Return the identity of the table and the runs."""
         return digest(self.table.fingerprint, self.runs.astype("<i8").tobytes().hex())
 
     def cuts(self, rows: int) -> IntArray:
-        """Cut where the table's own blocks end, joining what is left of them to at most ``rows`` rows."""
+        """Cut at the table's blocks, with small remainders joined up to ``rows`` rows."""
         whole = self.table.cuts(rows)
         run = np.searchsorted(self.runs[:, 1], whole, side="right")
         run_starts = np.append(self.runs[:, 0], whole[-1])[run]
@@ -83,7 +83,7 @@ class Subset(Selection):
         return np.array(cuts, np.int64)
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        """Read one run of rows, at once if they lie together."""
+        """Read a run of rows, by one read if it is contiguous in the table."""
         first, last = np.searchsorted(self._starts, (start, stop - 1), side="right") - 1
         if first == last:
             begin = int(self.runs[first, 0]) + start - int(self._starts[first])
@@ -91,40 +91,40 @@ class Subset(Selection):
         return super()._read_run(start, stop, names)
 
     def places(self, rows: IntArray) -> IntArray:
-        """Return the numbers that rows have in the table."""
+        """Return the row numbers in the underlying table."""
         if not len(rows):
             return rows
         run = np.searchsorted(self._starts, rows, side="right") - 1
         return np.asarray(rows + (self.runs[:, 0] - self._starts[:-1])[run])
 
     def within(self, rows: IntArray) -> IntArray:
-        """Return the numbers that rows of the table have here; those that are not here are left out."""
+        """Return the positions of the table's rows in this subset, without rows outside it."""
         run = np.searchsorted(self.runs[:, 1], rows, side="right")
         begins = np.append(self.runs[:, 0], len(self.table))[run]
         here = rows >= begins
         return np.asarray((rows - begins + self._starts[run])[here])
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Say where these rows lie, if the table says where its rows do."""
+        """Return the layout of these rows, None if the table has none."""
         layout = self.table.layout(columns)
-        return None if layout is None or not len(self) else self._located(layout)
+        return None if layout is None or not len(self) else self._cut(layout)
 
     def location(self, columns: Sequence[str]) -> Location | None:
-        """Say where the kernel finds these rows, if it finds all those of the table."""
-        return self._of(location(self.table, columns))
+        """Return the location of these rows, None if the table has none or a row mask."""
+        return self._restrict(location(self.table, columns))
 
     def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Say the same of columns of which some are of varying length."""
-        return self._of(varlen_location(self.table, columns))
+        """Return the location of columns, some of them of varying length."""
+        return self._restrict(varlen_location(self.table, columns))
 
-    def _of(self, found: Location | None) -> Location | None:
-        return None if found is None or found.bits is not None else found._replace(layout=self._located(found.layout))
+    def _restrict(self, place: Location | None) -> Location | None:
+        return None if place is None or place.bits is not None else place._replace(layout=self._cut(place.layout))
 
-    def _located(self, layout: Layout) -> Layout:
-        located = {name: self._column(column) for name, column in layout.columns.items()}
+    def _cut(self, layout: Layout) -> Layout:
+        located = {name: self._cut_column(column) for name, column in layout.columns.items()}
         return Layout(layout.paths, located, layout.identities)
 
-    def _column(self, column: ColumnLayout) -> ColumnLayout:
+    def _cut_column(self, column: ColumnLayout) -> ColumnLayout:
         pieces, runs = runs_within(self.runs, column.starts)
         lengths = runs[:, 1] - runs[:, 0]
         offsets = column.offsets[pieces] + (runs[:, 0] - column.starts[pieces]) * column.width
@@ -133,7 +133,7 @@ class Subset(Selection):
 
 
 def runs_within(runs: IntArray, starts: IntArray) -> tuple[IntArray, IntArray]:
-    """Cut runs of rows where pieces begin.
+    """Split runs of rows at the boundaries of pieces.
 
     Args:
         runs: int64[k, 2], ascending.

@@ -1,4 +1,4 @@
-"""The contract of a table, and where fixed-width columns lie in files."""
+"""The contract of a table, and layouts of columns in files."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from corgipile.suggestions import column_meant, listed
 from corgipile.tables.io.descriptors import Identity
 
 IntArray = npt.NDArray[np.int64]
-FEW = 64  # columns that are looked for one by one: a set of all names takes as long as there are columns
-LIMIT = 1 << 31  # items that 32-bit offsets can tell apart
-# By the numbers of types, which are known at once: it is asked often.
+MAX_LOOKUPS = 64  # columns looked up one by one; above, a set of all names is built
+LIMIT = 1 << 31  # items that 32-bit offsets can address
+# Keyed by type id, since comparing ids is fast and lookups are frequent.
 _WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 NUMBERS = {kind.id: np.dtype(kind.to_pandas_dtype()) for kind in (*_WHOLE, pa.float16(), pa.float32(), pa.float64())}
 _LISTS = {pa.list_(pa.int8()).id, pa.large_list(pa.int8()).id}
@@ -30,9 +30,9 @@ _CODES = {
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """Where the rows of one fixed-width column lie.
+    """The layout of one fixed-width column.
 
-    Rows ``starts[i]`` up to ``starts[i + 1]`` lie back to back in file ``files[i]`` from byte ``offsets[i]``.
+    Rows ``starts[i]`` up to ``starts[i + 1]`` are contiguous in file ``files[i]`` from byte ``offsets[i]``.
 
     Attributes:
         dtype: NumPy dtype of one element, native byte order.
@@ -50,13 +50,13 @@ class ColumnLayout:
 
     @classmethod
     def joined(cls, kind: pa.DataType, starts: IntArray, offsets: IntArray) -> Self:
-        """Return where rows of a type lie in one file, pieces joined that lie back to back."""
+        """Return the layout of a column in one file, with contiguous pieces joined."""
         dtype, shape = fixed_field(kind) or (np.dtype("u1"), ())
         width = dtype.itemsize * math.prod(shape)
-        if len(offsets) == 1:  # mostly so of files with many columns
+        if len(offsets) == 1:  # common in files with many columns
             return cls(dtype, shape, starts, np.zeros(1, np.int32), offsets)
-        apart = offsets[:-1] + np.diff(starts[:-1]) * width != offsets[1:]
-        fresh = np.flatnonzero(np.append(True, apart)[: len(offsets)])
+        has_gap = offsets[:-1] + np.diff(starts[:-1]) * width != offsets[1:]
+        fresh = np.flatnonzero(np.append(True, has_gap)[: len(offsets)])
         return cls(dtype, shape, np.append(starts[fresh], starts[-1]), np.zeros(len(fresh), np.int32), offsets[fresh])
 
     @property
@@ -65,16 +65,16 @@ class ColumnLayout:
         return self.dtype.itemsize * math.prod(self.shape)
 
     def cut(self, starts: IntArray, pieces: IntArray, offsets: IntArray) -> Self:
-        """Return where parts of these pieces lie, that begin there."""
+        """Return the layout of parts of these pieces, which begin at ``offsets``."""
         return replace(self, starts=starts, files=self.files[pieces], offsets=offsets)
 
     def numbered(self, first: int) -> Self:
-        """Return the same of files of which so many others come first; what lies in memory stays there."""
+        """Return the layout with file numbers shifted by ``first``; pieces in memory are unchanged."""
         return replace(self, files=np.where(self.files < 0, self.files, self.files + first).astype(np.int32))
 
     @staticmethod
     def end_to_end(parts: "Sequence[ColumnLayout]", begins: IntArray) -> "ColumnLayout":
-        """Return where the rows of several tables lie one after the other; the last begin is the end of all."""
+        """Concatenate the layouts of several tables; the last of ``begins`` is the number of rows."""
         starts = [part.starts[:-1] + begin for part, begin in zip(parts, begins, strict=False)]
         names = ["files", "offsets", *(["items", "counts"] if isinstance(parts[0], VarlenLayout) else [])]
         joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
@@ -83,13 +83,13 @@ class ColumnLayout:
 
 @dataclass(frozen=True)
 class VarlenLayout(ColumnLayout):
-    """Where the rows of one column of varying length lie: lists of numbers, text or bytes, none of which is null.
+    """The layout of one column of varying length: lists of numbers, text or bytes, without nulls.
 
-    What lies back to back are their offsets, of ``dtype``, one more than rows: they count items from where these begin.
+    A piece is an array of ``rows + 1`` item offsets of ``dtype``, relative to the first item of the piece.
 
     Attributes:
-        items: int64[pieces], bytes at which the items of a piece begin, in the same file.
-        counts: int64[pieces], how many items there are.
+        items: int64[pieces], byte of the first item of each piece, in the same file.
+        counts: int64[pieces], number of items.
         item: Bytes of an item.
         text: Whether rows are text, which must be UTF-8.
     """
@@ -100,18 +100,18 @@ class VarlenLayout(ColumnLayout):
     text: bool
 
     def cut(self, starts: IntArray, pieces: IntArray, offsets: IntArray) -> Self:
-        """Return where parts of these pieces lie, of which the offsets begin there."""
+        """Return the layout of parts of these pieces, whose item offsets begin at ``offsets``."""
         return replace(super().cut(starts, pieces, offsets), items=self.items[pieces], counts=self.counts[pieces])
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where several columns lie, so that the kernel can read them without any Arrow object.
+    """The layout of several columns, which the kernel reads without Arrow objects.
 
     Attributes:
         paths: The files.
-        columns: Where each column lies in them; of fixed width, or as well others where these were asked for.
-        identities: Which files they were when the table was opened; none where that is not known.
+        columns: The layout of each column; of fixed width unless columns of varying length were requested.
+        identities: The identities of the files when the table was opened; empty if unknown.
     """
 
     paths: tuple[str, ...]
@@ -132,7 +132,7 @@ class Table(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity that a saved state is checked against."""
+        """Return the identity that saved states are compared with."""
 
     def __len__(self) -> int: ...
 
@@ -143,24 +143,24 @@ class Table(Protocol):
         """Read one contiguous run of rows."""
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows, in the order asked for."""
+        """Read scattered rows in the requested order."""
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Say where these columns lie, or None where rows have no fixed place (compressed, text, nulls)."""
+        """Return the layout of columns, None if rows have no fixed place (compressed, text, nulls)."""
 
 
 class Single(Protocol):
-    """What a table has besides where each row is found without reading others: an optional part of the contract."""
+    """Optional methods of tables that locate each row without reading others."""
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of each of these rows; None where rows of such columns are not found one by one."""
+        """Return the bytes of each row, None if rows of these columns cannot be located one by one."""
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
-        """Return rows of a binary column without nulls, for which `row_sizes` answered, in the order asked for."""
+        """Return rows of a binary column without nulls, in the requested order; `row_sizes` must know them."""
 
 
 def row_sizes(table: Table, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-    """Return the bytes of rows, see `Single`; None where the table does not tell.
+    """Return the bytes of rows, None if the table does not know them; see `Single`.
 
     Example:
         >>> import tempfile
@@ -177,7 +177,7 @@ def row_sizes(table: Table, rows: IntArray, columns: Sequence[str]) -> IntArray 
 
 
 def shared_bytes(table: Table, columns: Sequence[str]) -> int:
-    """Return the bytes that a table holds for these columns, whatever the rows: of dictionaries.
+    """Return the bytes of dictionaries that a table keeps for columns.
 
     Example:
         >>> import tempfile
@@ -206,9 +206,9 @@ def even_cuts(rows: int, step: int) -> IntArray:
 
 
 def fixed_field(kind: pa.DataType) -> tuple[np.dtype[np.generic], tuple[int, ...]] | None:
-    """Return dtype and row shape of a column type whose rows are of fixed width, else None.
+    """Return the dtype and row shape of a fixed-width column type, None for other types.
 
-    Booleans are bit-packed in Arrow, so they have no bytes of their own and count as None.
+    Booleans give None, since Arrow packs them into bits.
     """
     shape: list[int] = []
     while pa.types.is_fixed_size_list(kind):
@@ -219,27 +219,27 @@ def fixed_field(kind: pa.DataType) -> tuple[np.dtype[np.generic], tuple[int, ...
 
 
 def type_code(dtype: np.dtype[np.generic]) -> int:
-    """Return the kernel's number for a dtype, -1 where it has none; half floats move as 16-bit integers."""
+    """Return the kernel's code of a dtype, -1 if it has none; half floats count as 16-bit integers."""
     return _CODES.get(np.dtype("u2") if dtype == np.float16 else dtype, -1)
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Say whether rows of a type are lists of any length."""
+    """Return whether rows of a type are lists of any length."""
     return kind.id in _LISTS
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Say whether rows of a type are binary or text of any length."""
+    """Return whether rows of a type are binary or text of any length."""
     return kind.id in _BYTES
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Say whether rows of a type are text of any length."""
+    """Return whether rows of a type are text of any length."""
     return kind.id in _TEXT
 
 
 def is_wide(kind: pa.DataType) -> bool:
-    """Say whether the offsets of a type have 64 bits."""
+    """Return whether the offsets of a type have 64 bits."""
     return kind.id in _WIDE
 
 
@@ -256,18 +256,18 @@ def _has(schema: pa.Schema, name: str) -> bool:
 
 
 def check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]:
-    """Return the columns asked for, all of them for None.
+    """Return the requested column names, all of them for None.
 
     Raises:
         MissingColumn: The schema has no column of that name.
     """
     if columns is None:
         return list(schema.names)
-    known = None if len(columns) <= FEW else set(schema.names)
+    known = None if len(columns) <= MAX_LOOKUPS else set(schema.names)
     for name in columns:
         if not (_has(schema, name) if known is None else name in known):
-            near = column_meant(name, schema.names)
-            raise MissingColumn(f"no column {name!r}; the table has {listed(schema.names)}{near}")
+            suggestion = column_meant(name, schema.names)
+            raise MissingColumn(f"no column {name!r}; the table has {listed(schema.names)}{suggestion}")
     return list(columns)
 
 

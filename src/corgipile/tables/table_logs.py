@@ -1,4 +1,4 @@
-"""Folders of table formats with a log: which of their files count is said there, so none is read without it."""
+"""Detection of folders whose table log lists the live files, so that stale files are not read."""
 
 import os
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ __all__ = ["refuse_logged", "refuse_logged_keys"]
 
 
 class _Log(NamedTuple):
-    """How such a folder is known, and what reads it: a program's name for the rows as they are now."""
+    """A log format: its name, the file that marks it, and the code that reads the current rows."""
 
     name: str
     sign: str
@@ -32,7 +32,7 @@ _LOGS = (
 
 
 def refuse_logged(paths: Iterable[str]) -> None:
-    """Raise UnknownFormat if a file lies in the folder of a table whose log says which files count.
+    """Raise UnknownFormat if a file lies in a table folder with a log.
 
     Example:
         >>> import tempfile
@@ -48,13 +48,13 @@ def refuse_logged(paths: Iterable[str]) -> None:
     for folder in map(str, direct.union(*(inner.parents for inner in direct))):
         for log in _LOGS:
             inside, _, name = log.sign.rpartition("/")
-            there = os.path.exists(f"{folder}/{inside or name}")  # noqa: PTH110 - asked of every folder above a file
-            if there and (signs := sorted(Path(folder).glob(log.sign))):  # a search takes long
+            exists = os.path.exists(f"{folder}/{inside or name}")  # noqa: PTH110 - called for every folder above a file
+            if exists and (signs := sorted(Path(folder).glob(log.sign))):  # globs are slow
                 raise UnknownFormat(_message(folder, log, str(signs[-1])))
 
 
 def refuse_logged_keys(folder: str, keys: Iterable[str]) -> None:
-    """Do the same for objects below a folder of a bucket, by their names there.
+    """Raise UnknownFormat if an object lies in a table folder with a log; keys are relative to ``folder``.
 
     Example:
         >>> refuse_logged_keys("s3://bucket/table/", ["_delta_log/0.json", "a.parquet"])
@@ -75,15 +75,12 @@ def refuse_logged_keys(folder: str, keys: Iterable[str]) -> None:
 def _message(folder: str, log: _Log, sign: str) -> str:
     rows = log.rows.format(path=folder, sign=sign)
     if "NEW" in rows:
-        way = f"write its rows as they are now to a new folder by {rows} and open that"
+        hint = f"write its current rows to a new folder by {rows} and open that"
     elif log.rows is _OPEN:
-        way = f"open the table, {rows}"
+        hint = f"open the table, {rows}"
     else:
-        way = (
-            f"give corgipile.open the rows as they are now, {rows}, or write these to a Parquet or Arrow file and "
-            "open that"
-        )
+        hint = f"give corgipile.open the current rows, {rows}, or write these to a Parquet or Arrow file and open that"
     return (
-        f"{folder} is a table of {log.name}: its log ({sign.removeprefix(folder).lstrip('/')}) says which files "
-        f"count, and rows that were deleted or replaced still lie there; {way}"
+        f"{folder} is a table of {log.name}: its log ({sign.removeprefix(folder).lstrip('/')}) lists the live files, "
+        f"and the folder still has deleted and replaced rows; {hint}"
     )

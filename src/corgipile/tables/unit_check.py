@@ -1,4 +1,4 @@
-"""Compares what decoding a table takes with a memory budget, before any row is decoded."""
+"""Check of the memory budget before any row is decoded."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ from corgipile.tables.table import Table, row_sizes, shared_bytes
 
 __all__ = ["DEFAULT_MEMORY", "check_decoding", "check_taken"]
 
-DEFAULT_MEMORY = 64 << 20  # the budget where none is named
-DECODING = 12 << 20  # bytes that decoding takes beside any budget
-COPIES = 3  # of a row: as it is decoded, changed and written
+DEFAULT_MEMORY = 64 << 20  # the default budget
+DECODING = 12 << 20  # bytes of decoding that are not part of the budget
+COPIES = 3  # of a row: decoded, changed and written
 
 
 def check_decoding(table: Table, columns: Sequence[str], memory: Size | None = None) -> None:
@@ -34,7 +34,7 @@ def check_decoding(table: Table, columns: Sequence[str], memory: Size | None = N
 
 
 def check_taken(table: Table, taken: int, room: float) -> None:
-    """Raise BudgetTooSmall if what decoding takes exceeds the memory."""
+    """Raise BudgetTooSmall if decoding needs more bytes than the budget."""
     if taken > room + DECODING:
         enough = format_bytes(taken).replace(" ", "")
         raise BudgetTooSmall(

@@ -1,4 +1,4 @@
-"""What rows of a column are: values, whether they lie plain, with a dictionary, or as views of bytes."""
+"""Conversion of dictionary and view columns to plain values."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ types = pa.types
 
 
 def is_view(kind: pa.DataType) -> bool:
-    """Say whether rows of a type are views of bytes."""
+    """Return whether rows of a type are views of bytes."""
     return bool(types.is_string_view(kind) or types.is_binary_view(kind))
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column's values, also deep inside others: neither dictionaries nor views.
+    """Return a type without dictionaries and views, at any depth.
 
     Example:
         >>> value_type(pa.dictionary(pa.int8(), pa.string())), value_type(pa.list_(pa.string_view()))
@@ -25,11 +25,11 @@ def value_type(kind: pa.DataType) -> pa.DataType:
         return kind
     if types.is_dictionary(kind):
         return value_type(kind.value_type)
-    return _inside(kind, _inner_values)
+    return _map_inner(kind, _inner_value_type)
 
 
 def viewless(kind: pa.DataType) -> pa.DataType:
-    """Return a type, dictionaries and all, without views, of which Arrow cannot pick rows.
+    """Return a type without views, which Arrow cannot take rows from; dictionaries remain.
 
     Example:
         >>> viewless(pa.dictionary(pa.int8(), pa.string_view()))
@@ -39,16 +39,16 @@ def viewless(kind: pa.DataType) -> pa.DataType:
         return kind
     if types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, viewless(kind.value_type), kind.ordered)
-    return _inside(kind, lambda inner: inner if types.is_dictionary(inner) else viewless(inner))
+    return _map_inner(kind, lambda inner: inner if types.is_dictionary(inner) else viewless(inner))
 
 
-def _inner_values(kind: pa.DataType) -> pa.DataType:
-    """Return the type of values inside a list or struct; Arrow takes none out of a dictionary of views there."""
+def _inner_value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the value type inside a list or struct; dictionaries of views remain, as Arrow cannot decode them."""
     return kind if types.is_dictionary(kind) and value_type(kind.value_type) != kind.value_type else value_type(kind)
 
 
-def _inside(kind: pa.DataType, change: Any) -> pa.DataType:
-    """Return a type that is no dictionary, what is inside it changed, and itself if it is a view."""
+def _map_inner(kind: pa.DataType, change: Any) -> pa.DataType:
+    """Apply ``change`` to the inner types of a type that is no dictionary; views become plain."""
     if is_view(kind):
         return pa.string() if types.is_string_view(kind) else pa.binary()
     if types.is_struct(kind):
@@ -63,7 +63,7 @@ def _inside(kind: pa.DataType, change: Any) -> pa.DataType:
 
 
 def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column with its `value_type`, or as `viewless`.
+    """Cast a column to its `value_type` or `viewless` type.
 
     Example:
         >>> as_type(pa.array(["a", None, "a"]).dictionary_encode(), pa.string()).to_pylist()
@@ -80,7 +80,7 @@ def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def values(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows as values.
+    """Decode the dictionaries and views of a batch.
 
     Example:
         >>> values(pa.record_batch({"x": pa.array(["a", "b"]).dictionary_encode()})).schema.types

@@ -1,4 +1,4 @@
-"""Views of tables: some columns or some rows, without a copy."""
+"""Views of some columns or rows of a table, without a copy."""
 
 import builtins
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.sizes import whole
 from corgipile.tables import even_lists
-from corgipile.tables.expressions import truths
+from corgipile.tables.expressions import row_masks
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.location import Location, location, varlen_location
@@ -22,14 +22,14 @@ from corgipile.tables.subset import Subset
 from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
 from corgipile.tables.wrapper import Wrapper
 
-__all__ = ["Columns", "chosen", "filter", "select", "slice"]
+__all__ = ["Columns", "filter", "mask_rows", "select", "slice"]
 
-RUN_BYTES = 24  # of a run in `Subset`
-SPREAD = 1 << 22  # rows at a time
+RUN_BYTES = 24  # bytes of a run in `Subset`
+MASK_ROWS = 1 << 22  # rows of a mask at a time
 
 
 class Columns(Wrapper):
-    """Serves some columns of a table, in an order of their own.
+    """Serves some columns of a table, in any order.
 
     Args:
         table: The table.
@@ -54,7 +54,7 @@ class Columns(Wrapper):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: that of the table, and the names."""
+        """Return the identity of the table and the column names."""
         return digest(self.table.fingerprint, *self.names)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
@@ -62,45 +62,45 @@ class Columns(Wrapper):
         return self.table.read(start, stop, check_columns(self.schema, columns))
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
+        """Read scattered rows in the requested order."""
         return self.table.take(rows, check_columns(self.schema, columns))
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Say where columns lie, if the table says."""
+        """Return the layout of columns, None if the table has none."""
         return self.table.layout(check_columns(self.schema, columns))
 
     def location(self, columns: Sequence[str]) -> Location | None:
-        """Say where the kernel finds columns, if it finds the table's."""
+        """Return the location of columns, None if the table has none."""
         return location(self.table, check_columns(self.schema, columns))
 
     def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Say the same of columns of which some are of varying length."""
+        """Return the location of columns, some of them of varying length."""
         return varlen_location(self.table, check_columns(self.schema, columns))
 
     def list_width(self, name: str) -> int | None:
-        """Return the length of a list column's rows where it is one."""
+        """Return the length of a list column's rows, None if it varies."""
         return even_lists.list_width(self.table, name)
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows, if the table tells."""
+        """Return the bytes of rows, None if they are unknown."""
         return row_sizes(self.table, rows, columns)
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
-        """Read scattered rows of a binary column, each into an object of its own."""
+        """Read scattered rows of a binary column as separate objects."""
         return cast("Single", self.table).take_bytes(rows, column)
 
 
 @as_method
 def select(table: Table, names: Sequence[str]) -> Table:
-    """Return a table with some of its columns, in the order named; the others are not read.
+    """Select columns of a table, in the given order; the others are not read.
 
     Args:
         table: The table.
         names: The columns.
 
     Raises:
-        MissingColumn: There is no such column.
-        BadArgument: No column is named, or one twice.
+        MissingColumn: A column does not exist.
+        BadArgument: The list is empty, or names a column twice.
 
     Example:
         >>> import corgipile as cp
@@ -108,15 +108,15 @@ def select(table: Table, names: Sequence[str]) -> Table:
         ['y']
     """
     if isinstance(names, str) or not len(names) or len({*names}) < len(names):
-        raise BadArgument(f"names must be a list of columns, at least one and none twice, got {names!r}")
+        raise BadArgument(f"names must be a list of different columns, at least one, got {names!r}")
     inner = table.table if isinstance(table, Columns) else table
     names = check_columns(table.schema, names)
     return inner if names == inner.schema.names else Columns(inner, names)
 
 
 @as_method
-def slice(table: Table, start: int = 0, stop: int | None = None) -> Table:  # noqa: A001 - what it is
-    """Return the rows of a table from one number to another, as Python counts: negative numbers from the end.
+def slice(table: Table, start: int = 0, stop: int | None = None) -> Table:  # noqa: A001 - the name users expect
+    """Return the rows from ``start`` to ``stop``, as in a Python slice; negative numbers count from the end.
 
     Example:
         >>> import corgipile as cp
@@ -129,24 +129,24 @@ def slice(table: Table, start: int = 0, stop: int | None = None) -> Table:  # no
     if (start, stop) == (0, len(table)):
         return table
     if isinstance(table, MaskTable):
-        bits = RowMask.joined(spread(_within(table.bits, start, stop), len(table.table)))
-        return of_bits(table.table, bits)
+        bits = RowMask.joined(masks_of(_within(table.bits, start, stop), len(table.table)))
+        return from_mask(table.table, bits)
     return Subset(table, [[start, stop]] if start < stop else [])
 
 
 @as_method
-def filter(table: Table, expression: Any) -> Table:  # noqa: A001 - what it is
-    """Return the rows of a table for which an expression is true; where it is null they are left out.
+def filter(table: Table, expression: Any) -> Table:  # noqa: A001 - the name users expect
+    """Return the rows of a table for which an expression is true, not false or null.
 
-    The columns that the expression is about are read once, now; what is kept is known by runs of rows or a bit a row.
+    The columns of the expression are read once, by this call. The result is stored as runs of rows or one bit a row.
 
     Args:
         table: The table.
         expression: Such as ``pyarrow.compute.field("year") > 2020``.
 
     Raises:
-        MissingColumn: The expression names a column that is not there.
-        BadArgument: It is no expression that is true or false of a row.
+        MissingColumn: The expression names a column that does not exist.
+        BadArgument: The argument is not a boolean expression.
 
     Example:
         >>> import corgipile as cp, pyarrow.compute as pc
@@ -154,28 +154,29 @@ def filter(table: Table, expression: Any) -> Table:  # noqa: A001 - what it is
         >>> filter(table, pc.field("year") > 2020).read(0, 2, ["x"]).to_pydict()
         {'x': [2, 4]}
     """
-    return chosen(table, RowMask.joined(truths(table, expression)))
+    return mask_rows(table, RowMask.joined(row_masks(table, expression)))
 
 
-def chosen(table: Table, bits: RowMask) -> Table:
-    """Return the rows of a table that bits pick; of some rows of another table, the rows of that.
+def mask_rows(table: Table, bits: RowMask) -> Table:
+    """Return the rows that a mask selects; masks of selections refer to the underlying table.
 
     Example:
         >>> import corgipile as cp
         >>> table = cp.open(pa.table({"x": range(6)}))
-        >>> chosen(chosen(table, RowMask.of([True, False] * 3)), RowMask.of([False, True, True])).read(0, 2).to_pydict()
+        >>> even = mask_rows(table, RowMask.of([True, False] * 3))
+        >>> mask_rows(even, RowMask.of([False, True, True])).read(0, 2).to_pydict()
         {'x': [2, 4]}
     """
     if len(bits) == len(table):
         return table
     if not isinstance(table, MaskTable | Subset):
-        return of_bits(table, bits)
+        return from_mask(table, bits)
     places = (table.places(rows) for rows in bits.parts())
-    return of_bits(table.table, RowMask.joined(spread(places, len(table.table))))
+    return from_mask(table.table, RowMask.joined(masks_of(places, len(table.table))))
 
 
-def of_bits(table: Table, bits: RowMask) -> Table:
-    """Return the rows of a table that bits pick, as runs where these take less memory."""
+def from_mask(table: Table, bits: RowMask) -> Table:
+    """Return the rows that a mask selects, as runs if these take less memory."""
     if bits.runs * RUN_BYTES > bits.nbytes:
         return MaskTable(table, bits)
     edges = [np.zeros((0, 2), np.int64)]
@@ -188,28 +189,28 @@ def of_bits(table: Table, bits: RowMask) -> Table:
     return Subset(table, np.stack([runs[new, 0], runs[last, 1]], axis=1))
 
 
-def spread(parts: Iterable[IntArray], rows: int) -> Iterator[npt.NDArray[np.bool_]]:
-    """Yield booleans, one for each of so many rows and some at a time, which are true at ascending numbers.
+def masks_of(parts: Iterable[IntArray], rows: int) -> Iterator[npt.NDArray[np.bool_]]:
+    """Yield masks of ``rows`` rows, in parts, that are true at the ascending row numbers in ``parts``.
 
     Example:
-        >>> [mask.tolist() for mask in spread([np.array([0]), np.array([2])], 4)]
+        >>> [mask.tolist() for mask in masks_of([np.array([0]), np.array([2])], 4)]
         [[True, False, True, False]]
     """
-    coming, waiting = iter(parts), np.zeros(0, np.int64)
-    for start in range(0, rows, SPREAD):
-        stop = min(start + SPREAD, rows)
-        while not len(waiting) or waiting[-1] < stop:
-            part = next(coming, None)
+    remaining, pending = iter(parts), np.zeros(0, np.int64)
+    for start in range(0, rows, MASK_ROWS):
+        stop = min(start + MASK_ROWS, rows)
+        while not len(pending) or pending[-1] < stop:
+            part = next(remaining, None)
             if part is None:
                 break
-            waiting = np.concatenate([waiting, part])
-        at = int(np.searchsorted(waiting, stop))
+            pending = np.concatenate([pending, part])
+        at = int(np.searchsorted(pending, stop))
         mask = np.zeros(stop - start, np.bool_)
-        mask[waiting[:at] - start] = True
-        waiting = waiting[at:]
+        mask[pending[:at] - start] = True
+        pending = pending[at:]
         yield mask
 
 
 def _within(bits: RowMask, start: int, stop: int) -> Iterator[IntArray]:
-    for first in range(start, stop, SPREAD):
-        yield bits.within(first, min(first + SPREAD, stop))
+    for first in range(start, stop, MASK_ROWS):
+        yield bits.within(first, min(first + MASK_ROWS, stop))

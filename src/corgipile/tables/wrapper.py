@@ -1,4 +1,4 @@
-"""What a table over another table passes on."""
+"""Base class of tables that wrap another table."""
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -14,7 +14,7 @@ __all__ = ["Wrapper"]
 
 
 class Wrapper(Views):
-    """Passes on all that a table says of itself but for its rows, which those who derive from this change.
+    """Forwards everything except rows to the wrapped table; subclasses change the rows.
 
     Args:
         table: The table.
@@ -46,35 +46,35 @@ class Wrapper(Views):
         return self.table.cuts(rows)
 
     def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
-        """Return the runs of pages of the table."""
+        """Return the cuts of the table at runs of pages."""
         return run_cuts(self.table, self._stored(columns), run_bytes)
 
     def shared_bytes(self, columns: Sequence[str]) -> int:
-        """Return the bytes that the table holds for columns, whatever the rows."""
+        """Return the bytes of dictionaries that the table keep for columns."""
         stored = self._stored(columns)
         return shared_bytes(self.table, stored) if stored else 0
 
     @property
     def place(self) -> str:
-        """Return what tells the files of the table from all others, where it is encoded."""
+        """Return the identity of the files of an encoded table."""
         return str(self.table.place)  # type: ignore[attr-defined]
 
     @property
     def spill(self) -> Any:
-        """Return the folder for spill files of the table, None if there shall be none; only where the table says."""
+        """Return the spill folder of the table, None if it must not spill; AttributeError if it has none."""
         return self.table.spill  # type: ignore[attr-defined]
 
     def units(self, columns: Sequence[str]) -> Any:
-        """Return the units of the table, where it is encoded."""
+        """Return the units of the table, None if it is not encoded."""
         units, stored = getattr(self.table, "units", None), self._stored(columns)
         return units(stored) if units is not None and stored else None
 
     def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> Self:
-        """Return the same over the table as it is once its units are unpacked."""
-        same = copy(self)
-        same.table = unpack(self.table, self._stored(columns))
-        return same
+        """Return a copy over the unpacked table."""
+        copied = copy(self)
+        copied.table = unpack(self.table, self._stored(columns))
+        return copied
 
     def _stored(self, columns: Sequence[str]) -> list[str]:
-        """Return those of the columns that the table stores."""
+        """Return the columns that the table stores."""
         return list(columns)

@@ -1,4 +1,4 @@
-"""Zarr groups, of version 2 and 3, as tables: arrays with as many rows are columns."""
+"""Zarr groups, version 2 and 3: arrays of equal length are columns."""
 
 import contextlib
 from collections.abc import Iterator
@@ -26,63 +26,62 @@ METADATA = ("zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata")
 
 
 def is_zarr(folder: Path) -> bool:
-    """Say whether a folder is a group or an array of Zarr."""
+    """Return whether a folder is a Zarr group or array."""
     return any((folder / name).is_file() for name in METADATA[:3])
 
 
 def zarr_table(
     path: PathLike, group: str | None = None, columns: ColumnChoice = None, spill: Spill = None, *, paths: bool = False
 ) -> ArraysTable:
-    """Open a Zarr group: a column for each array, whose first axes are of one length; an array; or AnnData.
+    """Open a Zarr group with a column for each array, a single array, or AnnData.
 
     Args:
         path: The folder.
-        group: The group, or the array, that is the table; by default all there is.
-        columns: The arrays that are columns, by their paths in the group, or a dictionary from names to paths;
-            by default all.
+        group: The group or array to open; the root by default.
+        columns: Paths of the arrays to use as columns, or a dictionary from names to paths; all by default.
         spill: Folder for spill files, or ``"off"``.
-        paths: Of AnnData, add the column ``obs_names``.
+        paths: For AnnData, add the column ``obs_names``.
 
     Raises:
         MissingExtra: zarr is not installed.
-        MissingColumn: There is no such group or array.
-        BadSchema: Arrays are of different lengths, or of a type that is no column.
-        CorruptFile: It is damaged.
+        MissingColumn: The group or array does not exist.
+        BadSchema: Arrays differ in length, or have a type that cannot be a column.
+        CorruptFile: The data are damaged.
     """
     folder = Path(path).expanduser().absolute()
     if not is_zarr(folder):
-        raise MissingFile(f"{folder} is no group of Zarr: it has none of {', '.join(METADATA[:3])}")
+        raise MissingFile(f"{folder} is not a Zarr group: it has none of {', '.join(METADATA[:3])}")
     identity = _identity(folder)
     origin = Origin(
-        "Zarr", str(folder), identity, lambda: f"{folder} {_identity(folder)}", _again,
+        "Zarr", str(folder), identity, lambda: f"{folder} {_identity(folder)}", _reopen,
         (str(folder), group, columns, spill, paths),
     )  # fmt: skip
     with reading(str(folder)):
-        root = _opened(folder)
+        root = _open(folder)
         if group is None and is_group(root) and anndata.is_anndata(root):
             return anndata.anndata_table(
                 root,
-                lambda array: _Read(array, str(folder)),
+                lambda array: _ZarrArray(array, str(folder)),
                 origin._replace(kind="AnnData"),
                 columns,
                 spill,
                 paths=paths,
             )
         if paths:
-            raise BadArgument(f"paths does not apply to {folder}, which is no AnnData")
+            raise BadArgument(f"paths does not apply to {folder}, which is not AnnData")
         node = group_at(root, group, str(folder)) if is_group(root) else root
-        found = choose_arrays(node, columns, str(folder)) if is_group(node) else {_name(node, folder): node}
-        made: dict[str, Column] = {}
-        for name, array in found.items():
-            made |= _columns(name, array, folder, alone=len(found) == 1)
-        return ArraysTable(origin, made, int(next(iter(found.values())).shape[0]), spill=spill)
+        arrays = choose_arrays(node, columns, str(folder)) if is_group(node) else {_name(node, folder): node}
+        columns_of: dict[str, Column] = {}
+        for name, array in arrays.items():
+            columns_of |= _columns(name, array, folder, alone=len(arrays) == 1)
+        return ArraysTable(origin, columns_of, int(next(iter(arrays.values())).shape[0]), spill=spill)
 
 
-def _again(path: str, group: str | None, columns: ColumnChoice, spill: Spill, paths: bool) -> ArraysTable:
+def _reopen(path: str, group: str | None, columns: ColumnChoice, spill: Spill, paths: bool) -> ArraysTable:
     return zarr_table(path, group, columns, spill, paths=paths)
 
 
-def _opened(folder: Path) -> Any:
+def _open(folder: Path) -> Any:
     return extra("zarr", "reading Zarr", "zarr").open(str(folder), mode="r")
 
 
@@ -91,39 +90,39 @@ def _name(array: Any, folder: Path) -> str:
 
 
 def _columns(name: str, array: Any, folder: Path, *, alone: bool) -> dict[str, Column]:
-    where, stored = f"{folder}, array {name!r}", _Read(array, str(folder))
+    where, stored = f"{folder}, array {name!r}", _ZarrArray(array, str(folder))
     if stored.dtype.names is not None:
-        found = field_columns(stored, where)
-        return found if alone else {f"{name}.{field}": column for field, column in found.items()}
+        fields = field_columns(stored, where)
+        return fields if alone else {f"{name}.{field}": column for field, column in fields.items()}
     return {name: column_of(stored, where, str if stored.dtype.kind == "O" else None)}
 
 
 def _identity(folder: Path) -> str:
-    """Return what tells the stored arrays from others: what their metadata say, and when chunks came or went."""
-    told = [folder.name]
+    """Return the identity of the arrays from their metadata and the modification times of their folders."""
+    parts = [folder.name]
     for file in sorted(path for name in METADATA for path in folder.rglob(name)):
-        told += [str(file.relative_to(folder)), file.read_text(errors="replace"), str(file.parent.stat().st_mtime_ns)]
-    return digest(*told)
+        parts += [str(file.relative_to(folder)), file.read_text(errors="replace"), str(file.parent.stat().st_mtime_ns)]
+    return digest(*parts)
 
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turn what the library says of bad bytes into ours: its codecs raise errors of any kind."""
+    """Convert errors for bad data to errors of this package, since codecs raise errors of any kind."""
     try:
         yield
     except (TableError, BadArgument, MissingExtra):
         raise
     except OSError as error:
         raise ReadFailed(error.errno or 0, f"{path}: {error}") from error
-    except Exception as error:  # noqa: BLE001 - as said above
+    except Exception as error:  # noqa: BLE001 - codecs raise errors of any kind
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CorruptFile(f"{path}: zarr cannot read it: {reason[:300]}") from None
 
 
-class _Read(Chunked):
-    """An array that the library decodes: what is asked for of whole chunks at once."""
+class _ZarrArray(Chunked):
+    """An array that the library decodes in whole chunks."""
 
-    copies = 3  # the library copies what it has decoded
+    copies = 3  # the library copies decoded chunks
 
     def __init__(self, array: Any, path: str) -> None:
         check_item(array.dtype, f"{path}, array {array.name!r}")

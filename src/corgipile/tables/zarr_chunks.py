@@ -1,4 +1,4 @@
-"""Checks chunks of Zarr arrays before the library unpacks them: it takes the size that a chunk states for granted."""
+"""Size checks of Zarr chunks before unpacking, since the library trusts the size that a chunk states."""
 
 import itertools
 from collections.abc import Callable
@@ -14,26 +14,26 @@ from corgipile.tables.io.unpacking import STEP, opened
 __all__ = ["chunk_check"]
 
 STREAMS = {"zstd": "zstandard", "gzip": "gzip", "zlib": "zlib", "bz2": "bzip2", "lzma": "xz"}
-STATED = {"blosc": slice(4, 8), "lz4": slice(0, 4)}  # where a chunk states its size; it is never exceeded
+STATED = {"blosc": slice(4, 8), "lz4": slice(0, 4)}  # bytes of the stated size, which decoders never exceed
 SLACK = 1 << 16  # bytes that filters may add
 
 
 def chunk_check(array: Any, folder: Path) -> Callable[[int, int], None]:
-    """Return a function that checks the chunks of a run of rows, each of them once.
+    """Return a function that checks the chunks of a run of rows, each chunk once.
 
-    Sharded chunks and values of any length state no size, so those are not checked.
+    Sharded chunks and values of varying length state no size and are not checked.
     """
     codec, seen = _codec(array.metadata), set[tuple[int, ...]]()
     if codec is None or np.dtype(array.dtype).kind == "O" or getattr(array, "shards", None) is not None:
         return lambda _start, _stop: None
-    chunks, most = array.chunks, int(np.prod(array.chunks)) * int(np.dtype(array.dtype).itemsize) + SLACK
+    chunks, max_bytes = array.chunks, int(np.prod(array.chunks)) * int(np.dtype(array.dtype).itemsize) + SLACK
     others = [range(-(-size // chunk)) for size, chunk in zip(array.shape[1:], chunks[1:], strict=True)]
 
     def check(start: int, stop: int) -> None:
         for place in itertools.product(range(start // chunks[0], -(-stop // chunks[0])), *others):
             path = folder / array.path / array.metadata.encode_chunk_key(place)
             if place not in seen and path.is_file():
-                _check(File(path), codec, most)
+                _check(File(path), codec, max_bytes)
             seen.add(place)
 
     return check
@@ -49,13 +49,13 @@ def _codec(metadata: Any) -> str | None:
     return name if name in STREAMS or name in STATED else None
 
 
-def _check(file: File, codec: str, most: int) -> None:
-    """Raise CorruptFile if a chunk unpacks to more than its array has room for."""
+def _check(file: File, codec: str, max_bytes: int) -> None:
+    """Raise CorruptFile if a chunk unpacks to more than the bytes of a chunk."""
     if codec in STATED:
         size = int.from_bytes(file.read(0, min(16, file.size))[STATED[codec]], "little")
-        if size > most:
-            raise CorruptFile(f"{file.path} must unpack to at most {most} bytes, but states {size}; it is damaged")
+        if size > max_bytes:
+            raise CorruptFile(f"{file.path} must unpack to at most {max_bytes} bytes, but states {size}; it is damaged")
         return
-    with decoding(file.path), opened(file, 0, file.size, STREAMS[codec], most) as stream:
+    with decoding(file.path), opened(file, 0, file.size, STREAMS[codec], max_bytes) as stream:
         while stream.read(STEP):
             pass

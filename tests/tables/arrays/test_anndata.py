@@ -133,7 +133,7 @@ def test_what_columns_name(tmp_path):
         open_table(tmp_path / "a.h5ad", columns=["cell_tpye"])
     with pytest.raises(MissingColumn, match="no 'layers/raw'"):
         open_table(tmp_path / "a.h5ad", columns=["layers/raw"])
-    with pytest.raises(BadSchema, match="a dense array or csr_matrix is a column"):
+    with pytest.raises(BadSchema, match="must be a dense array or a csr_matrix"):
         open_table(tmp_path / "a.h5ad", columns=["layers/"])
 
 
@@ -218,7 +218,7 @@ def test_many_files_have_the_same_genes(tmp_path):
     with cp.Loader(table, label="kind") as loader:
         assert np.bincount(np.concatenate([batch["label"] for batch in loader])).tolist() == [60, 60, 120]
     data[:, ::-1].write_h5ad(tmp_path / "2.h5ad")
-    with pytest.raises(BadSchema, match=r"2\.h5ad'\) has other genes than AnnData"):
+    with pytest.raises(BadSchema, match=r"genes of .*2\.h5ad'\) must match those of AnnData"):
         open_table(tmp_path)
     assert len(open_table(tmp_path, columns=["kind"])) == 3 * CELLS
 

@@ -137,15 +137,15 @@ def test_splits_and_broken_folders(tmp_path):
         save_to_disk(tmp_path / "sets" / split, shards(10, 1))
     (tmp_path / "sets" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     for ask in (open_table, lambda path: convert(path, tmp_path / "out.arrow")):
-        with pytest.raises(BadArgument, match=r"sets holds the splits train, test; open one of them, such as .*train"):
+        with pytest.raises(BadArgument, match=r"sets holds the splits train, test; open a split, such as .*train"):
             ask(tmp_path / "sets")
     assert len(open_table(tmp_path / "sets" / "train")) == 10
     state = tmp_path / "sets" / "test" / "state.json"
     for text, error, message in [
         ("{", CorruptFile, "is not JSON"),
-        ("[]", CorruptFile, "has a list where an object is needed"),
-        ("{}", CorruptFile, "does not list _data_files"),
-        ('{"_data_files": []}', CorruptFile, "lists no data files"),
+        ("[]", CorruptFile, "must hold a JSON object, got list"),
+        ("{}", CorruptFile, "must list _data_files"),
+        ('{"_data_files": []}', CorruptFile, "must list at least one data file"),
         ('{"_data_files": [{"filename": "a"}]}', MissingFile, "no file at"),
         ('{"_indices_data_files": [1]}', UnknownFormat, "flatten_indices"),
     ]:

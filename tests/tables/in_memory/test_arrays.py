@@ -180,7 +180,7 @@ def test_tensors_are_arrays():
 
 
 def test_options_are_for_files():
-    with pytest.raises(BadArgument, match="label applies to files only, not to ndarray"):
+    with pytest.raises(BadArgument, match="label applies only to files, not to ndarray"):
         cp.open(np.zeros((2, 2)), label="y.npy")
 
 
@@ -193,7 +193,7 @@ def test_convert_takes_what_open_takes(tmp_path):
     x = np.arange(6.0).reshape(3, 2)
     assert cp.convert((x, [0, 1, 1]), tmp_path / "a.arrow") == 3
     assert rows_of(cp.open(tmp_path / "a.arrow"), "features") == x.tolist()
-    with pytest.raises(BadArgument, match="cannot open int"):
+    with pytest.raises(BadArgument, match=r"source must be .*, got int"):
         cp.convert(5, tmp_path / "b.arrow")
 
 

@@ -179,7 +179,7 @@ def test_hugging_face_datasets(tmp_path):
     datasets.disable_progress_bars()
     made = datasets.Dataset.from_dict({"x": range(200), "text": [str(i) for i in range(200)]})
     assert rows_of(cp.open(made), "x") == list(range(200))
-    with pytest.raises(BadArgument, match="holds the splits train, test; open one of them"):
+    with pytest.raises(BadArgument, match="holds the splits train, test; open"):
         cp.open(datasets.DatasetDict({"train": made, "test": made}))
     with pytest.raises(BadArgument, match="no dataset with rows in Arrow"):
         cp.open(made.to_iterable_dataset())

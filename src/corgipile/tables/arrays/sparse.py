@@ -11,7 +11,7 @@ import pyarrow as pa
 from corgipile.errors import BadSchema, CorruptFile
 from corgipile.tables.arrays.columns import Column, Fetch, list_array
 from corgipile.tables.arrays.stored import Stored
-from corgipile.tables.pages import changes
+from corgipile.tables.pages import varlen_cuts
 from corgipile.tables.table import IntArray, even_cuts
 
 __all__ = ["Entries", "SparseRows", "as_values", "sparse_columns"]
@@ -129,7 +129,7 @@ class SparseRows:
         if self._edges is None:
             parts = pairwise(even_cuts(self.rows, LOOK_ROWS).tolist())
             looked = (self._starts.get(np.array([start]), np.array([stop])) for start, stop in parts)
-            self._edges = changes((part.astype(np.int64, copy=False) for part in looked), chunk)
+            self._edges = varlen_cuts((part.astype(np.int64, copy=False) for part in looked), chunk)
         return self._edges
 
 

@@ -14,7 +14,7 @@ from corgipile.tables.arrays.stored import check_chunks, decoding_bytes, row_wid
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.checked import Checked
 from corgipile.tables.concat import DIMS_KEY, FEATURES_KEY
-from corgipile.tables.encoded import SpilledTable, Units, grouped, units_of, unpack_column, write_plain
+from corgipile.tables.encoded import SpilledTable, Units, group_columns, units_of, unpack_column, write_plain
 from corgipile.tables.io.files import decoding, describe, digest
 from corgipile.tables.io.pieces import Recent, check_names, merge_cuts, pick, runs_of, take_once
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
@@ -194,7 +194,7 @@ class ArraysTable(Checked):
 
     def _together(self, columns: Sequence[str]) -> list[list[str]]:
         """Group the columns that are decoded at the same time; those of sparse rows are one."""
-        return grouped({name: 2 * self._chunk_bytes(self._columns[name]) + READ_BYTES for name in columns})
+        return group_columns({name: 2 * self._chunk_bytes(self._columns[name]) + READ_BYTES for name in columns})
 
     def _chunk_bytes(self, column: Column) -> int:
         return sum(one.chunk * row_width(one) for one in column.stored)

@@ -17,7 +17,7 @@ from corgipile.tables.io.remote import RemoteFile, file_of, read_in_turn
 from corgipile.tables.io.spill import Section, Spill, SpillWriter
 from corgipile.tables.io.staged import copied, fetched
 from corgipile.tables.location import Location, varlen_location
-from corgipile.tables.materialized import brought
+from corgipile.tables.materialized import find_spilled
 from corgipile.tables.table import IntArray, Layout, Table
 
 __all__ = ["RemoteArrowFile", "open_file"]
@@ -57,12 +57,12 @@ class RemoteArrowFile(ArrowFile):
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie by now."""
-        there = brought(self, columns)
+        there = find_spilled(self, columns)
         return super().layout(columns) if there is None else there.layout(columns)
 
     def varlen_location(self, columns: Sequence[str]) -> Location | None:
         """Say where columns lie of which some are of varying length, once they are on this machine."""
-        there = brought(self, columns)
+        there = find_spilled(self, columns)
         return None if there is None else varlen_location(there, columns)
 
     def _body_with(self, i: int, head: Batch, names: list[str]) -> BatchSlices:

@@ -17,7 +17,7 @@ from corgipile.tables.partitions import Partition
 from corgipile.tables.row_mask import RowMask
 from corgipile.tables.selection import TakeTable
 from corgipile.tables.table import Table
-from corgipile.tables.views import chosen, select, slice, spread  # noqa: A004 - of tables
+from corgipile.tables.views import mask_rows, masks_of, select, slice  # noqa: A004 - of tables
 
 __all__ = ["HuggingFaceTable", "of_arrow_dataset", "of_hugging_face"]
 
@@ -50,7 +50,7 @@ def of_hugging_face(dataset: Any, spill: Spill = None) -> Table:
 def _taken(table: Table, indices: Any) -> Table:
     rows = np.concatenate([flat(part).astype(np.int64) for part in indices.column(0).chunks] or [np.zeros(0, np.int64)])
     if (np.diff(rows) > 0).all():
-        return chosen(table, RowMask.joined(spread([rows], len(table))))
+        return mask_rows(table, RowMask.joined(masks_of([rows], len(table))))
     return TakeTable(table, rows)
 
 

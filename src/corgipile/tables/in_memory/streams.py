@@ -14,7 +14,7 @@ from corgipile.tables.arrow.writer import plain
 from corgipile.tables.in_memory import frames
 from corgipile.tables.io.files import decoding, describe
 from corgipile.tables.io.spill import IN_MEMORY, Section, Spill, SpillFile, SpillWriter, spill_folder
-from corgipile.tables.memory import MemoryTable, sampled
+from corgipile.tables.memory import MemoryTable, sampled_fingerprint
 from corgipile.tables.table import Table
 
 __all__ = ["SpilledTable", "of_batches", "of_reader"]
@@ -168,7 +168,7 @@ class SpilledTable(ArrowFile):
     @property
     def fingerprint(self) -> str:
         """Return the identity, as of rows in memory: schema, number of rows, and the content of some of them."""
-        return sampled(self)
+        return sampled_fingerprint(self)
 
 
 def _adopted(where: str, which: tuple[int, ...], base: int, size: int, name: str) -> SpilledTable:

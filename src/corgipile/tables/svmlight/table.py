@@ -13,7 +13,7 @@ from corgipile.tables.io.files import File, PathLike, describe, digest
 from corgipile.tables.io.index_cache import kept_path
 from corgipile.tables.io.pieces import pick, take_runs
 from corgipile.tables.io.remote import file_of
-from corgipile.tables.pages import changes
+from corgipile.tables.pages import varlen_cuts
 from corgipile.tables.svmlight.index import open_index, row_bytes_of
 from corgipile.tables.svmlight.text import Summary, ZeroBased, parse_rows, schema, stream_batches
 from corgipile.tables.table import IntArray, Table, even_cuts
@@ -87,7 +87,7 @@ class SvmlightTable(Checked):
         """Cut the text at runs of pages."""
         parts = pairwise(even_cuts(len(self), INDEX_ROWS).tolist())
         begins = (flat(self._index.read(start, stop, ["start"]).column(0)) for start, stop in parts)
-        return changes(begins, run_bytes)
+        return varlen_cuts(begins, run_bytes)
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         """Read one run of rows; the column ``label`` alone comes from the index."""
