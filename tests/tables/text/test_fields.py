@@ -104,7 +104,7 @@ def numbered(path, odd=None, at=700, rows=1000, end="\n"):
 @pytest.mark.parametrize("odd", [None, "0x2BC,87.5,0,true", '"700"," 87.5 ",0 ,"true"'])
 @pytest.mark.parametrize("order", ["riffle", "no_shuffle", "full"])
 def test_every_row_comes_once_into_slots(tmp_path, monkeypatch, order, odd):
-    monkeypatch.setattr(text, "TOGETHER", 1500)
+    monkeypatch.setattr(text, "PART_BYTES", 1500)
     table = cp.open(numbered(tmp_path / "a.csv", odd, end="\r\n"), types={"a": "int32"})
     with cp.Loader(table, batch_size=64, memory="64KB", order=order) as loader:
         for _ in range(2):
