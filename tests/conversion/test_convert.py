@@ -345,7 +345,7 @@ def test_columns_are_a_list_and_pack_yes_or_no(out):
 @pytest.mark.parametrize("text", ["", "\n \n"])
 def test_an_empty_text_is_said_to_be_empty(tmp_path, out, text):
     (tmp_path / "a.csv").write_text(text)
-    with pytest.raises(UnknownFormat, match=r"a.csv is empty: CSV text has a line of names"):
+    with pytest.raises(UnknownFormat, match=r"a.csv must have at least one line to be CSV"):
         convert(tmp_path / "a.csv", out)
 
 

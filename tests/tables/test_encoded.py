@@ -268,7 +268,9 @@ def test_a_full_disk_is_said_before_anything_is_read(tmp_path, rows_of, monkeypa
     status = os.statvfs(tmp_path)
     free = os.statvfs_result((*status[:4], 1, *status[5:]))
     monkeypatch.setattr(os, "statvfs", lambda _: free)
-    with pytest.raises(WriteFailed, match=r"are needed in .*are free: open\(\.\.\., spill=FOLDER\).*convert"):
+    with pytest.raises(
+        WriteFailed, match=r"must have .* free plus a reserve of .*, got .*; .*open\(\.\.\., spill=FOLDER\).*convert"
+    ):
         unpack_shared(table, ["label"])
     assert spilled(tmp_path) == []
 
@@ -310,7 +312,7 @@ def test_folders_for_spill_files(tmp_path, monkeypatch):
     monkeypatch.delenv("CORGIPILE_SPILL")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert spill_folder(None).is_dir()
-    with pytest.raises(BadArgument, match="a folder that exists, or 'off', is right"):
+    with pytest.raises(BadArgument, match="spill must be an existing folder or 'off'"):
         spill_folder(tmp_path / "nowhere")
 
 

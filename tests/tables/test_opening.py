@@ -110,7 +110,7 @@ def test_unknown_formats(tmp_path):
         (
             b"alice\nbob\n",
             "a",
-            r"as text: .*a, line 1, column 1: a line must begin with.*; as CSV: .*not sure",
+            r"as text: .*a, line 1, column 1: a line must begin with.*; as CSV: .*may not be CSV",
         ),
         (sink.getvalue(), "a.zip", r"is a zip archive with 'a.txt' in it, which is no array"),
         (b"\x7fELF\0\n1,2\n3,4,5\n", "a.bin", r"begins with b'\\x7fELF[^']*'$"),

@@ -20,7 +20,7 @@ from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.encoded import is_encoded, unpack_shared
 from corgipile.tables.fingerprints import place_of
 from corgipile.tables.io.files import File, digest
-from corgipile.tables.io.index_cache import INDEX_SUFFIX, cache_folder, facts_of, index_path, items_of, kept_index
+from corgipile.tables.io.index_cache import INDEX_SUFFIX, cache_folder, cached_index, facts_of, index_path, items_of
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.scan import scan
@@ -114,7 +114,7 @@ class SampledRuns(NamedTuple):
             vectors = pa.FixedSizeListArray.from_arrays(array_of(found[0]), found[0].shape[1])
             yield pa.record_batch({"vector": vectors})
 
-        index, _ = kept_index(path, facts, None, (), described)
+        index, _ = cached_index(path, facts, None, (), described)
         if found:
             how = "is kept in" if any(files_read(index)) else "cannot be kept in"
             log.info("what is in the blocks of %r %s %s", self.table, how, path)

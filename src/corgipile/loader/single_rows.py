@@ -10,7 +10,7 @@ from corgipile.outputs import files_read
 from corgipile.sizes import format_bytes
 from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.io.spill import spill_folder
-from corgipile.tables.io.staged import bring
+from corgipile.tables.io.staged import copy_to_spill
 from corgipile.tables.table import Table
 
 __all__ = ["bring_near"]
@@ -49,7 +49,7 @@ def bring_near(table: Table, order: Order, blocks: Blocks, row_bytes: float, way
                 "copying %r to %s, once (%s): %s asks for single rows, which would be %d requests an epoch",
                 table, folder, format_bytes(size), order.name, blocks.count,
             )  # fmt: skip
-            bring(files, folder)
+            copy_to_spill(files, folder)
         except WriteFailed as error:
             failure = str(error)
         else:

@@ -6,7 +6,7 @@ import numpy as np
 
 from corgipile.outputs import files_read
 from corgipile.tables.io.column import PlacedColumn
-from corgipile.tables.io.files import PIECE, File, before_contents, digest, looked_at
+from corgipile.tables.io.files import PIECE, File, digest, legacy_fingerprints, sample_size
 from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["fingerprint_of", "is_of", "place_of", "sampled_rows"]
@@ -26,7 +26,7 @@ def fingerprint_of(table: Table) -> str:
         True
     """
     found = table.fingerprint
-    with before_contents():
+    with legacy_fingerprints():
         _older[found] = table.fingerprint
     while len(_older) > KEPT:
         _older.popitem(last=False)
@@ -45,12 +45,12 @@ def place_of(table: Table) -> str:
 
 def sampled_rows(table: Table, file: File) -> list[str]:
     """Return digests of some rows of columns that lie in place, where pieces of the file may show nothing of them."""
-    if not file.in_part:
+    if not file.is_sampled:
         return []
     names = [field.name for field in table.schema if fixed_field(field.type) is not None][:COLUMNS]
     layout = table.layout(names) if names and len(table) else None
     if layout is None:
         return []
-    picks = np.unique(np.linspace(0, len(table) - 1, looked_at(SAMPLES)).astype(np.int64))
+    picks = np.unique(np.linspace(0, len(table) - 1, sample_size(SAMPLES)).astype(np.int64))
     narrow = [name for name in names if layout.columns[name].width < PIECE]
     return [digest(PlacedColumn(layout, name).take(picks).tobytes().hex()) for name in narrow]

@@ -202,9 +202,9 @@ def test_parts_that_contradict_each_other(tmp_path):
     def rows(group):
         group.attrs["shape"] = (CELLS + 1, GENES)
 
-    assert f"rows have {GENES} places" in broken(place)
-    assert "indptr does not ascend" in broken(ends)
-    assert f"{CELLS + 1} rows need {CELLS + 2} numbers of indptr" in broken(rows)
+    assert f"below {GENES}, got" in broken(place)
+    assert "indptr must ascend" in broken(ends)
+    assert f"indptr must have {CELLS + 2} numbers" in broken(rows)
 
 
 def test_many_files_have_the_same_genes(tmp_path):

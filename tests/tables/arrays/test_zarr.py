@@ -61,7 +61,7 @@ def test_one_array_and_groups(tmp_path):
     assert open_table(tmp_path / "a.zarr", group="x").schema.names == ["x"]
     with pytest.raises(MissingColumn, match="no group 'z'"):
         open_table(tmp_path / "a.zarr", group="z")
-    with pytest.raises(BadArgument, match="is no AnnData"):
+    with pytest.raises(BadArgument, match="AnnData"):
         open_table(tmp_path / "a.zarr", paths=True)
 
 

@@ -13,7 +13,7 @@ from corgipile.errors import BudgetTooSmall, CorruptFile
 from corgipile.loader.budget import columns_of
 from corgipile.tables.arrow.dictionaries import Dictionaries
 from corgipile.tables.encoded import unpack
-from corgipile.tables.io.files import before_contents, describe, digest
+from corgipile.tables.io.files import describe, digest, legacy_fingerprints
 from corgipile.tables.table import shared_bytes
 from corgipile.tables.values import values as value_batch
 
@@ -119,7 +119,7 @@ def test_states_of_such_tables_still_belong_to_them(tmp_path):
     path = write(tmp_path / "a.arrow", held)
     status = path.stat()
     said = f"{path.name} {status.st_size} {status.st_mtime_ns}"
-    with before_contents():
+    with legacy_fingerprints():
         assert cp.open(path).fingerprint == digest(said, describe(held.schema), str(ROWS))
 
 

@@ -72,13 +72,13 @@ def test_streams_that_cannot_be_read_in_place(tmp_path):
         (tmp_path / "t.arrow").write_bytes(data[:cut])
         with pytest.raises(CorruptFile, match=r"t.arrow, message at byte \d+"):
             open_table(tmp_path / "t.arrow")
-    for end, message in ((data[:-8], "ends without its mark.*`corgipile convert`"), (data * 2, "bytes follow")):
+    for end, message in ((data[:-8], "ends without an end mark.*`corgipile convert`"), (data * 2, "bytes follow")):
         (tmp_path / "t.arrow").write_bytes(end)
         with pytest.raises(CorruptFile, match=message):
             open_table(tmp_path / "t.arrow")
     (tmp_path / "t.arrow").write_bytes(data[:-8])
     assert convert(tmp_path / "t.arrow", tmp_path / "all.arrow") == 1000
-    with pytest.raises(UnknownFormat, match="is no Arrow IPC stream"):
+    with pytest.raises(UnknownFormat, match="is not an Arrow IPC stream"):
         ArrowStream(tmp_path / "out.arrow")
 
 

@@ -89,7 +89,7 @@ def test_what_pandas_may_hide(caplog):
     assert "the index user of the data frame is left out; reset_index()" in caplog.text
     assert rows_of(cp.open(frame[frame.x > 1]), "user") == [2, 3]
     assert rows_of(cp.open(frame.iloc[::-2]), "x") == [3, 1]
-    with pytest.raises(BadSchema, match="2 columns are named 'x'"):
+    with pytest.raises(BadSchema, match="2 columns named 'x'"):
         cp.open(pd.DataFrame(np.zeros((2, 2)), columns=["x", "x"]))
     with pytest.raises(BadArgument, match="has no columns"):
         cp.open(pd.DataFrame(index=[1, 2]))

@@ -32,7 +32,7 @@ def test_runs_of_rows(tmp_path_factory, sizes, batch, request, data):
     start = data.draw(st.integers(0, len(table)))
     stop = data.draw(st.integers(start, len(table)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column, "REQUEST", request)
+        patch.setattr(column, "MAX_REQUEST", request)
         for name, shape in {"label": (), "x": (3,)}.items():
             found = PlacedColumn(table.layout([name]), name).read(start, stop)
             wanted = table.read(start, stop, [name]).column(0)

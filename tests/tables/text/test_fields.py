@@ -146,8 +146,8 @@ def test_short_runs_are_parsed_together(tmp_path, monkeypatch):
     ("odd", "kind", "message"),
     [
         ("700,,0,true", BadValue, "row 700 of column 'b' is null"),
-        ("700,x,0,true", ParseError, "a.csv, line 702: column 'b': 'x' is no double"),
-        ("700,1e,0,true", ParseError, "line 702: column 'b': '1e' is no double"),
+        ("700,x,0,true", ParseError, "a.csv, line 702: column 'b' must be double"),
+        ("700,1e,0,true", ParseError, "line 702: column 'b' must be double"),
     ],
 )
 def test_what_is_no_number_is_told_as_before(tmp_path, odd, kind, message):

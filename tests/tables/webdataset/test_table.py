@@ -282,7 +282,7 @@ def test_folders_that_cannot_be_written_need_no_index(tmp_path, monkeypatch):
         "corgipile.tables.io.index_cache.replacing", lambda *_, **__: (_ for _ in ()).throw(PermissionError(13, "no"))
     )
     assert len(open_table(path)) == 5
-    with pytest.raises(BadArgument, match="a folder that can be written is needed"):
+    with pytest.raises(BadArgument, match="make its folder writable"):
         next(cp.tables.opening.write_indexes(path))
 
 

@@ -10,7 +10,7 @@ from corgipile.errors import BadSparseRow, BadValue, CorruptFile, ParseError, Un
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import File, PathLike, describe, digest
-from corgipile.tables.io.index_cache import kept_path
+from corgipile.tables.io.index_cache import existing_index_path
 from corgipile.tables.io.pieces import pick, take_runs
 from corgipile.tables.io.remote import file_of
 from corgipile.tables.pages import changes
@@ -130,7 +130,7 @@ def index_file(path: str, **_: Any) -> str:
     """Write the index of a text, unless there is one of its present state; return its path."""
     file = file_of(path)
     open_index(file)
-    return kept_path(file)
+    return existing_index_path(file)
 
 
 def check_looks_like_text(file: File) -> None:

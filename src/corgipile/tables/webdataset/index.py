@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile.errors import BadSchema
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.files import File
-from corgipile.tables.io.index_cache import ROWS, Numbers, open_index
+from corgipile.tables.io.index_cache import BATCH_ROWS, Numbers, open_index
 from corgipile.tables.table import Table
 from corgipile.tables.webdataset.archive import Member, Walk, printable
 
@@ -92,8 +92,8 @@ class _Samples:
             whole = is_integer(name) and name not in self.not_integers
             words = (START, size, VALUE) if whole else (START, size)
             columns |= {word + name: found[kind] for word, found in zip(words, tables, strict=False)}
-        for start in range(0, max(1, shape[1]), ROWS):
-            some = [array_of(column[start : start + ROWS].copy()) for column in columns.values()]
+        for start in range(0, max(1, shape[1]), BATCH_ROWS):
+            some = [array_of(column[start : start + BATCH_ROWS].copy()) for column in columns.values()]
             yield pa.record_batch(some, names=list(columns))
 
 

@@ -12,7 +12,7 @@ from corgipile.tables.arrow.spans import array_of, flat
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.entries import Entries
 from corgipile.tables.io.files import PathLike, describe, digest
-from corgipile.tables.io.index_cache import kept_path
+from corgipile.tables.io.index_cache import existing_index_path
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.remote import file_of
 from corgipile.tables.table import LIMIT, IntArray, Table, check_columns
@@ -266,7 +266,7 @@ def index_file(path: str, **_: Any) -> str:
     """Write the index of an archive, unless there is one of its present state; return its path."""
     file = file_of(path)
     open_samples(file)
-    return kept_path(file)
+    return existing_index_path(file)
 
 
 def refuse_packed_tar(path: str, codec: str) -> None:
