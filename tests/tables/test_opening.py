@@ -116,7 +116,7 @@ def test_unknown_formats(tmp_path):
         (b"\x7fELF\0\n1,2\n3,4,5\n", "a.bin", r"begins with b'\\x7fELF[^']*'$"),
         (b"word\n1,2\n3,4,5\n", "a.txt", r"as text: .*a.txt, line 1, column 1: a line must begin with a number"),
         (struct.pack("<Q", 40) + b'{"coef":' + bytes(40), "m", "as a model in the safetensors format does$"),
-        (b"", "a", r"a is empty; its format cannot be told \(give format=\)"),
+        (b"", "a", r"a is empty, so its format is unknown; set format="),
         (b"hello", "a.arrow", "begins with b'hello'; the arrow format begins with b'ARROW1'"),
         (b"hello", "a.parquet", "begins with b'hello'; the parquet format begins with b'PAR1'"),
         (b"", "a.parquet", "a.parquet is empty; the parquet format begins with b'PAR1'"),
@@ -154,7 +154,7 @@ def test_bad_arguments(tmp_path):
         (ROWS, {"label": "y.npy"}, "label applies to files only, not to Table"),
         ([], {}, "an empty list was given to open"),
         (42, {}, "cannot open int; a path, a table of pyarrow, a data frame, an array, .* is needed"),
-        (hub, {}, "Dataset is no dataset with rows in Arrow; give the folder that its save_to_disk writes"),
+        (hub, {}, "Dataset must be a dataset with rows in Arrow; open the folder that its save_to_disk writes"),
     ]:
         with pytest.raises(BadArgument, match=message):
             open_table(source, **options)

@@ -70,7 +70,7 @@ def test_objects_of_the_library(tmp_path):
     group = zarr.open_group(tmp_path / "a.zarr", mode="r")
     assert len(open_table(group)) == ROWS
     assert open_table(group["label"]).schema.names == ["label"]
-    with pytest.raises(BadArgument, match="no local folder"):
+    with pytest.raises(BadArgument, match="must be in a local folder"):
         open_table(zarr.array(np.eye(2)))
 
 

@@ -76,8 +76,9 @@ def read_numbers(
     wanted = [place for place, kind in enumerate(kinds) if kind is not None]
     codes = [number_code(kinds[place]) for place in wanted]
     widths = [
-        1 if code == BOOL_CODE else kinds[place].bit_width // 8 for code, place in zip(codes, wanted, strict=True)
-    ]  # type: ignore[union-attr]
+        1 if code == BOOL_CODE else kinds[place].bit_width // 8  # type: ignore[union-attr]
+        for code, place in zip(codes, wanted, strict=True)
+    ]
     ends = np.cumsum([-(-rows * width // 8) * 8 for width in widths]).tolist()
     data, validity_bits = np.empty(ends[-1], np.uint8), np.full((len(wanted), -(-rows // 8)), 255, np.uint8)
     fields: list[Slots | None] = [None] * len(kinds)
