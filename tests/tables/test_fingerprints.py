@@ -1,4 +1,4 @@
-"""A table is known by its content: copies are the same, and what was rewritten is not."""
+"""Tables are identified by content: copies are equal, rewritten files are not."""
 
 import os
 import shutil
@@ -53,7 +53,7 @@ def test_other_labels_of_the_same_size_are_another_table(tmp_path, kind):
     WRITE[kind](path, rows(LABELS))
     state, size = cp.Loader(path, memory="1MB").state_dict(), path.stat()
     WRITE[kind](path, rows(LABELS[::-1]))
-    assert path.stat().st_size > MAX_WHOLE  # of which only a sample is looked at
+    assert path.stat().st_size > MAX_WHOLE  # so that the digest samples it
     os.utime(path, ns=(size.st_atime_ns, size.st_mtime_ns))
     with pytest.raises(StateMismatch, match="another table"):
         cp.Loader(path, memory="1MB").load_state_dict(state)

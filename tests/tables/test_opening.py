@@ -140,7 +140,7 @@ def test_a_format_given_is_believed(tmp_path):
 
 def test_bad_arguments(tmp_path):
     path = arrow(tmp_path / "a.arrow")
-    hub = type("Dataset", (), {"save_to_disk": lambda self, path: None})()  # as Hugging Face's
+    hub = type("Dataset", (), {"save_to_disk": lambda self, path: None})()  # like Hugging Face datasets
     for source, options, message in [
         (
             path,

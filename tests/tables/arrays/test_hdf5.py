@@ -1,4 +1,4 @@
-"""HDF5 tables: files as h5py writes them, in every layout and with every filter it has."""
+"""HDF5 tables of files written by h5py, in every layout and with every filter."""
 
 import multiprocessing
 import pickle
@@ -79,7 +79,7 @@ def everything(path):
         for i in range(ROWS):
             lists[i] = np.arange(i % 4)
         sparse = file.create_dataset("n", (ROWS,), "i4", chunks=(10,), fillvalue=-7)
-        sparse[40:45] = 3  # one chunk of ten is there
+        sparse[40:45] = 3  # one chunk of ten is written
         file["s"] = [f"né{i}" for i in range(ROWS)]
         file["scalar"] = 3
         file["x"] = np.arange(ROWS * 4, dtype="f4").reshape(ROWS, 4)
@@ -305,7 +305,7 @@ def test_damaged_texts(tmp_path):
 
 
 def _survive(path, data, results):
-    """Read damaged copies in a process of its own; say how far it came."""
+    """Read damaged copies in a child process; return how far it got."""
     for place in range(0, len(data), 173):
         broken = bytearray(data)
         broken[place] ^= 1 << place % 8

@@ -1,4 +1,4 @@
-"""NumPy archives as NumPy and SciPy write them, compressed and not."""
+"""NumPy archives written by NumPy and SciPy, compressed or not."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Zarr groups as the library writes them: versions 2 and 3, shards, text."""
+"""Zarr groups written by the library: versions 2 and 3, shards, text."""
 
 import multiprocessing
 import pickle

@@ -142,14 +142,14 @@ def test_compressed_batches_are_kept_a_while(tmp_path, monkeypatch, rows_of):
 
 @pytest.mark.parametrize("coded", [False, True])
 def test_the_last_rows_are_decompressed_alone(tmp_path, coded):
-    """A table ends with a small batch: that is read without any large one, even one that is damaged."""
+    """A small last batch is read without reading the large ones, even if those are damaged."""
     rows = 1100
     data = pa.table({"x": np.random.default_rng(0).standard_normal(rows), "label": range(rows)})
     if coded:
         data = data.append_column("word", pa.array(["a", "b"] * (rows // 2)).dictionary_encode())
     path = write(tmp_path / "z.arrow", data, "zstd", batch=1000)
     content = bytearray(path.read_bytes())
-    first = content.index(b"\x28\xb5\x2f\xfd", 0 if not coded else 2000)  # how what zstd compresses begins
+    first = content.index(b"\x28\xb5\x2f\xfd", 0 if not coded else 2000)  # the magic number of zstd
     content[first : first + 64] = bytes(64)
     path.write_bytes(content)
     assert ArrowFile(path).read(1000, rows) == data.combine_chunks().to_batches()[0].slice(1000)
@@ -159,7 +159,7 @@ def test_the_last_rows_are_decompressed_alone(tmp_path, coded):
 
 @pytest.mark.parametrize("codec", [None, "zstd"])
 def test_many_files_keep_little_each(tmp_path, codec):
-    """What is known of columns is kept once for files of one schema; that of their batches is little."""
+    """Files of one schema share its metadata, and that of their batches is small."""
     data = pa.table({f"x{i}": np.random.default_rng(i).standard_normal(40) for i in range(30)})
     for i in range(60):
         write(tmp_path / f"{i}.arrow", data, codec)

@@ -1,4 +1,4 @@
-"""A note before the footer spares the heads of record batches, and never gives wrong rows."""
+"""The note before the footer saves reading batch metadata, and never yields wrong rows."""
 
 import json
 from itertools import chain
@@ -18,7 +18,7 @@ from corgipile.tables.io.files import File
 
 
 def write(path, sizes, nulls=(), text=False):
-    """Write record batches of these lengths; those in ``nulls`` have one."""
+    """Write record batches of these lengths; those in ``nulls`` have a null."""
     schema = pa.schema([("label", pa.int64()), ("text", pa.string()) if text else ("x", pa.list_(pa.float32(), 3))])
     at = 0
     with pa.ipc.new_file(path, schema) as writer:
@@ -31,7 +31,7 @@ def write(path, sizes, nulls=(), text=False):
 
 
 def heads_read(monkeypatch):
-    """Collect the offsets at which small pieces are read from now on."""
+    """Record the offsets of small reads."""
     seen = []
     gather = File.gather
     monkeypatch.setattr(File, "gather", lambda self, at, n: seen.append(np.asarray(at).tolist()) or gather(self, at, n))
@@ -39,14 +39,14 @@ def heads_read(monkeypatch):
 
 
 def put_note(path, text):
-    """Put a note of this text before the footer."""
+    """Insert a note with this text before the footer."""
     file = File(path)
     end = read_footer(file).end
     path.write_bytes(file.read(0, end) + text + TAIL.pack(len(text), MARK) + file.read(end, file.size - end))
 
 
 def renote(path, said):
-    """Put another text into the place of a note."""
+    """Replace the text of a note."""
     file = File(path)
     end = read_footer(file).end - TAIL.size
     length, _ = TAIL.unpack(file.read(end, TAIL.size))

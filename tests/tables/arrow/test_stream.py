@@ -98,7 +98,7 @@ FEATURES = json.dumps({"info": {"features": {"text": {"dtype": "string", "_type"
 
 
 def save_to_disk(folder, shards):
-    """Write rows as datasets does."""
+    """Write rows like the datasets package."""
     folder.mkdir(parents=True)
     names = [f"data-{i:05}-of-{len(shards):05}.arrow" for i in range(len(shards))]
     for name, rows in zip(names, shards, strict=True):
@@ -157,8 +157,8 @@ def test_splits_and_broken_folders(tmp_path):
 GROWTH = """
 import sys
 import corgipile as cp
-peak = lambda: int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) << 10  # not the parent's, too
-cp.convert(sys.argv[3], sys.argv[2])  # loads what is needed
+peak = lambda: int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) << 10
+cp.convert(sys.argv[3], sys.argv[2])  # imports what is needed
 before = peak()
 cp.convert(sys.argv[1], sys.argv[2], overwrite=True)
 print(peak() - before)

@@ -1,4 +1,4 @@
-"""Arrays are tables where they lie, or copied right, or refused by name."""
+"""Tables of arrays: not copied, copied correctly, or rejected by name."""
 
 import datetime as dt
 

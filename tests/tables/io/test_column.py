@@ -1,4 +1,4 @@
-"""A column read from where it lies is what the table gives."""
+"""A column read in place equals that of the table."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from corgipile.tables.io.column import PlacedColumn
 
 
 def files(folder, sizes, batch):
-    """Write Arrow files of one short and one wide column, in record batches."""
+    """Write Arrow files of a narrow and a wide column, in record batches."""
     at = 0
     for i, size in enumerate(sizes):
         label = np.arange(at, at + size, dtype=np.int16)

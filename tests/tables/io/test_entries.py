@@ -1,4 +1,4 @@
-"""Columns of an index are the same, kept or not."""
+"""Columns of an index are equal, cached or not."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Files of which a part is in memory say what the file itself says, and errors of the system what they are."""
+"""Files partly cached in memory return equal bytes, and system errors are translated."""
 
 import errno
 import pickle

@@ -1,4 +1,4 @@
-"""What was read of single rows is read once, where that of all rows is little."""
+"""Values of single rows are read once if those of all rows are small."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""MDS datasets written by MosaicML's own package (tests/data/mds), and what is wrong with damaged ones."""
+"""MDS datasets written by MosaicML's package (tests/data/mds), and errors for damaged ones."""
 
 import io
 import json
@@ -22,7 +22,7 @@ PACKED = ("zstd", "gz", "br", "bz2", "snappy")
 
 
 def expected():
-    """Say what was written, but for images and pickles."""
+    """Return the rows written, without images and pickles."""
     rows = range(5)
     return pa.table(
         {

@@ -43,7 +43,7 @@ def names_in(folder):
 
 
 def spell(rows, base, rng):
-    """Write rows with all that the format permits: comments, blank lines, qid, CRLF, no last newline."""
+    """Write rows with all features of the format: comments, blank lines, qid, CRLF, no last newline."""
     lines = []
     for label, pairs in rows:
         while rng.random() < 0.2:

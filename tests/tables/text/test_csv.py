@@ -1,4 +1,4 @@
-"""CSV tables against Python's own csv module and pyarrow's reader."""
+"""CSV tables against Python's csv module and pyarrow's reader."""
 
 import csv
 import gzip
@@ -33,7 +33,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9
 
 
 def written(path, rows, mark=",", end="\r\n", names=("a", "b", "c")):
-    """Write rows by Python's own writer."""
+    """Write rows by Python's csv writer."""
     out = io.StringIO()
     writer = csv.writer(out, delimiter=mark, lineterminator=end, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerows([names, *rows])
@@ -66,7 +66,7 @@ def test_agrees_with_what_was_written(folder, laws, rows, mark, end, chunk, seed
 @given(st.lists(st.sampled_from(['"', '""', ",", "\n", "\r\n", "\r", "a", "1", " ", "é", '",', ',"']), max_size=40))
 @settings(max_examples=150, deadline=None)
 def test_rows_are_those_of_pyarrow_whatever_the_quotes(folder, parts):
-    """The index and the parser must agree where rows begin, or refuse the text."""
+    """The index and the parser must agree on row starts, or reject the text."""
     path = folder / "any.csv"
     path.write_bytes(("x,y\n" + "".join(parts) + "\n").encode())
     os.utime(path, ns=(hash(tuple(parts)) % 2**32,) * 2)
@@ -225,7 +225,7 @@ def test_a_file_that_changed(tmp_path):
     with pytest.raises(CorruptFile, match="has 500 bytes now"):
         table.read(0, 200)
     assert open_table(numbered(path, 10), delimiter=",").fingerprint != before
-    assert len(open_table(path, delimiter=";", header=False, types={"f0": "string"})) > 10  # an index of its own
+    assert len(open_table(path, delimiter=";", header=False, types={"f0": "string"})) > 10  # a separate index
 
 
 @given(data=st.data())

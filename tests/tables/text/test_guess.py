@@ -1,4 +1,4 @@
-"""Only what is surely CSV is read as CSV; the rest is refused, with a word on what to do."""
+"""Only text that is surely CSV is read as CSV; other text is rejected with a hint."""
 
 import gzip
 import re
@@ -118,7 +118,7 @@ def test_no_row_of_numbers_is_lost(tmp_path_factory, rows, mark, names):
 def test_any_text_is_read_whole_or_refused(tmp_path_factory, text):
     folder = tmp_path_factory.mktemp("guess")
     (folder / "a").write_text(text, newline="")
-    lines = [line for line in re.split("\r\n|\r|\n", text) if line.strip()]  # others than these end no row
+    lines = [line for line in re.split("\r\n|\r|\n", text) if line.strip()]  # no other characters end a row
     try:
         rows = cp.convert(folder / "a", folder / "out.arrow")
     except TableError:

@@ -1,4 +1,4 @@
-"""JSON lines against Python's own json module."""
+"""JSON lines against Python's json module."""
 
 import gzip
 import json
@@ -123,7 +123,7 @@ def test_what_is_no_json_lines(tmp_path):
     for options in ({}, {"format": "jsonl"}):
         with pytest.raises(UnknownFormat, match=r"got an array; rewrite it with pandas.read_json"):
             open_table(tmp_path / "a.json", **options)
-    (tmp_path / "long.json").write_text(json.dumps([{"x": 1}] * 50_000))  # in one line, as pandas writes it
+    (tmp_path / "long.json").write_text(json.dumps([{"x": 1}] * 50_000))  # on one line, like pandas
     with pytest.raises(UnknownFormat, match=r"long.json: .* got an array; rewrite it with pandas.read_json"):
         open_table(tmp_path / "long.json")
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n[2]\n')

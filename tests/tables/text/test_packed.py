@@ -1,4 +1,4 @@
-"""Compressed text: the same rows as of the text itself, in bounded steps."""
+"""Compressed text has the rows of the plain text, decompressed in bounded steps."""
 
 import bz2
 import gzip
@@ -102,4 +102,4 @@ def test_a_folder_of_compressed_text_follows_the_rules_of_folders(tmp_path):
     for name in ("cat", "dog"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.png").write_bytes(b"")
-    assert cp.open(tmp_path).schema.names == ["image", "label"]  # text may be about the images
+    assert cp.open(tmp_path).schema.names == ["image", "label"]  # text may describe the images

@@ -1,4 +1,4 @@
-"""Where the records of a TFRecord file lie: indexes given, kept and of another state; damage, told or left out."""
+"""Indexes of TFRecord files: explicit, stored and stale ones; damaged records raised or skipped."""
 
 import pytest
 from tfrecords import example, frame, names_in, numbered, rows_of, text_index, write
@@ -58,7 +58,7 @@ def test_text_indexes(tmp_path, monkeypatch, end):
 
 
 def test_a_text_index_of_another_state_is_refused(tmp_path):
-    """It names good records, but not all: what was appended, or the lines that were cut off, would be no rows."""
+    """An incomplete index is rejected, since appended records or truncated lines would be lost."""
     records = numbered(20)
     path = write(tmp_path / "a.tfrecord", records)
     size = path.stat().st_size
@@ -96,7 +96,7 @@ def test_a_text_index_leaves_records_out_where_it_is_asked_for(tmp_path):
 
 
 def damaged(path, records, at, byte=0xFF):
-    """Write records with one byte of record 5 changed, counted from where its frame begins."""
+    """Write records with one byte of record 5 changed, at an offset in its frame."""
     data = bytearray(b"".join(map(frame, records)))
     data[sum(len(record) + 16 for record in records[:5]) + at] ^= byte
     path.write_bytes(data)
@@ -131,7 +131,7 @@ def test_a_bad_record_is_told_or_left_out(tmp_path, manners, at, bad, why):
 
 def test_several_bad_stretches(tmp_path):
     frames = [frame(record) for record in numbered(40)]
-    frames[3] = frames[3][:20]  # what follows is found again
+    frames[3] = frames[3][:20]  # the following records are located again
     frames[10] = b"rubbish" * 30
     frames[39] = frames[39][:-1]
     path = tmp_path / "a.tfrecord"

@@ -1,4 +1,4 @@
-"""TFRecord tables against a writer of the tests' own, which makes frames, CRCs and messages bit by bit."""
+"""TFRecord tables against a test writer that encodes frames, CRCs and messages bit by bit."""
 
 import gzip
 import random
@@ -47,7 +47,7 @@ COLUMN = {
 
 @st.composite
 def tables(draw):
-    """Draw columns of all kinds and shapes: type, values of each row, kind."""
+    """Draw columns of all types and shapes: type, values of each row, code."""
     rows = draw(st.integers(1, 12))
     columns = {}
     for name in draw(st.lists(st.text("aé\n語 _", max_size=4), min_size=1, max_size=4, unique=True)):
@@ -117,7 +117,7 @@ def test_features_can_be_told(tmp_path):
         ("x", "to types, got 'x'"),
         ([], "at least one"),
         ({"x": "floats"}, "feature 'x' must be 'byte', 'float', 'int', or int64"),
-        ({"x": pa.int8()}, "feature 'x' cannot be DataType"),
+        ({"x": pa.int8()}, "feature 'x' must be .*, got DataType"),
     ]:
         with pytest.raises(BadArgument, match=message):
             TFRecordTable(path, features=given_features)
@@ -150,7 +150,7 @@ def test_format_is_told(tmp_path):
         fresh(tmp_path / "b.tfrecord")
         for _ in range(2):
             with pytest.raises(
-                UnknownFormat, match=r"b.tfrecord is not a TFRecord file: it begins with b'.* no good rec"
+                UnknownFormat, match=r"b.tfrecord is not a TFRecord file: it begins with b'.* no rec"
             ):
                 open_table(tmp_path / "b.tfrecord")
     (tmp_path / "b.tfrecord").write_bytes(b"damaged" + frame(b"x"))
@@ -206,7 +206,7 @@ def test_records_longer_than_a_chunk(tmp_path, monkeypatch):
 
 
 def test_messages_are_read_as_protobuf_says(tmp_path):
-    """Unknown fields, entries that come twice, messages in parts, and numbers of ten bytes."""
+    """Unknown fields, duplicate entries, messages in parts, and numbers of ten bytes are decoded."""
     entry = field(1, b"x") + field(2, field(3, field(1, varint(-5))))
     parts = field(1, field(1, entry)) + field(1, field(1, field(1, b"y") + field(2, field(2, b"")))) + b"\x38\x05"
     twice = field(1, field(1, field(1, b"x") + field(2, field(3, field(1, b"\x01"))))) + parts
@@ -236,7 +236,7 @@ def test_damaged_files_never_crash(folder, damage, survives, monkeypatch, decode
 
 
 def test_damaged_messages_never_crash(folder, damage, survives):
-    """Messages damaged inside frames that are right reach the decoder."""
+    """Damaged messages in valid frames reach the decoder."""
     good = numbered(3)
 
     @given(broken=st.lists(damage(good[2]), min_size=1, max_size=3))

@@ -1,4 +1,4 @@
-"""WebDataset tables against the package itself, and against archives written by Python's tarfile."""
+"""WebDataset tables against the package, and against archives written by Python's tarfile."""
 
 import gc
 import os
@@ -50,7 +50,7 @@ def test_agrees_with_what_was_written(folder, laws, samples, long, form, seed):
     assert table.passed == 0
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the package leaves files to the collector
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the package leaves open files to the garbage collector
 def test_agrees_with_the_package(tmp_path):
     wds = pytest.importorskip("webdataset")
     with wds.ShardWriter(f"{tmp_path}/s-%06d.tar", maxcount=40, verbose=0) as writer:
@@ -204,7 +204,9 @@ def test_samples_that_are_no_samples(tmp_path):
     path = write(tmp_path / "b.tar", [("a.jpg", b""), ("b.jpg", b""), ("a.cls", b""), ("b.cls", b"")])
     with pytest.raises(BadSchema, match=r"members of sample 'a' must be consecutive; .*--sort=name"):
         open_table(path)
-    path = write(tmp_path / "c.tar", [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.jpg", b"3")])  # seen again: its own row
+    path = write(
+        tmp_path / "c.tar", [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.jpg", b"3")]
+    )  # a repeated key is another row
     assert open_table(path).read(0, 3).to_pydict() == {"jpg": [b"1", b"2", b"3"]}
     path = write(tmp_path / "d.tar", [("a.txt", b"good"), ("b.txt", b"\xff")])
     with pytest.raises(BadValue, match=r"sample 'b': .txt must be UTF-8, got .*decode=False"):
@@ -264,7 +266,7 @@ def test_damage_is_survived(folder, survives, damage, data):
 
 
 def test_large_and_odd_headers(tmp_path):
-    """Sizes in base 256, names by prefix, and general pax headers, as other writers make them."""
+    """Sizes in base 256, prefixed names and global pax headers of other writers are read."""
     member = tarfile.TarInfo("a" * 90 + "/" + "b" * 60 + ".bin")
     path = write(tmp_path / "a.tar", [(member, b"123")], tarfile.USTAR_FORMAT)
     data = bytearray(path.read_bytes())

@@ -88,7 +88,7 @@ def _raise_for_bad(file: File, numbers: Numbers, remedy: str) -> None:
     if not numbers["rows"] and numbers["bad_code"] == BAD_LENGTH:
         head = file.read(0, min(8, file.size))
         raise UnknownFormat(
-            f"{file.path} is not a TFRecord file: it begins with {head!r}, {REASONS[BAD_LENGTH]}, no good record follows"
+            f"{file.path} is not a TFRecord file: it begins with {head!r}; {REASONS[BAD_LENGTH]}; no record follows"
         )
     raise CorruptFile(
         f"{place(file, numbers['bad_record'], numbers['bad_start'])}: {REASONS[numbers['bad_code']]}; "
