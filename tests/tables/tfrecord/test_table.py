@@ -149,9 +149,7 @@ def test_format_is_told(tmp_path):
         (tmp_path / "b.tfrecord").write_bytes(data)
         fresh(tmp_path / "b.tfrecord")
         for _ in range(2):
-            with pytest.raises(
-                UnknownFormat, match=r"b.tfrecord is not a TFRecord file: it begins with b'.* no rec"
-            ):
+            with pytest.raises(UnknownFormat, match=r"b.tfrecord is not a TFRecord file: it begins with b'.* no rec"):
                 open_table(tmp_path / "b.tfrecord")
     (tmp_path / "b.tfrecord").write_bytes(b"damaged" + frame(b"x"))
     with pytest.raises(CorruptFile, match="record 0 at byte 0: the CRC of the length is wrong"):

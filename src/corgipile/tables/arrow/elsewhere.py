@@ -117,8 +117,8 @@ class RemoteArrowFile(ArrowFile):
         assert self._places is not None  # noqa: S101 - the caller checks
         others = [name for name in self._places if name not in {*columns}]
         batches = np.arange(len(self._blocks) if others else 0)
-        heads = zip(batches.tolist(), self._metadata.many(batches), strict=True)
-        gaps = np.concatenate([np.zeros((0, 2), np.int64), *(self._buffers(i, head, others) for i, head in heads)])
+        numbered = zip(batches.tolist(), self._metadata.many(batches), strict=True)
+        gaps = np.concatenate([np.zeros((0, 2), np.int64), *(self._buffers(i, head, others) for i, head in numbered)])
         return gaps[np.argsort(gaps[:, 0], kind="stable")]
 
     def _buffers(self, i: int, head: Batch, names: Sequence[str]) -> IntArray:

@@ -186,13 +186,13 @@ class ArrowFile(Checked):
         def compute() -> Layout | None:
             begins = self._blocks["offset"][filled] + self._blocks["metadata"][filled]
             starts = np.append(self._starts[filled], self._starts[-1])
-            return lay_out(self._file, fields, places, self._heads(filled), begins, starts)
+            return lay_out(self._file, fields, places, self._checked_metadata(filled), begins, starts)
 
         if len(filled) <= 1 or len(names) * len(filled) > MAX_CACHED_PLACES:  # caching would save little, or take much
             return compute()
         return self._layouts.get(tuple(names), compute)
 
-    def _heads(self, batches: IntArray) -> Iterator[Batch]:
+    def _checked_metadata(self, batches: IntArray) -> Iterator[Batch]:
         """Yield the checked metadata of record batches."""
         for i, head in zip(batches.tolist(), self._metadata.many(batches), strict=True):
             self._check(i, head)
@@ -241,7 +241,7 @@ class ArrowFile(Checked):
         return self._body(i, head)
 
     def _slices(self, batches: IntArray) -> Iterator[BatchSlices]:
-        return (self._body(i, head) for i, head in zip(batches.tolist(), self._heads(batches), strict=True))
+        return (self._body(i, head) for i, head in zip(batches.tolist(), self._checked_metadata(batches), strict=True))
 
     @property
     def place(self) -> str:

@@ -33,7 +33,7 @@ def lay_out(
     file: File,
     fields: Sequence[pa.Field],
     places: Sequence[Place],
-    heads: Iterable[Batch],
+    metadata: Iterable[Batch],
     begins: IntArray,
     starts: IntArray,
 ) -> Layout | None:
@@ -43,11 +43,11 @@ def lay_out(
         file: The file.
         fields: The columns.
         places: Their nodes and buffers.
-        heads: The metadata of each record batch.
+        metadata: The metadata of each record batch.
         begins: File offset of each batch's body.
         starts: First row of each, then the number of rows.
     """
-    found = _parts(file, fields, places, heads, len(begins))
+    found = _parts(file, fields, places, metadata, len(begins))
     if found is None:
         return None
     parts = zip(fields, found, strict=True)
@@ -56,12 +56,12 @@ def lay_out(
 
 
 def _parts(
-    file: File, fields: Sequence[pa.Field], places: Sequence[Place], heads: Iterable[Batch], count: int
+    file: File, fields: Sequence[pa.Field], places: Sequence[Place], metadata: Iterable[Batch], count: int
 ) -> IntArray | None:
     """Return the `Parts` of columns by batch, int64[columns, batches, 3]; None if they cannot be read in place."""
     parts = np.empty((len(fields), count, 3), np.int64)
     last: Batch | None = None
-    for at, head in enumerate(heads):
+    for at, head in enumerate(metadata):
         if head is last:
             parts[:, at] = parts[:, at - 1]
             continue
