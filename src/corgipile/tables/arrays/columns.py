@@ -239,7 +239,7 @@ def list_array(kind: pa.DataType, offsets: npt.NDArray[Any], values: npt.NDArray
     """Return a list array of contiguous numbers."""
     if offsets[-1] >= LIMIT:
         raise BadArgument(
-            f"{len(offsets) - 1} rows do not fit one record batch: {offsets[-1]} numbers; read fewer rows at a time"
+            f"{len(offsets) - 1} rows do not fit one record batch: {offsets[-1]} numbers; read fewer rows"
         )
     ends = pa.py_buffer(offsets.astype(np.int32))
     return pa.Array.from_buffers(kind, len(offsets) - 1, [None, ends], children=[array_of(values)])

@@ -91,7 +91,7 @@ class Decompressor:
         file, raw = self._sequential_file(batches), []
         with out.section():
             for i in batches:
-                for offset, length in self._buffer_places(i):
+                for offset, length in self._buffers_of(i):
                     out.align()
                     raw.append(self._decompress(file, i, (offset, length), out))
         with out.section():
@@ -99,9 +99,7 @@ class Decompressor:
 
     def ranges(self, batches: Sequence[int]) -> Ranges:
         """Return the ranges of the buffers of batches, in the order of decompression."""
-        found = [
-            (self._body(i) + offset, length) for i in batches for offset, length in self._buffer_places(i) if length
-        ]
+        found = [(self._body(i) + offset, length) for i in batches for offset, length in self._buffers_of(i) if length]
         offsets, lengths = np.array(found, np.int64).reshape(-1, 2).T
         if (offsets < 0).any() or (lengths < 0).any() or (offsets > self._file.size - lengths).any():
             raise CorruptFile(f"{self._file.path}: a record batch has bytes outside the file")
@@ -122,7 +120,7 @@ class Decompressor:
         blocks, metadata, at, left = np.zeros(len(batches), BLOCK), [], 0, iter(lengths.tolist())
         for k, i in enumerate(batches):
             begin, buffers = at, []
-            for _, raw in zip(self._buffer_places(i), left, strict=False):
+            for _, raw in zip(self._buffers_of(i), left, strict=False):
                 at += -at % 64
                 buffers.append((at - begin, raw))
                 at += raw
@@ -141,7 +139,7 @@ class Decompressor:
             raise CorruptFile(f"{self._file.path}: record batch {i} has fewer columns than the schema")
         return items[index]
 
-    def _buffer_places(self, i: int) -> list[tuple[int, int]]:
+    def _buffers_of(self, i: int) -> list[tuple[int, int]]:
         """Return offset and length of each buffer of a batch."""
         head, found = self._metadata[i], []
         for listed, views, count, own in self._buffers:
@@ -152,7 +150,7 @@ class Decompressor:
 
     def _lengths(self, i: int) -> list[int]:
         """Return the decompressed bytes of each buffer of a batch."""
-        found = self._buffer_places(i)
+        found = self._buffers_of(i)
         if self._metadata[i].codec is None:
             return [length for _, length in found]
         filled = [k for k, (_, length) in enumerate(found) if length >= PREFIX]
@@ -165,11 +163,7 @@ class Decompressor:
         return lengths
 
     def _checked_size(self, i: int, stated: int, stored: int) -> int:
-        """Return a buffer's decompressed size from its prefix.
-
-        Raises:
-            CorruptFile: The stated size is impossible.
-        """
+        """Return a buffer's decompressed size from its prefix; raise CorruptFile if it is impossible."""
         length = stored if stated == STORED_RAW else stated
         if not 0 <= length <= max(stored, 1) * MAX_COMPRESSION_RATIO:
             raise CorruptFile(

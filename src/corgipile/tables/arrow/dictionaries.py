@@ -78,9 +78,7 @@ class Dictionaries:
             stated = self._file.gather(places, np.full(len(packed), PREFIX)).view("<i8").tolist()
             sizes = zip((stored for _, stored in packed), stated, strict=True)
             if any(not -1 <= size <= stored * MAX_COMPRESSION_RATIO for stored, size in sizes):
-                raise CorruptFile(
-                    f"{self._file.path}: a dictionary of {body} bytes states an impossible size, {max(stated)}"
-                )
+                raise CorruptFile(f"{self._file.path}: a dictionary of {body} bytes states {max(stated)} decompressed")
             total, values = total + sum(max(0, size) for size in stated), values + head.rows
         return total, values
 

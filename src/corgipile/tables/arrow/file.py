@@ -273,11 +273,7 @@ class ArrowFile(Checked):
         return Decompressor(self._file, self._blocks, self._metadata, self._packed, names)
 
     def decompressing(self, names: Sequence[str]) -> Decompressor:
-        """Return a decompressor of columns.
-
-        Raises:
-            BadArgument: They are not compressed.
-        """
+        """Return a decompressor of columns; raise BadArgument if they are not compressed."""
         decompressor = self._decompressor(names)
         if decompressor is None:
             raise BadArgument(f"{self!r} must be compressed")

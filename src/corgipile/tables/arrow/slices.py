@@ -128,9 +128,7 @@ class BatchSlices:
         while True:
             length, nulls = self._node(node)
             if length < rows:
-                raise CorruptFile(
-                    f"{self._file.path}: a column must have the {rows} rows of its record batch, got {length}"
-                )
+                raise CorruptFile(f"{self._file.path}: a column has {length} rows, its record batch {rows}")
             if nulls:
                 return None
             if not types.is_fixed_size_list(kind):
@@ -176,9 +174,7 @@ class BatchSlices:
     def _check_rows(self, node: int) -> None:
         length = self._node(node)[0]
         if length != self._batch.rows:
-            raise CorruptFile(
-                f"{self._file.path}: a column must have the {self._batch.rows} rows of its record batch, got {length}"
-            )
+            raise CorruptFile(f"{self._file.path}: a column has {length} rows, its record batch {self._batch.rows}")
 
     def _node(self, index: int) -> tuple[int, int]:
         if index >= len(self._batch.nodes):
@@ -242,13 +238,11 @@ class BatchSlices:
         ends = np.append(0, np.cumsum(sizes))
         if (sizes < 0).any() or ends[-1] >= LIMIT:
             raise CorruptFile(f"{self._file.path}: rows {start} to {stop} of a view column state {ends[-1]} bytes")
-        outside = np.flatnonzero(sizes > MAX_INLINE)
+        far = np.flatnonzero(sizes > MAX_INLINE)
         inline = (np.arange(MAX_INLINE) < sizes[:, None]) & (sizes <= MAX_INLINE)[:, None]
         data = np.empty(int(ends[-1]), np.uint8)
         data[(ends[:-1, None] + np.arange(MAX_INLINE))[inline]] = views.view(np.uint8).reshape(-1, 16)[:, 4:][inline]
-        self._file.gather(
-            self._view_places(place, views[outside], sizes[outside]), sizes[outside], data, ends[:-1][outside]
-        )
+        self._file.gather(self._view_places(place, views[far], sizes[far]), sizes[far], data, ends[:-1][far])
         return [pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)]
 
     def _view_places(self, place: Place, views: npt.NDArray[np.void], sizes: IntArray) -> IntArray:

@@ -115,9 +115,7 @@ class Take:
         data = self._file.gather(places[:, 1] + low * size, (high - low) * size)
         ends = np.append(0, np.cumsum(high - low))
         if ends[-1] >= LIMIT and not is_wide(kind):
-            raise BadArgument(
-                f"{len(rows)} rows do not fit one record batch: {ends[-1]} items; take fewer rows at a time"
-            )
+            raise BadArgument(f"{len(rows)} rows do not fit one record batch: {ends[-1]} items; take fewer rows")
         offsets = pa.py_buffer(ends.astype(wide))
         if is_list(kind):
             items = _flat(kind.value_type, int(ends[-1]), data)

@@ -201,9 +201,7 @@ class File:
             [b'Files', b'\"\"\"']
         """
         offsets, lengths = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(lengths, np.int64)
-        if (
-            len(offsets) and int((offsets + lengths).max()) > self.base + self.size
-        ):  # checked before memory is allocated
+        if len(offsets) and int((offsets + lengths).max()) > self.base + self.size:  # before allocation
             raise self._short(int(offsets.max()), int((offsets + lengths).max()))
         order = np.argsort(offsets, kind="stable")
         with readable(self.path), self._descriptor.open() as descriptor:

@@ -125,12 +125,10 @@ def _load(path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str
         source = pa.py_buffer(file.read(0, file.size)) if file.size <= MAX_READ_WHOLE else pa.OSFile(path)
         with decoding(path), pa.ipc.open_file(source) as reader:
             _, metadata = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1)
-            metadata_text = {key.decode(): value.decode() for key, value in dict(metadata or {}).items()}
-            same = all(metadata_text.get(key) == value for key, value in facts.items())
-            numbers = {name: int(metadata_text[name]) for name in ("rows", *names)}
-        expected = (
-            metadata_text.get("schema") == describe(table.schema) if schema is None else table.schema.equals(schema)
-        )
+            stated = {key.decode(): value.decode() for key, value in dict(metadata or {}).items()}
+            same = all(stated.get(key) == value for key, value in facts.items())
+            numbers = {name: int(stated[name]) for name in ("rows", *names)}
+        expected = stated.get("schema") == describe(table.schema) if schema is None else table.schema.equals(schema)
         if not same or not expected or numbers["rows"] != len(table):
             return None
         runs = pairwise(even_cuts(len(table), BATCH_ROWS).tolist())
@@ -138,7 +136,7 @@ def _load(path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str
         checksum.add(table.read(*run) for run in runs)
     except TableError:
         return None
-    return (table, numbers) if metadata_text.get("checksum") == checksum.of(numbers) else None
+    return (table, numbers) if stated.get("checksum") == checksum.of(numbers) else None
 
 
 class _Checksum:
@@ -191,8 +189,8 @@ def _build(sink: "IO[bytes] | pa.NativeFile", facts: Facts, schema: pa.Schema | 
             writer.write_table(pa.Table.from_batches(waiting).combine_chunks())
         last = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
         known = {name: str(value) for name, value in numbers.items()}
-        metadata_text = {**facts, **known, "schema": describe(schema), "checksum": checksum.of(numbers)}
-        writer.write_batch(last, custom_metadata=metadata_text)
+        stated = {**facts, **known, "schema": describe(schema), "checksum": checksum.of(numbers)}
+        writer.write_batch(last, custom_metadata=stated)
     return numbers
 
 

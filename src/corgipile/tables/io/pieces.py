@@ -167,7 +167,7 @@ def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     try:
         arrays = [pa.concat_arrays([batch.column(i) for batch in batches]) for i in range(len(schema))]
     except pa.ArrowInvalid as error:
-        raise BadArgument(f"rows do not fit one record batch: {error}; read fewer rows at a time") from None
+        raise BadArgument(f"rows do not fit one record batch: {error}; read fewer rows") from None
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -159,9 +159,7 @@ class MdsShard(Checked):
         wanted = [self._at[name] for name in dict.fromkeys(names)]
         totals = sizes[:, wanted].sum(axis=0)
         if len(totals) and totals.max() >= LIMIT:
-            raise BadArgument(
-                f"{len(rows)} rows do not fit one record batch: {totals.max()} bytes; read fewer rows at a time"
-            )
+            raise BadArgument(f"{len(rows)} rows do not fit one record batch: {totals.max()} bytes; read fewer rows")
         bases = np.append(0, np.cumsum(totals))
         ends = [np.append(0, np.cumsum(sizes[:, at])) for at in wanted]
         data = np.empty(int(bases[-1]), np.uint8)

@@ -128,11 +128,7 @@ def _check_fields(path: str, rows: Sequence[Sequence[str]], mark: str) -> None:
 
 
 def _has_names(path: str, rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first line has names: False if all its fields are numbers.
-
-    Raises:
-        UnknownFormat: Only some of its fields look like values.
-    """
+    """Return whether the first line has names; raise UnknownFormat if only some of its fields look like values."""
     first = rows[0]
     if all(map(is_number, first)):
         return False

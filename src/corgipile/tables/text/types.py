@@ -152,12 +152,7 @@ def _is_exact(rounded: pa.Array, exactly: pa.Array) -> bool:
 
 
 def chosen(types: Types | None, names: list[str], path: str) -> dict[str, pa.DataType]:
-    """Return the caller's types as Arrow types.
-
-    Raises:
-        MissingColumn: A column is missing.
-        BadArgument: A type is unknown.
-    """
+    """Return the caller's types as Arrow types; raise an error for a missing column or unknown type."""
     found = {}
     for name, kind in dict(types or {}).items():
         if name not in names:

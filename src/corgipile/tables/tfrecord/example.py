@@ -162,11 +162,7 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _parse_features(features: Features | None) -> "dict[str, int | pa.DataType | None]":
-    """Return the caller's features with words replaced by kernel codes.
-
-    Raises:
-        BadArgument: A type is unknown, or there are no names.
-    """
+    """Return the caller's features with words replaced by kernel codes; raise BadArgument for unknown types."""
     requested = dict(features) if isinstance(features, Mapping) else dict.fromkeys(features or ())
     if isinstance(features, str) or (features is not None and not requested):
         raise BadArgument(f"features must be at least one name, or a mapping from names to types, got {features!r}")
@@ -237,9 +233,7 @@ def _column(records: Records, found: Spans, at: int, kind: pa.DataType) -> pa.Ar
     number, rows = kind_of(kind), found.counts.shape[1]
     total, size = int(found.counts[at].sum()), int(found.nbytes[at])
     if max(total, size) >= LIMIT:
-        raise BadArgument(
-            f"{rows} rows do not fit one record batch: {max(total, size)} values; read fewer rows at a time"
-        )
+        raise BadArgument(f"{rows} rows do not fit one record batch: {max(total, size)} values; read fewer rows")
     values = np.empty(size if number == WORDS["byte"] else total, DTYPES[number])
     ends = np.zeros(total + 1 if number == WORDS["byte"] else 1, np.int64)
     _kernel.examples_fill(records.data, found.spans[at], number, values, ends[1:])

@@ -101,7 +101,7 @@ def pack(
     """Pack the data of records at these positions; return also number and reason of the first bad one."""
     total = int(sizes.sum()) - FRAME * len(sizes)
     if total >= LIMIT:
-        raise BadArgument(f"{len(sizes)} rows do not fit one record batch: {total} bytes; read fewer rows at a time")
+        raise BadArgument(f"{len(sizes)} rows do not fit one record batch: {total} bytes; read fewer rows")
     records = Records(np.empty(total, np.uint8), np.empty(len(sizes) + 1, np.int64))
     return records, _kernel.tfrecord_pack(data, starts, sizes, *records)
 

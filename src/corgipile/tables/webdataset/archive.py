@@ -114,11 +114,9 @@ class Walk:
 
     def _size(self, block: bytes, at: int) -> int:
         """Check a header and return the bytes of its member."""
-        fields, size = _number(block[148:156]), _number(block[124:136])
-        if fields != sum(block[:148]) + 8 * ord(" ") + sum(block[156:].rstrip(b"\0")):
-            raise CorruptFile(
-                f"{self._place(at)}: the header has a wrong checksum: the file is damaged or not a tar file"
-            )
+        checksum, size = _number(block[148:156]), _number(block[124:136])
+        if checksum != sum(block[:148]) + 8 * ord(" ") + sum(block[156:].rstrip(b"\0")):
+            raise CorruptFile(f"{self._place(at)}: the header has a wrong checksum: no tar file, or damage")
         if size is None or size < 0:
             raise CorruptFile(f"{self._place(at)}: the size must be a number, got {block[124:136]!r}")
         return size

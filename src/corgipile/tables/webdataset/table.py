@@ -193,9 +193,7 @@ class WebDatasetTable(Checked):
         ends = [np.append(0, np.cumsum(size)) for size in sizes]
         totals = [int(end[-1]) for end in ends]
         if max(totals, default=0) >= LIMIT:
-            raise BadArgument(
-                f"{rows} rows do not fit one record batch: {max(totals)} bytes; read fewer rows at a time"
-            )
+            raise BadArgument(f"{rows} rows do not fit one record batch: {max(totals)} bytes; read fewer rows")
         data, bases = np.empty(sum(totals), np.uint8), np.append(0, np.cumsum(totals)).tolist()
         if names:
             starts = np.concatenate([np.maximum(found[START + name], 0) for name in names])
