@@ -78,7 +78,7 @@ class Writer:
         if compression not in COMPRESSIONS:
             raise BadArgument(f"compression must be None, 'lz4' or 'zstd', got {compression!r}")
         if Path(out).suffix.lower() in OTHER_SUFFIXES:
-            raise BadArgument(f"{out} has the suffix of another format; name Arrow IPC files .arrow")
+            raise BadArgument(f"{out} has the suffix of another format; name it .arrow")
         check_types(schema, str(out), MAX_IPC_DEPTH)
         self.schema = plain(schema)
         self.rows = 0
