@@ -34,7 +34,7 @@ def write(path, table):
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    monkeypatch.setenv(index_cache.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(index_cache.CACHE_VARIABLE, str(tmp_path / "cache"))
     write(tmp_path / "rows.arrow", rows())
     return tmp_path / "rows.arrow"
 

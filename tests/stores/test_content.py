@@ -28,7 +28,7 @@ def vectors(source):
 
 
 def test_tables_in_a_store_are_kept_on_this_machine(objects, tmp_path, monkeypatch):
-    monkeypatch.setenv(index_cache.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(index_cache.CACHE_VARIABLE, str(tmp_path / "cache"))
     made, whole = [], sampled_runs.SampledRuns.make_vectors
     monkeypatch.setattr(sampled_runs.SampledRuns, "make_vectors", lambda *given: made.append(given) or whole(*given))
     bucket = objects.root / "bucket"
@@ -45,7 +45,7 @@ def test_tables_in_a_store_are_kept_on_this_machine(objects, tmp_path, monkeypat
 
 
 def test_rows_of_a_store_that_pass_tell_blocks_apart(objects, tmp_path, monkeypatch):
-    monkeypatch.setenv(index_cache.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(index_cache.CACHE_VARIABLE, str(tmp_path / "cache"))
     left, picked = [], row_tap.RowTap.picked
     monkeypatch.setattr(row_tap.RowTap, "picked", lambda self, of: left.append(len(self.missing)) or picked(self, of))
     rows = write(objects.root / "bucket" / "rows.arrow")

@@ -114,7 +114,7 @@ def test_single_rows_that_are_requests_are_warned_of(objects, bucket, monkeypatc
     loader = cp.Loader(cp.open("s3://bucket/a.arrow", spill="off"), order="full", memory="1MB")
     with pytest.warns(UserWarning, match=r"20,000 per epoch.*riffle.*cache=FOLDER.*off"):
         check_epoch(loader)
-    monkeypatch.setattr(spill, "SPARE", 1 << 60)
+    monkeypatch.setattr(spill, "MIN_FREE", 1 << 60)
     loader = cp.Loader("s3://bucket/a.arrow", order="full", memory="1MB")
     with pytest.warns(UserWarning, match="each a request to the store.*are free"):
         check_epoch(loader)

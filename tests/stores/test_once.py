@@ -97,7 +97,7 @@ def test_without_room_for_a_spill_file_rows_are_read_as_they_lie(objects, monkey
     from corgipile.tables.io import spill  # noqa: PLC0415 - whose constant is changed
 
     pq.write_table(columns(), objects.root / "bucket" / "a.parquet", row_group_size=2000)
-    monkeypatch.setattr(spill, "SPARE", 1 << 60)
+    monkeypatch.setattr(spill, "MIN_FREE", 1 << 60)
     train("s3://bucket/a.parquet", order="no_shuffle")
 
 

@@ -1,4 +1,4 @@
-"""What the tests of all tables share: rows of all kinds, ways to damage a file, and the laws by short names."""
+"""Fixtures of all table tests: rows of all types, damage to files, and the table laws."""
 
 import pytest
 from columns import make_rows
@@ -10,11 +10,11 @@ from corgipile.testing import check_damaged, check_layout, check_manners, check_
 
 @st.composite
 def _damage(draw, data):
-    """Draw a damaged copy of some bytes: bytes changed, cut out, doubled, or the end missing."""
+    """Draw a damaged copy of bytes: changed, removed, doubled, or truncated."""
     broken = bytearray(data)
     for _ in range(draw(st.integers(1, 4))):
         last = max(len(broken) - 1, 0)
-        # Metadata, where damage is most telling, lies at both ends.
+        # Metadata, where damage matters most, is at both ends.
         at = draw(st.integers(0, last) | st.integers(max(last - 800, 0), last) | st.integers(0, min(last, 800)))
         kind = draw(st.sampled_from(["byte", "byte", "byte", "word", "cut", "double", "end"]))
         if kind == "byte":
@@ -31,7 +31,7 @@ def _damage(draw, data):
 
 
 def check_survives(path, data, format, **options):  # noqa: A002
-    """Check that a damaged file is read, or refused by an error of ours: nothing else may happen."""
+    """Check that a damaged file is either read, or rejected with a CorgiPileError."""
     path.write_bytes(data)
     check_damaged(path, lambda: open_table(path, format=format, **options))
 

@@ -1,4 +1,4 @@
-"""What footers say of the order in which rows are stored, against the rows."""
+"""Row order inferred from footers, checked against the rows."""
 
 import datetime as dt
 import decimal
@@ -79,7 +79,7 @@ def test_files_and_tables_of_several(tmp_path):
 
 def test_of_many_row_groups_some_are_looked_at_first(tmp_path):
     x = np.arange(40 * 200)
-    x[40 * 77 : 40 * 79] = x[40 * 77 : 40 * 79][::-1]  # two parts the other way round
+    x[40 * 77 : 40 * 79] = x[40 * 77 : 40 * 79][::-1]  # two parts swapped
     table = cp.open(written(tmp_path, {"by": np.arange(40 * 200), "nearly": x, "z": x[::-1] % 5}, 40))
     looked = []
     spans = type(table).spans

@@ -1,4 +1,4 @@
-"""Small files that state, or unpack to, much more than they are, or nest without end: refused, within little memory."""
+"""Small files that state or unpack to huge sizes, or nest deeply, are rejected within little memory."""
 
 import bz2
 import gzip
@@ -52,7 +52,7 @@ def write(path, data):
 
 
 def avro(fields, codec, count, data):
-    """Return the bytes of an Avro file of one block; `fields` are pairs of name and type, or all as JSON."""
+    """Return an Avro file of one block; `fields` are pairs of name and type, or JSON."""
     pairs = json.dumps([{"name": name, "type": kind} for name, kind in fields]) if isinstance(fields, list) else fields
     schema = f'{{"type": "record", "name": "r", "fields": {pairs}}}'.encode()
     head = b"Obj\x01" + long(2)
@@ -144,7 +144,7 @@ def saved(name, data):
 
 
 def arrow(rows, codec="zstd", forge=None):
-    """Return a maker of an Arrow file; `forge` replaces the stated size of its first buffer of so many bytes."""
+    """Return a maker of an Arrow file; `forge` replaces the stated size of its first buffer of given bytes."""
 
     def make(folder):
         batch = rows()
@@ -179,7 +179,7 @@ def nulls_in_a_list():
 
 
 def zarr_chunk(codec, payload, version=3):
-    """Return a maker of a Zarr array whose only chunk unpacks to much more than its shape."""
+    """Return a maker of a Zarr array whose single chunk unpacks to much more than its shape."""
 
     def make(folder):
         zarr = pytest.importorskip("zarr")
@@ -265,7 +265,7 @@ BOMBS = {
 
 
 def used(table):
-    """Use a table as commands do: a description, a few rows, training."""
+    """Use a table like the commands: description, some rows, training."""
     about(table, columns=True)
     cp.Loader(table, batch_size=1, memory=MEMORY).close()
     table.read(0, 1)
@@ -390,7 +390,7 @@ def test_a_pipe_is_not_waited_for(tmp_path, name):
     path = write(tmp_path / name, b"")
     path.unlink()
     os.mkfifo(path)
-    held = os.open(path, os.O_RDWR)  # else whoever opens it waits
+    held = os.open(path, os.O_RDWR)  # otherwise opening it blocks
     try:
         with pytest.raises(UnknownFormat, match="must be a regular file"):
             cp.open(tmp_path / "folder" if "/" in name else path)
@@ -401,7 +401,7 @@ def test_a_pipe_is_not_waited_for(tmp_path, name):
 def test_text_unpacks_to_no_more_than_the_disk_has(tmp_path, monkeypatch):
     path = write(tmp_path / "a.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * (4 << 20), 1))
     monkeypatch.setattr("os.statvfs", lambda _: types.SimpleNamespace(f_bavail=20 << 20, f_frsize=1))
-    with pytest.raises(WriteFailed, match="16 MB to spare; 20 MB are free"):
+    with pytest.raises(WriteFailed, match="a reserve of 16 MB, got 20 MB"):
         cp.open(path)
 
 
@@ -417,7 +417,7 @@ def test_images_of_too_many_pixels(monkeypatch):
 
 
 def test_values_that_few_bytes_repeat_are_decoded_in_parts(tmp_path):
-    short = ["a"] * 100  # by which rows are measured
+    short = ["a"] * 100  # used to measure rows
     path = parquet(lambda: {"x": [*short, *["b" * (1 << 20)] * 200]}, dictionary_pagesize_limit=8 << 20)(tmp_path)
     cp.open(parquet(lambda: {"x": short})(tmp_path / "..")).read(0, 1)  # imports
     with peaking() as before:

@@ -1,4 +1,4 @@
-"""Tables of SQLite and DuckDB: rows by rowid, types, several tables, and who else has the database open."""
+"""Tables of SQLite and DuckDB: rows by rowid, types, several tables, concurrent use."""
 
 import os
 import pickle
@@ -74,7 +74,7 @@ def test_sqlite_that_changes_is_noticed(tmp_path):
         with pytest.raises(CorruptFile, match=r"a\.db has changed since it was opened"):
             call()
     assert pickle.loads(packed).fingerprint != table.fingerprint  # noqa: S301
-    assert open_table(tmp_path / "a.db").read(0, 1, ["x"]).to_pylist() == [{"x": 7.0}]  # what is in the log counts
+    assert open_table(tmp_path / "a.db").read(0, 1, ["x"]).to_pylist() == [{"x": 7.0}]  # rows in the log count
     database.close()
 
 
@@ -153,7 +153,7 @@ def test_duckdb(duck):
 
 
 def test_duckdb_of_long_rows(tmp_path):
-    """The library takes memory for 2,048 rows at a time, however long they are: more than it is given at first."""
+    """DuckDB allocates 2,048 rows at a time, however long, which exceeds its initial limit."""
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect(str(tmp_path / "a.duckdb")) as database:
         database.execute("create table t as select i, repeat('x', 1000000 + i::int) as s from range(40) r(i)")
@@ -211,7 +211,7 @@ def test_rows_that_a_damaged_table_lacks_are_an_error(tmp_path, gap):
         database.execute("create table t (i integer primary key, x real, pad text)")
         ids = [k + 100 * (gap and k > 5) for k in range(60)]
         database.executemany("insert into t values (?, ?, ?)", ((one, one / 2, "p" * 60) for one in ids))
-        database.execute("create index by_x on t (x)")  # by which rows are counted
+        database.execute("create index by_x on t (x)")  # used to count rows
     database.close()
     data = bytearray(path.read_bytes())
     leaf = next(at for at in range(512, len(data), 512) if data[at] == 13 and data[at + 4] == 6)

@@ -1,4 +1,4 @@
-"""Encoded tables, unpacked to spill files: the same rows, whatever the schema, the sizes and the writer."""
+"""Encoded tables unpacked to spill files have equal rows for any schema, size and writer."""
 
 import gc
 import os
@@ -56,7 +56,7 @@ parquet_options = st.fixed_dictionaries(
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Let every unit count as large, columns be decoded one by one, and a few rows at a time."""
+    """Treat every unit as large; decode columns separately, a few rows at a time."""
     monkeypatch.setattr(parquet, "SMALL", -1)
     monkeypatch.setattr(arrow, "SMALL", -1)
     monkeypatch.setattr("corgipile.tables.encoded.GROUP_BYTES", 1)
@@ -182,7 +182,7 @@ def test_nothing_is_left_and_readers_share(tmp_path, rows_of, monkeypatch):
     assert len(spilled(spill)) == 1
     again = ParquetTable(path)
     os.utime(path)
-    fresh = unpack_shared(ParquetTable(path), ["label"])  # another file, for all that is known
+    fresh = unpack_shared(ParquetTable(path), ["label"])  # possibly another file
     assert made == [1, 1]
     del plain, tables, fresh, again
     assert spilled(spill) == []
@@ -212,14 +212,14 @@ def test_processes_share_and_a_killed_one_leaves_nothing(tmp_path, rows_of, monk
     expected = rows.column("label").to_pylist()
     first = start(path, spill)
     assert first.stdout.readline().strip() == str(expected)
-    monkeypatch.setattr(ParquetTable, "write_plain", None)  # another made the file
+    monkeypatch.setattr(ParquetTable, "write_plain", None)  # another process wrote the file
     plain = unpack_shared(ParquetTable(path, spill=spill), ["label"])
     first.send_signal(signal.SIGKILL)
     first.wait()
     first.stdout.close()
     first.stdin.close()
     assert plain.read(0, 100).column(0).to_pylist() == expected
-    assert len(spilled(spill)) == 1  # a few bytes, that say where it is
+    assert len(spilled(spill)) == 1  # a few bytes with its location
     del plain
     assert spilled(spill) == []
 
@@ -268,7 +268,9 @@ def test_a_full_disk_is_said_before_anything_is_read(tmp_path, rows_of, monkeypa
     status = os.statvfs(tmp_path)
     free = os.statvfs_result((*status[:4], 1, *status[5:]))
     monkeypatch.setattr(os, "statvfs", lambda _: free)
-    with pytest.raises(WriteFailed, match=r"are needed in .*are free: open\(\.\.\., spill=FOLDER\).*convert"):
+    with pytest.raises(
+        WriteFailed, match=r"must have .* free plus a reserve of .*, got .*; .*open\(\.\.\., spill=FOLDER\).*convert"
+    ):
         unpack_shared(table, ["label"])
     assert spilled(tmp_path) == []
 
@@ -310,7 +312,7 @@ def test_folders_for_spill_files(tmp_path, monkeypatch):
     monkeypatch.delenv("CORGIPILE_SPILL")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert spill_folder(None).is_dir()
-    with pytest.raises(BadArgument, match="a folder that exists, or 'off', is right"):
+    with pytest.raises(BadArgument, match="spill must be an existing folder or 'off'"):
         spill_folder(tmp_path / "nowhere")
 
 

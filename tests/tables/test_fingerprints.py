@@ -1,4 +1,4 @@
-"""A table is known by its content: copies are the same, and what was rewritten is not."""
+"""Tables are identified by content: copies are equal, rewritten files are not."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ import pytest
 import corgipile as cp
 from corgipile.errors import StateMismatch
 from corgipile.tables.fingerprints import fingerprint_of, is_fingerprint_of, place_of
-from corgipile.tables.io.files import WHOLE, before_contents
+from corgipile.tables.io.files import MAX_WHOLE, legacy_fingerprints
 
 ROWS = 40_000
 
@@ -53,7 +53,7 @@ def test_other_labels_of_the_same_size_are_another_table(tmp_path, kind):
     WRITE[kind](path, rows(LABELS))
     state, size = cp.Loader(path, memory="1MB").state_dict(), path.stat()
     WRITE[kind](path, rows(LABELS[::-1]))
-    assert path.stat().st_size > WHOLE  # of which only a sample is looked at
+    assert path.stat().st_size > MAX_WHOLE  # so that the digest samples it
     os.utime(path, ns=(size.st_atime_ns, size.st_mtime_ns))
     with pytest.raises(StateMismatch, match="another table"):
         cp.Loader(path, memory="1MB").load_state_dict(state)
@@ -63,7 +63,7 @@ def test_states_of_before_load_while_the_file_is_as_it_was(tmp_path):
     path = tmp_path / "a.arrow"
     arrow(path, rows(LABELS))
     loader = cp.Loader(path, memory="1MB", seed=3)
-    with before_contents():
+    with legacy_fingerprints():
         old = {**loader.state_dict(), "table": loader.feeder.table.fingerprint}
     assert old["table"] != loader.state_dict()["table"]
     cp.Loader(path, memory="1MB", seed=3).load_state_dict(old)

@@ -1,4 +1,4 @@
-"""Single bits of small files flipped: equal rows, other values, or an error of ours; never more or fewer rows."""
+"""Flipping a bit of a small file yields equal rows, other values, or a CorgiPileError; never another row count."""
 
 import contextlib
 import multiprocessing
@@ -23,7 +23,7 @@ from corgipile.tables.io.index_cache import INDEX_SUFFIX
 NUMBERS = np.arange(97, dtype=np.int16)
 ROWS = pa.table({"x": NUMBERS})
 STRIDE = 31  # bits from one flip to the next: odd, so that every bit of a byte has its turn
-SPARSE = {"a.tar": 11}  # times that: headers of half a kilobyte a row, all of one form
+SPARSE = {"a.tar": 11}  # times that: headers of half a kilobyte per row, all alike in form
 
 
 def arrow(path, codec=None):
@@ -130,7 +130,7 @@ LIBRARIES = {
     "iceberg": (iceberg, 10),
 }
 FRAGILE = ("a.h5", "checked.h5", "a.orc", "a.duckdb")
-CHECKED = ("checked.h5", "a.npz", "packed.npz", "a.duckdb")  # formats with sums of what they hold
+CHECKED = ("checked.h5", "a.npz", "packed.npz", "a.duckdb")  # formats with checksums
 
 
 def flip(path, times, expected, *, checked):
@@ -157,7 +157,7 @@ def test_a_bit_changes_no_count_of_libraries(tmp_path, name):
     if name not in FRAGILE:
         flip(path, times, expected, checked=name in CHECKED)
         return
-    context = multiprocessing.get_context("spawn")  # such a library may end the process
+    context = multiprocessing.get_context("spawn")  # such a library may crash the process
     process = context.Process(target=flip, args=(path, times, expected), kwargs={"checked": name in CHECKED})
     process.start()
     process.join(PATIENCE)

@@ -1,4 +1,4 @@
-"""Folders as Spark, pandas, Polars, Dask and table formats write them."""
+"""Folders written by Spark, pandas, Polars, Dask and table formats."""
 
 import pickle
 
@@ -56,7 +56,7 @@ def test_a_table_with_a_log_is_refused_however_it_is_reached(tmp_path, name):
     sources += [f"{tmp_path}/**/*.parquet", f"{tmp_path}/*/part*", f"{root}/data/year=*"]
     opened = "open the table" in remedy
     for source in sources:
-        if opened and source in (root, [root, one]):  # by its own reader, which finds the log empty
+        if opened and source in (root, [root, one]):  # by its reader, which gets an empty log
             with pytest.raises(CorgiPileError, match=str(root)):
                 open_table(source)
             continue
@@ -64,8 +64,8 @@ def test_a_table_with_a_log_is_refused_however_it_is_reached(tmp_path, name):
             open_table(source)
         assert remedy in str(caught.value)
     with pytest.raises(UnknownFormat, match=f"table of {name}"):
-        open_table(root, format="parquet")  # a folder's files are not named one by one
-    assert len(open_table(one, format="parquet")) == len(ROWS)  # this very file, as its user says
+        open_table(root, format="parquet")  # the files of a folder are not named individually
+    assert len(open_table(one, format="parquet")) == len(ROWS)  # the user names this file
     for source in ([one, two], f"{root}/**/*.parquet", *([] if opened else [root])):
         with pytest.raises(CorgiPileError, match=f"table of {name}"):
             cp.convert(source, tmp_path / "out.arrow")
@@ -180,7 +180,7 @@ def test_rows_that_cannot_be_opened_are_not_left_out(tmp_path, name):
 
 
 def test_files_named_without_a_suffix(tmp_path):
-    """Hive and Presto name Parquet files so."""
+    """Hive and Presto use such names for Parquet files."""
     parquet(tmp_path / "000000_0")
     parquet(tmp_path / "A.PARQUET")
     (tmp_path / "LICENSE").write_text("as you like")

@@ -1,4 +1,4 @@
-"""Files that name code, hosts and other files reach none of them, whatever command reads them."""
+"""Files that name code, hosts or other files cannot reach them, whatever command reads them."""
 
 import http.server
 import pickle
@@ -18,14 +18,14 @@ from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, UnknownFo
 from corgipile.tables import zarr
 from corgipile.tables.reach import trusting, within
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # what libraries say of such files
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of libraries about such files
 COMMANDS = {
     "info": lambda path, out: ["info", path],
     "convert": lambda path, out: ["convert", path, f"{out}/o.arrow"],
     "train": lambda path, out: ["train", path, "--epochs", "1", "--save", f"{out}/m.safetensors"],
     "sql": lambda path, out: ["sql", f"SELECT * FROM '{path}' TRAIN BY logistic WITH max_epoch_num = 1"],  # noqa: S608
 }
-FIRST = {name.partition("-")[0]: name for name in reversed(KINDS)}  # of those that differ in one word
+FIRST = {name.partition("-")[0]: name for name in reversed(KINDS)}  # variants that differ in one word
 CASES = [
     (name, command)
     for name in KINDS
@@ -35,7 +35,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def asked():
-    """Run a server; return its port and the requests that it gets."""
+    """Run a server; return its port and the list of its requests."""
     found = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -59,7 +59,7 @@ def asked():
 
 @pytest.fixture(scope="module")
 def made(asked, tmp_path_factory):
-    """Return what makes a hostile file, once."""
+    """Return a cached maker of a hostile file."""
     root = tmp_path_factory.mktemp("hostile")
     trap, paths = Trap(root, asked.port), {}
 
@@ -76,7 +76,7 @@ def made(asked, tmp_path_factory):
 
 
 def reads(command, path, out, capsys):
-    """Let a command read a file; return all that it says and writes, and whether it fails."""
+    """Run a command on a file; return its output, the files it wrote, and whether it failed."""
     if command == "open":
         try:
             rows = tables.open(path)
@@ -102,7 +102,7 @@ def test_hostile(name, command, asked, made, tmp_path, monkeypatch, capsys):
     path = made.make(name)
     work = tmp_path / "work"
     work.mkdir()
-    monkeypatch.chdir(work)  # where code would put what it makes
+    monkeypatch.chdir(work)  # where executed code would write
     answer, failed = reads(command, path, tmp_path / "work", capsys)
     assert not made.trap.ran.exists()
     assert asked.requests == []
@@ -127,7 +127,7 @@ def test_harmless_parts_are_read(made):
 )
 def test_trusted_paths_are_followed(name, made, tmp_path, capsys):
     path = made.make(name)
-    with pytest.raises((UntrustedPath, TypeError)):  # a link of HDF5 is told to be opened itself
+    with pytest.raises((UntrustedPath, TypeError)):  # the error for an HDF5 link suggests opening its target
         tables.open(path)
     rows = tables.open(path, trust="paths")
     assert len(rows.read(0, len(rows))) == len(rows) > 0
@@ -167,7 +167,7 @@ def test_within(name, inside, tmp_path):
     (folder / "b").mkdir(parents=True)
     (tmp_path / "other").mkdir()
     (folder / "link").symlink_to(tmp_path / "other")
-    (folder / "file").symlink_to(tmp_path / "other" / "file")  # the user's own: as of a cache of the Hub
+    (folder / "file").symlink_to(tmp_path / "other" / "file")  # the user's link, as in a cache of the Hub
     (folder / "loop").symlink_to("loop")
     (tmp_path / "again").symlink_to(folder)
     for one in (folder, tmp_path / "again"):

@@ -24,7 +24,7 @@ def write(folder, files):
 
 
 def expected_of(files):
-    """Say what a folder of these files must be read as."""
+    """Return the expected rows of a folder of these files."""
     classes = sorted({name.split("/")[0] for name in files})
     names = sorted(files, key=lambda name: (name.split("/")[0], name))
     return pa.table(
@@ -138,7 +138,7 @@ def test_images_are_decoded(monkeypatch):
     file = io.BytesIO()
     image.fromarray(pixels).save(file, "PNG")
     assert np.array_equal(decode_image(file.getvalue()), pixels)
-    assert decode_image(file.getvalue()).flags.writeable  # torch.from_numpy warns where it is not
+    assert decode_image(file.getvalue()).flags.writeable  # torch.from_numpy warns otherwise
     assert decode_image(file.getvalue(), "L").shape == (40, 50)
     for data in (b"", b"no image at all", file.getvalue()[:1000]):
         with pytest.raises(CorruptFile, match=rf"^{len(data)} bytes that begin with .* are not a complete image"):

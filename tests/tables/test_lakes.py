@@ -1,4 +1,4 @@
-"""Tables whose log says which files count: Delta Lake, Iceberg and Lance, at a version."""
+"""Delta Lake, Iceberg and Lance tables at a version, with the files that their logs list."""
 
 import json
 import multiprocessing
@@ -62,7 +62,7 @@ def test_delta_at_a_version(delta):
 
 
 def changed(folder, change):
-    """Change what the first file of a log says, line by line."""
+    """Edit the first file of a log line by line."""
     path = folder / "_delta_log" / "00000000000000000000.json"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
@@ -74,7 +74,7 @@ def changed(folder, change):
 
 
 def deletes(folder, place, rows):
-    """Let the first file lose rows by a vector, as Spark writes them; the data are returned for a file."""
+    """Delete rows of the first file by a deletion vector like Spark's; return the data of a vector file."""
     bitmap = pytest.importorskip("pyroaring").BitMap(rows).serialize()
     data = struct.pack("<iqI", 1681511377, 1, 0) + bitmap
 
@@ -151,7 +151,7 @@ def iceberg(tmp_path):
     return tmp_path / "ice" / "n" / "t", [one.snapshot_id for one in table.snapshots()]
 
 
-@pytest.mark.filterwarnings("ignore")  # what the library and its own say of each other
+@pytest.mark.filterwarnings("ignore")  # warnings of the library and its dependencies
 def test_iceberg_that_says_no_snapshot(iceberg):
     folder, snapshots = iceberg
     newest = max((folder / "metadata").glob("*.metadata.json"))
@@ -174,7 +174,7 @@ def test_iceberg_at_a_snapshot(iceberg, tmp_path):
     with pytest.raises(BadArgument, match="has no snapshot 5; it has"):
         open_table(folder, version=5)
     folder.rename(tmp_path / "moved")
-    with pytest.raises(CorruptFile, match="metadata cannot be read"):  # which say where it was
+    with pytest.raises(CorruptFile, match="metadata cannot be read"):  # with its old location
         open_table(tmp_path / "moved")
     (tmp_path / "moved" / "metadata").joinpath("99999-x.metadata.json").write_text("{")
     with pytest.raises(CorruptFile, match="metadata cannot be read"):
@@ -213,7 +213,7 @@ def test_lance(lance):
     with cp.Loader(path, batch_size=16, columns=["x", "v"]) as loader:
         assert sorted(int(x) for batch in loader for x in batch["x"]) == left["x"].to_pylist()
     process = os.fork()
-    if not process:  # where the library would wait for its threads, now and then
+    if not process:  # the library sometimes blocks on its threads
         try:
             table.take(np.array([5, 0]), ["x"])
         except BadArgument as error:

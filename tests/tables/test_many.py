@@ -1,4 +1,4 @@
-"""Work grows no faster than the columns of a table, or its files: calls are counted, not seconds."""
+"""Work is linear in the columns and files of a table, measured in calls, not seconds."""
 
 import sys
 from collections import Counter
@@ -15,7 +15,7 @@ ROWS, MOST = 60, 2.2
 
 
 def calls(run):
-    """Count the calls of functions, Python's and others, in this thread."""
+    """Count the function calls in this thread, of Python and C."""
     count = Counter()
 
     def note(frame, event, argument):
@@ -74,7 +74,7 @@ def test_work_grows_no_faster_than_columns(tmp_path, kind):
     if "text" not in kind:
         runs.append(lambda path: cp.train(path, label="label", epochs=1, standardize=True, memory="16MB"))
     for run in runs:
-        run(few)  # what is imported, and kept, is there
+        run(few)  # warm up imports and caches
         assert calls(lambda run=run: run(twice)) < MOST * calls(lambda run=run: run(few))
 
 

@@ -1,4 +1,4 @@
-"""A mix has exact counts, spreads each source evenly, and repeats rows as equally as can be."""
+"""A mix has exact counts, spreads each source evenly, and repeats rows as equally as possible."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ def source(number, rows):
 
 
 def origin(mixed, extents):
-    """Return source and row of each row of some runs."""
+    """Return source and number of each row of some runs."""
     extents = np.array(extents)
     found = np.full((2, (extents[:, 1] - extents[:, 0]).sum()), -1)
     for number, places, rows in mixed.shares(extents):
@@ -51,7 +51,7 @@ def test_counts_are_exact_rows_even_and_order_spread(sizes, rows, part):
         so_far = np.cumsum(owner == number)
         ideal = np.arange(1, rows + 1) * counts[number] / rows
         assert np.abs(so_far - ideal).max() <= len(sizes) / 2 + 1
-        if 0 < counts[number] < size:  # taken evenly: as many of any stretch as of any other of its length
+        if 0 < counts[number] < size:  # evenly spread: equal stretches have equal counts
             starts = np.sort(row[owner == number])
             assert np.diff(starts).max(initial=0) <= -(-size // counts[number])
 
@@ -87,7 +87,7 @@ def test_parts_give_all_rows_of_what_is_not_all_taken():
         seen |= set(row[owner == 0].tolist())
         repeated += np.bincount(row[owner == 1], minlength=7)
     assert seen == set(range(100))
-    assert repeated.max() - repeated.min() <= 1  # over all parts too
+    assert repeated.max() - repeated.min() <= 1  # also over all parts
     assert cp.mix(tables, rows=60).fingerprint != mixed.fingerprint
     assert pickle.loads(pickle.dumps(mixed)).fingerprint == mixed.fingerprint  # noqa: S301
 
@@ -164,5 +164,5 @@ def test_a_part_of_a_mixture_that_changed_is_refused():
             mixed(part=2, **changed)
     rows = [row for one in (*seen, mixed(0.8, 2)) for row in zip(*one.read(0, 60).to_pydict().values(), strict=True)]
     assert len({row for row in rows if row[0] == 10}) == 100
-    assert [len(mixed(0.5, part)) for part in range(4)] == [60] * 4  # another training, from its beginning
+    assert [len(mixed(0.5, part)) for part in range(4)] == [60] * 4  # another training from the start
     assert len(mixed(0.8, 3)) == 60

@@ -1,4 +1,4 @@
-"""Numbers of what is none: the same for the same value, whatever part and type it comes in."""
+"""Codes of non-numeric values are equal for equal values, in any part and type."""
 
 import datetime as dt
 from decimal import Decimal

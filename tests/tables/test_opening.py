@@ -110,13 +110,13 @@ def test_unknown_formats(tmp_path):
         (
             b"alice\nbob\n",
             "a",
-            r"as text: .*a, line 1, column 1: a line must begin with.*; as CSV: .*not sure",
+            r"as text: .*a, line 1, column 1: a line must begin with.*; as CSV: .*may not be CSV",
         ),
         (sink.getvalue(), "a.zip", r"is a zip archive with 'a.txt' in it, which is not an array"),
         (b"\x7fELF\0\n1,2\n3,4,5\n", "a.bin", r"begins with b'\\x7fELF[^']*'$"),
         (b"word\n1,2\n3,4,5\n", "a.txt", r"as text: .*a.txt, line 1, column 1: a line must begin with a number"),
         (struct.pack("<Q", 40) + b'{"coef":' + bytes(40), "m", "as a model in the safetensors format does$"),
-        (b"", "a", r"a is empty; its format cannot be told \(give format=\)"),
+        (b"", "a", r"a is empty"),
         (b"hello", "a.arrow", "begins with b'hello'; the arrow format must begin with b'ARROW1'"),
         (b"hello", "a.parquet", "begins with b'hello'; the parquet format must begin with b'PAR1'"),
         (b"", "a.parquet", "a.parquet is empty; the parquet format must begin with b'PAR1'"),
@@ -140,7 +140,7 @@ def test_a_format_given_is_believed(tmp_path):
 
 def test_bad_arguments(tmp_path):
     path = arrow(tmp_path / "a.arrow")
-    hub = type("Dataset", (), {"save_to_disk": lambda self, path: None})()  # as Hugging Face's
+    hub = type("Dataset", (), {"save_to_disk": lambda self, path: None})()  # like Hugging Face datasets
     for source, options, message in [
         (
             path,
@@ -154,7 +154,7 @@ def test_bad_arguments(tmp_path):
         (ROWS, {"label": "y.npy"}, "label applies only to files, not to Table"),
         ([], {}, "source must be a list of at least one table"),
         (42, {}, "source must be a path, a pyarrow table, a data frame, an array, .*, got int"),
-        (hub, {}, "Dataset is no dataset with rows in Arrow; give the folder that its save_to_disk writes"),
+        (hub, {}, "Dataset must be a dataset with rows in Arrow; open the folder that its save_to_disk writes"),
     ]:
         with pytest.raises(BadArgument, match=message):
             open_table(source, **options)

@@ -1,4 +1,4 @@
-"""ORC and Avro files, written by their own libraries with their defaults and in every codec."""
+"""ORC and Avro files written by their libraries with the defaults and every codec."""
 
 import datetime as dt
 import decimal
@@ -51,7 +51,7 @@ SCHEMA = {
 
 
 def long(value):
-    """Return a whole number from 0 on as Avro stores it."""
+    """Return a non-negative integer in Avro's encoding."""
     value, out = value << 1, bytearray()
     while value > 127:
         out.append(value & 127 | 128)

@@ -1,4 +1,4 @@
-"""Ordered categories keep their order where rows are unpacked to a spill file."""
+"""Ordered categories keep their order in a spill file."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Page runs: a row belongs to the run in which its first byte lies, in every format whose rows have a place."""
+"""Page runs: a row belongs to the run of its first byte, in every format with located rows."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,13 @@ from corgipile.testing import Counting
 
 
 def by_definition(runs):
-    """Cut where the run of a row, one entry a row, is another than that of the row before."""
+    """Return the cuts between rows of different runs."""
     return [0, *(np.flatnonzero(runs[1:] != runs[:-1]) + 1).tolist(), len(runs)] if len(runs) else [0]
 
 
 @st.composite
 def columns(draw):
-    """Columns in several pieces and files, as record batches make them: pieces ascend within a file."""
+    """Columns in several pieces and files, like record batches; pieces ascend within a file."""
     width = draw(st.integers(1, 50))
     starts, files, offsets, at, file = [0], [], [], draw(st.integers(0, 40)), 0
     for _ in range(draw(st.integers(1, 6))):
@@ -35,7 +35,7 @@ def columns(draw):
 
 
 class Location:
-    """A table of which only the layout matters."""
+    """A table with only a layout."""
 
     schema, nbytes = None, 1
 

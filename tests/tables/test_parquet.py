@@ -86,7 +86,7 @@ def test_damaged_files_never_crash(folder, damage, survives, rows_of, codec):
 
 @pytest.fixture(scope="module")
 def categories(tmp_path_factory):
-    """A table of categories, far more than its rows have, in two row groups."""
+    """Return a table with many more categories than rows, in two row groups."""
     path = tmp_path_factory.mktemp("categories") / "a.parquet"
     names = pa.array([f"user {i:06}" for i in range(150_000)])
     numbers = pa.array([7, None, 140_000, 3, 7, 9], pa.int32())
@@ -116,10 +116,10 @@ def test_of_categories_only_the_values_of_rows_are_decoded(categories):
     table = ParquetTable(categories[0])
     [batch] = table._batches(["user", "label"], range(1))
     assert len(batch.column(0).dictionary) == 3
-    [batch] = table._batches(["size"], range(1))  # their order is that of the dictionary
+    [batch] = table._batches(["size"], range(1))  # ordered as the dictionary
     assert len(batch.column(0).dictionary) == 150_000
     width = table.units(["user"])
-    assert 11 <= width.each <= 24  # a value and its offset, not all of them
+    assert 11 <= width.each <= 24  # a value and its offset, not all values
     assert 150_000 * (2 * 15 + 16) <= width.dictionary <= 150_000 * (3 * 15 + 16)
 
 

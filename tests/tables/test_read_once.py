@@ -1,4 +1,4 @@
-"""Small tables that are read into memory at once: the same model, in the table's own name."""
+"""Small tables are read into memory at once and give the same model under the table's name."""
 
 import copy
 
@@ -63,7 +63,7 @@ def test_training_finds_the_same_model(path, rows, settings, monkeypatch):
     monkeypatch.setattr(ReadOnce, "__init__", lambda self, table: made.append(init(self, table)))
     found = cp.train(path, epochs=2, **settings)
     assert len(made) == 1
-    own = cp.train(cp.open(path), epochs=2, **settings)  # which others may read: it is not held
+    own = cp.train(cp.open(path), epochs=2, **settings)  # others may read it: it is not locked
     assert len(made) == 1
     assert (found.coef.tobytes(), found.history[-1]["loss"]) == (own.coef.tobytes(), own.history[-1]["loss"])
 

@@ -1,4 +1,4 @@
-"""How large rows are: exact where they are of one length, else sampled once for a table, whoever asks."""
+"""Sizes of rows: exact for fixed-width rows, else sampled once per table."""
 
 import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""A whole table once, in little memory."""
+"""A scan of a whole table takes little memory."""
 
 import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Rows found one by one: their bytes without reading them, and each into an object of its own, in any order."""
+"""Single rows: their sizes without reading them, and each row as an object, in any order."""
 
 import numpy as np
 import pyarrow as pa
@@ -142,7 +142,7 @@ def test_numbers_are_not_copied():
 
 @pytest.mark.parametrize("name", ["file", "files", "images"])
 def test_long_rows_are_measured_without_reading_them(tables, name, monkeypatch):
-    """As reading them measures, or saved states would not load."""
+    """Sizes equal those measured by reading; otherwise saved states would not load."""
     table, column, _ = tables[name]
     read = row_bytes.row_bytes(table, [column])
     monkeypatch.setattr(row_bytes, "RUN_BYTES", 0)

@@ -17,7 +17,7 @@ KINDS += [np.float16, np.float32, np.float64, np.bool_]
 
 
 def told(values, cuts):
-    """Describe blocks as the documentation says, by plain counting."""
+    """Return the documented sketch of blocks, by counting."""
     numbers = values.astype(np.float64)
     classes = np.unique(numbers)
     blocks = [numbers[start:stop] for start, stop in pairwise(cuts)]

@@ -1,4 +1,4 @@
-"""A split is of the same rows everywhere, of the share asked for, and keeps groups together."""
+"""A split has the same rows everywhere, has the requested share, and keeps groups together."""
 
 import datetime as dt
 import pickle

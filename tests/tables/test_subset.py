@@ -1,4 +1,4 @@
-"""A subset obeys the laws of tables, keeps its table's blocks apart, and reads from the same places."""
+"""A subset obeys the table laws, keeps its table's block boundaries, and reads in place."""
 
 import numpy as np
 import pyarrow as pa

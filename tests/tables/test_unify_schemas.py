@@ -1,4 +1,4 @@
-"""Parts of one table that pandas or Spark wrote apart are one table, or say what makes them one."""
+"""Parts written separately by pandas or Spark form one table, or the error names a remedy."""
 
 import logging
 from itertools import permutations
@@ -31,7 +31,7 @@ def rows_of(seed, **other):
 
 
 def narrow(rows, **kinds):
-    """Return rows with columns of other types, of which null has no cast."""
+    """Return rows with columns cast to other types; null columns have no cast."""
     for place, name in enumerate(rows.schema.names):
         if name in kinds:
             column = pa.nulls(len(rows)) if pa.types.is_null(kinds[name]) else rows[name].cast(kinds[name])
@@ -40,7 +40,7 @@ def narrow(rows, **kinds):
 
 
 def parts_of():
-    """Return parts as they are written, and all rows as they should be."""
+    """Return the parts as written, and the expected rows."""
     nothing = pa.nulls(ROWS)
     whole, other, empty = rows_of(1), rows_of(2), rows_of(3, t=nothing, v=nothing)
     parts = [
@@ -175,7 +175,7 @@ def test_numbers_have_the_smallest_type_that_keeps_all(tmp_path, kinds, wanted, 
 
 
 def _ends(kind):
-    bits = min(kind.bit_width, 53)  # of a double
+    bits = min(kind.bit_width, 53)  # a double's
     return [-(1 << bits - 1), 1, (1 << bits - 1) - 1] if pa.types.is_signed_integer(kind) else [0, 1, (1 << bits) - 1]
 
 
@@ -250,7 +250,7 @@ def test_text_and_lists_that_are_written_apart_are_of_one_type(tmp_path, case, s
 
 
 def test_parts_without_labels_are_trained_on(tmp_path):
-    """Of rows that have no label at all pandas writes lists of nothing."""
+    """For rows without any label pandas writes lists of nulls."""
     for number, tags in enumerate([[[], []], [["a"], ["b", "a"]], [["b"], []]]):
         write(tmp_path / f"{number}.parquet", pa.table({"x": [0.5, 1.5], "tags": tags}))
     assert cp.train(tmp_path, labels="tags", epochs=1).labels == ["a", "b"]
@@ -277,7 +277,7 @@ def test_parts_of_other_types_are_unpacked_of_the_columns_that_are_read(tmp_path
     for number, kind in enumerate(kinds):
         x = pa.array([None if pa.types.is_null(kind) else at % 5 for at in range(3_000)], kind)
         rows = pa.table({"x": x, "z": np.arange(3_000.0), "label": np.arange(3_000) % 2})
-        pq.write_table(rows, tmp_path / f"{number}.parquet")  # as pandas does: one row group
+        pq.write_table(rows, tmp_path / f"{number}.parquet")  # like pandas: one row group
     table = cp.open(tmp_path)
     visited = [batch["z"] for batch in cp.Loader(table, batch_size=100, columns=["z", "label"], memory="32KB")]
     assert sorted(np.concatenate(visited).tolist()) == np.repeat(np.arange(3_000.0), 2).tolist()

@@ -1,4 +1,4 @@
-"""Views obey the laws of tables, over tables in memory and in files, one over the other too."""
+"""Views obey the table laws, over tables in memory, in files, and over other views."""
 
 import importlib
 import pickle
@@ -104,7 +104,9 @@ def test_a_random_part_takes_bits_and_a_stretch_takes_runs():
     stretch = table.filter((pc.field("row") > 9) & (pc.field("row") < 90_000))
     assert isinstance(stretch, Subset)
     assert stretch.runs.tolist() == [[10, 90_000]]
-    assert isinstance(part.filter(pc.field("row") < 500).table, type(table))  # of the table, not of the part
+    assert isinstance(
+        part.filter(pc.field("row") < 500).table, type(table)
+    )  # row numbers of the table, not of the part
     assert table.filter(pc.field("row") >= 0) is table
     assert len(table.filter(pc.field("row") < 0)) == 0
 

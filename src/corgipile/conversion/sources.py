@@ -18,7 +18,7 @@ from corgipile.conversion.text import csv_stream, decompressed, json_stream
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
 from corgipile.stores.urls import is_url, local_path
 from corgipile.tables import Table
-from corgipile.tables.arrow.stream import Unended
+from corgipile.tables.arrow.stream import UnterminatedStream
 from corgipile.tables.arrow.writer import conform, plain
 from corgipile.tables.concat import DIMS_KEY, ConcatTable
 from corgipile.tables.folders import expand_braces, format_named, refuse_others
@@ -183,7 +183,7 @@ def _arrow_stream(path: str, options: Options) -> Stream:
         return _opened(path, options)
     except UnknownFormat:  # it has dictionaries, so that its batches are read one after another
         pass
-    except Unended as error:
+    except UnterminatedStream as error:
         log.warning("%s", error)
     with decoding(path), pa.OSFile(path) as file:
         schema = plain(pa.ipc.open_stream(file).schema)

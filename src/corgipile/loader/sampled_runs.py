@@ -19,7 +19,7 @@ from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.encoded import is_encoded, unpack_shared
 from corgipile.tables.fingerprints import place_of
 from corgipile.tables.io.files import File, digest
-from corgipile.tables.io.index_cache import INDEX_SUFFIX, cache_folder, facts_of, index_path, items_of, kept_index
+from corgipile.tables.io.index_cache import INDEX_SUFFIX, cache_folder, cached_index, facts_of, index_path, items_of
 from corgipile.tables.io.sources import files_read
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.row_bytes import row_bytes
@@ -116,7 +116,7 @@ class SampledRuns(NamedTuple):
             vectors = pa.FixedSizeListArray.from_arrays(array_of(made_vectors[0]), made_vectors[0].shape[1])
             yield pa.record_batch({"vector": vectors})
 
-        index, _ = kept_index(path, facts, None, (), make_vectors)
+        index, _ = cached_index(path, facts, None, (), make_vectors)
         if made_vectors:
             how = "are cached in" if any(files_read(index)) else "could not be cached in"
             log.info("content vectors of %r %s %s", self.table, how, path)

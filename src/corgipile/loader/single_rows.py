@@ -10,7 +10,7 @@ from corgipile.sizes import format_bytes
 from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.io.sources import files_read
 from corgipile.tables.io.spill import spill_folder
-from corgipile.tables.io.staged import bring
+from corgipile.tables.io.staged import copy_to_spill
 from corgipile.tables.table import Table
 
 __all__ = ["stage_locally"]
@@ -42,7 +42,7 @@ def stage_locally(table: Table, order: Order, blocks: Blocks, row_bytes: float, 
                 "copying %r to %s, once (%s): %s reads single rows, which would take %d requests per epoch",
                 table, folder, format_bytes(size), order.name, blocks.count,
             )  # fmt: skip
-            bring(files, folder)
+            copy_to_spill(files, folder)
         except WriteFailed as error:
             failure = str(error)
         else:

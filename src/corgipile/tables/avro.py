@@ -16,7 +16,7 @@ from corgipile.tables.avro_types import column_type, least_bytes, swelling
 from corgipile.tables.io.files import File, PathLike, decoding
 from corgipile.tables.io.pieces import check_names, join, pick
 from corgipile.tables.io.spill import Spill, spill_folder
-from corgipile.tables.io.unpacking import Unpacking, opened
+from corgipile.tables.io.unpacking import Unpacking, open_decompressed
 from corgipile.tables.library import UnitTable
 from corgipile.tables.table import IntArray
 
@@ -98,7 +98,7 @@ class AvroTable(UnitTable):
                 place, size = int(self._places[i]), int(self._sizes[i])
                 largest = max(size, max(MAX_ROW_BYTES, MAX_SWELLING * size) // self._swelling)  # bytes of a row
                 with decoding(self.path):
-                    stream = opened(self._file, place, size, self._codec, largest)
+                    stream = open_decompressed(self._file, place, size, self._codec, largest)
             with decoding(self.path), self._decoding():
                 rows = self._some_rows(stream, largest, min(max_rows, PART_ROWS, stop - done))
                 done += len(rows)

@@ -5,7 +5,7 @@ from collections import OrderedDict
 import numpy as np
 
 from corgipile.tables.io.column import PlacedColumn
-from corgipile.tables.io.files import PIECE, File, before_contents, digest, looked_at
+from corgipile.tables.io.files import PIECE, File, digest, legacy_fingerprints, sample_size
 from corgipile.tables.io.sources import files_read
 from corgipile.tables.table import Table, fixed_field
 
@@ -26,7 +26,7 @@ def fingerprint_of(table: Table) -> str:
         True
     """
     fingerprint = table.fingerprint
-    with before_contents():
+    with legacy_fingerprints():
         _older[fingerprint] = table.fingerprint
     while len(_older) > MAX_OLDER:
         _older.popitem(last=False)
@@ -45,12 +45,12 @@ def place_of(table: Table) -> str:
 
 def sampled_rows(table: Table, file: File) -> list[str]:
     """Return digests of sampled fixed-width columns, which sampled pieces of the file may miss."""
-    if not file.in_part:
+    if not file.is_sampled:
         return []
     names = [field.name for field in table.schema if fixed_field(field.type) is not None][:MAX_SAMPLED_COLUMNS]
     layout = table.layout(names) if names and len(table) else None
     if layout is None:
         return []
-    picks = np.unique(np.linspace(0, len(table) - 1, looked_at(MAX_SAMPLED_ROWS)).astype(np.int64))
+    picks = np.unique(np.linspace(0, len(table) - 1, sample_size(MAX_SAMPLED_ROWS)).astype(np.int64))
     narrow = [name for name in names if layout.columns[name].width < PIECE]
     return [digest(PlacedColumn(layout, name).take(picks).tobytes().hex()) for name in narrow]

@@ -17,7 +17,7 @@ from corgipile.errors import BadArgument, BadSchema, CorruptFile, ReadFailed, Ta
 from corgipile.sizes import format_bytes
 from corgipile.tables.arrays.columns import Column, column_of, field_columns
 from corgipile.tables.arrays.sparse import sparse_columns
-from corgipile.tables.arrays.stored import InPlace, Kept, Stored
+from corgipile.tables.arrays.stored import InPlace, MemoryArray, Stored
 from corgipile.tables.arrays.table import ArraysTable, Origin
 from corgipile.tables.arrays.tree import ColumnChoice, choose_arrays
 from corgipile.tables.encoded import WARN_BYTES
@@ -193,7 +193,7 @@ class _Archive:
     def stored(self, member: _Member) -> Stored:
         """Return the reader of a chosen array."""
         if not member.shape[0]:
-            return Kept(np.empty(member.shape, member.dtype))
+            return MemoryArray(np.empty(member.shape, member.dtype))
         if member.packed:
             return _Unpacked(self, member)
         head = self.file.read(member.info.header_offset, LOCAL.size)

@@ -329,7 +329,7 @@ def _named_format(file: File, first: bytes) -> str | None:
 
 def _text_format(file: File) -> str:
     """Return the format of text by its content."""
-    head = file.read(0, min(svmlight.HEAD, file.size))
+    head = file.read(0, min(svmlight.HEAD_BYTES, file.size))
     if json.is_array(head):
         raise UnknownFormat(f"{file.path}: {json.ARRAY}")
     try:

@@ -49,7 +49,7 @@ from corgipile.tables.io.pieces import (
 from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.side_by_side import side_by_side
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
-from corgipile.tables.io.staged import fetched
+from corgipile.tables.io.staged import fetch
 from corgipile.tables.parquet_pages import chunk_columns, chunk_range, chunk_span, page_bytes, row_bits
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
@@ -393,7 +393,7 @@ class ParquetTable(Checked):
     def _reader(self, i: int, names: Sequence[str]) -> Any:
         """Return the reader of this thread."""
         if isinstance(self._file, RemoteFile):
-            return pq.ParquetFile(fetched(self._file, self._ranges(i, names)).source(), metadata=self._metadata)
+            return pq.ParquetFile(fetch(self._file, self._ranges(i, names)).source(), metadata=self._metadata)
         if getattr(_readers, "owner", None) != weakref.ref(self):
             _readers.last = pq.ParquetFile(self._file.source(), metadata=self._metadata)
             _readers.owner = weakref.ref(self)

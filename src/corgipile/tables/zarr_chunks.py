@@ -9,7 +9,7 @@ import numpy as np
 
 from corgipile.errors import CorruptFile
 from corgipile.tables.io.files import File, decoding
-from corgipile.tables.io.unpacking import STEP, opened
+from corgipile.tables.io.unpacking import STEP, open_decompressed
 
 __all__ = ["chunk_check"]
 
@@ -56,6 +56,6 @@ def _check(file: File, codec: str, max_bytes: int) -> None:
         if size > max_bytes:
             raise CorruptFile(f"{file.path} must unpack to at most {max_bytes} bytes, but states {size}; it is damaged")
         return
-    with decoding(file.path), opened(file, 0, file.size, STREAMS[codec], max_bytes) as stream:
+    with decoding(file.path), open_decompressed(file, 0, file.size, STREAMS[codec], max_bytes) as stream:
         while stream.read(STEP):
             pass

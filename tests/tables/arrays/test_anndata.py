@@ -1,4 +1,4 @@
-"""AnnData as the package writes it: dense and sparse, compressed and not, in HDF5 and Zarr."""
+"""AnnData files written by the package: dense, sparse, compressed or not, in HDF5 and Zarr."""
 
 import warnings
 
@@ -18,7 +18,7 @@ with warnings.catch_warnings():
 h5py = pytest.importorskip("h5py")
 pd = pytest.importorskip("pandas")
 sparse = pytest.importorskip("scipy.sparse")
-pytestmark = pytest.mark.filterwarnings("ignore")  # the packages' own, of each other
+pytestmark = pytest.mark.filterwarnings("ignore")  # the packages' warnings about each other
 CELLS, GENES = 120, 30
 KINDS = np.array(["B", "NK", "T"])
 
@@ -146,7 +146,7 @@ def test_cells_stored_by_genes(tmp_path):
 
 def test_files_of_older_versions(tmp_path):
     matrix = random_matrix()
-    with h5py.File(tmp_path / "a.h5ad", "w") as file:  # 0.1.0: categories beside the columns, referred to
+    with h5py.File(tmp_path / "a.h5ad", "w") as file:  # 0.1.0: categories are referenced datasets
         group = file.create_group("X")
         group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", matrix.shape
         for name in ("data", "indices", "indptr"):
@@ -161,7 +161,7 @@ def test_files_of_older_versions(tmp_path):
     table = open_table(tmp_path / "a.h5ad", paths=True)
     assert table.schema.names == ["X_k", "X_v", "kind", "obs_names"]
     assert table.take([3], ["kind", "obs_names"]).to_pylist() == [{"kind": "b", "obs_names": "c3"}]
-    with h5py.File(tmp_path / "b.h5ad", "w") as file:  # before: compound datasets
+    with h5py.File(tmp_path / "b.h5ad", "w") as file:  # older: compound datasets
         group = file.create_group("X")
         group.attrs["h5sparse_format"], group.attrs["h5sparse_shape"] = "csr", matrix.shape
         for name in ("data", "indices", "indptr"):
@@ -202,9 +202,9 @@ def test_parts_that_contradict_each_other(tmp_path):
     def rows(group):
         group.attrs["shape"] = (CELLS + 1, GENES)
 
-    assert f"rows have {GENES} places" in broken(place)
-    assert "indptr does not ascend" in broken(ends)
-    assert f"{CELLS + 1} rows need {CELLS + 2} numbers of indptr" in broken(rows)
+    assert f"below {GENES}, got" in broken(place)
+    assert "indptr must ascend" in broken(ends)
+    assert f"indptr must have {CELLS + 2} numbers" in broken(rows)
 
 
 def test_many_files_have_the_same_genes(tmp_path):

@@ -1,4 +1,4 @@
-"""NumPy archives as NumPy and SciPy write them, compressed and not."""
+"""NumPy archives written by NumPy and SciPy, compressed or not."""
 
 import io
 import os
@@ -83,7 +83,7 @@ def test_what_is_no_archive_of_arrays(tmp_path):
     with pytest.raises(BadSchema, match=r"f\.npz: array 'x' must be in C order"):
         open_table(tmp_path / "f.npz")
     np.savez(tmp_path / "o.npz", x=np.array([{}], object))
-    with pytest.raises(BadSchema, match="is of object"):
+    with pytest.raises(BadSchema, match="got object"):
         open_table(tmp_path / "o.npz")
     np.savez_compressed(tmp_path / "c.npz", x=np.arange(9))
     with pytest.raises(BadArgument, match=r"spill files are off.*np.savez"):

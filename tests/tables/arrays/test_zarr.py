@@ -1,4 +1,4 @@
-"""Zarr groups as the library writes them: versions 2 and 3, shards, text."""
+"""Zarr groups written by the library: versions 2 and 3, shards, text."""
 
 import multiprocessing
 import pickle
@@ -61,7 +61,7 @@ def test_one_array_and_groups(tmp_path):
     assert open_table(tmp_path / "a.zarr", group="x").schema.names == ["x"]
     with pytest.raises(MissingColumn, match="no group 'z'"):
         open_table(tmp_path / "a.zarr", group="z")
-    with pytest.raises(BadArgument, match="is not AnnData"):
+    with pytest.raises(BadArgument, match="AnnData"):
         open_table(tmp_path / "a.zarr", paths=True)
 
 
@@ -70,7 +70,7 @@ def test_objects_of_the_library(tmp_path):
     group = zarr.open_group(tmp_path / "a.zarr", mode="r")
     assert len(open_table(group)) == ROWS
     assert open_table(group["label"]).schema.names == ["label"]
-    with pytest.raises(BadArgument, match="no local folder"):
+    with pytest.raises(BadArgument, match="must be in a local folder"):
         open_table(zarr.array(np.eye(2)))
 
 

@@ -1,4 +1,4 @@
-"""Dictionary columns and views: a dictionary is in memory once and not with each row, of which values are counted."""
+"""Dictionary columns and views: dictionaries are loaded once and counted once, not per row."""
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,7 @@ from corgipile.errors import BudgetTooSmall, CorruptFile
 from corgipile.loader.budget import columns_of
 from corgipile.tables.arrow.dictionaries import Dictionaries
 from corgipile.tables.encoded import unpack
-from corgipile.tables.io.files import before_contents, describe, digest
+from corgipile.tables.io.files import describe, digest, legacy_fingerprints
 from corgipile.tables.table import shared_bytes
 from corgipile.tables.values import values as value_batch
 
@@ -21,7 +21,7 @@ ROWS = 3000
 
 
 def stored(values, index=None, views=False, rows=ROWS):
-    """Return a table as categoricals and Polars make them, and its values."""
+    """Return a table with dictionaries like those of pandas and Polars, and its values."""
     draw = np.random.default_rng(len(values))
     values = values.cast(pa.string_view()) if views else values
     numbers = pa.array(draw.integers(0, len(values), rows), index or pa.int32(), mask=draw.random(rows) < 0.1)
@@ -80,7 +80,7 @@ def test_rows_are_the_same_unpacked(tmp_path, suffix, views):
     held, meant = stored(many(50), views=views and suffix == ".arrow")
     if views and suffix == ".parquet":
         held = held.set_column(2, "text", held["text"].cast(pa.string_view()))
-    held = held.add_column(1, "more", held["text"])  # of buffers of its own
+    held = held.add_column(1, "more", held["text"])  # with its own buffers
     table = cp.open(write(tmp_path / f"a{suffix}", held, 700, "zstd"))
     for names in (["x", "city", "text"], ["text"], ["city"]):
         plain = unpack(table, names, tmp_path)
@@ -119,7 +119,7 @@ def test_states_of_such_tables_still_belong_to_them(tmp_path):
     path = write(tmp_path / "a.arrow", held)
     status = path.stat()
     said = f"{path.name} {status.st_size} {status.st_mtime_ns}"
-    with before_contents():
+    with legacy_fingerprints():
         assert cp.open(path).fingerprint == digest(said, describe(held.schema), str(ROWS))
 
 

@@ -142,14 +142,14 @@ def test_compressed_batches_are_kept_a_while(tmp_path, monkeypatch, rows_of):
 
 @pytest.mark.parametrize("coded", [False, True])
 def test_the_last_rows_are_decompressed_alone(tmp_path, coded):
-    """A table ends with a small batch: that is read without any large one, even one that is damaged."""
+    """A small last batch is read without reading the large ones, even if those are damaged."""
     rows = 1100
     data = pa.table({"x": np.random.default_rng(0).standard_normal(rows), "label": range(rows)})
     if coded:
         data = data.append_column("word", pa.array(["a", "b"] * (rows // 2)).dictionary_encode())
     path = write(tmp_path / "z.arrow", data, "zstd", batch=1000)
     content = bytearray(path.read_bytes())
-    first = content.index(b"\x28\xb5\x2f\xfd", 0 if not coded else 2000)  # how what zstd compresses begins
+    first = content.index(b"\x28\xb5\x2f\xfd", 0 if not coded else 2000)  # the magic number of zstd
     content[first : first + 64] = bytes(64)
     path.write_bytes(content)
     assert ArrowFile(path).read(1000, rows) == data.combine_chunks().to_batches()[0].slice(1000)
@@ -159,7 +159,7 @@ def test_the_last_rows_are_decompressed_alone(tmp_path, coded):
 
 @pytest.mark.parametrize("codec", [None, "zstd"])
 def test_many_files_keep_little_each(tmp_path, codec):
-    """What is known of columns is kept once for files of one schema; that of their batches is little."""
+    """Files of one schema share its metadata, and that of their batches is small."""
     data = pa.table({f"x{i}": np.random.default_rng(i).standard_normal(40) for i in range(30)})
     for i in range(60):
         write(tmp_path / f"{i}.arrow", data, codec)
@@ -188,7 +188,7 @@ def test_stream_is_told_apart(tmp_path):
     rows = pa.table({"label": [1]})
     with pa.ipc.new_stream(path, rows.schema) as writer:
         writer.write_table(rows)
-    with pytest.raises(UnknownFormat, match="an Arrow IPC file begins with"):
+    with pytest.raises(UnknownFormat, match=r"must begin with .* to be an Arrow IPC file"):
         ArrowFile(path)
 
 
@@ -197,14 +197,14 @@ def test_bad_files(tmp_path, rows_of):
     data = path.read_bytes()
     with pytest.raises(MissingFile, match=r"no file at .*nowhere"):
         ArrowFile(tmp_path / "nowhere")
-    with pytest.raises(UnknownFormat, match="is a directory"):
+    with pytest.raises(UnknownFormat, match="must be a file, got a directory"):
         ArrowFile(tmp_path)
     for broken, error, message in [
-        (b"", UnknownFormat, r"is empty; an Arrow IPC file begins with b'ARROW1'"),
+        (b"", UnknownFormat, r"must begin with b'ARROW1' to be an Arrow IPC file, but it is empty"),
         (b"hello" * 9, UnknownFormat, "begins with b'helloh'"),
-        (data[:-20], CorruptFile, "is truncated: it ends with"),
-        (data[:100], CorruptFile, "is truncated: it ends with"),
-        (data[:-10] + b"\xff\xff\xff\x7fARROW1", CorruptFile, "the footer claims 2147483647 bytes"),
+        (data[:-20], CorruptFile, "is truncated: an Arrow IPC file must end with"),
+        (data[:100], CorruptFile, "is truncated: an Arrow IPC file must end with"),
+        (data[:-10] + b"\xff\xff\xff\x7fARROW1", CorruptFile, "the footer states 2147483647 bytes"),
         (data[:1000] + data[2000:], CorruptFile, "a.arrow"),
     ]:
         path.write_bytes(broken)
@@ -222,7 +222,7 @@ def test_truncation_after_opening(tmp_path, rows_of):
 
 def test_equal_names(tmp_path):
     rows = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
-    with pytest.raises(BadSchema, match="2 columns are named 'x'"):
+    with pytest.raises(BadSchema, match="2 columns named 'x'"):
         ArrowFile(write(tmp_path / "a.arrow", rows))
 
 

@@ -30,7 +30,7 @@ def test_other_messages_and_short_bodies_are_refused():
     with pytest.raises(CorruptFile, match=f"a buffer lies outside its record batch of {body - 8} bytes"):
         read_batch(data, body - 8)
     schema = rows.schema.serialize().to_pybytes()
-    with pytest.raises(CorruptFile, match="a message of type 3 must lie here, got type 1"):
+    with pytest.raises(CorruptFile, match="a message must have type 3 here, got type 1"):
         read_batch(schema, body)
 
 

@@ -1,4 +1,4 @@
-"""A note before the footer spares the heads of record batches, and never gives wrong rows."""
+"""The note before the footer saves reading batch metadata, and never yields wrong rows."""
 
 import json
 from itertools import chain
@@ -13,12 +13,12 @@ from corgipile.errors import CorruptFile
 from corgipile.tables.arrow import metadata
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.arrow.footer import read_footer
-from corgipile.tables.arrow.note import MARK, TAIL, noted, write_note
+from corgipile.tables.arrow.note import MARK, TAIL, apply_note, write_note
 from corgipile.tables.io.files import File
 
 
 def write(path, sizes, nulls=(), text=False):
-    """Write record batches of these lengths; those in ``nulls`` have one."""
+    """Write record batches of these lengths; those in ``nulls`` have a null."""
     schema = pa.schema([("label", pa.int64()), ("text", pa.string()) if text else ("x", pa.list_(pa.float32(), 3))])
     at = 0
     with pa.ipc.new_file(path, schema) as writer:
@@ -31,7 +31,7 @@ def write(path, sizes, nulls=(), text=False):
 
 
 def heads_read(monkeypatch):
-    """Collect the offsets at which small pieces are read from now on."""
+    """Record the offsets of small reads."""
     seen = []
     gather = File.gather
     monkeypatch.setattr(File, "gather", lambda self, at, n: seen.append(np.asarray(at).tolist()) or gather(self, at, n))
@@ -39,14 +39,14 @@ def heads_read(monkeypatch):
 
 
 def put_note(path, text):
-    """Put a note of this text before the footer."""
+    """Insert a note with this text before the footer."""
     file = File(path)
     end = read_footer(file).end
     path.write_bytes(file.read(0, end) + text + TAIL.pack(len(text), MARK) + file.read(end, file.size - end))
 
 
 def renote(path, said):
-    """Put another text into the place of a note."""
+    """Replace the text of a note."""
     file = File(path)
     end = read_footer(file).end - TAIL.size
     length, _ = TAIL.unpack(file.read(end, TAIL.size))
@@ -65,7 +65,7 @@ def test_a_note_changes_nothing_but_the_way(tmp_path_factory, sizes, nulls, text
     rows, places = plain.read(0, len(plain)).to_pylist(), plain.layout(["label"])
     write_note(path)
     table = ArrowFile(path)
-    assert noted(File(path), read_footer(File(path))).rows.tolist() == sizes
+    assert apply_note(File(path), read_footer(File(path))).rows.tolist() == sizes
     assert table.read(0, len(table)).to_pylist() == rows == pa.ipc.open_file(path).read_all().to_pylist()
     assert (table.layout(["label"]) is None) == (places is None)
     if places is not None:
@@ -89,7 +89,7 @@ def test_heads_of_batches_that_are_alike_are_read_once(tmp_path, monkeypatch):
 def test_heads_of_many_columns_are_read_a_few_at_a_time(tmp_path, monkeypatch):
     path = write(tmp_path / "a.arrow", [3] * 50)
     blocks = read_footer(File(path)).blocks
-    monkeypatch.setattr(metadata, "ROOM", 7 * int(blocks["metadata"].max()))
+    monkeypatch.setattr(metadata, "MAX_BYTES_PER_READ", 7 * int(blocks["metadata"].max()))
     seen = heads_read(monkeypatch)
     assert len(ArrowFile(path).layout(["label"]).columns["label"].offsets) == 50
     assert max(map(len, seen)) == 7
@@ -118,7 +118,7 @@ def test_a_note_that_does_not_fit_is_passed_over(tmp_path, said):
     write_note(path)
     before = ArrowFile(path).read(0, 250).to_pylist()
     renote(path, said)
-    assert noted(File(path), read_footer(File(path))).rows is None
+    assert apply_note(File(path), read_footer(File(path))).rows is None
     assert ArrowFile(path).read(0, 250).to_pylist() == before
 
 
@@ -129,7 +129,7 @@ def test_a_note_that_does_not_fit_is_passed_over(tmp_path, said):
 def test_a_deep_or_long_note_is_passed_over(tmp_path, text):
     path = write(tmp_path / "a.arrow", [1] * 1000)
     put_note(path, text)
-    assert noted(File(path), read_footer(File(path))).rows is None
+    assert apply_note(File(path), read_footer(File(path))).rows is None
     assert ArrowFile(path).read(7, 9)["label"].to_pylist() == [7, 8]
 
 
@@ -138,7 +138,7 @@ def test_a_note_of_more_or_fewer_batches_tells_a_damaged_footer(tmp_path, rows):
     path = write(tmp_path / "a.arrow", [100, 100, 50])
     write_note(path)
     renote(path, json.dumps({"rows": rows, "alike": False}))
-    with pytest.raises(CorruptFile, match=r"the footer names 3 record batches; \d of \d+ rows were written"):
+    with pytest.raises(CorruptFile, match=r"the footer must name \d record batches of \d+ rows, got 3 batches"):
         ArrowFile(path)
 
 
@@ -146,7 +146,7 @@ def test_wrong_rows_are_an_error(tmp_path):
     path = write(tmp_path / "a.arrow", [100, 100, 50])
     write_note(path)
     renote(path, json.dumps({"rows": [[2, 100], [1, 51]], "alike": True}))
-    with pytest.raises(CorruptFile, match="record batch 2 has 50 rows; 51 are stated"):
+    with pytest.raises(CorruptFile, match="record batch 2 must have 51 rows, got 50"):
         ArrowFile(path).read(200, 250)
 
 

@@ -72,13 +72,13 @@ def test_streams_that_cannot_be_read_in_place(tmp_path):
         (tmp_path / "t.arrow").write_bytes(data[:cut])
         with pytest.raises(CorruptFile, match=r"t.arrow, message at byte \d+"):
             open_table(tmp_path / "t.arrow")
-    for end, message in ((data[:-8], "ends without its mark.*`corgipile convert`"), (data * 2, "bytes follow")):
+    for end, message in ((data[:-8], "ends without an end mark.*`corgipile convert`"), (data * 2, "bytes follow")):
         (tmp_path / "t.arrow").write_bytes(end)
         with pytest.raises(CorruptFile, match=message):
             open_table(tmp_path / "t.arrow")
     (tmp_path / "t.arrow").write_bytes(data[:-8])
     assert convert(tmp_path / "t.arrow", tmp_path / "all.arrow") == 1000
-    with pytest.raises(UnknownFormat, match="is no Arrow IPC stream"):
+    with pytest.raises(UnknownFormat, match="is not an Arrow IPC stream"):
         ArrowStream(tmp_path / "out.arrow")
 
 
@@ -98,7 +98,7 @@ FEATURES = json.dumps({"info": {"features": {"text": {"dtype": "string", "_type"
 
 
 def save_to_disk(folder, shards):
-    """Write rows as datasets does."""
+    """Write rows like the datasets package."""
     folder.mkdir(parents=True)
     names = [f"data-{i:05}-of-{len(shards):05}.arrow" for i in range(len(shards))]
     for name, rows in zip(names, shards, strict=True):
@@ -157,8 +157,8 @@ def test_splits_and_broken_folders(tmp_path):
 GROWTH = """
 import sys
 import corgipile as cp
-peak = lambda: int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) << 10  # not the parent's, too
-cp.convert(sys.argv[3], sys.argv[2])  # loads what is needed
+peak = lambda: int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) << 10
+cp.convert(sys.argv[3], sys.argv[2])  # imports what is needed
 before = peak()
 cp.convert(sys.argv[1], sys.argv[2], overwrite=True)
 print(peak() - before)

@@ -1,4 +1,4 @@
-"""A column read from where it lies is what the table gives."""
+"""A column read in place equals that of the table."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from corgipile.tables.io.column import PlacedColumn
 
 
 def files(folder, sizes, batch):
-    """Write Arrow files of one short and one wide column, in record batches."""
+    """Write Arrow files of a narrow and a wide column, in record batches."""
     at = 0
     for i, size in enumerate(sizes):
         label = np.arange(at, at + size, dtype=np.int16)
@@ -32,7 +32,7 @@ def test_runs_of_rows(tmp_path_factory, sizes, batch, request, data):
     start = data.draw(st.integers(0, len(table)))
     stop = data.draw(st.integers(start, len(table)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column, "REQUEST", request)
+        patch.setattr(column, "MAX_REQUEST", request)
         for name, shape in {"label": (), "x": (3,)}.items():
             found = PlacedColumn(table.layout([name]), name).read(start, stop)
             wanted = table.read(start, stop, [name]).column(0)

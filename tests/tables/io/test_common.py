@@ -1,4 +1,4 @@
-"""What all tables of a process keep together."""
+"""The caches that all tables of a process share."""
 
 import os
 
@@ -60,7 +60,7 @@ def rows(at):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("kind", ["parquet", "zstd"])
 def test_many_files_keep_as_much_as_one(tmp_path, monkeypatch, kind):
-    """Their row groups are decoded whole and kept, with their metadata and readers, each as if it were alone."""
+    """Tables share caches of row groups, metadata and readers without affecting each other."""
     module = parquet if kind == "parquet" else arrow
     for at in range(FILES):
         path = tmp_path / f"{at:02}.{'parquet' if kind == 'parquet' else 'arrow'}"

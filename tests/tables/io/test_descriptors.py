@@ -1,4 +1,4 @@
-"""Many files and few descriptors; no file is ever taken for another."""
+"""Many files share few descriptors, and no file is mistaken for another."""
 
 import gc
 import os
@@ -133,7 +133,7 @@ def test_loaders_leave_nothing_open(tmp_path):
     gc.collect()
     assert open_here() <= before
     kept = [cp.Loader(cp.open(path), batch_size=10) for _ in range(20)]
-    assert open_here() <= before + 20  # the tables'; the loaders open none before they read
+    assert open_here() <= before + 20  # of the tables; loaders open no file before they read
     assert all(len(list(loader)) == 10 for loader in kept)
     del kept
     gc.collect()
@@ -147,7 +147,7 @@ def test_a_file_that_was_replaced_is_an_error(tmp_path, monkeypatch, kind):
     for path in paths:
         WRITERS[kind](path, pa.table({"n": n, "label": n % 2}))
     table = cp.open(paths)
-    first = cp.open(paths[0]).read(0, 50).to_pylist()  # what `table` itself decoded it would keep
+    first = cp.open(paths[0]).read(0, 50).to_pylist()  # `table` itself would cache what it decoded
     few(monkeypatch, 1)
     WRITERS[kind](tmp_path / f"new.{kind}", pa.table({"n": n + 100, "label": n % 2}))
     status = paths[0].stat()
@@ -158,7 +158,7 @@ def test_a_file_that_was_replaced_is_an_error(tmp_path, monkeypatch, kind):
         list(cp.Loader(table, batch_size=10, order="no_shuffle"))
     with pytest.raises(CorruptFile, match="was changed or replaced since it was opened"):
         table.read(0, 40)
-    assert cp.open(paths[0]).read(0, 50).to_pylist() != first  # opened anew it is what lies there
+    assert cp.open(paths[0]).read(0, 50).to_pylist() != first  # reopened, it is the new file
 
 
 def test_a_descriptor_is_reopened_where_it_was_closed(tmp_path, monkeypatch):
@@ -174,7 +174,7 @@ def test_a_descriptor_is_reopened_where_it_was_closed(tmp_path, monkeypatch):
     with files[0]._descriptor.open() as fd:
         for file in files[1:]:
             file.read(0, 1)
-        assert os.pread(fd, 1, 0) == b"\0"  # what is read meanwhile stays open
+        assert os.pread(fd, 1, 0) == b"\0"  # files being read stay open
     again = Descriptor(str(paths[5]), files[5].which)
     paths[5].unlink()
     few(monkeypatch, 3)
@@ -183,7 +183,7 @@ def test_a_descriptor_is_reopened_where_it_was_closed(tmp_path, monkeypatch):
 
 
 def test_descriptors_that_others_hold_are_no_reason_to_fail(tmp_path):
-    """The limit is reached by files of the user's own: ours are closed for it."""
+    """If the user's files reach the limit, pooled files are closed."""
     paths = [tmp_path / str(i) for i in range(30)]
     for path in paths:
         path.write_bytes(b"x")

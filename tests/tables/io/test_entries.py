@@ -1,4 +1,4 @@
-"""Columns of an index are the same, kept or not."""
+"""Columns of an index are equal, cached or not."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,8 @@ from corgipile.tables.io import entries
 @pytest.mark.parametrize("short", [0, 1 << 14])
 @pytest.mark.parametrize("room", [0, 1 << 20])
 def test_entries_are_those_of_the_index(short, room, monkeypatch):
-    monkeypatch.setattr(entries, "SHORT", short)
-    monkeypatch.setattr(entries._kept, "_room", room)
+    monkeypatch.setattr(entries, "MAX_CACHED_ENTRIES", short)
+    monkeypatch.setattr(entries._cached, "_room", room)
     tables = [pa.table({"start": np.arange(50) * 7 + at, "size": np.arange(50)[::-1] + at}) for at in range(4)]
     found = [entries.Entries(cp.open(table)) for table in tables]
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Files of which a part is in memory say what the file itself says, and errors of the system what they are."""
+"""Files partly cached in memory return equal bytes, and system errors are translated."""
 
 import errno
 import pickle
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from corgipile.errors import CorruptFile, ReadFailed
-from corgipile.tables.io.files import Ending, File, InMemory, readable
+from corgipile.tables.io.files import CachedTail, File, InMemory, readable
 
 DATA = np.random.default_rng(0).bytes(1000)
 
@@ -21,7 +21,7 @@ def file(tmp_path):
 
 @pytest.mark.parametrize("last", [0, 1, 100, 999, 1000, 5000])
 def test_the_end_in_memory_reads_what_the_file_does(file, last):
-    ending = Ending(file, last)
+    ending = CachedTail(file, last)
     for start, stop in ((0, 8), (0, 1000), (895, 905), (900, 1000), (901, 950), (990, 1000), (1000, 1000)):
         assert ending.read(start, stop - start) == DATA[start:stop]
     found = ending.gather(np.array([899, 3]), np.array([4, 5]))
@@ -29,7 +29,7 @@ def test_the_end_in_memory_reads_what_the_file_does(file, last):
     assert (ending.size, ending.content) == (file.size, file.content)
 
 
-@pytest.mark.parametrize("kind", [Ending, InMemory])
+@pytest.mark.parametrize("kind", [CachedTail, InMemory])
 def test_bytes_beyond_the_file_are_refused(file, kind):
     part = kind(file)
     for start, length in ((998, 3), (-1, 2), (1001, 0)):

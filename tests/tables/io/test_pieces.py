@@ -16,7 +16,7 @@ def test_merged_cuts_keep_to_pieces_and_to_the_size_asked_for(sizes, rows):
     assert cuts[-1] == starts[-1]
     assert (np.diff(cuts) > 0).all()
     for start, stop in zip(cuts[:-2].tolist(), cuts[1:-1].tolist(), strict=True):
-        # No other edge would have come nearer.
+        # No other edge is nearer.
         edges = starts[starts > start] - start
         assert abs(stop - start - rows) == np.abs(edges - rows).min()
 

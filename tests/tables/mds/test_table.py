@@ -1,4 +1,4 @@
-"""MDS datasets written by MosaicML's own package (tests/data/mds), and what is wrong with damaged ones."""
+"""MDS datasets written by MosaicML's package (tests/data/mds), and errors for damaged ones."""
 
 import io
 import json
@@ -22,7 +22,7 @@ PACKED = ("zstd", "gz", "br", "bz2", "snappy")
 
 
 def expected():
-    """Say what was written, but for images and pickles."""
+    """Return the rows written, without images and pickles."""
     rows = range(5)
     return pa.table(
         {
@@ -130,17 +130,17 @@ def changed(folder, **facts):
 @pytest.mark.parametrize(
     ("facts", "error", "says"),
     [
-        ({"format": "json"}, UnknownFormat, "format 'json'"),
+        ({"format": "json"}, UnknownFormat, "got 'json'"),
         ({"version": 3}, UnknownFormat, "version 3"),
-        ({"samples": 99}, CorruptFile, "the index says 99"),
-        ({"samples": -1}, CorruptFile, "samples of a shard is -1"),
+        ({"samples": 99}, CorruptFile, "must have the 99 samples of the index"),
+        ({"samples": -1}, CorruptFile, "samples of a shard must be a whole number, got -1"),
         ({"raw_data": None}, CorruptFile, "got None"),
         ({"raw_data": {"basename": "../x", "bytes": 1}}, CorruptFile, "'../x'"),
         ({"raw_data": {"basename": "gone.mds", "bytes": 1}}, MissingFile, "gone.mds"),
-        ({"raw_data": {"basename": "shard.00000.mds", "bytes": 1}}, CorruptFile, "says 1"),
-        ({"column_names": ["a"]}, CorruptFile, "does not list names"),
-        ({"column_names": ["a"] * 5}, BadSchema, "two columns have one name"),
-        ({"column_sizes": ["8"] * 5}, CorruptFile, "of '8' bytes"),
+        ({"raw_data": {"basename": "shard.00000.mds", "bytes": 1}}, CorruptFile, "must have the 1 bytes of"),
+        ({"column_names": ["a"]}, CorruptFile, "must list names"),
+        ({"column_names": ["a"] * 5}, BadSchema, "column names must differ"),
+        ({"column_sizes": ["8"] * 5}, CorruptFile, "'bytes', '8'"),
         ({"column_encodings": ["ndarray:complex64"] * 5}, BadSchema, "complex64"),
     ],
 )

@@ -1,4 +1,4 @@
-"""CSV tables against Python's own csv module and pyarrow's reader."""
+"""CSV tables against Python's csv module and pyarrow's reader."""
 
 import csv
 import gzip
@@ -33,7 +33,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9
 
 
 def written(path, rows, mark=",", end="\r\n", names=("a", "b", "c")):
-    """Write rows by Python's own writer."""
+    """Write rows by Python's csv writer."""
     out = io.StringIO()
     writer = csv.writer(out, delimiter=mark, lineterminator=end, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerows([names, *rows])
@@ -54,7 +54,7 @@ def test_agrees_with_what_was_written(folder, laws, rows, mark, end, chunk, seed
     os.utime(path, ns=(seed, seed))
     kinds = {"a": "string", "b": "int64", "c": "string"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "CHUNK", chunk)
+        patch.setattr(lines, "CHUNK_BYTES", chunk)
         path.with_name("law.csv.corgipile-index.arrow").unlink(missing_ok=True)
         table = CsvTable(path, header=True, delimiter=mark, types=kinds)
     columns = list(zip(*rows, strict=True)) or [[], [], []]
@@ -66,7 +66,7 @@ def test_agrees_with_what_was_written(folder, laws, rows, mark, end, chunk, seed
 @given(st.lists(st.sampled_from(['"', '""', ",", "\n", "\r\n", "\r", "a", "1", " ", "é", '",', ',"']), max_size=40))
 @settings(max_examples=150, deadline=None)
 def test_rows_are_those_of_pyarrow_whatever_the_quotes(folder, parts):
-    """The index and the parser must agree where rows begin, or refuse the text."""
+    """The index and the parser must agree on row starts, or reject the text."""
     path = folder / "any.csv"
     path.write_bytes(("x,y\n" + "".join(parts) + "\n").encode())
     os.utime(path, ns=(hash(tuple(parts)) % 2**32,) * 2)
@@ -118,7 +118,7 @@ def test_manners(tmp_path, manners):
 
 
 def test_a_table_of_many_lines_is_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("corgipile.tables.text.table.RUN", 300)
+    monkeypatch.setattr("corgipile.tables.text.table.MAX_RUN_BYTES", 300)
     table = open_table(numbered(tmp_path / "a.csv"))
     assert table.read(3, 150, ["b"]).column(0).to_pylist() == list(range(3, 150))
     assert table.take([199, 0, 7])["b"].to_pylist() == [199, 0, 7]
@@ -150,16 +150,21 @@ def test_all_sorts_of_text(tmp_path, text, options, rows):
 @pytest.mark.parametrize(
     ("text", "options", "kind", "message"),
     [
-        ("x,y\n" + "1,2\n" * 300 + "1,2,3\n", {}, ParseError, "a.csv, line 302: 3 fields, where the first has 2"),
-        ('x,y\n1,"2\n3,4\n', {}, ParseError, "a.csv, line 2: a quoted field begins here, or before, and does not end"),
-        ("x,x\n1,2\n", {}, BadSchema, "2 columns are named 'x'"),
-        ("", {}, UnknownFormat, "a.csv is empty"),
+        (
+            "x,y\n" + "1,2\n" * 300 + "1,2,3\n",
+            {},
+            ParseError,
+            "a.csv, line 302: each row must have 2 fields separated by ',', got 3",
+        ),
+        ('x,y\n1,"2\n3,4\n', {}, ParseError, "a.csv, line 2: a quoted field that begins here or before does not end"),
+        ("x,x\n1,2\n", {}, BadSchema, "2 columns named 'x'"),
+        ("", {}, UnknownFormat, "but it is empty"),
         ("x,y\n1,2\n", {"delimiter": ",,"}, BadArgument, "delimiter must be one character"),
         ("x,y\n1,2\n", {"header": "no"}, BadArgument, "header must be True, False or 'auto'"),
         ("x,y\n1,2\n", {"types": {"z": "int8"}}, MissingColumn, "no column 'z'"),
         ("x,y\n1,2\n", {"types": {"x": "int9"}}, BadArgument, r"types\['x'\] must be an Arrow type"),
         ('{"x": 1}\n', {}, UnknownFormat, "a.csv is JSON"),
-        ("x,y\n1,2\0\n", {}, UnknownFormat, "bytes 0"),
+        ("x,y\n1,2\0\n", {}, UnknownFormat, "zero bytes"),
     ],
 )
 def test_what_is_wrong_is_said_at_opening(tmp_path, text, options, kind, message):
@@ -169,11 +174,11 @@ def test_what_is_wrong_is_said_at_opening(tmp_path, text, options, kind, message
 
 
 def test_a_value_that_does_not_fit_is_told_by_line_and_column(tmp_path, monkeypatch):
-    monkeypatch.setattr("corgipile.tables.text.types.BYTES", 64)
-    monkeypatch.setattr("corgipile.tables.text.types.STRETCHES", 2)
+    monkeypatch.setattr("corgipile.tables.text.types.STRETCH_BYTES", 64)
+    monkeypatch.setattr("corgipile.tables.text.types.MAX_STRETCHES", 2)
     path = written(tmp_path / "a.csv", [('a\n"', i if i != 700 else "oops", 0) for i in range(1000)], end="\n")
     table = open_table(path)
-    message = r"a.csv, line 1402: column 'b': 'oops' is no int64, which the rows surveyed are; types={'b': 'string'}"
+    message = r"a.csv, line 1402: column 'b' must be int64 as in the sampled rows, got 'oops'; .*types={'b': 'string'}"
     for ask in (lambda: table.read(0, 1000), lambda: table.take([3, 700, 999]), lambda: table.read(600, 701, ["b"])):
         with pytest.raises(ParseError, match=message):
             ask()
@@ -220,7 +225,7 @@ def test_a_file_that_changed(tmp_path):
     with pytest.raises(CorruptFile, match="has 500 bytes now"):
         table.read(0, 200)
     assert open_table(numbered(path, 10), delimiter=",").fingerprint != before
-    assert len(open_table(path, delimiter=";", header=False, types={"f0": "string"})) > 10  # an index of its own
+    assert len(open_table(path, delimiter=";", header=False, types={"f0": "string"})) > 10  # a separate index
 
 
 @given(data=st.data())
@@ -271,7 +276,7 @@ def test_files_whose_whole_numbers_are_of_different_size(tmp_path):
         (tmp_path / f"{name}.csv").write_text(f"id,b\n{number},7\n")
     assert [row["id"] for row in open_table(tmp_path).read(0, 2).to_pylist()] == [1, 2**64 - 1]
     (tmp_path / "a.csv").write_text("id,b\n-1,7\n")
-    with pytest.raises(ParseError, match=r"line 2: column 'id': '-1' is no uint64"):
+    with pytest.raises(ParseError, match=r"line 2: column 'id' must be uint64"):
         open_table(tmp_path).read(0, 2)
 
 
@@ -280,12 +285,12 @@ def test_other_text_than_utf8_is_refused(tmp_path, packed):
     data = "a,b\n1,x\n2,ä\n".encode("latin1")
     path = tmp_path / ("a.csv.gz" if packed else "a.csv")
     path.write_bytes(gzip.compress(data) if packed else data)
-    with pytest.raises(ParseError, match=r"column 'b' holds b'\\xe4', which is not UTF-8; convert the file"):
+    with pytest.raises(ParseError, match=r"column 'b' must be UTF-8, got b'\\xe4'; convert the file"):
         cp.convert(path, tmp_path / "out.arrow")
     cp.convert(path, tmp_path / "out.arrow", types={"b": "binary"})
     assert open_table(tmp_path / "out.arrow").read(0, 2)["b"].to_pylist() == [b"x", b"\xe4"]
     if not packed:
-        with pytest.raises(ParseError, match=r"line 3: column 'b' holds"):
+        with pytest.raises(ParseError, match=r"line 3: column 'b' must be UTF-8"):
             open_table(path)
 
 

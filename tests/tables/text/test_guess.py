@@ -1,4 +1,4 @@
-"""Only what is surely CSV is read as CSV; the rest is refused, with a word on what to do."""
+"""Only text that is surely CSV is read as CSV; other text is rejected with a hint."""
 
 import gzip
 import re
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile import cli, datasets, tables
 from corgipile.errors import BadArgument, ParseError, TableError, UnknownFormat
-from corgipile.tables.text.guess import SAMPLE
+from corgipile.tables.text.guess import MAX_SAMPLED_LINES
 
 JSON_LINES = '{"x": 1, "y": 2, "label": 0}\n{"x": 3, "y": 4, "label": 1}\n'
 WABBIT = "1 |f price:.23 sqft:.25\n-1 |f price:.53 sqft:.32\n"
@@ -25,16 +25,16 @@ NO_CSV = {
     "wabbit without labels": ("|f a b\n|f c d\n", "Vowpal Wabbit"),
     "pipes": ("a|b\n1|2\n", "tabs, commas or semicolons"),
     "prose": (PROSE, "tabs, commas or semicolons"),
-    "prose of equal words": ("one two three\nfour five six\n", "not surely CSV"),
-    "a line of prose": ("the quick brown fox\n", "not surely CSV"),
-    "words": ("alice\nbob\n", "not surely CSV"),
+    "prose of equal words": ("one two three\nfour five six\n", "may not be CSV"),
+    "a line of prose": ("the quick brown fox\n", "may not be CSV"),
+    "words": ("alice\nbob\n", "may not be CSV"),
     "svmlight": (SVM, None),
     "markup": ("<html><body>1,2</body></html>\n", "HTML"),
     "a log": ("2024-01-01 12:00:00 INFO started\n2024-01-01 12:00:01 INFO done\n", None),
     "names or not": ("alice,3\nbob,4\n", "--header"),
     "dates or names": ("2024-01-01,red\n2024-01-02,blue\n", "--header"),
     "truths or names": ("true,red\nfalse,blue\n", "--header"),
-    "ragged": ("a,b\n1,2\n1,2,3\n", "Expected 2 columns, got 3 in row 3"),
+    "ragged": ("a,b\n1,2\n1,2,3\n", "row 3 must have 2 columns, got 3"),
     "excel": ("sep=;\na;b\n1;2\n", "begins with 'sep=;', as Excel writes"),
     "yaml": ("name: x\nlist:\n  - 1\n", None),
     "code": ("def f(x, y):\n    return x\n", None),
@@ -118,7 +118,7 @@ def test_no_row_of_numbers_is_lost(tmp_path_factory, rows, mark, names):
 def test_any_text_is_read_whole_or_refused(tmp_path_factory, text):
     folder = tmp_path_factory.mktemp("guess")
     (folder / "a").write_text(text, newline="")
-    lines = [line for line in re.split("\r\n|\r|\n", text) if line.strip()]  # others than these end no row
+    lines = [line for line in re.split("\r\n|\r|\n", text) if line.strip()]  # no other characters end a row
     try:
         rows = cp.convert(folder / "a", folder / "out.arrow")
     except TableError:
@@ -128,13 +128,13 @@ def test_any_text_is_read_whole_or_refused(tmp_path_factory, text):
 
 
 def test_more_lines_than_are_looked_at_and_a_longer_first_line(tmp_path):
-    (tmp_path / "a").write_text("x,y\n" + "1,2\n" * (3 * SAMPLE))
-    assert cp.convert(tmp_path / "a", tmp_path / "out.arrow") == 3 * SAMPLE
-    (tmp_path / "a").write_text("x,y\n" + "1,2\n" * (3 * SAMPLE) + "1,2,3\n")
+    (tmp_path / "a").write_text("x,y\n" + "1,2\n" * (3 * MAX_SAMPLED_LINES))
+    assert cp.convert(tmp_path / "a", tmp_path / "out.arrow") == 3 * MAX_SAMPLED_LINES
+    (tmp_path / "a").write_text("x,y\n" + "1,2\n" * (3 * MAX_SAMPLED_LINES) + "1,2,3\n")
     with pytest.raises(ParseError, match="Expected 2 columns"):
         cp.convert(tmp_path / "a", tmp_path / "out.arrow")
     (tmp_path / "a").write_text("1," * 600_000 + "1\n2\n")
-    with pytest.raises(UnknownFormat, match="first line is longer"):
+    with pytest.raises(UnknownFormat, match="first line must have at most"):
         cp.convert(tmp_path / "a", tmp_path / "out.arrow")
 
 
@@ -146,7 +146,7 @@ def test_commands_read_csv(tmp_path, capsys, command):
     cp.train(tmp_path / "a.arrow", epochs=1, save=model)
     assert cli.main([*(word.format(m=model) for word in command), str(rows)]) == 0
     told = capsys.readouterr().out
-    assert command != ["info"] or "text is parsed at every reading; `corgipile convert`" in " ".join(told.split())
+    assert command != ["info"] or "text is parsed at every read; `corgipile convert`" in " ".join(told.split())
     rows.write_text(JSON_LINES)
     with pytest.raises(UnknownFormat, match="read_json"):
         tables.open(rows)

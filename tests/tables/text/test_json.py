@@ -1,4 +1,4 @@
-"""JSON lines against Python's own json module."""
+"""JSON lines against Python's json module."""
 
 import gzip
 import json
@@ -89,20 +89,20 @@ def test_files_that_are_one_table_have_the_keys_of_all(tmp_path):
     table = open_table(tmp_path)
     assert table.read(0, 2).to_pylist() == [{"x": 1.0, "y": "a", "z": None}, {"x": 0.5, "y": None, "z": [1.5]}]
     check_table(table, pa.Table.from_batches([table.read(0, 2)]))
-    with pytest.raises(BadSchema, match=r"1.jsonl has no columns"):
+    with pytest.raises(BadSchema, match=r"1.jsonl must have at least one column"):
         open_table(tmp_path / "1.jsonl")
 
 
 def survey_little(monkeypatch):
-    monkeypatch.setattr("corgipile.tables.text.types.BYTES", 64)
-    monkeypatch.setattr("corgipile.tables.text.types.STRETCHES", 2)
+    monkeypatch.setattr("corgipile.tables.text.types.STRETCH_BYTES", 64)
+    monkeypatch.setattr("corgipile.tables.text.types.MAX_STRETCHES", 2)
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"x": "a", "y": 1}', "column 'x' holds a string; a number is what other rows hold"),
-        ('{"x": 1, "y": 1, "new": 2}', "a key that no surveyed row has; give its type with types="),
+        ('{"x": "a", "y": 1}', "column 'x' must be a number as in other rows, got a string"),
+        ('{"x": 1, "y": 1, "new": 2}', "a key is in no sampled row; set its type with types="),
         ('{"x": 1.5, "y": 1}', "column 'x'|1.5"),
         ('{"x": 1', ""),
     ],
@@ -121,13 +121,13 @@ def test_a_line_that_does_not_fit_is_named(tmp_path, monkeypatch, line, message)
 def test_what_is_no_json_lines(tmp_path):
     (tmp_path / "a.json").write_text('[\n{"x": 1}\n]\n')
     for options in ({}, {"format": "jsonl"}):
-        with pytest.raises(UnknownFormat, match=r"this is an array: pandas.read_json"):
+        with pytest.raises(UnknownFormat, match=r"got an array; rewrite it with pandas.read_json"):
             open_table(tmp_path / "a.json", **options)
-    (tmp_path / "long.json").write_text(json.dumps([{"x": 1}] * 50_000))  # in one line, as pandas writes it
-    with pytest.raises(UnknownFormat, match=r"long.json: .* this is an array: pandas.read_json"):
+    (tmp_path / "long.json").write_text(json.dumps([{"x": 1}] * 50_000))  # on one line, like pandas
+    with pytest.raises(UnknownFormat, match=r"long.json: .* got an array; rewrite it with pandas.read_json"):
         open_table(tmp_path / "long.json")
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n[2]\n')
-    with pytest.raises(ParseError, match=r"a.jsonl, line 2: an object in braces is needed on each line; .*'\[2\]'"):
+    with pytest.raises(ParseError, match=r"a.jsonl, line 2: each line must be an object in braces; .*'\[2\]'"):
         open_table(tmp_path / "a.jsonl")
     (tmp_path / "a.csv").write_text('x,y\n"{1}",2\n')
     assert isinstance(open_table(tmp_path / "a.csv"), CsvTable)
@@ -166,7 +166,7 @@ def test_whole_numbers_beyond_int64_are_kept(tmp_path):
 @pytest.mark.parametrize("key", ['"y": 2', '"y": null', '"z": {}'])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_key_within_a_column_that_no_survey_met(tmp_path, monkeypatch, key, mixed):
-    monkeypatch.setattr("corgipile.tables.text.types.BYTES", 1)
+    monkeypatch.setattr("corgipile.tables.text.types.STRETCH_BYTES", 1)
     odd = ['{"s": {"x": 1}, "q": [1, "a"]}'] if mixed else []
     rows = ['{"s": {"x": 1}, "p": 1}'] * 50 + ['{"s": {"x": 1, %s}, "p": 2}' % key, *odd]  # noqa: UP031 - braces
     (tmp_path / "a.jsonl").write_text("\n".join([*rows, *['{"s": {"x": 1}, "p": 1}'] * 40]) + "\n")
@@ -175,5 +175,5 @@ def test_a_key_within_a_column_that_no_survey_met(tmp_path, monkeypatch, key, mi
     assert table.take([50], ["p"]).to_pylist() == [{"p": 2}]
     assert table.take([49], ["s"]).to_pylist() == [{"s": {"x": 1}}]
     for ask in (lambda: table.read(40, 60, ["s"]), lambda: table.take([50], ["s"])):
-        with pytest.raises(ParseError, match=r"line 51: a key that no surveyed row has"):
+        with pytest.raises(ParseError, match=r"line 51: a key is in no sampled row"):
             ask()

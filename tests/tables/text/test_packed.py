@@ -1,4 +1,4 @@
-"""Compressed text: the same rows as of the text itself, in bounded steps."""
+"""Compressed text has the rows of the plain text, decompressed in bounded steps."""
 
 import bz2
 import gzip
@@ -50,13 +50,13 @@ def test_members_follow_each_other_and_files_are_one_table(tmp_path):
 
 
 def test_text_is_unpacked_in_parts_and_not_at_all_without_spill_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(packed, "PART", 1000)
+    monkeypatch.setattr(packed, "PART_BYTES", 1000)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(CSV))
     sizes, write = [], packed.SpillWriter.write
     monkeypatch.setattr(packed.SpillWriter, "write", lambda self, data: sizes.append(len(data)) or write(self, data))
     assert len(cp.open(tmp_path / "a.csv.gz")) == 3000
     assert max(sizes) <= 1000
-    with pytest.raises(UnknownFormat, match="spill files, into which it is unpacked, are off"):
+    with pytest.raises(UnknownFormat, match="needs a spill file, but spill files are off"):
         cp.open(tmp_path / "a.csv.gz", spill="off")
 
 
@@ -97,9 +97,9 @@ def test_a_folder_of_compressed_text_follows_the_rules_of_folders(tmp_path):
     with pytest.raises(CorruptFile, match=r"c\.csv\.gz"):
         cp.open(tmp_path)
     (tmp_path / "c.csv.gz").write_bytes(gzip.compress(CSV))
-    with pytest.raises(UnknownFormat, match="spill files, into which it is unpacked, are off"):
+    with pytest.raises(UnknownFormat, match="needs a spill file, but spill files are off"):
         cp.open(tmp_path, spill="off")
     for name in ("cat", "dog"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.png").write_bytes(b"")
-    assert cp.open(tmp_path).schema.names == ["image", "label"]  # text may be about the images
+    assert cp.open(tmp_path).schema.names == ["image", "label"]  # text may describe the images

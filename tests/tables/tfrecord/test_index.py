@@ -1,4 +1,4 @@
-"""Where the records of a TFRecord file lie: indexes given, kept and of another state; damage, told or left out."""
+"""Indexes of TFRecord files: explicit, stored and stale ones; damaged records raised or skipped."""
 
 import pytest
 from tfrecords import example, frame, names_in, numbered, rows_of, text_index, write
@@ -45,7 +45,7 @@ def test_text_indexes(tmp_path, monkeypatch, end):
     assert len(open_table(path, index=tmp_path / "places")) == 20
     with pytest.raises(MissingFile, match="no index at"):
         open_table(path, index=tmp_path / "nowhere")
-    with pytest.raises(BadArgument, match="does not tell which records are bad"):
+    with pytest.raises(BadArgument, match="does not mark bad records"):
         open_table(path, index=tmp_path / "places", on_bad="skip")
     first = len(frame(records[0]))
     for text in ("0 x\n", "0\n", "0 70\n0 70\n", "0 15\n", "-1 70\n", "0 9999999\n", "99999999999999999999 3\n"):
@@ -53,12 +53,12 @@ def test_text_indexes(tmp_path, monkeypatch, end):
         with pytest.raises(CorruptFile, match=str(tmp_path)):
             open_table(path, index=tmp_path / "places")
     (tmp_path / "places").write_text(f"0 {first - 1}\n{first - 1} {path.stat().st_size - first + 1}\n")
-    with pytest.raises(CorruptFile, match=r"record 0 at byte 0: its length is not what the index says"):
+    with pytest.raises(CorruptFile, match=r"record 0 at byte 0: its length differs from that in the index"):
         open_table(path, index=tmp_path / "places")
 
 
 def test_a_text_index_of_another_state_is_refused(tmp_path):
-    """It names good records, but not all: what was appended, or the lines that were cut off, would be no rows."""
+    """An incomplete index is rejected, since appended records or truncated lines would be lost."""
     records = numbered(20)
     path = write(tmp_path / "a.tfrecord", records)
     size = path.stat().st_size
@@ -72,7 +72,7 @@ def test_a_text_index_of_another_state_is_refused(tmp_path):
         if kept == 20:
             path.write_bytes(path.read_bytes() + frame(records[0]))
         for options in ({}, {"index": tmp_path / "places"}):
-            told = rf"the index ends at byte {end}, the file has \d+: it is of an older state, .*`corgipile index`"
+            told = rf"the index must end with the file at byte \d+, got {end}: it is outdated.*`corgipile index`"
             with pytest.raises(CorruptFile, match=told):
                 open_table(path, **options)
     assert cli.main(["index", str(path)]) == 0
@@ -91,12 +91,12 @@ def test_a_text_index_leaves_records_out_where_it_is_asked_for(tmp_path):
         index.write_text("".join(line for i, line in enumerate(lines) if i not in left))
         table = open_table(path, index=index)
         assert table.read(0, len(table)).to_pylist() == rows_of(i for i in range(20) if i not in left)
-        with pytest.raises(CorruptFile, match=r"leaves out bytes \d+ to \d+; .*give it as index="):
+        with pytest.raises(CorruptFile, match=r"omits bytes \d+ to \d+; .*pass index="):
             open_table(path)
 
 
 def damaged(path, records, at, byte=0xFF):
-    """Write records with one byte of record 5 changed, counted from where its frame begins."""
+    """Write records with one byte of record 5 changed, at an offset in its frame."""
     data = bytearray(b"".join(map(frame, records)))
     data[sum(len(record) + 16 for record in records[:5]) + at] ^= byte
     path.write_bytes(data)
@@ -131,7 +131,7 @@ def test_a_bad_record_is_told_or_left_out(tmp_path, manners, at, bad, why):
 
 def test_several_bad_stretches(tmp_path):
     frames = [frame(record) for record in numbered(40)]
-    frames[3] = frames[3][:20]  # what follows is found again
+    frames[3] = frames[3][:20]  # the following records are located again
     frames[10] = b"rubbish" * 30
     frames[39] = frames[39][:-1]
     path = tmp_path / "a.tfrecord"
@@ -140,7 +140,9 @@ def test_several_bad_stretches(tmp_path):
     left = [i for i in range(40) if i not in (3, 10, 39)]
     assert table.read(0, len(table)).to_pylist() == rows_of(left)
     assert table.skipped == 3
-    with pytest.raises(CorruptFile, match=r"record 3 at byte \d+: the CRC of the data is wrong; on_bad=\"skip\""):
+    with pytest.raises(
+        CorruptFile, match=r"record 3 at byte \d+: the CRC of the data is wrong; skip bad records with on_bad=\"skip\""
+    ):
         TFRecordTable(path)
 
 
@@ -149,12 +151,12 @@ def test_a_truncated_shard(tmp_path):
     whole = b"".join(map(frame, records))
     for cut in (1, 20, len(whole) - 1, len(whole) - 30):
         path.write_bytes(whole[:cut])
-        with pytest.raises(CorruptFile, match=r"record \d at byte \d+: the file ends within the record: it is trunc"):
+        with pytest.raises(CorruptFile, match=r"record \d at byte \d+: the file is trunc"):
             TFRecordTable(path)
         assert TFRecordTable(path, on_bad="skip").skipped == 1
     text_index(path, records)
     (tmp_path / "a.tfrecord.corgipile-index.arrow").unlink()
-    with pytest.raises(CorruptFile, match=r"the file is truncated, or the index is not of this file"):
+    with pytest.raises(CorruptFile, match=r"the file is truncated, or the index is of another file"):
         TFRecordTable(path)
     path.write_bytes(whole)
     table = TFRecordTable(path)
@@ -169,11 +171,11 @@ def test_rows_that_do_not_fit_the_columns(tmp_path):
     for bad, error, message in [
         (example({"label": (3, [1])}), BadValue, "has no feature 'ids'"),
         (example({"ids": (3, [1]), "label": (2, [1.0]), "name": (1, [b""]), "x": (2, [1, 2])}), BadSchema,
-         "feature 'label' holds float values; int is right"),
+         "feature 'label' must hold int values, got float"),
         (example({"ids": (3, [1]), "label": (3, [1, 2]), "name": (1, [b""]), "x": (2, [1, 2])}), RaggedRows,
-         r"feature 'label' has 2 values; 1 are right \(features={'label': pyarrow.list_\(pyarrow.int64\(\)\)}"),
-        (example({"ids": (3, [1]), "label": (3, [1]), "name": (1, [b""]), "x": (3, [])}), BadSchema, "holds int"),
-        (b"no message", CorruptFile, "is no tensorflow.Example message"),
+         r"feature 'label' must have 1 values, got 2; .*features={'label': pyarrow.list_\(pyarrow.int64\(\)\)}"),
+        (example({"ids": (3, [1]), "label": (3, [1]), "name": (1, [b""]), "x": (3, [])}), BadSchema, "got int"),
+        (b"no message", CorruptFile, "is not a tensorflow.Example message"),
     ]:  # fmt: skip
         write(path, [*rows[:50], bad, *rows[50:]])
         table = TFRecordTable(path)

@@ -1,4 +1,4 @@
-"""TFRecord tables against a writer of the tests' own, which makes frames, CRCs and messages bit by bit."""
+"""TFRecord tables against a test writer that encodes frames, CRCs and messages bit by bit."""
 
 import gzip
 import random
@@ -47,7 +47,7 @@ COLUMN = {
 
 @st.composite
 def tables(draw):
-    """Draw columns of all kinds and shapes: type, values of each row, kind."""
+    """Draw columns of all types and shapes: type, values of each row, code."""
     rows = draw(st.integers(1, 12))
     columns = {}
     for name in draw(st.lists(st.text("aé\n語 _", max_size=4), min_size=1, max_size=4, unique=True)):
@@ -97,7 +97,7 @@ def test_columns_are_found(tmp_path, manners):
 
 def test_few_columns_of_many_rows_take_little_memory(tmp_path, monkeypatch):
     table = TFRecordTable(write(tmp_path / "a.tfrecord", numbered(300)))
-    monkeypatch.setattr("corgipile.tables.tfrecord.table.RUN", 1000)
+    monkeypatch.setattr("corgipile.tables.tfrecord.table.MAX_RUN_BYTES", 1000)
     reads = []
     read = File.read
     monkeypatch.setattr(File, "read", lambda file, at, size: reads.append(size) or read(file, at, size))
@@ -114,14 +114,14 @@ def test_features_can_be_told(tmp_path):
     assert open_table(path, decode=False).schema.names == ["record"]
     assert open_table(path, features=["label"]).read(0, 5).to_pydict() == {"label": list(range(5))}
     for given_features, message in [
-        ("x", "at least one, got 'x'"),
+        ("x", "to types, got 'x'"),
         ([], "at least one"),
-        ({"x": "floats"}, "feature 'x' cannot be 'floats'; 'byte', 'float', 'int', or int64"),
-        ({"x": pa.int8()}, "feature 'x' cannot be DataType"),
+        ({"x": "floats"}, "feature 'x' must be 'byte', 'float', 'int', or int64"),
+        ({"x": pa.int8()}, "feature 'x' must be .*, got DataType"),
     ]:
         with pytest.raises(BadArgument, match=message):
             TFRecordTable(path, features=given_features)
-    with pytest.raises(BadSchema, match=r"record 0 at byte 0: feature 'x' holds float values; int is right"):
+    with pytest.raises(BadSchema, match=r"record 0 at byte 0: feature 'x' must hold int values, got float"):
         TFRecordTable(path, features={"x": "int"})
     with pytest.raises(BadArgument, match="decode must be"):
         TFRecordTable(path, features=["x"], decode=False)
@@ -149,7 +149,7 @@ def test_format_is_told(tmp_path):
         (tmp_path / "b.tfrecord").write_bytes(data)
         fresh(tmp_path / "b.tfrecord")
         for _ in range(2):
-            with pytest.raises(UnknownFormat, match=r"b.tfrecord is no TFRecord file: it begins with b'.* no good rec"):
+            with pytest.raises(UnknownFormat, match=r"b.tfrecord is not a TFRecord file: it begins with b'.* no rec"):
                 open_table(tmp_path / "b.tfrecord")
     (tmp_path / "b.tfrecord").write_bytes(b"damaged" + frame(b"x"))
     with pytest.raises(CorruptFile, match="record 0 at byte 0: the CRC of the length is wrong"):
@@ -173,9 +173,13 @@ def test_compressed_files_are_converted(tmp_path, monkeypatch):
     assert convert(write(tmp_path / "c.tfrecord", records), out) == 300
     bad = example({"ids": (3, []), "label": (3, []), "name": (1, [b""]), "x": (2, [1, 2])})
     for data, error, message in [
-        (b"".join(map(frame, records))[:-3], CorruptFile, "record 299: the file ends within the record"),
+        (b"".join(map(frame, records))[:-3], CorruptFile, "record 299: the file is truncated within the record"),
         (frame(records[0]) + frame(records[1])[:-1] + b"x", CorruptFile, "record 1: the CRC of the data is wrong"),
-        (b"".join(map(frame, [*records, *records * 20, bad])), RaggedRows, "record 6300: feature 'label' has 0 values"),
+        (
+            b"".join(map(frame, [*records, *records * 20, bad])),
+            RaggedRows,
+            "record 6300: feature 'label' must have 1 values, got 0",
+        ),
     ]:
         (tmp_path / "d.gz").write_bytes(gzip.compress(data, 1))
         monkeypatch.setattr(streamed, "CHUNK", 1 << 16)
@@ -200,7 +204,7 @@ def test_records_longer_than_a_chunk(tmp_path, monkeypatch):
 
 
 def test_messages_are_read_as_protobuf_says(tmp_path):
-    """Unknown fields, entries that come twice, messages in parts, and numbers of ten bytes."""
+    """Unknown fields, duplicate entries, messages in parts, and numbers of ten bytes are decoded."""
     entry = field(1, b"x") + field(2, field(3, field(1, varint(-5))))
     parts = field(1, field(1, entry)) + field(1, field(1, field(1, b"y") + field(2, field(2, b"")))) + b"\x38\x05"
     twice = field(1, field(1, field(1, b"x") + field(2, field(3, field(1, b"\x01"))))) + parts
@@ -230,7 +234,7 @@ def test_damaged_files_never_crash(folder, damage, survives, monkeypatch, decode
 
 
 def test_damaged_messages_never_crash(folder, damage, survives):
-    """Messages damaged inside frames that are right reach the decoder."""
+    """Damaged messages in valid frames reach the decoder."""
     good = numbered(3)
 
     @given(broken=st.lists(damage(good[2]), min_size=1, max_size=3))
@@ -257,5 +261,5 @@ def test_feature_lists_are_refused(tmp_path):
             open_table(path)
         assert len(open_table(path, decode=False)) == len(records)
     late = open_table(write(tmp_path / "b.tfrecord", [*context * 300, context[0] + lists, *context * 400]))
-    with pytest.raises(CorruptFile, match=r"record 900 .*no tensorflow.Example"):
+    with pytest.raises(CorruptFile, match=r"record 900 .*not a tensorflow.Example"):
         late.read(0, len(late))

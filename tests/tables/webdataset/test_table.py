@@ -1,4 +1,4 @@
-"""WebDataset tables against the package itself, and against archives written by Python's tarfile."""
+"""WebDataset tables against the package, and against archives written by Python's tarfile."""
 
 import gc
 import os
@@ -50,7 +50,7 @@ def test_agrees_with_what_was_written(folder, laws, samples, long, form, seed):
     assert table.passed == 0
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the package leaves files to the collector
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the package leaves open files to the garbage collector
 def test_agrees_with_the_package(tmp_path):
     wds = pytest.importorskip("webdataset")
     with wds.ShardWriter(f"{tmp_path}/s-%06d.tar", maxcount=40, verbose=0) as writer:
@@ -155,7 +155,7 @@ def test_shards_agree_on_columns(tmp_path):
     ]
     assert pickle.loads(pickle.dumps(table)).read(0, 2).to_pylist() == table.read(0, 2).to_pylist()  # noqa: S301
     assert cp.convert(f"{tmp_path}/*.tar", tmp_path / "o.arrow") == 2
-    with pytest.raises(BadSchema, match=r"1.tar has no sample: no member has a name such as 0001.jpg \(0 others\)"):
+    with pytest.raises(BadSchema, match=r"1.tar has no sample: none of its 0 members has a name such as 0001.jpg"):
         open_table(tmp_path / "1.tar")
 
 
@@ -197,15 +197,19 @@ def test_sparse_files_of_pax(tmp_path):
 
 def test_samples_that_are_no_samples(tmp_path):
     path = write(tmp_path / "a.tar", [("a.jpg", b""), ("a.JPG", b"")])
-    with pytest.raises(BadSchema, match=r"member 'a.JPG' at byte 512: sample 'a' has two members that end in .jpg"):
+    with pytest.raises(
+        BadSchema, match=r"member 'a.JPG' at byte 512: sample 'a' must have one member that ends in .jpg, got two"
+    ):
         open_table(path)
     path = write(tmp_path / "b.tar", [("a.jpg", b""), ("b.jpg", b""), ("a.cls", b""), ("b.cls", b"")])
-    with pytest.raises(BadSchema, match=r"members of sample 'a' lie apart; .*--sort=name"):
+    with pytest.raises(BadSchema, match=r"members of sample 'a' must be consecutive; .*--sort=name"):
         open_table(path)
-    path = write(tmp_path / "c.tar", [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.jpg", b"3")])  # seen again: its own row
+    path = write(
+        tmp_path / "c.tar", [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.jpg", b"3")]
+    )  # a repeated key is another row
     assert open_table(path).read(0, 3).to_pydict() == {"jpg": [b"1", b"2", b"3"]}
     path = write(tmp_path / "d.tar", [("a.txt", b"good"), ("b.txt", b"\xff")])
-    with pytest.raises(BadValue, match=r"sample 'b': .txt is no UTF-8 text .*decode=False leaves it bytes"):
+    with pytest.raises(BadValue, match=r"sample 'b': .txt must be UTF-8, got .*decode=False"):
         open_table(path).read(0, 2)
     assert open_table(path, decode=False).read(0, 2).to_pydict() == {"txt": [b"good", b"\xff"]}
 
@@ -239,11 +243,11 @@ def test_truncated_and_damaged_archives(tmp_path):
         return str(caught.value)
 
     end = len(good.rstrip(b"\0")) // 512 * 512 + 512
-    assert "truncated: no header or end mark" in error(good[:end])
-    assert "the archive ends within '00003.txt'; it is truncated" in error(good[: end - 512])
-    assert "the checksum of the header is wrong" in error(good[:300] + b"x" + good[301:])
-    assert f"goes on behind its end mark, at byte {len(good)}" in error(good + good)
-    assert "checksum of the header" in error(b"no tar file " * 100)
+    assert "must begin a header or an end mark" in error(good[:end])
+    assert "the archive is truncated within '00003.txt'" in error(good[: end - 512])
+    assert "the header has a wrong checksum" in error(good[:300] + b"x" + good[301:])
+    assert f"has data after its end mark, at byte {len(good)}" in error(good + good)
+    assert "header has a wrong checksum" in error(b"no tar file " * 100)
     assert "truncated" in error(b"")
     path.write_bytes(good)
     table = open_table(path)
@@ -262,7 +266,7 @@ def test_damage_is_survived(folder, survives, damage, data):
 
 
 def test_large_and_odd_headers(tmp_path):
-    """Sizes in base 256, names by prefix, and general pax headers, as other writers make them."""
+    """Sizes in base 256, prefixed names and global pax headers of other writers are read."""
     member = tarfile.TarInfo("a" * 90 + "/" + "b" * 60 + ".bin")
     path = write(tmp_path / "a.tar", [(member, b"123")], tarfile.USTAR_FORMAT)
     data = bytearray(path.read_bytes())
@@ -282,7 +286,7 @@ def test_folders_that_cannot_be_written_need_no_index(tmp_path, monkeypatch):
         "corgipile.tables.io.index_cache.replacing", lambda *_, **__: (_ for _ in ()).throw(PermissionError(13, "no"))
     )
     assert len(open_table(path)) == 5
-    with pytest.raises(BadArgument, match="a folder that can be written is needed"):
+    with pytest.raises(BadArgument, match="make its folder writable"):
         next(cp.tables.opening.write_indexes(path))
 
 

@@ -1,1 +1,1 @@
-"""Tables made of stored arrays, as HDF5, Zarr and NumPy archives keep them: a column an array, or several."""
+"""Tables of stored arrays (HDF5, Zarr, NumPy archives): each array becomes one or more columns."""

@@ -1,4 +1,4 @@
-"""Stored arrays whose first axis counts rows: in place, in memory, or in chunks that are decoded whole."""
+"""Stored arrays with rows on the first axis: in place, in memory, or in chunks decoded whole."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ __all__ = [
     "Chunked",
     "Field",
     "InPlace",
-    "Kept",
+    "MemoryArray",
     "Stored",
     "check_chunks",
     "check_item",
@@ -23,20 +23,20 @@ __all__ = [
     "row_width",
 ]
 
-MAX_CHUNKS, MAX_ITEM_BYTES = 1 << 24, 16 << 20  # chunks of rows of an array; bytes of a value
-LARGE_CHUNK = 4 << 20  # bytes of a chunk that is decoded and kept alone
-RECENT = 2  # chunks kept decoded: of one that two threads read a part of each, and of the next
+MAX_CHUNKS, MAX_ITEM_BYTES = 1 << 24, 16 << 20  # chunks of an array; bytes of a value
+LARGE_CHUNK = 4 << 20  # bytes from which on one decoded chunk is cached instead of two
+MAX_RECENT = 2  # decoded chunks cached: one that two threads read in part, and the next
 
 Array = npt.NDArray[Any]
 
 
 class Stored(Protocol):
-    """An array that is read by runs of its first axis.
+    """An array read by runs of its first axis.
 
     Attributes:
-        dtype: Of what is read, of any byte order; object for text of any length.
-        shape: Rows first.
-        chunk: Rows that are decoded together; 0 where each row is found without others.
+        dtype: Type of the values, of any byte order; object for variable-length text.
+        shape: Shape, rows first.
+        chunk: Rows decoded together; 0 if single rows can be read.
     """
 
     dtype: np.dtype[Any]
@@ -44,7 +44,7 @@ class Stored(Protocol):
     chunk: int
 
     def get(self, starts: IntArray, stops: IntArray) -> Array:
-        """Read runs of rows, one after another."""
+        """Read and concatenate runs of rows."""
 
 
 def row_width(stored: Stored) -> int:
@@ -53,31 +53,31 @@ def row_width(stored: Stored) -> int:
 
 
 def decoding_bytes(stored: Stored) -> int:
-    """Return the bytes that decoding a chunk takes; 0 if single rows can be read."""
+    """Return the memory for decoding a chunk; 0 if single rows can be read."""
     return stored.chunk * row_width(stored) * getattr(stored, "copies", 1)
 
 
 def check_item(dtype: np.dtype[Any], where: str) -> None:
-    """Raise BadSchema if one value is too large to be read."""
+    """Raise BadSchema if a value is too large to be read."""
     if int(dtype.itemsize) > MAX_ITEM_BYTES:
         raise BadSchema(f"{where} must hold values of at most {MAX_ITEM_BYTES} bytes, got {dtype.itemsize}")
 
 
 def check_chunks(arrays: Iterable[Stored], where: str) -> None:
     """Raise BadSchema if the stated rows have too many chunks to list."""
-    for one in arrays:
-        if one.chunk and one.shape[0] // one.chunk > MAX_CHUNKS:
-            stated = f"{one.shape[0]} rows in chunks of {one.chunk}"
+    for array in arrays:
+        if array.chunk and array.shape[0] // array.chunk > MAX_CHUNKS:
+            stated = f"{array.shape[0]} rows in chunks of {array.chunk}"
             raise BadSchema(
                 f"{where} must have at most {MAX_CHUNKS} chunks of rows, got {stated}; rewrite it in larger chunks"
             )
 
 
-class Kept:
+class MemoryArray:
     """An array in memory.
 
     Example:
-        >>> Kept(np.arange(5)).get(np.array([0, 3]), np.array([1, 5]))
+        >>> MemoryArray(np.arange(5)).get(np.array([0, 3]), np.array([1, 5]))
         array([0, 3, 4])
     """
 
@@ -87,20 +87,20 @@ class Kept:
         self.array, self.dtype, self.shape = array, array.dtype, array.shape
 
     def get(self, starts: IntArray, stops: IntArray) -> Array:
-        """Return runs of rows, one after another."""
+        """Return concatenated runs of rows."""
         parts = [self.array[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 class InPlace:
-    """An array whose rows lie in a file as they are, in pieces.
+    """An array whose rows are stored uncompressed in a file, in pieces.
 
     Args:
         file: The file.
-        dtype: Of its numbers.
-        shape: Rows first.
+        dtype: Type of its numbers.
+        shape: Shape, rows first.
         starts: First row of each piece, then the number of rows.
-        offsets: The byte at which each piece begins.
+        offsets: File offset of each piece.
     """
 
     chunk = 0
@@ -112,12 +112,12 @@ class InPlace:
         ends = offsets + np.diff(starts) * row_width(self)
         if len(offsets) and (int(offsets.min()) < 0 or int(ends.max()) > file.size):
             raise CorruptFile(
-                f"{file.path} is truncated or damaged: an array of {shape[0]} rows goes on to byte {int(ends.max())}, "
-                f"the file has {file.size}"
+                f"{file.path} is truncated or damaged: an array of {shape[0]} rows ends at byte {int(ends.max())}, "
+                f"the file has {file.size} bytes"
             )
 
     def get(self, starts: IntArray, stops: IntArray) -> Array:
-        """Read runs of rows by one call, whatever the pieces they lie in."""
+        """Read runs of rows in one call."""
         first = np.searchsorted(self.starts, starts, side="right") - 1
         counts = np.where(stops > starts, np.searchsorted(self.starts, stops, side="left") - first, 0)
         run = np.repeat(np.arange(len(starts)), counts)
@@ -129,13 +129,13 @@ class InPlace:
 
 
 class Chunked:
-    """An array in chunks of rows, the last one of fewer.
+    """An array in chunks of rows; the last may be shorter.
 
     Args:
-        dtype: Of what chunks decode to.
-        shape: Rows first.
+        dtype: Type of decoded values.
+        shape: Shape, rows first.
         chunk: Rows of a chunk.
-        decode: Returns the rows of a chunk, given its number.
+        decode: Returns the rows of a chunk by its number.
 
     Example:
         >>> stored = Chunked(np.dtype(int), (5,), 2, lambda i: np.arange(2 * i, min(2 * i + 2, 5)))
@@ -143,16 +143,16 @@ class Chunked:
         array([0, 3, 4])
     """
 
-    copies = 2  # of a chunk while it is decoded: as it is unpacked, and as an array
+    copies = 2  # of a chunk while it is decoded: unpacked bytes and array
 
     def __init__(
         self, dtype: np.dtype[Any], shape: tuple[int, ...], chunk: int, decode: Callable[[int], Array]
     ) -> None:
         self.dtype, self.shape, self.chunk, self._decode = dtype, shape, chunk, decode
-        self._recent: Recent[Array] = Recent(RECENT)
+        self._recent: Recent[Array] = Recent(MAX_RECENT)
 
     def get(self, starts: IntArray, stops: IntArray) -> Array:
-        """Read runs of rows, of each chunk decoded what is asked for."""
+        """Read runs of rows, decoding their chunks."""
         out, at = np.empty((int((stops - starts).sum()), *self.shape[1:]), self.dtype), 0
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
             for i in range(start // self.chunk, -(-stop // self.chunk) if stop > start else 0):
@@ -163,20 +163,20 @@ class Chunked:
         return out
 
     def _rows(self, i: int, low: int, high: int) -> Array:
-        """Return rows of a chunk; one of which only a part is asked for is kept a while."""
+        """Return rows of a chunk; a chunk read in part is cached."""
         rows = min(self.chunk, self.shape[0] - i * self.chunk)
         whole = high - low == rows
-        return self._decode(i) if whole else self._recent.get(i, lambda: self._alone(i))[low:high]
+        return self._decode(i) if whole else self._recent.get(i, lambda: self._decode_cached(i))[low:high]
 
-    def _alone(self, i: int) -> Array:
-        """Decode a chunk; large chunks are decoded one at a time."""
+    def _decode_cached(self, i: int) -> Array:
+        """Decode a chunk for the cache, which holds one large chunk at most."""
         if self.chunk * row_width(self) > LARGE_CHUNK:
             self._recent.clear()
         return self._decode(i)
 
 
 class Field:
-    """One field of an array of structures, of which ``fetch`` reads all fields once.
+    """A field of a structured array, of which ``Fetch`` reads all fields once.
 
     Args:
         whole: The array.
@@ -190,5 +190,5 @@ class Field:
 
     def get(self, starts: IntArray, stops: IntArray) -> Array:
         """Read runs of rows."""
-        found: Array = self.whole.get(starts, stops)[self.name]
-        return found
+        rows: Array = self.whole.get(starts, stops)[self.name]
+        return rows

@@ -1,1 +1,1 @@
-"""Arrow IPC: files and streams, read by pread; written complete or not at all."""
+"""Arrow IPC files and streams: random-access readers and an atomic writer."""

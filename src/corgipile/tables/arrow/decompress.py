@@ -1,4 +1,4 @@
-"""Compressed record batches of Arrow files, decompressed buffer by buffer into a spill file: no batch is ever whole."""
+"""Decompresses record batches of Arrow files buffer by buffer into a spill file, so that no batch is in memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
-from corgipile.tables.arrow.flatbuffers import MOST_COMPRESSION, Batch
+from corgipile.tables.arrow.flatbuffers import MAX_COMPRESSION_RATIO, Batch
 from corgipile.tables.arrow.footer import BLOCK
 from corgipile.tables.arrow.metadata import BatchMetadata
 from corgipile.tables.arrow.slices import Place, spans, views_in
@@ -20,30 +20,30 @@ from corgipile.tables.table import IntArray
 __all__ = ["Decompressed", "Decompressor"]
 
 STEP = 1 << 18  # bytes decompressed at a time
-PREFIX = 8  # bytes before a compressed buffer, which say how long it is decompressed
-AS_IT_IS = -1
-OVER = 1 << 14  # bytes between two buffers that are worth no request: metadata of the next batch
+PREFIX = 8  # bytes before a compressed buffer that state its decompressed size
+STORED_RAW = -1
+MAX_GAP = 1 << 14  # bytes between two buffers of one request, such as metadata of the next batch
 
 
 class Decompressed:
-    """Record batches in a section of a spill file: what `BatchMetadata` and the footer are for an Arrow file.
+    """Metadata of record batches in a section of a spill file, with the interface of `BatchMetadata`.
 
-    Their metadata is kept as arrays: as tuples it takes five times as much, which counts where there are many files.
+    It is stored as arrays, which take a fifth of the memory of tuples; that matters for many files.
     """
 
     def __init__(self, blocks: npt.NDArray[np.void], batches: list[Batch]) -> None:
         self.blocks, self.rows = blocks, np.array([head.rows for head in batches], np.int64)
-        self._kept = [
+        self._metadata_arrays = [
             (np.array(head.nodes, np.int64), np.array(head.buffers, np.int64), head.views) for head in batches
         ]
 
     def __getitem__(self, batch: int) -> Batch:
         """Return the metadata of one batch."""
-        nodes, buffers, views = self._kept[batch]
+        nodes, buffers, views = self._metadata_arrays[batch]
         return Batch(int(self.rows[batch]), _pairs(nodes), _pairs(buffers), None, views)
 
     def many(self, batches: IntArray) -> Iterator[Batch]:
-        """Give the metadata of batches."""
+        """Yield the metadata of batches."""
         return (self[i] for i in batches.tolist())
 
 
@@ -52,13 +52,13 @@ def _pairs(array: IntArray) -> tuple[tuple[int, int], ...]:
 
 
 class Decompressor:
-    """Finds the buffers of some columns, and decompresses them.
+    """Locates and decompresses the buffers of columns.
 
     Args:
         file: The file.
-        blocks: Where the record batches lie.
+        blocks: Positions of the record batches.
         metadata: Their metadata.
-        places: Where each column's parts are listed.
+        places: Nodes and buffers of each column.
         names: The columns.
     """
 
@@ -76,9 +76,9 @@ class Decompressor:
         self._buffers = [(place.buffer, place.views, buffers, views_in(place.kind)) for place, (_, buffers) in spanned]
 
     def bytes_of(self, batches: Sequence[int]) -> IntArray:
-        """Return the bytes of these columns in each of some batches, decompressed.
+        """Return the decompressed bytes of these columns in each batch.
 
-        Of a file in a store the largest batch tells what a row takes in all: to ask each is a request a buffer.
+        For a remote file they are extrapolated from the largest batch, because exact sizes take a request per buffer.
         """
         if not isinstance(self._file, RemoteFile) or not len(batches):
             return np.array([sum(self._lengths(i)) for i in batches], np.int64)
@@ -87,40 +87,40 @@ class Decompressor:
         return rows * sum(self._lengths(batches[largest])) // max(1, int(rows[largest]))
 
     def write(self, batches: Sequence[int], out: SpillWriter) -> None:
-        """Write batches as a section of a spill file, and the lengths of their buffers as another."""
-        file, raw = self._arriving(batches), []
+        """Write batches as a section of a spill file and their buffer lengths as another."""
+        file, raw = self._sequential_file(batches), []
         with out.section():
             for i in batches:
-                for offset, length in self._found(i):
+                for offset, length in self._buffers_of(i):
                     out.align()
                     raw.append(self._decompress(file, i, (offset, length), out))
         with out.section():
             out.write(np.array(raw, "<i8").tobytes())
 
     def ranges(self, batches: Sequence[int]) -> Ranges:
-        """Return where the buffers of some batches lie, in the order in which they are decompressed."""
-        found = [(self._body(i) + offset, length) for i in batches for offset, length in self._found(i) if length]
+        """Return the ranges of the buffers of batches, in the order of decompression."""
+        found = [(self._body(i) + offset, length) for i in batches for offset, length in self._buffers_of(i) if length]
         offsets, lengths = np.array(found, np.int64).reshape(-1, 2).T
         if (offsets < 0).any() or (lengths < 0).any() or (offsets > self._file.size - lengths).any():
-            raise CorruptFile(f"{self._file.path}: a record batch claims bytes that the file does not have")
+            raise CorruptFile(f"{self._file.path}: a record batch has bytes outside the file")
         return offsets, lengths
 
-    def _arriving(self, batches: Sequence[int]) -> File:
-        """Return the file as it is read from first to last: of one in a store, what comes next is on its way."""
+    def _sequential_file(self, batches: Sequence[int]) -> File:
+        """Return the file for one sequential read; a remote file is prefetched."""
         if not isinstance(self._file, RemoteFile):
             return self._file
         offsets, lengths = self.ranges(batches)
         ends = (offsets + lengths)[:-1]
-        runs = np.flatnonzero((offsets[1:] < ends) | (offsets[1:] > ends + OVER)) + 1
+        runs = np.flatnonzero((offsets[1:] < ends) | (offsets[1:] > ends + MAX_GAP)) + 1
         groups = zip(np.split(offsets, runs), np.split(lengths, runs), strict=True)
-        return Arriving(self._file, [*groups] if len(offsets) else [], OVER)
+        return Arriving(self._file, [*groups] if len(offsets) else [], MAX_GAP)
 
     def located(self, batches: Sequence[int], lengths: IntArray) -> Decompressed:
-        """Say where they lie then, by the lengths that were written."""
+        """Return the metadata of the written batches, from the written buffer lengths."""
         blocks, metadata, at, left = np.zeros(len(batches), BLOCK), [], 0, iter(lengths.tolist())
         for k, i in enumerate(batches):
             begin, buffers = at, []
-            for _, raw in zip(self._found(i), left, strict=False):
+            for _, raw in zip(self._buffers_of(i), left, strict=False):
                 at += -at % 64
                 buffers.append((at - begin, raw))
                 at += raw
@@ -139,8 +139,8 @@ class Decompressor:
             raise CorruptFile(f"{self._file.path}: record batch {i} has fewer columns than the schema")
         return items[index]
 
-    def _found(self, i: int) -> list[tuple[int, int]]:
-        """Return offset and length of the buffers of a batch."""
+    def _buffers_of(self, i: int) -> list[tuple[int, int]]:
+        """Return offset and length of each buffer of a batch."""
         head, found = self._metadata[i], []
         for listed, views, count, own in self._buffers:
             first = listed + sum(head.views[:views])
@@ -149,8 +149,8 @@ class Decompressor:
         return found
 
     def _lengths(self, i: int) -> list[int]:
-        """Return the bytes of the buffers of a batch, decompressed."""
-        found = self._found(i)
+        """Return the decompressed bytes of each buffer of a batch."""
+        found = self._buffers_of(i)
         if self._metadata[i].codec is None:
             return [length for _, length in found]
         filled = [k for k, (_, length) in enumerate(found) if length >= PREFIX]
@@ -158,28 +158,28 @@ class Decompressor:
         offsets = np.array([self._body(i) + found[k][0] for k in order], np.int64)
         raw = self._file.gather(offsets, np.full(len(order), PREFIX)).view("<i8").tolist()
         lengths = [0] * len(found)
-        for k, said in zip(order, raw, strict=True):
-            lengths[k] = self._said(i, said, found[k][1] - PREFIX)
+        for k, stated in zip(order, raw, strict=True):
+            lengths[k] = self._checked_size(i, stated, found[k][1] - PREFIX)
         return lengths
 
-    def _said(self, i: int, said: int, stored: int) -> int:
-        """Return the bytes of a buffer, decompressed, of what is said before it."""
-        length = stored if said == AS_IT_IS else said
-        if not 0 <= length <= max(stored, 1) * MOST_COMPRESSION:
+    def _checked_size(self, i: int, stated: int, stored: int) -> int:
+        """Return a buffer's decompressed size from its prefix; raise CorruptFile if it is impossible."""
+        length = stored if stated == STORED_RAW else stated
+        if not 0 <= length <= max(stored, 1) * MAX_COMPRESSION_RATIO:
             raise CorruptFile(
-                f"{self._file.path}: a buffer of {stored} bytes in record batch {i} claims {said} decompressed"
+                f"{self._file.path}: a buffer of {stored} bytes in record batch {i} states an impossible size, {stated}"
             )
         return length
 
     def _decompress(self, file: File, i: int, found: tuple[int, int], out: SpillWriter) -> int:
-        """Copy a buffer, decompressed; return the bytes that it then has."""
+        """Decompress a buffer into the spill file; return its decompressed bytes."""
         at, length, codec = self._body(i) + found[0], found[1], self._metadata[i].codec
         raw = length if codec is None else 0
         with decoding(self._file.path):
             if codec is not None and length >= PREFIX:
-                said = int.from_bytes(file.read(at, PREFIX), "little", signed=True)
-                at, length, codec = at + PREFIX, length - PREFIX, None if said == AS_IT_IS else codec
-                raw = self._said(i, said, length)
+                stated = int.from_bytes(file.read(at, PREFIX), "little", signed=True)
+                at, length, codec = at + PREFIX, length - PREFIX, None if stated == STORED_RAW else codec
+                raw = self._checked_size(i, stated, length)
             region = Region(file, at, length)
             source = pa.PythonFile(region, mode="r")
             if codec is not None and raw:
@@ -189,8 +189,8 @@ class Decompressor:
             with decoding(self._file.path):
                 data = source.read(min(STEP, raw - done))
             if not data:
-                raise CorruptFile(f"{self._file.path}: a buffer ends after {done} bytes; it claims {raw}")
+                raise CorruptFile(f"{self._file.path}: a buffer must have {raw} bytes, got {done}")
             out.write(data)
             done += len(data)
-        region.read()  # a mark of the end, which nobody asks for again
+        region.read()  # consume the end mark, so that its window counts as read
         return raw

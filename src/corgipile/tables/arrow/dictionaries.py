@@ -1,4 +1,4 @@
-"""Dictionary columns of Arrow IPC files: rows are numbers that say which value they have, of a dictionary read once."""
+"""Dictionary columns of Arrow IPC files: rows store indices into dictionaries that are read once."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
-from corgipile.tables.arrow.flatbuffers import DICTIONARY, MOST_COMPRESSION, read_batch
+from corgipile.tables.arrow.flatbuffers import DICTIONARY, MAX_COMPRESSION_RATIO, read_batch
 from corgipile.tables.arrow.footer import schema_end
 from corgipile.tables.io.files import File, decoding
 from corgipile.tables.io.pieces import pick
@@ -16,13 +16,13 @@ from corgipile.tables.values import as_type, viewless
 
 __all__ = ["Dictionaries", "index_schema"]
 
-LARGE = 8 << 20  # bytes of dictionaries that are not read to learn how many they are
-PREFIX = 8  # bytes before a compressed buffer, which state its size
-END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
+MAX_EAGER_BYTES = 8 << 20  # bytes of dictionaries that are read to learn their size
+PREFIX = 8  # bytes before a compressed buffer that state its decompressed size
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def index_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema of rows before they are looked up: numbers where there are dictionaries, and no views.
+    """Return the schema of stored rows: indices for dictionary columns, and no views.
 
     Example:
         >>> index_schema(pa.schema({"city": pa.dictionary(pa.int8(), pa.string())})).types
@@ -34,12 +34,12 @@ def index_schema(schema: pa.Schema) -> pa.Schema:
 
 
 class Dictionaries:
-    """Reads the dictionaries of a file when they are first needed, all of them, once for all rows.
+    """Reads all dictionaries of a file once, on first use.
 
     Args:
         file: The file.
-        blocks: Where they lie, as the footer says.
-        schema: The schema as it is stored.
+        blocks: Their positions, from the footer.
+        schema: The stored schema.
     """
 
     def __init__(self, file: File, blocks: npt.NDArray[np.void], schema: pa.Schema) -> None:
@@ -49,26 +49,26 @@ class Dictionaries:
         self._read: dict[str, pa.Array] = {}
 
     def __bool__(self) -> bool:
-        """Say whether the file has any, also inside lists and structures."""
+        """Return whether the file has dictionaries, nested ones included."""
         return len(self._blocks) > 0
 
     def nbytes(self, names: Sequence[str]) -> int:
-        """Return the bytes that are held for these columns, whatever the rows: of all dictionaries or none."""
+        """Return the bytes of all dictionaries if one of these columns uses one, else 0."""
         if self.large and not self._holding.isdisjoint(names):
             return self._stated[0]
         return 0 if self.names.isdisjoint(names) else sum(int(column.nbytes) for column in self._values().values())
 
     @property
     def large(self) -> bool:
-        """Return whether the dictionaries are not read to learn how large they are."""
-        return self._stated[0] > LARGE
+        """Return whether the dictionaries are too large to be read just to learn their size."""
+        return self._stated[0] > MAX_EAGER_BYTES
 
     @cached_property
     def _stated(self) -> tuple[int, int]:
-        """Return the bytes that reading the dictionaries takes, packed and unpacked, and their values, by their heads.
+        """Return the bytes that reading the dictionaries takes, and their number of values, from their metadata.
 
         Raises:
-            CorruptFile: A buffer claims more than its bytes can unpack to.
+            CorruptFile: A buffer states an impossible decompressed size.
         """
         total, values = int(self._blocks["body"].sum()), 0
         for offset, size, _, body in self._blocks.tolist():
@@ -77,27 +77,27 @@ class Dictionaries:
             places = np.array([offset + size + at for at, _ in packed], np.int64)
             stated = self._file.gather(places, np.full(len(packed), PREFIX)).view("<i8").tolist()
             sizes = zip((stored for _, stored in packed), stated, strict=True)
-            if any(not -1 <= said <= stored * MOST_COMPRESSION for stored, said in sizes):
-                raise CorruptFile(f"{self._file.path}: a dictionary of {body} bytes claims {max(stated)} decompressed")
-            total, values = total + sum(max(0, said) for said in stated), values + head.rows
+            if any(not -1 <= size <= stored * MAX_COMPRESSION_RATIO for stored, size in sizes):
+                raise CorruptFile(f"{self._file.path}: a dictionary of {body} bytes states {max(stated)} decompressed")
+            total, values = total + sum(max(0, size) for size in stated), values + head.rows
         return total, values
 
     def mean_bytes(self, names: Sequence[str]) -> float:
-        """Return the bytes by which a row's values of these columns exceed its numbers, were all values as frequent."""
+        """Return the mean bytes of the dictionary values of a row, if all values are equally frequent."""
         if self.large and not self._holding.isdisjoint(names):
             return self._stated[0] / max(1, self._stated[1])
         found = [self._values()[name] for name in names if name in self.names]
         return float(sum(column.nbytes / max(1, len(column)) for column in found))
 
     def numbers(self, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Return rows as pyarrow reads them, those columns of them that this schema has, before they are looked up."""
+        """Return the columns of this schema from rows that pyarrow decoded, dictionary columns as indices."""
         found = {name: rows.column(name) for name in schema.names}
         columns = [column.indices if name in self.names else column for name, column in found.items()]
         kinds = schema.types
         return pa.RecordBatch.from_arrays([as_type(*pair) for pair in zip(columns, kinds, strict=True)], schema=schema)
 
     def look_up(self, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Return rows whose numbers are joined with their dictionaries; the schema has these columns, and more."""
+        """Return rows with their indices joined to the dictionaries; ``schema`` has at least these columns."""
         if self.names.isdisjoint(rows.schema.names):
             return rows
         with decoding(self._file.path):
@@ -111,16 +111,16 @@ class Dictionaries:
             return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _values(self) -> dict[str, pa.Array]:
-        if self.names and not self._read:  # two threads may both read: what they find is the same
+        if self.names and not self._read:  # two threads may both read; they get the same values
             with decoding(self._file.path):
                 self._read = self._read_all()
         return self._read
 
     def _read_all(self) -> dict[str, pa.Array]:
-        """Read a stream of the schema, the dictionaries, and no rows."""
+        """Read the dictionaries by decoding a stream of the schema, the dictionaries and no rows."""
         head = self._file.read(8, schema_end(self._file) - 8) or self._schema.serialize().to_pybytes()
         none = pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in self._schema.types], schema=self._schema)
-        tail = none.serialize().to_pybytes() + END
+        tail = none.serialize().to_pybytes() + END_OF_STREAM
         lengths = self._blocks["metadata"].astype(np.int64) + self._blocks["body"]
         data = np.empty(len(head) + int(lengths.sum()) + len(tail), np.uint8)
         data[: len(head)] = np.frombuffer(head, np.uint8)
@@ -135,5 +135,5 @@ class Dictionaries:
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:
-    """Return whether a type is a dictionary, or holds one."""
+    """Return whether a type is or contains a dictionary."""
     return pa.types.is_dictionary(kind) or any(_has_dictionary(kind.field(i).type) for i in range(kind.num_fields))

@@ -1,11 +1,11 @@
-"""Arrow IPC files in stores: copied to the local disk where their columns lie too far apart for requests by blocks."""
+"""Arrow IPC files in stores, copied to the local disk if a block would take too many requests."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from corgipile.tables.arrow.decompress import OVER, Decompressor
+from corgipile.tables.arrow.decompress import MAX_GAP, Decompressor
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.arrow.flatbuffers import Batch
 from corgipile.tables.arrow.slices import BatchSlices, spans, views_in
@@ -13,20 +13,20 @@ from corgipile.tables.encoded import SpilledTable, Units, units_of
 from corgipile.tables.io.arriving import at_once
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.pieces import merge_cuts
-from corgipile.tables.io.remote import RemoteFile, file_of, read_in_turn
+from corgipile.tables.io.remote import RemoteFile, file_of, run_cache
 from corgipile.tables.io.spill import Section, Spill, SpillWriter
-from corgipile.tables.io.staged import copied, fetched
+from corgipile.tables.io.staged import copy_object, fetch
 from corgipile.tables.location import Location, varlen_location
 from corgipile.tables.materialized import find_spilled
 from corgipile.tables.table import IntArray, Layout, Table
 
 __all__ = ["RemoteArrowFile", "open_file"]
 
-NEAR = 2  # columns of which a block is worth its requests, one for each
+MAX_DIRECT_COLUMNS = 2  # columns whose blocks are read by one request each
 
 
 def open_file(path: PathLike | File, spill: Spill = None) -> ArrowFile:
-    """Open an Arrow IPC file of this machine, or of a store."""
+    """Open a local or remote Arrow IPC file."""
     file = file_of(path)
     return RemoteArrowFile(file, spill) if isinstance(file, RemoteFile) else ArrowFile(file, spill)
 
@@ -34,9 +34,9 @@ def open_file(path: PathLike | File, spill: Spill = None) -> ArrowFile:
 class RemoteArrowFile(ArrowFile):
     """Reads an Arrow IPC file in a store.
 
-    Of a plain record batch each column lies by itself. A block of rows that is a small part of it costs a request a
-    column, so where there are several, and the memory does not hold many record batches, the columns are copied to a
-    spill file as they are, once and in order; where there shall be none, rows are read by blocks all the same.
+    In a plain record batch each column is stored separately, so a small block costs a request per column. If several
+    columns are read, and memory holds few record batches, they are copied once, sequentially, to a spill file. Without
+    spill files rows are still read by blocks.
 
     Args:
         path: The file.
@@ -44,40 +44,40 @@ class RemoteArrowFile(ArrowFile):
     """
 
     def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows, or at record batches where there are several columns."""
-        apart = len(self.schema) > NEAR and self.spill is not None
-        return merge_cuts(self._starts, rows) if apart else super().cuts(rows)
+        """Cut every ``rows`` rows, or at record batches if there are several columns."""
+        by_batch = len(self.schema) > MAX_DIRECT_COLUMNS and self.spill is not None
+        return merge_cuts(self._starts, rows) if by_batch else super().cuts(rows)
 
     def units(self, columns: Sequence[str]) -> Units | None:
-        """Say what record batches take, where several columns of them are read, or they are compressed."""
+        """Return the size of the record batches if they are compressed or several columns are read."""
         names = [*dict.fromkeys(columns)]
-        if self._places is None or len(names) <= NEAR or self.spill is None:
+        if self._places is None or len(names) <= MAX_DIRECT_COLUMNS or self.spill is None:
             return super().units(columns)
         return units_of(np.diff(self._starts), self._blocks["body"] * len(names) // len(self.schema))
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Say where fixed-width columns lie by now."""
-        there = find_spilled(self, columns)
-        return super().layout(columns) if there is None else there.layout(columns)
+        """Return the positions of fixed-width columns, in the local copy if there is one."""
+        local = find_spilled(self, columns)
+        return super().layout(columns) if local is None else local.layout(columns)
 
     def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Say where columns lie of which some are of varying length, once they are on this machine."""
-        there = find_spilled(self, columns)
-        return None if there is None else varlen_location(there, columns)
+        """Return the positions of columns in the local copy; None if there is no copy."""
+        local = find_spilled(self, columns)
+        return None if local is None else varlen_location(local, columns)
 
     def _body_with(self, i: int, head: Batch, names: list[str]) -> BatchSlices:
-        """Return what reads these columns of a record batch: fetched together, if its other rows are read next."""
-        kept = read_in_turn()
-        if kept is None or len(names) <= NEAR:
+        """Return a reader of these columns; they are fetched together if the batch's other rows follow."""
+        cache = run_cache()
+        if cache is None or len(names) <= MAX_DIRECT_COLUMNS:
             return super()._body_with(i, head, names)
         self._check(i, head)
         buffers = self._buffers(i, head, names)
         if (buffers[:, 0] > buffers[:, 1]).any() or (buffers < 0).any() or (buffers > self._file.size).any():
-            return super()._body_with(i, head, names)  # which says what is wrong
+            return super()._body_with(i, head, names)  # it raises the error
         ranges = buffers[:, 0], buffers[:, 1] - buffers[:, 0]
         if int(ranges[1].sum()) > at_once() // 2:
             return super()._body_with(i, head, names)
-        file = kept.get((id(self), i, *names), lambda: fetched(self._remote, ranges, OVER))
+        file = cache.get((id(self), i, *names), lambda: fetch(self._remote, ranges, MAX_GAP))
         return BatchSlices(file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), head)
 
     def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
@@ -87,7 +87,7 @@ class RemoteArrowFile(ArrowFile):
         offsets, lengths = decompressor.ranges([i])
         block = self._blocks[i]
         ranges = np.append(offsets, block["offset"]), np.append(lengths + -lengths % 8, block["metadata"])
-        return self._open_reader(names, fetched(self._remote, ranges, OVER)).get_batch(i)
+        return self._open_reader(names, fetch(self._remote, ranges, MAX_GAP)).get_batch(i)
 
     def _size(self, i: int, names: list[str], decompressor: Decompressor) -> int:
         sizes = self._sizes.get(tuple(names), lambda: decompressor.bytes_of(range(len(self._blocks))))
@@ -95,7 +95,7 @@ class RemoteArrowFile(ArrowFile):
 
     @property
     def _remote(self) -> RemoteFile:
-        assert isinstance(self._file, RemoteFile)  # noqa: S101 - what it is for
+        assert isinstance(self._file, RemoteFile)  # noqa: S101 - for mypy
         return self._file
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
@@ -104,7 +104,7 @@ class RemoteArrowFile(ArrowFile):
             super().write_plain(columns, out)
             return
         with out.section():
-            copied(self._remote, self._left_out(columns), out)
+            copy_object(self._remote, self._gaps(columns), out)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the table of the section that `write_plain` wrote."""
@@ -112,18 +112,18 @@ class RemoteArrowFile(ArrowFile):
             return super().open_plain(columns, sections)
         return SpilledTable(self, [*dict.fromkeys(columns)], [ArrowFile(next(sections), "off")])
 
-    def _left_out(self, columns: Sequence[str]) -> IntArray:
-        """Return where the bytes of other columns lie, int64[n, 2]: first, and after the last; ascending."""
-        assert self._places is not None  # noqa: S101 - asked before
+    def _gaps(self, columns: Sequence[str]) -> IntArray:
+        """Return the byte ranges of other columns, int64[n, 2], ascending."""
+        assert self._places is not None  # noqa: S101 - the caller checks
         others = [name for name in self._places if name not in {*columns}]
         batches = np.arange(len(self._blocks) if others else 0)
-        each = zip(batches.tolist(), self._metadata.many(batches), strict=True)
-        gaps = np.concatenate([np.zeros((0, 2), np.int64), *(self._buffers(i, head, others) for i, head in each)])
+        numbered = zip(batches.tolist(), self._metadata.many(batches), strict=True)
+        gaps = np.concatenate([np.zeros((0, 2), np.int64), *(self._buffers(i, head, others) for i, head in numbered)])
         return gaps[np.argsort(gaps[:, 0], kind="stable")]
 
     def _buffers(self, i: int, head: Batch, names: Sequence[str]) -> IntArray:
-        """Return where the buffers of columns lie in a record batch, int64[n, 2]: first byte, and after the last."""
-        assert self._places is not None  # noqa: S101 - asked before
+        """Return the byte ranges of columns in a record batch, int64[n, 2]."""
+        assert self._places is not None  # noqa: S101 - the caller checks
         body = int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"])
         found = [np.zeros((0, 2), np.int64)]
         for place in (self._places[name] for name in names):

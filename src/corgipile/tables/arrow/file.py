@@ -1,4 +1,4 @@
-"""Arrow IPC files: rows in record batches, found by the footer and read by pread."""
+"""Arrow IPC files: record batches located by the footer and read by pread."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -10,18 +10,18 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, CorruptFile
 from corgipile.tables.arrow.decompress import Decompressed, Decompressor
 from corgipile.tables.arrow.dictionaries import Dictionaries, index_schema
-from corgipile.tables.arrow.flatbuffers import FREE_ROWS, MOST_COMPRESSION, Batch
+from corgipile.tables.arrow.flatbuffers import FREE_ROWS, MAX_COMPRESSION_RATIO, Batch
 from corgipile.tables.arrow.footer import Footer, end_of, read_footer, schema_end
 from corgipile.tables.arrow.located import lay_out, placeable
 from corgipile.tables.arrow.metadata import BatchMetadata
-from corgipile.tables.arrow.note import noted
+from corgipile.tables.arrow.note import apply_note
 from corgipile.tables.arrow.slices import BatchSlices, places, sliceable
 from corgipile.tables.arrow.take import Take
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Part, Units, units_of, unpack
 from corgipile.tables.fingerprints import sampled_rows
 from corgipile.tables.io.common import Common
-from corgipile.tables.io.files import Ending, File, InMemory, PathLike, decoding, describe, digest
+from corgipile.tables.io.files import CachedTail, File, InMemory, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
     check_names,
@@ -39,10 +39,10 @@ from corgipile.tables.table import IntArray, Layout, Table, check_columns, even_
 from corgipile.tables.values import viewless
 
 SUFFIXES = (".arrow", ".feather", ".ipc")
-MOST_KEPT = 1 << 17  # places of columns in record batches that are remembered
-DENSE = 8  # rows passed over for each one wanted, below which runs are read
-WIDE = 1 << 12  # bytes of rows that cost more to copy than to ask for
-BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read over, rather than seeking, between two rows that are taken; and at a time
+MAX_CACHED_PLACES = 1 << 17  # columns times record batches whose positions are cached
+DENSE_STEP = 8  # rows per wanted row, below which whole runs are read
+WIDE_ROW = 1 << 12  # bytes of a row from which on single reads beat copying runs
+MAX_GAP, MAX_RUN = 1 << 15, 1 << 20  # bytes between two taken rows in one read; bytes of a read
 _decoded: Common[pa.RecordBatch] = Common(SMALL, lambda rows: int(rows.nbytes))
 _unpacked: Common[Table] = Common(4, lambda _: 1)
 _readers: Common[Any] = Common(16, lambda _: 1)
@@ -51,8 +51,8 @@ _readers: Common[Any] = Common(16, lambda _: 1)
 class ArrowFile(Checked):
     """Reads an Arrow IPC file, plain or with LZ4 or ZSTD compressed record batches.
 
-    Plain record batches are read by the rows asked for; compressed ones are decoded whole if they are small, else the
-    columns asked for are decompressed little by little into a spill file, and read there.
+    Plain record batches are read row by row. Compressed ones are decoded whole if they are small; of large ones the
+    requested columns are decompressed step by step into a spill file and read there.
 
     Args:
         path: The file.
@@ -73,23 +73,23 @@ class ArrowFile(Checked):
     def __init__(self, path: PathLike | File, spill: Spill = None) -> None:
         self._file = file_of(path)
         self.spill, self._spill = spill_folder(spill), spill
-        found, stored = self._find_batches()
-        self._blocks = found.blocks
-        self._metadata: BatchMetadata | Decompressed = BatchMetadata(self._file, found.blocks, found.like)
+        footer, stored = self._find_batches()
+        self._blocks = footer.blocks
+        self._metadata: BatchMetadata | Decompressed = BatchMetadata(self._file, footer.blocks, footer.like)
         self._stored = stored = same_schema(stored)
         check_names(stored, self._file.path)
-        self._dictionaries = Dictionaries(self._file, found.dictionaries, stored)
+        self._dictionaries = Dictionaries(self._file, footer.dictionaries, stored)
         self._raw = same_schema(index_schema(stored))
         self._sizes: Recent[IntArray] = Recent(64)  # by columns
         self._layouts: Recent[Layout | None] = Recent(2)
         self._unpacking = threading.Lock()
-        # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
+        # A writer compresses all its batches or none, so the first decides where blocks may be cut.
         packed = len(self._blocks) > 0 and self._metadata[0].compressed
-        self._starts = self._find_starts(found.rows, packed)
+        self._starts = self._find_starts(footer.rows, packed)
         fields = [field.with_type(viewless(field.type)) for field in stored]
         self.schema: pa.Schema = same_schema(pa.schema(fields, stored.metadata))
-        listed = places(stored) if found.native else None
-        self._packed, self._places = listed if packed else None, None if packed else listed
+        column_places = places(stored) if footer.native else None
+        self._packed, self._places = column_places if packed else None, None if packed else column_places
         self._whole = self._places is None or not all(sliceable(place.kind) for place in self._places.values())
         self._scatter = None if self._places is None else Take(self._file, self._places, self._starts)
 
@@ -109,23 +109,23 @@ class ArrowFile(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: content, schema and rows."""
+        """Return a digest of content, schema and rows."""
         return digest(self._file.identity, describe(self._stored), str(len(self)), *sampled_rows(self, self._file))
 
     def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows, or at record batches where these must be decoded whole."""
+        """Cut every ``rows`` rows, or at record batches if these are decoded whole."""
         return merge_cuts(self._starts, rows) if self._whole else even_cuts(len(self), rows)
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return self._dictionaries.look_up(self.read_stored(start, stop, names), self.schema)
 
     def read_stored(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        """Read one run of rows as they are stored: numbers where there are dictionaries."""
+        """Read a run of rows as stored: dictionary columns as their indices."""
         return read_pieces(self._starts, start, stop, lambda i, a, b: self._read(i, a, b, names))
 
     def read_whole(self) -> pa.Table:
-        """Read all rows by one request, where they lie plain in it and little else does."""
-        if self._whole or self._places is None or self._file.size > 2 * self.nbytes + RUN:
+        """Read all rows in one request if they are plain and most of the file."""
+        if self._whole or self._places is None or self._file.size > 2 * self.nbytes + MAX_RUN:
             return pa.Table.from_batches([self.read(0, len(self))])
         file, batches = InMemory(self._file), []
         for i, head in ((i, self._metadata[i]) for i in np.flatnonzero(np.diff(self._starts)).tolist()):
@@ -139,43 +139,43 @@ class ArrowFile(Checked):
 
     def take_stored(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         """Read scattered rows as they are stored."""
-        batch = self._scattered(rows, names)
+        batch = self._take_scattered(rows, names)
         if batch is None:
             return take_pieces(self._starts, rows, lambda i, local: self._take(i, local, names))
         return batch
 
     def shared_bytes(self, columns: Sequence[str]) -> int:
-        """Return the bytes that rows of these columns share: of dictionaries."""
+        """Return the bytes of the dictionaries of these columns."""
         return self._dictionaries.nbytes(columns)
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows, of which only the offsets are read; None where their record batch is decoded."""
+        """Return the bytes of each row from its offsets; None if record batches must be decoded."""
         if self._scatter is None or not self._dictionaries.names.isdisjoint(columns):
             return None
         with decoding(self._file.path):
             return self._scatter.sizes(pick(self.schema, columns), rows, self._slices)
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
-        """Read scattered rows of a binary column, each into an object of its own."""
+        """Read scattered rows of a binary column, each into a bytes object."""
         if self._scatter is None:
             return list(self.take(rows, [column]).column(0).to_pylist())
         return self._scatter.take_bytes(self.schema.field(column), rows, self._slices)
 
-    def _scattered(self, rows: IntArray, names: list[str]) -> pa.RecordBatch | None:
-        """Take rows by few calls; None where runs must be read, or are cheaper: narrow rows that lie densely."""
-        dense = self.nbytes < WIDE * len(self) and int(rows.max() - rows.min()) < DENSE * len(rows)
+    def _take_scattered(self, rows: IntArray, names: list[str]) -> pa.RecordBatch | None:
+        """Take rows in few calls; None if runs must be read, or are cheaper because narrow rows lie densely."""
+        dense = self.nbytes < WIDE_ROW * len(self) and int(rows.max() - rows.min()) < DENSE_STEP * len(rows)
         if self._scatter is None or dense:
             return None
         return self._scatter.take(pick(self._raw, names), rows, self._slices)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
+        """Return the positions of fixed-width columns; None if compressed, null, or of varying width."""
         return self._layout(check_columns(self.schema, columns), varlen=False)
 
     def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Say where columns lie, of which some are of varying length; None if compressed, null, or of other types."""
-        found = self._layout(check_columns(self.schema, columns), varlen=True)
-        return None if found is None else Location(found)
+        """Return the positions of fixed- and variable-length columns; None if compressed, null, or of other types."""
+        layout = self._layout(check_columns(self.schema, columns), varlen=True)
+        return None if layout is None else Location(layout)
 
     def _layout(self, names: list[str], *, varlen: bool) -> Layout | None:
         fields = [self.schema.field(name) for name in names]
@@ -183,40 +183,40 @@ class ArrowFile(Checked):
             return None
         places, filled = [self._places[name] for name in names], np.flatnonzero(np.diff(self._starts))
 
-        def found() -> Layout | None:
+        def compute() -> Layout | None:
             begins = self._blocks["offset"][filled] + self._blocks["metadata"][filled]
             starts = np.append(self._starts[filled], self._starts[-1])
-            return lay_out(self._file, fields, places, self._described(filled), begins, starts)
+            return lay_out(self._file, fields, places, self._checked_metadata(filled), begins, starts)
 
-        if len(filled) <= 1 or len(names) * len(filled) > MOST_KEPT:  # too little, of maybe thousands of files, or much
-            return found()
-        return self._layouts.get(tuple(names), found)
+        if len(filled) <= 1 or len(names) * len(filled) > MAX_CACHED_PLACES:  # caching would save little, or take much
+            return compute()
+        return self._layouts.get(tuple(names), compute)
 
-    def _described(self, batches: IntArray) -> Iterator[Batch]:
-        """Give the metadata of record batches."""
+    def _checked_metadata(self, batches: IntArray) -> Iterator[Batch]:
+        """Yield the checked metadata of record batches."""
         for i, head in zip(batches.tolist(), self._metadata.many(batches), strict=True):
             self._check(i, head)
             yield head
 
     def _find_batches(self) -> tuple[Footer, pa.Schema]:
-        """Return where record batches lie, and the stored schema; most of it is read at once."""
-        file = self._file if isinstance(self._file, RemoteFile) else Ending(self._file)
-        found = noted(file, read_footer(file))
+        """Return the footer and the stored schema."""
+        file = self._file if isinstance(self._file, RemoteFile) else CachedTail(self._file)
+        footer = apply_note(file, read_footer(file))
         with decoding(file.path):
             stored, end = pa.ipc.open_file(end_of(file)).schema, schema_end(file)
             first = pa.ipc.read_schema(pa.py_buffer(file.read(8, end - 8))) if end > 8 else stored
         if not stored.equals(first):
-            raise CorruptFile(f"{file.path}: the schema in the footer is not the one at the beginning")
-        return found, stored
+            raise CorruptFile(f"{file.path}: the schema in the footer must equal the one at the beginning")
+        return footer, stored
 
     def _find_starts(self, counts: IntArray | None, packed: bool) -> IntArray:
         if counts is None:
             metadata = enumerate(self._metadata.many(np.arange(len(self._blocks))))
             counts = np.array([self._rows(i, head) for i, head in metadata], np.int64)
-        # A row takes at least a bit, before compression; columns of nulls take nothing, hence the free rows.
-        most = self._blocks["body"].astype(np.float64) * (8 * MOST_COMPRESSION if packed else 8)
-        if (counts > np.maximum(most, FREE_ROWS)).any():
-            bad = int(np.argmax(counts > np.maximum(most, FREE_ROWS)))
+        # A row takes at least one uncompressed bit, but for null columns: FREE_ROWS allows those.
+        max_rows = self._blocks["body"].astype(np.float64) * (8 * MAX_COMPRESSION_RATIO if packed else 8)
+        if (counts > np.maximum(max_rows, FREE_ROWS)).any():
+            bad = int(np.argmax(counts > np.maximum(max_rows, FREE_ROWS)))
             raise CorruptFile(
                 f"{self._file.path}: record batch {bad} claims {counts[bad]} rows in {self._blocks['body'][bad]} bytes"
             )
@@ -224,32 +224,32 @@ class ArrowFile(Checked):
 
     def _rows(self, i: int, head: Batch) -> int:
         if not head.nodes:
-            raise CorruptFile(f"{self._file.path}: record batch {i} has no columns; {len(self._stored)} are stated")
+            raise CorruptFile(f"{self._file.path}: record batch {i} must have {len(self._stored)} columns, got none")
         return head.rows
 
     def _check(self, i: int, head: Batch) -> None:
         rows = int(self._starts[i + 1] - self._starts[i])
         if head.rows != rows:
-            raise CorruptFile(f"{self._file.path}: record batch {i} has {head.rows} rows; {rows} are stated")
+            raise CorruptFile(f"{self._file.path}: record batch {i} must have {rows} rows, got {head.rows}")
 
     def _body(self, i: int, head: Batch, file: File | None = None) -> BatchSlices:
         self._check(i, head)
         return BatchSlices(file or self._file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), head)
 
     def _body_with(self, i: int, head: Batch, names: list[str]) -> BatchSlices:
-        """Return what reads these columns of a record batch."""
+        """Return a reader of these columns of a record batch."""
         return self._body(i, head)
 
     def _slices(self, batches: IntArray) -> Iterator[BatchSlices]:
-        return (self._body(i, head) for i, head in zip(batches.tolist(), self._described(batches), strict=True))
+        return (self._body(i, head) for i, head in zip(batches.tolist(), self._checked_metadata(batches), strict=True))
 
     @property
     def place(self) -> str:
-        """Return what tells the file, as it is now, from all others of this machine."""
+        """Return an id of the file's current state that is unique on this machine."""
         return self._file.place
 
     def units(self, columns: Sequence[str]) -> Units | None:
-        """Say what compressed record batches take; None where they are not compressed."""
+        """Return the decompressed size of the record batches; None if they are not compressed."""
         names = tuple(dict.fromkeys(columns))
         decompressor = self._decompressor(names)
         if decompressor is None:
@@ -259,7 +259,7 @@ class ArrowFile(Checked):
         return units_of(rows, sizes + rows * self._dictionaries.mean_bytes(names))
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        """Write all rows, decompressed little by little, as sections of a spill file."""
+        """Write all rows, decompressed step by step, as sections of a spill file."""
         self.decompressing(columns).write(range(len(self._blocks)), out)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
@@ -267,17 +267,17 @@ class ArrowFile(Checked):
         return _DecompressedFile(self, columns, range(len(self._blocks)), sections)
 
     def _decompressor(self, names: Sequence[str]) -> Decompressor | None:
-        """Return what decompresses columns; None where they are not compressed, or cannot be read in parts then."""
+        """Return a decompressor of columns; None if they are not compressed, or not sliceable afterwards."""
         if self._packed is None or not all(sliceable(self._packed[name].kind) for name in names):
             return None
         return Decompressor(self._file, self._blocks, self._metadata, self._packed, names)
 
     def decompressing(self, names: Sequence[str]) -> Decompressor:
-        """Return what decompresses columns that are compressed."""
-        found = self._decompressor(names)
-        if found is None:
-            raise BadArgument(f"{self!r} is not compressed")
-        return found
+        """Return a decompressor of columns; raise BadArgument if they are not compressed."""
+        decompressor = self._decompressor(names)
+        if decompressor is None:
+            raise BadArgument(f"{self!r} must be compressed")
+        return decompressor
 
     def _read(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         batch = self._metadata[i]
@@ -291,11 +291,11 @@ class ArrowFile(Checked):
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self._raw, names))
 
     def _plain(self, i: int, names: list[str]) -> "ArrowFile | None":
-        """Return a large record batch unpacked; the last ones stay so a while."""
+        """Return a large record batch decompressed in a spill file; recent ones are cached."""
         decompressor = self._decompressor(names)
         if self.spill is None or decompressor is None:
             return None
-        if self._size(i, names, decompressor) <= SMALL and not self._dictionaries.large:  # pyarrow reads them, too
+        if self._size(i, names, decompressor) <= SMALL and not self._dictionaries.large:  # small enough for pyarrow
             return None
         folder, batches = self.spill, range(i, i + 1)
         part = Part(
@@ -303,8 +303,8 @@ class ArrowFile(Checked):
             lambda columns, sections: _DecompressedFile(self, columns, batches, sections),
         )
         with self._unpacking:
-            found = _unpacked.of(self, (i, *names), lambda: unpack(part, names, folder))
-        return cast("ArrowFile", found)
+            table = _unpacked.of(self, (i, *names), lambda: unpack(part, names, folder))
+        return cast("ArrowFile", table)
 
     def _size(self, i: int, names: list[str], decompressor: Decompressor) -> int:
         """Return the bytes of columns of a record batch, decompressed."""
@@ -315,8 +315,8 @@ class ArrowFile(Checked):
         if plain is not None:
             return plain.take_stored(rows, names)
         width = int(self._blocks[i]["body"]) // max(self._metadata[i].rows, 1)
-        gap, most = (size // max(width, 1) for size in (BRIDGE, RUN))
-        return take_runs(rows, gap, lambda start, stop: self._read(i, start, stop, names), max(1, most))
+        gap, max_rows = (size // max(width, 1) for size in (MAX_GAP, MAX_RUN))
+        return take_runs(rows, gap, lambda start, stop: self._read(i, start, stop, names), max(1, max_rows))
 
     def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
         return _decoded.of(self, (i, *names), lambda: self._decode_now(i, names))
@@ -337,7 +337,7 @@ class ArrowFile(Checked):
     def _open_reader(self, names: list[str], file: File) -> Any:
         options = pa.ipc.IpcReadOptions(included_fields=sorted(self._stored.get_field_index(name) for name in names))
         reader = pa.ipc.open_file(file.source(), options=options)
-        if self._dictionaries:  # loaded by the first read, which must not happen in two threads at once
+        if self._dictionaries:  # the first read loads them and is not thread-safe
             reader.get_batch(int(self._blocks["body"].argmin()))
         return reader
 
@@ -346,21 +346,23 @@ class _DecompressedFile(ArrowFile):
     """Record batches of a file, decompressed in a section of a spill file.
 
     Args:
-        source: The file they are of.
-        columns: The columns there are.
-        batches: The record batches there are.
-        sections: Where they lie, and then the lengths of their buffers.
+        source: The compressed file.
+        columns: The decompressed columns.
+        batches: The decompressed record batches.
+        sections: The section of the batches, then that of their buffer lengths.
     """
 
     def __init__(self, source: ArrowFile, columns: Sequence[str], batches: range, sections: Iterator[Section]) -> None:
         self._name, self._identity = f"{source!r}, unpacked", source.fingerprint
         self._file = section = next(sections)
         self.spill, lengths = None, next(sections)
-        found = source.decompressing(columns).located(batches, np.frombuffer(lengths.read(0, lengths.size), "<i8"))
-        self._blocks, self._metadata = found.blocks, found
+        decompressed = source.decompressing(columns).located(
+            batches, np.frombuffer(lengths.read(0, lengths.size), "<i8")
+        )
+        self._blocks, self._metadata = decompressed.blocks, decompressed
         self.schema = pick(source.schema, columns)
-        self._raw, self._dictionaries = pick(source._raw, columns), source._dictionaries  # noqa: SLF001 - its own kind
-        self._starts = np.append(np.int64(0), np.cumsum(found.rows))
+        self._raw, self._dictionaries = pick(source._raw, columns), source._dictionaries  # noqa: SLF001 - same class
+        self._starts = np.append(np.int64(0), np.cumsum(decompressed.rows))
         self._places, self._packed, self._whole = places(pick(source._stored, columns)), None, False  # noqa: SLF001
         self._layouts = Recent(2)
         self._scatter = Take(section, self._places or {}, self._starts)
@@ -370,5 +372,5 @@ class _DecompressedFile(ArrowFile):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity of the file."""
+        """Return the fingerprint of the compressed file."""
         return self._identity

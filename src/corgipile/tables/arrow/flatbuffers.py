@@ -1,4 +1,4 @@
-"""Reads FlatBuffers and the Arrow messages written in them, checking every offset."""
+"""A checked reader of FlatBuffers and of the Arrow messages encoded in them."""
 
 import functools
 import struct
@@ -6,19 +6,19 @@ from typing import NamedTuple
 
 from corgipile.errors import CorruptFile
 
-FREE_ROWS, FREE_ITEMS = 1 << 20, 1 << 8  # nulls take no bytes: rows, and items of each; all others take at least a bit
-MOST_COMPRESSION = 1 << 16  # times that codecs shrink bytes
+FREE_ROWS, FREE_ITEMS = 1 << 20, 1 << 8  # rows, and items per row, that may take no bytes (nulls)
+MAX_COMPRESSION_RATIO = 1 << 16  # bytes that a stored byte may decompress to
 SCHEMA, DICTIONARY, RECORD_BATCH = 1, 2, 3
 CONTINUATION = 0xFFFFFFFF
 CODECS = {0: "lz4", 1: "zstd"}
 
 
 class FlatBuffer:
-    """Views one FlatBuffers table; every access is checked against the bytes.
+    """A view of a FlatBuffers table; every access is bounds-checked.
 
     Args:
         data: All bytes of the FlatBuffer.
-        at: Where the table begins; None for the root table.
+        at: Start of the table; None for the root table.
     """
 
     def __init__(self, data: bytes, at: int | None = None) -> None:
@@ -29,7 +29,7 @@ class FlatBuffer:
 
     def _get(self, form: str, at: int) -> int:
         if at < 0 or at + struct.calcsize(form) > len(self.data):
-            raise CorruptFile(f"metadata points to byte {at} of {len(self.data)}")
+            raise CorruptFile(f"metadata of {len(self.data)} bytes points to byte {at}")
         value: int = struct.unpack_from(form, self.data, at)[0]
         return value
 
@@ -55,19 +55,19 @@ class FlatBuffer:
         start = at + self._get("<I", at)
         count = self._get("<I", start)
         if start + 4 + count * item > len(self.data):
-            raise CorruptFile(f"metadata has a list of {count} entries that ends beyond its {len(self.data)} bytes")
+            raise CorruptFile(f"a list of {count} entries in metadata ends beyond its {len(self.data)} bytes")
         return memoryview(self.data)[start + 4 : start + 4 + count * item]
 
 
 class Batch(NamedTuple):
-    """What the metadata of a record batch says.
+    """The metadata of a record batch.
 
     Attributes:
         rows: Rows of the batch.
         nodes: (rows, nulls) of each field, in pre-order.
         buffers: (offset in the body, length) of each buffer.
-        codec: How the buffers are compressed, ``"lz4"`` or ``"zstd"``; None if they are not.
-        views: Buffers of bytes that each array of views has beside its first two.
+        codec: Codec of the buffers, ``"lz4"`` or ``"zstd"``; None if they are not compressed.
+        views: Data buffers of each view array, beyond its first two buffers.
     """
 
     rows: int
@@ -78,7 +78,7 @@ class Batch(NamedTuple):
 
     @property
     def compressed(self) -> bool:
-        """Say whether the buffers are compressed."""
+        """Return whether the buffers are compressed."""
         return self.codec is not None
 
 
@@ -86,25 +86,25 @@ class Batch(NamedTuple):
 def read_batch(data: bytes, body: int, kind: int = RECORD_BATCH) -> Batch:
     """Read the metadata of a record batch.
 
-    Batches of one writer and equal row count mostly have equal metadata, so parsing is remembered by content.
+    Batches of one writer with equal row counts mostly have equal metadata, so results are cached by content.
 
     Args:
-        data: The metadata with its length prefix, as it lies in the file.
-        body: Bytes of the body, in which all buffers must lie.
-        kind: The message's type; the values of a dictionary are a record batch, too.
+        data: The metadata with its length prefix, as stored.
+        body: Bytes of the body, which must contain all buffers.
+        kind: Type of the message; the values of a dictionary are a record batch too.
     """
     prefix = 8 if len(data) >= 8 and struct.unpack_from("<I", data)[0] == CONTINUATION else 4
     message = FlatBuffer(data[prefix:])
     header = message.table(2)
     if header is None or message.scalar(1, "<B") != kind:
-        raise CorruptFile(f"a message of type {kind} must lie here, got type {message.scalar(1, '<B')}")
+        raise CorruptFile(f"a message must have type {kind} here, got type {message.scalar(1, '<B')}")
     if kind == DICTIONARY and (header := header.table(1)) is None:
         raise CorruptFile("a dictionary has no values")
     rows = header.scalar(0, "<q")
     nodes = tuple(struct.iter_unpack("<qq", header.vector(1, 16)))
     buffers = tuple(struct.iter_unpack("<qq", header.vector(2, 16)))
     if rows < 0 or any(length < 0 or not 0 <= nulls <= length for length, nulls in nodes):
-        raise CorruptFile("a record batch has a negative count of rows or nulls")
+        raise CorruptFile("a record batch has an impossible number of rows or nulls")
     if nodes and nodes[0][0] != rows:
         raise CorruptFile(f"a record batch of {rows} rows has a column of {nodes[0][0]}")
     if any(offset < 0 or length < 0 or offset + length > body for offset, length in buffers):
@@ -112,11 +112,11 @@ def read_batch(data: bytes, body: int, kind: int = RECORD_BATCH) -> Batch:
     body_compression = header.table(3)
     codec = None if body_compression is None else body_compression.scalar(0, "<b")
     if codec is not None and codec not in CODECS:
-        raise CorruptFile(f"a record batch is compressed by codec {codec}, which is not known")
-    most = max(FREE_ROWS, FREE_ITEMS * rows, 8 * body * (1 if codec is None else MOST_COMPRESSION))
+        raise CorruptFile(f"a record batch must be compressed by LZ4 or ZSTD, got codec {codec}")
+    most = max(FREE_ROWS, FREE_ITEMS * rows, 8 * body * (1 if codec is None else MAX_COMPRESSION_RATIO))
     if any(length > most for length, _ in nodes):
         raise CorruptFile(f"a record batch of {body} bytes must have at most {most} items, got {max(nodes)[0]}")
     views = tuple(count for (count,) in struct.iter_unpack("<q", header.vector(4, 8)))
     if any(not 0 <= count <= len(buffers) for count in views):
-        raise CorruptFile(f"a record batch of {len(buffers)} buffers claims {max(views, key=abs)} of one column")
+        raise CorruptFile(f"a record batch of {len(buffers)} buffers states {max(views, key=abs)} for one column")
     return Batch(rows, nodes, buffers, None if codec is None else CODECS[codec], views)

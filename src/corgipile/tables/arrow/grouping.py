@@ -1,4 +1,4 @@
-"""Rows in groups of equal length, whatever the batches they come in."""
+"""Regroups rows from batches of any length into groups of equal length."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ class Groups:
     """Collects rows until a group is full.
 
     Args:
-        size: Rows of a group (int), or bytes ("1MB"), which the first rows make a number of rows where rows differ.
+        size: Rows of a group (int), or bytes ("1MB"); the first batch converts bytes to rows if rows vary in length.
         schema: Schema of the rows.
 
     Raises:
@@ -36,7 +36,7 @@ class Groups:
         self.waiting = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take rows; yield the groups that they fill."""
+        """Add rows; yield the groups that they fill."""
         if not batch.num_rows:
             return
         if not self._length:
@@ -51,18 +51,18 @@ class Groups:
                 yield joined.slice(0, self._length)
 
     def rest(self) -> pa.RecordBatch | None:
-        """Return the rows of the last group, None if there are none."""
+        """Return the rows of the last, incomplete group; None if it is empty."""
         return join(self._pending) if self.waiting else None
 
 
 def _length(size: int | str, schema: pa.Schema) -> int:
-    """Return rows of a group, 0 if they depend on the first rows."""
+    """Return the rows of a group, 0 if the first batch decides."""
     if isinstance(size, int):
         if size < 1:
-            raise BadArgument(f"record_batch is {size} rows; at least 1 is right")
+            raise BadArgument(f"record_batch must be at least 1 row, got {size}")
         return size
-    wanted = parse_bytes(size, "record_batch")
-    if wanted < 1:
-        raise BadArgument(f"record_batch is {size!r}; at least 1 byte is right")
+    nbytes = parse_bytes(size, "record_batch")
+    if nbytes < 1:
+        raise BadArgument(f"record_batch must be at least 1 byte, got {size!r}")
     width = fixed_row_bytes(schema)
-    return max(1, wanted // width) if width else 0
+    return max(1, nbytes // width) if width else 0

@@ -1,4 +1,4 @@
-"""Where columns lie in the plain record batches of an Arrow file: numbers, or offsets and the items they count."""
+"""Layouts of columns in the plain record batches of an Arrow file."""
 
 from collections.abc import Iterable, Sequence
 
@@ -21,11 +21,11 @@ from corgipile.tables.table import (
 
 __all__ = ["lay_out", "placeable"]
 
-Parts = tuple[int, int, int]  # where numbers, or offsets, begin in a body, and of offsets where items do, and how many
+Parts = tuple[int, int, int]  # in a body: start of numbers or offsets; for offsets, start and number of items
 
 
 def placeable(kind: pa.DataType, *, varlen: bool) -> bool:
-    """Say whether rows of a type may have a fixed place, in one part or, as those of varying length, in two."""
+    """Return whether rows of a type can be read in place; with ``varlen`` also those of variable length."""
     return fixed_field(kind) is not None or (varlen and item_bytes(kind) > 0)
 
 
@@ -33,48 +33,48 @@ def lay_out(
     file: File,
     fields: Sequence[pa.Field],
     places: Sequence[Place],
-    described: Iterable[Batch],
+    metadata: Iterable[Batch],
     begins: IntArray,
     starts: IntArray,
 ) -> Layout | None:
-    """Return where columns lie; None where a record batch is compressed, or has nulls.
+    """Return the layout of columns; None if a record batch is compressed or has nulls.
 
     Args:
         file: The file.
         fields: The columns.
-        places: Where their parts are listed.
-        described: The metadata of each record batch.
-        begins: Where each begins in the file.
+        places: Their nodes and buffers.
+        metadata: The metadata of each record batch.
+        begins: File offset of each batch's body.
         starts: First row of each, then the number of rows.
     """
-    found = _parts(file, fields, places, described, len(begins))
+    found = _parts(file, fields, places, metadata, len(begins))
     if found is None:
         return None
-    made = zip(fields, found, strict=True)
-    columns = {field.name: _column(field.type, parts, begins + file.base, starts) for field, parts in made}
+    parts = zip(fields, found, strict=True)
+    columns = {field.name: _column(field.type, parts, begins + file.base, starts) for field, parts in parts}
     return Layout((file.path,), columns, (file.which,))
 
 
 def _parts(
-    file: File, fields: Sequence[pa.Field], places: Sequence[Place], described: Iterable[Batch], count: int
+    file: File, fields: Sequence[pa.Field], places: Sequence[Place], metadata: Iterable[Batch], count: int
 ) -> IntArray | None:
-    """Return where the parts of columns begin in a record batch, int64[columns, batches, 3]; None if unfit."""
-    made = np.empty((len(fields), count, 3), np.int64)
+    """Return the `Parts` of columns by batch, int64[columns, batches, 3]; None if they cannot be read in place."""
+    parts = np.empty((len(fields), count, 3), np.int64)
     last: Batch | None = None
-    for at, head in enumerate(described):
+    for at, head in enumerate(metadata):
         if head is last:
-            made[:, at] = made[:, at - 1]
+            parts[:, at] = parts[:, at - 1]
             continue
         last, body = head, BatchSlices(file, 0, head)
-        found = [] if head.compressed else [_in(body, *one) for one in zip(fields, places, strict=True)]
+        found = [] if head.compressed else [_parts_of(body, *one) for one in zip(fields, places, strict=True)]
         inside = [parts for parts in found if parts is not None]
         if len(inside) < len(fields):
             return None
-        made[:, at] = inside
-    return made
+        parts[:, at] = inside
+    return parts
 
 
-def _in(body: BatchSlices, field: pa.Field, place: Place) -> Parts | None:
+def _parts_of(body: BatchSlices, field: pa.Field, place: Place) -> Parts | None:
     if fixed_field(field.type) is None:
         return body.item_places(place)
     offset = body.data_offset(place)

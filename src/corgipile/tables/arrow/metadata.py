@@ -1,4 +1,4 @@
-"""The metadata of the record batches of an Arrow file: read when needed, those of many batches at a time."""
+"""Lazily read and cached metadata of an Arrow file's record batches."""
 
 import threading
 from collections.abc import Iterator
@@ -14,27 +14,27 @@ from corgipile.tables.io.files import File
 from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.table import IntArray
 
-TOGETHER, ROOM = 4096, 8 << 20  # batches, and bytes of their metadata, that are read at a time
-ROOM_KEPT, ITEM = 4 << 20, 100  # bytes of metadata that are kept, and of each node and buffer in it
-_kept: Common[Batch] = Common(ROOM_KEPT, lambda head: ITEM * (len(head.nodes) + len(head.buffers)))
-MOST_ASKED = 1 << 20  # bytes of the metadata of all batches
+MAX_BATCHES_PER_READ, MAX_BYTES_PER_READ = 4096, 8 << 20  # batches, and bytes of their metadata, per read
+MAX_CACHED_BYTES, BYTES_PER_ITEM = 4 << 20, 100  # bytes of cached metadata; estimate per node or buffer
+_cached: Common[Batch] = Common(MAX_CACHED_BYTES, lambda head: BYTES_PER_ITEM * (len(head.nodes) + len(head.buffers)))
+MAX_REMOTE_BYTES = 1 << 20  # bytes of a remote file's metadata that are fetched at once
 
 
 class BatchMetadata:
-    """Reads what the metadata of record batches says.
+    """Reads and caches the metadata of record batches.
 
     Args:
         file: The file.
-        blocks: Where the batches lie, as the footer says.
-        like: int64[batches], for each a batch with the same metadata; None: each has its own.
+        blocks: Positions of the batches, from the footer.
+        like: int64[batches], for each batch one with equal metadata; None if unknown.
     """
 
     def __init__(self, file: File, blocks: npt.NDArray[np.void], like: IntArray | None = None) -> None:
         self._file, self._blocks, self._like = file, blocks, like
-        # Of a file in a store all is asked for at once, and kept: most of it is the same for all batches.
-        little = isinstance(file, RemoteFile) and int(blocks["metadata"].sum()) <= MOST_ASKED
-        self._raw: dict[int, bytes] | None = {} if little else None
-        self._asking = threading.Lock()
+        # A remote file's metadata is fetched at once and cached; most batches have equal metadata.
+        eager = isinstance(file, RemoteFile) and int(blocks["metadata"].sum()) <= MAX_REMOTE_BYTES
+        self._raw: dict[int, bytes] | None = {} if eager else None
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type["BatchMetadata"], tuple[File, npt.NDArray[np.void], IntArray | None]]:
         return BatchMetadata, (self._file, self._blocks, self._like)
@@ -42,12 +42,12 @@ class BatchMetadata:
     def __getitem__(self, batch: int) -> Batch:
         """Return the metadata of one batch."""
         like = batch if self._like is None else int(self._like[batch])
-        return _kept.of(self, like, lambda: next(self._read(np.array([like]))))
+        return _cached.of(self, like, lambda: next(self._read(np.array([like]))))
 
     def many(self, batches: IntArray) -> Iterator[Batch]:
-        """Give the metadata of batches, several thousands asked for at once, fewer of tables with many columns."""
+        """Yield the metadata of batches, reading up to 4096 batches or 8 MB at a time."""
         widest = int(self._blocks["metadata"][batches].max(initial=1))
-        step = min(max(ROOM // widest, 1), TOGETHER)
+        step = min(max(MAX_BYTES_PER_READ // widest, 1), MAX_BATCHES_PER_READ)
         for at in range(0, len(batches), step):
             part = batches[at : at + step]
             wanted, back = np.unique(part if self._like is None else self._like[part], return_inverse=True)
@@ -64,16 +64,16 @@ class BatchMetadata:
 
     def _bytes(self, batches: IntArray) -> Iterator[bytes]:
         if self._raw is None:
-            return self._asked(batches)
-        with self._asking:
+            return self._fetch(batches)
+        with self._lock:
             if not self._raw:
                 like = np.arange(len(self._blocks)) if self._like is None else np.unique(self._like)
                 same: dict[bytes, bytes] = {}
-                found = zip(like.tolist(), self._asked(like), strict=True)
+                found = zip(like.tolist(), self._fetch(like), strict=True)
                 self._raw = {i: same.setdefault(data, data) for i, data in found}
         return map(self._raw.__getitem__, batches.tolist())
 
-    def _asked(self, batches: IntArray) -> Iterator[bytes]:
+    def _fetch(self, batches: IntArray) -> Iterator[bytes]:
         blocks = self._blocks[batches]
         data = self._file.gather(blocks["offset"], blocks["metadata"]).tobytes()
         ends = [0, *np.cumsum(blocks["metadata"], dtype=np.int64).tolist()]

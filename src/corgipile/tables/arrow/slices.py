@@ -1,4 +1,4 @@
-"""Reads some rows of an uncompressed record batch: only the bytes that hold them."""
+"""Reads rows of an uncompressed record batch, only the bytes they need."""
 
 import functools
 from collections.abc import Sequence
@@ -15,14 +15,15 @@ from corgipile.tables.table import LIMIT, IntArray, fixed_field, is_bytes, is_li
 from corgipile.tables.values import is_view, viewless
 
 types = pa.types
-INLINE = 12  # bytes up to which they lie in the view itself
-VIEW = np.dtype([("size", "<i4"), ("head", "V4"), ("which", "<i4"), ("at", "<i4")])
+MAX_INLINE = 12  # bytes stored in the view itself
+VIEW_DTYPE = np.dtype([("size", "<i4"), ("head", "V4"), ("which", "<i4"), ("at", "<i4")])
 
 
 class Place(NamedTuple):
-    """Where a column's parts are listed in the metadata: its first field node and first buffer.
+    """A column's first field node and first buffer in the metadata.
 
-    The buffers of views before it count as two each; as many as there are of them is known of each batch only.
+    Each of the ``views`` view arrays before it counts as two buffers, since their number of data buffers varies by
+    batch.
     """
 
     kind: pa.DataType
@@ -32,7 +33,7 @@ class Place(NamedTuple):
 
 
 def spans(kind: pa.DataType) -> tuple[int, int] | None:
-    """Count field nodes and buffers of a type; None if the count varies or the type is not known here."""
+    """Return the number of field nodes and buffers of a type; None if it varies or the type is unknown."""
     if isinstance(kind, pa.BaseExtensionType):
         return spans(kind.storage_type)
     nodes, buffers = 1, 2
@@ -42,7 +43,7 @@ def spans(kind: pa.DataType) -> tuple[int, int] | None:
         buffers = 1
     elif is_bytes(kind):
         buffers = 3
-    elif not (_is_list(kind) or types.is_primitive(kind) or types.is_decimal(kind) or _is_paired(kind)):
+    elif not (_is_list(kind) or types.is_primitive(kind) or types.is_decimal(kind) or _has_two_buffers(kind)):
         return None
     for child in _children(kind):
         inner = spans(child)
@@ -57,15 +58,15 @@ def _children(kind: pa.DataType) -> list[pa.DataType]:
 
 
 def views_in(kind: pa.DataType) -> int:
-    """Count arrays of views in a type."""
+    """Return the number of view arrays in a type."""
     if isinstance(kind, pa.BaseExtensionType):
         return views_in(kind.storage_type)
     return int(is_view(kind)) + sum(map(views_in, _children(kind)))
 
 
-@functools.lru_cache(maxsize=16)  # the files of a folder share one
+@functools.lru_cache(maxsize=16)  # files of a folder share a schema
 def places(schema: pa.Schema) -> dict[str, Place] | None:
-    """Find every column's parts, of dictionaries the numbers; None if a column of unknown extent stands in the way."""
+    """Return the place of every column, of dictionary columns that of the indices; None if a type is unknown."""
     node = buffer = views = 0
     found = {}
     for field in schema:
@@ -79,7 +80,7 @@ def places(schema: pa.Schema) -> dict[str, Place] | None:
 
 
 def sliceable(kind: pa.DataType) -> bool:
-    """Say whether rows of this type can be read without decoding their whole record batch."""
+    """Return whether rows of this type can be read without decoding their whole record batch."""
     if types.is_primitive(kind):
         return True
     if isinstance(kind, pa.BaseExtensionType) or types.is_dictionary(kind) or spans(kind) is None:
@@ -91,7 +92,7 @@ def _is_list(kind: pa.DataType) -> bool:
     return is_list(kind) or bool(types.is_map(kind))
 
 
-def _is_paired(kind: pa.DataType) -> bool:
+def _has_two_buffers(kind: pa.DataType) -> bool:
     return bool(types.is_dictionary(kind) or types.is_fixed_size_binary(kind) or is_view(kind))
 
 
@@ -100,7 +101,7 @@ class BatchSlices:
 
     Args:
         file: The file.
-        at: Where the body begins.
+        at: Start of the body.
         batch: The batch's metadata.
     """
 
@@ -110,8 +111,8 @@ class BatchSlices:
         self._batch = batch
 
     def column(self, place: Place, start: int, stop: int) -> pa.Array:
-        """Read rows ``start`` to ``stop`` of one column, of which views become values."""
-        place = self._found(place)
+        """Read rows ``start`` to ``stop`` of a column; views become plain values."""
+        place = self._in_batch(place)
         self._check_rows(place.node)
         with decoding(self._file.path):
             array = self._array(place, start, stop)
@@ -120,14 +121,14 @@ class BatchSlices:
         return array
 
     def data_offset(self, place: Place) -> int | None:
-        """Return where the numbers of a fixed-width column begin in the file, None if it has nulls."""
-        kind, node, buffer, _ = self._found(place)
+        """Return the file offset of a fixed-width column's numbers; None if it has nulls."""
+        kind, node, buffer, _ = self._in_batch(place)
         rows = self._batch.rows
         self._check_rows(node)
         while True:
             length, nulls = self._node(node)
             if length < rows:
-                raise CorruptFile(f"{self._file.path}: a column has {length} rows; its record batch has {rows}")
+                raise CorruptFile(f"{self._file.path}: a column has {length} rows, its record batch {rows}")
             if nulls:
                 return None
             if not types.is_fixed_size_list(kind):
@@ -140,11 +141,11 @@ class BatchSlices:
         return self._at + offset
 
     def item_places(self, place: Place) -> tuple[int, int, int] | None:
-        """Return where the offsets and the items of a column begin in the file, and how many items there are.
+        """Return the file offsets of a column's offsets and items, and its number of items.
 
-        Of a column of fixed width the items are the rows. None where there are nulls, or views.
+        The items of a fixed-width column are its rows. None if the column has nulls or views.
         """
-        kind, node, buffer, _ = self._found(place)
+        kind, node, buffer, _ = self._in_batch(place)
         if is_view(kind):
             return None
         if fixed_field(kind) is not None:
@@ -152,28 +153,28 @@ class BatchSlices:
             return None if at is None else (0, at, self._batch.rows)
         self._check_rows(node)
         nulls = self._node(node)[1]
-        offsets, room = self._buffer(buffer + 1)
+        offsets, nbytes = self._buffer(buffer + 1)
         if nulls:
             return None
-        if room < (self._batch.rows + 1) * (8 if is_wide(kind) else 4):
+        if nbytes < (self._batch.rows + 1) * (8 if is_wide(kind) else 4):
             raise CorruptFile(f"{self._file.path}: a column has fewer rows than its record batch")
         if is_bytes(kind):
             at, items = self._buffer(buffer + 2)
             return self._at + offsets, self._at + at, items
         items, nulls = self._node(node + 1)
-        at, room = self._buffer(buffer + 3)
-        if room < items * (kind.value_type.bit_width // 8):
-            raise CorruptFile(f"{self._file.path}: {items} numbers do not fit a buffer of {room} bytes")
+        at, nbytes = self._buffer(buffer + 3)
+        if nbytes < items * (kind.value_type.bit_width // 8):
+            raise CorruptFile(f"{self._file.path}: {items} numbers do not fit a buffer of {nbytes} bytes")
         return None if nulls else (self._at + offsets, self._at + at, items)
 
-    def _found(self, place: Place) -> Place:
-        """Return where the column's parts are listed in this batch."""
+    def _in_batch(self, place: Place) -> Place:
+        """Return the column's place in this batch."""
         return place._replace(buffer=place.buffer + sum(self._batch.views[: place.views])) if place.views else place
 
     def _check_rows(self, node: int) -> None:
         length = self._node(node)[0]
         if length != self._batch.rows:
-            raise CorruptFile(f"{self._file.path}: a column has {length} rows; its record batch has {self._batch.rows}")
+            raise CorruptFile(f"{self._file.path}: a column has {length} rows, its record batch {self._batch.rows}")
 
     def _node(self, index: int) -> tuple[int, int]:
         if index >= len(self._batch.nodes):
@@ -188,19 +189,19 @@ class BatchSlices:
     def _bytes(self, index: int, start: int, stop: int) -> bytes:
         offset, length = self._buffer(index)
         if not 0 <= start <= stop <= length:
-            raise CorruptFile(f"{self._file.path}: bytes {start} to {stop} of a buffer of {length} are needed")
+            raise CorruptFile(f"{self._file.path}: a buffer has {length} bytes, bytes {start} to {stop} are needed")
         return self._file.read(self._at + offset + start, stop - start)
 
     def _array(self, place: Place, start: int, stop: int) -> pa.Array:
         kind, node, buffer, _ = place
         length, nulls = self._node(node)
         if not 0 <= start <= stop <= length:
-            raise CorruptFile(f"{self._file.path}: rows {start} to {stop} of a column of {length} are needed")
-        if types.is_null(kind):  # `pa.nulls` takes a bit a row
+            raise CorruptFile(f"{self._file.path}: a column has {length} rows, rows {start} to {stop} are needed")
+        if types.is_null(kind):  # `pa.nulls` would allocate a bit per row
             return pa.Array.from_buffers(kind, stop - start, [None])
         if start == stop:
             return pa.nulls(0, viewless(kind))
-        # Bitmaps are read from a whole byte on; the rows before `start` are skipped by the array's offset.
+        # Bitmaps are read from a whole byte; the array's offset skips the rows before `start`.
         first = start - start % 8 if nulls or types.is_boolean(kind) else start
         validity = pa.py_buffer(self._bytes(buffer, first // 8, (stop + 7) // 8)) if nulls else None
         buffers: list[pa.Buffer | None] = [validity]
@@ -214,7 +215,7 @@ class BatchSlices:
             begin, end = first * kind.bit_width // 8, (stop * kind.bit_width + 7) // 8
             buffers.append(pa.py_buffer(self._bytes(buffer + 1, begin, end)))
         elif is_view(kind):
-            buffers += self._viewed(place, first, stop)
+            buffers += self._view_buffers(place, first, stop)
         else:
             offsets = self._offsets(place, first, stop)
             low, high = int(offsets[0]), int(offsets[-1])
@@ -227,30 +228,30 @@ class BatchSlices:
             viewless(kind), stop - start, buffers, -1 if nulls else 0, start - first, list(children)
         )
 
-    def _viewed(self, place: Place, start: int, stop: int) -> list[pa.Buffer]:
-        """Return offsets and bytes of the rows that are viewed; what is said of a null is nothing."""
-        views = np.frombuffer(self._bytes(place.buffer + 1, 16 * start, 16 * stop), VIEW)
+    def _view_buffers(self, place: Place, start: int, stop: int) -> list[pa.Buffer]:
+        """Return offsets and bytes of view rows; nulls are empty."""
+        views = np.frombuffer(self._bytes(place.buffer + 1, 16 * start, 16 * stop), VIEW_DTYPE)
         sizes = views["size"].astype(np.int64)
         if self._node(place.node)[1]:
-            known = np.frombuffer(self._bytes(place.buffer, start // 8, (stop + 7) // 8), np.uint8)
-            sizes[np.unpackbits(known, bitorder="little")[: len(sizes)] == 0] = 0
+            validity = np.frombuffer(self._bytes(place.buffer, start // 8, (stop + 7) // 8), np.uint8)
+            sizes[np.unpackbits(validity, bitorder="little")[: len(sizes)] == 0] = 0
         ends = np.append(0, np.cumsum(sizes))
         if (sizes < 0).any() or ends[-1] >= LIMIT:
-            raise CorruptFile(f"{self._file.path}: rows {start} to {stop} of a column of views claim {ends[-1]} bytes")
-        long = np.flatnonzero(sizes > INLINE)
-        inside = (np.arange(INLINE) < sizes[:, None]) & (sizes <= INLINE)[:, None]
+            raise CorruptFile(f"{self._file.path}: rows {start} to {stop} of a view column state {ends[-1]} bytes")
+        far = np.flatnonzero(sizes > MAX_INLINE)
+        inline = (np.arange(MAX_INLINE) < sizes[:, None]) & (sizes <= MAX_INLINE)[:, None]
         data = np.empty(int(ends[-1]), np.uint8)
-        data[(ends[:-1, None] + np.arange(INLINE))[inside]] = views.view(np.uint8).reshape(-1, 16)[:, 4:][inside]
-        self._file.gather(self._view_places(place, views[long], sizes[long]), sizes[long], data, ends[:-1][long])
+        data[(ends[:-1, None] + np.arange(MAX_INLINE))[inline]] = views.view(np.uint8).reshape(-1, 16)[:, 4:][inline]
+        self._file.gather(self._view_places(place, views[far], sizes[far]), sizes[far], data, ends[:-1][far])
         return [pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)]
 
     def _view_places(self, place: Place, views: npt.NDArray[np.void], sizes: IntArray) -> IntArray:
-        """Return where in the file the bytes begin that are viewed."""
+        """Return the file offset of each view's bytes."""
         count = self._batch.views[place.views] if place.views < len(self._batch.views) else 0
         buffers = np.array([self._buffer(place.buffer + 2 + k) for k in range(count)], np.int64).reshape(-1, 2)
         which, at = views["which"].astype(np.int64), views["at"].astype(np.int64)
         if ((which < 0) | (which >= count)).any() or ((at < 0) | (at + sizes > buffers[which, 1])).any():
-            raise CorruptFile(f"{self._file.path}: a view of bytes points outside its record batch")
+            raise CorruptFile(f"{self._file.path}: a view points outside its record batch")
         places: IntArray = self._at + buffers[which, 0] + at
         return places
 
@@ -269,5 +270,5 @@ class BatchSlices:
         data = self._bytes(place.buffer + 1, start * dtype.itemsize, (stop + 1) * dtype.itemsize)
         offsets: npt.NDArray[np.signedinteger] = np.frombuffer(data, dtype)
         if offsets[0] < 0 or bool(np.any(offsets[1:] < offsets[:-1])):
-            raise CorruptFile(f"{self._file.path}: offsets of a column of type {place.kind} run backwards")
+            raise CorruptFile(f"{self._file.path}: the offsets of a column of type {place.kind} must not decrease")
         return offsets

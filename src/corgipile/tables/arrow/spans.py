@@ -1,4 +1,4 @@
-"""Where the rows of an Arrow column of varying length lie in memory, and what Python objects they make."""
+"""Zero-copy conversions between Arrow columns, NumPy arrays and Python objects."""
 
 from collections.abc import Sequence
 from typing import Any, Self, overload
@@ -14,7 +14,7 @@ __all__ = ["Rows", "array_of", "flat", "objects", "places"]
 
 
 def places(column: pa.Array) -> tuple[IntArray, int]:
-    """Return the offsets of a column's rows, in items, and the address they count from.
+    """Return the offsets of a column's rows in items, and the address they count from.
 
     Example:
         >>> places(pa.array([b"ab", b"", b"c"]))[0].tolist()
@@ -32,9 +32,9 @@ def places(column: pa.Array) -> tuple[IntArray, int]:
 
 
 def flat(column: pa.Array) -> npt.NDArray[Any]:
-    """Return numbers without nulls as an array; nothing is copied but truth values.
+    """Return numbers without nulls as an array, without a copy except for booleans.
 
-    Arrow's own way would load pandas, if it is installed, which takes a second and 50 MB.
+    Arrow's own conversion imports pandas if it is installed, which takes a second and 50 MB.
 
     Example:
         >>> flat(pa.array([1, 2, 3], pa.int16())[1:])
@@ -52,7 +52,7 @@ def flat(column: pa.Array) -> npt.NDArray[Any]:
 
 
 def array_of(values: npt.NDArray[Any]) -> pa.Array:
-    """Return numbers as a flat Arrow array; nothing is copied but truth values. Arrow's own way is as with `flat`.
+    """Return numbers as a flat Arrow array, without a copy except for booleans and without pandas; see `flat`.
 
     Example:
         >>> array_of(np.array([[1, 2], [3, 4]], np.int16)).to_pylist()
@@ -64,11 +64,11 @@ def array_of(values: npt.NDArray[Any]) -> pa.Array:
 
 
 class Rows(Sequence[npt.NDArray[Any]]):
-    """Rows of numbers that lie one after another; each becomes an array when it is asked for, many take much memory.
+    """Rows of numbers in one flat array; each becomes an array on access, since many small arrays take much memory.
 
     Args:
         values: The numbers of all rows.
-        ends: Where each row begins, and the last ends.
+        ends: Start of each row, then the end of the last.
 
     Example:
         >>> list(Rows(np.arange(3), np.array([0, 2, 3])))
@@ -80,13 +80,13 @@ class Rows(Sequence[npt.NDArray[Any]]):
 
     @classmethod
     def joined(cls, parts: "Sequence[Rows]") -> Self:
-        """Join rows."""
+        """Concatenate rows."""
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(np.concatenate([part.values for part in parts]), np.append(0, np.cumsum(lengths)))
 
     @property
     def lengths(self) -> IntArray:
-        """Return how many numbers each row has."""
+        """Return the length of each row."""
         return np.diff(self.ends)
 
     def __len__(self) -> int:
@@ -105,14 +105,14 @@ class Rows(Sequence[npt.NDArray[Any]]):
         return type(self)(self.values[ends[0] : ends[-1]], ends - ends[0])
 
     def taken(self, places: IntArray) -> Self:
-        """Return some of the rows."""
+        """Return rows by position."""
         return type(self).joined([self[:0], *(self[place : place + 1] for place in places.tolist())])
 
 
 def objects(column: pa.Array, *, own: bool = False) -> Sequence[Any] | pa.Array:
-    """Return an object a row, bytes, str or an array of numbers; the column itself where its type has no such objects.
+    """Return one object per row (bytes, str or an array), or the column itself for other types and columns with nulls.
 
-    Arrays may be written to: they are copies, unless the column is the caller's own.
+    Arrays are writable: they are copies, unless ``own`` states that the caller owns the column.
 
     Example:
         >>> objects(pa.array(["a", "bc"]))

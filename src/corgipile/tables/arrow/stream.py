@@ -1,4 +1,4 @@
-"""Arrow IPC streams, as Hugging Face datasets are stored: rows found by walking over the metadata of all messages."""
+"""Arrow IPC streams, the format of Hugging Face datasets: batches are located by walking over all messages."""
 
 import struct
 from typing import NamedTuple
@@ -12,25 +12,25 @@ from corgipile.tables.arrow.flatbuffers import CONTINUATION, DICTIONARY, RECORD_
 from corgipile.tables.arrow.footer import BLOCK, Footer
 from corgipile.tables.io.files import File, decoding
 
-MAGIC = b"\xff\xff\xff\xff"  # before each message; Arrow before 0.15 wrote none
+MAGIC = b"\xff\xff\xff\xff"  # before each message; Arrow before 0.15 did not write it
 SUFFIXES = (".arrows",)
-GUESS = 1 << 10  # bytes of metadata
+FIRST_READ = 1 << 10  # bytes read to get a message's metadata
 
 
-class Unended(CorruptFile):
-    """The stream ends without its mark."""
+class UnterminatedStream(CorruptFile):
+    """The stream ends without an end mark."""
 
 
 class ArrowStream(ArrowFile):
     """Reads an Arrow IPC stream in place, plain or with compressed record batches.
 
-    A stream has no footer: opening it reads the head of each record batch, none of its rows.
+    A stream has no footer, so opening it reads the head of each record batch, but no rows.
 
     Args:
         path: The file.
 
     Raises:
-        UnknownFormat: It has dictionary columns, whose values lie anywhere in the stream.
+        UnknownFormat: It has dictionary columns, whose values may be anywhere in the stream.
 
     Example:
         >>> import tempfile, pyarrow as pa
@@ -43,9 +43,9 @@ class ArrowStream(ArrowFile):
     """
 
     def _find_batches(self) -> tuple[Footer, pa.Schema]:
-        found = walk(self._file.scanned())
+        footer = walk(self._file.scanned())
         with decoding(self._file.path):
-            return found, pa.ipc.open_stream(self._file.source()).schema
+            return footer, pa.ipc.open_stream(self._file.source()).schema
 
     def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
         offset, metadata, _, body = self._blocks[i].tolist()
@@ -54,20 +54,20 @@ class ArrowStream(ArrowFile):
 
 
 def walk(file: File) -> Footer:
-    """Find the record batches of a stream.
+    """Return the positions of a stream's record batches.
 
     Raises:
         UnknownFormat: It is no stream, or has dictionary columns.
-        CorruptFile: It is truncated, or no message lies where one must.
+        CorruptFile: It is truncated, or lacks a message where it must have one.
     """
     head = file.read(0, min(16, file.size))
     prefix = 4 if is_early(head) else 8
     if prefix == 8 and head[:4] != MAGIC:
-        raise UnknownFormat(f"{file.path} is no Arrow IPC stream: it does not begin with {MAGIC!r}")
+        raise UnknownFormat(f"{file.path} is not an Arrow IPC stream: it does not begin with {MAGIC!r}")
     blocks, counts, native, at = [], [], True, 0
     while True:
         try:
-            message = _message(file, at, prefix)
+            message = _read_head(file, at, prefix)
         except CorruptFile as error:
             raise type(error)(f"{file.path}, message at byte {at}: {error}") from None
         if message is None:
@@ -75,7 +75,7 @@ def walk(file: File) -> Footer:
         if message.kind == DICTIONARY:
             raise UnknownFormat(
                 f"{file.path} is an Arrow IPC stream with dictionary columns, whose rows cannot be read in place; "
-                "write it as an Arrow IPC file with `corgipile convert`"
+                "convert it to an Arrow IPC file with `corgipile convert`"
             )
         if message.kind == SCHEMA:
             native = message.number == 0
@@ -87,7 +87,7 @@ def walk(file: File) -> Footer:
 
 
 def is_early(head: bytes) -> bool:
-    r"""Return whether a stream begins as Arrow wrote it before 0.15: with the length of a schema, and its tables.
+    r"""Return whether a stream has the format before Arrow 0.15, which begins with the length of the schema.
 
     Example:
         >>> is_early(b"\xac\x00\x00\x00\x10\x00\x00\x00\x00\x00\n\x00\x0e\x00\x06\x00"), is_early(bytes(16))
@@ -98,8 +98,8 @@ def is_early(head: bytes) -> bool:
     return bool(0 < length < 1 << 24 and length % 8 == 4 and root == 16 and table)
 
 
-def _swallows(metadata: bytes) -> bool:
-    """Say whether another message begins within what is said to be the metadata of one."""
+def _hides_message(metadata: bytes) -> bool:
+    """Return whether another message begins within the stated metadata of a message."""
     at = metadata.find(MAGIC)
     while at >= 0:
         if at % 8 == 0 and struct.unpack("<i", metadata[at + 4 : at + 8].ljust(4, b"\0"))[0] > 0:
@@ -109,7 +109,7 @@ def _swallows(metadata: bytes) -> bool:
 
 
 class _Message(NamedTuple):
-    """The head of a message: its type, bytes of metadata with their prefix, bytes of body.
+    """The head of a message: type, bytes of metadata with prefix, bytes of body, number.
 
     The number is the rows of a record batch, or the endianness of a schema.
     """
@@ -120,29 +120,29 @@ class _Message(NamedTuple):
     number: int
 
 
-def _message(file: File, at: int, prefix: int) -> _Message | None:
+def _read_head(file: File, at: int, prefix: int) -> _Message | None:
     """Read the head of a message; None at the end of the stream."""
     left = file.size - at
-    head = file.read(at, min(GUESS, left))
+    head = file.read(at, min(FIRST_READ, left))
     if not left:
-        raise Unended(
-            "the stream ends without its mark: it is truncated, or still being written; `corgipile convert` takes "
-            "what there is"
+        raise UnterminatedStream(
+            "the stream ends without an end mark: it is truncated or still being written; save its complete rows "
+            "with `corgipile convert`"
         )
     mark, length = struct.unpack_from("<Ii", head.ljust(8, b"\0")) if left >= prefix else (1, 0)
     length = mark if prefix == 4 else length
     if (prefix == 8 and mark != CONTINUATION) or left < prefix:
-        raise CorruptFile(f"{head[:8]!r} is no beginning of a message")
+        raise CorruptFile(f"a message cannot begin with {head[:8]!r}")
     if length == 0:
         if left > prefix:
-            raise CorruptFile(f"the stream ends, and {left - prefix} bytes follow")
+            raise CorruptFile(f"{left - prefix} bytes follow the end of the stream")
         return None
     if not 0 < length <= left - prefix:
-        raise CorruptFile(f"it claims {length} bytes of metadata, {left - prefix} are left: the stream is truncated")
+        raise CorruptFile(f"the stream is truncated: {length} bytes of metadata are stated, {left - prefix} are left")
     if len(head) < prefix + length:
         head = file.read(at, prefix + length)
-    if prefix == 8 and _swallows(head[8 : 8 + length]):
-        raise CorruptFile(f"it claims {length} bytes of metadata, among which another message begins")
+    if prefix == 8 and _hides_message(head[8 : 8 + length]):
+        raise CorruptFile(f"another message begins within the stated {length} bytes of metadata")
     return _parse(head[prefix : prefix + length], at, left, prefix)
 
 
@@ -151,12 +151,12 @@ def _parse(metadata: bytes, at: int, left: int, prefix: int) -> _Message:
     kind, header, body = message.scalar(1, "<B"), message.table(2), message.scalar(3, "<q")
     left -= prefix + len(metadata)
     if not 0 <= body <= left:
-        raise CorruptFile(f"it claims a body of {body} bytes, {left} are left: the stream is truncated")
+        raise CorruptFile(f"the stream is truncated: a body of {body} bytes is stated, {left} are left")
     if header is None or kind not in (SCHEMA, DICTIONARY, RECORD_BATCH) or (kind == SCHEMA) != (at == 0):
-        raise CorruptFile(f"type {kind} has no place there")
+        raise CorruptFile(f"a message of type {kind} is not allowed here")
     number = header.scalar(0, "<h" if kind == SCHEMA else "<q")
     if number < 0:
-        raise CorruptFile(f"it claims {number} rows")
+        raise CorruptFile(f"the number of rows must be at least 0, got {number}")
     if kind == RECORD_BATCH and header.vector(1, 16)[:8] != struct.pack("<q", number):
-        raise CorruptFile(f"it claims {number} rows, and its first column another number")
+        raise CorruptFile(f"{number} rows are stated, but the first column has another number")
     return _Message(kind, prefix + len(metadata), body, number)

@@ -1,4 +1,4 @@
-"""Writes an Arrow IPC file of equal record batches under a temporary name, complete or not at all."""
+"""Writer of Arrow IPC files with record batches of equal length; a file appears complete or not at all."""
 
 import contextlib
 from collections.abc import Iterable
@@ -19,17 +19,17 @@ from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.values import as_type, value_type
 
 COMPRESSIONS = (None, "lz4", "zstd")
-LARGE, SMALL = 4 << 20, 1 << 20  # bytes of a record batch
-OTHERS = {".csv", ".npy", ".npz", ".parquet", ".svm", ".svmlight", ".tfrecord", ".tsv", ".txt"}
+PLAIN_BATCH_BYTES, WHOLE_BATCH_BYTES = 4 << 20, 1 << 20  # bytes of a record batch that is read in part, or whole
+OTHER_SUFFIXES = {".csv", ".npy", ".npz", ".parquet", ".svm", ".svmlight", ".tfrecord", ".tsv", ".txt"}
 
 
 def holds_predictions(path: Path) -> bool:
-    """Say whether a file is one of predictions that corgipile wrote."""
+    """Return whether a file holds predictions that corgipile wrote."""
     return is_noted(path) and pa.ipc.open_file(pa.OSFile(str(path))).schema.names == [PREDICTION]
 
 
 def holds_rows(path: Path) -> bool:
-    """Say whether a file is a table that corgipile wrote."""
+    """Return whether a file is a table that corgipile wrote."""
     return is_noted(path) and not holds_predictions(path)
 
 
@@ -39,20 +39,19 @@ TABLE = Kind("table", holds_rows)
 
 
 class Writer:
-    """Write rows to an Arrow IPC file as record batches of equal length, the last one excepted.
+    """Write rows to an Arrow IPC file as record batches of equal length, except the last.
 
-    A note before the footer tells our reader where any row lies without the head of every batch; other readers pass
-    over it. Use it in a ``with`` statement: the file appears under its name when the block ends well, and not at all
-    otherwise.
+    A note before the footer lets our reader locate any row without reading every batch's metadata; other readers
+    ignore it. Use it in a ``with`` statement: the file appears under its name only if the block ends without an error.
 
     Args:
-        out: Path of the file; a file that is there is replaced if it is of this kind and ours.
+        out: Path of the file; an existing file is replaced if corgipile wrote it and it is of the same kind.
         schema: Schema of the rows; dictionaries and views are written as plain values.
-        record_batch: Rows of a record batch (int), or bytes ("1MB"); None: 4 MB, of which any rows can be read, or
-            1 MB where a batch must be read whole.
+        record_batch: Rows of a record batch (int), or bytes ("1MB"); None: 4 MB if any rows of it can be read, 1 MB if
+            it must be read whole.
         compression: None, "lz4" or "zstd".
-        kind: What the file is.
-        inputs: What is read meanwhile, and never replaced: tables, paths, lists of these.
+        kind: Kind of the file.
+        inputs: Inputs that must not be replaced: tables, paths, lists of these.
         overwrite: Replace a file of any kind.
 
     Example:
@@ -78,9 +77,9 @@ class Writer:
     ) -> None:
         refuse_url(out)
         if compression not in COMPRESSIONS:
-            raise BadArgument(f"compression is {compression!r}; None, 'lz4' or 'zstd' is right")
-        if Path(out).suffix.lower() in OTHERS:
-            raise BadArgument(f"{out} would be an Arrow IPC file in spite of its name; name it .arrow")
+            raise BadArgument(f"compression must be None, 'lz4' or 'zstd', got {compression!r}")
+        if Path(out).suffix.lower() in OTHER_SUFFIXES:
+            raise BadArgument(f"{out} has the suffix of another format; name it .arrow")
         check_types(schema, str(out), MAX_IPC_DEPTH)
         self.schema = plain(schema)
         self.rows = 0
@@ -100,11 +99,11 @@ class Writer:
         return self
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows; their columns must be those of the schema."""
+        """Add rows with the columns of the schema."""
         for group in self._groups.add(conform(batch, self.schema)):
-            self._put(group)
+            self._write_group(group)
 
-    def _put(self, group: pa.RecordBatch) -> None:
+    def _write_group(self, group: pa.RecordBatch) -> None:
         self._file.write_batch(group)
         self.rows += group.num_rows
 
@@ -115,42 +114,42 @@ class Writer:
         trace: TracebackType | None,
     ) -> None:
         if failure is not None:
-            # The stack sees the failure too, and removes the temporary file.
+            # With the failure the stack removes the temporary file.
             self._stack.__exit__(kind, failure, trace)
             return
         with self._stack:
             rest = self._groups.rest()
             if rest is not None:
-                self._put(rest)
+                self._write_group(rest)
             self._file.close()
             write_note(self._temporary)
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """Replace types by those of their values: no dictionaries, no views."""
+    """Return the schema with dictionaries and views replaced by their value types."""
     return pa.schema([field.with_type(value_type(field.type)) for field in schema], metadata=schema.metadata)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Bring rows to a schema of the same names and, dictionaries aside, types.
+    """Return rows cast to a schema of the same names and value types.
 
     Raises:
         BadSchema: Names or types differ.
     """
     if batch.schema.names != schema.names:
-        raise BadSchema(f"rows have columns {batch.schema.names}; {schema.names} is right")
+        raise BadSchema(f"rows must have columns {schema.names}, got {batch.schema.names}")
     columns = []
     for field, column in zip(schema, batch.columns, strict=True):
         values = as_type(column, value_type(column.type))
         if values.type != field.type:
-            raise BadSchema(f"column {field.name!r} has type {values.type}; {field.type} is right")
+            raise BadSchema(f"column {field.name!r} must have type {field.type}, got {values.type}")
         columns.append(values)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def batch_bytes(schema: pa.Schema, compression: str | None) -> int:
-    """Return the bytes of a record batch that suit readers: few if it must be read whole, else many.
+    """Return the bytes of a record batch: few if it must be read whole, else many.
 
-    A column is then in few pieces, so that the labels of a large table are soon read.
+    Large batches keep each column in few pieces, so that the labels of a large table are read quickly.
     """
-    return LARGE if compression is None and fixed_row_bytes(schema) else SMALL
+    return PLAIN_BATCH_BYTES if compression is None and fixed_row_bytes(schema) else WHOLE_BATCH_BYTES

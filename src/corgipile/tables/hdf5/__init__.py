@@ -1,1 +1,1 @@
-"""HDF5 files: what h5py says of them, and rows read from where they lie."""
+"""HDF5 files: metadata by h5py, rows read in place."""

@@ -1,4 +1,4 @@
-"""HDF5 files as tables: datasets with as many rows are columns."""
+"""HDF5 files as tables: datasets of equal length are columns."""
 
 from typing import Any
 
@@ -20,22 +20,22 @@ SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5")
 def hdf5_table(
     path: PathLike, group: str | None = None, columns: ColumnChoice = None, spill: Spill = None, *, paths: bool = False
 ) -> ArraysTable:
-    """Open an HDF5 file: a column for each dataset, whose first axes are of one length; or an AnnData file.
+    """Open an HDF5 file, a column per dataset of equal length, or an AnnData file.
 
-    Fields of compound datasets are columns. Numbers that lie in the file as they are, are read in place.
+    Fields of compound datasets are columns. Uncompressed numbers are read in place.
 
     Args:
         path: The file.
-        group: The group, or the dataset, that is the table; by default all of the file.
-        columns: The datasets that are columns, by their paths in the group, or a dictionary from names to paths;
-            by default all.
+        group: The group or dataset to open as a table; by default the whole file.
+        columns: The datasets to read, by their paths in the group, or a dictionary from names to paths; by default
+            all.
         spill: Folder for spill files, or ``"off"``.
-        paths: Of AnnData, add the column ``obs_names``.
+        paths: Add the column ``obs_names`` (AnnData only).
 
     Raises:
         MissingExtra: h5py is not installed.
-        MissingColumn: There is no such group or dataset.
-        BadSchema: Datasets are of different lengths, or of a type that is no column.
+        MissingColumn: The group or a dataset is missing.
+        BadSchema: Datasets differ in length, or have an unsupported type.
 
     Example:
         >>> import h5py, tempfile, numpy as np
@@ -48,25 +48,25 @@ def hdf5_table(
     source = H5(path)
     file = source.file
     origin = Origin(
-        "HDF5", file.path, file.identity, lambda: file.place, _again,
+        "HDF5", file.path, file.identity, lambda: file.place, _reopen,
         (file.path, group, columns, spill, paths, "paths" if trusts_paths() else None),
     )  # fmt: skip
-    with source.opened() as root:
+    with source.open_root() as root:
         if group is None and anndata.is_anndata(root):
             return anndata.anndata_table(
                 root, source.stored, origin._replace(kind="AnnData"), columns, spill, paths=paths
             )
         if paths:
-            raise BadArgument(f"paths does not apply to {file.path}, which is no AnnData file")
+            raise BadArgument(f"paths applies only to AnnData files, got {file.path}")
         node = group_at(root, group, file.path)
-        found = choose_arrays(node, columns, file.path) if is_group(node) else {node.name.rpartition("/")[2]: node}
-        made: dict[str, Column] = {}
-        for name, data in found.items():
-            made |= _columns(source, name, data, alone=len(found) == 1)
-        return ArraysTable(origin, made, int(next(iter(found.values())).shape[0]), spill=spill)
+        datasets = choose_arrays(node, columns, file.path) if is_group(node) else {node.name.rpartition("/")[2]: node}
+        table_columns: dict[str, Column] = {}
+        for name, data in datasets.items():
+            table_columns |= _columns(source, name, data, alone=len(datasets) == 1)
+        return ArraysTable(origin, table_columns, int(next(iter(datasets.values())).shape[0]), spill=spill)
 
 
-def _again(
+def _reopen(
     path: str, group: str | None, columns: ColumnChoice, spill: Spill, paths: bool, trust: Trust = None
 ) -> ArraysTable:
     with trusting(trust):
@@ -74,11 +74,11 @@ def _again(
 
 
 def _columns(source: H5, name: str, data: Any, *, alone: bool) -> dict[str, Column]:
-    """Return the columns of a dataset; the fields of one that is alone by their own names."""
+    """Return the columns of a dataset; the fields of a single dataset have no prefix."""
     h5py = library()
     where, stored = f"{source.file.path}, dataset {data.name!r}", source.stored(data)
     if data.dtype.names is not None:
-        found = field_columns(stored, where)
-        return found if alone else {f"{name}.{field}": column for field, column in found.items()}
+        fields = field_columns(stored, where)
+        return fields if alone else {f"{name}.{field}": column for field, column in fields.items()}
     text, item = h5py.check_string_dtype(data.dtype), h5py.check_vlen_dtype(data.dtype)
     return {name: column_of(stored, where, str if text else item)}

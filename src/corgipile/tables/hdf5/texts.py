@@ -1,4 +1,4 @@
-"""Texts of any length as HDF5 stores them: references into heaps, which are read without the library."""
+"""Variable-length text in HDF5: references into global heaps, read without h5py."""
 
 import struct
 from typing import Any
@@ -14,20 +14,20 @@ from corgipile.tables.table import IntArray
 
 __all__ = ["REFERENCE", "Texts"]
 
-REFERENCE = np.dtype([("length", "<u4"), ("heap", "<u8"), ("number", "<u4")])  # of files with addresses of 8 bytes
-HEAP = struct.Struct("<4sB3xQ")  # its head: a mark, the version, its bytes
-ITEM = struct.Struct("<HH4xQ")  # the head of each text: its number, how often it is referred to, its bytes
-MARK, VERSION = b"GCOL", 1
-KEPT = 64  # heaps in memory, mostly of 4 KB
+REFERENCE = np.dtype([("length", "<u4"), ("heap", "<u8"), ("number", "<u4")])  # for addresses of 8 bytes
+HEAP = struct.Struct("<4sB3xQ")  # head of a heap: mark, version, bytes
+ITEM = struct.Struct("<HH4xQ")  # head of a text: number, reference count, bytes
+HEAP_MARK, VERSION = b"GCOL", 1
+MAX_HEAPS = 64  # heaps cached, mostly of 4 KB
 Heap = tuple[bytes, dict[int, tuple[int, int]]]
 
 
 class Texts:
-    """Texts of any length.
+    """An array of variable-length text.
 
     Args:
         file: The file.
-        references: Where each text is.
+        references: Reference of each text.
     """
 
     dtype = np.dtype(object)
@@ -35,33 +35,33 @@ class Texts:
     def __init__(self, file: File, references: Stored) -> None:
         self._file, self._references = file, references
         self.shape, self.chunk = references.shape, references.chunk
-        self._heaps: Recent[Heap] = Recent(KEPT)
+        self._heaps: Recent[Heap] = Recent(MAX_HEAPS)
 
     def get(self, starts: IntArray, stops: IntArray) -> npt.NDArray[Any]:
-        """Read runs of rows, each as bytes."""
-        found = self._references.get(starts, stops)
-        made = np.empty(len(found), object)
-        for row, (length, place, number) in enumerate(found.tolist()):
-            made[row] = self._text(length, place, number) if length else b""
-        return made
+        """Read runs of rows, each row as bytes."""
+        references = self._references.get(starts, stops)
+        texts = np.empty(len(references), object)
+        for row, (length, place, number) in enumerate(references.tolist()):
+            texts[row] = self._text(length, place, number) if length else b""
+        return texts
 
     def _text(self, length: int, place: int, number: int) -> bytes:
         data, items = self._heaps.get(place, lambda: self._heap(place))
         start, size = items.get(number, (0, -1))
         if length > size:
-            raise CorruptFile(f"{self._file.path}: no text {number} of {length} bytes in the heap at byte {place}")
+            raise CorruptFile(f"{self._file.path}: the heap at byte {place} has no text {number} of {length} bytes")
         return data[start : start + length]
 
     def _heap(self, place: int) -> Heap:
-        """Read a heap; an item that is not whole ends it."""
+        """Read a heap up to its first incomplete item."""
         mark, version, size = HEAP.unpack(self._file.read(place, HEAP.size))
-        if mark != MARK or version != VERSION or size < HEAP.size:
-            raise CorruptFile(f"{self._file.path}: no heap of texts at byte {place}")
+        if mark != HEAP_MARK or version != VERSION or size < HEAP.size:
+            raise CorruptFile(f"{self._file.path}: byte {place} must begin a heap of texts")
         data, items, at = self._file.read(place, size), {}, HEAP.size
         while at + ITEM.size <= size:
             number, _, length = ITEM.unpack_from(data, at)
             at += ITEM.size
-            if not number or at + length > size:  # the rest is free
+            if not number or at + length > size:  # free space
                 break
             items[number] = (at, length)
             at += -(-length // 8) * 8

@@ -1,4 +1,4 @@
-"""What people have in memory as tables: without a copy where it lies as Arrow has it."""
+"""Tables of objects in memory, without a copy where their layout is Arrow's."""
 
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ TENSORS = ("torch", "jax", "jaxlib", "tensorflow")
 
 
 def is_pair(source: Any) -> bool:
-    """Say whether a tuple is rows and their labels, not two tables.
+    """Return whether a tuple is rows and their labels, not two tables.
 
     Example:
         >>> is_pair((np.eye(2), [0, 1])), is_pair(("a.arrow", "b.arrow")), is_pair((np.eye(2), np.eye(2)))
@@ -37,12 +37,12 @@ def is_pair(source: Any) -> bool:
 
 
 def of_memory(source: Any, open_file: Callable[[str], Table], spill: Spill = None) -> Table | None:
-    """Make a table of what is in memory; None of what is not known.
+    """Return the table of an object in memory; None for unknown types.
 
     Args:
-        source: What there is.
-        open_file: Opens a file, for datasets made of them.
-        spill: Folder for spill files, where rows come as a stream.
+        source: The object.
+        open_file: Opens a file, for datasets of files.
+        spill: Folder for spill files, for streams.
 
     Example:
         >>> of_memory({"x": [1, 2]}, open).read(0, 1).to_pydict()
@@ -56,8 +56,8 @@ def of_memory(source: Any, open_file: Callable[[str], Table], spill: Spill = Non
     if library in ("anndata", "h5py", "zarr") and (table := of_science(source, library, spill)) is not None:
         return table
     if kind == "LazyFrame":
-        raise BadArgument("a LazyFrame has no rows yet; collect() it, or sink_ipc() it to a file and open that")
-    rows = _rows(source, library)
+        raise BadArgument("a LazyFrame must be evaluated first; collect() it, or sink_ipc() it to a file and open that")
+    rows = _whole_rows(source, library)
     if rows is not None:
         return MemoryTable(rows)
     if _is_arrow_dataset(source):
@@ -67,12 +67,12 @@ def of_memory(source: Any, open_file: Callable[[str], Table], spill: Spill = Non
     return _of_stream(source, kind, spill)
 
 
-def _rows(source: Any, library: str) -> pa.Table | None:
-    """Return what lies in memory whole."""
+def _whole_rows(source: Any, library: str) -> pa.Table | None:
+    """Return the rows of an object that is completely in memory; None for others."""
     if is_pair(source):
-        rows, labels = _rows(source[0], _library(source[0])), source[1]
+        rows, labels = _whole_rows(source[0], _library(source[0])), source[1]
         if len(getattr(labels, "shape", ())) == 2:
-            labels = _column_of(labels)
+            labels = _first_column(labels)
         return None if rows is None else arrays.of_pair(rows, labels)
     if sparse.is_sparse(source):
         return sparse.of_sparse(source)
@@ -86,8 +86,8 @@ def _rows(source: Any, library: str) -> pa.Table | None:
     return found if isinstance(found, pa.Table) else None
 
 
-def _column_of(labels: Any) -> Any:
-    """Return the one column of labels that have two axes."""
+def _first_column(labels: Any) -> Any:
+    """Return the single column of labels with two axes."""
     if hasattr(labels, "columns"):
         return labels[labels.columns[0]]
     return arrays.as_array("label", labels)[:, 0]
@@ -95,7 +95,7 @@ def _column_of(labels: Any) -> Any:
 
 def _frame(source: Any, library: str) -> pa.Table | None:
     if type(source).__name__ == "Series":
-        raise BadArgument(f"a Series of {library} is one column; to_frame() makes a table of it")
+        raise BadArgument(f"a Series of {library} must be made a table first; call to_frame()")
     if library == "polars":
         return frames.of_polars(source) if hasattr(source, "to_arrow") else None
     return frames.of_pandas(source) if hasattr(source, "columns") else None
@@ -106,7 +106,7 @@ def _of_stream(source: Any, kind: str, spill: Spill) -> Table | None:
         try:
             reader = pa.RecordBatchReader.from_stream(source)
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise BadArgument(f"the {kind} gives Arrow no table: {str(error).splitlines()[0][:300]}") from None
+            raise BadArgument(f"the {kind} must export a table to Arrow: {str(error).splitlines()[0][:300]}") from None
         return streams.of_reader(reader, f"a {kind}", spill)
     if hasattr(source, "__arrow_c_array__"):
         return MemoryTable(pa.Table.from_batches([pa.record_batch(source)]))
@@ -122,7 +122,7 @@ def _library(source: Any) -> str:
 
 
 def _is_array(source: Any) -> bool:
-    """Say whether something is an array in memory: of NumPy, or a tensor."""
+    """Return whether an object is a NumPy array or a tensor."""
     return isinstance(source, np.ndarray) or (hasattr(source, "__array__") and _library(source) in TENSORS)
 
 

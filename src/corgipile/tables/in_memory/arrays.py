@@ -1,4 +1,4 @@
-"""NumPy arrays as columns of Arrow: in place where they lie as Arrow has them, else copied once."""
+"""NumPy arrays as Arrow columns, without a copy where their layout is Arrow's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,14 +22,14 @@ __all__ = [
 ]
 
 FEATURES, LABEL = "features", "label"
-MISSING = ("NAType", "NaTType")  # of pandas, which need not be there
+MISSING_TYPES = ("NAType", "NaTType")  # pandas types, by name since pandas is optional
 
 
 def of_matrix(array: npt.NDArray[Any]) -> pa.Table:
-    """Make a table of an array with a row an entry of its first axis: the column ``features``.
+    """Return the table of an array with rows on its first axis, as the column ``features``.
 
     Raises:
-        BadSchema: It has one axis, or none.
+        BadSchema: The array has fewer than two axes.
 
     Example:
         >>> of_matrix(np.eye(2)).to_pydict()
@@ -39,14 +39,14 @@ def of_matrix(array: npt.NDArray[Any]) -> pa.Table:
         return of_structure(array)
     if array.ndim < 2:
         raise BadSchema(
-            f"an array of shape {array.shape} has no rows of features; a dictionary names columns: "
-            '{"x": array}, and (X, y) is features and labels'
+            f"an array of features must have two axes or more, got shape {array.shape}; name columns in a dictionary, "
+            '{"x": array}, or pass features and labels as (X, y)'
         )
     return pa.table({FEATURES: column_of(FEATURES, array)})
 
 
 def of_structure(array: npt.NDArray[Any]) -> pa.Table:
-    """Make a table of a structured array: a column a field.
+    """Return the table of a structured array, a column per field.
 
     Example:
         >>> of_structure(np.array([(1, 2.5)], [("x", "i4"), ("y", "f4")])).to_pydict()
@@ -58,11 +58,11 @@ def of_structure(array: npt.NDArray[Any]) -> pa.Table:
 
 
 def of_columns(columns: Mapping[Any, Any]) -> pa.Table:
-    """Make a table of arrays by name: of NumPy, Arrow, or whatever NumPy makes an array of; lists are typed by Arrow.
+    """Return the table of named columns: arrays of NumPy or Arrow, array-likes, or lists, which Arrow types.
 
     Raises:
-        BadArgument: Their lengths differ, or a name is no text.
-        BadSchema: A column is of no type that Arrow has.
+        BadArgument: Lengths differ, or a name is not text.
+        BadSchema: A column has no Arrow type.
 
     Example:
         >>> of_columns({"x": np.zeros((2, 1)), "label": [0, 1]}).schema.names
@@ -72,12 +72,12 @@ def of_columns(columns: Mapping[Any, Any]) -> pa.Table:
         if not isinstance(name, str):
             raise BadArgument(f"names of columns must be text, got {name!r}")
     if not columns:
-        raise BadArgument("an empty dictionary was given to open; at least one column is needed")
+        raise BadArgument("a dictionary of columns must have at least one, got none")
     made = {name: column_of(name, values) for name, values in columns.items()}
     lengths = {name: len(column) for name, column in made.items()}
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
-        raise BadArgument(f"columns must have as many rows as each other: {said}")
+        summary = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+        raise BadArgument(f"columns must have equal lengths: {summary}")
     return pa.table(made)
 
 
@@ -93,8 +93,8 @@ def is_rows(source: Any) -> bool:
 
 
 def _is_cell(value: Any) -> bool:
-    one = isinstance(value, str | bytes | Mapping) or not hasattr(value, "__len__")
-    return one or getattr(value, "ndim", 1) == 0
+    scalar = isinstance(value, str | bytes | Mapping) or not hasattr(value, "__len__")
+    return scalar or getattr(value, "ndim", 1) == 0
 
 
 def of_rows(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
@@ -109,10 +109,10 @@ def of_rows(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
 
 
 def of_pair(rows: pa.Table, labels: Any) -> pa.Table:
-    """Add labels to rows.
+    """Return rows with a column of labels.
 
     Raises:
-        BadArgument: There are not as many, or the rows have such a column.
+        BadArgument: Their numbers differ, or the rows have that column.
 
     Example:
         >>> of_pair(of_matrix(np.eye(2)), [0, 1]).schema.names
@@ -120,14 +120,14 @@ def of_pair(rows: pa.Table, labels: Any) -> pa.Table:
     """
     column = column_of(LABEL, labels)
     if LABEL in rows.schema.names:
-        raise BadArgument(f"the rows have a column {LABEL!r}, and labels were given beside them; leave one out")
+        raise BadArgument(f"labels must not be passed for rows with a column {LABEL!r}; drop one of them")
     if len(column) != rows.num_rows:
-        raise BadArgument(f"{len(column)} labels were given for {rows.num_rows} rows; one for each is needed")
+        raise BadArgument(f"there must be one label per row, got {len(column)} for {rows.num_rows} rows")
     return rows.append_column(LABEL, column)
 
 
 def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
-    """Make a column of values, the first axis of which counts rows.
+    """Return the column of values with rows on the first axis.
 
     Example:
         >>> column_of("x", np.zeros((3, 2, 2), np.int8)).type
@@ -143,16 +143,16 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     if array.ndim == 0:
         raise BadArgument(f"column {name!r} must be an array or a list, got {values!r}")
     if 0 in array.shape[1:]:
-        raise BadSchema(f"column {name!r} has rows of shape {array.shape[1:]}, which hold nothing")
+        raise BadSchema(f"column {name!r}: rows must not be empty, got shape {array.shape[1:]}")
     mask = np.ma.getmaskarray(array) if np.ma.is_masked(array) else None
-    made = _flat(name, np.ma.getdata(array), mask)
+    made = _flat_array(name, np.ma.getdata(array), mask)
     for size in reversed(array.shape[1:]):
         made = pa.FixedSizeListArray.from_arrays(made, size)
     return made
 
 
 def as_array(name: str, values: Any) -> npt.NDArray[Any]:
-    """Return what is an array, or gives NumPy one.
+    """Return an array, or an array-like converted by NumPy.
 
     Example:
         >>> as_array("x", np.eye(2)).shape
@@ -163,11 +163,11 @@ def as_array(name: str, values: Any) -> npt.NDArray[Any]:
     try:
         return np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise BadArgument(f"column {name!r}: NumPy takes no {type(values).__name__} such as this: {error}") from None
+        raise BadArgument(f"column {name!r}: NumPy cannot convert this {type(values).__name__}: {error}") from None
 
 
-def _flat(name: str, array: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None) -> pa.Array:
-    """Return all numbers of an array as an Arrow array, nulls where they are masked."""
+def _flat_array(name: str, array: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None) -> pa.Array:
+    """Return all values of an array as an Arrow array; masked values are null."""
     kind = array.dtype
     if kind.names is not None:
         return _structures(name, array.reshape(-1), mask)
@@ -179,47 +179,44 @@ def _flat(name: str, array: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None
     if kind.kind in "mM":
         return _times(name, array.reshape(-1), mask)
     if kind.kind not in "OUST":
-        raise BadSchema(
-            f"column {name!r} is of {kind}; numbers up to 64 bits, truth values, text, bytes and dates are columns"
-        )
+        raise BadSchema(f"column {name!r} must be numbers up to 64 bits, booleans, text, bytes or dates, got {kind}")
     values = array.reshape(-1).tolist()
     if kind.kind == "O" and array.ndim == 1:
-        values = _nulled(values)
+        values = _nan_to_none(values)
     if mask is not None:
-        values = [None if out else value for value, out in zip(values, mask.reshape(-1).tolist(), strict=True)]
+        values = [None if missing else value for value, missing in zip(values, mask.reshape(-1).tolist(), strict=True)]
     return by_arrow(name, values)
 
 
-def _nulled(values: list[Any]) -> list[Any]:
-    """Return Python objects with None in place of NaN, which is what pandas has where a cell of text is empty.
+def _nan_to_none(values: list[Any]) -> list[Any]:
+    """Return Python objects with None in place of NaN, which pandas stores for missing text.
 
-    The objects are the same where none is NaN, or all are, for then they are numbers that have a type. NaN within
-    lists stays.
+    The list is unchanged if no object is NaN, or all are, since those are floats. NaN within lists stays.
     """
-    out = [_is_missing(value) for value in values]
-    if not any(out) or all(gone or value is None for value, gone in zip(values, out, strict=True)):
+    missing = [_is_missing(value) for value in values]
+    if not any(missing) or all(gone or value is None for value, gone in zip(values, missing, strict=True)):
         return values
-    return [None if gone else value for value, gone in zip(values, out, strict=True)]
+    return [None if gone else value for value, gone in zip(values, missing, strict=True)]
 
 
 def _is_missing(value: Any) -> bool:
-    return (isinstance(value, float | np.floating) and bool(np.isnan(value))) or type(value).__name__ in MISSING
+    return (isinstance(value, float | np.floating) and bool(np.isnan(value))) or type(value).__name__ in MISSING_TYPES
 
 
 def _numbers(values: npt.NDArray[Any]) -> pa.Array:
-    """Return numbers as they lie; truth values have a bit each in Arrow."""
+    """Return numbers without a copy; booleans are packed to bits."""
     data = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else values
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(data)], 0)
 
 
 def _times(name: str, values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None) -> pa.Array:
-    """Return dates and durations; those of units that Arrow lacks in seconds, or days."""
+    """Return dates and durations; units that Arrow lacks are converted."""
     unit, count = np.datetime_data(values.dtype)
     letter = values.dtype.kind
     if count != 1 or unit not in ("s", "ms", "us", "ns", *(("D",) if letter == "M" else ())):
         finer = {"Y": "D", "M": "D", "W": "D", "D": "s"}.get(unit, "s")
         if unit == "generic" or (letter == "m" and unit in ("Y", "M")):
-            raise BadSchema(f"column {name!r} is of {values.dtype}, which has no length; give a unit such as [s]")
+            raise BadSchema(f"column {name!r} must have a fixed unit of time such as [s], got {values.dtype}")
         if unit in ("ps", "fs", "as"):
             finer = "ns"
         values = values.astype(f"{letter}8[{'s' if letter == 'm' and finer == 'D' else finer}]")
@@ -228,17 +225,19 @@ def _times(name: str, values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | No
 
 def _structures(name: str, values: npt.NDArray[Any], mask: Any) -> pa.Array:
     if mask is not None and mask.any():
-        raise BadSchema(f"column {name!r} is a structured array with masked values; give each field as a column")
+        raise BadSchema(
+            f"column {name!r} must not be a structured array with masked values; pass each field as a column"
+        )
     fields = values.dtype.names or ()
     parts: Sequence[Any] = [column_of(f"{name}.{field}", values[field]) for field in fields]
     return pa.StructArray.from_arrays(parts, names=list(fields))
 
 
 def by_arrow(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
-    """Make a column of values as Arrow does; where it takes no list for NaN beside text, NaN is null.
+    """Return the column that Arrow infers from values; if NaN mixed with text fails, NaN is null.
 
     Raises:
-        BadSchema: They are of no type that Arrow has, or of none that can be told.
+        BadSchema: The values have no common Arrow type, or are all null.
 
     Example:
         >>> by_arrow("x", [[1], None]).type
@@ -247,10 +246,10 @@ def by_arrow(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     try:
         made = pa.array(values, from_pandas=True) if hasattr(values, "dtype") else pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        if isinstance(values, list) and (nulled := _nulled(values)) is not values:
+        if isinstance(values, list) and (nulled := _nan_to_none(values)) is not values:
             return by_arrow(name, nulled)
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadSchema(f"column {name!r} is of no one type that Arrow has: {reason[:300]}") from None
+        raise BadSchema(f"the values of column {name!r} must have one Arrow type: {reason[:300]}") from None
     if pa.types.is_null(made.type) and len(made):
-        raise BadSchema(f"column {name!r} holds nothing but nulls, which tell no type; leave it out")
+        raise BadSchema(f"column {name!r} must have a value that is not null, to infer its type; drop it")
     return made

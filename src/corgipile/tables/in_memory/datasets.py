@@ -1,4 +1,4 @@
-"""Datasets of other libraries: of Hugging Face, and of pyarrow."""
+"""Tables of Hugging Face and pyarrow datasets."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,16 +21,16 @@ from corgipile.tables.views import mask_rows, masks_of, select, slice  # noqa: A
 
 __all__ = ["HuggingFaceTable", "of_arrow_dataset", "of_hugging_face"]
 
-FOLLOWED = {"replace_schema_metadata", "slice", "drop", "select", "remove_column"}
+REPLAYABLE = {"replace_schema_metadata", "slice", "drop", "select", "remove_column"}
 
 
 def of_hugging_face(dataset: Any, spill: Spill = None) -> Table:
-    """Make a table of a ``datasets.Dataset``: its rows as they are stored, without formats and transforms.
+    """Return the table of a ``datasets.Dataset``: its stored rows, without formats and transforms.
 
-    Rows in memory-mapped files are read from these. A selection of rows is a view of the stored ones.
+    Rows in memory-mapped files are read from those files. Selected rows are a view of the stored ones.
 
     Raises:
-        BadArgument: It has several splits, or is a stream.
+        BadArgument: The dataset has several splits, or is a stream.
 
     Example:
         >>> import datasets
@@ -39,15 +39,15 @@ def of_hugging_face(dataset: Any, spill: Spill = None) -> Table:
     """
     kind = type(dataset).__name__
     if isinstance(dataset, dict):
-        raise BadArgument(f"a {kind} holds the splits {', '.join(map(str, dataset))}; open one of them")
+        raise BadArgument(f"a {kind} must be opened by split; open one of {', '.join(map(str, dataset))}")
     if not hasattr(dataset, "data"):
-        raise BadArgument(f"{kind} is no dataset with rows in Arrow; give the folder that its save_to_disk writes")
+        raise BadArgument(f"{kind} must be a dataset with rows in Arrow; open the folder that its save_to_disk writes")
     table = _files(dataset, spill) or HuggingFaceTable(dataset)
     indices = getattr(dataset, "_indices", None)
-    return table if indices is None else _taken(table, indices)
+    return table if indices is None else _take_indices(table, indices)
 
 
-def _taken(table: Table, indices: Any) -> Table:
+def _take_indices(table: Table, indices: Any) -> Table:
     rows = np.concatenate([flat(part).astype(np.int64) for part in indices.column(0).chunks] or [np.zeros(0, np.int64)])
     if (np.diff(rows) > 0).all():
         return mask_rows(table, RowMask.joined(masks_of([rows], len(table))))
@@ -55,7 +55,7 @@ def _taken(table: Table, indices: Any) -> Table:
 
 
 class HuggingFaceTable(MemoryTable):
-    """Serves the Arrow data of a dataset, and is pickled as that is: files by their names.
+    """The Arrow data of a dataset, pickled as the dataset is, with files by name.
 
     Args:
         dataset: The dataset.
@@ -70,42 +70,42 @@ class HuggingFaceTable(MemoryTable):
 
 
 def _files(dataset: Any, spill: Spill) -> Table | None:
-    """Open the files of a dataset, None where its rows are not simply those of files."""
+    """Return the table of a dataset's files; None if its rows are not exactly those of files."""
     data = dataset.data
     blocks = [block for row in getattr(data, "blocks", [[data]]) for block in row]
-    if any(len(row) > 1 for row in getattr(data, "blocks", [])) or not all(map(_is_followed, blocks)):
+    if any(len(row) > 1 for row in getattr(data, "blocks", [])) or not all(map(_is_replayable, blocks)):
         return None
     try:
-        tables = [_replayed(ArrowStream(block.path, spill), block.replays or []) for block in blocks]
+        tables = [_replay(ArrowStream(block.path, spill), block.replays or []) for block in blocks]
         table = select(tables[0] if len(tables) == 1 else ConcatTable(tables), data.schema.names)
     except (CorgiPileError, TypeError, ValueError):
-        return None  # it is in memory anyhow
+        return None  # the caller falls back to the dataset in memory
     return table if table.schema.types == data.schema.types and len(table) == data.num_rows else None
 
 
-def _is_followed(block: Any) -> bool:
+def _is_replayable(block: Any) -> bool:
     known = isinstance(getattr(block, "path", None), str) and Path(block.path).is_file()
-    return known and all(name in FOLLOWED for name, *_ in block.replays or [])
+    return known and all(name in REPLAYABLE for name, *_ in block.replays or [])
 
 
-def _replayed(table: Table, replays: list[Any]) -> Table:
-    """Cut a table as its dataset did; which columns are left is known in the end."""
-    for name, given, named in replays:
+def _replay(table: Table, replays: list[Any]) -> Table:
+    """Apply the slices of a dataset to a table; columns are selected afterwards."""
+    for name, args, kwargs in replays:
         if name == "slice":
-            start, length = (*given, None)[:2] if given else (named.get("offset", 0), named.get("length"))
+            start, length = (*args, None)[:2] if args else (kwargs.get("offset", 0), kwargs.get("length"))
             table = slice(table, start, None if length is None else start + length)
     return table
 
 
 def of_arrow_dataset(dataset: Any, open_file: Callable[[str], Table], stream: Callable[[Any], Table]) -> Table:
-    """Make a table of a ``pyarrow.dataset.Dataset``: local Parquet and Arrow files are read as ours.
+    """Return the table of a ``pyarrow.dataset.Dataset``: local Parquet and Arrow files are opened directly.
 
-    One that filters or projects, or lies elsewhere, is read to its end by its own scanner.
+    A dataset that filters, projects, or is remote is read to its end by its own scanner.
 
     Args:
         dataset: The dataset.
         open_file: Opens a file.
-        stream: Makes a table of what the dataset's own scanner reads.
+        stream: Makes a table of the dataset by its own scanner.
 
     Example:
         >>> import pyarrow.dataset as ds
@@ -122,7 +122,7 @@ def of_arrow_dataset(dataset: Any, open_file: Callable[[str], Table], stream: Ca
 
 
 def _fragments(dataset: Any, open_file: Callable[[str], Table]) -> list[Table] | None:
-    """Open the files of a dataset; None where they are not local, of another format, or of other columns."""
+    """Open the files of a dataset; None if they are remote, of another format, or have other columns."""
     import pyarrow.dataset as ds  # noqa: PLC0415 - which the caller has loaded
     from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 - as above
 
@@ -131,7 +131,7 @@ def _fragments(dataset: Any, open_file: Callable[[str], Table]) -> list[Table] |
         return None
     if not isinstance(dataset.filesystem, LocalFileSystem):
         return None
-    found: list[Table] = []
+    tables: list[Table] = []
     for fragment in dataset.get_fragments():
         keys = ds.get_partition_keys(fragment.partition_expression)
         if keys.keys() - {*dataset.schema.names}:
@@ -140,12 +140,12 @@ def _fragments(dataset: Any, open_file: Callable[[str], Table]) -> list[Table] |
         table = open_file(fragment.path)
         table = Partition(table, values) if values else table
         some = sum(group.num_rows for group in getattr(fragment, "row_groups", ())) or len(table)
-        if not _has(table.schema, dataset.schema) or some != len(table):
+        if not _has_fields(table.schema, dataset.schema) or some != len(table):
             return None
-        found.append(select(table, dataset.schema.names))
-    return found or None
+        tables.append(select(table, dataset.schema.names))
+    return tables or None
 
 
-def _has(mine: pa.Schema, wanted: pa.Schema) -> bool:
-    there = set(mine.names)
-    return all(field.name in there and mine.field(field.name).type == field.type for field in wanted)
+def _has_fields(mine: pa.Schema, wanted: pa.Schema) -> bool:
+    available = set(mine.names)
+    return all(field.name in available and mine.field(field.name).type == field.type for field in wanted)

@@ -1,4 +1,4 @@
-"""Data frames: pandas column by column, others as they give themselves to Arrow."""
+"""Tables of data frames: pandas column by column, Polars by its Arrow export."""
 
 import logging
 from typing import Any
@@ -17,9 +17,9 @@ log = logging.getLogger("corgipile")
 
 
 def of_pandas(frame: Any) -> pa.Table:
-    """Make a table of a pandas frame; columns of NumPy numbers stay where they lie if they lie together, NaN stays NaN.
+    """Return the table of a pandas frame; contiguous NumPy numbers are not copied, and NaN stays NaN.
 
-    The index is no column. Where it has a name that is said, since it may hold something.
+    The index is dropped; a named index, which may hold data, causes a warning.
 
     Example:
         >>> import pandas as pd
@@ -28,9 +28,11 @@ def of_pandas(frame: Any) -> pa.Table:
     """
     named = [str(name) for name in frame.index.names if name is not None]
     if named:
-        log.warning("the index %s of the data frame is left out; reset_index() makes a column of it", ", ".join(named))
+        log.warning(
+            "the index %s of the data frame is dropped; keep it as a column with reset_index()", ", ".join(named)
+        )
     if not len(frame.columns):
-        raise BadArgument("the data frame has no columns, so its rows hold nothing")
+        raise BadArgument("the data frame must have at least one column, got none")
     names = [str(name) for name in frame.columns]
     columns = [_column(name, frame.iloc[:, place]) for place, name in enumerate(names)]
     return pa.Table.from_arrays(columns, names=names)
@@ -39,13 +41,13 @@ def of_pandas(frame: Any) -> pa.Table:
 def _column(name: str, series: Any) -> Any:
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biufmM":
         return column_of(name, series.to_numpy())
-    if hasattr(series, "cat"):  # Arrow asks these for no array, but knows them
+    if hasattr(series, "cat"):  # categoricals, which Arrow converts itself
         return by_arrow(name, series.array)
     return column_of(name, series.array if hasattr(series.array, "__arrow_array__") else series)
 
 
 def of_polars(frame: Any) -> pa.Table:
-    """Make a table of a frame of Polars.
+    """Return the table of a Polars frame.
 
     Raises:
         BadSchema: A column has a type that Arrow lacks, or Python objects, which Polars exports as addresses.
@@ -57,21 +59,21 @@ def of_polars(frame: Any) -> pa.Table:
     """
     for name, kind in frame.schema.items():
         if "Object" in str(kind):
-            raise BadSchema(f"column {name!r} must be of an Arrow type, got {kind}; cast it, or drop it")
+            raise BadSchema(f"column {name!r} must be of an Arrow type, got {kind}; cast or drop it")
     try:
-        return frame.to_arrow()  # without views, which its C interface gives
+        return frame.to_arrow()  # unlike the C interface, without views
     except (pa.ArrowException, TypeError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:300]
     for name in frame.columns:
         try:
             frame.get_column(name).to_arrow()
         except (pa.ArrowException, TypeError, ValueError):
-            raise BadSchema(f"column {name!r} is {frame.schema[name]}, which Arrow does not take: {reason}") from None
-    raise BadSchema(f"Arrow does not take the data frame: {reason}")
+            raise BadSchema(f"column {name!r} must be of an Arrow type, got {frame.schema[name]}: {reason}") from None
+    raise BadSchema(f"Arrow cannot convert the data frame: {reason}")
 
 
 def plain(rows: pa.Table) -> pa.Table:
-    """Put text, or bytes, in place of views, in dictionaries and lists too: rows cannot be picked of these.
+    """Return a table with views replaced by text or bytes, also within dictionaries and lists, to allow row selection.
 
     Example:
         >>> plain(pa.table({"x": pa.array(["a"], pa.string_view())})).schema.field("x").type

@@ -1,4 +1,4 @@
-"""What the libraries of science have open: AnnData, datasets of h5py, arrays of Zarr."""
+"""Tables of open AnnData, h5py and Zarr objects."""
 
 from operator import attrgetter
 from typing import Any
@@ -20,10 +20,10 @@ __all__ = ["of_science"]
 
 
 def of_science(source: Any, library: str, spill: Spill = None) -> Table | None:
-    """Make a table of what these libraries have open: of files as they lie on disk. None of what is not known.
+    """Return the table of an open object, read from its file where it has one; None for unknown types.
 
     Raises:
-        BadArgument: Its rows lie in no file that can be opened.
+        BadArgument: The object's rows are in no file that can be opened.
 
     Example:
         >>> import anndata, numpy as np, pandas as pd
@@ -41,29 +41,29 @@ def of_science(source: Any, library: str, spill: Spill = None) -> Table | None:
     if library == "zarr" and hasattr(source, "path"):
         root = getattr(attrgetter("store")(source), "root", None)
         if root is None:
-            raise BadArgument(f"the {type(source).__name__} of zarr lies in no local folder; array[:] is one of NumPy")
+            raise BadArgument(f"the {type(source).__name__} of zarr must be in a local folder; read it with array[:]")
         return zarr_table(root, source.path or None, spill=spill)
     return None
 
 
 def _of_anndata(cells: Any, spill: Spill) -> Table:
-    """Return cells as rows: of a file if they are backed by one, else from memory."""
+    """Return the table of cells, from their file if they are backed by one, else from memory."""
     if cells.isbacked:
         if cells.is_view:
-            raise BadArgument("a view of a backed AnnData has no file of its own; open the file, and select its rows")
+            raise BadArgument("a view of a backed AnnData cannot be opened; open its file, and select rows")
         return hdf5_table(cells.filename, spill=spill)
-    matrix, said = cells.X, {FEATURES_KEY: MATRIX}
+    matrix, metadata = cells.X, {FEATURES_KEY: MATRIX}
     if matrix is None:
-        made, said = {}, {}
+        cells_columns, metadata = {}, {}
     elif sparse.is_sparse(matrix):
-        found = sparse.of_sparse(matrix.astype(as_values(matrix.dtype), copy=False))
-        said[DIMS_KEY] = str(matrix.shape[1])
-        made = {f"{MATRIX}{name.removeprefix('features')}": found[name] for name in found.schema.names}
+        columns = sparse.of_sparse(matrix.astype(as_values(matrix.dtype), copy=False))
+        metadata[DIMS_KEY] = str(matrix.shape[1])
+        cells_columns = {f"{MATRIX}{name.removeprefix('features')}": columns[name] for name in columns.schema.names}
     else:
-        made = {MATRIX: arrays.column_of(MATRIX, matrix)}
+        cells_columns = {MATRIX: arrays.column_of(MATRIX, matrix)}
     if len(cells.obs.columns):
-        known = frames.of_pandas(cells.obs.rename_axis(index=None))
-        made |= {f"obs/{name}" if name in made else name: known[name] for name in known.schema.names}
-    if not made:
-        raise BadArgument("the AnnData has neither X nor columns of obs, so its rows hold nothing")
-    return MemoryTable(pa.table(made).replace_schema_metadata(said or None))
+        obs = frames.of_pandas(cells.obs.rename_axis(index=None))
+        cells_columns |= {f"obs/{name}" if name in cells_columns else name: obs[name] for name in obs.schema.names}
+    if not cells_columns:
+        raise BadArgument("the AnnData must have X or columns of obs, got neither")
+    return MemoryTable(pa.table(cells_columns).replace_schema_metadata(metadata or None))

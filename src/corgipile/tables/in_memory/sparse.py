@@ -1,4 +1,4 @@
-"""SciPy's sparse matrices as lists of indices and values."""
+"""SciPy sparse matrices as lists of indices and values."""
 
 from typing import Any
 
@@ -12,17 +12,17 @@ __all__ = ["is_sparse", "of_sparse"]
 
 
 def is_sparse(rows: Any) -> bool:
-    """Say whether something is a sparse matrix or array of SciPy."""
+    """Return whether an object is a SciPy sparse matrix or array."""
     return hasattr(rows, "tocsr")
 
 
 def of_sparse(matrix: Any) -> pa.Table:
-    """Make a table of a sparse matrix: columns ``features_k`` and ``features_v``, and the width in the schema.
+    """Return the table of a sparse matrix: ``features_k`` and ``features_v``, and the width in the schema.
 
-    The matrix is left as it is. Numbers of CSR in canonical form stay where they lie; indices are 32-bit.
+    The matrix is not changed. Values of canonical CSR are not copied; indices are 32-bit.
 
     Raises:
-        BadSchema: It has not two axes, too many columns, or holds no numbers.
+        BadSchema: The matrix has too many columns, not two axes, or is not numeric.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -30,9 +30,9 @@ def of_sparse(matrix: Any) -> pa.Table:
         {'features_k': [[1], []], 'features_v': [[2.5], []]}
     """
     if len(matrix.shape) != 2 or matrix.dtype.kind not in "biuf" or matrix.dtype.itemsize > 8:
-        raise BadSchema(f"a sparse matrix of numbers with two axes is needed, got {matrix.dtype} of {matrix.shape}")
+        raise BadSchema(f"a sparse matrix must be numeric with two axes, got {matrix.dtype} of {matrix.shape}")
     if matrix.shape[1] > 1 << 31:
-        raise BadSchema(f"a sparse matrix may have up to 2^31 columns, got {matrix.shape[1]}")
+        raise BadSchema(f"a sparse matrix must have at most 2^31 columns, got {matrix.shape[1]}")
     csr = matrix.tocsr()
     if not csr.has_canonical_format:
         csr = csr.copy() if csr is matrix else csr

@@ -1,1 +1,1 @@
-"""Bytes of files, whatever the format: descriptors, pieces of files, columns in place, spill files, indexes."""
+"""Byte-level input: descriptors, remote files, pieces, columns in place, spill files and indexes."""

@@ -1,4 +1,4 @@
-"""Reads one column from where its rows lie in files, many short runs at a time."""
+"""Reads one fixed-width column straight from its files, in many short runs."""
 
 import itertools
 from collections.abc import Iterator
@@ -8,21 +8,21 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.tables.io.files import File
-from corgipile.tables.io.kept import Kept
 from corgipile.tables.io.pieces import places_of
 from corgipile.tables.io.remote import files_of_layout
+from corgipile.tables.io.row_cache import RowCache
 from corgipile.tables.table import IntArray, Layout
 
-REQUEST = 1 << 18  # bytes asked for at a time
+MAX_REQUEST = 1 << 18  # bytes of one request
 
 
 class PlacedColumn:
-    """Reads rows of a column of fixed width.
+    """Reads rows of a fixed-width column.
 
     Args:
-        layout: Where columns lie.
+        layout: Positions of the columns.
         name: The column.
-        files: Those of the layout where they are open already, as for another of its columns.
+        files: The layout's files if they are already open.
 
     Example:
         >>> import tempfile, pyarrow as pa
@@ -39,13 +39,13 @@ class PlacedColumn:
     def __init__(self, layout: Layout, name: str, files: list[File] | None = None) -> None:
         self._column = column = layout.columns[name]
         self._files = files_of_layout(layout) if files is None else files
-        self._kept = Kept(int(column.starts[-1]), column.shape, column.dtype)
+        self._cache = RowCache(int(column.starts[-1]), column.shape, column.dtype)
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Read rows ``start`` to ``stop``, an array of the column's dtype, (rows, *shape of a row).
 
         Raises:
-            CorruptFile: A file ends before.
+            CorruptFile: A file ends too early.
             ReadFailed: The system cannot read it.
         """
         column = self._column
@@ -54,14 +54,14 @@ class PlacedColumn:
         return data.view(column.dtype).reshape(stop - start, *column.shape)
 
     def hint(self, start: int, stop: int) -> None:
-        """Have the device of this machine begin with rows that are read next."""
+        """Ask the operating system to read ahead rows that are needed next."""
         for file, offsets, lengths in self._by_file(start, stop):
             if type(file) is File:
                 file.hint(offsets, lengths)
 
     def take(self, rows: IntArray) -> npt.NDArray[Any]:
-        """Read scattered rows in the order asked for, each straight to its place."""
-        return self._kept.take(rows, lambda some, _: self._read_rows(some))
+        """Read scattered rows in the order requested."""
+        return self._cache.take(rows, lambda some, _: self._read_rows(some))
 
     def _read_rows(self, rows: IntArray) -> npt.NDArray[Any]:
         column, width = self._column, self._column.width
@@ -73,7 +73,7 @@ class PlacedColumn:
         return data.view(column.dtype).reshape(len(rows), *column.shape)
 
     def _by_file(self, start: int, stop: int) -> Iterator[tuple[File, IntArray, IntArray]]:
-        """Yield the files of a run of rows, each with offset and length of its requests."""
+        """Yield each file of a run of rows with the offsets and lengths of its requests."""
         files, offsets, lengths = self._requests(start, stop)
         ends = [0, *(np.flatnonzero(np.diff(files)) + 1).tolist(), len(files)]
         for i, j in itertools.pairwise(ends):
@@ -89,7 +89,7 @@ class PlacedColumn:
         low = np.maximum(begins, start)
         lengths = (np.minimum(column.starts[first + 1 : last + 1], stop) - low) * width
         offsets = column.offsets[first:last] + (low - begins) * width
-        counts = -(-lengths // REQUEST)
-        inside = REQUEST * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
-        lengths = np.minimum(np.repeat(lengths, counts) - inside, REQUEST)
+        counts = -(-lengths // MAX_REQUEST)
+        inside = MAX_REQUEST * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
+        lengths = np.minimum(np.repeat(lengths, counts) - inside, MAX_REQUEST)
         return np.repeat(column.files[first:last], counts), np.repeat(offsets, counts) + inside, lengths

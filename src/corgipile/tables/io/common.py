@@ -1,4 +1,4 @@
-"""What is kept for all tables of a process together, however many files a folder has."""
+"""A process-wide cache with a byte limit, shared by all tables."""
 
 import os
 import weakref
@@ -9,25 +9,25 @@ from corgipile.tables.io.pieces import Recent, Value
 
 __all__ = ["Common"]
 
-FEWEST = 2  # values that are kept however large they are
+MIN_VALUES = 2  # values cached whatever their size
 
 
 class Common(Recent[Value]):
-    """Keeps the last values made for any of many owners, as many as are of so many bytes in all.
+    """Caches the values of many owners, evicting the least recently used beyond a byte limit.
 
-    It is for one process: a child that is forked, perhaps while another thread has the lock, begins with none. Values
-    of an owner that is gone go when the next value is made.
+    The cache is per process: a forked child starts with an empty one, because another thread may hold the lock. Values
+    of a collected owner are dropped when the next value is made.
 
     Args:
-        room: Bytes in all, beyond two values.
+        room: Bytes of all values; the last two stay whatever their size.
         size: Returns the bytes of a value.
 
     Example:
         >>> class Owner: ...
-        >>> kept, one, other = Common(room=3, size=len), Owner(), Owner()
-        >>> [kept.of(who, "a", lambda: "xy") for who in (one, other)], len(kept)
+        >>> cache, first, second = Common(room=3, size=len), Owner(), Owner()
+        >>> [cache.of(owner, "a", lambda: "xy") for owner in (first, second)], len(cache)
         (['xy', 'xy'], 2)
-        >>> kept.of(one, "b", lambda: "z"), len(kept)
+        >>> cache.of(first, "b", lambda: "z"), len(cache)
         ('z', 2)
     """
 
@@ -39,23 +39,23 @@ class Common(Recent[Value]):
     def _begin(self, room: int) -> None:
         super().__init__(room)
         self._sizes: dict[Hashable, tuple[int, weakref.ref[Any]]] = {}
-        self._total, self._gone = 0, list[Hashable]()  # bytes, and the values whose owners went
+        self._total, self._orphans = 0, list[Hashable]()  # bytes; keys of collected owners
 
     def __len__(self) -> int:
         return len(self._values)
 
     def of(self, owner: Any, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value that an owner has by a key, made now if it is not kept."""
+        """Return an owner's value by key; make it if it is not cached."""
         return self.get((weakref.ref(owner), key), make)
 
     def _evict(self) -> None:
-        last, gone = next(reversed(self._values)), self._gone
-        watch = weakref.ref(last[0](), lambda _: gone.append(last))  # type: ignore[index]
+        last, orphans = next(reversed(self._values)), self._orphans
+        watch = weakref.ref(last[0](), lambda _: orphans.append(last))  # type: ignore[index]
         self._sizes[last] = self._size(self._values[last]), watch
         self._total += self._sizes[last][0]
-        while gone:
-            self._drop(gone.pop())
-        while len(self._values) > FEWEST and self._total > self._room:
+        while orphans:
+            self._drop(orphans.pop())
+        while len(self._values) > MIN_VALUES and self._total > self._room:
             self._drop(next(iter(self._values)))
 
     def _drop(self, key: Hashable) -> None:

@@ -1,4 +1,4 @@
-"""Open files, fewer than a process may have: those used longest ago are closed, and opened again when needed."""
+"""A pool of file descriptors: the least recently used files are closed and reopened on demand."""
 
 import contextlib
 import errno
@@ -12,16 +12,16 @@ from corgipile.errors import CorruptFile
 
 try:
     import resource
-except ImportError:  # where there is no such limit
+except ImportError:  # this platform has no such limit
     resource = None  # type: ignore[assignment]
 
 __all__ = ["POOL", "Descriptor", "Identity", "identity_of"]
 
-MOST, LEAST = 4096, 8
+MAX_OPEN, MIN_OPEN = 4096, 8  # files open at a time
 
 
 class Identity(NamedTuple):
-    """What tells a file from one that took its place."""
+    """Identifies a file, so that a replacement at the same path is noticed."""
 
     device: int
     inode: int
@@ -30,34 +30,34 @@ class Identity(NamedTuple):
 
 
 def identity_of(status: os.stat_result) -> Identity:
-    """Return which file the system speaks of."""
+    """Return the identity in a stat result."""
     return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class _Slot:
-    """One open file, or -1 while it is closed; pins keep it open."""
+    """An open file, or -1 while closed; pins keep it open."""
 
     def __init__(self) -> None:
         self.fd, self.pins = -1, 0
 
 
 class Pool:
-    """Keeps files open, half as many as the process may have; thread-safe, and forgets what was freed."""
+    """Keeps files open, at most half of the process limit; thread-safe."""
 
     def __init__(self) -> None:
-        self._idle: dict[int, _Slot] = {}  # open, and read by nobody; those used last at the end
+        self._idle: dict[int, _Slot] = {}  # open and unpinned; most recently used last
         self._pinned = 0  # open files with pins
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
-        self._lock = threading.RLock()  # a finalizer may run while it is held
+        self._lock = threading.RLock()  # reentrant: a finalizer may run while the lock is held
 
     @property
     def room(self) -> int:
         """Return how many files may be open."""
-        limit = MOST * 2 if resource is None else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return max(LEAST, min(MOST, limit // 2 if limit >= 0 else MOST))
+        limit = MAX_OPEN * 2 if resource is None else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return max(MIN_OPEN, min(MAX_OPEN, limit // 2 if limit >= 0 else MAX_OPEN))
 
     @property
     def opened(self) -> int:
@@ -65,12 +65,12 @@ class Pool:
         return len(self._idle) + self._pinned
 
     def spare(self, files: int) -> bool:
-        """Say whether so many more may be pinned for long: half of the room stays for others."""
+        """Return whether this many more files may be pinned for long; half of the room stays for others."""
         with self._lock:
             return self._pinned + files <= self.room // 2
 
     def pin(self, slot: _Slot, path: str, fresh: Callable[[int], None]) -> int:
-        """Open a file if it is closed, call ``fresh`` with it then, and keep it open."""
+        """Pin a file open and return its descriptor; ``fresh`` checks a newly opened one."""
         with self._lock:
             if slot.fd < 0:
                 fd = self._open(path)
@@ -88,16 +88,16 @@ class Pool:
 
     def _open(self, path: str) -> int:
         self._close_some(self.room - 1)
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would be waited for
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not block
         try:
             return os.open(path, flags)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._close_some(0):
                 raise
-        return os.open(path, flags)  # others in this process have many open
+        return os.open(path, flags)
 
     def unpin(self, slot: _Slot) -> None:
-        """Let a file be closed when others are needed."""
+        """Allow a file to be closed when others are needed."""
         with self._lock:
             slot.pins -= 1
             if not slot.pins and slot.fd >= 0:
@@ -114,7 +114,7 @@ class Pool:
             os.close(fd)
 
     def _close_some(self, keep: int) -> int:
-        """Close files that nobody reads until ``keep`` are left; return how many were closed."""
+        """Close unpinned files until ``keep`` are open; return how many were closed."""
         closed = 0
         while self.opened > keep and (slot := next(iter(self._idle.values()), None)) is not None:
             self.close(slot)
@@ -126,21 +126,21 @@ POOL = Pool()
 
 
 class Descriptor:
-    """A file that is open while it is read, and mostly between.
+    """A file that is open while it is read and usually stays open in the pool.
 
     Args:
         path: The file.
-        expected: The file that must lie there; None: the one that does.
-        random: Whether the system should not read ahead.
+        expected: The identity that the file must have; None accepts any.
+        random: Whether to disable read-ahead.
 
     Attributes:
-        identity: Which file it is; None until it was opened.
+        identity: The file's identity; None until it is opened.
 
     Example:
         >>> descriptor = Descriptor(__file__)
         >>> with descriptor.open() as fd:
         ...     os.pread(fd, 13, 0)
-        b'\"\"\"Open files'
+        b'\"\"\"A pool of '
     """
 
     def __init__(self, path: str, expected: Identity | None = None, *, random: bool = False) -> None:
@@ -154,7 +154,7 @@ class Descriptor:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[int]:
-        """Give the descriptor, which stays open meanwhile."""
+        """Yield the descriptor, which stays open meanwhile."""
         fd = self.pin()
         try:
             yield fd
@@ -162,11 +162,11 @@ class Descriptor:
             self.unpin()
 
     def pin(self) -> int:
-        """Return the descriptor, open until `unpin`.
+        """Return the descriptor, which stays open until `unpin`.
 
         Raises:
-            CorruptFile: Another file lies at the path now.
-            OSError: It cannot be opened.
+            CorruptFile: The file at the path was changed or replaced.
+            OSError: The file cannot be opened.
         """
         return POOL.pin(self._slot, self.path, self._fresh)
 
@@ -175,23 +175,23 @@ class Descriptor:
         self.identity = expected = self.identity or found
         if found != expected:
             raise CorruptFile(
-                f"{self.path} was changed or replaced since it was opened (it had {expected.size} bytes, now it has "
-                f"{found.size}); open the table again"
+                f"{self.path} was changed or replaced since it was opened: it had {expected.size} bytes, now it has "
+                f"{found.size}; open the table again"
             )
         if self._random and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
 
     def unpin(self) -> None:
-        """Let it be closed when others are needed."""
+        """Allow the file to be closed when others are needed."""
         POOL.unpin(self._slot)
 
     def close(self) -> None:
-        """Close it; it is opened again when it is read."""
+        """Close the file; the next read opens it again."""
         POOL.close(self._slot)
 
 
-class Given:
-    """A file that somebody else keeps open.
+class BorrowedDescriptor:
+    """A descriptor owned by other code.
 
     Args:
         fd: Its descriptor.
@@ -202,5 +202,5 @@ class Given:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[int]:
-        """Give the descriptor."""
+        """Yield the descriptor."""
         yield self._fd

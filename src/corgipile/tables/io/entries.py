@@ -1,4 +1,4 @@
-"""Where rows lie, by the index of a file: an index is a table too, and short ones are kept."""
+"""Look-ups in the index of a file; columns of short indexes are cached."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from corgipile.tables.table import IntArray, Table
 
 __all__ = ["Entries"]
 
-SHORT = 1 << 14  # entries of an index that are kept
-ROOM = 4 << 20  # bytes kept for all files together
+MAX_CACHED_ENTRIES = 1 << 14  # rows of an index whose columns are cached
+MAX_CACHED_BYTES = 4 << 20  # bytes cached for all files
 
 
 class Entries:
-    """Looks up columns of numbers of an index.
+    """Looks up numeric columns of an index.
 
-    Some rows of a short index take as long to read as all of it, and a folder of shards has many: a batch finds a few
-    rows in each. So those asked for lately are kept.
+    Reading a few rows of a short index takes as long as reading all, and a batch needs a few rows of each shard's. So
+    recently used columns are cached.
 
     Args:
         index: The index.
@@ -33,13 +33,13 @@ class Entries:
         self.index = index
 
     def take(self, rows: IntArray, names: Sequence[str]) -> list[IntArray]:
-        """Return these columns of rows, in any order."""
-        if len(self.index) > SHORT:
+        """Return these columns of some rows, in any order."""
+        if len(self.index) > MAX_CACHED_ENTRIES:
             return [flat(column) for column in self.index.take(rows, list(names)).columns]
-        return [_kept.of(self, name, lambda name=name: self._whole(name))[rows] for name in names]  # type: ignore[misc]
+        return [_cached.of(self, name, lambda name=name: self._whole(name))[rows] for name in names]  # type: ignore[misc]
 
     def _whole(self, name: str) -> IntArray:
         return np.asarray(flat(self.index.read(0, len(self.index), [name]).column(0)))
 
 
-_kept: Common[IntArray] = Common(ROOM, lambda column: int(column.nbytes))
+_cached: Common[IntArray] = Common(MAX_CACHED_BYTES, lambda column: int(column.nbytes))

@@ -1,4 +1,4 @@
-"""Files read by pread from any thread, and the translation of low-level errors."""
+"""Files read by pread from any thread, and the translation of operating-system errors."""
 
 import contextlib
 import errno
@@ -24,45 +24,45 @@ from corgipile.errors import (
     TableError,
     UnknownFormat,
 )
-from corgipile.tables.io.descriptors import Descriptor, Given, identity_of
+from corgipile.tables.io.descriptors import BorrowedDescriptor, Descriptor, identity_of
 
 PathLike = str | os.PathLike[str]
 IntArray = npt.NDArray[np.int64]
-THREADS = 32
-ALIGNED = 8  # bytes: what arrays of numbers begin at a multiple of
-# What of a file is looked at to tell its content: all, or pieces of a table in all, and both ends of each file.
-WHOLE, PIECES, PIECE, ENDS = 1 << 20, 256, 4 << 10, 16 << 10
-_among: ContextVar[int] = ContextVar("_among", default=1)
-_old: ContextVar[bool] = ContextVar("_old", default=False)
+MAX_READERS = 32
+ALIGNMENT = 8  # bytes; arrays of numbers begin at multiples
+# What a content digest reads: files of at most MAX_WHOLE bytes whole, else N_PIECES pieces (per table) and both ENDS.
+MAX_WHOLE, N_PIECES, PIECE, ENDS = 1 << 20, 256, 4 << 10, 16 << 10
+_n_files: ContextVar[int] = ContextVar("_among", default=1)
+_legacy: ContextVar[bool] = ContextVar("_old", default=False)
 
 
 @contextlib.contextmanager
-def among(files: int) -> Iterator[None]:
-    """Let each file be one of so many of a table: fewer of its bytes then tell its content."""
-    token = _among.set(_among.get() * max(1, files))
+def sampled_among(files: int) -> Iterator[None]:
+    """Divide the bytes that content digests sample among the ``files`` of a table."""
+    token = _n_files.set(_n_files.get() * max(1, files))
     try:
         yield
     finally:
-        _among.reset(token)
+        _n_files.reset(token)
 
 
-def looked_at(most: int) -> int:
-    """Return how much of a file is looked at, where it is so much of a table."""
-    return 0 if _old.get() else max(2, most // _among.get())
+def sample_size(most: int) -> int:
+    """Return a file's part of an amount sampled per table."""
+    return 0 if _legacy.get() else max(2, most // _n_files.get())
 
 
 @contextlib.contextmanager
-def before_contents() -> Iterator[None]:
-    """Let fingerprints be those of releases in which a file's name and time of change told its state."""
-    token = _old.set(True)
+def legacy_fingerprints() -> Iterator[None]:
+    """Compute fingerprints as earlier releases did: from a file's name, size and modification time."""
+    token = _legacy.set(True)
     try:
         yield
     finally:
-        _old.reset(token)
+        _legacy.reset(token)
 
 
 class File:
-    """Reads byte ranges of one file; thread-safe, and opened again when unpickled.
+    """Reads byte ranges of a file; thread-safe, and reopened when unpickled.
 
     Example:
         >>> file = File(__file__)
@@ -75,11 +75,11 @@ class File:
     def __init__(self, path: PathLike) -> None:
         self.path = absolute(path)
         with readable(self.path):
-            self._descriptor: Descriptor | Given = Descriptor(self.path)
+            self._descriptor: Descriptor | BorrowedDescriptor = Descriptor(self.path)
             with self._descriptor.open() as descriptor:
                 status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
-            raise UnknownFormat(f"{self.path} is a directory; a file is needed here")
+            raise UnknownFormat(f"{self.path} must be a file, got a directory")
         check_regular(status, self.path)
         self.which = identity_of(status)
         self.size = status.st_size
@@ -91,46 +91,43 @@ class File:
         return File, (self.path,)
 
     def source(self) -> Any:
-        """Return the file as pyarrow reads it; it takes no descriptor of its own."""
+        """Return a pyarrow source that shares this file's descriptor."""
         return pa.PythonFile(Region(self, 0, self.size), mode="r")
 
     @property
     def identity(self) -> str:
-        """Return what tells this file from others, for a fingerprint: its content, wherever it lies.
-
-        Inside `before_contents`, as it was once: name, size and time of change.
-        """
-        if _old.get():
+        """Return the content digest for a fingerprint; inside `legacy_fingerprints` name, size and mtime."""
+        if _legacy.get():
             return f"{Path(self.path).resolve().name} {self.size} {self.mtime_ns}"
         return self.content
 
     @property
     def content(self) -> str:
-        """Return size and a digest of the bytes: of all, or of many pieces of a large file."""
-        pieces = looked_at(PIECES)
+        """Return the size and a digest of the bytes: of all, or of sampled pieces of a large file."""
+        pieces = sample_size(N_PIECES)
         if self._content is None or self._content[0] != pieces:
             self._content = pieces, f"{self.size} {self._digest(pieces)}"
         return self._content[1]
 
     @property
-    def in_part(self) -> bool:
-        """Say whether its content is told by a part of its bytes."""
-        return not _old.get() and self.size > max(2 * ENDS, looked_at(WHOLE))
+    def is_sampled(self) -> bool:
+        """Return whether the content digest samples the bytes."""
+        return not _legacy.get() and self.size > max(2 * ENDS, sample_size(MAX_WHOLE))
 
     def _digest(self, pieces: int) -> str:
-        if not self.in_part:
+        if not self.is_sampled:
             return hashlib.blake2b(self.gather(np.array([0]), np.array([self.size])).data, digest_size=16).hexdigest()
         starts = np.append(np.linspace(0, self.size - ENDS, pieces, dtype=np.int64), [0, self.size - ENDS])
         lengths = np.append(np.full(pieces, PIECE), [ENDS, ENDS])
         return hashlib.blake2b(self.gather(starts, lengths).data, digest_size=16).hexdigest()
 
     def scanned(self) -> "File":
-        """Return the file for one who reads it as it lies, from first to last."""
+        """Return a file that is optimised for one sequential read."""
         return self
 
     @property
     def place(self) -> str:
-        """Return what tells this file, as it is now, from all others of this machine."""
+        """Return an id of the file's current state that is unique on this machine."""
         with readable(self.path), self._descriptor.open() as descriptor:
             status = os.fstat(descriptor)
         return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
@@ -139,7 +136,7 @@ class File:
         """Read exactly ``length`` bytes.
 
         Raises:
-            CorruptFile: The file ends before.
+            CorruptFile: The file is too short.
         """
         self._check(offset, length)
         with readable(self.path), self._descriptor.open() as descriptor:
@@ -148,7 +145,7 @@ class File:
                 return data
             parts = [data]
             while data and (done := sum(map(len, parts))) < length:
-                # One call returns at most 2 GiB.
+                # A call returns at most 2 GiB.
                 data = os.pread(descriptor, length - done, offset + done)
                 parts.append(data)
         whole = b"".join(parts)
@@ -163,32 +160,32 @@ class File:
     def gather(
         self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8] | None = None, to: IntArray | None = None
     ) -> npt.NDArray[np.uint8]:
-        """Read many byte ranges, several at a time where the device is slow.
+        """Read many byte ranges, concurrently where the device is slow.
 
         Args:
-            offsets: Where they begin.
+            offsets: Where the ranges begin.
             lengths: Their bytes.
-            out: Where they go; None for a new array.
-            to: Where in it each begins; None to lay them back to back.
+            out: Destination; None for a new array.
+            to: Position of each range in it; None to pack them back to back.
 
         Raises:
-            CorruptFile: The file ends before.
+            CorruptFile: The file is too short.
         """
         offsets, lengths = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(lengths, np.int64)
         ends = np.cumsum(lengths)
         data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8) if out is None else out
         to = ends - lengths if to is None else to
-        if (offsets[1:] < offsets[:-1]).any():  # neighbours are read together
+        if (offsets[1:] < offsets[:-1]).any():  # sorted, so that neighbours are read together
             order = np.argsort(offsets, kind="stable")
             offsets, lengths, to = offsets[order], lengths[order], to[order]
         with readable(self.path), self._descriptor.open() as descriptor:
-            failure = _kernel.read_ranges(descriptor, offsets, lengths, to, data, THREADS)
+            failure = _kernel.read_ranges(descriptor, offsets, lengths, to, data, MAX_READERS)
         if failure is not None:
             raise self._failure(failure, offsets, lengths)
         return data
 
     def hint(self, offsets: IntArray, lengths: IntArray) -> None:
-        """Have the device begin with byte ranges that will be read soon, where the system can be told."""
+        """Ask the operating system, where it can, to read ahead byte ranges."""
         if not hasattr(os, "posix_fadvise"):
             return
         with readable(self.path), self._descriptor.open() as descriptor:
@@ -196,27 +193,27 @@ class File:
                 os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_WILLNEED)
 
     def gather_bytes(self, offsets: IntArray, lengths: IntArray) -> list[bytes]:
-        """Read many byte ranges, each into a bytes object; several at a time where the device is slow.
+        """Read many byte ranges, each into a bytes object, concurrently where the device is slow.
 
         Raises:
-            CorruptFile: The file ends before.
+            CorruptFile: The file is too short.
 
         Example:
             >>> File(__file__).gather_bytes(np.array([3, 0]), np.array([5, 3]))
             [b'Files', b'\"\"\"']
         """
         offsets, lengths = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(lengths, np.int64)
-        if len(offsets) and int((offsets + lengths).max()) > self.base + self.size:  # before memory is taken
+        if len(offsets) and int((offsets + lengths).max()) > self.base + self.size:  # before allocation
             raise self._short(int(offsets.max()), int((offsets + lengths).max()))
         order = np.argsort(offsets, kind="stable")
         with readable(self.path), self._descriptor.open() as descriptor:
-            got = _kernel.read_bytes(descriptor, offsets[order], lengths[order], THREADS)
-        if isinstance(got, tuple):
-            raise self._failure(got, offsets[order], lengths[order])
-        made: list[bytes] = [b""] * len(got)
-        for place, one in zip(order.tolist(), got, strict=True):
-            made[place] = one
-        return made
+            buffers = _kernel.read_bytes(descriptor, offsets[order], lengths[order], MAX_READERS)
+        if isinstance(buffers, tuple):
+            raise self._failure(buffers, offsets[order], lengths[order])
+        objects: list[bytes] = [b""] * len(buffers)
+        for place, data in zip(order.tolist(), buffers, strict=True):
+            objects[place] = data
+        return objects
 
     def _failure(self, failure: tuple[int, int], offsets: IntArray, lengths: IntArray) -> CorgiPileError:
         code, at = failure
@@ -233,7 +230,7 @@ class File:
 
 
 class InMemory(File):
-    """A file of which all bytes are in memory, read at once; parts of it are not copied where they are aligned.
+    """A file read into memory at once; aligned parts are returned without a copy.
 
     Args:
         file: The file.
@@ -241,39 +238,39 @@ class InMemory(File):
 
     def __init__(self, file: File) -> None:
         self.__dict__.update(file.__dict__)
-        # No bytes object: of large arrays NumPy asks the system for large pages.
+        # An array, not a bytes object: NumPy requests huge pages for large arrays.
         self._data = file.gather(np.array([0]), np.array([file.size])).data
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes, or what serves as such: a view of them."""
+        """Return exactly ``length`` bytes, as a view where they are aligned."""
         self._check(offset, length)
         part = self._data[offset : offset + length]
-        return part.tobytes() if offset % ALIGNED else cast("bytes", part)
+        return part.tobytes() if offset % ALIGNMENT else cast("bytes", part)
 
 
-class Ending(File):
-    """A file of which the last bytes are in memory, read at once; others are read when asked for.
+class CachedTail(File):
+    """A file whose last bytes are cached in memory.
 
     Args:
         file: The file.
-        last: How many bytes.
+        last: Bytes cached.
 
     Example:
-        >>> Ending(File(__file__), 100).read(3, 5)
+        >>> CachedTail(File(__file__), 100).read(3, 5)
         b'Files'
     """
 
     def __init__(self, file: File, last: int = ENDS) -> None:
         self.__dict__.update(file.__dict__)
-        self._file, self._from = file, max(0, file.size - last)
-        self._data = file.read(self._from, file.size - self._from)
+        self._file, self._tail_start = file, max(0, file.size - last)
+        self._data = file.read(self._tail_start, file.size - self._tail_start)
 
     def read(self, offset: int, length: int) -> bytes:
         """Read exactly ``length`` bytes."""
-        if offset < self._from:
+        if offset < self._tail_start:
             return self._file.read(offset, length)
         self._check(offset, length)
-        return self._data[offset - self._from : offset - self._from + length]
+        return self._data[offset - self._tail_start : offset - self._tail_start + length]
 
 
 class Region(io.RawIOBase):
@@ -290,11 +287,11 @@ class Region(io.RawIOBase):
         self._file, self._base, self._size, self._at = file, base, size, 0
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Say that any part can be read next."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
@@ -302,7 +299,7 @@ class Region(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a position and return it."""
+        """Move to a position and return it."""
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
@@ -322,17 +319,17 @@ class Region(io.RawIOBase):
 
 
 def absolute(path: PathLike) -> str:
-    """Return the absolute path of a file; one that is absolute already is mostly returned as it is."""
+    """Return the absolute path of a file; a plain absolute path is returned unchanged."""
     text = os.fspath(path)
     plain = text.startswith("/") and not text.endswith("/") and "//" not in text and "/." not in text
     return text if plain else str(Path(text).expanduser().absolute())
 
 
 def check_regular(status: os.stat_result, path: str) -> None:
-    """Raise an error if a path leads to a pipe, a socket or a device, of which no byte has a place.
+    """Check that a path leads to a regular file, whose bytes have positions.
 
     Raises:
-        UnknownFormat: It is no regular file.
+        UnknownFormat: It is a pipe, a socket or a device.
     """
     if not stat.S_ISREG(status.st_mode):
         raise UnknownFormat(f"{path} must be a regular file, got a pipe, a socket or a device; copy it into a file")
@@ -340,7 +337,7 @@ def check_regular(status: os.stat_result, path: str) -> None:
 
 @contextlib.contextmanager
 def readable(path: str) -> Iterator[None]:
-    """Turn errors of the operating system into ours."""
+    """Turn operating-system errors into MissingFile and ReadFailed."""
     try:
         yield
     except TableError:
@@ -353,7 +350,7 @@ def readable(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def decoding(path: str) -> Iterator[None]:
-    """Turn whatever a decoder says of bad bytes into CorruptFile, and failed reads into ReadFailed."""
+    """Turn a decoder's errors into CorruptFile, and failed reads into ReadFailed."""
     try:
         yield
     except TableError:
@@ -385,5 +382,5 @@ def digest(*parts: str) -> str:
 
 
 def describe(schema: pa.Schema) -> str:
-    """Write a schema as text for a fingerprint: names and types, no metadata."""
+    """Return a schema as text for a fingerprint: names and types, no metadata."""
     return ";".join(f"{field.name!r}:{field.type}" for field in schema)

@@ -1,4 +1,4 @@
-"""Indexes of files that have none: built by one scan, kept beside the file as an Arrow IPC file."""
+"""Indexes of files that lack one: built by one scan and stored next to the file in Arrow IPC."""
 
 import contextlib
 import os
@@ -23,95 +23,95 @@ from corgipile.tables.table import Table, even_cuts
 
 INDEX_SUFFIX = ".corgipile-index.arrow"
 VERSION = "2"
-INDEX = Kind("index", lambda _: True, follow=False)  # its name is ours
-ROWS = 1 << 16
-LITTLE = 1 << 20  # bytes of an index that is read whole
-VARIABLE = "CORGIPILE_CACHE"
-SAMPLES, SAMPLE = 16, 1 << 12  # pieces of a file, and bytes of each, by which it is told from another of its size
+INDEX = Kind("index", lambda _: True, follow=False)  # only we use this suffix
+BATCH_ROWS = 1 << 16  # rows of a record batch
+MAX_READ_WHOLE = 1 << 20  # bytes of an index that is read in one call
+CACHE_VARIABLE = "CORGIPILE_CACHE"
+N_SAMPLES, SAMPLE_BYTES = 16, 1 << 12  # pieces of a file that detect a change, and bytes of each
 
 Numbers = dict[str, int]
-Facts = dict[str, str]  # of what an index is of: it is that of another state if one of them is another
-Scan = Callable[[Numbers], Iterator[pa.RecordBatch]]  # yields entries, one a row, and fills in what it learns
+Facts = dict[str, str]  # describe the indexed state; an index with other facts is stale
+Scan = Callable[[Numbers], Iterator[pa.RecordBatch]]  # yields one entry per row and fills in the numbers
 
 
 def open_index(file: File, schema: pa.Schema | None, names: Sequence[str], scan: Scan) -> tuple[Table, Numbers]:
-    """Return the index of a file, built now if there is none or the file has changed.
+    """Return the index of a file; build it if it is missing or the file has changed.
 
-    Where the folder cannot be written, the index stays in memory.
+    The index stays in memory if its folder cannot be written.
 
     Args:
         file: The file.
-        schema: What is kept of each row; None: what the first of the entries, of which there is one, says.
-        names: The numbers that the scan fills in.
+        schema: Schema of the entries; None: that of the first entry.
+        names: Names of the numbers that the scan fills in.
         scan: Reads the file.
 
     Returns:
-        The entries, and the numbers; ``rows`` is among them.
+        The entries, and the numbers, ``rows`` included.
     """
-    return kept_index(index_path(file), facts_of(file), schema, names, scan)
+    return cached_index(index_path(file), facts_of(file), schema, names, scan)
 
 
-def kept_index(
+def cached_index(
     path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str], scan: Scan
 ) -> tuple[Table, Numbers]:
-    """Do the same for an index that is kept at a path as long as these facts are true."""
-    found = _load(path, facts, schema, names)
-    if found is not None:
-        return found
+    """Return the index at a path; build it if it is missing or stores other facts."""
+    index = _load(path, facts, schema, names)
+    if index is not None:
+        return index
     try:
-        with replacing(path, INDEX, of=_described(path)) as temporary, temporary.open("wb") as sink:
+        with replacing(path, INDEX, of=_permission_source(path)) as temporary, temporary.open("wb") as sink:
             _build(sink, facts, schema, scan)
     except TableError:
         raise
     except OSError:
         return _in_memory(facts, schema, scan)
-    found = _load(path, facts, schema, names)
-    return found or _in_memory(facts, schema, scan)
+    index = _load(path, facts, schema, names)
+    return index or _in_memory(facts, schema, scan)
 
 
-def _described(path: str) -> Path:
-    """Return the file or folder whose permissions bound an index's: the file indexed, or the cache folder."""
+def _permission_source(path: str) -> Path:
+    """Return the file or folder that bounds the index's permissions: the indexed file, or the cache folder."""
     name = Path(path.removesuffix(INDEX_SUFFIX))
     return next((file for file in (name, name.with_suffix("")) if file.is_file()), name.parent)
 
 
 def index_path(file: File, what: str = "") -> str:
-    """Return where the index of a file is kept: beside it, or on this machine if it lies elsewhere."""
+    """Return the path of a file's index: next to a local file, in the cache folder for a remote one."""
     if not isinstance(file.path, RemotePath):
         return file.path + what + INDEX_SUFFIX
     return str(cache_folder("indexes") / f"{digest(file.path.identity, file.content)}{what}{INDEX_SUFFIX}")
 
 
 def cache_folder(name: str) -> Path:
-    """Return a folder for what is kept on this machine, such as the indexes of files that lie elsewhere; it is made.
+    """Return, and create, a folder of the local cache, for example for the indexes of remote files.
 
-    It is in what the variable ``CORGIPILE_CACHE`` says, else in ``corgipile`` in the user's folder for caches.
+    Its parent is the variable ``CORGIPILE_CACHE``, else ``corgipile`` in the user's cache folder.
 
     Raises:
-        RuntimeError: Nothing says where that is, and the user has no home.
+        RuntimeError: No variable sets the cache folder, and the user has no home.
     """
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    usual = Path(given if given.startswith("/") else "~/.cache") / "corgipile"  # a relative one counts for nothing
-    folder = Path(os.environ.get(VARIABLE) or usual).expanduser().absolute() / name
-    with contextlib.suppress(OSError):  # who writes there learns of it
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    default = Path(xdg if xdg.startswith("/") else "~/.cache") / "corgipile"  # XDG ignores relative paths
+    folder = Path(os.environ.get(CACHE_VARIABLE) or default).expanduser().absolute() / name
+    with contextlib.suppress(OSError):  # the write that follows raises
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
-def kept_path(file: File) -> str:
-    """Return where the index of a file lies that was opened.
+def existing_index_path(file: File) -> str:
+    """Return the path of an opened file's index.
 
     Raises:
-        BadArgument: It could not be written.
+        BadArgument: The index could not be written.
     """
     path = index_path(file)
     if not Path(path).exists():
-        raise BadArgument(f"cannot write {path}; a folder that can be written is needed")
+        raise BadArgument(f"cannot write {path}; make its folder writable")
     return path
 
 
 def load_index(file: File, schema: pa.Schema | None, names: Sequence[str]) -> tuple[Table, Numbers] | None:
-    """Open a stored index; None if there is none, or it is damaged, of another kind or of another state of the file."""
+    """Open a stored index; None if it is missing, damaged, of another schema, or stale."""
     return _load(index_path(file), facts_of(file), schema, names)
 
 
@@ -121,8 +121,8 @@ def _load(path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str
     try:
         file = File(path)
         table = ArrowFile(file)
-        # Arrow reads files in a thread of its own, which takes longer than all the rest where there are many.
-        source = pa.py_buffer(file.read(0, file.size)) if file.size <= LITTLE else pa.OSFile(path)
+        # Arrow reads files in another thread, which costs more than all other work for many small indexes.
+        source = pa.py_buffer(file.read(0, file.size)) if file.size <= MAX_READ_WHOLE else pa.OSFile(path)
         with decoding(path), pa.ipc.open_file(source) as reader:
             _, metadata = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1)
             stated = {key.decode(): value.decode() for key, value in dict(metadata or {}).items()}
@@ -131,7 +131,7 @@ def _load(path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str
         expected = stated.get("schema") == describe(table.schema) if schema is None else table.schema.equals(schema)
         if not same or not expected or numbers["rows"] != len(table):
             return None
-        runs = pairwise(even_cuts(len(table), ROWS).tolist())
+        runs = pairwise(even_cuts(len(table), BATCH_ROWS).tolist())
         checksum = _Checksum(table.schema)
         checksum.add(table.read(*run) for run in runs)
     except TableError:
@@ -140,13 +140,13 @@ def _load(path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str
 
 
 class _Checksum:
-    """Sums up the entries of an index, column by column, so that it does not matter where batches end."""
+    """Checksums the entries of an index by column, so that batch boundaries do not matter."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._sums = [0] * len(schema)
 
     def add(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take more entries."""
+        """Add entries."""
         for batch in batches:
             arrays = (np.ascontiguousarray(items_of(column)) for column in batch.columns)
             self._sums = [zlib.crc32(array.data, known) for array, known in zip(arrays, self._sums, strict=True)]
@@ -157,7 +157,7 @@ class _Checksum:
 
 
 def items_of(column: pa.Array) -> npt.NDArray[Any]:
-    """Return the numbers of a column of an index, of which each row is one, or a list of so many."""
+    """Return the numbers of an index column, whose rows are numbers or fixed-size lists."""
     return flat(column.flatten() if pa.types.is_fixed_size_list(column.type) else column)
 
 
@@ -169,7 +169,7 @@ def _in_memory(facts: Facts, schema: pa.Schema | None, scan: Scan) -> tuple[Tabl
 
 
 def _build(sink: "IO[bytes] | pa.NativeFile", facts: Facts, schema: pa.Schema | None, scan: Scan) -> Numbers:
-    """Write the index; what is known only at the end is the metadata of a last batch without rows."""
+    """Write the index; the numbers, known only at the end, are the metadata of a last empty batch."""
     numbers: Numbers = {"rows": 0}
     batches = scan(numbers)
     if schema is None:
@@ -182,7 +182,7 @@ def _build(sink: "IO[bytes] | pa.NativeFile", facts: Facts, schema: pa.Schema | 
             waiting.append(batch)
             checksum.add([batch])
             numbers["rows"] += batch.num_rows
-            if sum(part.num_rows for part in waiting) >= ROWS:
+            if sum(part.num_rows for part in waiting) >= BATCH_ROWS:
                 writer.write_table(pa.Table.from_batches(waiting).combine_chunks())
                 waiting = []
         if waiting:
@@ -195,10 +195,10 @@ def _build(sink: "IO[bytes] | pa.NativeFile", facts: Facts, schema: pa.Schema | 
 
 
 def facts_of(file: File) -> Facts:
-    """Return what tells the state of a file from others of it."""
+    """Return the facts that identify the current state of a file."""
     if isinstance(file.path, RemotePath):
         return {"version": VERSION, "content": file.content}
-    starts = np.linspace(0, max(file.size - SAMPLE, 0), SAMPLES, dtype=np.int64)
-    lengths = np.minimum(SAMPLE, file.size - starts)
+    starts = np.linspace(0, max(file.size - SAMPLE_BYTES, 0), N_SAMPLES, dtype=np.int64)
+    lengths = np.minimum(SAMPLE_BYTES, file.size - starts)
     sample = zlib.crc32(file.gather(starts, lengths).data)
     return {"version": VERSION, "size": str(file.size), "mtime_ns": str(file.mtime_ns), "sample": str(sample)}

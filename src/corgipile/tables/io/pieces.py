@@ -1,4 +1,4 @@
-"""Reads of a table that lies in several pieces: record batches, row groups or files."""
+"""Reads of a table stored in pieces: record batches, row groups or files."""
 
 import threading
 from collections import OrderedDict
@@ -42,21 +42,21 @@ def read_pieces(starts: IntArray, start: int, stop: int, read: ReadPiece) -> pa.
 
 
 def take_pieces(starts: IntArray, rows: IntArray, take: TakePiece) -> pa.RecordBatch:
-    """Take scattered rows, at least one, in the order asked for."""
+    """Take scattered rows, at least one, in the order requested."""
     pieces = np.searchsorted(starts, rows, side="right") - 1
     if (pieces == pieces[0]).all():
         return take(int(pieces[0]), rows - starts[pieces[0]])
-    order = np.argsort(rows, kind="stable")  # a piece is asked for rows in the order in which they lie
+    order = np.argsort(rows, kind="stable")  # each piece takes ascending rows
     found, firsts = np.unique(pieces[order], return_index=True)
     groups = np.split(order, firsts[1:])
     batch = join([take(int(piece), rows[group] - starts[piece]) for piece, group in zip(found, groups, strict=True)])
-    back = np.empty(len(rows), np.int64)
-    back[order] = np.arange(len(rows))
-    return pick_rows(batch, back)
+    inverse = np.empty(len(rows), np.int64)
+    inverse[order] = np.arange(len(rows))
+    return pick_rows(batch, inverse)
 
 
 def places_of(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, IntArray]]:
-    """Yield each number that occurs, in ascending order, and the places where it stands.
+    """Yield each distinct number in ascending order with its positions.
 
     Example:
         >>> [(number, places.tolist()) for number, places in places_of(np.array([7, 2, 7]))]
@@ -102,21 +102,21 @@ def runs_of(rows: IntArray, gap: int, most: int = LIMIT) -> tuple[IntArray, IntA
 
 
 def take_once(rows: IntArray, take: Callable[[IntArray], pa.RecordBatch]) -> pa.RecordBatch:
-    """Take rows in any order by a function that is asked for each once, ascending."""
+    """Take rows in any order by a function that gets each row once, ascending."""
     if bool(np.all(rows[:-1] < rows[1:])):
         return take(rows)
-    wanted, back = np.unique(rows, return_inverse=True)
-    return pick_rows(take(wanted), back)
+    wanted, inverse = np.unique(rows, return_inverse=True)
+    return pick_rows(take(wanted), inverse)
 
 
 def take_runs(
     rows: IntArray, gap: int, read: Callable[[int, int], pa.RecordBatch], most: int = LIMIT
 ) -> pa.RecordBatch:
-    """Take scattered rows by reading the runs they lie in, up to ``most`` rows at a time."""
-    return take_once(rows, lambda wanted: _of_runs(wanted, gap, read, most))
+    """Take scattered rows by reading the runs that contain them, up to ``most`` rows at a time."""
+    return take_once(rows, lambda wanted: _read_runs(wanted, gap, read, most))
 
 
-def _of_runs(wanted: IntArray, gap: int, read: Callable[[int, int], pa.RecordBatch], most: int) -> pa.RecordBatch:
+def _read_runs(wanted: IntArray, gap: int, read: Callable[[int, int], pa.RecordBatch], most: int) -> pa.RecordBatch:
     firsts, stops = runs_of(wanted, gap, most)
     batches = []
     edges = np.searchsorted(wanted, stops)
@@ -131,26 +131,26 @@ def _of_runs(wanted: IntArray, gap: int, read: Callable[[int, int], pa.RecordBat
 
 
 def pick_rows(batch: pa.RecordBatch, rows: IntArray) -> pa.RecordBatch:
-    """Return some rows of a record batch, in the order asked for."""
+    """Return rows of a record batch in the order requested."""
     try:
         return batch.take(array_of(rows))
     except pa.ArrowNotImplementedError:
-        return pa.RecordBatch.from_arrays([_picked(column, rows) for column in batch.columns], schema=batch.schema)
+        return pa.RecordBatch.from_arrays([_pick_column(column, rows) for column in batch.columns], schema=batch.schema)
 
 
-def _picked(column: pa.Array, rows: IntArray) -> pa.Array:
-    """Do the same for one column, of a type which Arrow may have no way to pick rows of."""
+def _pick_column(column: pa.Array, rows: IntArray) -> pa.Array:
+    """Return rows of a column, also of a type for which Arrow has no take kernel."""
     if is_view(column.type):
-        return _picked_views(column, rows)
+        return _pick_views(column, rows)
     try:
         return column.take(array_of(rows))
     except pa.ArrowNotImplementedError:
-        plain = viewless(column.type)  # views joined would each bring all bytes of their column
+        plain = viewless(column.type)  # concatenated views would each copy all bytes of their column
         return pa.concat_arrays([as_type(column.slice(row, 1), plain) for row in rows.tolist()]).cast(column.type)
 
 
-def _picked_views(column: pa.Array, rows: IntArray) -> pa.Array:
-    """Pick views, which stay views of the same bytes."""
+def _pick_views(column: pa.Array, rows: IntArray) -> pa.Array:
+    """Return rows of a view column; they view the same bytes."""
     known, views, *data = column.buffers()
     picked = np.frombuffer(views, "V16")[column.offset + rows] if views is not None else np.zeros(len(rows), "V16")
     if known is not None:
@@ -167,7 +167,7 @@ def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     try:
         arrays = [pa.concat_arrays([batch.column(i) for batch in batches]) for i in range(len(schema))]
     except pa.ArrowInvalid as error:
-        raise BadArgument(f"rows do not fit one record batch ({error}); read fewer at a time") from None
+        raise BadArgument(f"rows do not fit one record batch: {error}; read fewer rows") from None
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -176,15 +176,15 @@ def pick(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
 
 
-_schemas: list[pa.Schema] = []  # the last few
+_recent_schemas: list[pa.Schema] = []  # the last four
 
 
 def same_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema, the same object as lately where it is equal: the files of a folder share one."""
-    for known in _schemas:
+    """Return a recent equal schema, else this one, so that the files of a folder share one object."""
+    for known in _recent_schemas:
         if known.equals(schema, check_metadata=True):
             return known
-    _schemas[:] = [schema, *_schemas[:3]]
+    _recent_schemas[:] = [schema, *_recent_schemas[:3]]
     return schema
 
 
@@ -215,14 +215,14 @@ def check_names(schema: pa.Schema, path: str) -> None:
         check_types(schema, path)
     names = schema.names
     if not names:
-        raise BadSchema(f"{path} has no columns, so its rows hold nothing")
+        raise BadSchema(f"{path} must have at least one column, got none")
     if len({*names}) < len(names):
         name = next(name for name in names if names.count(name) > 1)
-        raise BadSchema(f"{path}: {names.count(name)} columns are named {name!r}; names must differ")
+        raise BadSchema(f"{path}: column names must differ, got {names.count(name)} columns named {name!r}")
 
 
 class Recent(Generic[Value]):
-    """Keeps the last few values made; thread-safe: what several threads want is made by one, while the others wait.
+    """A thread-safe cache of the last few values; concurrent requests for a key make its value once.
 
     Example:
         >>> squares = Recent(2)
@@ -233,17 +233,17 @@ class Recent(Generic[Value]):
     def __init__(self, room: int) -> None:
         self._room = room
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
-        self._making: dict[Hashable, threading.Lock] = {}
+        self._locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value of ``key``, made now if it is not kept."""
+        """Return the value of ``key``; make it if it is not cached."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key]
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
             with self._lock:
                 if key in self._values:
                     return self._values[key]
@@ -251,7 +251,7 @@ class Recent(Generic[Value]):
                 value = make()
             finally:
                 with self._lock:
-                    self._making.pop(key, None)
+                    self._locks.pop(key, None)
             with self._lock:
                 self._values[key] = value
                 self._evict()

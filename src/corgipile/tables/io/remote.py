@@ -1,4 +1,4 @@
-"""Files that lie elsewhere, read as those of this machine are; and where it is decided which of both a path is."""
+"""Files in stores and on the web, with the interface of local files; opens a path or URL as either."""
 
 import itertools
 import threading
@@ -24,20 +24,20 @@ from corgipile.tables.io.pieces import Recent
 from corgipile.tables.io.sources import files_read
 from corgipile.tables.table import Layout
 
-__all__ = ["RemoteFile", "file_of", "files_of_layout", "in_turn", "is_remote", "open_together", "read_in_turn"]
+__all__ = ["RemoteFile", "file_of", "files_of_layout", "in_turn", "is_remote", "open_together", "run_cache"]
 
-SMALL, NEAR = 64 << 10, 16 << 10  # bytes below which neighbours are read along, and how many
-WINDOWS = 16
-READS = 8  # runs of rows, of about a megabyte, that are read at the same time
-OPENED = 32  # files that are opened at the same time
-ELSEWHERE = -1  # in place of the device of a file
+MIN_DIRECT_READ, WINDOW_BYTES = 64 << 10, 16 << 10  # bytes: shorter reads fetch, and cache, a window
+MAX_WINDOWS = 16  # windows cached per file
+MAX_CONCURRENT_RUNS = 8  # runs of rows, of about 1 MB each
+MAX_CONCURRENT_OPENS = 32  # files
+REMOTE_DEVICE = -1  # stands for a file's device number
 Result = TypeVar("Result")
-_kept: "ContextVar[Recent[File] | None]" = ContextVar("_kept", default=None)
+_run_cache: "ContextVar[Recent[File] | None]" = ContextVar("_kept", default=None)
 _opened: "weakref.WeakValueDictionary[int, RemoteFile]" = weakref.WeakValueDictionary()
 
 
 def file_of(path: "PathLike | File") -> File:
-    """Open the file at a path, or at a URL.
+    """Open the file at a path or URL.
 
     Example:
         >>> type(file_of(__file__)).__name__
@@ -56,27 +56,27 @@ def file_of(path: "PathLike | File") -> File:
 
 
 def files_of_layout(layout: Layout) -> list[File]:
-    """Return the files of a layout: those of stores as they are open already, if they are."""
+    """Return the files of a layout, reusing remote files that are already open."""
     which: Sequence[Identity | None] = layout.identities or [None] * len(layout.paths)
-    return [_known(path, one) or file_of(path) for path, one in zip(layout.paths, which, strict=True)]
+    return [_find_open(path, identity) or file_of(path) for path, identity in zip(layout.paths, which, strict=True)]
 
 
-def _known(path: str, which: Identity | None) -> File | None:
-    if which is None or which.device != ELSEWHERE:
+def _find_open(path: str, which: Identity | None) -> File | None:
+    if which is None or which.device != REMOTE_DEVICE:
         return None
-    found = _opened.get(which.inode)
-    return found if found is not None and (found.path, found.size) == (path, which.size) else None
+    file = _opened.get(which.inode)
+    return file if file is not None and (file.path, file.size) == (path, which.size) else None
 
 
 def open_together(paths: Sequence[PathLike | File], *, missing: bool = False) -> list[File | MissingFile]:
-    """Open many files, some at the same time: each takes as long as a store needs to answer.
+    """Open many files concurrently: each waits for an answer of its store.
 
     Args:
-        paths: Where they lie.
-        missing: Return the error of a file that is not there, rather than raise it.
+        paths: Paths or URLs.
+        missing: Return the error of a missing file rather than raise it.
     """
 
-    def one(path: PathLike | File) -> File | MissingFile:
+    def open_one(path: PathLike | File) -> File | MissingFile:
         try:
             return file_of(path)
         except MissingFile as error:
@@ -85,20 +85,20 @@ def open_together(paths: Sequence[PathLike | File], *, missing: bool = False) ->
             return error
 
     if len(paths) < 2:
-        return [*map(one, paths)]
-    with ThreadPoolExecutor(min(OPENED, len(paths)), "corgipile-opening") as pool:
-        return [*pool.map(one, paths)]
+        return [*map(open_one, paths)]
+    with ThreadPoolExecutor(min(MAX_CONCURRENT_OPENS, len(paths)), "corgipile-opening") as pool:
+        return [*pool.map(open_one, paths)]
 
 
 class RemoteFile(File):
-    """Reads byte ranges of an object in a store, or on the web; thread-safe, and opened again when unpickled.
+    """Reads byte ranges of an object in a store or on the web; thread-safe, and reopened when unpickled.
 
     Args:
-        path: Where it lies.
+        path: The object's location.
 
     Attributes:
-        ranges: What reads it.
-        near: Whether that keeps it on this machine.
+        ranges: Reads the object's ranges.
+        near: Whether a local copy or cache of it is used.
     """
 
     def __init__(self, path: RemotePath) -> None:
@@ -106,7 +106,7 @@ class RemoteFile(File):
         self.near = path.cache is not None
         self.ranges, tail = open_ranges(path)
         self.size, self.base, self.mtime_ns = self.ranges.size, 0, 0
-        self.which = Identity(ELSEWHERE, id(self), self.size, 0)
+        self.which = Identity(REMOTE_DEVICE, id(self), self.size, 0)
         _opened[id(self)] = self
         self._windows: OrderedDict[int, bytes] = OrderedDict()  # by their first byte
         self._lock = threading.Lock()
@@ -117,44 +117,44 @@ class RemoteFile(File):
 
     @property
     def etag(self) -> str:
-        """Return what changes when the object does, empty where the store does not say."""
+        """Return the object's entity tag, empty if the store has none."""
         return self.ranges.etag
 
     @property
     def content(self) -> str:
-        """Return what tells the content from another: what the store says, else some of its bytes."""
+        """Return size and entity tag, else a digest of the bytes."""
         return f"{self.size} {self.etag}" if self.etag else super().content
 
     @property
-    def in_part(self) -> bool:
-        """Say whether its content is told by a part of its bytes."""
-        return not self.etag and super().in_part
+    def is_sampled(self) -> bool:
+        """Return whether the content digest samples the bytes."""
+        return not self.etag and super().is_sampled
 
     @property
     def place(self) -> str:
-        """Return what tells this object, as it is now, from all others."""
+        """Return a unique id of the object's current state."""
         return f"{self.path.identity} {self.content}"
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read exactly ``length`` bytes; near ones come along with a few."""
+        """Read exactly ``length`` bytes; short reads fetch a window around them."""
         self._check(offset, length)
         at = offset - (self.size - len(self._tail))
         if at >= 0:
             return self._tail[at : at + length]
-        if length >= SMALL:
+        if length >= MIN_DIRECT_READ:
             return self.gather(np.array([offset]), np.array([length])).tobytes()
-        found = self._near(offset, length)
-        if found is None:
-            size = min(max(length, NEAR), self.size - offset)
-            found = self.gather(np.array([offset]), np.array([size])).tobytes()
+        data = self._cached_window(offset, length)
+        if data is None:
+            size = min(max(length, WINDOW_BYTES), self.size - offset)
+            data = self.gather(np.array([offset]), np.array([size])).tobytes()
             with self._lock:
-                self._windows[offset] = found
-                while len(self._windows) > WINDOWS:
+                self._windows[offset] = data
+                while len(self._windows) > MAX_WINDOWS:
                     self._windows.popitem(last=False)
-            return found[:length]
-        return found
+            return data[:length]
+        return data
 
-    def _near(self, offset: int, length: int) -> bytes | None:
+    def _cached_window(self, offset: int, length: int) -> bytes | None:
         with self._lock:
             for start, data in self._windows.items():
                 if start <= offset and offset + length <= start + len(data):
@@ -164,7 +164,7 @@ class RemoteFile(File):
     def gather(
         self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8] | None = None, to: IntArray | None = None
     ) -> npt.NDArray[np.uint8]:
-        """Read many byte ranges, see `File.gather`."""
+        """Read many byte ranges; see `File.gather`."""
         offsets, lengths = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(lengths, np.int64)
         ends = np.cumsum(lengths)
         data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8) if out is None else out
@@ -173,7 +173,7 @@ class RemoteFile(File):
         return data
 
     def whole(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
-        """Read a range by one request."""
+        """Read a range in one request."""
         return self.ranges.whole(start, stop)
 
     def gather_bytes(self, offsets: IntArray, lengths: IntArray) -> list[bytes]:
@@ -183,16 +183,16 @@ class RemoteFile(File):
         return [data[end - length : end] for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
 
     def scanned(self) -> File:
-        """Return the file for one who reads it as it lies: what is to come is asked for meanwhile."""
-        return _Scanned(self)
+        """Return a file that reads ahead for one sequential read."""
+        return _SequentialFile(self)
 
 
 def is_remote(table: Any) -> bool:
-    """Say whether rows of a table are read from a store, or from the web."""
+    """Return whether a table reads rows from a store or the web."""
     inner = table
     while not (at_hand := getattr(inner, "at_hand", False)) and hasattr(inner, "table"):
         inner = inner.table
-    if at_hand:  # wherever they are from
+    if at_hand:  # local whatever their source
         return False
     return any(isinstance(file, RemoteFile) or hasattr(file, "elsewhere") for file in files_read(table))
 
@@ -200,13 +200,13 @@ def is_remote(table: Any) -> bool:
 def in_turn(
     table: Any, read: Callable[[int, int], Result], runs: Iterable[tuple[int, int]], most: int | None = None
 ) -> Iterator[Result]:
-    """Read runs of rows one after the other; of a table in a store some are on their way meanwhile.
+    """Read runs of rows one after the other; prefetch some if the table is remote.
 
     Args:
         table: The table.
         read: Reads a run.
-        runs: First row, and the one after the last.
-        most: How many are on their way; None: as many runs of a megabyte, which takes two, as there may be.
+        runs: First row, and the row after the last.
+        most: Runs in flight; None: half of `at_once` in runs of 1 MB.
 
     Example:
         >>> list(in_turn(None, lambda start, stop: stop - start, [(0, 2), (2, 5)]))
@@ -215,31 +215,31 @@ def in_turn(
     if not is_remote(table):
         yield from itertools.starmap(read, runs)
         return
-    coming: deque[Future[Result]] = deque()
-    kept: Recent[File] = Recent(2)
-    most = max(2, min(READS, at_once() >> 21)) if most is None else most
+    futures: deque[Future[Result]] = deque()
+    cache: Recent[File] = Recent(2)
+    most = max(2, min(MAX_CONCURRENT_RUNS, at_once() >> 21)) if most is None else most
     pool = ThreadPoolExecutor(most, "corgipile-reader")
     try:
-        with frugal():  # each thread would keep what Arrow took in it
+        with frugal():  # without it each thread would keep Arrow's freed memory
             for run in runs:
-                inside = copy_context()  # which says what may be on its way
-                inside.run(_kept.set, kept)
-                coming.append(pool.submit(partial(inside.run, read, *run)))
-                if len(coming) == most:
-                    yield coming.popleft().result()
-            while coming:
-                yield coming.popleft().result()
+                context = copy_context()  # it holds the limit of bytes in flight
+                context.run(_run_cache.set, cache)
+                futures.append(pool.submit(partial(context.run, read, *run)))
+                if len(futures) == most:
+                    yield futures.popleft().result()
+            while futures:
+                yield futures.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def read_in_turn() -> "Recent[File] | None":
-    """Return what keeps bytes for the runs that follow, where `in_turn` reads; None elsewhere."""
-    return _kept.get()
+def run_cache() -> "Recent[File] | None":
+    """Return the cache that the runs of `in_turn` share; None outside of it."""
+    return _run_cache.get()
 
 
-class _Scanned(RemoteFile):
-    """The same object, read as it lies by one thread.
+class _SequentialFile(RemoteFile):
+    """A remote object read sequentially by one thread.
 
     Args:
         file: The object.
@@ -249,17 +249,17 @@ class _Scanned(RemoteFile):
         self.__dict__.update(file.__dict__)
         from corgipile.stores.ahead import Ahead  # noqa: PLC0415 - with asyncio, which local tables do not need
 
-        self._ahead = Ahead(file.ranges)
+        self._read_ahead = Ahead(file.ranges)
 
     def read(self, offset: int, length: int) -> bytes:
         """Read exactly ``length`` bytes."""
         self._check(offset, length)
-        return self._ahead.read(offset, length)
+        return self._read_ahead.read(offset, length)
 
     def gather(
         self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8] | None = None, to: IntArray | None = None
     ) -> npt.NDArray[np.uint8]:
-        """Read byte ranges, one of them ahead."""
+        """Read byte ranges; a single one is read ahead."""
         if len(offsets) != 1 or to is not None:
             return super().gather(offsets, lengths, out, to)
         data = np.frombuffer(self.read(int(offsets[0]), int(lengths[0])), np.uint8)

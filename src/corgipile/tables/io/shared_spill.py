@@ -1,4 +1,4 @@
-"""One spill file for all processes of a machine that read the same table: made once, gone with the last of them."""
+"""Spill files shared by the processes of a machine: written once, deleted with their last user."""
 
 import contextlib
 import fcntl
@@ -15,28 +15,28 @@ from corgipile.tables.io.spill import SpillFile, check_room
 
 __all__ = ["expect_room", "shared"]
 
-User = tuple[int, int, int, int]  # process, its descriptor, device and inode
+User = tuple[int, int, int, int]  # process id, its descriptor, device, inode
 
 
 def shared(folder: Path, key: str, make: Callable[[], SpillFile]) -> SpillFile:
-    """Return the spill file of a key: that of another process or object, or one made now while others wait.
+    """Return the spill file of a key: an existing one of any process, or a new one that others wait for.
 
-    The file has no name; a small register beside it says which descriptors of which processes lead to it, so that a
-    process that is killed leaves no rows behind. Where descriptors of other processes cannot be opened (no ``/proc``)
-    each process makes a file of its own.
+    The file has no name. A small register lists the processes and descriptors through which it can be opened, so a
+    killed process leaves no rows behind. Where other processes' descriptors cannot be opened (no ``/proc``), each
+    process writes its own file.
 
     Args:
-        folder: Where spill files lie.
-        key: What tells tables, and their columns, apart.
-        make: Makes the file.
+        folder: Folder of the spill files.
+        key: Identifies the table and its columns.
+        make: Writes the file.
 
     Example:
         >>> import tempfile
         >>> from corgipile.tables.io.spill import SpillWriter
-        >>> folder, made = Path(tempfile.mkdtemp()), []
-        >>> make = lambda: made.append(1) or SpillWriter(folder).finish()
+        >>> folder, calls = Path(tempfile.mkdtemp()), []
+        >>> make = lambda: calls.append(1) or SpillWriter(folder).finish()
         >>> files = [shared(folder, "key", make), shared(folder, "key", make)]
-        >>> len(made), len(list(folder.iterdir()))
+        >>> len(calls), len(list(folder.iterdir()))
         (1, 1)
         >>> del files
         >>> list(folder.iterdir())
@@ -58,16 +58,16 @@ def shared(folder: Path, key: str, make: Callable[[], SpillFile]) -> SpillFile:
                 raise
         status = os.fstat(spill.descriptor)
         user = (os.getpid(), spill.descriptor, status.st_dev, status.st_ino)
-        _note(handle, [*users, user])
+        _write_users(handle, [*users, user])
     weakref.finalize(spill, _leave, register, user)
     return spill
 
 
 def expect_room(folder: Path, key: str, needed: int) -> None:
-    """Find out whether a spill file can be written, unless it is there already or another process makes it.
+    """Check that a spill file can be written, unless it exists or another process is writing it.
 
     Raises:
-        WriteFailed: The disk has not enough room, or nothing can be written there.
+        WriteFailed: The disk is too full, or the folder is not writable.
     """
     if not _register(folder, key).exists():
         check_room(folder, needed)
@@ -83,7 +83,7 @@ def _prefix() -> str:
 
 @contextlib.contextmanager
 def _locked(register: Path, *, wait: bool = True) -> Iterator[int | None]:
-    """Open and lock a register; None where it cannot be ours, or is locked and we do not wait."""
+    """Open and lock a register; yield None if another user owns it, or it is locked and ``wait`` is False."""
     handle = _lock(register, wait=wait)
     try:
         yield handle
@@ -123,7 +123,7 @@ def _users(handle: int) -> list[User]:
         return []
 
 
-def _note(handle: int, users: list[User]) -> None:
+def _write_users(handle: int, users: list[User]) -> None:
     text = json.dumps(users).encode()
     os.ftruncate(handle, 0)
     os.pwrite(handle, text, 0)
@@ -135,7 +135,7 @@ def _link(user: User) -> str:
 
 def _alive(users: list[User]) -> list[User]:
     """Return the users that still have the file open."""
-    return [user for user in users if _is(user, _status(_link(user)))]
+    return [user for user in users if _same_file(user, _status(_link(user)))]
 
 
 def _status(path: str) -> os.stat_result | None:
@@ -145,48 +145,48 @@ def _status(path: str) -> os.stat_result | None:
         return None
 
 
-def _is(user: User, status: os.stat_result | None) -> bool:
+def _same_file(user: User, status: os.stat_result | None) -> bool:
     return status is not None and (status.st_dev, status.st_ino) == user[2:]
 
 
 def _adopt(user: User) -> SpillFile | None:
-    """Open the file that another process, or another object of this one, has open."""
+    """Open the file through the descriptor of another process or object."""
     try:
         descriptor = os.open(_link(user), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return None
-    if _is(user, os.fstat(descriptor)):
+    if _same_file(user, os.fstat(descriptor)):
         return SpillFile(descriptor)
     os.close(descriptor)
     return None
 
 
 def _leave(register: Path, user: User) -> None:
-    """Take a user out of the register; without users it goes."""
+    """Remove a user from the register; delete the register with its last user."""
     if user[0] != os.getpid():
-        return  # a fork shares its parent's descriptor, which the parent noted
+        return  # a forked child shares its parent's descriptor, which the parent registered
     with _locked(register) as handle:
-        _keep(register, handle, lambda other: other != user)
+        _filter_users(register, handle, lambda other: other != user)
 
 
 def _leave_at_once(register: Path) -> None:
-    """Take a process that ends out of a register, whatever it was stopped in."""
+    """Remove an exiting process from a register, whatever interrupted it."""
     if register.exists():
         with _locked(register, wait=False) as handle:
-            _keep(register, handle, lambda other: other[0] != os.getpid())
+            _filter_users(register, handle, lambda other: other[0] != os.getpid())
 
 
-def _keep(register: Path, handle: int | None, wanted: Callable[[User], bool]) -> None:
+def _filter_users(register: Path, handle: int | None, keep: Callable[[User], bool]) -> None:
     if handle is not None:
-        left = [*filter(wanted, _alive(_users(handle)))]
+        left = [*filter(keep, _alive(_users(handle)))]
         if left:
-            _note(handle, left)
+            _write_users(handle, left)
         else:
             register.unlink(missing_ok=True)
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what processes that were killed left in the folder."""
+    """Remove the registers of killed processes from the folder."""
     for register in folder.glob(f"{_prefix()}*.lock"):
         with _locked(register, wait=False) as handle:
             if handle is not None and not _alive(_users(handle)):

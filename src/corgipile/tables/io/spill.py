@@ -1,4 +1,4 @@
-"""Spill files: rows of encoded tables laid out plain, beside the memory budget; no name leads to them on disk."""
+"""Spill files: decoded rows of encoded tables in unnamed files on disk, outside the memory budget."""
 
 import contextlib
 import errno
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from corgipile import scratch
 from corgipile.errors import BadArgument, WriteFailed
 from corgipile.sizes import format_bytes
-from corgipile.tables.io.descriptors import Given, identity_of
+from corgipile.tables.io.descriptors import BorrowedDescriptor, identity_of
 from corgipile.tables.io.files import File, IntArray
 
 __all__ = [
@@ -35,30 +35,30 @@ __all__ = [
 ]
 
 Spill = str | os.PathLike[str] | bool | None
-VARIABLE, OFF = "CORGIPILE_SPILL", "off"
-ALIGN = 64  # bytes, of every section
+SPILL_VARIABLE, OFF = "CORGIPILE_SPILL", "off"
+ALIGN = 64  # bytes between possible starts of a section
 TAIL = struct.Struct("<Q")
-IN_MEMORY = 64 << 20  # bytes of a stream, beyond which its rows are spilled
-SPARE = 16 << 20  # bytes left free on the disk
-WATCHED = SPARE >> 1  # bytes written, after which what is free is looked at anew
+IN_MEMORY = 64 << 20  # bytes of a stream beyond which its rows are spilled
+MIN_FREE = 16 << 20  # bytes left free on the disk
+CHECK_EVERY = MIN_FREE >> 1  # bytes written between two checks of the free space
 
 
 def spill_folder(spill: Spill) -> Path | None:
-    """Return the folder for spill files, None if there shall be none.
+    """Return the folder for spill files, None if they are disabled.
 
     Args:
-        spill: A folder; ``"off"`` or False; None or True: what the environment's ``CORGIPILE_SPILL`` says, else TMPDIR,
-            else ``/var/tmp``, which unlike ``/tmp`` is seldom in memory, else the system's folder for temporary files.
+        spill: A folder; ``"off"`` or False; None or True: variable ``CORGIPILE_SPILL``, else TMPDIR, else ``/var/tmp``,
+            which unlike ``/tmp`` is seldom in memory, else the system's folder for temporary files.
 
     Raises:
-        BadArgument: There is no such folder.
+        BadArgument: The folder does not exist.
 
     Example:
         >>> spill_folder("off") is None, spill_folder("/tmp")
         (True, PosixPath('/tmp'))
     """
     if spill is None or spill is True:
-        spill = os.environ.get(VARIABLE) or None
+        spill = os.environ.get(SPILL_VARIABLE) or None
     if spill is False or (isinstance(spill, str) and spill.lower() == OFF):
         return None
     if spill is None:
@@ -66,21 +66,21 @@ def spill_folder(spill: Spill) -> Path | None:
         return _path(tempfile.gettempdir() if usual else "/var/tmp")  # noqa: S108 - as above
     folder = _path(str(Path(spill).expanduser().absolute()))
     if not folder.is_dir():
-        raise BadArgument(f"spill is {os.fspath(spill)!r}; a folder that exists, or 'off', is right")
+        raise BadArgument(f"spill must be an existing folder or 'off', got {os.fspath(spill)!r}")
     return folder
 
 
 @functools.lru_cache(maxsize=16)
 def _path(name: str) -> Path:
-    """Return a path, one for all the files of a folder."""
+    """Return a path object that all files of a folder share."""
     return Path(name)
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Find out, before anything is read, whether a spill file of so many bytes can be written.
+    """Check, before rows are read, that a spill file of this many bytes can be written.
 
     Raises:
-        WriteFailed: The disk has not enough room, or nothing can be written there.
+        WriteFailed: The disk is too full, or the folder is not writable.
     """
     with writing(folder):
         os.close(nameless(folder))
@@ -91,32 +91,32 @@ def _check_free(folder: Path, needed: int) -> None:
     with writing(folder):
         status = os.statvfs(folder)
     free = status.f_bavail * status.f_frsize
-    if free < needed + SPARE:
+    if free < needed + MIN_FREE:
         raise WriteFailed(
             errno.ENOSPC,
-            f"{format_bytes(needed)} are needed in {folder}, and {format_bytes(SPARE)} to spare; "
-            f"{format_bytes(free)} are free: {_ADVICE}",
+            f"{folder} must have {format_bytes(needed)} free plus a reserve of {format_bytes(MIN_FREE)}, got "
+            f"{format_bytes(free)}; {_ADVICE}",
         )
 
 
 _ADVICE = (
-    f"open(..., spill=FOLDER) or the variable {VARIABLE} names another folder, and `corgipile convert` makes a file "
-    "that needs none"
+    f"choose another folder with open(..., spill=FOLDER) or the variable {SPILL_VARIABLE}, or avoid spill files with "
+    "`corgipile convert`"
 )
 
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Turn errors of the operating system into ours."""
+    """Turn operating-system errors into WriteFailed."""
     try:
         yield
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise WriteFailed(error.errno, f"cannot write a spill file in {folder}: {reason}: {_ADVICE}") from error
+        raise WriteFailed(error.errno, f"cannot write a spill file in {folder}: {reason}; {_ADVICE}") from error
 
 
 def nameless(folder: Path) -> int:
-    """Open a new file that goes when it is closed, however the process ends."""
+    """Open a new unnamed file, which is deleted when it is closed, however the process ends."""
     flag = getattr(os, "O_TMPFILE", None)
     if flag is not None:
         try:
@@ -124,12 +124,12 @@ def nameless(folder: Path) -> int:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
                 raise
-    with scratch.folder(folder, "spill") as room:  # which nobody else may enter
+    with scratch.folder(folder, "spill") as room:  # a private folder
         return os.open(room / "rows", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 class SpillFile:
-    """A file without a name, in sections.
+    """An unnamed file of sections.
 
     Args:
         descriptor: The open file; closed with this object.
@@ -141,7 +141,7 @@ class SpillFile:
 
     @property
     def path(self) -> str:
-        """Return a path by which this process, and one forked from it, opens the file."""
+        """Return a path at which this process and its forked children can open the file."""
         links = "/proc/self/fd" if Path("/proc/self/fd").is_dir() else "/dev/fd"
         return f"{links}/{self.descriptor}"
 
@@ -151,7 +151,7 @@ class SpillFile:
         return os.fstat(self.descriptor).st_size
 
     def sections(self) -> "Iterator[Section]":
-        """Yield the sections, in the order in which they were written."""
+        """Yield the sections in the order written."""
         end = self.size - TAIL.size
         (count,) = TAIL.unpack(os.pread(self.descriptor, TAIL.size, end))
         places = np.frombuffer(os.pread(self.descriptor, 16 * count, end - 16 * count), "<i8").reshape(-1, 2)
@@ -160,11 +160,11 @@ class SpillFile:
 
 
 class SpillWriter(io.RawIOBase):
-    """Writes sections, one after another; of each, positions count from its begin.
+    """Writes sections one after another; positions count from the start of the section.
 
     Args:
-        folder: Where the file lies.
-        file: The file, if it is there already.
+        folder: Folder of the file.
+        file: The file if it exists already.
 
     Example:
         >>> writer = SpillWriter(Path("/tmp"))
@@ -181,21 +181,21 @@ class SpillWriter(io.RawIOBase):
             self._file = file or SpillFile(nameless(folder))
         self._places: list[tuple[int, int]] = []
         self._base = self._at = 0
-        self._unwatched = 0
+        self._unchecked = 0
 
     @contextlib.contextmanager
     def section(self) -> Iterator[None]:
-        """Begin a section; it ends with the ``with`` block."""
+        """Start a section, which ends with the ``with`` block."""
         self._base = self._at = -(-self._at // ALIGN) * ALIGN
         yield
         self._places.append((self._base, self._at - self._base))
 
     def writable(self) -> bool:
-        """Say that bytes may be written."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return the bytes of this section."""
+        """Return the bytes written to this section."""
         return self._at - self._base
 
     def write(self, data: Any) -> int:
@@ -209,16 +209,16 @@ class SpillWriter(io.RawIOBase):
         return done
 
     def put(self, at: int, data: Any) -> int:
-        """Write bytes from a position of this section on, and go nowhere; from any thread. Return how many they are.
+        """Write bytes at a position of this section without moving the current one; return how many. Thread-safe.
 
         Raises:
             WriteFailed: The disk is almost full, or broken.
         """
         view = memoryview(data).cast("B")
-        self._unwatched += len(view)
-        if self._unwatched >= WATCHED:
-            _check_free(self._folder, self._unwatched)
-            self._unwatched = 0
+        self._unchecked += len(view)
+        if self._unchecked >= CHECK_EVERY:
+            _check_free(self._folder, self._unchecked)
+            self._unchecked = 0
         with writing(self._folder):
             done = 0
             while done < len(view):
@@ -226,32 +226,32 @@ class SpillWriter(io.RawIOBase):
         return len(view)
 
     def skip(self, nbytes: int) -> None:
-        """Leave out bytes: they are zeros, and take no room."""
+        """Skip bytes: they read as zeros and take no disk space."""
         self._at += nbytes
 
     def align(self) -> int:
-        """Go to the next aligned position; return it."""
+        """Move to the next aligned position and return it."""
         self._at += -self._at % ALIGN
         return self.tell()
 
     def finish(self) -> SpillFile:
-        """Write down where the sections lie; return the file."""
+        """Write the positions of the sections; return the file."""
         self.write(np.array(self._places, "<i8").tobytes() + TAIL.pack(len(self._places)))
         return self._file
 
 
 class Section(File):
-    """Reads a part of a spill file as if it were a file.
+    """Reads a section of a spill file as a file.
 
     Args:
-        spill: The file, which stays open as long as this.
-        base: Where the part begins.
+        spill: The spill file, kept open by this object.
+        base: Where the section begins.
         size: Its bytes.
     """
 
     def __init__(self, spill: SpillFile, base: int, size: int) -> None:
         self.spill, self.base, self.size = spill, base, size
-        self.path, self._descriptor, self.mtime_ns = spill.path, Given(spill.descriptor), 0
+        self.path, self._descriptor, self.mtime_ns = spill.path, BorrowedDescriptor(spill.descriptor), 0
         self._content = None
         self.which = identity_of(os.fstat(spill.descriptor))
 
@@ -275,9 +275,9 @@ class Section(File):
         out: npt.NDArray[np.uint8] | None = None,
         to: IntArray | None = None,
     ) -> npt.NDArray[np.uint8]:
-        """Read many byte ranges and lay them back to back, or where they are asked for."""
+        """Read many byte ranges back to back, or to the requested positions."""
         return super().gather(np.asarray(offsets) + self.base, lengths, out, to)
 
     def gather_bytes(self, offsets: IntArray, lengths: IntArray) -> list[bytes]:
-        """Read many byte ranges, each into an object of its own."""
+        """Read many byte ranges, each into a bytes object."""
         return super().gather_bytes(np.asarray(offsets) + self.base, lengths)

@@ -1,4 +1,4 @@
-"""Parts of an object that lies elsewhere, fetched before they are decoded: into memory, or to the local disk."""
+"""Fetches ranges of remote objects before they are decoded: into memory, or to the local disk."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +14,13 @@ from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.io.shared_spill import expect_room, shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter
 
-__all__ = ["Fetched", "bring", "copied", "fetched"]
+__all__ = ["Fetched", "copy_object", "copy_to_spill", "fetch"]
 
-WORTH_LEAVING = 1 << 20  # bytes that are not worth a request more
+MIN_SKIPPED_GAP = 1 << 20  # bytes; a shorter gap costs less than another request
 
 
 class Fetched(File):
-    """An object of which some ranges are in memory; the others are read where it lies.
+    """A remote object with some ranges in memory; the others are requested when read.
 
     Args:
         file: The object.
@@ -41,22 +41,22 @@ class Fetched(File):
         return self._data[at][begin : begin + length].tobytes()
 
 
-def fetched(file: RemoteFile, ranges: Ranges, over: int = 0) -> Fetched:
-    """Fetch ranges into memory, all at once, and with them what lies between those that are ``over`` bytes apart."""
+def fetch(file: RemoteFile, ranges: Ranges, over: int = 0) -> Fetched:
+    """Fetch ranges into memory at once, including gaps of at most ``over`` bytes between them."""
     offsets, lengths = joined(ranges, over)
     data = file.gather(offsets, lengths)
     return Fetched(file, offsets, np.split(data, np.cumsum(lengths)[:-1]))
 
 
-def copied(file: RemoteFile, gaps: IntArray, out: SpillWriter) -> None:
-    """Copy an object to a spill file, each byte to the place that it has there; what is left out is zeros.
+def copy_object(file: RemoteFile, gaps: IntArray, out: SpillWriter) -> None:
+    """Copy an object to a spill file at the same positions; skipped bytes read as zeros.
 
     Args:
         file: The object.
-        gaps: Where bytes are that nobody reads, int64[n, 2]: first, and after the last; ascending.
+        gaps: Ranges to skip, int64[n, 2]: first byte, and the byte after the last; ascending.
         out: The spill file.
     """
-    gaps = gaps[gaps[:, 1] - gaps[:, 0] >= WORTH_LEAVING]
+    gaps = gaps[gaps[:, 1] - gaps[:, 0] >= MIN_SKIPPED_GAP]
     starts, stops = np.append(0, gaps[:, 1]), np.append(gaps[:, 0], file.size)
     windows = iter(windows_of([(starts, stops - starts)], 2 * file.size).tolist())
 
@@ -66,18 +66,18 @@ def copied(file: RemoteFile, gaps: IntArray, out: SpillWriter) -> None:
 
     pool = ThreadPoolExecutor(at_once() // WINDOW, "corgipile-fetch")
     try:
-        for one in [pool.submit(copy, number) for number in range(at_once() // WINDOW)]:
-            one.result()
+        for future in [pool.submit(copy, number) for number in range(at_once() // WINDOW)]:
+            future.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     out.skip(file.size - out.tell())
 
 
-def bring(files: Sequence[RemoteFile], folder: Path) -> None:
-    """Copy objects to a spill file, which the processes of this machine share, and read them there from now on.
+def copy_to_spill(files: Sequence[RemoteFile], folder: Path) -> None:
+    """Copy objects to a spill file that the processes of this machine share; later reads use the copy.
 
     Raises:
-        WriteFailed: The disk has not enough room, or cannot be written.
+        WriteFailed: The disk is too full, or the folder is not writable.
     """
     key = "\0".join(["copied", *(file.place for file in files)])
     expect_room(folder, key, sum(file.size for file in files))
@@ -90,23 +90,23 @@ def _copy(files: Sequence[RemoteFile], folder: Path) -> SpillFile:
     with SpillWriter(folder) as out:
         for file in files:
             with out.section():
-                copied(file, np.zeros((0, 2), np.int64), out)
+                copy_object(file, np.zeros((0, 2), np.int64), out)
         return out.finish()
 
 
 class _Near:
-    """An object whose bytes lie on this machine, too; see `corgipile.stores.ranges.Ranges`.
+    """The ranges of an object that has a local copy; see `corgipile.stores.ranges.Ranges`.
 
     Args:
         ranges: The object.
-        local: Its bytes.
+        local: The copy.
     """
 
     def __init__(self, ranges: Remote, local: Section) -> None:
         self.url, self.size, self.etag, self._local = ranges.url, ranges.size, ranges.etag, local
 
     def fetch(self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8], to: IntArray) -> None:
-        """Read ranges, each to its place in ``out``."""
+        """Read ranges to their positions in ``out``."""
         self._local.gather(offsets, lengths, out, to)
 
     def whole(self, start: int, stop: int) -> npt.NDArray[np.uint8]:

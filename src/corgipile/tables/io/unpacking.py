@@ -13,7 +13,16 @@ import pyarrow as pa
 from corgipile.errors import ParseError
 from corgipile.tables.io.files import File, Region
 
-__all__ = ["MAX_LINE_BYTES", "PACKED_TEXT", "TEXT", "Unpacking", "check_line", "inflated", "opened", "snappy"]
+__all__ = [
+    "MAX_LINE_BYTES",
+    "PACKED_TEXT",
+    "TEXT",
+    "Unpacking",
+    "check_line",
+    "inflate_reader",
+    "open_decompressed",
+    "snappy",
+]
 
 TEXT = (".csv", ".jsonl", ".ndjson", ".tsv")
 PACKED_TEXT = tuple(text + packed for text in TEXT for packed in (".bz2", ".gz", ".xz", ".zst"))
@@ -23,21 +32,21 @@ MAX_SNAPPY_RATIO = 32  # an upper bound of Snappy's compression ratio
 
 
 def check_line(size: int, where: str) -> None:
-    """Raise ParseError if a line, read in part, is too long."""
+    """Raise ParseError if a partly read line is already too long."""
     if size >= MAX_LINE_BYTES:
         raise ParseError(f"{where} must have lines below {MAX_LINE_BYTES} bytes, got a longer one; put a row on each")
 
 
 class Unpacking(io.RawIOBase):
-    """A stream that is decompressed as it is read.
+    """A stream that is decompressed while it is read.
 
     Args:
-        more: Returns the next bytes, at most so many; none at the end.
-        most: Bytes that it may unpack to.
+        more: Returns at most the given number of next bytes; none at the end.
+        most: Largest unpacked size in bytes.
 
     Attributes:
         done: Bytes unpacked so far.
-        most: Bytes that it may unpack to; may change while it is read.
+        most: Largest unpacked size in bytes; may change while the stream is read.
 
     Example:
         >>> Unpacking(io.BytesIO(b"abcdef").read, 3).read(6)
@@ -58,7 +67,7 @@ class Unpacking(io.RawIOBase):
         """Read into memory and return the bytes read.
 
         Raises:
-            ValueError: There are too many bytes, or they do not decompress.
+            ValueError: The bytes exceed the limit, or do not decompress.
         """
         try:
             data = self._more(min(len(into), self.most - self.done + 1))
@@ -71,14 +80,14 @@ class Unpacking(io.RawIOBase):
         return len(data)
 
 
-def opened(file: File, at: int, size: int, codec: str, most: int) -> io.BufferedReader:
-    """Open a part of a file that is compressed by a codec of Avro or Zarr; its ``raw`` is an `Unpacking`."""
+def open_decompressed(file: File, at: int, size: int, codec: str, most: int) -> io.BufferedReader:
+    """Open a part of a file compressed by a codec of Avro or Zarr; its ``raw`` is an `Unpacking`."""
     source = Region(file, at, size)
     more: Callable[[int], bytes] = source.read
     if codec == "deflate":
-        more = inflated(source.read)
+        more = inflate_reader(source.read)
     elif codec == "zlib":
-        more = inflated(source.read, 15)
+        more = inflate_reader(source.read, 15)
     elif codec == "gzip":
         more = gzip.GzipFile(fileobj=cast("IO[bytes]", source)).read
     elif codec == "bzip2":
@@ -91,18 +100,18 @@ def opened(file: File, at: int, size: int, codec: str, most: int) -> io.Buffered
         data = source.read()
         raw = snappy(data[:-4])
         if zlib.crc32(raw) != int.from_bytes(data[-4:], "big"):
-            raise ValueError("the checksum of a block is wrong")
+            raise ValueError("a block has a wrong checksum")
         more = io.BytesIO(raw).read
     return io.BufferedReader(Unpacking(more, most), STEP)
 
 
-def inflated(read: Callable[[int], bytes], wbits: int = -15) -> Callable[[int], bytes]:
-    """Return a reader of a DEFLATE stream, raw unless ``wbits`` differs, which unpacks at most so many bytes a call.
+def inflate_reader(read: Callable[[int], bytes], wbits: int = -15) -> Callable[[int], bytes]:
+    """Return a reader of a DEFLATE stream (raw by default) that unpacks at most a given number of bytes per call.
 
     Example:
         >>> packer = zlib.compressobj(wbits=-15)
         >>> packed = io.BytesIO(packer.compress(bytes(1000)) + packer.flush())
-        >>> len(inflated(packed.read)(300))
+        >>> len(inflate_reader(packed.read)(300))
         300
     """
     unpacker = zlib.decompressobj(wbits)
@@ -110,9 +119,9 @@ def inflated(read: Callable[[int], bytes], wbits: int = -15) -> Callable[[int], 
     def more(most: int) -> bytes:
         while not unpacker.eof:
             data = unpacker.unconsumed_tail or read(STEP)
-            found = unpacker.decompress(data, most)
-            if found:
-                return found
+            raw = unpacker.decompress(data, most)
+            if raw:
+                return raw
             if not data:
                 raise EOFError("the stream ends before its end mark")
         return b""
@@ -124,7 +133,7 @@ def snappy(data: bytes) -> bytes:
     """Decompress raw Snappy, whose first bytes state its unpacked size.
 
     Raises:
-        ValueError: It states more than such data can unpack to.
+        ValueError: The stated size is impossible for such data.
     """
     size = shift = 0
     for byte in data[:5]:

@@ -1,1 +1,1 @@
-"""MosaicML MDS: a folder of shards and their index.json."""
+"""MosaicML MDS tables: a folder of shards and its index.json."""

@@ -1,4 +1,4 @@
-"""How the values of MDS columns are stored, and what Arrow columns they make."""
+"""Encodings of MDS columns, and their conversion to Arrow columns."""
 
 from functools import partial
 from typing import NamedTuple
@@ -14,53 +14,57 @@ from corgipile.tables.mds.stored import Encoding, Stored
 __all__ = ["DTYPES", "SHAPES", "encoding_of"]
 
 SCALARS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
-DTYPES = {  # of arrays that say it row by row
+DTYPES = {  # codes in arrays whose dtype is stored per row
     8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32", 34: "float32",
     64: "uint64", 65: "int64", 66: "float64",
 }  # fmt: skip
 SHAPES = ("<u1", "<u2", "<u4", "<u8")
 
 
-def encoding_of(name: str, said: str, sample: Stored) -> Encoding:
+def encoding_of(name: str, encoding: str, sample: Stored) -> Encoding:
     """Return the encoding of a column.
 
     Args:
         name: The column.
-        said: What the index says: ``"int"``, ``"ndarray:float32:3,4"``.
-        sample: Some of its values; arrays that say their type and shape row by row are told by them.
+        encoding: The encoding in the index: ``"int"``, ``"ndarray:float32:3,4"``.
+        sample: Some of its values, for arrays whose type and shape are stored per row.
 
     Raises:
-        BadSchema: The index says something impossible.
+        BadSchema: The index has an invalid array type.
     """
-    word, _, more = said.partition(":")
-    if word == "int" or word in SCALARS:
-        dtype = np.dtype("int64" if word == "int" else word)
+    base, _, parameters = encoding.partition(":")
+    if base == "int" or base in SCALARS:
+        dtype = np.dtype("int64" if base == "int" else base)
         return Encoding(pa.from_numpy_dtype(dtype), partial(_numbers, dtype=dtype, shape=()))
-    if word == "ndarray":
-        return _array_encoding(name, more, sample)
-    if word in ("str", "json", "str_decimal"):
+    if base == "ndarray":
+        return _array_encoding(name, parameters, sample)
+    if base in ("str", "json", "str_decimal"):
         return Encoding(pa.string(), _text)
-    if word in ("str_int", "str_float"):
-        kind = pa.int64() if word == "str_int" else pa.float64()
-        return Encoding(kind, partial(_parsed, kind=kind))
-    if word in IMAGES:
-        return IMAGES[word]
+    if base in ("str_int", "str_float"):
+        kind = pa.int64() if base == "str_int" else pa.float64()
+        return Encoding(kind, partial(_parse_numbers, kind=kind))
+    if base in IMAGES:
+        return IMAGES[base]
     return Encoding(pa.binary(), _blobs, whole=True)
 
 
-def _array_encoding(name: str, more: str, sample: Stored) -> Encoding:
-    said, _, sides = more.partition(":")
-    if said and said not in SCALARS:
-        raise BadSchema(f"column {name!r} is said to hold arrays of {said!r}; one of {', '.join(SCALARS)} is right")
-    if said and sides:
-        dtype, shape = np.dtype(said), tuple(map(int, sides.split(",")))
+def _array_encoding(name: str, parameters: str, sample: Stored) -> Encoding:
+    dtype_name, _, dims = parameters.partition(":")
+    if dtype_name and dtype_name not in SCALARS:
+        raise BadSchema(f"column {name!r}: the array type must be one of {', '.join(SCALARS)}, got {dtype_name!r}")
+    if dtype_name and dims:
+        dtype, shape = np.dtype(dtype_name), tuple(map(int, dims.split(",")))
         return Encoding(_nested(dtype, shape), partial(_numbers, dtype=dtype, shape=shape))
-    first = _headed(sample, 0, said) if len(sample.ends) > 1 else _Head(np.dtype(said or "float64"), (0,), 0)
-    shape = tuple(map(int, sides.split(","))) if sides else first.shape
+    first = (
+        _read_head(sample, 0, dtype_name) if len(sample.ends) > 1 else _Head(np.dtype(dtype_name or "float64"), (0,), 0)
+    )
+    shape = tuple(map(int, dims.split(","))) if dims else first.shape
     kind: pa.DataType = pa.from_numpy_dtype(first.dtype)
     for _ in shape:
         kind = pa.list_(kind)
-    return Encoding(kind, partial(_arrays, said=said, sides=shape if sides else None, kind=kind, dtype=first.dtype))
+    return Encoding(
+        kind, partial(_arrays, dtype_name=dtype_name, dims=shape if dims else None, kind=kind, dtype=first.dtype)
+    )
 
 
 def _nested(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> pa.DataType:
@@ -71,31 +75,31 @@ def _nested(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> pa.DataType:
 
 
 class _Head(NamedTuple):
-    """What an array says of itself, and the bytes that takes."""
+    """Dtype and shape in the head of an array, and the bytes of the head."""
 
     dtype: np.dtype[np.generic]
     shape: tuple[int, ...]
     size: int
 
 
-def _headed(stored: Stored, row: int, said: str, sides: tuple[int, ...] | None = None) -> _Head:
-    """Read the head of an array whose type, or shape, is not said for all."""
+def _read_head(stored: Stored, row: int, dtype_name: str, dims: tuple[int, ...] | None = None) -> _Head:
+    """Read the head of an array whose type or shape is stored per row."""
     data = stored.data[stored.ends[row] : stored.ends[row + 1]]
-    at = 0 if said else 1
-    code = 0 if said or not len(data) else int(data[0])
-    shape: tuple[int, ...] = sides or ()
-    if sides is None and len(data) > at:
+    at = 0 if dtype_name else 1
+    code = 0 if dtype_name or not len(data) else int(data[0])
+    shape: tuple[int, ...] = dims or ()
+    if dims is None and len(data) > at:
         axes, width = int(data[at]) >> 2, int(data[at]) & 3
         end = at + 1 + axes * (1 << width)
         shape = tuple(int(side) for side in data[at + 1 : end].view(SHAPES[width])) if end <= len(data) else ()
         at = end
-    if (not said and code not in DTYPES) or not shape:
-        raise BadValue(f"{stored.place(row)} is no array of numbers")
-    return _Head(np.dtype(said or DTYPES[code]), shape, at)
+    if (not dtype_name and code not in DTYPES) or not shape:
+        raise BadValue(f"{stored.place(row)} must be a numeric array")
+    return _Head(np.dtype(dtype_name or DTYPES[code]), shape, at)
 
 
 def _numbers(stored: Stored, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> pa.Array:
-    """Take values that all have the same bytes."""
+    """Return a column of fixed-width values."""
     column = array_of(stored.data.view(dtype.newbyteorder("<")).astype(dtype, copy=False))
     for side in reversed(shape):
         column = pa.FixedSizeListArray.from_arrays(column, side)
@@ -103,22 +107,23 @@ def _numbers(stored: Stored, dtype: np.dtype[np.generic], shape: tuple[int, ...]
 
 
 def _arrays(
-    stored: Stored, said: str, sides: tuple[int, ...] | None, kind: pa.DataType, dtype: np.dtype[np.generic]
+    stored: Stored, dtype_name: str, dims: tuple[int, ...] | None, kind: pa.DataType, dtype: np.dtype[np.generic]
 ) -> pa.Array:
-    """Take arrays, each of its own shape, as lists of any length."""
+    """Return arrays of varying shapes as lists of any length."""
     rows, axes = len(stored.ends) - 1, 0
     inner = kind
     while pa.types.is_list(inner):
         inner, axes = inner.value_type, axes + 1
-    found = [_headed(stored, row, said, sides) for row in range(rows)]
+    found = [_read_head(stored, row, dtype_name, dims) for row in range(rows)]
     for row, head in enumerate(found):
         size = stored.ends[row + 1] - stored.ends[row] - head.size
         if head.dtype != dtype or len(head.shape) != axes:
             raise BadValue(
-                f"{stored.place(row)} is {head.dtype} of {len(head.shape)} axes; the first row is {dtype} of {axes}"
+                f"{stored.place(row)} must be {dtype} with {axes} axes as in the first row, got {head.dtype} with "
+                f"{len(head.shape)}"
             )
         if size != dtype.itemsize * int(np.prod(head.shape, dtype=np.int64)):
-            raise BadValue(f"{stored.place(row)} has {size} bytes, which are no array of shape {head.shape}")
+            raise BadValue(f"{stored.place(row)} must be an array of shape {head.shape}, got {size} bytes")
     parts = [stored.data[stored.ends[row] + head.size : stored.ends[row + 1]] for row, head in enumerate(found)]
     values = np.concatenate([np.empty(0, np.uint8), *parts]).view(dtype)
     return _lists(array_of(values), [head.shape for head in found], kind)
@@ -149,13 +154,15 @@ def _text(stored: Stored) -> pa.Array:
             try:
                 stored.bytes(row).decode()
             except UnicodeDecodeError as error:
-                raise BadValue(f"{stored.place(row)} is no UTF-8 text: {error.reason} at byte {error.start}") from None
+                raise BadValue(
+                    f"{stored.place(row)} must be UTF-8 text, got {error.reason} at byte {error.start}"
+                ) from None
         raise
     return column
 
 
-def _parsed(stored: Stored, kind: pa.DataType) -> pa.Array:
-    """Read numbers written as text."""
+def _parse_numbers(stored: Stored, kind: pa.DataType) -> pa.Array:
+    """Parse numbers stored as text."""
     text = _text(stored)
     try:
         return text.cast(kind)
@@ -164,5 +171,5 @@ def _parsed(stored: Stored, kind: pa.DataType) -> pa.Array:
             try:
                 value.cast(kind)
             except pa.ArrowInvalid:
-                raise BadValue(f"{stored.place(row)} is {value.as_py()!r}; {kind} is right") from None
+                raise BadValue(f"{stored.place(row)} must be {kind}, got {value.as_py()!r}") from None
         raise

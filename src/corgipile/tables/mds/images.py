@@ -1,4 +1,4 @@
-"""Images in columns of MDS: what is compressed stays as it is, raw pixels become files that any decoder opens."""
+"""Images in MDS columns: compressed images stay as they are, raw pixels become PNM or TIFF files."""
 
 import io
 from collections.abc import Callable
@@ -20,24 +20,24 @@ def _raw(stored: Stored) -> pa.Array:
 
 
 def _lists(stored: Stored, skip: int, *, raw: bool) -> pa.Array:
-    """Take lists of images apart: their number behind ``skip`` bytes, their sizes, and then themselves."""
-    made = []
+    """Split lists of images: their number after ``skip`` bytes, their sizes, then the images."""
+    image_lists = []
     for row in range(len(stored.ends) - 1):
         data = stored.bytes(row)
         count = int.from_bytes(data[skip : skip + 4], "little")
         head = skip + 4 + 4 * count
         sizes = np.frombuffer(data[skip + 4 : head], "<u4") if len(data) >= head else np.zeros(0, "<u4")
         if len(data) != head + int(sizes.sum(dtype=np.int64)):
-            raise BadValue(f"{stored.place(row)} is no list of images")
+            raise BadValue(f"{stored.place(row)} must be a list of images")
         ends = (head + np.append(0, np.cumsum(sizes, dtype=np.int64))).tolist()
         images = [data[low:high] for low, high in pairwise(ends)]
-        made.append([_image(image, stored.place, row) for image in images] if raw else images)
-    return pa.array(made, pa.list_(pa.binary()))
+        image_lists.append([_image(image, stored.place, row) for image in images] if raw else images)
+    return pa.array(image_lists, pa.list_(pa.binary()))
 
 
 def _image(data: bytes, place: Callable[[int], str], row: int) -> bytes:
     if len(data) < 12:
-        raise BadValue(f"{place(row)} is no image: it has {len(data)} bytes")
+        raise BadValue(f"{place(row)} must be an image, got {len(data)} bytes")
     width, height, size = np.frombuffer(data[:12], "<u4").tolist()
     mode, pixels = data[12 : 12 + size].decode("ascii", "replace"), data[12 + size :]
     number = {"L": 5, "RGB": 6}.get(mode)
@@ -50,7 +50,7 @@ def _image(data: bytes, place: Callable[[int], str], row: int) -> bytes:
     try:
         pillow.frombytes(mode, (width, height), pixels).save(out, "TIFF")
     except (ValueError, OSError, KeyError, MemoryError) as error:
-        raise BadValue(f"{place(row)} is no image: {error}") from None
+        raise BadValue(f"{place(row)} must be an image: {error}") from None
     return out.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""The values of a column of MDS as they are stored, and what makes an Arrow column of them."""
+"""Stored values of an MDS column, and the encoding that decodes them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,24 +13,24 @@ __all__ = ["Encoding", "Stored"]
 
 
 class Stored(NamedTuple):
-    """The values of a column: bytes back to back, where each begins and the last ends, and words for a row's place."""
+    """The values of a column: contiguous bytes, starts and the last end, and a row's place for errors."""
 
     data: npt.NDArray[np.uint8]
     ends: IntArray
     place: Callable[[int], str]
 
     def bytes(self, row: int) -> bytes:
-        """Return one value."""
+        """Return a value."""
         return self.data[self.ends[row] : self.ends[row + 1]].tobytes()
 
 
 class Encoding(NamedTuple):
-    """How values become a column.
+    """The decoding of values to a column.
 
     Attributes:
         kind: Type of the column.
         decode: Makes the column.
-        whole: Whether bytes are values as they are.
+        whole: Whether stored bytes are the values.
     """
 
     kind: pa.DataType

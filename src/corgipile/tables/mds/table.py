@@ -1,4 +1,4 @@
-"""MDS datasets, as MosaicML Streaming writes them: a folder of shards and the ``index.json`` that lists them."""
+"""MDS datasets of MosaicML Streaming: a folder of shards and the ``index.json`` that lists them."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ INDEX, SUFFIXES = "index.json", (".mds",)
 
 
 def is_mds(folder: Path) -> bool:
-    """Say whether a folder holds a dataset of MosaicML Streaming."""
+    """Return whether a folder holds a dataset of MosaicML Streaming."""
     path = folder / INDEX
     if not path.is_file():
         return False
@@ -29,19 +29,18 @@ def is_mds(folder: Path) -> bool:
 
 
 def open_mds(path: PathLike, spill: Spill = None) -> Table:
-    r"""Open a dataset: its shards, in the order of the index, are one table.
+    r"""Open a dataset as one table of its shards, in the order of the index.
 
-    Integers, floats, text and bytes are columns of their types; arrays are lists, nested as they have axes; images
-    that are compressed are bytes, others become PNM or TIFF files; JSON is text, and pickles stay bytes that nobody
-    loads.
+    Integers, floats, text and bytes are columns of their types. Arrays are nested lists, a level per axis. Compressed
+    images are bytes, others become PNM or TIFF files. JSON is text; pickles stay bytes and are never loaded.
 
     Args:
         path: The folder.
-        spill: Folder for spill files, to which compressed shards are unpacked; ``"off"``: in memory.
+        spill: Folder for spill files of compressed shards; ``"off"``: unpack them in memory.
 
     Raises:
         CorruptFile: The index or a shard is damaged.
-        UnknownFormat: The shards are not MDS, but the package's JSON or CSV ones.
+        UnknownFormat: The shards are the package's JSON or CSV ones, not MDS.
 
     Example:
         >>> import corgipile as cp, tempfile, pyarrow as pa
@@ -53,10 +52,10 @@ def open_mds(path: PathLike, spill: Spill = None) -> Table:
     """
     folder = Path(path).expanduser().absolute()
     if not folder.is_dir():
-        raise UnknownFormat(f"{folder} is one shard of a dataset; open its folder, which has an {INDEX}")
-    shards = _listed(folder / INDEX)
+        raise UnknownFormat(f"{folder} is a shard of a dataset; open its folder, which has an {INDEX}")
+    shards = _list_shards(folder / INDEX)
     if not shards:
-        raise BadSchema(f"{folder / INDEX} lists no shards, so that there are no columns; one at least is needed")
+        raise BadSchema(f"{folder / INDEX} must list at least one shard, got none")
     tables: list[MdsShard | PackedShard] = []
     kinds: dict[tuple[Column, ...], dict[str, Encoding]] = {}
     first = next((at for at, shard in enumerate(shards) if _number(shard, "samples", folder)), 0)
@@ -69,67 +68,69 @@ def open_mds(path: PathLike, spill: Spill = None) -> Table:
 
 
 def _shard(
-    folder: Path, said: dict[str, Any], columns: tuple[Column, ...], kinds: dict[str, Encoding] | None, spill: Spill
+    folder: Path, entry: dict[str, Any], columns: tuple[Column, ...], kinds: dict[str, Encoding] | None, spill: Spill
 ) -> MdsShard | PackedShard:
-    """Open a shard, as it is where it lies unpacked."""
-    rows = _number(said, "samples", folder)
-    raw = _file(said.get("raw_data"), folder)
-    size = _number(said["raw_data"], "bytes", folder)
-    packed = said.get("zip_data")
+    """Open a shard, unpacked if that file exists, else compressed."""
+    rows = _number(entry, "samples", folder)
+    raw = _listed_file(entry.get("raw_data"), folder)
+    size = _number(entry["raw_data"], "bytes", folder)
+    packed = entry.get("zip_data")
     if packed and not raw.exists():
-        codec = str(said.get("compression")).partition(":")[0]
-        return PackedShard(_file(packed, folder), codec, size, rows, columns, kinds, spill)
+        codec = str(entry.get("compression")).partition(":")[0]
+        return PackedShard(_listed_file(packed, folder), codec, size, rows, columns, kinds, spill)
     if not raw.exists():
-        raise MissingFile(f"no file at {raw}, which {folder / INDEX} lists; the dataset may be copied in part")
+        raise MissingFile(
+            f"no file at {raw}, which {folder / INDEX} lists; check that the dataset was copied completely"
+        )
     shard = MdsShard(raw, rows, columns, kinds)
     if shard.nbytes != size:
-        raise CorruptFile(f"{raw} has {shard.nbytes} bytes; {folder / INDEX} says {size}")
+        raise CorruptFile(f"{raw} must have the {size} bytes of {folder / INDEX}, got {shard.nbytes}")
     return shard
 
 
-def _listed(path: Path) -> list[dict[str, Any]]:
-    """Return what the index says of each shard."""
+def _list_shards(path: Path) -> list[dict[str, Any]]:
+    """Return the index entries of the shards."""
     with readable(str(path)):
         text = path.read_bytes()
-    found = parse_json(text, str(path))
-    shards = found.get("shards") if isinstance(found, dict) else None
+    parsed = parse_json(text, str(path))
+    shards = parsed.get("shards") if isinstance(parsed, dict) else None
     if not isinstance(shards, list) or not all(isinstance(shard, dict) for shard in shards):
-        raise CorruptFile(f"{path} does not list shards")
+        raise CorruptFile(f"{path} must list shards")
     for shard in shards:
         if shard.get("format") != "mds" or shard.get("version") != 2:
             raise UnknownFormat(
-                f"{path} lists a shard of format {shard.get('format')!r}, version {shard.get('version')!r}; 'mds' of "
-                "version 2 can be read. Shards of text are opened as such, by a glob of their names"
+                f"{path}: a shard must be of format 'mds', version 2, got {shard.get('format')!r}, version "
+                f"{shard.get('version')!r}; open shards of text by a glob of their names"
             )
     return shards
 
 
-def _columns(said: dict[str, Any], folder: Path) -> tuple[Column, ...]:
-    """Return the columns that a shard has."""
-    lists = [said.get(f"column_{word}") for word in ("names", "encodings", "sizes")]
-    right = all(isinstance(one, list) for one in lists) and len({len(one) for one in lists if one is not None}) == 1
-    if not right or not lists[0]:
-        raise CorruptFile(f"{folder / INDEX}: a shard does not list names, encodings and sizes of its columns")
-    found = []
+def _columns(entry: dict[str, Any], folder: Path) -> tuple[Column, ...]:
+    """Return the columns of a shard."""
+    lists = [entry.get(f"column_{word}") for word in ("names", "encodings", "sizes")]
+    valid = all(isinstance(one, list) for one in lists) and len({len(one) for one in lists if one is not None}) == 1
+    if not valid or not lists[0]:
+        raise CorruptFile(f"{folder / INDEX}: a shard must list names, encodings and sizes of its columns")
+    parsed = []
     for name, encoding, size in zip(*lists, strict=True):
         fixed = isinstance(size, int) and 0 < size < 1 << 32
         if not isinstance(name, str) or not isinstance(encoding, str) or not (fixed or not size):
             raise CorruptFile(
-                f"{folder / INDEX}: a column is called {name!r}, stored as {encoding!r} of {size!r} bytes"
+                f"{folder / INDEX}: a column must have name, encoding and size, got {name!r}, {encoding!r}, {size!r}"
             )
-        found.append(Column(name, encoding, size or None))
-    if len({column.name for column in found}) != len(found):
-        raise BadSchema(f"{folder / INDEX}: two columns have one name among {[column.name for column in found]}")
-    return tuple(found)
+        parsed.append(Column(name, encoding, size or None))
+    if len({column.name for column in parsed}) != len(parsed):
+        raise BadSchema(f"{folder / INDEX}: column names must differ, got {[column.name for column in parsed]}")
+    return tuple(parsed)
 
 
-def _number(said: Any, what: str, folder: Path) -> int:
-    value = said.get(what) if isinstance(said, dict) else None
+def _number(entry: Any, what: str, folder: Path) -> int:
+    value = entry.get(what) if isinstance(entry, dict) else None
     if not isinstance(value, int) or not 0 <= value < 1 << 62:
-        raise CorruptFile(f"{folder / INDEX}: {what} of a shard is {value!r}; a whole number is right")
+        raise CorruptFile(f"{folder / INDEX}: {what} of a shard must be a whole number, got {value!r}")
     return value
 
 
-def _file(said: Any, folder: Path) -> Path:
+def _listed_file(entry: Any, folder: Path) -> Path:
     """Return the path of a file that the index lists."""
-    return within(folder, said.get("basename") if isinstance(said, dict) else None, folder / INDEX)
+    return within(folder, entry.get("basename") if isinstance(entry, dict) else None, folder / INDEX)

@@ -1,1 +1,1 @@
-"""SVMlight and LIBSVM text: rows found by an index, parsed by the kernel."""
+"""SVMlight and LIBSVM tables: rows located by an index, parsed by the kernel."""

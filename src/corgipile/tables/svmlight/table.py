@@ -1,4 +1,4 @@
-"""SVMlight / LIBSVM text files, read through an index of byte offsets."""
+"""SVMlight and LIBSVM text files as tables, with random access by an index of byte offsets."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,7 +10,7 @@ from corgipile.errors import BadSparseRow, BadValue, CorruptFile, ParseError, Un
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import File, PathLike, describe, digest
-from corgipile.tables.io.index_cache import kept_path
+from corgipile.tables.io.index_cache import existing_index_path
 from corgipile.tables.io.pieces import pick, take_runs
 from corgipile.tables.io.remote import file_of
 from corgipile.tables.pages import varlen_cuts
@@ -28,20 +28,20 @@ __all__ = [
 ]
 
 SUFFIXES = (".svm", ".libsvm", ".svmlight")
-BRIDGE, RUN = 1 << 15, 1 << 18  # bytes of text read in vain to save a request, and parsed at a time
-HEAD = 1 << 16
-INDEX_ROWS = 1 << 20  # looked through at a time
+MAX_GAP, MAX_RUN = 1 << 15, 1 << 18  # bytes of text between two rows in one read; bytes parsed at a time
+HEAD_BYTES = 1 << 16  # bytes that decide the format
+INDEX_ROWS = 1 << 20  # rows of the index read at a time
 
 
 class SvmlightTable(Checked):
     r"""Reads SVMlight text: columns ``label``, ``features_k`` (indices from 0), ``features_v``.
 
-    The first opening parses the whole file, to find wrong lines and where rows begin; it keeps this in a file
-    beside the text, named ``NAME.corgipile-index.arrow``.
+    The first opening parses and checks the whole file and stores an index next to it,
+    ``NAME.corgipile-index.arrow``.
 
     Args:
         path: The file.
-        zero_based: Whether indices begin at 0; ``"auto"`` takes 1 unless an index 0 occurs.
+        zero_based: Whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
 
     Attributes:
         base: The first index, 0 or 1.
@@ -80,41 +80,41 @@ class SvmlightTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: content, schema, rows and base."""
+        """Return a digest of content, schema, rows and base."""
         return digest(self._file.identity, describe(self.schema), str(len(self)), str(self.base))
 
     def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
-        """Cut the text at runs of pages."""
+        """Cut the text at runs of ``run_bytes``."""
         parts = pairwise(even_cuts(len(self), INDEX_ROWS).tolist())
         begins = (flat(self._index.read(start, stop, ["start"]).column(0)) for start, stop in parts)
         return varlen_cuts(begins, run_bytes)
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        """Read one run of rows; the column ``label`` alone comes from the index."""
+        """Read a run of rows; ``label`` alone comes from the index."""
         if names == ["label"]:
-            return self._own(self._index.read(start, stop, names))
+            return self._with_schema(self._index.read(start, stop, names))
         places = row_bytes_of(self._index, start, stop, self._file.size)
         if (places[1:] <= places[:-1]).any():
-            raise self._changed()
+            raise self._changed_error()
         text = memoryview(self._file.read(int(places[0]), int(places[-1] - places[0])))
         parsed, batch = parse_rows(text, stop - start, self.base, self.schema)
         if parsed.code or parsed.rows != stop - start:
-            raise self._changed()
-        return batch if names == self.schema.names else self._own(batch.select(names))
+            raise self._changed_error()
+        return batch if names == self.schema.names else self._with_schema(batch.select(names))
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        gap, most = (size * len(self) // max(self._file.size, 1) for size in (BRIDGE, RUN))
-        return take_runs(rows, gap, lambda start, stop: self.read(start, stop, names), max(1, most))
+        gap, max_rows = (size * len(self) // max(self._file.size, 1) for size in (MAX_GAP, MAX_RUN))
+        return take_runs(rows, gap, lambda start, stop: self.read(start, stop, names), max(1, max_rows))
 
-    def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _with_schema(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(batch.columns, schema=pick(self.schema, batch.schema.names))
 
-    def _changed(self) -> CorruptFile:
+    def _changed_error(self) -> CorruptFile:
         return CorruptFile(f"{self._file.path} or its index changed after it was opened; open it again")
 
 
 def same_base(tables: Sequence[Table]) -> list[Table]:
-    """Let texts that are one table count from the same index: from 0 if an index 0 occurs in one of them."""
+    """Give the texts of one table the same base: 0 if an index 0 occurs in any of them."""
     texts = [table for table in tables if isinstance(table, SvmlightTable)]
     if len({table.base for table in texts}) < 2:
         return list(tables)
@@ -127,21 +127,21 @@ def same_base(tables: Sequence[Table]) -> list[Table]:
 
 
 def index_file(path: str, **_: Any) -> str:
-    """Write the index of a text, unless there is one of its present state; return its path."""
+    """Write the index of a text unless it is up to date; return its path."""
     file = file_of(path)
     open_index(file)
-    return kept_path(file)
+    return existing_index_path(file)
 
 
 def check_looks_like_text(file: File) -> None:
     """Raise UnknownFormat unless the first line of a file parses.
 
-    Bad values and indices are left to the opening, which tells them with their line.
+    Bad values and indices pass: opening the file reports them with their line.
     """
-    head = file.read(0, min(HEAD, file.size))
+    head = file.read(0, min(HEAD_BYTES, file.size))
     whole = len(head) == file.size
     if not head:
-        raise UnknownFormat(f"{file.path} is empty; its format cannot be told (give format=)")
+        raise UnknownFormat(f"{file.path} is empty, so its format is unknown; set format=")
     try:
         parsed, _ = parse_rows(memoryview(head), 1, 0, schema(Summary(), 0))
         cut_off = not whole and parsed.code > 1 and b"\n" not in head[parsed.consumed :]
@@ -161,7 +161,7 @@ def check_looks_like_text(file: File) -> None:
 
 
 def is_binary(head: bytes) -> bool:
-    """Say whether a file is no text, by its first bytes.
+    """Return whether a file is binary, by its first bytes.
 
     Example:
         >>> is_binary(b"+1 3:0.5"), is_binary(bytes(8))

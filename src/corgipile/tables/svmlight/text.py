@@ -1,4 +1,4 @@
-"""SVMlight text: streamed, parsed by the kernel, and its errors told with line and column."""
+"""Streaming parser of SVMlight text whose errors name line and column."""
 
 import bz2
 import contextlib
@@ -25,29 +25,29 @@ from corgipile.tables.io.unpacking import check_line
 from corgipile.tables.table import IntArray
 
 ZeroBased = bool | Literal["auto"]
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 FULL = 1
 
 _ERRORS: dict[int, tuple[type[TableError], str]] = {
     2: (ParseError, "a line must begin with a number, its label; got {token}"),
-    3: (ParseError, "several labels, as in {token}, are not supported; one number is needed"),
-    4: (ParseError, "index:value is needed, got {token}"),
+    3: (ParseError, "the label must be one number, got several: {token}"),
+    4: (ParseError, "a feature must be index:value, got {token}"),
     5: (ParseError, "a number must follow the colon, got {token}"),
-    6: (BadValue, "{token} is not finite (features: in 32 bits); labels and features must be finite numbers"),
-    7: (BadSparseRow, "the index of {token} is not greater than the one before it; indices must ascend"),
-    8: (BadSparseRow, "the index of {token} is below the first index, {base}"),
-    9: (BadSparseRow, "the index of {token} is too large; 2147483647 is the largest possible"),
+    6: (BadValue, "labels and features must be finite (features in 32 bits), got {token}"),
+    7: (BadSparseRow, "indices must ascend, got {token}"),
+    8: (BadSparseRow, "indices must be at least {base}, got {token}"),
+    9: (BadSparseRow, "indices must be at most 2147483647, got {token}"),
 }
 
 
 @dataclass
 class Summary:
-    """Tells what a whole text holds.
+    """Summary of a whole text.
 
     Attributes:
-        rows: Rows.
-        largest: The largest index as written, -1 if there is none.
-        zero: Line and column where an index 0 first occurs, or None.
+        rows: Number of rows.
+        largest: The largest index as written, -1 without indices.
+        zero: Line and column of the first index 0, or None.
     """
 
     rows: int = 0
@@ -64,14 +64,14 @@ class Summary:
             return 1 if self.zero is None else 0
         if self.zero is not None and not zero_based:
             raise BadSparseRow(
-                f"{path}, line {self.zero[0]}, column {self.zero[1]}: index 0 occurs; "
-                "with zero_based=False the first index is 1"
+                f"{path}, line {self.zero[0]}, column {self.zero[1]}: indices must be at least 1 with "
+                "zero_based=False, got 0"
             )
         return 0 if zero_based else 1
 
 
 class Parsed(NamedTuple):
-    """What the kernel says of a piece of text; see ``cp_svm`` in kernel/formats/svmlight.h."""
+    """The kernel's result of parsing a piece of text; see ``cp_svm`` in kernel/formats/svmlight.h."""
 
     consumed: int
     rows: int
@@ -85,7 +85,7 @@ class Parsed(NamedTuple):
     column: int
 
     def check(self, text: memoryview, path: str, lines: int, base: int) -> None:
-        """Raise the error that was found, if any; ``lines`` lines lie before this text."""
+        """Raise the parser's error, if any; ``lines`` lines precede this text."""
         if self.code <= FULL:
             return
         at = self.consumed + self.column - 1
@@ -107,10 +107,10 @@ def schema(summary: Summary, base: int) -> pa.Schema:
 
 
 def parse_rows(text: memoryview, rows: int, base: int, fields: pa.Schema) -> tuple[Parsed, pa.RecordBatch]:
-    """Parse up to ``rows`` rows of text that ends with a line."""
+    """Parse up to ``rows`` rows of text that ends with a whole line."""
     labels = np.empty(rows, np.float64)
     ends = np.zeros(rows + 1, np.int32)
-    # The shortest pair, with the space before it, takes four bytes.
+    # A pair takes at least four bytes, the space before it included.
     indices = np.empty(min(len(text) // 4 + 1, 2**31 - 1), np.int32)
     values = np.empty(len(indices), np.float32)
     parsed = Parsed(
@@ -125,7 +125,7 @@ def parse_rows(text: memoryview, rows: int, base: int, fields: pa.Schema) -> tup
 
 
 def scan(file: str | File, summary: Summary) -> Iterator[tuple[IntArray, npt.NDArray[np.float64]]]:
-    """Parse a whole text to check it, yielding where rows begin and their labels, and filling the summary."""
+    """Check a whole text: yield starts and labels of rows, and fill the summary."""
     starts, labels = np.empty(1 << 16, np.int64), np.empty(1 << 16, np.float64)
     at, lines, path = 0, 0, file.path if isinstance(file, File) else file
     for piece in pieces(file):
@@ -144,9 +144,9 @@ def scan(file: str | File, summary: Summary) -> Iterator[tuple[IntArray, npt.NDA
 def stream_batches(
     path: PathLike, rows: int = 8192, zero_based: ZeroBased = "auto"
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    r"""Stream a text, also compressed by gzip, bzip2 or xz, in batches of ``rows`` rows, the last excepted.
+    r"""Stream a text, also compressed by gzip, bzip2 or xz, in batches of ``rows`` rows, except the last.
 
-    The text is read twice: the first time at once, to check it and to learn its base and dimension.
+    The text is read twice: this call checks it and determines its base and dimension.
 
     Returns:
         The schema, and the batches.
@@ -166,20 +166,20 @@ def stream_batches(
         pass
     base = summary.base(name, zero_based)
     fields = schema(summary, base)
-    return fields, _even(_batches(name, rows, base, fields), rows)
+    return fields, _regroup(_batches(name, rows, base, fields), rows)
 
 
-def _even(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Let all batches but the last have ``rows`` rows; none that comes in has more."""
-    waiting: list[pa.RecordBatch] = []
+def _regroup(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Regroup batches of at most ``rows`` rows into batches of ``rows`` rows, except the last."""
+    pending: list[pa.RecordBatch] = []
     for batch in batches:
-        waiting.append(batch)
-        if sum(part.num_rows for part in waiting) >= rows:
-            whole = join(waiting)
+        pending.append(batch)
+        if sum(part.num_rows for part in pending) >= rows:
+            whole = join(pending)
             yield whole.slice(0, rows)
-            waiting = [whole.slice(rows)]
-    if sum(part.num_rows for part in waiting):
-        yield join(waiting)
+            pending = [whole.slice(rows)]
+    if sum(part.num_rows for part in pending):
+        yield join(pending)
 
 
 def _batches(path: str, rows: int, base: int, fields: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -193,25 +193,25 @@ def _batches(path: str, rows: int, base: int, fields: pa.Schema) -> Iterator[pa.
             text = text[parsed.consumed :]
 
 
-def pieces(file: str | File, chunk: int = CHUNK) -> Iterator[bytes]:
-    """Read a text, decompressed unless it is open already, in pieces of whole lines."""
-    rest, path = b"", file.path if isinstance(file, File) else file
-    with _decompressing(path), _stream(file) as stream:
+def pieces(file: str | File, chunk: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """Read a text in pieces of whole lines; decompress it if it is given by path."""
+    remainder, path = b"", file.path if isinstance(file, File) else file
+    with _decompressing(path), _open_stream(file) as stream:
         while data := stream.read(chunk):
             cut = data.rfind(b"\n") + 1
             if cut:
-                yield rest + data[:cut]
-                rest = data[cut:]
+                yield remainder + data[:cut]
+                remainder = data[cut:]
             else:
-                # A line longer than a chunk: reading ever more keeps the cost of joining linear.
-                check_line(len(rest) + len(data), path)
-                rest += data
+                # A line longer than the chunk: doubling keeps the cost of joining linear.
+                check_line(len(remainder) + len(data), path)
+                remainder += data
                 chunk *= 2
-    if rest:
-        yield rest
+    if remainder:
+        yield remainder
 
 
-def _stream(path: str | File) -> IO[bytes]:
+def _open_stream(path: str | File) -> IO[bytes]:
     if isinstance(path, File):
         return cast("IO[bytes]", Region(path.scanned(), 0, path.size))
     with readable(path), Path(path).open("rb") as file:

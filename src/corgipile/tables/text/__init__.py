@@ -1,1 +1,1 @@
-"""Text: rows found by an index of line starts, parsed by pyarrow."""
+"""Text tables: rows located by an index of line starts, parsed by pyarrow and the kernel."""

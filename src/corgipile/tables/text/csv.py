@@ -26,30 +26,30 @@ from corgipile.tables.text.types import Types, exact, not_utf8
 __all__ = ["NULLS", "SUFFIXES", "CsvTable", "index_file"]
 
 SUFFIXES = (".csv", ".tsv")
-HEAD = 1 << 20
-MUCH = 1 << 20  # bytes of text whose columns are parsed by several threads
-NULLS = {"strings_can_be_null": True, "quoted_strings_can_be_null": False}  # of pyarrow: an empty cell is no text
+HEAD_BYTES = 1 << 20  # bytes that decide delimiter and header
+MIN_THREADED_BYTES = 1 << 20  # bytes of text from which on pyarrow parses columns in threads
+NULLS = {"strings_can_be_null": True, "quoted_strings_can_be_null": False}  # pyarrow: an empty unquoted cell is null
 _COLUMN = re.compile(
     r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\S+): invalid value '(.*)'", re.DOTALL
 )
 
 
 class CsvTable(TextTable):
-    r"""Reads CSV or TSV text, with quotes as in RFC 4180: any row from its place, parsed by pyarrow.
+    r"""Reads CSV or TSV text, quoted as in RFC 4180, with random access to rows.
 
-    The first opening reads the whole file, to find where rows begin and that all have the same number of fields; it
-    keeps this in a file beside the text, ``NAME.corgipile-index.arrow``. Types are those that fit the rows of a survey:
-    the whole of a text of up to 4 MB, else 16 stretches of it. A value that does not fit is an error when it is read.
+    The first opening scans the whole file, checks that all rows have the same number of fields, and stores an index
+    next to it, ``NAME.corgipile-index.arrow``. Types are inferred from a sample: all of a text of up to 4 MB, else 16
+    stretches. A value that does not fit its column's type raises an error when it is read.
 
     Args:
         path: The file, not compressed.
         header: Whether the first line has names; ``"auto"``: unless all its fields are numbers.
-        delimiter: What parts fields; None: the first of tab, comma, semicolon and space that the first line has.
-        types: Types of columns by name, Arrow's or their names (``"float32"``); a survey finds those not said.
-        said: Whether the caller asked for CSV, which then may have one column.
+        delimiter: Field delimiter; None: the first of tab, comma, semicolon and space in the first line.
+        types: Arrow types, or their names (``"float32"``), by column; the others are inferred.
+        said: Whether the caller requested CSV, which then may have one column.
 
     Raises:
-        UnknownFormat: It may be something else than CSV.
+        UnknownFormat: The file may not be CSV.
         ParseError: A line has another number of fields than the first, or a value does not fit.
 
     Example:
@@ -71,13 +71,15 @@ class CsvTable(TextTable):
         said: bool = False,
     ) -> None:
         if delimiter is not None and (len(delimiter.encode()) != 1 or delimiter in '"\r\n\0'):
-            raise BadArgument(f"delimiter must be one character, such as ',', and no quote or line end: {delimiter!r}")
+            raise BadArgument(
+                f"delimiter must be one character, such as ',', and no quote or line end, got {delimiter!r}"
+            )
         if header not in (True, False, "auto"):
             raise BadArgument(f"header must be True, False or 'auto', got {header!r}")
         file = file_of(path)
-        head = file.read(0, min(HEAD, file.size))
+        head = file.read(0, min(HEAD_BYTES, file.size))
         if b"\0" in head:
-            raise UnknownFormat(f"{file.path} has bytes 0, which text in UTF-8 has not (UTF-16? write it as UTF-8)")
+            raise UnknownFormat(f"{file.path} has zero bytes, which UTF-8 text must not have; convert UTF-16 to UTF-8")
         whole = len(head) == file.size
         self._mark, self._header = csv_columns(file.path, head, header, whole=whole, mark=delimiter, said=said)
         lines = Lines(file, self._mark, int(self._header))
@@ -87,16 +89,16 @@ class CsvTable(TextTable):
 
     def _parse(self, text: memoryview, rows: int, names: Sequence[str]) -> pa.RecordBatch:
         found = self._numbers(text, rows, names)
-        left = [name for name in dict.fromkeys(names) if name not in found]
-        if left:
-            batch = self._read(text, {name: self.schema.field(name).type for name in left}, left)
+        remaining = [name for name in dict.fromkeys(names) if name not in found]
+        if remaining:
+            batch = self._read(text, {name: self.schema.field(name).type for name in remaining}, remaining)
             if batch.num_rows != rows:
                 return batch
-            found |= zip(left, batch.columns, strict=True)
+            found |= zip(remaining, batch.columns, strict=True)
         return pa.RecordBatch.from_arrays([found[name] for name in names], list(names))
 
     def _numbers(self, text: memoryview, rows: int, names: Sequence[str]) -> dict[str, pa.Array]:
-        """Read columns of numbers, but those that may hold something else: of these pyarrow says what it is."""
+        """Read numeric columns by the kernel; skip those with doubtful values, which pyarrow parses or reports."""
         kinds = {name: kind for name in names if number_code(kind := self.schema.field(name).type) >= 0}
         if not kinds or not self.has_numbers:
             return {}
@@ -105,7 +107,7 @@ class CsvTable(TextTable):
 
     @property
     def has_numbers(self) -> bool:
-        """Say whether numbers in its fields can be read by the kernel."""
+        """Return whether the kernel can read numbers with this delimiter."""
         return parts_numbers(self._mark)
 
     def put(self, runs: IntArray, into: npt.NDArray[np.int32], slots: list[Slots | None]) -> int | None:
@@ -114,10 +116,10 @@ class CsvTable(TextTable):
         Args:
             runs: int64[k, 2], first row, and row after the last, of each run.
             into: The slot of each row, -1 for none.
-            slots: Where each field goes, None where it is not wanted.
+            slots: Destination of each field, None to skip it.
 
         Returns:
-            The bytes read; None where something is not surely a number: `read` tells what.
+            The bytes read; None if a value may not be a number, which `read` then reports.
         """
         text = self._lines.text(runs)
         nulls = _kernel.fields_read(text, len(into), ord(self._mark), into, slots)
@@ -129,21 +131,21 @@ class CsvTable(TextTable):
         return self._read(text, kinds, self._names) if kinds else batch
 
     def _read(self, text: memoryview, types: Mapping[str, pa.DataType], names: Sequence[str]) -> pa.RecordBatch:
-        much = len(text) >= MUCH
+        threaded = len(text) >= MIN_THREADED_BYTES
         options = (
-            arrow.ReadOptions(use_threads=much, block_size=len(text) + 1, column_names=self._names),
+            arrow.ReadOptions(use_threads=threaded, block_size=len(text) + 1, column_names=self._names),
             arrow.ParseOptions(delimiter=self._mark, newlines_in_values=True),
             arrow.ConvertOptions(column_types=types, include_columns=list(names), **NULLS),
         )
-        try:  # little text is parsed in this thread: to wait for another takes longer
+        try:  # for little text another thread costs more than it saves
             data = pa.BufferReader(text)
-            table = arrow.read_csv(data, *options) if much else arrow.open_csv(data, *options).read_all()
+            table = arrow.read_csv(data, *options) if threaded else arrow.open_csv(data, *options).read_all()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ParseError(self._reason(str(error))) from None
         return one_batch(table)
 
     def _reason(self, message: str) -> str:
-        """Say what is wrong with a row in terms of the table."""
+        """Return a pyarrow error in terms of the table."""
         if bad := re.search(r"In CSV column #(\d+): .*invalid UTF8", message):
             return not_utf8(self._names[int(bad[1])], "text")
         found = _COLUMN.search(message)
@@ -151,21 +153,21 @@ class CsvTable(TextTable):
             return message.splitlines()[0]
         name = self._names[int(found[1])]
         return (
-            f"column {name!r}: {found[3][:40]!r} is no {found[2]}, which the rows surveyed are; "
-            f"types={{{name!r}: 'string'}}, or another type, makes it fit"
+            f"column {name!r} must be {found[2]} as in the sampled rows, got {found[3][:40]!r}; "
+            f"set another type, for example types={{{name!r}: 'string'}}"
         )
 
 
 def _names(file: File, line: bytes, mark: str, *, header: bool) -> list[str]:
-    """Return the names of the columns: those of the first line, else f0, f1, ... as `convert` names them."""
+    """Return the column names from the header, else f0, f1, ... as in `convert`."""
     try:
         text = line.decode("utf-8" if header else "latin-1")
     except UnicodeDecodeError as error:
-        raise ParseError(f"{file.path}, line 1: it is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise ParseError(f"{file.path}, line 1 must be UTF-8, got {error.reason} at byte {error.start}") from None
     fields = next(csv.reader(io.StringIO(text, newline=""), delimiter=mark))
     return fields if header else [f"f{number}" for number in range(len(fields))]
 
 
 def index_file(path: str, **options: Any) -> str:
-    """Write the index of a text, unless there is one of its present state; return its path."""
+    """Write the index of a text unless it is up to date; return its path."""
     return index_of(CsvTable(path, **options))

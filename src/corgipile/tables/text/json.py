@@ -1,4 +1,4 @@
-"""JSON lines: an object a line."""
+"""JSON lines: one object per line."""
 
 import json
 import re
@@ -20,26 +20,25 @@ from corgipile.tables.text.types import Types, exact
 __all__ = ["ARRAY", "SUFFIXES", "JsonLinesTable", "index_file", "is_array", "is_lines", "look_lines", "parse_lines"]
 
 SUFFIXES = (".jsonl", ".ndjson")
-HEAD = 1 << 16
+HEAD_BYTES = 1 << 16
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+)")
-_UNKNOWN = "a key that no surveyed row has; give its type with types=, or choose columns with columns="
-ARRAY = "JSON lines are wanted, an object a line; this is an array: pandas.read_json reads it, its to_json writes lines"
+_UNKNOWN = "a key is in no sampled row; set its type with types=, or choose columns with columns="
+ARRAY = "JSON must be lines of objects, got an array; rewrite it with pandas.read_json and to_json(lines=True)"
 
 
 class JsonLinesTable(TextTable):
-    r"""Reads JSON lines, an object a line: any row from its place, parsed by pyarrow.
+    r"""Reads JSON lines, one object per line, with random access to rows.
 
-    The first opening reads the whole file, to find where rows begin; it keeps this in a file beside the text,
-    ``NAME.corgipile-index.arrow``. Columns and their types are those of a survey: the whole of a text of up to 4 MB,
-    else 16 stretches of it. A key that a line lacks is null there; a value that does not fit, or a key that the survey
-    did not see, is an error when it is read.
+    The first opening scans the whole file and stores an index next to it, ``NAME.corgipile-index.arrow``. Columns and
+    types are inferred from a sample: all of a text of up to 4 MB, else 16 stretches. A missing key is null; a value of
+    another type, or a key that is not in the sample, raises an error when it is read.
 
     Args:
         path: The file, not compressed.
-        types: Types of columns by name, Arrow's or their names; a survey finds those not said.
+        types: Arrow types, or their names, by column; the others are inferred.
 
     Raises:
-        UnknownFormat: It is JSON, but not a line for each row.
+        UnknownFormat: The file is a JSON array, not JSON lines.
         ParseError: A line does not parse, or does not fit.
 
     Example:
@@ -55,16 +54,16 @@ class JsonLinesTable(TextTable):
 
     def __init__(self, path: PathLike, *, types: Types | None = None) -> None:
         file = file_of(path)
-        if file.read(0, min(HEAD, file.size)).removeprefix(BOM).lstrip()[:1] == b"[":
+        if file.read(0, min(HEAD_BYTES, file.size)).removeprefix(BOM).lstrip()[:1] == b"[":
             raise UnknownFormat(f"{file.path}: {ARRAY}")
         super().__init__(Lines(file, ""), types)
 
     def _parse(self, text: memoryview, rows: int, names: Sequence[str]) -> pa.RecordBatch:
-        # Keys that nobody asks for are passed over, but where all are asked for none may be.
+        # Unknown keys are errors only if all columns are read.
         whole = len(set(names)) == len(self.schema)
         fields = pa.schema([self.schema.field(name) for name in dict.fromkeys(names)])
         if not whole and any("struct<" in str(kind) for kind in fields.types):
-            return _all_keys(text, fields).select(list(names))
+            return _parse_strict_nested(text, fields).select(list(names))
         return parse_lines(text, fields, "error" if whole else "ignore").select(list(names))
 
     def _look(self, text: memoryview, rows: int) -> pa.RecordBatch:
@@ -72,16 +71,16 @@ class JsonLinesTable(TextTable):
 
 
 def look_lines(text: "bytes | memoryview") -> pa.RecordBatch:
-    """Parse JSON lines whose columns and types are not known."""
+    """Parse JSON lines and infer their columns and types."""
     batch = parse_lines(text, None)
     kinds = exact(batch, lambda name, kind: parse_lines(text, pa.schema([(name, kind)]), "ignore"))
     fields = [field.with_type(kinds.get(field.name, field.type)) for field in batch.schema]
     return parse_lines(text, pa.schema(fields)) if kinds else batch
 
 
-def _all_keys(text: memoryview, fields: pa.Schema) -> pa.RecordBatch:
-    """Parse some columns; raises for unknown keys within them, but ignores other columns."""
-    with suppress(ParseError):  # columns not asked for may hold values of several kinds
+def _parse_strict_nested(text: memoryview, fields: pa.Schema) -> pa.RecordBatch:
+    """Parse some columns; raise for unknown keys within them, but ignore other columns."""
+    with suppress(ParseError):  # other columns may mix types
         batch = parse_lines(text, fields, "infer")
         if batch.schema.types[: len(fields)] == fields.types:
             return batch
@@ -95,14 +94,14 @@ def _all_keys(text: memoryview, fields: pa.Schema) -> pa.RecordBatch:
 
 def _check_keys(value: Any, kind: pa.DataType) -> None:
     if isinstance(value, list):
-        for one in value:
-            _check_keys(one, kind.value_type)
+        for item in value:
+            _check_keys(item, kind.value_type)
     elif isinstance(value, dict):
         inner = {field.name: field.type for field in kind}
-        for key, one in value.items():
+        for key, item in value.items():
             if key not in inner:
                 raise ParseError(f"{_UNKNOWN} (key {key!r})")
-            _check_keys(one, inner[key])
+            _check_keys(item, inner[key])
 
 
 def parse_lines(
@@ -112,11 +111,11 @@ def parse_lines(
 
     Args:
         text: The lines.
-        schema: Columns; None for those there are.
+        schema: Columns; None to infer them.
         others: Handling of keys outside the schema: raise, ignore, or infer their types.
 
     Raises:
-        ParseError: Something is wrong with them; a single line's error says what.
+        ParseError: A line is malformed; the error for a single line describes how.
     """
     check_text(text, "a row", ParseError)
     try:
@@ -125,27 +124,27 @@ def parse_lines(
             arrow.ReadOptions(use_threads=False, block_size=len(text) + 1),
             arrow.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
         )
-        table.validate(full=True)  # pyarrow does not look whether text is UTF-8 when it parses
+        table.validate(full=True)  # pyarrow does not check UTF-8 while it parses
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ParseError(_reason(str(error))) from None
     except UnicodeDecodeError as error:
-        raise ParseError(f"a key is no UTF-8 text: {error.reason}") from None
+        raise ParseError(f"a key must be UTF-8 text: {error.reason}") from None
     return one_batch(table)
 
 
 def _reason(message: str) -> str:
-    """Say what is wrong with a row in terms of the table."""
+    """Return a pyarrow error in terms of the table."""
     found = _CHANGED.search(message)
     if found is not None:
         name = found[1].replace("/", ".").replace(".[]", "")
-        return f"column {name!r} holds a {found[3]}; a {found[2]} is what other rows hold"
+        return f"column {name!r} must be a {found[2]} as in other rows, got a {found[3]}"
     if "unexpected field" in message.lower():
         return _UNKNOWN
     return message.splitlines()[0].removeprefix("JSON parse error: ")
 
 
 def is_lines(head: bytes, *, whole: bool) -> bool:
-    r"""Say whether text that begins so is JSON lines: its first line is an object.
+    r"""Return whether text is JSON lines by its first bytes: the first line is an object.
 
     Example:
         >>> is_lines(b'{"x": 1}\n{"x": 2}', whole=False), is_lines(b'{\n"x": 1}', whole=True)
@@ -157,7 +156,7 @@ def is_lines(head: bytes, *, whole: bool) -> bool:
 
 
 def is_array(head: bytes) -> bool:
-    """Say whether text that begins so is one array of objects, as programs write JSON by default.
+    """Return whether text is a JSON array of objects by its first bytes.
 
     Example:
         >>> is_array(b'[{"x": 1}, {"x": 2}]'), is_array(b'{"x": [1]}')
@@ -168,5 +167,5 @@ def is_array(head: bytes) -> bool:
 
 
 def index_file(path: str, **options: Any) -> str:
-    """Write the index of a text, unless there is one of its present state; return its path."""
+    """Write the index of a text unless it is up to date; return its path."""
     return index_of(JsonLinesTable(path, **options))

@@ -1,4 +1,4 @@
-"""Rows that are lines of text, found by an index of where they begin, kept beside the file."""
+"""Random access to lines of text by a stored index of line starts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -17,14 +17,14 @@ from corgipile.tables.table import IntArray
 
 __all__ = ["Lines"]
 
-CHUNK, ROOM = 1 << 20, 1 << 16  # bytes read at a time, and rows that they may have
+CHUNK_BYTES, MAX_CHUNK_ROWS = 1 << 20, 1 << 16  # bytes, and rows, scanned at a time
 FULL, FIELDS, SHAPE, OPEN = 1, 2, 3, 4  # codes of kernel/formats/lines.h
 BOM = b"\xef\xbb\xbf"
-Parse = Callable[[memoryview, int], pa.RecordBatch]  # of text, and how many rows it has
+Parse = Callable[[memoryview, int], pa.RecordBatch]  # parses text with a number of rows
 
 
 class _Scanned(NamedTuple):
-    """What the kernel says of a piece of text; see ``cp_lines`` in kernel/formats/lines.h."""
+    """The kernel's result of scanning a piece of text; see ``cp_lines`` in kernel/formats/lines.h."""
 
     consumed: int
     rows: int
@@ -35,20 +35,20 @@ class _Scanned(NamedTuple):
 
 
 class Lines:
-    """Finds and reads rows of text by number.
+    """Reads rows of text by number.
 
     Args:
         file: The text.
-        mark: What parts fields; empty for lines of JSON.
-        header: Rows at the top that are none.
+        mark: Field delimiter; empty for JSON lines.
+        header: Number of header rows.
 
     Raises:
-        ParseError: A row has another number of fields than those before, or is not JSON.
+        ParseError: A row has another number of fields than those before, or is not a JSON object.
     """
 
     def __init__(self, file: File, mark: str, header: int = 0) -> None:
         self.file, self._header = file, header
-        # Another mark finds other rows: the index says by its column which it was made for.
+        # Rows depend on the delimiter, so the index's column is named after it.
         schema = pa.schema([(f"start {ord(mark)}" if mark else "start", pa.int64())])
         self._index, _ = open_index(file, schema, (), lambda _: _scan(file.scanned(), mark, schema))
 
@@ -56,26 +56,26 @@ class Lines:
         return max(0, len(self._index) - self._header)
 
     def top(self) -> bytes:
-        """Return the first row of the file, whether it counts or not."""
-        stop = self._places(0, 2)[1] if len(self._index) > 1 else self.file.size
-        start = int(self._places(0, 1)[0])
+        """Return the first row of the file, header or not."""
+        stop = self._starts_of_run(0, 2)[1] if len(self._index) > 1 else self.file.size
+        start = int(self._starts_of_run(0, 1)[0])
         return self.file.read(start, int(stop) - start)
 
     def places(self, start: int, stop: int) -> IntArray:
-        """Return where rows begin, and where the last ends."""
+        """Return the starts of rows, then the end of the last."""
         first, last = start + self._header, stop + self._header
-        ended = last == len(self._index)
-        begins = self._places(first, last if ended else last + 1)
-        return np.append(begins, self.file.size) if ended else begins
+        at_end = last == len(self._index)
+        begins = self._starts_of_run(first, last if at_end else last + 1)
+        return np.append(begins, self.file.size) if at_end else begins
 
     def run(self, start: int, stop: int, parse: Parse) -> pa.RecordBatch:
-        """Read and parse one run of rows, at least one."""
+        """Read and parse a run of rows, at least one."""
         places = self.places(start, stop)
         data = self.file.read(int(places[0]), int(places[-1] - places[0]))
-        return self._parsed(memoryview(data), places - places[0], np.arange(start, stop), parse)
+        return self._parse(memoryview(data), places - places[0], np.arange(start, stop), parse)
 
     def text(self, runs: IntArray) -> npt.NDArray[np.uint8]:
-        """Return the text of runs of rows, one after the other: each ends with a line end, which the file may lack."""
+        """Return the text of runs of rows, each ended by a newline even if the file lacks it."""
         places = self._starts(runs.ravel() + self._header).reshape(runs.shape)
         lengths = places[:, 1] - places[:, 0]
         self._check(lengths)
@@ -85,28 +85,28 @@ class Lines:
         return self.file.gather(places[:, 0], lengths, text, ends - 1 - lengths)
 
     def pick(self, rows: IntArray, parse: Parse) -> pa.RecordBatch:
-        """Read and parse scattered rows, ascending: neighbours are read together."""
+        """Read and parse scattered ascending rows; neighbours are read together."""
         both = self._starts(np.append(rows, rows + 1) + self._header)
         begins, ends = both[: len(rows)], both[len(rows) :]
         lengths = ends - begins
         self._check(lengths)
         data = self.file.gather(begins, lengths)
-        return self._parsed(data.data, np.append(0, np.cumsum(lengths)), rows, parse)
+        return self._parse(data.data, np.append(0, np.cumsum(lengths)), rows, parse)
 
-    def _places(self, start: int, stop: int) -> IntArray:
+    def _starts_of_run(self, start: int, stop: int) -> IntArray:
         return np.asarray(flat(self._index.read(start, stop).column(0)))
 
     def _starts(self, rows: IntArray) -> IntArray:
-        """Return where scattered rows of the file begin; of the row after the last, where it ends."""
+        """Return the starts of scattered rows; the row after the last starts at the end of the file."""
         known = np.minimum(rows, len(self._index) - 1)
-        found = flat(self._index.take(known).column(0))
-        return np.where(rows == len(self._index), self.file.size, found)
+        starts = flat(self._index.take(known).column(0))
+        return np.where(rows == len(self._index), self.file.size, starts)
 
     def _check(self, lengths: npt.NDArray[np.int64]) -> None:
         if (lengths <= 0).any():
-            raise self._changed()
+            raise self._changed_error()
 
-    def _parsed(self, text: memoryview, places: IntArray, rows: IntArray, parse: Parse) -> pa.RecordBatch:
+    def _parse(self, text: memoryview, places: IntArray, rows: IntArray, parse: Parse) -> pa.RecordBatch:
         self._check(np.diff(places))
         try:
             batch = parse(text, len(rows))
@@ -116,19 +116,19 @@ class Lines:
                 f"{self.file.path}, line {self.line(int(rows[at]))}: {_reason(text, places, at, parse)}"
             ) from None
         if batch.num_rows != len(rows):
-            raise self._changed()
+            raise self._changed_error()
         return batch
 
     def line(self, row: int) -> int:
-        """Return the number of the line with which a row begins, from 1."""
+        """Return the line number of a row's start, from 1."""
         return _line_of(self.file, int(self.places(row, row + 1)[0]))
 
-    def _changed(self) -> CorruptFile:
+    def _changed_error(self) -> CorruptFile:
         return CorruptFile(f"{self.file.path} or its index changed after it was opened; open it again")
 
 
 def _first_bad(text: memoryview, places: IntArray, parse: Parse) -> int:
-    """Find the first row that does not parse: those before a place do, one of those up to another does not."""
+    """Return the first row that does not parse, by bisection."""
     low, high = 0, len(places) - 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -149,16 +149,16 @@ def _reason(text: memoryview, places: Sequence[int] | IntArray, at: int, parse: 
 
 
 def _line_of(file: File, at: int) -> int:
-    parts = (file.read(start, min(CHUNK, at - start)) for start in range(0, at, CHUNK))
+    parts = (file.read(start, min(CHUNK_BYTES, at - start)) for start in range(0, at, CHUNK_BYTES))
     return 1 + sum(part.count(b"\n") or part.count(b"\r") for part in parts)
 
 
 def _scan(file: File, mark: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    starts, fields, text = np.empty(ROOM, np.int64), 0, np.empty(CHUNK, np.uint8)
+    starts, fields, text = np.empty(MAX_CHUNK_ROWS, np.int64), 0, np.empty(CHUNK_BYTES, np.uint8)
     at = len(BOM) if file.size >= len(BOM) and file.read(0, len(BOM)) == BOM else 0
     while at < file.size:
         size = min(len(text), file.size - at)
-        data = file.gather(np.array([at]), np.array([size]), text)[:size]  # into memory that is used again
+        data = file.gather(np.array([at]), np.array([size]), text)[:size]  # reuses the buffer
         final = at + size == file.size
         found = _Scanned(*_kernel.lines_scan(data, final, ord(mark or "\0"), ord('"') if mark else 0, fields, starts))
         if found.rows:
@@ -166,7 +166,7 @@ def _scan(file: File, mark: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         if found.code > FULL:
             raise _error(file, found, at + found.at, mark)
         fields = found.fields
-        if not found.consumed:  # a row longer than a chunk: reading ever more keeps the cost linear
+        if not found.consumed:  # a row longer than the chunk: doubling keeps the cost linear
             check_line(size, f"{file.path}, line {_line_of(file, at)}")
             text = np.empty(2 * len(text), np.uint8)
         at += found.consumed
@@ -175,8 +175,8 @@ def _scan(file: File, mark: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 def _error(file: File, found: _Scanned, at: int, mark: str) -> ParseError:
     shown = file.read(at, min(40, file.size - at)).partition(b"\n")[0].decode("utf-8", "replace")
     reason = {
-        FIELDS: f"{found.got} fields, where the first has {found.fields} (parted by {mark!r})",
-        SHAPE: "an object in braces is needed on each line",
-        OPEN: "a quoted field begins here, or before, and does not end",
+        FIELDS: f"each row must have {found.fields} fields separated by {mark!r}, got {found.got}",
+        SHAPE: "each line must be an object in braces",
+        OPEN: "a quoted field that begins here or before does not end",
     }[found.code]
     return ParseError(f"{file.path}, line {_line_of(file, at)}: {reason}; it begins with {shown!r}")

@@ -1,4 +1,4 @@
-"""Compressed text: unpacked once into a spill file, and read there."""
+"""Compressed text, decompressed once into a spill file."""
 
 import bz2
 import gzip
@@ -17,15 +17,15 @@ from corgipile.tables.io.spill import Section, Spill, SpillFile, SpillWriter, sp
 
 __all__ = ["unpacked"]
 
-PART = 1 << 20  # bytes of text at a time
+PART_BYTES = 1 << 20  # bytes decompressed at a time
 OPENERS: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 
 
 class _Texts:
-    """The texts of compressed files, one after another in one spill file that all processes of this machine share.
+    """The texts of compressed files in one spill file that the processes of this machine share.
 
     Args:
-        files: The compressed files, and how each is compressed.
+        files: The compressed files and their codecs.
         spill: Folder for spill files, or ``"off"``.
     """
 
@@ -34,18 +34,18 @@ class _Texts:
         folder = spill_folder(spill)
         if folder is None:
             raise UnknownFormat(
-                f"{files[0][0].path} is compressed ({files[0][1]}), and spill files, into which it is unpacked, are off"
+                f"{files[0][0].path} is compressed ({files[0][1]}) and needs a spill file, but spill files are off"
             )
 
         def make() -> SpillFile:
             with SpillWriter(folder) as out:
                 for file, codec in files:
                     with out.section():
-                        for part in _parts(file, codec):
+                        for part in _decompressed_parts(file, codec):
                             out.write(part)
                 return out.finish()
 
-        key = digest(*(one for file, codec in files for one in (file.place, codec)), "unpacked")
+        key = digest(*(part for file, codec in files for part in (file.place, codec)), "unpacked")
         self.sections = list(shared(folder, key, make).sections())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -53,7 +53,7 @@ class _Texts:
 
 
 class _Unpacked(Section):
-    """The text of a compressed file, under the name of that file."""
+    """The text of a compressed file, under that file's name."""
 
     def __init__(self, texts: _Texts, number: int) -> None:
         section = texts.sections[number]
@@ -63,17 +63,17 @@ class _Unpacked(Section):
 
     @property
     def plain_name(self) -> str:
-        """Return the name of the text, without the ending that says how it is compressed."""
+        """Return the file name without the compression suffix."""
         return str(self.path).rpartition(".")[0]
 
     @property
     def content(self) -> str:
-        """Return what identifies the content: that of the compressed file."""
+        """Return the content digest of the compressed file."""
         return self._packed.content
 
     @property
     def place(self) -> str:
-        """Return the place of the compressed file, which other processes know as well."""
+        """Return the place of the compressed file, which all processes share."""
         return self._packed.place
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -81,26 +81,26 @@ class _Unpacked(Section):
 
 
 def unpacked(files: Sequence[tuple[File, str]], spill: Spill = None) -> list[File]:
-    """Return the texts of compressed files, laid out once for all processes of this machine.
+    """Return the texts of compressed files, decompressed once for all processes of this machine.
 
     Args:
-        files: The compressed files, and how each is compressed: ``"gzip"``, ``"bzip2"``, ``"xz"`` or ``"zstd"``.
+        files: The compressed files and their codecs: ``"gzip"``, ``"bzip2"``, ``"xz"`` or ``"zstd"``.
         spill: Folder for spill files, or ``"off"``.
 
     Raises:
-        CorruptFile: A file does not decompress, or is cut short.
+        CorruptFile: A file does not decompress, or is truncated.
         UnknownFormat: Spill files are off.
     """
     texts = _Texts(files, spill)
     return [_Unpacked(texts, number) for number in range(len(files))]
 
 
-def _parts(file: File, codec: str) -> Iterator[bytes]:
-    packed = io.BufferedReader(Region(file.scanned(), 0, file.size), PART)
+def _decompressed_parts(file: File, codec: str) -> Iterator[bytes]:
+    packed = io.BufferedReader(Region(file.scanned(), 0, file.size), PART_BYTES)
     try:
         with decoding(file.path):
-            made = OPENERS[codec](packed) if codec in OPENERS else pa.CompressedInputStream(packed, codec)
-            while part := cast("IO[bytes]", made).read(PART):
+            stream = OPENERS[codec](packed) if codec in OPENERS else pa.CompressedInputStream(packed, codec)
+            while part := cast("IO[bytes]", stream).read(PART_BYTES):
                 yield part
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         raise CorruptFile(f"{file.path} does not decompress: {error}") from None

@@ -1,4 +1,4 @@
-"""The types of columns of text, found from stretches of it."""
+"""Infers column types of text from sampled stretches."""
 
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -14,25 +14,25 @@ from corgipile.tables.text.lines import Lines
 
 __all__ = ["Types", "chosen", "exact", "known", "not_utf8", "stretches", "wider"]
 
-STRETCHES, BYTES = 16, 1 << 18  # that are looked at, and of each; a text of fewer is looked at as a whole
-_LARGE = (pa.uint64(), pa.decimal128(38, 0), pa.decimal256(76, 0), pa.string())  # keep whole numbers beyond int64
-_NUMBERS = [pa.int64(), *_LARGE[:3], pa.float64()]  # a later one is wider
+MAX_STRETCHES, STRETCH_BYTES = 16, 1 << 18  # stretches sampled, and bytes of each; a shorter text is read whole
+_WIDE_INTEGERS = (pa.uint64(), pa.decimal128(38, 0), pa.decimal256(76, 0), pa.string())  # hold integers beyond int64
+_NUMBERS = [pa.int64(), *_WIDE_INTEGERS[:3], pa.float64()]  # ascending width
 _WHOLE = re.compile(r"\s*[-+]?\d+\s*")
 Types = Mapping[str, "str | pa.DataType"]
 
 
 def stretches(lines: Lines, read: Callable[[int, int], pa.Schema]) -> Iterator[pa.Schema]:
-    """Yield the schemas of stretches of rows, the first and the last among them, evenly apart."""
+    """Yield the schemas of evenly spaced stretches of rows, the first and the last included."""
     rows = len(lines)
-    step = max(1, BYTES * rows // max(1, lines.file.size))
-    count = min(STRETCHES, -(-rows // step))
+    step = max(1, STRETCH_BYTES * rows // max(1, lines.file.size))
+    count = min(MAX_STRETCHES, -(-rows // step))
     for number in range(count):
         start = number * max(0, rows - step) // max(1, count - 1)
         yield read(start, min(rows, start + step))
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the type that values of both fit: text, unless there is a better one.
+    """Return the narrowest type that holds the values of both types, at worst text.
 
     Example:
         >>> wider(pa.int64(), pa.float64()), wider(pa.int64(), pa.date32()), wider(pa.uint64(), pa.int64())
@@ -47,10 +47,10 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in pair):
         units = {kind.unit for kind in pair if pa.types.is_timestamp(kind)}
         return pa.timestamp("ns" if "ns" in units else "s")
-    return _wider_nested(one, other) if all(map(pa.types.is_nested, pair)) else pa.string()
+    return _common_nested(one, other) if all(map(pa.types.is_nested, pair)) else pa.string()
 
 
-def _wider_nested(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+def _common_nested(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if pa.types.is_list(one) and pa.types.is_list(other):
         return pa.list_(wider(one.value_type, other.value_type))
     if pa.types.is_list(one) or pa.types.is_list(other):
@@ -62,7 +62,7 @@ def _wider_nested(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def known(kind: pa.DataType) -> pa.DataType:
-    """Return a type, text where no value was seen: text is what any value fits."""
+    """Return the type with text in place of null types, since text holds any value."""
     if pa.types.is_null(kind):
         return pa.string()
     if pa.types.is_struct(kind):
@@ -73,13 +73,13 @@ def known(kind: pa.DataType) -> pa.DataType:
 def exact(
     rows: pa.RecordBatch, read: Callable[[str, pa.DataType], pa.RecordBatch], said: Container[str] = ()
 ) -> dict[str, pa.DataType]:
-    """Return the integer columns that pyarrow rounded to double, with types that keep them.
+    """Return exact types for the integer columns that pyarrow rounded to double.
 
     Args:
         rows: Rows with the types that pyarrow infers: double for integers beyond int64, binary for text that is not
             UTF-8.
-        read: Reads one column of the same rows as another type.
-        said: Columns whose types the caller gives.
+        read: Reads a column of the same rows as another type.
+        said: Columns whose types the caller set.
 
     Raises:
         ParseError: A column is not UTF-8.
@@ -94,13 +94,13 @@ def exact(
             values = np.abs(rounded.to_numpy(zero_copy_only=False))
             if not ((values >= 2.0**63) & (values < np.inf)).any():
                 continue
-            for kind in _LARGE:
-                wanted = _replaced(found.get(field.name, field.type), path, kind)
+            for kind in _WIDE_INTEGERS:
+                wanted = _replace_type(found.get(field.name, field.type), path, kind)
                 try:
                     column = read(field.name, wanted).column(0)
                 except ParseError:
                     continue
-                if pa.types.is_unsigned_integer(kind) or not _same(rounded, _at(column, path)):
+                if pa.types.is_unsigned_integer(kind) or not _is_exact(rounded, _at(column, path)):
                     found[field.name] = wanted
                 break
     return found
@@ -109,13 +109,13 @@ def exact(
 def not_utf8(name: str, what: str) -> str:
     """Return the error message for a column that is not UTF-8, with a hint."""
     return (
-        f"column {name!r} holds {what}, which is not UTF-8; convert the file, for example by "
+        f"column {name!r} must be UTF-8, got {what}; convert the file, for example with "
         f"`iconv -f LATIN1 -t UTF-8`, or keep the bytes with types={{{name!r}: 'binary'}}"
     )
 
 
 def _doubles(kind: pa.DataType, values: pa.Array) -> Iterator[tuple[tuple[int, ...], pa.Array]]:
-    """Yield each double within a type: its path and its values."""
+    """Yield path and values of each double column within a nested type."""
     if pa.types.is_float64(kind):
         yield (), values
     for number in range(kind.num_fields if pa.types.is_list(kind) or pa.types.is_struct(kind) else 0):
@@ -129,18 +129,18 @@ def _at(values: pa.Array, path: tuple[int, ...]) -> pa.Array:
     return values
 
 
-def _replaced(kind: pa.DataType, path: tuple[int, ...], new: pa.DataType) -> pa.DataType:
+def _replace_type(kind: pa.DataType, path: tuple[int, ...], new: pa.DataType) -> pa.DataType:
     if not path:
         return new
     if pa.types.is_list(kind):
-        return pa.list_(_replaced(kind.value_type, path[1:], new))
+        return pa.list_(_replace_type(kind.value_type, path[1:], new))
     fields = list(kind)
-    fields[path[0]] = fields[path[0]].with_type(_replaced(fields[path[0]].type, path[1:], new))
+    fields[path[0]] = fields[path[0]].with_type(_replace_type(fields[path[0]].type, path[1:], new))
     return pa.struct(fields)
 
 
-def _same(rounded: pa.Array, exactly: pa.Array) -> bool:
-    """Return whether doubles are exact: they print as the same numbers, or some are fractions."""
+def _is_exact(rounded: pa.Array, exactly: pa.Array) -> bool:
+    """Return whether doubles are exact: they print as the same numbers, or some text is not an integer."""
 
     def equal(one: float, other: Any) -> bool:
         return one is None or Decimal(repr(one)) == Decimal(other)
@@ -152,7 +152,7 @@ def _same(rounded: pa.Array, exactly: pa.Array) -> bool:
 
 
 def chosen(types: Types | None, names: list[str], path: str) -> dict[str, pa.DataType]:
-    """Check what the caller says of types."""
+    """Return the caller's types as Arrow types; raise an error for a missing column or unknown type."""
     found = {}
     for name, kind in dict(types or {}).items():
         if name not in names:

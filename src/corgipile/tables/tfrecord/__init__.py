@@ -1,1 +1,1 @@
-"""TFRecord: records found by an index, kept as bytes or decoded as ``tensorflow.Example``."""
+"""TFRecord tables: records located by an index, as bytes or decoded as ``tensorflow.Example``."""

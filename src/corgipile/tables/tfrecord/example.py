@@ -1,4 +1,4 @@
-"""``tensorflow.Example`` messages as columns: the schema found from some records, values copied by the kernel."""
+"""``tensorflow.Example`` messages as columns: schema inferred from a sample, values copied by the kernel."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -20,20 +20,20 @@ MALFORMED, MISSING, KIND, COUNT = 1, 2, 3, 4
 WORDS = {"byte": 1, "float": 2, "int": 3}
 VALUES = {1: pa.binary(), 2: pa.float32(), 3: pa.int64()}
 DTYPES = {1: np.uint8, 2: np.float32, 3: np.int64}
-NO_EXAMPLE = "is no tensorflow.Example message"
-SEQUENCE = "is a tensorflow.SequenceExample, whose feature lists are not read; pass decode=False for its bytes"
+NO_EXAMPLE = "is not a tensorflow.Example message"
+SEQUENCE = "is a tensorflow.SequenceExample, whose feature lists are not supported; read its bytes with decode=False"
 
 
 class Flaw(NamedTuple):
-    """What is wrong with one record: its number among those given, the error it makes, and why."""
+    """A bad record: its number among those decoded, the error type, and the reason."""
 
     row: int
     error: type[TableError]
     reason: str
 
 
-class Found(NamedTuple):
-    """Where the kernel found features: spans int64[features, rows, 2], counts int64[features, rows], bytes of each."""
+class Spans(NamedTuple):
+    """Located features: spans int64[features, rows, 2], counts int64[features, rows], bytes per feature."""
 
     spans: IntArray
     counts: IntArray
@@ -57,7 +57,7 @@ class Examples:
         self.schema = schema
 
     def decode(self, records: Records, names: Sequence[str]) -> "pa.RecordBatch | Flaw":
-        """Decode some columns, or say what is wrong with the first bad record."""
+        """Decode columns, or return the first bad record's flaw."""
         schema = pick(self.schema, names)
         found = self.find(records, schema)
         if isinstance(found, Flaw):
@@ -65,12 +65,12 @@ class Examples:
         arrays = [_column(records, found, at, field.type) for at, field in enumerate(schema)]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def find(self, records: Records, schema: pa.Schema) -> "Found | Flaw":
-        """Find the features of a schema in all records."""
+    def find(self, records: Records, schema: pa.Schema) -> "Spans | Flaw":
+        """Locate the features of a schema in all records."""
         rows, features = len(records.ends) - 1, len(schema)
         kinds = np.array([kind_of(field.type) for field in schema], np.int32)
         expected = np.array([count_of(field.type) for field in schema], np.int64)
-        found = Found(
+        found = Spans(
             np.empty((features, rows, 2), np.int64), np.empty((features, rows), np.int64), np.empty(features, np.int64)
         )
         names = tuple(name.encode() for name in schema.names)
@@ -79,15 +79,15 @@ class Examples:
 
 
 def infer(samples: Sequence[bytes], features: Features | None, *, lenient: bool = False) -> "pa.Schema | Flaw":
-    """Find the schema of Examples from some of them.
+    """Infer the schema of Examples from a sample.
 
-    A feature that has one value in each is a scalar, one of n values a list of fixed size, any other a list.
+    A feature with one value in each is a scalar, with n values a fixed-size list, else a list of any length.
 
     Args:
         samples: Records.
         features: Names, or a mapping from names to ``"byte"``, ``"int"``, ``"float"``, Arrow types, or None; all
             features by default.
-        lenient: Pass over records that are no Examples or lack a feature.
+        lenient: Ignore records that are not Examples or lack a feature.
     """
     seen: list[dict[str, tuple[int, int]]] = []
     for row, record in enumerate(samples):
@@ -98,12 +98,12 @@ def infer(samples: Sequence[bytes], features: Features | None, *, lenient: bool 
             return Flaw(row, CorruptFile, NO_EXAMPLE)
         entries = entries or []
         seen.append({name.decode("utf-8", "backslashreplace"): (kind, count) for name, kind, count in entries})
-    wanted = _wanted(features)
+    wanted = _parse_features(features)
     names = list(wanted) if features is not None else sorted({name for entry in seen for name in entry})
     fields = []
     for name in names:
-        given = wanted.get(name)
-        kind = given if isinstance(given, pa.DataType) else _infer_type(name, given, seen, lenient=lenient)
+        requested = wanted.get(name)
+        kind = requested if isinstance(requested, pa.DataType) else _infer_type(name, requested, seen, lenient=lenient)
         if isinstance(kind, Flaw):
             return kind
         fields.append((name, kind))
@@ -122,7 +122,7 @@ def is_sequence(record: bytes) -> bool:
 
 
 def _messages(data: bytes) -> list[tuple[int, bytes]]:
-    """Return the fields of a message if they all are 1 or 2 and hold bytes, else nothing."""
+    """Return the fields of a message if all are numbered 1 or 2 and hold bytes, else nothing."""
     found, at = [], 0
     while at < len(data):
         tag, size, shift = data[at], 0, 0
@@ -138,21 +138,21 @@ def _messages(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def kind_of(kind: pa.DataType) -> int:
-    """Return the kernel's number of a column's values, 0 if Examples hold no such values."""
+    """Return the kernel's code of a column's values, 0 for unsupported types."""
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
         kind = kind.value_type
     return next((number for number, value in VALUES.items() if value.equals(kind)), 0)
 
 
 def count_of(kind: pa.DataType) -> int:
-    """Return the values of a row, -1 for lists of any length."""
+    """Return the number of values per row, -1 for lists of any length."""
     if pa.types.is_list(kind):
         return -1
     return int(kind.list_size) if pa.types.is_fixed_size_list(kind) else 1
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the column type for values of both: lists of any length where counts differ.
+    """Return the column type for values of both types: lists of any length if counts differ.
 
     Example:
         >>> wider(pa.int64(), pa.list_(pa.int64(), 2))
@@ -161,21 +161,21 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     return one if one.equals(other) or kind_of(one) != kind_of(other) else pa.list_(VALUES[kind_of(one)])
 
 
-def _wanted(features: Features | None) -> "dict[str, int | pa.DataType | None]":
-    """Check what the caller says of features: words become kinds."""
-    given = dict(features) if isinstance(features, Mapping) else dict.fromkeys(features or ())
-    if isinstance(features, str) or (features is not None and not given):
-        raise BadArgument(f"features must be names, or a mapping from names to types; at least one, got {features!r}")
-    for name, kind in given.items():
+def _parse_features(features: Features | None) -> "dict[str, int | pa.DataType | None]":
+    """Return the caller's features with words replaced by kernel codes; raise BadArgument for unknown types."""
+    requested = dict(features) if isinstance(features, Mapping) else dict.fromkeys(features or ())
+    if isinstance(features, str) or (features is not None and not requested):
+        raise BadArgument(f"features must be at least one name, or a mapping from names to types, got {features!r}")
+    for name, kind in requested.items():
         if isinstance(kind, str):
-            given[name] = WORDS.get(kind)
-        unknown = not kind_of(kind) if isinstance(kind, pa.DataType) else kind is not None and given[name] is None
+            requested[name] = WORDS.get(kind)
+        unknown = not kind_of(kind) if isinstance(kind, pa.DataType) else kind is not None and requested[name] is None
         if unknown:
             words = ", ".join(map(repr, WORDS))
             raise BadArgument(
-                f"feature {name!r} cannot be {kind!r}; {words}, or int64, float32, binary or a list of these can"
+                f"feature {name!r} must be {words}, or int64, float32, binary or a list of these, got {kind!r}"
             )
-    return given
+    return requested
 
 
 def _infer_type(
@@ -193,9 +193,13 @@ def _infer_type(
         counts.add(count)
         if len(kinds) > 1:
             (before,) = kinds - {found}
-            return Flaw(row, BadSchema, f"feature {name!r} holds {_word(found)} values; {_word(before)} is right")
+            return Flaw(row, BadSchema, f"feature {name!r} must hold {_word(before)} values, got {_word(found)}")
     if not kinds:
-        return Flaw(0, BadSchema, f"the type of feature {name!r} cannot be told; features={{{name!r}: ...}} says it")
+        return Flaw(
+            0,
+            BadSchema,
+            f"feature {name!r} has no values to infer its type from; set it with features={{{name!r}: ...}}",
+        )
     value = VALUES[kinds.pop()]
     if len(counts) != 1 or counts == {0}:
         return pa.list_(value)
@@ -211,25 +215,25 @@ def _flaw(flaw: tuple[int, int, int, int], schema: pa.Schema) -> Flaw:
     if code == MISSING:
         return _missing(row, name)
     if code == KIND:
-        return Flaw(row, BadSchema, f"feature {name!r} holds {_word(got)} values; {_word(kind_of(kind))} is right")
-    hint = f"features={{{name!r}: pyarrow.list_(pyarrow.{value}())}} reads lists of any length"
-    return Flaw(row, RaggedRows, f"feature {name!r} has {got} values; {count_of(kind)} are right ({hint})")
+        return Flaw(row, BadSchema, f"feature {name!r} must hold {_word(kind_of(kind))} values, got {_word(got)}")
+    hint = f"read lists of any length with features={{{name!r}: pyarrow.list_(pyarrow.{value}())}}"
+    return Flaw(row, RaggedRows, f"feature {name!r} must have {count_of(kind)} values, got {got}; {hint}")
 
 
 def _missing(row: int, name: str) -> Flaw:
-    return Flaw(row, BadValue, f"has no feature {name!r}; features= chooses those that every record has")
+    return Flaw(row, BadValue, f"has no feature {name!r}; choose features that every record has with features=")
 
 
 def _word(kind: int) -> str:
     return next(word for word, number in WORDS.items() if number == kind)
 
 
-def _column(records: Records, found: Found, at: int, kind: pa.DataType) -> pa.Array:
+def _column(records: Records, found: Spans, at: int, kind: pa.DataType) -> pa.Array:
     """Copy the values of one feature into an array."""
     number, rows = kind_of(kind), found.counts.shape[1]
     total, size = int(found.counts[at].sum()), int(found.nbytes[at])
     if max(total, size) >= LIMIT:
-        raise BadArgument(f"{rows} rows do not fit one record batch ({max(total, size)} values); read fewer at a time")
+        raise BadArgument(f"{rows} rows do not fit one record batch: {max(total, size)} values; read fewer rows")
     values = np.empty(size if number == WORDS["byte"] else total, DTYPES[number])
     ends = np.zeros(total + 1 if number == WORDS["byte"] else 1, np.int64)
     _kernel.examples_fill(records.data, found.spans[at], number, values, ends[1:])

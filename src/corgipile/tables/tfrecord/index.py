@@ -1,4 +1,4 @@
-"""Where the records of a TFRecord file lie: told by a text index, or found by a scan that checks every record."""
+"""Positions of the records of a TFRecord file, from a text index or a scan that checks every record."""
 
 import re
 from collections.abc import Iterator
@@ -23,29 +23,29 @@ from corgipile.tables.table import IntArray, Table
 
 SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
 TEXT_SUFFIXES = (".idx", ".index")
-_FIRST = re.compile(rb"\d+ \d+\n")
-CHUNK = 1 << 22
-HEAD, FRAME = 12, 16
+_FIRST_LINE = re.compile(rb"\d+ \d+\n")
+CHUNK = 1 << 22  # bytes scanned at a time
+HEAD, FRAME = 12, 16  # bytes of a record's head, and of head and CRC of the data
 BAD_LENGTH = 1
-_ROOM = (np.empty(1, np.int64), np.empty(1, np.int64))
+_NO_OUTPUT = (np.empty(1, np.int64), np.empty(1, np.int64))
 SCHEMA = pa.schema([("start", pa.int64()), ("size", pa.int64())])
 NUMBERS = ("bad", "bad_record", "bad_start", "bad_code")
 # Codes are those of kernel/formats/tfrecord.h.
 REASONS = {
     1: "the CRC of the length is wrong",
     2: "the CRC of the data is wrong",
-    3: "the file ends within the record: it is truncated",
-    4: "its length is not what the index says",
+    3: "the file is truncated within the record",
+    4: "its length differs from that in the index",
 }
 
 
 def is_head(head: bytes) -> bool:
-    """Say whether a file that begins with these bytes has TFRecords: the CRC of the first length must be right."""
-    return len(head) >= HEAD and Walk(*_kernel.tfrecord_scan(head, 1 << 62, 0, *_ROOM)).code != BAD_LENGTH
+    """Return whether first bytes are those of a TFRecord file: the CRC of the first length must match."""
+    return len(head) >= HEAD and Walk(*_kernel.tfrecord_scan(head, 1 << 62, 0, *_NO_OUTPUT)).code != BAD_LENGTH
 
 
 class Walk(NamedTuple):
-    """What the kernel says of a piece of a file; see ``cp_tfr_scan`` in kernel/formats/tfrecord.h."""
+    """The kernel's result of scanning a piece of a file; see ``cp_tfr_scan`` in kernel/formats/tfrecord.h."""
 
     rows: int
     consumed: int
@@ -55,38 +55,40 @@ class Walk(NamedTuple):
 
 
 def open_records(file: File, index: PathLike | None, on_bad: str) -> tuple[Table, int]:
-    """Return start and size of every record, frames included, and how many bad records were left out.
+    """Return start and size of every record, frames included, and the number of skipped bad records.
 
-    A text index is believed, as records are checked when they are read, unless bad records are to be left out: then,
-    and without a text index, the file is scanned once and the outcome kept beside it. A text index found beside the
-    file must name all of it; one that is given may leave records out, see `read_text`.
+    A text index is trusted, because records are checked when they are read. Without one, or to skip bad records, the
+    file is scanned once and the resulting index is stored next to it. A text index next to the file must cover all of
+    it; an explicit one may omit records, see `read_text`.
 
     Raises:
-        BadArgument: A text index is given although bad records are to be left out: it does not tell them.
-        CorruptFile: A record is bad and ``on_bad`` is "raise", or the text index does not fit the file.
-        UnknownFormat: The file has no record at all, and ``on_bad`` is "raise".
+        BadArgument: A text index is combined with skipping, but it does not mark bad records.
+        CorruptFile: A record is bad and ``on_bad`` is "raise", or the text index does not match the file.
+        UnknownFormat: The file has no record, and ``on_bad`` is "raise".
     """
     if index is not None and on_bad == "skip":
-        raise BadArgument(f'index={index!r} does not tell which records are bad; on_bad="skip" goes without it')
-    kept = load_index(file, SCHEMA, NUMBERS)
+        raise BadArgument(
+            f'index={index!r} does not mark bad records, so on_bad="skip" does not apply to it; drop index='
+        )
+    stored = load_index(file, SCHEMA, NUMBERS)
     text: PathLike | File | None = (
-        index if index is not None or kept is not None or on_bad == "skip" else _text_beside(file)
+        index if index is not None or stored is not None or on_bad == "skip" else _find_text_index(file)
     )
     if text is not None:
         return MemoryTable(read_text(file, text, gaps=index is not None)), 0
-    table, numbers = kept or open_index(file, SCHEMA, NUMBERS, lambda filled: scan(file.scanned(), filled))
+    table, numbers = stored or open_index(file, SCHEMA, NUMBERS, lambda filled: scan(file.scanned(), filled))
     if on_bad == "raise":
-        _refuse_bad(file, numbers, 'on_bad="skip" leaves such records out')
+        _raise_for_bad(file, numbers, 'skip bad records with on_bad="skip"')
     return table, numbers["bad"]
 
 
-def _refuse_bad(file: File, numbers: Numbers, remedy: str) -> None:
+def _raise_for_bad(file: File, numbers: Numbers, remedy: str) -> None:
     if not numbers["bad"]:
         return
     if not numbers["rows"] and numbers["bad_code"] == BAD_LENGTH:
         head = file.read(0, min(8, file.size))
         raise UnknownFormat(
-            f"{file.path} is no TFRecord file: it begins with {head!r}; {REASONS[BAD_LENGTH]}, no good record follows"
+            f"{file.path} is not a TFRecord file: it begins with {head!r}; {REASONS[BAD_LENGTH]}; no record follows"
         )
     raise CorruptFile(
         f"{place(file, numbers['bad_record'], numbers['bad_start'])}: {REASONS[numbers['bad_code']]}; "
@@ -94,21 +96,21 @@ def _refuse_bad(file: File, numbers: Numbers, remedy: str) -> None:
     )
 
 
-def is_index_text(path: Path) -> bool:
-    """Say whether a file begins as a text index does."""
+def starts_like_index(path: Path) -> bool:
+    """Return whether a file begins like a text index."""
     with path.open("rb") as file:
-        return _FIRST.fullmatch(file.readline(64)) is not None
+        return _FIRST_LINE.fullmatch(file.readline(64)) is not None
 
 
-TEXT_INDEX = Kind("text index", is_index_text, follow=False)
+TEXT_INDEX = Kind("text index", starts_like_index, follow=False)
 
 
 def index_file(path: str, **_: Any) -> str:
-    """Check a whole file and write its text index, ``NAME.idx``; return its path.
+    """Check a whole file and write its text index, ``NAME.idx``; return the index's path.
 
     Raises:
         CorruptFile: A record is bad.
-        UnknownFormat: The file has no record at all.
+        UnknownFormat: The file has no record.
     """
     file, numbers = file_of(path), Numbers(rows=0)
     goal = file.path + TEXT_SUFFIXES[0]
@@ -117,17 +119,17 @@ def index_file(path: str, **_: Any) -> str:
             places = zip(*(column.to_pylist() for column in batch.columns), strict=True)
             text.writelines(f"{start} {size}\n" for start, size in places)
             numbers["rows"] += batch.num_rows
-        _refuse_bad(file, numbers, 'no index is written; corgipile.open(on_bad="skip") leaves such records out')
+        _raise_for_bad(file, numbers, 'no index is written; skip bad records with corgipile.open(on_bad="skip")')
     return goal
 
 
 def place(file: File, record: int, start: int) -> str:
-    """Say where a record lies."""
+    """Return a record's file, number and position for an error message."""
     return f"{file.path}, record {record} at byte {start}"
 
 
 def scan(file: File, numbers: Numbers) -> Iterator[pa.RecordBatch]:
-    """Walk over a whole file, yielding where good records lie; after a bad one the next good one is searched for."""
+    """Scan a whole file and yield the positions of good records; after a bad one search for the next good one."""
     numbers.update(dict.fromkeys(NUMBERS, 0))
     starts, sizes = np.empty(1 << 16, np.int64), np.empty(1 << 16, np.int64)
     at = rows = lost = 0
@@ -141,52 +143,52 @@ def scan(file: File, numbers: Numbers) -> Iterator[pa.RecordBatch]:
             numbers.update(zip(NUMBERS[1:], first, strict=True))
         rows += walk.rows + bool(walk.code)
         numbers["bad"] += bool(walk.code)
-        # A record longer than a chunk: reading ever more keeps the cost linear.
+        # A record longer than the chunk: doubling keeps the cost linear.
         chunk = CHUNK if walk.consumed else 2 * chunk
         at, lost = at + walk.consumed, walk.lost
 
 
-def _text_beside(file: File) -> PathLike | File | None:
-    """Find the text index of a file: ``a.tfrecord.idx`` or ``a.idx`` for ``a.tfrecord``."""
+def _find_text_index(file: File) -> PathLike | File | None:
+    """Return the text index next to a file: ``a.tfrecord.idx`` or ``a.idx`` for ``a.tfrecord``."""
     path = PurePosixPath(file.path)
     stems = [path.name, path.stem] if path.suffix in SUFFIXES else [path.name]
     names = [stem + end for stem in stems for end in TEXT_SUFFIXES]
     if not isinstance(file, RemoteFile):
         return next((found for name in names if (found := Path(path).with_name(name)).is_file()), None)
     folder, _, last = file.path.full.rpartition("/")
-    if last != path.name:  # signed, for this object alone
+    if last != path.name:  # a signed URL is valid for this object only
         return None
-    there = [file.path.beside(f"{folder}/{name}") for name in names]
-    with ThreadPoolExecutor(len(there)) as pool:
-        return next((index for index in pool.map(_index_at, there) if index is not None), None)
+    candidates = [file.path.beside(f"{folder}/{name}") for name in names]
+    with ThreadPoolExecutor(len(candidates)) as pool:
+        return next((index for index in pool.map(_open_text_index, candidates) if index is not None), None)
 
 
-def _index_at(path: RemotePath) -> File | None:
-    """Open a text index; None where there is none, or a store says no, or something else, of what is not there."""
+def _open_text_index(path: RemotePath) -> File | None:
+    """Open a text index; None if it is missing, forbidden or something else."""
     try:
         index = file_of(path)
     except (MissingFile, ReadFailed):
         return None
-    return index if _FIRST.match(index.read(0, min(64, index.size))) else None
+    return index if _FIRST_LINE.match(index.read(0, min(64, index.size))) else None
 
 
 def is_text_index(name: str) -> bool:
-    """Say whether a file bears the name of the text index of a file beside it."""
+    """Return whether a file is named like the text index of another file next to it."""
     path = Path(name)
     return path.suffix in TEXT_SUFFIXES and any(path.with_suffix(end).is_file() for end in ("", *SUFFIXES))
 
 
 def read_text(file: File, path: PathLike | File, *, gaps: bool) -> pa.Table:
-    """Read a text index: a line ``start size`` a record, ascending, as ``tfrecord2idx`` writes it.
+    """Read a text index: ascending lines ``start size``, as ``tfrecord2idx`` writes them.
 
     Args:
         file: The file of records.
         path: The index.
-        gaps: Whether lines may be missing. The last never may: an index that ends before the file does was most likely
-            written before records were appended.
+        gaps: Whether lines may be missing, except the last: an index that ends before the file is probably older than
+            appended records.
 
     Raises:
-        CorruptFile: It is no such text, or does not fit the file.
+        CorruptFile: The index is malformed, or does not match the file.
     """
     if isinstance(path, File) or is_url(path):
         index = file_of(path)
@@ -201,15 +203,15 @@ def read_text(file: File, path: PathLike | File, *, gaps: bool) -> pa.Table:
     ends = np.append(0, starts + sizes)
     if ends[-1] != file.size:
         raise CorruptFile(
-            f"{name}: the index ends at byte {ends[-1]}, the file has {file.size}: it is of an older state, or cut; "
+            f"{name}: the index must end with the file at byte {file.size}, got {ends[-1]}: it is outdated or cut; "
             "run `corgipile index` again"
         )
     skipped = np.flatnonzero(starts != ends[:-1])
     if len(skipped) and not gaps:
         row = int(skipped[0])
         raise CorruptFile(
-            f"{name}: the index leaves out bytes {ends[row]} to {starts[row]}; run `corgipile index` again, or give "
-            "it as index= where that is meant"
+            f"{name}: the index omits bytes {ends[row]} to {starts[row]}; run `corgipile index` again, or pass "
+            "index= if that is intended"
         )
     return text.combine_chunks()
 
@@ -225,12 +227,12 @@ def _parse_text(index: File) -> pa.Table:
 
 
 def check_places(file: File, starts: IntArray, sizes: IntArray) -> None:
-    """Raise CorruptFile unless records follow each other inside the file."""
+    """Raise CorruptFile unless records are ascending and inside the file."""
     wrong = (sizes < FRAME) | (starts < 0) | (starts > file.size - sizes)
     wrong[1:] |= starts[1:] - sizes[:-1] < starts[:-1]
     if wrong.any():
         bad = int(np.argmax(wrong))
         raise CorruptFile(
-            f"{file.path} has {file.size} bytes; its index names {sizes[bad]} from byte {starts[bad]} on as a record: "
-            "the file is truncated, or the index is not of this file"
+            f"{file.path} has {file.size} bytes, but its index has a record of {sizes[bad]} at byte {starts[bad]}: "
+            "the file is truncated, or the index is of another file"
         )

@@ -1,4 +1,4 @@
-"""Records of a TFRecord file by number, checked and laid back to back."""
+"""Random access to the checked records of a TFRecord file."""
 
 from typing import NamedTuple
 
@@ -18,32 +18,32 @@ from corgipile.tables.tfrecord.index import FRAME, REASONS, check_places, open_r
 
 
 class Records(NamedTuple):
-    """The data of some records.
+    """The data of records.
 
     Attributes:
-        data: uint8.
-        ends: int64[rows + 1], record i lies from ``ends[i]`` to ``ends[i + 1]``.
+        data: uint8, all records back to back.
+        ends: int64[rows + 1], record i is ``data[ends[i]:ends[i + 1]]``.
     """
 
     data: npt.NDArray[np.uint8]
     ends: IntArray
 
     def array(self) -> pa.Array:
-        """Return the records as a binary array; nothing is copied."""
+        """Return the records as a binary array without a copy."""
         return binary_array(self.data, self.ends)
 
 
 class RecordFile:
-    """Reads records by number; thread-safe, and not scanned again when unpickled.
+    """Reads records by number; thread-safe, and not rescanned when unpickled.
 
     Args:
         path: The file.
-        index: The text index, None to look for one.
+        index: The text index, None to search for one.
         on_bad: "raise" or "skip".
 
     Attributes:
         file: The file.
-        skipped: Bad records that have no number.
+        skipped: Number of bad records, which are not rows.
     """
 
     def __init__(self, path: PathLike, index: PathLike | None, on_bad: str) -> None:
@@ -55,22 +55,22 @@ class RecordFile:
         return len(self._index)
 
     def run(self, start: int, stop: int) -> Records:
-        """Read one run of records, at least one, by one call."""
-        starts, sizes = self._places(*map(flat, self._index.read(start, stop).columns))
+        """Read a run of records, at least one, in one call."""
+        starts, sizes = self._checked_places(*map(flat, self._index.read(start, stop).columns))
         data = self.file.read(int(starts[0]), int(starts[-1] + sizes[-1] - starts[0]))
-        return self._checked(data, starts - starts[0], sizes, np.arange(start, stop))
+        return self._checked_records(data, starts - starts[0], sizes, np.arange(start, stop))
 
     def pick(self, rows: IntArray) -> Records:
-        """Read scattered records, ascending: neighbours together, and several at a time where the device is slow."""
-        starts, sizes = self._places(*self._entries.take(rows, self._index.schema.names))
-        return self._checked(self.file.gather(starts, sizes), np.cumsum(sizes) - sizes, sizes, rows)
+        """Read scattered ascending records, concurrently where the device is slow."""
+        starts, sizes = self._checked_places(*self._entries.take(rows, self._index.schema.names))
+        return self._checked_records(self.file.gather(starts, sizes), np.cumsum(sizes) - sizes, sizes, rows)
 
     def place(self, row: int) -> str:
-        """Say where a record lies."""
+        """Return a record's file, number and position for an error message."""
         return place(self.file, row, self._index.read(row, row + 1).column(0)[0].as_py())
 
-    def leave_out(self, rows: IntArray) -> None:
-        """Take the numbers of these records away; those after them move up."""
+    def remove_records(self, rows: IntArray) -> None:
+        """Remove records; the numbers of later ones decrease."""
         if len(rows):
             good = np.delete(np.arange(len(self)), rows)
             self._index = MemoryTable(pa.Table.from_batches([self._index.take(good)]))
@@ -81,12 +81,14 @@ class RecordFile:
         """Return the bytes of records, in any order."""
         return self._entries.take(rows, self._index.schema.names[1:])[0] - FRAME
 
-    def _places(self, starts: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
+    def _checked_places(self, starts: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
         check_places(self.file, starts, sizes)
         return starts, sizes
 
-    def _checked(self, data: "bytes | npt.NDArray[np.uint8]", at: IntArray, sizes: IntArray, rows: IntArray) -> Records:
-        """Check records that lie ``at`` these places of the bytes."""
+    def _checked_records(
+        self, data: "bytes | npt.NDArray[np.uint8]", at: IntArray, sizes: IntArray, rows: IntArray
+    ) -> Records:
+        """Check and pack records at positions ``at`` of the bytes."""
         records, bad = pack(data, at, sizes)
         if bad is not None:
             raise CorruptFile(f"{self.place(int(rows[bad[0]]))}: {REASONS[bad[1]]}")
@@ -96,15 +98,15 @@ class RecordFile:
 def pack(
     data: "bytes | npt.NDArray[np.uint8]", starts: IntArray, sizes: IntArray
 ) -> tuple[Records, tuple[int, int] | None]:
-    """Lay the data of records that lie at these places back to back; tell number and reason of the first bad one."""
+    """Pack the data of records at these positions; return also number and reason of the first bad one."""
     total = int(sizes.sum()) - FRAME * len(sizes)
     if total >= LIMIT:
-        raise BadArgument(f"{len(sizes)} rows do not fit one record batch ({total} bytes); read fewer at a time")
+        raise BadArgument(f"{len(sizes)} rows do not fit one record batch: {total} bytes; read fewer rows")
     records = Records(np.empty(total, np.uint8), np.empty(len(sizes) + 1, np.int64))
     return records, _kernel.tfrecord_pack(data, starts, sizes, *records)
 
 
 def binary_array(data: npt.NDArray[np.uint8], ends: IntArray) -> pa.Array:
-    """Make a binary array of values that lie back to back; their bytes are not copied."""
+    """Return contiguous values as a binary array without a copy."""
     offsets = pa.py_buffer(ends.astype(np.int32))
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, offsets, pa.py_buffer(data)], 0)

@@ -1,4 +1,4 @@
-"""TFRecord files: records kept as bytes, or decoded as ``tensorflow.Example``."""
+"""TFRecord files as tables: records as bytes, or decoded as ``tensorflow.Example``."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -20,8 +20,8 @@ from corgipile.tables.tfrecord.records import RecordFile, Records
 
 __all__ = ["SUFFIXES", "TFRecordTable", "index_file", "is_head", "same_columns"]
 
-SAMPLES = 32
-RUN = 1 << 22
+SAMPLE_RECORDS = 32  # records of each of three samples
+MAX_RUN_BYTES = 1 << 22  # bytes of records decoded at a time
 
 RECORD = pa.schema([("record", pa.binary())])
 Decode = bool | Literal["auto"]
@@ -31,26 +31,26 @@ class TFRecordTable(Checked):
     r"""Reads a TFRecord file.
 
     Records that hold ``tensorflow.Example`` messages become columns of int64, float32 or binary: scalars, lists of
-    one size or lists of any length, as some records have them. Others are one binary column, ``record``.
+    one size or lists of any length, as sampled records have them. Others are one binary column, ``record``.
 
-    Where no text index lies beside the file (``NAME.idx`` or ``NAME.index``, lines ``start size`` as ``tfrecord2idx``
-    and ``corgipile index`` write them), the first opening reads the whole file to check it and to learn where records
-    begin; it keeps this in a file beside it, ``NAME.corgipile-index.arrow``. CRCs are checked at every reading.
+    A text index next to the file is used (``NAME.idx`` or ``NAME.index``, lines ``start size``, written by
+    ``tfrecord2idx`` or ``corgipile index``). Without one, the first opening scans and checks the whole file and stores
+    an index next to it, ``NAME.corgipile-index.arrow``. CRCs are checked at every read.
 
     Args:
         path: The file, not compressed.
-        index: The text index, if it has another name, or if its lines leave records out on purpose. It must reach the
-            end of the file all the same: one that does not is refused as of an older state; `Subset` takes a part.
-        decode: Whether records are Examples; ``"auto"`` looks at some of them.
-        features: Features to decode, by name; a mapping tells types too: ``"byte"``, ``"int"``, ``"float"``, or an
+        index: The text index, if it has another name or omits records on purpose. It must reach the end of the file;
+            otherwise it is rejected as outdated.
+        decode: Whether records are Examples; ``"auto"`` samples some of them.
+        features: Features to decode, by name; a mapping sets types too: ``"byte"``, ``"int"``, ``"float"``, or an
             Arrow type such as ``pa.list_(pa.float32())`` for a list of any length.
-        on_bad: ``"raise"``, or ``"skip"``: records that are damaged or do not decode are found at opening, by
-            reading the whole file once, and are no rows; ``skipped`` counts them.
+        on_bad: ``"raise"``, or ``"skip"``: opening scans the whole file once and drops records that are damaged or do
+            not decode; ``skipped`` counts them.
 
     Raises:
-        CorruptFile: A record is damaged, or the text index does not fit the file.
-        UnknownFormat: There is no record in the file, which is not empty.
-        BadValue: A record has not all features.
+        CorruptFile: A record is damaged, or the text index does not match the file.
+        UnknownFormat: The file is not empty, but has no record.
+        BadValue: A record lacks a feature.
         RaggedRows: A record has another number of values than the others.
 
     Example:
@@ -83,7 +83,7 @@ class TFRecordTable(Checked):
         self._examples = None if schema is None else Examples(schema)
         self.schema: pa.Schema = RECORD if schema is None else schema
         if on_bad == "skip" and self._examples is not None:
-            self._leave_out_flaws(self._examples)
+            self._remove_flaws(self._examples)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -98,7 +98,7 @@ class TFRecordTable(Checked):
 
     @property
     def skipped(self) -> int:
-        """Return the number of bad records that were left out."""
+        """Return the number of skipped bad records."""
         return self._records.skipped
 
     @property
@@ -108,11 +108,11 @@ class TFRecordTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: content, schema and rows."""
+        """Return a digest of content, schema and rows."""
         return digest(self._records.file.identity, describe(self.schema), str(len(self)))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        # Records are read whole: where few columns are kept of them, in pieces, so that memory holds few at a time.
+        # Records are read whole, so for some columns they are read in pieces to limit memory.
         step = stop - start if len(names) == len(self.schema) else self._run_rows()
         runs = [(at, min(at + step, stop)) for at in range(start, stop, step)]
         return join([self._decode(self._records.run(*run), np.arange(*run), names) for run in runs])
@@ -121,7 +121,7 @@ class TFRecordTable(Checked):
         return take_once(rows, lambda wanted: self._decode(self._records.pick(wanted), wanted, names))
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray:
-        """Return the bytes of rows, whatever the columns: records are read whole."""
+        """Return the bytes of each row for any columns, since records are read whole."""
         check_columns(self.schema, columns)
         return self._records.sizes(check_rows(rows, len(self)))
 
@@ -141,13 +141,15 @@ class TFRecordTable(Checked):
         return flaw.error(f"{self._records.place(int(rows[flaw.row]))}: {flaw.reason}")
 
     def _find_schema(self) -> pa.Schema | None:
-        """Look at records from the beginning, the middle and the end; None if they stay bytes."""
+        """Infer the schema from records at the beginning, the middle and the end; None if they stay bytes."""
         decode, features, lenient = self.options["decode"], self.options["features"], self.options["on_bad"] == "skip"
         if decode is False:
             return None
         rows = len(self)
-        firsts = {0, max(rows - SAMPLES, 0) // 2, max(rows - SAMPLES, 0)}
-        numbers = np.array(sorted({row for first in firsts for row in range(first, min(first + SAMPLES, rows))}), int)
+        firsts = {0, max(rows - SAMPLE_RECORDS, 0) // 2, max(rows - SAMPLE_RECORDS, 0)}
+        numbers = np.array(
+            sorted({row for first in firsts for row in range(first, min(first + SAMPLE_RECORDS, rows))}), int
+        )
         samples = self._records.pick(numbers).array().to_pylist() if rows else []
         first = samples if lenient else samples[:1]
         sequences = any(map(is_sequence, first))
@@ -159,22 +161,22 @@ class TFRecordTable(Checked):
         return schema
 
     def _run_rows(self) -> int:
-        return max(1, RUN * len(self) // max(self.nbytes, 1))
+        return max(1, MAX_RUN_BYTES * len(self) // max(self.nbytes, 1))
 
-    def _leave_out_flaws(self, examples: Examples) -> None:
+    def _remove_flaws(self, examples: Examples) -> None:
         bad = []
         step = self._run_rows()
         for start in range(0, len(self), step):
             records = self._records.run(start, min(start + step, len(self)))
             while isinstance(found := examples.find(records, self.schema), Flaw):
-                start += found.row + 1  # noqa: PLW2901 - the first record of those left
+                start += found.row + 1  # noqa: PLW2901 - the first remaining record
                 bad.append(start - 1)
                 records = Records(records.data, records.ends[found.row + 1 :])
-        self._records.leave_out(np.array(bad, np.int64))
+        self._records.remove_records(np.array(bad, np.int64))
 
 
 def same_columns(tables: Sequence[Table]) -> list[Table]:
-    """Let files that are one table have the same columns: lists of any length where counts differ among them.
+    """Give the files of one table the same columns: lists of any length where counts differ.
 
     Files without records take the columns of the others.
     """

@@ -1,1 +1,1 @@
-"""WebDataset: tar files whose members are the columns of samples, found by an index and read in place."""
+"""WebDataset tables: tar files whose members are columns of samples, located by an index and read in place."""

@@ -1,4 +1,4 @@
-"""WebDataset shards: tar files whose members, grouped by name, are samples."""
+"""WebDataset shards as tables: the members of a tar file, grouped by name, are samples."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from corgipile.tables.arrow.spans import array_of, flat
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.entries import Entries
 from corgipile.tables.io.files import PathLike, describe, digest
-from corgipile.tables.io.index_cache import kept_path
+from corgipile.tables.io.index_cache import existing_index_path
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.remote import file_of
 from corgipile.tables.table import LIMIT, IntArray, Table, check_columns
@@ -31,7 +31,7 @@ __all__ = [
 
 SUFFIXES = (".tar",)
 KEY = "__key__"
-TEXT = frozenset(("json", "jsn", "text", "transcript", "txt"))  # what the webdataset package decodes to text
+TEXT = frozenset(("json", "jsn", "text", "transcript", "txt"))  # suffixes that the webdataset package decodes to text
 Decode = bool | Literal["auto"]
 _UNPACK = {"gzip": "gunzip", "bzip2": "bunzip2", "xz": "unxz", "zstd": "unzstd"}
 
@@ -39,27 +39,27 @@ _UNPACK = {"gzip": "gunzip", "bzip2": "bunzip2", "xz": "unxz", "zstd": "unzstd"}
 class WebDatasetTable(Checked):
     r"""Reads a tar file of samples, as the webdataset package writes and groups them.
 
-    Members that follow one another and have the same name up to the first dot are a sample; what follows the dot, in
-    lower case, is the column: ``jpg``, ``seg.png``. Its last ending tells its type: ``txt`` and ``json`` are strings;
-    ``cls``, ``label`` and the package's other names of integers are int64 where all are integers; all else is bytes,
-    for whoever trains to decode. A sample that lacks a member has a null there. Members that belong to no sample are
-    passed over: folders, names without a dot or that begin with one, and names such as ``__meta__``.
+    Consecutive members with the same name up to the first dot are a sample; the lower-case rest of the name is the
+    column: ``jpg``, ``seg.png``. Its last suffix sets the type: ``txt`` and ``json`` are strings; ``cls``, ``label``
+    and the package's other integer names are int64 if all values are integers; other columns are bytes, to be decoded
+    in training. A missing member is null. Members outside of samples are ignored: folders, names without a dot or with
+    a leading dot, and names such as ``__meta__``.
 
-    The first opening reads the headers; it keeps where members lie, and the integers, in a file beside the archive,
+    The first opening reads the headers and stores positions and integers in an index next to the archive,
     ``NAME.corgipile-index.arrow``.
 
     Args:
         path: The file, not compressed.
         paths: Add the column ``__key__``, the name of each sample.
-        decode: False leaves all columns bytes.
-        columns: The columns and their types, where several files are one table; by default what is found.
+        decode: False keeps all columns as bytes.
+        columns: Columns and their types, if several files are one table; by default those in the file.
 
     Attributes:
-        passed: Members that belong to no sample.
+        passed: Number of ignored members.
 
     Raises:
-        CorruptFile: The archive is damaged, truncated, or no tar file.
-        BadSchema: A sample has two members of one kind, or one that has no bytes of its own, such as a link.
+        CorruptFile: The archive is damaged, truncated, or not a tar file.
+        BadSchema: A sample has two members of a column, or a member without bytes, such as a link.
 
     Example:
         >>> import io, tarfile, tempfile
@@ -89,7 +89,7 @@ class WebDatasetTable(Checked):
         self._paths, self._decode = paths, decode is not False
         self._index, self.passed = open_samples(self._file)
         self._entries = Entries(self._index)
-        self._there = set(self._index.schema.names)
+        self._index_columns = set(self._index.schema.names)
         found = columns or self.column_types()
         self.schema: pa.Schema = pa.schema({**found, **({KEY: pa.string()} if paths else {})})
 
@@ -111,23 +111,23 @@ class WebDatasetTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: content, schema and rows."""
+        """Return a digest of content, schema and rows."""
         return digest(self._file.identity, describe(self.schema), str(len(self)))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        found = self._index.read(start, stop, places := self._places(names))
+        found = self._index.read(start, stop, places := self._index_names(names))
         return self._batch(dict(zip(places, map(flat, found.columns), strict=True)), names)
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        found = self._entries.take(rows, places := self._places(names))
+        found = self._entries.take(rows, places := self._index_names(names))
         return self._batch(dict(zip(places, found, strict=True)), names)
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows; None where samples lack such a member."""
+        """Return the bytes of each row; None if samples lack a member."""
         names = check_columns(self.schema, columns)
         numbers = [name for name in names if self._is_number(name)]
         sized = [SIZE + name for name in names if name != KEY and not self._is_number(name)]
-        if not self._there.issuperset(sized) or KEY in names:
+        if not self._index_columns.issuperset(sized) or KEY in names:
             return None
         sizes = np.full(len(rows), 8 * len(numbers), np.int64)
         if sized:
@@ -140,13 +140,13 @@ class WebDatasetTable(Checked):
         return self._file.gather_bytes(*self._entries.take(rows, [START + column, SIZE + column]))
 
     def column_types(self) -> dict[str, pa.DataType]:
-        """Return the types of the members found."""
+        """Return the columns of the archive and their types."""
         names = [name.removeprefix(START) for name in self._index.schema.names if name.startswith(START)]
-        kinds = {name: pa.int64() if VALUE + name in self._there else _kind(name) for name in names}
+        kinds = {name: pa.int64() if VALUE + name in self._index_columns else _type_of(name) for name in names}
         return kinds if self._decode else dict.fromkeys(names, pa.binary())
 
     def with_columns(self, columns: Mapping[str, pa.DataType]) -> "WebDatasetTable":
-        """Return the same table with these columns."""
+        """Return the table with these columns."""
         mine = [(field.name, field.type) for field in self.schema if field.name != KEY]
         if mine == list(columns.items()):
             return self
@@ -155,16 +155,16 @@ class WebDatasetTable(Checked):
     def _is_number(self, name: str) -> bool:
         return bool(pa.types.is_integer(self.schema.field(name).type))
 
-    def _places(self, names: Sequence[str]) -> list[str]:
-        """Return the columns of the index that say where these columns lie."""
+    def _index_names(self, names: Sequence[str]) -> list[str]:
+        """Return the index columns with the positions of these columns."""
         wanted = []
         for name in names:
             words = (HEAD,) if name == KEY else (VALUE + name,) if self._is_number(name) else (START + name,)
             wanted += [*words, SIZE + name, GAPS + name]
-        return [HEAD, *dict.fromkeys(word for word in wanted if word in self._there and word != HEAD)]
+        return [HEAD, *dict.fromkeys(word for word in wanted if word in self._index_columns and word != HEAD)]
 
     def _batch(self, found: dict[str, IntArray], names: Sequence[str]) -> pa.RecordBatch:
-        """Read members from their places, neighbours together."""
+        """Read columns, all members in one call."""
         blobs = [name for name in dict.fromkeys(names) if START + name in found]
         made = dict(zip(blobs, self._blobs(found, blobs), strict=True))
         for name in set(names) - set(blobs):
@@ -172,7 +172,7 @@ class WebDatasetTable(Checked):
         return pa.RecordBatch.from_arrays([made[name] for name in names], schema=pick(self.schema, names))
 
     def _column(self, found: dict[str, npt.NDArray[np.int64]], name: str, rows: int) -> pa.Array:
-        """Return a column whose values are not read from members."""
+        """Return a column whose values are not stored in members."""
         if name == KEY:
             return pa.array([self._key(head) for head in found[HEAD].tolist()], pa.string())
         if VALUE + name not in found:
@@ -187,13 +187,13 @@ class WebDatasetTable(Checked):
         return printable(folder + slash + last.partition(".")[0])
 
     def _blobs(self, found: dict[str, npt.NDArray[np.int64]], names: Sequence[str]) -> list[pa.Array]:
-        """Read columns of members, all by one call, each into a part of one buffer."""
+        """Read columns of members in one call, each into a part of one buffer."""
         rows = len(found[HEAD])
         sizes = [np.maximum(found[SIZE + name if SIZE + name in found else GAPS + name], 0) for name in names]
         ends = [np.append(0, np.cumsum(size)) for size in sizes]
         totals = [int(end[-1]) for end in ends]
         if max(totals, default=0) >= LIMIT:
-            raise BadArgument(f"{rows} rows do not fit one record batch ({max(totals)} bytes); read fewer at a time")
+            raise BadArgument(f"{rows} rows do not fit one record batch: {max(totals)} bytes; read fewer rows")
         data, bases = np.empty(sum(totals), np.uint8), np.append(0, np.cumsum(totals)).tolist()
         if names:
             starts = np.concatenate([np.maximum(found[START + name], 0) for name in names])
@@ -208,9 +208,9 @@ class WebDatasetTable(Checked):
         self, name: str, data: npt.NDArray[np.uint8], ends: IntArray, found: dict[str, npt.NDArray[np.int64]]
     ) -> pa.Array:
         kind, missing = self.schema.field(name).type, _missing(found, name)
-        known = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+        validity = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
         offsets = pa.py_buffer(ends.astype(np.int32))
-        made = pa.Array.from_buffers(kind, len(ends) - 1, [known, offsets, pa.py_buffer(data)])
+        made = pa.Array.from_buffers(kind, len(ends) - 1, [validity, offsets, pa.py_buffer(data)])
         if pa.types.is_string(kind):
             self._check_text(made, name, found[HEAD])
         return made
@@ -224,18 +224,18 @@ class WebDatasetTable(Checked):
                     column[row].as_py()
                 except UnicodeDecodeError as error:
                     raise BadValue(
-                        f"{self.path}, sample {self._key(head)!r}: .{name} is no UTF-8 text ({error.reason} at byte "
-                        f"{error.start}); decode=False leaves it bytes"
+                        f"{self.path}, sample {self._key(head)!r}: .{name} must be UTF-8, got {error.reason} at byte "
+                        f"{error.start}; keep it as bytes with decode=False"
                     ) from None
             raise
 
 
 def is_text_name(name: str) -> bool:
-    """Say whether the webdataset package takes members of this name for text: their last ending counts."""
+    """Return whether the webdataset package decodes members of this name to text, by their last suffix."""
     return name.rpartition(".")[2] in TEXT
 
 
-def _kind(name: str) -> pa.DataType:
+def _type_of(name: str) -> pa.DataType:
     return pa.string() if is_text_name(name) else pa.binary()
 
 
@@ -245,10 +245,10 @@ def _missing(found: dict[str, npt.NDArray[np.int64]], name: str) -> npt.NDArray[
 
 
 def same_columns(tables: Sequence[Table]) -> list[Table]:
-    """Let archives that are one table have the columns of all: nulls where one lacks them, bytes where types differ.
+    """Give the archives of one table the columns of all: nulls for missing columns, bytes where types differ.
 
     Raises:
-        BadSchema: There is no sample in any.
+        BadSchema: No archive has a sample.
     """
     shards = [table for table in tables if isinstance(table, WebDatasetTable)]
     columns: dict[str, pa.DataType] = {}
@@ -257,23 +257,23 @@ def same_columns(tables: Sequence[Table]) -> list[Table]:
             columns[name] = kind if columns.get(name, kind) == kind else pa.binary()
     if shards and not columns:
         raise BadSchema(
-            f"{shards[0].path} has no sample: no member has a name such as 0001.jpg ({shards[0].passed} others)"
+            f"{shards[0].path} has no sample: none of its {shards[0].passed} members has a name such as 0001.jpg"
         )
     return [table.with_columns(columns) if isinstance(table, WebDatasetTable) else table for table in tables]
 
 
 def index_file(path: str, **_: Any) -> str:
-    """Write the index of an archive, unless there is one of its present state; return its path."""
+    """Write the index of an archive unless it is up to date; return its path."""
     file = file_of(path)
     open_samples(file)
-    return kept_path(file)
+    return existing_index_path(file)
 
 
 def refuse_packed_tar(path: str, codec: str) -> None:
-    """Raise UnknownFormat if the name of a compressed file is that of an archive."""
+    """Raise UnknownFormat if a compressed file has the name of a tar archive."""
     name = path.lower()
     if name.endswith((".tgz", ".tbz2", ".txz")) or ".tar." in name[-9:]:
         raise UnknownFormat(
-            f"{path} is a tar file compressed as a whole ({codec}), so samples have no place: unpack it once, by "
-            f"`{_UNPACK[codec]} {path}`; images and sound hardly grow by it"
+            f"{path} is a tar file compressed as a whole ({codec}), so samples cannot be located; unpack it once with "
+            f"`{_UNPACK[codec]} {path}`: images and sound hardly grow"
         )
