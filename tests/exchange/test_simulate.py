@@ -101,7 +101,7 @@ def test_a_picture(tmp_path, capsys):
     assert cli.main(small) == 2
     assert path.read_text() == "mine"
     assert cli.main([*small[:-1], str(tmp_path / "x.pdf")]) == 2
-    assert "should end in .png" in capsys.readouterr().err
+    assert "must end in .png" in capsys.readouterr().err
 
 
 def test_a_picture_without_matplotlib(tmp_path, capsys, monkeypatch):

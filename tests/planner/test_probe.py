@@ -44,11 +44,11 @@ def test_a_device_is_measured_and_left_as_it_was(path):
     assert probe.place == places.place_of(cp.open(path))
     assert {cell.nbytes for cell in probe.cells} <= set(measure.SIZES)
     depths = tuple(dict.fromkeys(cell.at_once for cell in probe.cells if not cell.sequential))
-    assert depths == measure.AT_ONCE[: len(depths)]  # the others if there is time
+    assert depths == measure.DEPTHS[: len(depths)]  # the others if there is time
     assert depths
     assert all(cell.rate > 0 for cell in probe.cells)
     assert probe.enough(4) in measure.SIZES
-    assert probe.deep(65536) in measure.AT_ONCE
+    assert probe.deep(65536) in measure.DEPTHS
     after = path.stat()
     assert (before.st_mtime_ns, before.st_size, known) == (after.st_mtime_ns, after.st_size, path.read_bytes()[:99])
     assert not set(threading.enumerate()) - threads
@@ -176,7 +176,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(cache, caplog, monkeypatch)
     with caplog.at_level(logging.WARNING, "corgipile"):
         assert not places.remember(MADE)
         assert places.recall(MADE.place) is None
-    assert "cannot be kept" in caplog.text
+    assert "cannot store" in caplog.text
     cache.unlink()
 
     def full(*_, **__):

@@ -98,17 +98,17 @@ def test_rows_that_all_came_from_the_device_tell_the_cold_time_and_are_let_go_of
 def test_a_device_is_tried_longer(device, setting, monkeypatch):
     clock, told = itertools.count(), itertools.count()
     monkeypatch.setattr(trial, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
-    monkeypatch.setattr(trial, "_from_device", lambda: device * next(told))
+    monkeypatch.setattr(trial, "_device_bytes", lambda: device * next(told))
     with trial._loader(NoShuffle(), setting) as loader:
         begun = trial._run(loader, 0, 100.0)
     batches, seconds, _ = begun.marks[-1]
     assert batches == seconds
-    assert batches == 1 + 100 * trial.MOST if device else 100 <= batches < 150
+    assert batches == 1 + 100 * trial.MAX_DURATION if device else 100 <= batches < 150
     assert (begun.read > 1) == (device > 0)
 
 
 def begun(*marks):
-    return trial._Begun([trial._Mark(*one) for one in marks], 1.0)
+    return trial._Beginning([trial._Mark(*one) for one in marks], 1.0)
 
 
 def test_an_epoch_goes_on_as_after_the_first_buffer():

@@ -207,7 +207,7 @@ def test_rows_that_fail_only_together_are_named():
         with pytest.raises(FetchFailed, match=r"rows 3, 4 failed together, but not one by one: MemoryError: too many"):
             rows.__getitems__([3, 4])
         together.short = True
-        with pytest.raises(FetchFailed, match=r"rows 3, 4 were asked for, 2 in all; 1 came"):
+        with pytest.raises(FetchFailed, match=r"must return 2 rows for 3, 4, got 1"):
             rows.__getitems__([3, 4])
 
 
