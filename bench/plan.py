@@ -15,7 +15,7 @@ from pagecache import drop
 import corgipile as cp
 from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Order, Reservoir, Riffle, SlidingWindow
 from corgipile.planner.candidates import Setting, candidates
-from corgipile.planner.trial import predicted, tried
+from corgipile.planner.trial import add_predictions, run_trials
 from corgipile.quality import deff
 from corgipile.tables import Table
 from corgipile.tables.arrow.writer import Writer
@@ -109,7 +109,7 @@ def seconds_part(bench: Bench, cold: bool) -> None:
     def epoch(name: str) -> tuple[float, float]:
         if cold:
             drop(path)
-        (one,) = predicted(tried([found[name]], setting), None, setting, cached=not cold)
+        (one,) = add_predictions(run_trials([found[name]], setting), None, setting, cached=not cold)
         check(one.seconds is not None and (one.cold is not None) == cold, f"the table was not {state} all the time")
         if cold:
             drop(path)

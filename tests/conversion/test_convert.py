@@ -240,7 +240,7 @@ def test_bad_requests(tmp_path, out):
         (ParseError, "Row #3.*'oops'", tmp_path / "word.csv", {"pack": True}),
         (ParseError, "Expected 2 columns", tmp_path / "ragged.csv", {}),
         (MissingColumn, "no column 'z'", TABLE, {"label": "z"}),
-        (MissingColumn, "column 4; there are 4", TABLE, {"label": 4}),
+        (MissingColumn, "column position below 4, got 4", TABLE, {"label": 4}),
         (MissingColumn, "no column 'z'", TABLE, {"columns": ["z"]}),
         (
             BadSchema,

@@ -153,9 +153,9 @@ def test_what_is_there_is_not_written_over(tmp_path):
     pq.write_table(table, tmp_path / "t.parquet")
     part = stage(table, tmp_path / "p", 0, 2)
     for options, what in (({"unit": 5}, "another unit"), ({"by": "block"}, "another by")):
-        with pytest.raises(WouldOverwrite, match=f"holds a part already, of {what}"):
+        with pytest.raises(WouldOverwrite, match=f"holds a part with {what}"):
             stage(table, tmp_path / "p", 0, 2, **options)
-    with pytest.raises(WouldOverwrite, match="of another rows"):
+    with pytest.raises(WouldOverwrite, match="with another rows"):
         stage(numbers(101), tmp_path / "p", 0, 2)
     (tmp_path / "begun").mkdir()
     shutil.copy(tmp_path / "p" / "manifest.json", tmp_path / "begun" / "staging.json")
@@ -225,7 +225,7 @@ def test_parts_of_an_epoch_are_restaged(tmp_path):
         restage([], tmp_path / "no", 0, 1)
     slots = folders[1] / "slots"
     slots.write_bytes(slots.read_bytes()[:-2] + b"ab")
-    with pytest.raises(CorruptFile, match="1: unit 19 is not what was written"):
+    with pytest.raises(CorruptFile, match="1: unit 19 is damaged"):
         restage(folders, tmp_path / "no", 1, 3)
     assert not (tmp_path / "no").exists()
 

@@ -15,7 +15,7 @@ from corgipile.errors import BadArgument, BudgetTooSmall, MissingColumn
 from corgipile.planner import Candidate, Cell, Probe, choice, choose
 from corgipile.planner.candidates import Setting, candidates
 from corgipile.planner.choice import MIN_SPEEDUP
-from corgipile.planner.trial import predicted, tried
+from corgipile.planner.trial import add_predictions, run_trials
 from corgipile.proof import Compared, comparison_page
 
 ROWS = 30_000
@@ -138,14 +138,14 @@ def test_the_slower_of_device_and_rows_counts(stored):
     setting = Setting(cp.open(stored), 1 << 20, 64, "label", 1, 0.02, 0)
     found = [
         replace(one, seconds=0.01)
-        for one in tried(candidates([cp.orders.Riffle(), cp.orders.NoShuffle()], setting), setting)
+        for one in run_trials(candidates([cp.orders.Riffle(), cp.orders.NoShuffle()], setting), setting)
     ]
-    cold, warm = (predicted(found, probe, setting, cached=cached) for cached in (False, True))
+    cold, warm = (add_predictions(found, probe, setting, cached=cached) for cached in (False, True))
     for one, other in zip(cold, warm, strict=True):
         assert one.cold == other.cold == one.seconds
         assert one.cold >= one.nbytes / 2e6 > one.warm == other.seconds
     assert cold[0].cold > 1.5 * cold[1].cold
-    assert [one.cold for one in predicted(found, None, setting, cached=False)] == [None, None]
+    assert [one.cold for one in add_predictions(found, None, setting, cached=False)] == [None, None]
 
 
 def test_many_rows_take_little_memory():

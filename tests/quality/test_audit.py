@@ -342,9 +342,7 @@ TABLES = {"pyarrow": "table.to_batches(64)", "pandas": "(frame[at : at + 64]", "
 def test_tables_are_no_batches(library):
     module = pytest.importorskip(library)
     table = module.table({"i": [1]}) if library == "pyarrow" else module.DataFrame({"i": [1]})
-    with pytest.raises(
-        BadArgument, match=f"got a table, .*: give {re.escape(TABLES[library])}"
-    ):
+    with pytest.raises(BadArgument, match=f"got a table, .*: give {re.escape(TABLES[library])}"):
         audit(table, id="i")
     if library == "polars":
         with pytest.raises(BadArgument, match=r"a table, LazyFrame.*collect\(\)"):

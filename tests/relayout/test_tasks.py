@@ -122,7 +122,7 @@ def test_what_cannot_be_is_said_before_any_task_runs(tmp_path):
     requests = [
         (BadArgument, "out must name many files", "rows.arrow", {}),
         (BadArgument, "is a URL", "s3://bucket/rows", {}),
-        (BadArgument, "compression is 'gz'", "out", {"compression": "gz"}),
+        (BadArgument, "got 'gz'", "out", {"compression": "gz"}),
         (BadArgument, "seed must be a whole number", "out", {"seed": 0.5}),
         (BudgetTooSmall, "memory is 1 KB", "out", {"memory": "1KB"}),
         (WouldOverwrite, "notes.txt is in the folder", "full", {"overwrite": True}),

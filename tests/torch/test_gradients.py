@@ -101,9 +101,9 @@ def test_bad_input():
         of(module=nn.Tanh())
     with pytest.raises(BadArgument, match="numbers"):
         of(numbers=3)
-    with pytest.raises(BadArgument, match="tensor of .* rows"):
+    with pytest.raises(BadArgument, match=r"tensor of .* rows"):
         of(batch=lambda rows: (torch.zeros(3, 6), torch.zeros(3)))
-    with pytest.raises(BadArgument, match="tensor of .* rows"):
+    with pytest.raises(BadArgument, match=r"tensor of .* rows"):
         of(batch=lambda rows: ([1], [2]))
     with pytest.raises(BadArgument, match="NaN or infinity"):
         of(batch=lambda rows: (torch.full((len(rows), 6), torch.nan), batch(rows)[1]))

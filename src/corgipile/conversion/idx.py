@@ -26,7 +26,7 @@ def idx_stream(path: str, label: str | int | None) -> Stream:
     fields = [pa.field("features", pa.list_(pa.field("item", pa.uint8(), nullable=False), width), nullable=False)]
     if labels is not None:
         if _shape(labels) != [rows]:
-            raise CorruptFile(f"{labels} must have {rows} labels as {path} has rows, got shape {_shape(labels)}")
+            raise CorruptFile(f"{labels} must have {rows} rows like {path}, got shape {_shape(labels)}")
         fields.append(pa.field("label", pa.int32(), nullable=False))
     schema = pa.schema(fields)
     paths = (path,) if labels is None else (path, labels)

@@ -199,14 +199,14 @@ class _Cluster:
         kept = (home * world - 1) / among if world > 1 else 1.0
         least = (plan.units - plan.least) / max(1, plan.units - 1) / plan.least  # with random blocks
         first = least if self._staging == "random" else self._between_ranks()
-        apart = kept**2 * first + (1 - kept**2) * least
-        within = (1 - apart) * (self._share - self._batch) / max(1, self._share - 1)
+        variance = kept**2 * first + (1 - kept**2) * least
+        within = (1 - variance) * (self._share - self._batch) / max(1, self._share - 1)
         share = 1 / world
         paper = share + (1 - share) * (1 - plan.fraction) ** epoch
         batches = min(BATCHES, MAX_ROWS // (world * self._batch))
         counted = self._deff(epoch, batches, together=True) if batches > 7 else None
         return Mixing(
-            epoch, home, paper, self._at_home(epoch), within + self._batch * apart,
+            epoch, home, paper, self._at_home(epoch), within + self._batch * variance,
             self._deff(epoch, BATCHES, together=False), within, counted,
         )  # fmt: skip
 

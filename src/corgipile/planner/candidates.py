@@ -38,7 +38,7 @@ class Setting:
         memory: Memory budget of a process.
         batch_size: Rows per batch.
         label: The label column; None: deff is a worst case.
-        alike: Share of its variance by which the blocks of the most clustered other column differ; None: unmeasured.
+        shared_variance: Share of variance between blocks of the most clustered other column; None: unmeasured.
         world: Ranks that share the table.
         seconds: Duration of each candidate's trial.
         seed: Seed of the epoch.
@@ -51,7 +51,7 @@ class Setting:
     world: int
     seconds: float
     seed: int
-    alike: float | None = None
+    shared_variance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ def candidates(orders: Sequence[Order], setting: Setting) -> list[Candidate]:
         group = slice(first, first + group_size)
         simulated = _simulate(feasible[group], blocks[group], labels, setting, far)
         for (at, fitted), seen in zip(feasible[group], simulated, strict=True):
-            alike = None if fitted.order.sketch_column == CONTENT else setting.alike  # balances all columns
-            rest = None if alike is None else 1 + alike * (seen.most - 1)
+            shared_variance = None if fitted.order.sketch_column == CONTENT else setting.shared_variance
+            rest = None if shared_variance is None else 1 + shared_variance * (seen.most - 1)
             costs = _costs(results[at], fitted, seen.visits, setting, columns)
             results[at] = replace(costs, deff=seen.deff, rest=rest)
     return results

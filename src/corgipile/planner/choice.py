@@ -10,10 +10,10 @@ from corgipile.loader.budget import DEFAULT_MEMORY, columns_of
 from corgipile.loader.default_order import LABEL, Reading, cheap, chosen
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Order, Riffle
 from corgipile.planner.candidates import Candidate, Setting, candidates
-from corgipile.planner.measure import measured
+from corgipile.planner.measure import measure_rates
 from corgipile.planner.places import place_of, recall, remember
 from corgipile.planner.probe import Probe
-from corgipile.planner.trial import predicted, shuffling, stays_cached, tried
+from corgipile.planner.trial import add_predictions, estimate_shuffling, run_trials, stays_cached
 from corgipile.quality import h_d_of_columns
 from corgipile.repayment import repays
 from corgipile.sizes import Size, parse_bytes, real, whole
@@ -118,8 +118,8 @@ def choose(
     plans = candidates([default, *_orders(name, batch_size)], setting)
     _check_memory(plans)
     known, cached = probed(table, anew=probe, may=seconds > 0), stays_cached(table) and not is_remote(table)
-    plans = predicted(tried(plans, setting), known, setting, cached=cached)
-    return replace(_choose(plans, name, 1 + tolerance, shuffling(setting)), probe=known, cached=cached)
+    plans = add_predictions(run_trials(plans, setting), known, setting, cached=cached)
+    return replace(_choose(plans, name, 1 + tolerance, estimate_shuffling(setting)), probe=known, cached=cached)
 
 
 def probed(table: Table, *, anew: bool | None = None, may: bool = True) -> Probe | None:
@@ -129,7 +129,7 @@ def probed(table: Table, *, anew: bool | None = None, may: bool = True) -> Probe
         return None
     probe = None if anew else recall(place)
     if probe is None and (anew or (may and not is_remote(table))):
-        probe = measured(table)
+        probe = measure_rates(table)
         if probe is not None:
             remember(probe)
     return probe

@@ -21,7 +21,7 @@ from corgipile.tables.io.files import File
 from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.table import Table, type_code
 
-__all__ = ["measured"]
+__all__ = ["measure_rates"]
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (64 * KIB, 4 * KIB, 256 * KIB, MIB, 16 * KIB, 4 * MIB, 16 * MIB)  # bytes per read, the most important first:
@@ -54,7 +54,7 @@ class Source(Protocol):
         """Read ``count`` times and return the bytes; 0 once the limit is reached."""
 
 
-def measured(table: Table, seconds: float = SECONDS) -> Probe | None:
+def measure_rates(table: Table, seconds: float = SECONDS) -> Probe | None:
     """Read a table's files at random for a few seconds, without writing or warming a cache.
 
     Files are read past the page cache (``O_DIRECT``); if that is unsupported their pages are dropped before each read.
@@ -65,7 +65,7 @@ def measured(table: Table, seconds: float = SECONDS) -> Probe | None:
 
     Example:
         >>> from corgipile.tables import open
-        >>> measured(open({"x": [1.0]})) is None
+        >>> measure_rates(open({"x": [1.0]})) is None
         True
     """
     files = [file for file in files_read(table) if isinstance(file, File)]
@@ -77,7 +77,7 @@ def measured(table: Table, seconds: float = SECONDS) -> Probe | None:
     with contextlib.ExitStack() as stack, contextlib.suppress(OSError, CorgiPileError):
         source: Source = _Bucket(remote[:MAX_FILES]) if remote else _Device(chosen, stack)
         cells = tuple(_cells(source, seconds))
-        return Probe(place, time.time(), _steady(cells)) if cells else None
+        return Probe(place, time.time(), _make_monotonic(cells)) if cells else None
     return None
 
 
@@ -92,11 +92,11 @@ def _cells(source: Source, seconds: float) -> Iterator[Cell]:
         yield Cell(plan[0], plan[1], rate, plan[2])
 
 
-def _steady(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+def _make_monotonic(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
     """Return rates made monotonic in size and depth: a lower rate means that another program read meanwhile.
 
     Example:
-        >>> [cell.rate for cell in _steady((Cell(4096, 1, 2.0), Cell(8192, 1, 1.0)))]
+        >>> [cell.rate for cell in _make_monotonic((Cell(4096, 1, 2.0), Cell(8192, 1, 1.0)))]
         [2.0, 2.0]
     """
     return tuple(

@@ -24,7 +24,7 @@ from corgipile.tables.io.remote import RemoteFile, is_remote
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import Table
 
-__all__ = ["predicted", "shuffling", "stays_cached", "tried"]
+__all__ = ["add_predictions", "estimate_shuffling", "run_trials", "stays_cached"]
 
 TRIAL_BYTES, MIN_MEMORY = 16 << 20, 1 << 20  # bytes written for a trial; memory to write them
 MAX_UNPACKED = 256 << 20  # bytes that a trial unpacks at most
@@ -39,7 +39,7 @@ MAX_CACHED_SHARE = 0.8  # share of free memory that a cached table may take
 log = logging.getLogger("corgipile")
 
 
-def tried(found: list[Candidate], setting: Setting) -> list[Candidate]:
+def run_trials(found: list[Candidate], setting: Setting) -> list[Candidate]:
     """Measure the warm time of candidates that fit and need little unpacking; of an uncached table also the cold time.
 
     Candidates alternate, each time with other rows, and the median counts, since other programs run meanwhile.
@@ -63,7 +63,7 @@ def tried(found: list[Candidate], setting: Setting) -> list[Candidate]:
     return results
 
 
-def shuffling(setting: Setting) -> float | None:
+def estimate_shuffling(setting: Setting) -> float | None:
     """Estimate the seconds to write the table once in random order, from a stretch of it.
 
     None without trials, or if the table cannot be written here.
@@ -79,7 +79,7 @@ def shuffling(setting: Setting) -> float | None:
     return None
 
 
-def predicted(found: list[Candidate], probe: Probe | None, setting: Setting, *, cached: bool) -> list[Candidate]:
+def add_predictions(found: list[Candidate], probe: Probe | None, setting: Setting, *, cached: bool) -> list[Candidate]:
     """Predict unmeasured cold times from the probe, and select the time that applies."""
     results = []
     for candidate in found:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from html import escape
 
-__all__ = ["Markup", "element", "joined"]
+__all__ = ["Markup", "concatenate", "element"]
 
 VOID_TAGS = {"br", "circle", "link", "line", "meta", "path", "rect"}
 ALLOWED_SPACES = " \n\t\N{NO-BREAK SPACE}"
@@ -31,10 +31,10 @@ def element(tag: str, /, *inside: str | None, **attributes: str | float | None) 
     head = " ".join([tag, *(f'{key}="{escape(_escape_unprintable(_format(value)))}"' for key, value in named)])
     if tag in VOID_TAGS:
         return Markup(f"<{head}/>")
-    return Markup(f"<{head}>{joined(inside)}</{tag}>")
+    return Markup(f"<{head}>{concatenate(inside)}</{tag}>")
 
 
-def joined(parts: Iterable[str | None]) -> Markup:
+def concatenate(parts: Iterable[str | None]) -> Markup:
     """Concatenate text and elements."""
     return Markup(
         "".join(

@@ -7,7 +7,7 @@ from typing import Any
 
 from corgipile.outputs import Kind, PathLike, replacing
 from corgipile.proof.charts import Chart
-from corgipile.proof.markup import Markup, element, joined
+from corgipile.proof.markup import Markup, concatenate, element
 
 __all__ = ["PAGE", "Page", "Section", "table"]
 
@@ -150,7 +150,7 @@ def _figure(chart: Chart, name: str) -> Markup:
     said = (element("title", chart.title, id=f"{name}t"), element("desc", chart.said, id=f"{name}d"))
     box = f"0 0 {chart.width} {chart.height}"
     drawn = element(
-        "svg", joined([*said, *chart.drawing]), viewBox=box, role="img", aria_labelledby=f"{name}t",
+        "svg", concatenate([*said, *chart.drawing]), viewBox=box, role="img", aria_labelledby=f"{name}t",
         aria_describedby=f"{name}d",
     )  # fmt: skip
     behind = element("details", element("summary", "Figures"), table(chart.title, chart.head, chart.rows))

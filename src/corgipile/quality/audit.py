@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
-from corgipile.quality.audited import AuditReport, reported
+from corgipile.quality.audited import AuditReport, build_report
 from corgipile.quality.codes import Classes
 from corgipile.quality.faults import Fault, compare_epochs
 from corgipile.quality.fields import Field, Finder, batches_of
@@ -188,7 +188,7 @@ class Audit:
         if not self._closed:
             raise BadArgument("no epoch has ended: `watch` a loader to its end, or call `end_epoch`")
         expected = None if self._max_batches else self.rows
-        report = reported(self._closed, expected, whole_epochs=self._max_batches is None)
+        report = build_report(self._closed, expected, whole_epochs=self._max_batches is None)
         seeds = list(self._against_seeds())
         return AuditReport(report.rows, report.epochs, (*report.faults, *seeds[:1]))
 

@@ -110,7 +110,7 @@ class AuditReport:
         audit_page(self).save(path, overwrite=overwrite)
 
 
-def reported(closed: Sequence[Closed], rows: int | None, *, whole_epochs: bool) -> AuditReport:
+def build_report(closed: Sequence[Closed], rows: int | None, *, whole_epochs: bool) -> AuditReport:
     """Return the report of some epochs; ``whole_epochs``: none was cut short, so rows can be missing."""
     rows = rows or _known(closed) if whole_epochs else None
     faults: dict[str, Fault] = {}

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
-from corgipile.quality.keys import MOST_CLASSES, MOST_FLOAT_CLASSES
+from corgipile.quality.keys import MAX_CLASSES, MAX_FLOAT_CLASSES
 
 Codes = npt.NDArray[np.int64]
 _MIN_TABLED, _MAX_TABLED = -(1 << 15), 1 << 16  # bounds of whole numbers in the lookup table
@@ -43,11 +43,11 @@ class Classes:
         """Return each value's code, valid until the next call; None if values are not classes."""
         if values.ndim != 1:
             return None
-        max_classes = MOST_CLASSES
+        max_classes = MAX_CLASSES
         if values.dtype.kind == "f":
             if not (np.isfinite(values).all() and (values == np.floor(values)).all()):
                 return None
-            values, max_classes = values.astype(np.int64), MOST_FLOAT_CLASSES
+            values, max_classes = values.astype(np.int64), MAX_FLOAT_CLASSES
         if values.dtype.kind in "iub":
             return self._number_codes(np.ascontiguousarray(values, np.int64), max_classes)
         names, inverse = np.unique(values, return_inverse=True)
@@ -73,8 +73,8 @@ class Classes:
     def learn(self, names: list[Any]) -> Codes:
         """Return the codes of classes, assigning new codes to new ones."""
         new = [name for name in names if name not in self._known]
-        if len(self.names) + len(new) > MOST_CLASSES:
-            excess = f"at most {MOST_CLASSES} classes, got more, such as {new[-1]!r}"
+        if len(self.names) + len(new) > MAX_CLASSES:
+            excess = f"at most {MAX_CLASSES} classes, got more, such as {new[-1]!r}"
             raise BadArgument(f"key must have {excess}: give a coarser key, such as a function of it")
         for name in new:
             self._known[name] = len(self.names)

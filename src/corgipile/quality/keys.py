@@ -9,8 +9,8 @@ from corgipile.errors import BadArgument
 
 Floats = npt.NDArray[np.float64]
 
-MOST_CLASSES = 1024
-MOST_FLOAT_CLASSES = 64
+MAX_CLASSES = 1024
+MAX_FLOAT_CLASSES = 64
 CHUNK = 1 << 16
 
 
@@ -92,7 +92,7 @@ class Keys:
             >>> Keys(["cat", "dog", "cat", "cat"]).off(slice(2, 4))
             0.125
         """
-        if self._codes is None or self.kinds <= MOST_CLASSES:
+        if self._codes is None or self.kinds <= MAX_CLASSES:
             return float(((self.means(which, which.stop - which.start)[0] - self.mean) ** 2).sum())
         classes, counts = np.unique(self._codes[which], return_counts=True)  # most classes are absent
         shares = counts / counts.sum()
@@ -108,7 +108,7 @@ def _codes(array: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
     kind = array.dtype.kind
     if kind == "f" and not (np.isfinite(array).all() and (array == np.floor(array)).all()):
         return None
-    max_classes = {"i": MOST_CLASSES, "u": MOST_CLASSES, "f": MOST_FLOAT_CLASSES}.get(kind, len(array))
+    max_classes = {"i": MAX_CLASSES, "u": MAX_CLASSES, "f": MAX_FLOAT_CLASSES}.get(kind, len(array))
     if kind not in "biufSUO":
         return None
     try:

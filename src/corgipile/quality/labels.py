@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadSchema
-from corgipile.quality.keys import MOST_CLASSES, MOST_FLOAT_CLASSES, Floats
+from corgipile.quality.keys import MAX_CLASSES, MAX_FLOAT_CLASSES, Floats
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.scan import scan_column
 from corgipile.tables.table import IntArray, Table, check_columns
@@ -92,7 +92,7 @@ class LabelTally:
         classes = not fraction or bool((np.isfinite(values) & (values == np.floor(values))).all())
         names, indices, counts = np.unique(values, return_inverse=True, return_counts=True)
         self._count(list(names) if classes else None, counts)
-        are_classes = self.counts is not None and len(self.counts) <= (MOST_FLOAT_CLASSES if fraction else MOST_CLASSES)
+        are_classes = self.counts is not None and len(self.counts) <= (MAX_FLOAT_CLASSES if fraction else MAX_CLASSES)
         self._classes.numeric = self._classes.numeric or not are_classes
         if not self._classes.numeric:
             self._classes.add(self._codes_of(list(names))[indices.reshape(-1)], block)
@@ -103,16 +103,16 @@ class LabelTally:
             return
         for name, count in zip(names or (), counts.tolist(), strict=False):
             self.counts[name] = self.counts.get(name, 0) + count
-        if names is None or len(self.counts) > MOST_CLASSES:
+        if names is None or len(self.counts) > MAX_CLASSES:
             self.counts = None
 
     def _codes_of(self, names: list[Any]) -> Codes:
         codes, known = np.empty(len(names), np.int64), self._codes
         for at, name in enumerate(names):
             code = known.get(name)
-            if code is None and len(known) < MOST_CLASSES:
+            if code is None and len(known) < MAX_CLASSES:
                 code = known[name] = len(known)
-            codes[at] = MOST_CLASSES + crc32(str(name).encode()) % GROUPS if code is None else code
+            codes[at] = MAX_CLASSES + crc32(str(name).encode()) % GROUPS if code is None else code
         return codes
 
 
@@ -122,8 +122,8 @@ class _Classes:
     def __init__(self, sizes: IntArray) -> None:
         self.numeric = False  # labels are numbers
         self._block_rows = sizes.astype(np.float64)  # rows of each block
-        self._rows = np.zeros(MOST_CLASSES + GROUPS, np.int64)
-        self._products = np.zeros(MOST_CLASSES + GROUPS)  # per class: rows in a block times the block's rows
+        self._rows = np.zeros(MAX_CLASSES + GROUPS, np.int64)
+        self._products = np.zeros(MAX_CLASSES + GROUPS)  # per class: rows in a block times the block's rows
         self._squares = self._sized = 0.0
         self._open = (-1, np.zeros(0, np.int64), np.zeros(0))  # the current, incomplete block
 

@@ -176,11 +176,11 @@ def h_d_of_gradients(
     means, within = [], []
     for block_rows in sample.parts():
         batch = opened.take(block_rows.ravel())
-        values_2d = np.asarray(gradients(pa.Table.from_batches([batch])), np.float64)
-        if values_2d.ndim != 2 or len(values_2d) != block_rows.size or values_2d.shape[1] % groups:
+        projected = np.asarray(gradients(pa.Table.from_batches([batch])), np.float64)
+        if projected.ndim != 2 or len(projected) != block_rows.size or projected.shape[1] % groups:
             shape = f"(rows, numbers) for {block_rows.size} rows" + f", numbers in {groups} groups" * (groups > 1)
-            raise BadArgument(f"gradients must be {shape}, got shape {values_2d.shape}")
-        values = values_2d.reshape(*block_rows.shape, groups, -1)
+            raise BadArgument(f"gradients must be {shape}, got shape {projected.shape}")
+        values = projected.reshape(*block_rows.shape, groups, -1)
         means.append(values.mean(axis=1))
         within.append(((values - means[-1][:, None]) ** 2).sum(axis=(1, 3)))
     return _estimate_groups(np.concatenate(means), np.concatenate(within), sample)
