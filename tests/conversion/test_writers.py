@@ -218,7 +218,7 @@ def test_what_is_said_wrongly(tmp_path):
     for out, options, says in (
         ("a", {"to": "mdss"}, "did you mean mds"),
         ("a.parquet", {"to": "arrow"}, "must not end like parquet"),
-        ("a.arrow", {"to": "parquet"}, "in spite of its name, which tells arrow"),
+        ("a.arrow", {"to": "parquet"}, "must not end like arrow"),
         ("a.arrow", {"shard_size": "1MB"}, "one Arrow file"),
         ("a.tar", {"shard_size": "1MB"}, "rows-%06d.tar are many"),
         ("a.tar", {"compression": "zstd"}, "got 'zstd'"),

@@ -92,7 +92,7 @@ def test_what_is_damaged_is_said(tmp_path):
     text = manifest.read_text()
     for old, new, error in (
         ('"version": 2', '"version": 9', "is of version 9; this corgipile reads 2"),
-        ('"unit": 1', '"unit": 2', "checksum does not match"),
+        ('"unit": 1', '"unit": 2', "checksum is another"),
         ("{", "", "is damaged"),
     ):
         assert old in text

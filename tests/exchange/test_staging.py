@@ -159,7 +159,7 @@ def test_what_is_there_is_not_written_over(tmp_path):
         stage(numbers(101), tmp_path / "p", 0, 2)
     (tmp_path / "begun").mkdir()
     shutil.copy(tmp_path / "p" / "manifest.json", tmp_path / "begun" / "staging.json")
-    with pytest.raises(WouldOverwrite, match="the beginning of a part of another rank"):
+    with pytest.raises(WouldOverwrite, match="an unfinished part with another rank"):
         stage(table, tmp_path / "begun", 1, 2)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")

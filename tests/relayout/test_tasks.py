@@ -124,8 +124,8 @@ def test_what_cannot_be_is_said_before_any_task_runs(tmp_path):
         (BadArgument, "is a URL", "s3://bucket/rows", {}),
         (BadArgument, "got 'gz'", "out", {"compression": "gz"}),
         (BadArgument, "seed must be a whole number", "out", {"seed": 0.5}),
-        (BudgetTooSmall, "memory is 1 KB", "out", {"memory": "1KB"}),
-        (WouldOverwrite, "notes.txt is in the folder", "full", {"overwrite": True}),
+        (BudgetTooSmall, "got 1 KB", "out", {"memory": "1KB"}),
+        (WouldOverwrite, "notes.txt lies in the folder", "full", {"overwrite": True}),
     ]
     for error, message, out, options in requests:
         with pytest.raises(error, match=message):

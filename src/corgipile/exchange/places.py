@@ -63,8 +63,7 @@ def check_space(folder: Path, needed: int) -> None:
         free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
     if free < needed:
         raise WriteFailed(
-            errno.ENOSPC,
-            f"cannot write {folder}: {format_bytes(needed)} are needed, {format_bytes(free)} are free",
+            errno.ENOSPC, f"cannot write {folder}: {format_bytes(needed)} are needed, {format_bytes(free)} are free"
         )
 
 

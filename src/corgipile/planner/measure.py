@@ -121,11 +121,7 @@ def _rate(source: Source, plan: Plan, seconds: float) -> float:
             return done / spent
         cost = plan[0] * spent / done
         count = max(
-            plan[1],
-            min(
-                int(min(seconds - spent, max(MIN_ROUND_SECONDS, 4 * plan[1] * cost)) / cost),
-                MAX_ROUND_READS,
-            ),
+            plan[1], min(int(min(seconds - spent, max(MIN_ROUND_SECONDS, 4 * plan[1] * cost)) / cost), MAX_ROUND_READS)
         )
 
 

@@ -9,11 +9,7 @@ from corgipile.orders.order import IntArray, follow
 
 __all__ = ["MAX_VISITS", "Visits", "simulate", "worst"]
 
-MAX_VISITS, MIN_BATCHES, MAX_BATCH_VISITS = (
-    1 << 19,
-    256,
-    1 << 21,
-)  # visits simulated at most
+MAX_VISITS, MIN_BATCHES, MAX_BATCH_VISITS = (1 << 19, 256, 1 << 21)  # visits simulated at most
 MAX_INT32 = np.iinfo(np.int32).max
 MAX_STRETCHES, MIN_STRETCHES = 64, 8  # equidistant stretches of a longer epoch, with different buffers
 MIN_BLOCKS = 64  # blocks below which a block may hold rows of each class

@@ -27,7 +27,7 @@ def audit_page(report: "AuditReport", command: str = "") -> Page:
     """Return the report page of an audit; ``command``: the command that makes it."""
     epochs = _shown(report.epochs)
     worst = max(
-        (item for epoch in report.epochs for item in epoch.spreads), key=lambda item: item.deff[0], default=None
+        (each for epoch in report.epochs for each in epoch.spreads), key=lambda each: each.deff[0], default=None
     )
     facts = [
         ("rows of the table", "unknown" if report.rows is None else f"{report.rows:,}"),
@@ -48,8 +48,8 @@ def fault_list(faults: "Sequence[Fault]", what: str = "") -> Markup:
     if not faults:
         return element("p", f"None of the {len(NAMES)} known faults: {', '.join(NAMES)}.")
     items = (
-        element("li", element("b", f"{what}{item.name}"), element("span", f"Epoch {item.epoch}: {item.detail}."))
-        for item in faults
+        element("li", element("b", f"{what}{each.name}"), element("span", f"Epoch {each.epoch}: {each.detail}."))
+        for each in faults
     )
     return element("ul", *items, class_="faults")
 

@@ -68,7 +68,7 @@ def comparison_page(results: "Sequence[Result]", of: Compared) -> Page:
         >>> comparison_page([slow, fast], Compared("a.arrow", 1000, 9000, "logistic", 1, "1MB")).verdict
         'riffle trains to 90.00\xa0% in 1\xa0s, 3.0 times as fast as full, which reaches 90.10\xa0%.'
     """
-    ran = [result for result in results if not result.failure and result.scores]
+    ran = [run for run in results if not run.failure and run.scores]
     ordered = _winner_first(ran)
     rows = "the validation set" if of.held_out else "the training rows"
     metric = ran[0].metric if ran else "accuracy"
@@ -77,7 +77,7 @@ def comparison_page(results: "Sequence[Result]", of: Compared) -> Page:
         f"{of.rows:,} rows, {format_bytes(of.nbytes)}, {of.memory} of memory, {of.epochs} epochs each. "
         f"The {'R²' if metric == 'r2' else metric} is that of {rows}."
     )
-    named = [(result.order, at) for at, result in enumerate(ordered)]
+    named = [(run.order, at) for at, run in enumerate(ordered)]
     sections = [_results_table(results, ordered)]
     if ordered:
         sections.append(_learning(ordered, named))
@@ -95,27 +95,25 @@ def _winner_first(ran: "Sequence[Result]") -> "list[Result]":
     """Return results, first the winner: the fastest well-mixed order whose score equals the best."""
     if not ran:
         return []
-    best = max((result.score for result in ran if math.isfinite(result.score)), default=math.nan)
-    close_results = [result for result in ran if result.score >= best - SCORE_TOLERANCES.get(result.metric, 0.0)]
-    winner = min(
-        [result for result in close_results if result.deff <= MAX_EVEN_DEFF] or close_results or ran, key=_spent
-    )
-    return [winner, *(result for result in ran if result is not winner)]
+    best = max((run.score for run in ran if math.isfinite(run.score)), default=math.nan)
+    close_results = [run for run in ran if run.score >= best - SCORE_TOLERANCES.get(run.metric, 0.0)]
+    winner = min([run for run in close_results if run.deff <= MAX_EVEN_DEFF] or close_results or ran, key=_spent)
+    return [winner, *(run for run in ran if run is not winner)]
 
 
-def _spent(result: "Result") -> float:
-    return result.elapsed[-1] if result.elapsed else math.inf
+def _spent(run: "Result") -> float:
+    return run.elapsed[-1] if run.elapsed else math.inf
 
 
 def _verdict(results: "Sequence[Result]", ordered: "Sequence[Result]") -> str:
     if not ordered:
-        why = next((result.failure for result in results if result.failure), "no order was run")
+        why = next((run.failure for run in results if run.failure), "no order was run")
         return f"No order has a result: {why}."
     winner, others = ordered[0], ordered[1:]
     reached = f"{winner.order} trains to {_score(winner)} in {_seconds(_spent(winner))}"
-    other = next((result for name in REFERENCES for result in ordered if result.order == name), None)
+    other = next((run for name in REFERENCES for run in ordered if run.order == name), None)
     if other is None:
-        other = max(others, key=lambda result: result.score, default=None)
+        other = max(others, key=lambda run: run.score, default=None)
     if other is winner and others:
         return f"{reached}; none of {len(ordered)} orders reaches as much in less time."
     if other is None or other is winner:
@@ -129,15 +127,11 @@ def _verdict(results: "Sequence[Result]", ordered: "Sequence[Result]") -> str:
     )
 
 
-def repaid(result: "Result", results: "Sequence[Result]") -> str:
+def repaid(run: "Result", results: "Sequence[Result]") -> str:
     """Return when an order with a setup pays off against the best order without one."""
     ran = [other for other in results if not other.failure and other.scores and not other.setup_seconds]
     best = next(iter(_winner_first(ran)), None)
-    return (
-        f"{repays(result.setup_seconds, result.seconds, best.seconds)} against {best.order}"
-        if best
-        else "the only order"
-    )
+    return f"{repays(run.setup_seconds, run.seconds, best.seconds)} against {best.order}" if best else "the only order"
 
 
 def _times(ratio: float) -> str:
@@ -147,21 +141,21 @@ def _times(ratio: float) -> str:
 def _facts(ordered: "Sequence[Result]") -> list[tuple[str, str]]:
     if not ordered:
         return []
-    result = ordered[0]
+    run = ordered[0]
     return [
-        ("fastest of the best", result.order),
-        ("R²" if result.metric == "r2" else result.metric, _score(result).removeprefix("R² ")),
-        ("seconds per epoch", _seconds(result.seconds)),
-        ("deff", f"{result.deff:.2f}"),
-        ("rows in memory", format_bytes(result.buffer_bytes)),
+        ("fastest of the best", run.order),
+        ("R²" if run.metric == "r2" else run.metric, _score(run).removeprefix("R² ")),
+        ("seconds per epoch", _seconds(run.seconds)),
+        ("deff", f"{run.deff:.2f}"),
+        ("rows in memory", format_bytes(run.buffer_bytes)),
     ]
 
 
 def _results_table(results: "Sequence[Result]", ordered: "Sequence[Result]") -> Section:
     score = "R²" if ordered and ordered[0].metric == "r2" else "accuracy"
     head = ("order", score, "loss", "s per epoch", "s in all", "rows/s", "read per epoch", "deff predicted", "measured")
-    rows = [(result.order, *_cells(result)) for result in ordered]
-    notes = [(result.order, result.failure or result.warning) for result in results if result.failure or result.warning]
+    rows = [(run.order, *_cells(run)) for run in ordered]
+    notes = [(run.order, run.failure or run.warning) for run in results if run.failure or run.warning]
     parts = [table("", head, rows)] if rows else []
     accuracy = not ordered or ordered[0].metric == "accuracy"
     if notes:
@@ -173,34 +167,34 @@ def _results_table(results: "Sequence[Result]", ordered: "Sequence[Result]") -> 
     return Section("Results by order", lead, parts)
 
 
-def _cells(result: "Result") -> tuple[str, ...]:
-    audited, share = _label_spread(result), result.metric == "accuracy"
-    spread = f" ± {100 * result.spread if share else result.spread:.2f}" if result.seeds > 1 else ""
+def _cells(run: "Result") -> tuple[str, ...]:
+    audited, share = _label_spread(run), run.metric == "accuracy"
+    spread = f" ± {100 * run.spread if share else run.spread:.2f}" if run.seeds > 1 else ""
     return (
-        _score(result).removeprefix("R² ") + spread,
-        f"{result.loss:.4g}", f"{result.seconds:.3g}", f"{_spent(result):.3g}", f"{result.rows_per_second:,.0f}",
-        format_bytes(result.bytes_read), f"{result.deff:.2f}", "" if audited is None else f"{audited.deff[0]:.2f}",
+        _score(run).removeprefix("R² ") + spread,
+        f"{run.loss:.4g}", f"{run.seconds:.3g}", f"{_spent(run):.3g}", f"{run.rows_per_second:,.0f}",
+        format_bytes(run.bytes_read), f"{run.deff:.2f}", "" if audited is None else f"{audited.deff[0]:.2f}",
     )  # fmt: skip
 
 
-def _label_spread(result: "Result") -> "Spread | None":
+def _label_spread(run: "Result") -> "Spread | None":
     """Return the spread of labels in the last epoch, not the one that deff was predicted for."""
-    return result.audit.epochs[-1].spreads[0] if result.audit is not None else None
+    return run.audit.epochs[-1].spreads[0] if run.audit is not None else None
 
 
 def _learning(ordered: "Sequence[Result]", named: Sequence[tuple[str, int]]) -> Section:
     share = ordered[0].metric == "accuracy"
     name, scale = ("accuracy, %", 100.0) if share else ("R²", 1.0)
     whole = list(range(len(ordered)))
-    close = [at for at in whole if ordered[at].score >= max(result.score for result in ordered) - MAX_SCORE_GAP]
-    scores = [[scale * value for value in result.scores] for result in ordered]
-    kinds = [(name, "", scores, whole), ("loss", "", [list(result.losses) for result in ordered], whole)]
+    close = [at for at in whole if ordered[at].score >= max(run.score for run in ordered) - MAX_SCORE_GAP]
+    scores = [[scale * value for value in run.scores] for run in ordered]
+    kinds = [(name, "", scores, whole), ("loss", "", [list(run.losses) for run in ordered], whole)]
     if 1 < len(close) < len(ordered):
         kinds.insert(1, (name, ", best orders", scores, close))
     charts = []
     for title, which, values, shown in kinds:
         for along in ("epochs", "seconds"):
-            when = [result.elapsed if along == "seconds" else range(1, len(result.scores) + 1) for result in ordered]
+            when = [run.elapsed if along == "seconds" else range(1, len(run.scores) + 1) for run in ordered]
             points = [list(zip(map(float, when[at]), values[at], strict=True)) for at in whole]
             charts.append(_curves(title, which, along, [Line(ordered[at].order, points[at], at) for at in shown]))
     lead = "By epochs, and by seconds of training, including a setup's writing but not the measurements."
@@ -231,29 +225,25 @@ def _thin_out(points: Sequence[tuple[float, float]], most: int) -> list[tuple[fl
 
 
 def _mixing(ordered: "Sequence[Result]") -> Iterator[Section]:
-    known = [(result, spread) for result in ordered if (spread := _label_spread(result)) is not None]
+    known = [(run, spread) for run in ordered if (spread := _label_spread(run)) is not None]
     if not known:
         return
     values = [
-        (result, spread, at, part)
-        for result, spread in known
+        (run, spread, at, part)
+        for run, spread in known
         for at, part in enumerate((spread.deff, spread.head, spread.middle, spread.tail))
     ]
-    scale = deff_scale([*(part for *_, part in values), *((result.deff, 0.0) for result, _ in known)])
-    shown = [Interval(result.order, *part, at, None if at else result.deff) for result, _, at, part in values]
+    scale = deff_scale([*(part for *_, part in values), *((run.deff, 0.0) for run, _ in known)])
+    shown = [Interval(run.order, *part, at, None if at else run.deff) for run, _, at, part in values]
     half = -(-len(known) // 2) * len(PARTS) if len(known) > MAX_CHART_ORDERS else len(shown)
     head = ("order", "predicted", "deff", "first tenth", "middle", "last tenth", "prefix")
-    rows = [
-        (result.order, f"{result.deff:.2f}", *spread_cells(spread), f"{spread.prefix:.2f}") for result, spread in known
-    ]
+    rows = [(run.order, f"{run.deff:.2f}", *spread_cells(spread), f"{spread.prefix:.2f}") for run, spread in known]
     charts = []
     for some in (shown[:half], shown[half:]):
         if some:
             drawn, height = intervals(some, scale, "deff", mark=1.0)
             alt = "; ".join(
-                f"{result.name}: {result.value:.2f}, predicted {result.expected:.2f}"
-                for result in some
-                if result.expected is not None
+                f"{run.name}: {run.value:.2f}, predicted {run.expected:.2f}" for run in some if run.expected is not None
             )
             charts.append(Chart("deff of labels", alt, drawn, height=height))
     lead = (
@@ -267,8 +257,8 @@ def _mixing(ordered: "Sequence[Result]") -> Iterator[Section]:
 def _places(ordered: "Sequence[Result]") -> Iterator[Section]:
     charts = [
         chart
-        for at, result in enumerate(ordered)
-        if result.audit is not None and (chart := places(result.audit.epochs[0], result.order, at))
+        for at, run in enumerate(ordered)
+        if run.audit is not None and (chart := places(run.audit.epochs[0], run.order, at))
     ]
     if charts:
         lead = "Some rows: place in storage (vertical) and in the epoch (horizontal). A full shuffle is even noise."
@@ -276,18 +266,14 @@ def _places(ordered: "Sequence[Result]") -> Iterator[Section]:
 
 
 def _memory(ordered: "Sequence[Result]", of: Compared) -> Iterator[Section]:
-    known = [result for result in ordered if result.peak_bytes]
+    known = [run for run in ordered if run.peak_bytes]
     if not known:
         return
     size = 2.0**20
-    shown = [
-        Interval(result.order, result.peak_bytes / size, 0.0, at)
-        for at, result in enumerate(ordered)
-        if result.peak_bytes
-    ]
-    scale: Scale = linear([result.value for result in shown], zero=True)
+    shown = [Interval(run.order, run.peak_bytes / size, 0.0, at) for at, run in enumerate(ordered) if run.peak_bytes]
+    scale: Scale = linear([run.value for run in shown], zero=True)
     drawn, height = intervals(shown, scale, "MB")
-    rows = [(result.order, format_bytes(result.buffer_bytes), format_bytes(result.peak_bytes)) for result in known]
+    rows = [(run.order, format_bytes(run.buffer_bytes), format_bytes(run.peak_bytes)) for run in known]
     alt = "; ".join(f"{order}: {peak}, {rows_bytes} of rows" for order, rows_bytes, peak in rows)
     head = ("order", "rows in memory", "process")
     chart = Chart("Peak resident memory", alt, drawn, head, rows, height=height)
@@ -296,7 +282,7 @@ def _memory(ordered: "Sequence[Result]", of: Compared) -> Iterator[Section]:
 
 
 def _faults(ordered: "Sequence[Result]") -> Iterator[Section]:
-    audits = [(result.order, result.audit) for result in ordered if result.audit is not None]
+    audits = [(run.order, run.audit) for run in ordered if run.audit is not None]
     if not audits:
         return
     bad = [(name, audit) for name, audit in audits if audit.faults]
@@ -308,8 +294,8 @@ def _faults(ordered: "Sequence[Result]") -> Iterator[Section]:
     yield Section("Faults", lead, parts)
 
 
-def _score(result: "Result") -> str:
-    return f"{100 * result.score:.2f}\N{NO-BREAK SPACE}%" if result.metric == "accuracy" else f"R² {result.score:.4f}"
+def _score(run: "Result") -> str:
+    return f"{100 * run.score:.2f}\N{NO-BREAK SPACE}%" if run.metric == "accuracy" else f"R² {run.score:.4f}"
 
 
 def _seconds(seconds: float) -> str:

@@ -29,14 +29,12 @@ def costs(choice: "Choice | None") -> Iterator[Section]:
         return
     head = ("order", "block", "memory", "deff", "other columns", "s warm", "s cold", "reads", "bytes read")
     rows = []
-    for candidate in (choice.best, *choice.others):
-        if candidate.flaw is None:
-            rest, warm, cold = (
-                "" if value is None else f"{value:.3g}" for value in (candidate.rest, candidate.warm, candidate.cold)
-            )
-            size = f"{candidate.block_rows:,} row{'s' * (candidate.block_rows != 1)}"
-            numbers = (size, format_bytes(candidate.memory), f"{candidate.deff:.3g}", rest, warm, cold)
-            rows.append((candidate.title, *numbers, f"{candidate.reads:,}", format_bytes(candidate.nbytes)))
+    for plan in (choice.best, *choice.others):
+        if plan.flaw is None:
+            rest, warm, cold = ("" if value is None else f"{value:.3g}" for value in (plan.rest, plan.warm, plan.cold))
+            size = f"{plan.block_rows:,} row{'s' * (plan.block_rows != 1)}"
+            numbers = (size, format_bytes(plan.memory), f"{plan.deff:.3g}", rest, warm, cold)
+            rows.append((plan.title, *numbers, f"{plan.reads:,}", format_bytes(plan.nbytes)))
     by = "in the worst case, since no label is known" if choice.labels is None else f"by {choice.labels}"
     lead = (
         f"Per epoch. The first is the plan's choice: {choice.reason}. deff, {by}, measures how much batches vary: 1 is "
@@ -50,28 +48,17 @@ def speeds(choice: "Choice | None", row: float) -> Iterator[Section]:
     """Yield a section on read rates by block size, for rows of ``row`` bytes."""
     if choice is None:
         return
-    tried = [candidate for candidate in (choice.best, *choice.others) if candidate.seconds and candidate.block_rows]
-    titles = list(dict.fromkeys(candidate.title for candidate in tried))
+    tried = [plan for plan in (choice.best, *choice.others) if plan.seconds and plan.block_rows]
+    titles = list(dict.fromkeys(plan.title for plan in tried))
     curves, rows = [], []
     for at, title in enumerate(titles):
-        candidates = sorted(
-            (candidate for candidate in tried if candidate.title == title), key=lambda candidate: candidate.block_rows
-        )
-        points = [
-            (candidate.block_rows * row, candidate.nbytes / (candidate.seconds or math.inf) / 2**20)
-            for candidate in candidates
-        ]
-        best = next((place for place, candidate in enumerate(candidates) if candidate is choice.best), None)
+        group = sorted((plan for plan in tried if plan.title == title), key=lambda plan: plan.block_rows)
+        points = [(plan.block_rows * row, plan.nbytes / (plan.seconds or math.inf) / 2**20) for plan in group]
+        best = next((place for place, plan in enumerate(group) if plan is choice.best), None)
         curves.append(Line(title, points, at, chosen=best))
         rows += [
-            (
-                title,
-                format_bytes(size),
-                f"{rate:,.0f}",
-                f"{candidate.deff:.2f}",
-                "chosen" if candidate is choice.best else "",
-            )
-            for candidate, (size, rate) in zip(candidates, points, strict=True)
+            (title, format_bytes(size), f"{rate:,.0f}", f"{plan.deff:.2f}", "chosen" if plan is choice.best else "")
+            for plan, (size, rate) in zip(group, points, strict=True)
         ]
     if not curves:
         return

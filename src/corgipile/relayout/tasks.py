@@ -155,8 +155,8 @@ def _count_rows(
         rows += batch.num_rows
         buffered.append(batch)
         if not fits(rows):
-            for held in buffered:
-                spilled.deal(held, np.zeros(held.num_rows, np.int64))
+            for pending in buffered:
+                spilled.deal(pending, np.zeros(pending.num_rows, np.int64))
             buffered.clear()
     spilled.finish()
     return (spilled.drain(0) if spilled.rows[0] else iter(buffered)), rows
