@@ -19,7 +19,7 @@ __all__ = ["PARTS", "audit_page", "deff_scale", "fault_list", "places", "spread_
 
 PARTS = (("whole epoch", 0), ("first tenth", 1), ("middle", 2), ("last tenth", 3))
 MAX_SHOWN = 8  # epochs and keys with charts at most
-MAX_TABLE_ROWS = 200  # rows of a table at most
+MAX_ROWS = 200  # rows of a table at most
 MIN_DEFF = 0.01  # lower end of deff scales
 
 
@@ -132,36 +132,24 @@ def _correlations(epochs: "list[tuple[int, EpochReport]]") -> Iterator[Section]:
         if not curves:
             continue
         names = [(curve.name, curve.series) for curve in curves]
-        distances, related = zip(*(point for curve in curves for point in curve.points), strict=True)
-        drawn = lines(
-            curves, linear(distances, zero=True), linear([*related, -0.1, 0.1]), ("batches apart", ""), mark=0.0
-        )
+        gaps, related = zip(*(point for curve in curves for point in curve.points), strict=True)
+        drawn = lines(curves, linear(gaps, zero=True), linear([*related, -0.1, 0.1]), ("batches apart", ""), mark=0.0)
         cells = [(spread.key, f"{spread.lags[0]:+.2f}", f"{max(spread.lags):+.2f}") for spread in known]
         alt = "; ".join(f"{name}: neighbours {first}, at most {most}" for name, first, most in cells)
         head = ("key", "neighbours", "at most")
         charts.append(Chart(f"Epoch {number}: correlation of batches", alt, drawn, head, cells))
     if charts:
-        lead = (
-            "Correlation of batch means by distance. A comb means that each worker shuffles its own part of the table."
-        )
+        lead = "Correlation of batch means by distance. A comb means that each worker shuffles its own part."
         yield Section("Similar batches", lead, [key(names)], charts)
 
 
 def _table(epochs: "Sequence[EpochReport]") -> Iterator[Section]:
     head = ("epoch and key", "prefix", "total variation", "its floor", "longest gap", "a full shuffle's", "kind")
     rows = [
-        (f"{number}, {spread.key}", *_other_cells(spread))
-        for number, epoch in enumerate(epochs)
-        for spread in epoch.spreads
+        (f"{number}, {spread.key}", *_cells(spread)) for number, epoch in enumerate(epochs) for spread in epoch.spreads
     ]
     parts = (
-        [
-            table(
-                f"The first {MAX_TABLE_ROWS} of {len(rows)}" if len(rows) > MAX_TABLE_ROWS else "",
-                head,
-                rows[:MAX_TABLE_ROWS],
-            )
-        ]
+        [table(f"The first {MAX_ROWS} of {len(rows)}" if len(rows) > MAX_ROWS else "", head, rows[:MAX_ROWS])]
         if rows
         else []
     )
@@ -172,7 +160,7 @@ def _table(epochs: "Sequence[EpochReport]") -> Iterator[Section]:
     ]
     if again:
         names = ("epoch", "share a batch again", "by chance")
-        parts.append(table("Rows that shared a batch in the previous epoch", names, again[:MAX_TABLE_ROWS]))
+        parts.append(table("Rows that shared a batch in the previous epoch", names, again[:MAX_ROWS]))
     lead = (
         "The prefix discrepancy of a full shuffle is 0.9 to 1.3; gaps are visits of others between two rows of a class."
     )
@@ -180,7 +168,7 @@ def _table(epochs: "Sequence[EpochReport]") -> Iterator[Section]:
         yield Section("Beyond deff", lead, parts)
 
 
-def _other_cells(spread: "Spread") -> tuple[str, ...]:
+def _cells(spread: "Spread") -> tuple[str, ...]:
     varied = ("", "") if spread.variation is None else tuple(f"{value:.3f}" for value in spread.variation)
     gap = spread.gap
     waits = ("", "", "") if gap is None else (f"{gap.gap:,}", f"{gap.expected:,.0f}", f"{gap.kind}")
