@@ -55,7 +55,7 @@ def test_small_and_uneven_worlds(ranks, rows, fraction):
 
 
 def test_bad_arguments_are_errors():
-    with pytest.raises(BadArgument, match="3 rows for 4 ranks"):
+    with pytest.raises(BadArgument, match="at least 4, one per rank, got 3"):
         simulate(4, 3, 0.1)
     with pytest.raises(BadArgument, match='staging must be "sorted" or "random", got \'even\''):
         simulate(4, 30, 0.1, staging="even")

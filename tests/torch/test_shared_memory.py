@@ -131,7 +131,7 @@ def test_held_tensors_stay_as_they_are():
 
 def test_memory_of_many_sizes_is_bounded(monkeypatch):
     spare, sender = 4 << 20, Sender()
-    monkeypatch.setattr(shared_memory, "SPARE", spare)
+    monkeypatch.setattr(shared_memory, "MAX_IDLE", spare)
     for i in range(100):
         tensor = torch.full((6000 + 2500 * i,), float(i))
         assert torch.equal(sent(sender, tensor), tensor)
