@@ -136,10 +136,10 @@ def test_memory_of_many_sizes_is_bounded(monkeypatch):
         tensor = torch.full((6000 + 2500 * i,), float(i))
         assert torch.equal(sent(sender, tensor), tensor)
     assert sum(len(piece) for _, piece in sender._pieces.values()) <= spare + 1.25 * tensor.nbytes
-    made = sender._made
+    made = sender._created
     for i in range(50):
         sent(sender, torch.zeros(200_000 + 1000 * (i * 17 % 50)))
-    assert sender._made == made
+    assert sender._created == made
     held = [sent(sender, torch.zeros(spare // 64)) for _ in range(50)]
     assert sum(len(piece) for _, piece in sender._pieces.values()) > 3 * spare
     del held
