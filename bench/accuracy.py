@@ -1,4 +1,4 @@
-"""Accuracy after a few epochs of tables sorted by label, against Shuffle Once."""
+"""Accuracy after a few epochs on tables sorted by label, compared with Shuffle Once."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,14 +21,14 @@ BUFFER, BLOCKS = 2, 24  # percent of the table; blocks in it at least
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned from a data set, and how."""
+    """A data set and the training settings for it."""
 
     model: str
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def measure(self) -> str:
-        """Return the name of what the history tells of the test rows."""
+        """Return the history's key for scores on the test rows."""
         return "r2" if self.model == "linear" else "accuracy"
 
 
@@ -42,7 +42,7 @@ TASKS = {
 
 
 def score(model: Any, split: Split) -> float:
-    """Return accuracy or R2 on held-out rows, in percent."""
+    """Return accuracy or R2 on the validation set, in percent."""
     predicted = np.asarray(model.predict(split.x_test)).reshape(-1)
     check(len(predicted) == len(split.y_test), "predict returned other rows")
     if split.regression:
@@ -52,7 +52,7 @@ def score(model: Any, split: Split) -> float:
 
 
 def orders(rows: int) -> dict[str, Order]:
-    """Return the orders at equal memory: 2 % of the table, at least 24 blocks in it."""
+    """Return the orders at equal memory: 2 % of the table, at least 24 blocks."""
     held = rows * BUFFER // 100
     block = max(1, min(100, held // BLOCKS))
     count = held // block
@@ -65,7 +65,7 @@ def orders(rows: int) -> dict[str, Order]:
 
 
 def compare(bench: Bench, name: str, split: Split) -> None:
-    """Train with every order on the sorted table, and with No Shuffle on a shuffled copy: Shuffle Once."""
+    """Train with each order on the sorted table, and with No Shuffle on a shuffled copy (Shuffle Once)."""
     task, seeds = TASKS[name], bench.pick(5, 2)
     path, once = bench.work / f"{name}.arrow", bench.work / f"{name}-once.arrow"
     with Writer(path, split.train.schema) as writer:
@@ -90,14 +90,14 @@ def compare(bench: Bench, name: str, split: Split) -> None:
 
 
 def higgs_part(bench: Bench) -> None:
-    """Seeded rows like HIGGS."""
+    """Return seeded rows like HIGGS."""
     train, test = bench.work / "higgs-accuracy.arrow", bench.work / "higgs-accuracy-test.arrow"
     higgs_like(train, bench.pick(1_000_000, 200_000), seed=3, test=test, test_rows=200_000)
     compare(bench, "higgs-like", Split.of_tables(train, test))
 
 
 def real_part(bench: Bench, name: str) -> None:
-    """One of the public data sets."""
+    """Return a public data set."""
     compare(bench, name, READERS[name](bench.data))
 
 
@@ -105,7 +105,7 @@ DESCRIBED = {"No Shuffle": 21.5, "CorgiPile": 78.8, "Riffle": 81.2, "balanced Ri
 
 
 def literal_riffle(rows: int, block: int, count: int, seed: int) -> np.ndarray:
-    """Order rows by Riffle's rule written out: t = k + 1/2 + R ((p + u)/b - 1/2), reflected, R = 2n."""
+    """Order rows by Riffle's formula: t = k + 1/2 + R ((p + u)/b - 1/2), reflected, R = 2n."""
     random, blocks = np.random.default_rng(seed), rows // block
     dealt = (np.arange(block) + random.random((blocks, block))) / block - 0.5
     when = np.abs(np.arange(blocks)[:, None] + 0.5 + 2 * count * dealt)
@@ -119,7 +119,7 @@ BUDGETS = (0.5, 1, 2, 4, 8)  # percent of the rows' bytes
 
 
 def memory_part(bench: Bench, name: str) -> None:
-    """Default sizes within five budgets, on a sorted table: more memory must not mix worse."""
+    """Compare default sizes at five budgets on a sorted table: more memory must not mix worse."""
     split, task, seeds = READERS[name](bench.data), TASKS[name], bench.pick(5, 2)
     table = cp.open(split.train)
     labels = split.train.column("label").to_numpy()
@@ -147,7 +147,7 @@ def memory_part(bench: Bench, name: str) -> None:
 
 
 def riffle_table_part(bench: Bench) -> None:
-    """Fashion-MNIST as in Riffle's description: softmax, B = 64, 24 blocks of 100 rows, 2 epochs, no intercept."""
+    """Train on Fashion-MNIST as in Riffle's description: softmax, B = 64, 24 blocks of 100 rows, 2 epochs, no bias."""
     split, seeds = READERS["fashion_mnist"](bench.data), bench.pick(32, 12)
     rows = split.train.num_rows
     sizes = {"block": 100, "buffer": 24 * 100}

@@ -1,6 +1,6 @@
-"""Audits of other projects' loaders, and ours, over one table of rows sorted by label: a line of Markdown for each.
+"""Audits of loaders, ours and other projects', over one table sorted by label: a Markdown line for each.
 
-Runs in any environment that has NumPy and pyarrow, with corgipile on the path; what is not installed is left out:
+Runs in any environment with NumPy and pyarrow and corgipile on the path; skips packages that are not installed:
 
     for env in bench/.venv-peers bench/.venv-mosaicml; do PYTHONPATH=src $env/bin/python bench/audit_peers.py; done
 """
@@ -27,20 +27,20 @@ LABELS = np.arange(ROWS) * KINDS // ROWS
 
 
 def corgipile(folder: Path) -> object:
-    """Ours, of the memory of 4,000 rows."""
+    """Yield our batches, with memory for 4,000 rows."""
     cp.convert(pa.table({"row": np.arange(ROWS), "label": LABELS}), folder / "rows.arrow")
     return cp.Loader(folder / "rows.arrow", batch_size=BATCH, memory=BUFFER * 16)
 
 
 def torch_shuffle(_: Path) -> object:
-    """A DataLoader over a map-style dataset, rows at random."""
+    """Yield batches of a DataLoader over a map-style dataset, rows at random."""
     from torch.utils.data import DataLoader
 
     return DataLoader([{"row": row, "label": int(LABELS[row])} for row in range(ROWS)], batch_size=BATCH, shuffle=True)
 
 
 def torch_workers(_: Path) -> object:
-    """An IterableDataset with two workers that does not ask which worker it is."""
+    """An IterableDataset with two workers that ignores its worker number."""
     from torch.utils.data import DataLoader, IterableDataset
 
     class Rows(IterableDataset):
@@ -52,7 +52,7 @@ def torch_workers(_: Path) -> object:
 
 
 def huggingface(_: Path) -> object:
-    """datasets: an iterable dataset of 20 shards, its shuffle buffer, set_epoch as documented."""
+    """Yield batches of datasets: an iterable dataset of 20 shards, its shuffle buffer, set_epoch as documented."""
     from datasets import Dataset
 
     data = Dataset.from_dict({"row": np.arange(ROWS), "label": LABELS}).to_iterable_dataset(num_shards=SHARDS)
@@ -60,13 +60,13 @@ def huggingface(_: Path) -> object:
 
 
 def told(data, epoch):
-    """Tell a dataset its epoch."""
+    """Set a dataset's epoch."""
     data.set_epoch(epoch)
     return data
 
 
 class Again:
-    """A loader that is made anew for each epoch."""
+    """A loader that is rebuilt for each epoch."""
 
     def __init__(self, make: Callable[[int], object]) -> None:
         self.make, self.epoch = make, -1
@@ -77,7 +77,7 @@ class Again:
 
 
 def webdataset(folder: Path) -> object:
-    """webdataset: 20 shards in random order, its shuffle buffer, batched."""
+    """Yield batches of webdataset: 20 shards in random order, its shuffle buffer, batched."""
     import webdataset as wds
 
     for shard in range(SHARDS):
@@ -93,7 +93,7 @@ def webdataset(folder: Path) -> object:
 
 
 def scdataset(folder: Path) -> object:
-    """scDataset: blocks of 16 rows, 16 batches fetched at a time."""
+    """Yield batches of scDataset: blocks of 16 rows, 16 batches fetched at a time."""
     from scdataset import BlockShuffling, scDataset
     from torch.utils.data import DataLoader
 
@@ -103,7 +103,7 @@ def scdataset(folder: Path) -> object:
 
 
 def grain(_: Path) -> object:
-    """Grain: a global shuffle of row numbers, seeded by epoch."""
+    """Yield batches of Grain: a global shuffle of row numbers, seeded by epoch."""
     import grain as package
 
     read = lambda rows: {"row": rows, "label": LABELS[rows]}  # noqa: E731
@@ -112,7 +112,7 @@ def grain(_: Path) -> object:
 
 
 def streaming(folder: Path) -> object:
-    """MosaicML streaming: py1e."""
+    """Yield batches of MosaicML streaming with py1e."""
     sys.path.insert(0, str(Path(__file__).parent))
     from peer_loaders import without_torchvision
 
@@ -130,7 +130,7 @@ def streaming(folder: Path) -> object:
 
 
 def litdata(folder: Path) -> object:
-    """LitData: 20 chunks, its shuffle."""
+    """Yield batches of LitData: 20 chunks, its shuffle."""
     from litdata import StreamingDataLoader, StreamingDataset, optimize
 
     optimize(
@@ -140,12 +140,12 @@ def litdata(folder: Path) -> object:
 
 
 def one_row(row: int) -> dict[str, int]:
-    """Return a row; of this module, for another process."""
+    """Return a row; a module-level function for another process."""
     return {"row": row, "label": int(LABELS[row])}
 
 
 def ray_data(_: Path) -> object:
-    """Ray Data: 20 blocks in random order, its local shuffle buffer."""
+    """Yield batches of Ray Data: 20 blocks in random order, its local shuffle buffer."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}  # it leaves and sends nothing
     import ray
 
@@ -186,7 +186,7 @@ def line(name: str, make: Callable[[Path], object], package: str) -> str:
 
 
 def main() -> None:
-    """Print the lines of what is installed, or of those whose names hold a word that is given."""
+    """Print the lines of installed packages, or of those whose names contain an argument."""
     print("| loader | deff | head | tail | prefix | next batch | longest wait | faults |")
     print("|---|---|---|---|---|---|---|---|")
     wanted = {name: case for name, case in CASES.items() if all(word in name for word in sys.argv[1:])}

@@ -1,4 +1,4 @@
-"""The memory budget: peak resident memory of every format, order and host, above that of an idle process."""
+"""Memory budget: peak resident memory of each format, order and host, above that of an idle process."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Shared by all benchmarks: options, interleaved timing, printed rows, peers in processes of their own."""
+"""Shared parts of all benchmarks: options, interleaved timing, printed rows, peers in their own processes."""
 
 import argparse
 import json
@@ -19,12 +19,12 @@ PEERS = HERE / ".venv-peers"
 
 
 class Skip(Exception):  # not an error: what is measured needs something that is not here
-    """A peer or data set is missing."""
+    """Raised when a peer or data set is missing."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measure as printed: its value, the target it is held against, and the figures behind it."""
+    """One measure: its value, its target, and the underlying figures."""
 
     theme: str
     measure: str
@@ -35,7 +35,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Return PASS, SHORT of target, or nothing where there is no target."""
+        """Return PASS, SHORT of target, or nothing without a target."""
         if not self.target:
             return ""
         sign, bound = self.target.split()
@@ -49,7 +49,7 @@ class Row:
 
 
 class Bench:
-    """One run of some themes: where files go, how large, how often, and what came out."""
+    """One run of some themes: folder, sizes, repeats, and results."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.quick, self.data = options.quick, options.data
@@ -64,22 +64,22 @@ class Bench:
         self.work.mkdir(parents=True, exist_ok=True)
 
     def pick(self, full: int, quick: int) -> int:
-        """Return a size: the full one, or the one of a quick run."""
+        """Return the full size, or the quick run's."""
         return quick if self.quick else full
 
     def table_rows(self, full: int, quick: int) -> int:
-        """Return the rows of a table: as asked for by ``--rows``, or a size as `pick` does."""
+        """Return a table's rows: ``--rows``, or a size as `pick` does."""
         return self._rows or self.pick(full, quick)
 
     def report(self, measure: str, value: float, unit: str = "x", target: str = "", note: str = "") -> None:
-        """Print one measure and keep it."""
+        """Print and store a measure."""
         row = Row(self.theme, measure, float(value), unit, target, note)
         self.rows.append(row)
         measure, value_text, target, verdict, note = row.cells()
         print(f"  {verdict:5}  {measure:<84} {value_text:>14}  {target:<14} {note}", flush=True)
 
     def part(self, name: str, measure: Callable[["Bench"], None]) -> None:
-        """Run one part of a theme; say so where it has to be skipped."""
+        """Run one part of a theme; print why if it is skipped."""
         if self.only and self.only not in name:
             return
         try:
@@ -92,7 +92,7 @@ class Bench:
         self.tidy()
 
     def tidy(self) -> None:
-        """Make room between parts, if the folder is the run's own: what is needed again is made again."""
+        """Delete generated files between parts, if the folder is the run's own; later parts generate them again."""
         files = [path for path in self.work.rglob("*") if path.is_file()]
         if self._own and sum(path.stat().st_size for path in files) > ROOM:
             for path in files:
@@ -105,7 +105,7 @@ class Bench:
 
 
 class Peer:
-    """Another library in a process with its own environment; it times itself and answers over pipes."""
+    """Another library in a process with its own environment, which times itself and answers over pipes."""
 
     def __init__(self, job: str, environment: Path = PEERS, **settings: Any) -> None:
         python = environment / "bin" / "python"
@@ -131,7 +131,7 @@ class Peer:
         return reply
 
     def seconds(self, rows: int | None = None, **request: Any) -> float:
-        """Run once and return its seconds; the rows it saw must be as many as expected."""
+        """Run once and return its seconds; it must see the expected number of rows."""
         reply = self.ask(run=True, **request)
         if rows is not None:
             check(reply["rows"] == rows, f"the peer saw {reply['rows']} rows of {rows}")
@@ -153,13 +153,13 @@ class Peer:
 
 
 def check(holds: bool, otherwise: str) -> None:
-    """Stop the run if a result is wrong: a fast wrong answer is no figure."""
+    """Stop the run if a result is wrong, since its timing is then meaningless."""
     if not holds:
         raise RuntimeError(f"wrong result: {otherwise}")
 
 
 def interleave(cases: Mapping[str, Callable[[], float]], repeats: int, warm: bool = True) -> dict[str, list[float]]:
-    """Run all cases in turn, ``repeats`` times; each returns its seconds. The order turns from round to round."""
+    """Run all cases in turn, ``repeats`` times, in alternating order; each returns its seconds."""
     if warm:
         for run in cases.values():
             run()
@@ -184,7 +184,7 @@ def median(values: list[float]) -> float:
 
 
 def rate(rows: int, seconds: float) -> str:
-    """Return rows per second as people read them."""
+    """Return rows per second in readable form."""
     return f"{rows / seconds / 1e6:.3g} M rows/s" if rows / seconds >= 1e5 else f"{rows / seconds:,.0f} rows/s"
 
 

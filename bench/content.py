@@ -1,4 +1,4 @@
-"""Balance by content: what it does to labels, features and their products, to accuracy, and what it costs."""
+"""Balance by content: its effect on labels, features, their products and accuracy, and its cost."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ MODELS = {"protein": "linear", "fashion_mnist": "softmax", "mixture": "softmax"}
 
 
 def mixture(_: Any) -> Split:
-    """60 clusters of 20 features, of which three classes are made."""
+    """Return 60 clusters of 20 features in three classes."""
     random = np.random.default_rng(1)
     kind = random.integers(0, 60, 200_000)
     x = random.normal(size=(60, 20))[kind] * 1.5 + random.normal(size=(len(kind), 20))
@@ -47,7 +47,7 @@ def arrays(split: Split) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stored(x: np.ndarray, y: np.ndarray, by: str) -> np.ndarray:
-    """Return rows in the order in which they are stored."""
+    """Return rows in storage order."""
     random = np.random.default_rng(5)
     mixed = random.permutation(len(y))
     some = x[random.choice(len(x), min(len(x), 5000), replace=False)]
@@ -67,7 +67,7 @@ def stored(x: np.ndarray, y: np.ndarray, by: str) -> np.ndarray:
 
 
 def keys(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what is measured of rows: labels, 16 projections of the features, and the products of both."""
+    """Return the measured values of rows: labels, 16 projections of the features, and the products of both."""
     sides = x @ np.random.default_rng(123).normal(size=(x.shape[1], 16))
     sides = (sides - sides.mean(axis=0)) / sides.std(axis=0)
     hot = (y[:, None] == np.unique(y)).astype(np.float64) if y.dtype.kind == "i" else y[:, None].astype(np.float64)
@@ -76,7 +76,7 @@ def keys(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def visits(table: Any, order: Order, epochs: int) -> Iterator[np.ndarray]:
-    """Yield the rows of some epochs, each row once."""
+    """Yield the rows of some epochs, each row once per epoch."""
     with cp.Loader(table, order=order, memory=None, seed=3) as loader:
         for epoch in range(epochs):
             rows = np.concatenate(list(loader.feeder.rows(epoch)))
@@ -98,7 +98,7 @@ def measured(table: Any, order: Order, values: dict[str, np.ndarray], epochs: in
 
 
 def orders(block: int) -> dict[str, Order]:
-    """Return Riffle as it balances blocks, 64 of them in memory."""
+    """Return Riffle with its balance of blocks, 64 of them in memory."""
     sizes: dict[str, Any] = {"block": block, "buffer": HELD * block, "group": 1}
     return {
         "content": Riffle(**sizes, balance="content"),
@@ -108,7 +108,7 @@ def orders(block: int) -> dict[str, Order]:
 
 
 def spread_part(bench: Bench, name: str, block: int) -> None:
-    """Measure deff and prefix discrepancy of a table that is stored in four ways."""
+    """Measure deff and prefix discrepancy of a table stored in four ways."""
     x, y = arrays(TABLES[name](bench.data))
     for by in STORED:
         order = stored(x, y, by)
@@ -126,7 +126,7 @@ def spread_part(bench: Bench, name: str, block: int) -> None:
 
 
 def accuracy_part(bench: Bench, name: str, batch: int) -> None:
-    """Train three epochs from each way of storing a table, and after a full shuffle."""
+    """Train three epochs on a table stored in each way, and after a full shuffle."""
     split, seeds, block = TABLES[name](bench.data), bench.pick(SEEDS, 2), 256
     x, y = arrays(split)
     settings: dict[str, Any] = {"model": MODELS.get(name, "logistic"), "epochs": 3, "batch_size": batch, "decay": 0.7}
@@ -169,7 +169,7 @@ print(json.dumps({"seconds": seconds, "peak": resource.getrusage(resource.RUSAGE
 
 
 def cost_part(bench: Bench) -> None:
-    """What ordering a million blocks takes, and what looking at the blocks of a large file does of reading it."""
+    """Time the ordering of a million blocks, and the sampling of a large file's blocks relative to reading it."""
     done = subprocess.run([sys.executable, "-c", SERIATE], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     note = "33 numbers a block"

@@ -1,4 +1,4 @@
-"""Tables that the benchmarks make for themselves."""
+"""Generated tables of the benchmarks."""
 
 import os
 from pathlib import Path
@@ -60,7 +60,7 @@ def classes(work: Path, rows: int, features: int, count: int = 10) -> tuple[Path
 
 
 def numbered(work: Path, rows: int, row_bytes: int = 1024) -> tuple[Path, Path]:
-    """Make a table whose label is the row's number: Arrow IPC file, and Arrow stream as Hugging Face keeps it."""
+    """Make a table whose label is the row number: an Arrow IPC file, and an Arrow stream as used by Hugging Face."""
     arrow, stream = (work / f"numbered-{rows}x{row_bytes}{end}.arrow" for end in ("", "-stream"))
     if not stream.exists():
         width = row_bytes // 4 - 1
@@ -78,7 +78,7 @@ def numbered(work: Path, rows: int, row_bytes: int = 1024) -> tuple[Path, Path]:
 
 
 def arrays(arrow: Path) -> tuple[Path, Path]:
-    """Write the features and labels of an Arrow file as two .npy files beside it."""
+    """Write the features and labels of an Arrow file as two .npy files next to it."""
     x, y = (arrow.with_name(f"{arrow.stem}{end}") for end in ("-x.npy", "-y.npy"))
     if not y.exists():
         table = cp.open(arrow)
@@ -94,7 +94,7 @@ def arrays(arrow: Path) -> tuple[Path, Path]:
 
 
 def hollow(path: Path, size: int, row_bytes: int, batch_rows: int, *, noted: bool) -> Path:
-    """Make an Arrow IPC file of zeros, of which the disk keeps only what lies between the rows.
+    """Make a sparse Arrow IPC file of zeros, which takes disk space only between the rows.
 
     Args:
         path: File to write.
@@ -119,7 +119,7 @@ def hollow(path: Path, size: int, row_bytes: int, batch_rows: int, *, noted: boo
 
 
 class Hollow:
-    """A file that leaves a hole where ``hole`` bytes are written at once."""
+    """A file that leaves a hole instead of ``hole`` bytes written at once."""
 
     closed = False
 
@@ -127,17 +127,17 @@ class Hollow:
         self._file, self._hole = file, hole
 
     def write(self, data: Any) -> int:
-        """Write bytes, or skip them."""
+        """Write or skip bytes."""
         return self._file.write(data) if len(data) != self._hole else self._file.seek(len(data), os.SEEK_CUR)
 
     def tell(self) -> int:
-        """Return where the next write goes."""
+        """Return the position of the next write."""
         return self._file.tell()
 
     def flush(self) -> None:
-        """Flush what was written."""
+        """Flush written bytes."""
         self._file.flush()
 
     def close(self) -> None:
-        """Leave the file to who opened it."""
+        """Leave the file to its opener."""
         self.closed = True

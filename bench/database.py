@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the benchmark's own, with the extension and the tables that are measured."""
+"""A temporary PostgreSQL server with the extension and the measured tables."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ POOL = (128 << 20) // 8192  # pages
 
 
 class Database:
-    """One connection to a server in a temporary folder; tables are made when first asked for."""
+    """One connection to a server in a temporary folder; tables are made when first needed."""
 
     def __init__(self, rows: int) -> None:
         if psycopg is None:
@@ -82,13 +82,13 @@ class Database:
         self.connection.execute(sql)
 
     def seconds(self, sql: str) -> float:
-        """Return the seconds that a query takes until its rows are here."""
+        """Return the seconds until a query's rows have arrived."""
         start = time.perf_counter()
         self.ask(sql)
         return time.perf_counter() - start
 
     def train(self, table: str, rows: int, epochs: int = 3, **options: Any) -> list[float]:
-        """Train, check that every epoch saw every row, and return the seconds of each."""
+        """Train, check that each epoch saw each row, and return the seconds of each epoch."""
         start = time.perf_counter()
         found = self.ask(f"SELECT rows, seconds FROM {self._call(table, epochs, options)}")
         wall = time.perf_counter() - start
@@ -107,7 +107,7 @@ class Database:
         return float(np.median(self.train(table, rows, **options)[1:]))
 
     def evicted(self, table: str, rows: int, epochs: int = 3, **options: Any) -> float:
-        """Return the median seconds of an epoch that finds nothing of the table in memory."""
+        """Return the median seconds of an epoch with an uncached table."""
         files = self._files(table)
         query = f"SELECT rows, seconds FROM {self._call(table, epochs, options)}"
         with self.connection.transaction(), self.connection.cursor("epochs") as cursor:
@@ -118,7 +118,7 @@ class Database:
         return float(np.median([row[1] for row in found[1:]]))
 
     def _files(self, table: str) -> list[Path]:
-        """Return the files of a table of which a scan leaves nothing in shared buffers."""
+        """Return the files of a table that is too large for a scan to leave in shared buffers."""
         ((path, pages),) = self.ask(f"SELECT pg_relation_filepath('{table}'), pg_relation_size('{table}') / 8192")
         if pages < POOL // 4:
             raise Skip("servers keep tables of less than a quarter of the pool in shared buffers")
@@ -126,7 +126,7 @@ class Database:
         return [first, *first.parent.glob(f"{first.name}.*")]
 
     def higgs(self, kind: str) -> str:
-        """Make a label-sorted table of 28 features, real or double precision, and held-out rows."""
+        """Make a label-sorted table of 28 features, real or double precision, and a validation set."""
         name = f"higgs_{kind}"
         if name not in self._made:
             arrow, test = self.folder / "train.arrow", self.folder / "test.arrow"
@@ -142,7 +142,7 @@ class Database:
         return self.folder / "train.arrow"
 
     def wide(self, kind: str = "real") -> tuple[str, int]:
-        """Make a label-sorted table of 2,000 features, which lie in its TOAST table."""
+        """Make a label-sorted table of 2,000 features, stored in its TOAST table."""
         rows, name = max(1000, self.rows // 50), f"wide_{kind}"
         if name not in self._made:
             arrow = self.folder / "wide.arrow"
@@ -152,7 +152,7 @@ class Database:
         return name, rows
 
     def sparse(self) -> tuple[str, int]:
-        """Make a label-sorted table of 39 features of 41,270 that are not zero, as click logs have."""
+        """Make a label-sorted table of rows with 39 nonzero features of 41,270, like click logs."""
         rows, nnz, width = self.rows // 2, 39, 41_270
         if "sparse" not in self._made:
             rng = np.random.default_rng(3)
@@ -198,14 +198,14 @@ class Database:
         self._settle(name)
 
     def _settle(self, name: str) -> None:
-        """Set hint bits and write the pages, so that no measured run has to."""
+        """Set hint bits and write the pages, so that measured runs need not."""
         self._made.add(name)
         self.run(f"VACUUM (FREEZE, ANALYZE) {name}")
         self.run("CHECKPOINT")
 
 
 def _doubled(arrow: Path, width: int = 28) -> MemoryTable:
-    """Return a table as double precision, with digits beyond those of real: PostgreSQL would compress them away."""
+    """Return a table as double precision with random low digits, which PostgreSQL cannot compress."""
     table = pa.ipc.open_file(arrow).read_all()
     x = table["features"].combine_chunks().flatten().to_numpy().astype("f8")
     if width > 28:

@@ -1,4 +1,4 @@
-"""Default sizes within small budgets: epochs and batches by each order against No Shuffle, warm and cold."""
+"""Default sizes at small budgets: epochs and batches of each order against No Shuffle, warm and cold."""
 
 import time
 from pathlib import Path
@@ -36,7 +36,7 @@ def batches(path: Path, order: Any, memory: str, rows: int, epochs: int) -> floa
 
 
 def part(bench: Bench, state: str, host: str, memory: str) -> None:
-    """Time every order in one state of the page cache, by one host, within one budget."""
+    """Time each order with one state of the page cache, one host and one budget."""
     rows = bench.pick(4_000_000, 2_000_000)
     path = higgs(bench.work, rows, FEATURES)
 

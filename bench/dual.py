@@ -1,4 +1,4 @@
-"""Dual coordinate descent: seconds to LIBLINEAR's objective, and models of a grid from one read of a table."""
+"""Dual coordinate descent: seconds to LIBLINEAR's objective, and a grid of models from one read of a table."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ ROWS = (1_000_000, 100_000)
 
 
 def liblinear(kind: str, tolerance: float) -> Any:
-    """Return LIBLINEAR's dual solver at C = 1, the intercept among the weights."""
+    """Return LIBLINEAR's dual solver at C = 1, with the bias among the weights."""
     try:
         from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - optional
         from sklearn.svm import LinearSVC  # noqa: PLC0415 - optional
@@ -39,19 +39,19 @@ def objective(kind: str, coef: Any, bias: Any, x: Any, y: np.ndarray) -> float:
 
 
 def coefficients(model: Any) -> tuple[Any, Any]:
-    """Return coefficients and intercept of a model, theirs or ours."""
+    """Return coefficients and bias of a model, theirs or ours."""
     return (model.coef_, model.intercept_) if hasattr(model, "coef_") else (model.coef, model.intercept)
 
 
 def timed(work: Callable[[], Any]) -> float:
-    """Return the seconds that it takes."""
+    """Return the seconds that a call takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def compared(bench: Bench, task: Task, name: str, kind: str, tolerance: float) -> None:
-    """Compare one loss at one tolerance of LIBLINEAR: ours trains to a gap at which it is as good."""
+    """Compare one loss at one tolerance of LIBLINEAR; ours trains to a gap of equal quality."""
     x, y = task.arrays(task.train), task.train["label"].to_numpy()
     path = bench.work / f"{name}.arrow"
     how = {"model": kind, "solver": "dual", "l2": 1 / len(y), "epochs": 500, "standardize": False}
@@ -77,7 +77,7 @@ def compared(bench: Bench, task: Task, name: str, kind: str, tolerance: float) -
 
 
 def liblinear_part(bench: Bench, name: str) -> None:
-    """One data set: their rows are in memory, ours in a file."""
+    """Compare on one data set: their rows are in memory, ours in a file."""
     task: Task = TASKS[name](bench.data)
     cp.convert(task.train, bench.work / f"{name}.arrow", overwrite=True)
     for kind in KINDS:
@@ -86,7 +86,7 @@ def liblinear_part(bench: Bench, name: str) -> None:
 
 
 def search_part(bench: Bench) -> None:
-    """Sixteen models from one read against one model; each is held out a fold, and judged in one more read."""
+    """Compare sixteen models from one read, each with a validation fold scored in another read, with one model."""
     rows = bench.pick(*ROWS)
     path = higgs(bench.work, rows, 28)
     grid, epochs = {"learning_rate": [0.003, 0.01], "l2": [0.0, 1e-5]}, 3

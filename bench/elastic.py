@@ -1,6 +1,6 @@
-"""Live epochs whose members are killed, leave and join at random: is each row of each finished epoch done once?
+"""Live epochs whose members die, leave and join at random, with a check that each finished epoch has each row once.
 
-And what global batches that are the same in every world cost a rank, beside the usual shares.
+Also measures the cost of fixed global batches per rank, compared with the usual shares.
 
     python bench/elastic.py [--events 500]
 """
@@ -26,7 +26,7 @@ RUNS = 5
 
 
 def events(count):
-    """Run live epochs until so much has happened; every row is checked."""
+    """Run live epochs for some number of events; each row is checked."""
     crowd = Crowd({"x": np.arange(ROWS)}, ROWS, events=count, epochs=1, batch_size=32, order="riffle", memory="1MB")
     start = time.perf_counter()
     happened = crowd.run(limit=600)
@@ -49,7 +49,7 @@ def table(folder, rows, width):
 
 
 def rate(found, world, fixed):
-    """Return a rank's rows a second; memory and batch are those of all ranks where batches are fixed."""
+    """Return a rank's rows per second; with fixed batches, memory and batch are totals over all ranks."""
     batch, memory = (192, "64MB") if fixed else (192 // world, f"{64 // world}MB")
     loader = cp.Loader(
         found, batch_size=batch, memory=memory, rank=1, world=world, seed=1, global_batches="fixed" if fixed else None

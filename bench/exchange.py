@@ -1,4 +1,4 @@
-"""Ranks that exchange rows: exact balance, what it costs the epoch that runs, and how fast rows go."""
+"""Row exchange among ranks: exact balance, cost for the running epoch, and throughput."""
 
 import json
 import multiprocessing
@@ -27,7 +27,7 @@ FOLDER = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: PTH112, S108
 
 
 def ranks(work: Callable[..., Any], world: int, folder: Path, *args: Any) -> list[Any]:
-    """Run a function in processes of one group; return what each returns."""
+    """Run a function in the processes of one group; return their results."""
     spawn = multiprocessing.get_context("spawn")
     meet = folder / f"meet-{os.urandom(4).hex()}"
     found = [spawn.Process(target=_rank, args=(work, meet, rank, world, *args)) for rank in range(world)]
@@ -54,7 +54,7 @@ def _part(folder: Path, rank: int, world: int, rows: int) -> LocalPart:
 
 
 def steps(rank: int, world: int, folder: Path, rows: int, epochs: int) -> list[list[float]]:
-    """Time the steps of epochs with and without an exchange, in turn; every step waits for all ranks."""
+    """Time the steps of epochs with and without an exchange, in turn; each step waits for all ranks."""
     exchange = PartialExchange(_part(folder, rank, world, rows), 0.1)
     seconds: list[list[float]] = [[], []]
     for epoch in range(2 * epochs):
@@ -73,7 +73,7 @@ def steps(rank: int, world: int, folder: Path, rows: int, epochs: int) -> list[l
 
 
 def throughput(rank: int, world: int, folder: Path, rows: int, repeats: int) -> list[list[float]]:
-    """Time an exchange of half the rows, and all_to_all of as many bytes in as large messages: plain, and from disk."""
+    """Time an exchange of half the rows, and all_to_all of equally many bytes, with and without disk."""
     exchange = PartialExchange(_part(folder, rank, world, rows), 0.5)
     total = exchange.plan.moved(0) * 4 * WIDTH
     plain = dist.new_group(list(range(world)), backend="gloo")
@@ -99,7 +99,7 @@ def _exchanged(exchange: PartialExchange, *_: Any) -> None:
 
 
 def _plain(_: Any, rank: int, world: int, total: int, group: Any, files: list[int]) -> None:
-    """Swap as many bytes; where files are given, read them from one and write them to the other."""
+    """Swap equally many bytes; with files, read them from one and write them to the other."""
     for first in range(0, total, 4 << 20):
         count = min(4 << 20, total - first)
         sizes = [0 if peer == rank else count // (world - 1) for peer in range(world)]

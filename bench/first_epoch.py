@@ -1,4 +1,4 @@
-"""When blocks are looked at: before the first epoch, in it, or not at all; accuracy and seconds after one and three."""
+"""Sampling of blocks before the first epoch, in it, or not at all: accuracy and seconds after one and three epochs."""
 
 import time
 from pathlib import Path
@@ -69,7 +69,7 @@ def first_epoch_part(bench: Bench, name: str, by: str) -> None:
 def _trained(
     path: Path, epochs: int, seeds: int, settings: dict[str, Any], split: Split
 ) -> dict[str, list[tuple[float, float]]]:
-    """Return seconds and score of each order, for some seeds, in turn; nothing is kept from one to the next."""
+    """Return seconds and score of each order for some seeds, in turn, without state between runs."""
     kept, found = path.with_name(f"{path.name}{SKETCH_SUFFIX}{INDEX_SUFFIX}"), {what: [] for what in ORDERS}
     for seed in range(seeds):
         for what, order in ORDERS.items():

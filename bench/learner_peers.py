@@ -1,4 +1,4 @@
-"""Seconds to a held-out accuracy, reading included: ours with defaults only against other learners, tuned."""
+"""Seconds to a validation accuracy, reading included: ours with defaults against tuned learners."""
 
 import itertools
 import os
@@ -41,7 +41,7 @@ SEEDS = {
 
 
 def made(classes: int, width: int, apart: float) -> Task:
-    """Draw 25,000 rows of Gaussian classes, of features mixed by a random matrix, and hold out a fifth."""
+    """Draw 25,000 rows of Gaussian classes with features mixed by a random matrix, a fifth for validation."""
     rng, rows = np.random.default_rng(0), 25_000
     mix, means = rng.normal(size=(width, width)) / np.sqrt(width), rng.normal(size=(classes, width)) * apart
     y = rng.integers(0, classes, rows)
@@ -55,7 +55,7 @@ TASKS = REAL | {name: lambda _, how=how: made(*how) for name, how in MADE.items(
 
 
 def peers_of(task: Task, classes: int, entries: int) -> list[str]:
-    """Return the peers that do a task in time."""
+    """Return the peers that finish a task in time."""
     left_out = {"liblinear"} if task.model == "linear" or entries > SLOW else set()
     if classes > 2 or entries > SLOW:
         left_out.add("river")
@@ -63,7 +63,7 @@ def peers_of(task: Task, classes: int, entries: int) -> list[str]:
 
 
 def scaled(task: Task) -> tuple[Any, Any, int]:
-    """Return features to learn from and held out, scaled by hand where they are dense, and the entries of both."""
+    """Return features for training and validation, scaled if dense, and the number of entries of both."""
     parts = [task.arrays(rows) for rows in (task.train, task.test)]
     if not isinstance(parts[0], np.ndarray):
         return *parts, parts[0].nnz
@@ -74,7 +74,7 @@ def scaled(task: Task) -> tuple[Any, Any, int]:
 
 
 def lines(x: Any, y: np.ndarray, model: str, classes: int) -> str:
-    """Return rows as Vowpal Wabbit reads them."""
+    """Return rows in Vowpal Wabbit's format."""
     targets = y.astype(float) if model == "linear" else y.astype(int) + 1 if classes > 2 else np.where(y > 0, 1, -1)
     if isinstance(x, np.ndarray):
         rows = (" ".join(f"{at}:{value:.6g}" for at, value in enumerate(row) if value) for row in x.tolist())
@@ -86,7 +86,7 @@ def lines(x: Any, y: np.ndarray, model: str, classes: int) -> str:
 
 
 def write(task: Task, place: Path) -> tuple[int, int]:
-    """Write a task for ours and for peers, rows in one shuffled order; return classes, and entries for each two."""
+    """Write a task for ours and for peers in one shuffled order; return its classes and entry counts."""
     order = np.random.default_rng(0).permutation(len(task.train))
     if "features" in task.train.column_names:
         order = order[: MOST // task.train.schema.field("features").type.list_size]
@@ -115,7 +115,7 @@ def ours(task: Task, place: Path, goal: float) -> tuple[float, int | None]:
 
 
 class Tried(NamedTuple):
-    """What a peer reached by some settings, in points, and its seconds."""
+    """Result of a peer with some settings: score in points, and seconds."""
 
     score: float
     seconds: float
@@ -123,12 +123,12 @@ class Tried(NamedTuple):
 
     @property
     def settings(self) -> str:
-        """Return the settings as they are told."""
+        """Return the settings as passed to the peer."""
         return str(self.how or "defaults")
 
 
 def tried(bench: Bench, peer: Peer, name: str, other: str, entries: int) -> list[Tried]:
-    """Return what a peer reaches by each of its settings; where seeds decide, in the median of them."""
+    """Return a peer's results for each of its settings, the median over seeds if it has any."""
     found = []
     for settings in GRIDS[other][: 2 if bench.quick or entries > SLOW else None]:
         ways = [settings | {"seed": seed} for seed in range(SEEDS.get(other, 0))] or [settings] * REPEATS
@@ -146,7 +146,7 @@ def tried(bench: Bench, peer: Peer, name: str, other: str, entries: int) -> list
 
 
 def part(bench: Bench, name: str) -> None:
-    """One data set: each peer is timed by its fastest settings that reach the goal."""
+    """Compare on one data set; each peer is timed with its fastest settings that reach the goal."""
     task, place = TASKS[name](bench.data), bench.work / name.replace(",", "").replace(" ", "-")
     classes, entries = write(task, place)
     with Peer("learner", path=str(place), regression=task.model == "linear", classes=classes) as peer:
@@ -174,7 +174,7 @@ def fit(task: Task, place: Path, epochs: int) -> float:
 
 
 def timed(bench: Bench, peer: Peer, measure: str, mine: Callable[[], float], fastest: dict[str, Tried]) -> None:
-    """Time what reached the goal, in turn: ours, and each peer from arrays that lie ready and from the file."""
+    """Time the runs that reached the goal, in turn: ours, and each peer from prepared arrays and from the file."""
     cases: dict[str, Callable[[], float]] = {"ours": mine}
     for other, one in fastest.items():
         if one.seconds > FAR * min(other.seconds for other in fastest.values()):

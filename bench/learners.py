@@ -1,4 +1,4 @@
-"""Learners with their defaults against the best rate of a grid, and against peers tuned, on real data as it lies."""
+"""Learners with defaults against the best learning rate of a grid and against tuned peers, on real data as it is."""
 
 import bz2
 import itertools
@@ -24,7 +24,7 @@ BITS = 18
 
 
 class Reached(NamedTuple):
-    """Accuracy or R2 on the rows held out, in points, the seconds so far, and the loss there."""
+    """Validation accuracy or R2 in points, seconds so far, and validation loss."""
 
     score: float
     seconds: float
@@ -33,14 +33,14 @@ class Reached(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """Rows to learn from, rows held out, and what they are learnt by."""
+    """Training rows, validation rows, and the training settings."""
 
     train: pa.Table
     test: pa.Table
     model: str = "logistic"
 
     def learn(self, **settings: Any) -> list[Reached]:
-        """Return what was reached after each epoch."""
+        """Return the results after each epoch."""
         try:
             model = cp.train(self.train, model=self.model, epochs=EPOCHS, test=self.test, **settings)
         except cp.errors.Diverged:
@@ -51,7 +51,7 @@ class Task:
         return [Reached(*found) for found in zip(scores, seconds, losses, strict=True)]
 
     def arrays(self, rows: pa.Table) -> Any:
-        """Return features as scikit-learn takes them."""
+        """Return features in scikit-learn's form."""
         if "features_k" in rows.column_names:
             from scipy.sparse import csr_matrix  # noqa: PLC0415 - optional
 
@@ -67,7 +67,7 @@ class Task:
 
 
 def split(split: Split, model: str) -> Task:
-    """Make a task of rows that `real` has standardised."""
+    """Make a task from rows standardised by `real`."""
     test = (
         {name: split.x_test[name] for name in split.x_test.column_names} if isinstance(split.x_test, pa.Table) else {}
     )
@@ -79,7 +79,7 @@ def split(split: Split, model: str) -> Task:
 
 
 def columns(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, model: str = "logistic") -> Task:
-    """Make a task of columns as they are."""
+    """Make a task from raw columns."""
 
     def table(x: np.ndarray, y: np.ndarray) -> pa.Table:
         return pa.table({**{f"x{at}": x[:, at] for at in range(x.shape[1])}, "label": y})
@@ -88,7 +88,7 @@ def columns(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray
 
 
 def held(x: np.ndarray, y: np.ndarray, model: str) -> Task:
-    """Hold out every fifth row of a seeded permutation."""
+    """Use every fifth row of a seeded permutation for validation."""
     order = np.random.default_rng(0).permutation(len(y))
     test, train = order[::5], np.delete(order, np.s_[::5])
     return columns(x[train], y[train], x[test], y[test], model)
@@ -112,7 +112,7 @@ def svmlight(data: Path | None, train: str, test: str) -> Task:
 
 
 def ijcnn1(data: Path | None) -> Task:
-    """Read 22 features, most of them there: as dense rows."""
+    """Read 22 mostly present features as dense rows."""
     found = svmlight(data, "ijcnn1/ijcnn1.trn.bz2", "ijcnn1/ijcnn1.tst.bz2")
 
     def dense(rows: pa.Table) -> np.ndarray:
@@ -126,7 +126,7 @@ def ijcnn1(data: Path | None) -> Task:
 
 
 def higgs_sample(data: Path | None) -> Task:
-    """Read 28 features as they are, the label first."""
+    """Read 28 raw features after the label."""
     parts = []
     for name in ("train", "test"):
         table = np.loadtxt(unpack(data, f"higgs_sample/binary.{name}.gz").decode().splitlines())
@@ -169,7 +169,7 @@ def flights200k(data: Path | None) -> Task:
 
 
 def raw(data: Path | None, name: str) -> Task:
-    """Read columns as they are, the target last."""
+    """Read raw columns before the target."""
     if name == "skin":
         table = np.loadtxt(unpack(data, "skin/Skin_NonSkin.txt.gz").decode().splitlines())
         return held(table[:, :3], (table[:, 3] == 1).astype(np.int64), "logistic")
@@ -219,14 +219,14 @@ def peers(task: Task) -> Iterator[tuple[str, float, float]]:
 
 
 def seconds_to(goal: float, way: list[Reached]) -> str:
-    """Say when a score was reached."""
+    """Return when a score was reached, as text."""
     return next((f"{one.seconds:.2f} s" for one in way if one.score >= goal), "never")
 
 
 def part(bench: Bench, name: str) -> None:
-    """One data set: the rate of a grid that has the least loss on held-out rows is what ours is held against.
+    """Compare on one data set with the learning rate of a grid that has the least validation loss.
 
-    A larger rate may have a higher accuracy by the luck of its last rows, and a loss far above; that is told too.
+    A larger rate may reach a higher accuracy by luck in its last rows, at a far higher loss; that is printed, too.
     """
     task = TASKS[name](bench.data)
     ways = {f"rate {rate:g}": task.learn(learning_rate=rate) for rate in RATES}

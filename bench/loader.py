@@ -18,7 +18,7 @@ BUDGETS = {"default memory": (None, None), "scDataset's memory": (FETCH * BATCH 
 
 
 def label_deff(loader: cp.Loader, labels: np.ndarray) -> float:
-    """Measure deff of an epoch, after checking that labels belong to their rows and that all came."""
+    """Measure deff of an epoch, after checking that labels match their rows and that all rows came."""
     seen = []
     for batch in loader:
         check(bool((batch["features"][:, 0] == batch["label"]).all()), "labels came with other rows")
@@ -40,7 +40,7 @@ def open_tables(x: Path, y: Path, arrow: Path) -> dict[str, cp.tables.Table]:
 
 
 def torch_part(bench: Bench, features: int) -> None:
-    """Rows in memory behind DataLoader(TensorDataset), against Riffle from a warm file."""
+    """Compare DataLoader(TensorDataset) in memory with Riffle on a warm file."""
     rows = bench.pick(400_000, 200_000)
     x, y, arrow = classes(bench.work, rows, features)
     with Peer("torch", x=str(x), y=str(y), batch=BATCH) as peer, ExitStack() as stack:
@@ -63,7 +63,7 @@ def torch_part(bench: Bench, features: int) -> None:
 
 
 def scdataset_part(bench: Bench) -> None:
-    """ScDataset on memory-mapped arrays, against Riffle on the same files; warm."""
+    """Compare scDataset on memory-mapped arrays with Riffle on the same warm files."""
     rows = bench.pick(400_000, 200_000)
     x, y, arrow = classes(bench.work, rows, 128)
     with Peer("scdataset", **_scdataset(x, y)) as peer, ExitStack() as stack:
@@ -80,7 +80,7 @@ def scdataset_part(bench: Bench) -> None:
 
 
 def scdataset_cold_part(bench: Bench) -> None:
-    """The same from a cold file: the first rows of a large table, since read-ahead soon has a small one in memory."""
+    """Compare on a cold file: the first rows of a large table, since read-ahead soon caches a small one."""
     rows, wanted = bench.pick(4_000_000, 1_500_000), bench.pick(200_000, 75_000)
     x, y, arrow = classes(bench.work, rows, 128)
     with Peer("scdataset", **_scdataset(x, y)) as peer:
@@ -121,7 +121,7 @@ def _budgeted(table: cp.tables.Table, text: str) -> cp.Loader:
 
 
 def _scdataset_rows(bench: Bench, state: str, target: str, times: dict, deffs: dict[Any, float], rows: int) -> None:
-    """Print a row for each table and budget; the target is for those that mix at least as well."""
+    """Print a row for each table and budget; the target applies to orders that mix at least as well."""
     for name in list(times)[1:]:
         value, spread = ratio(times, "peer", name)
         note = (
@@ -133,7 +133,7 @@ def _scdataset_rows(bench: Bench, state: str, target: str, times: dict, deffs: d
 
 
 def rows_part(bench: Bench) -> None:
-    """Single rows of 1 KB in random order from a cold file, against Hugging Face random access."""
+    """Compare single rows of 1 KB in random order from a cold file with Hugging Face random access."""
     rows = bench.pick(2_000_000, 500_000)
     arrow, stream = numbered(bench.work, rows)
     order = cp.orders.FullShuffle(unit="row")

@@ -1,4 +1,4 @@
-"""Parts on the disks of ranks: cold reads against shared random access, accuracy by fraction, ranks that are killed."""
+"""Parts on ranks' disks: cold reads against shared random access, accuracy by fraction, and killed ranks."""
 
 import json
 import multiprocessing
@@ -33,7 +33,7 @@ PATIENCE = 20.0  # seconds that ranks wait for one another
 
 
 def cold(rank: int, world: int, folder: Path, shared: Path, width: int, fraction: float = 0.1) -> list[float]:
-    """Read an epoch of a local part while a fraction is exchanged, and as many rows of the shared file, one by one."""
+    """Read an epoch of a local part during an exchange, and equally many single rows of the shared file."""
     exchange = PartialExchange(stage(shared, folder / f"{width}-{rank}", rank, world), fraction)
     table = cp.open(shared)
     layout = table.layout(["x"])
@@ -60,7 +60,7 @@ def cold(rank: int, world: int, folder: Path, shared: Path, width: int, fraction
 
 
 def _one_by_one(path: Path, column: Any, rows: Any, width: int) -> int:
-    """Read rows in an order of their own, each when it is wanted, as a map-style data set does."""
+    """Read rows in a private order, each on request, as a map-style dataset does."""
     file = os.open(path, os.O_RDONLY)
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
     piece = np.searchsorted(column.starts, rows, side="right") - 1
@@ -71,7 +71,7 @@ def _one_by_one(path: Path, column: Any, rows: Any, width: int) -> int:
 
 
 def shared_file(path: Path, width: int, total: int) -> Path:
-    """Write rows of so many numbers, so many bytes in all."""
+    """Write rows of a given number of values and total bytes."""
     values, rows = np.random.default_rng(1).random(width, np.float32), total // (4 * width)
     each = max(1, (8 << 20) // (4 * width))
     schema = pa.schema({"x": pa.list_(pa.float32(), width)})
@@ -83,7 +83,7 @@ def shared_file(path: Path, width: int, total: int) -> Path:
 
 
 def cold_part(bench: Bench) -> None:
-    """Two ranks, rows of 4 KB and of 100 KB."""
+    """Measure two ranks with rows of 4 KB and of 100 KB."""
     for width, total in ((1_000, bench.pick(1 << 30, 200 << 20)), (25_000, bench.pick(2 << 30, 400 << 20))):
         shared = shared_file(bench.work / f"shared-{width}.arrow", width, total)
         found = ranks(cold, 2, bench.work, bench.work, shared, width)
@@ -94,10 +94,10 @@ def cold_part(bench: Bench) -> None:
 
 
 class RankNorm(nn.Module):
-    """Batch normalization as data-parallel ranks have it: each by its own rows; those of rank 0 are remembered.
+    """Batch normalization of data-parallel ranks: each uses its own rows; rank 0's statistics are stored.
 
     Args:
-        channels: Of what is normalized.
+        channels: Number of normalized channels.
     """
 
     def __init__(self, channels: int) -> None:
@@ -105,7 +105,7 @@ class RankNorm(nn.Module):
         self.norm = nn.BatchNorm2d(channels)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Normalize the rows of all ranks, which lie one rank after the other."""
+        """Normalize the rows of all ranks, concatenated by rank."""
         if not self.training:
             return self.norm(x)
         parts = x.view(RANKS, -1, *x.shape[1:])
@@ -118,7 +118,7 @@ class RankNorm(nn.Module):
 
 
 def network(kind: str) -> nn.Module:
-    """Make a softmax model, or two convolutions with batch normalization and a dense layer."""
+    """Return a softmax model, or two convolutions with batch normalization and a dense layer."""
     if kind == "softmax":
         return nn.Linear(784, 10)
     return nn.Sequential(
@@ -129,7 +129,7 @@ def network(kind: str) -> nn.Module:
 
 
 def steps(path: Path, order: Any, seed: int, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield what all ranks have in a step, one rank after the other: their gradients are averaged."""
+    """Yield the rows of all ranks in a step, concatenated by rank; their gradients are averaged."""
     loaders = []
     for rank in range(RANKS):
         one = cp.Loader(path, order=order, batch_size=BATCH, seed=seed, rank=rank, world=RANKS, drop_last=True)
@@ -142,7 +142,7 @@ def steps(path: Path, order: Any, seed: int, epoch: int) -> Iterator[tuple[torch
 
 
 def curve(path: Path, order: Any, split: Split, kind: str, seed: int, epochs: int) -> list[float]:
-    """Train as the ranks do together; return the accuracy on the held-out rows after each epoch, in percent."""
+    """Train as the ranks do together; return validation accuracy after each epoch, in percent."""
     torch.manual_seed(seed)
     model, total = network(kind), epochs * (split.train.num_rows // RANKS // BATCH)
     rate = RATE if kind == "cnn" else RATE / 2
@@ -165,7 +165,7 @@ def curve(path: Path, order: Any, split: Split, kind: str, seed: int, epochs: in
 
 
 def stagings(split: Split, folder: Path) -> dict[str, Path]:
-    """Write rows as they lie, and in random order: of either each rank has a piece to begin with."""
+    """Write rows in storage order and in random order; each rank begins with a piece of either."""
     paths = {"sorted": folder / "sorted.arrow", "random": folder / "random.arrow"}
     with Writer(paths["sorted"], split.train.schema) as writer:
         for batch in split.train.to_batches(max_chunksize=4096):
@@ -175,7 +175,7 @@ def stagings(split: Split, folder: Path) -> dict[str, Path]:
 
 
 def mixing_part(bench: Bench) -> None:
-    """Fashion-MNIST sorted by its label on 8 ranks, staged as it lies and at random."""
+    """Train on Fashion-MNIST sorted by label with 8 ranks, staged in storage order and at random."""
     split = READERS["fashion_mnist"](bench.data)
     paths = stagings(split, bench.work)
     torch.set_num_threads(1)
@@ -197,7 +197,7 @@ def mixing_part(bench: Bench) -> None:
 
 
 def exchanging(rank: int, world: int, folder: Path, meet: Path) -> None:
-    """Exchange for ever, and note how it ended: a parent kills a rank."""
+    """Exchange until a parent kills the rank, recording each epoch's rows."""
     out = folder / f"ended-{rank}"
     start = time.monotonic()
     try:
@@ -219,7 +219,7 @@ def exchanging(rank: int, world: int, folder: Path, meet: Path) -> None:
 
 
 def kills_part(bench: Bench) -> None:
-    """Kill ranks at random moments, start all again, and compare what each finished epoch had with the plan."""
+    """Kill ranks at random moments, restart all, and compare each finished epoch with the plan."""
     draw = random.Random(bench.pick(1, 2))  # noqa: S311 - nothing secret
     wanted, killed, finished, slowest = bench.pick(500, 20), 0, 0, 0.0
     errors: dict[str, int] = {}
@@ -270,7 +270,7 @@ def _until(holds: Any, otherwise: str) -> None:
 
 
 def _whole_epochs(folder: Path, rows: int, world: int) -> int:
-    """Compare epochs that any rank saw with the plan; return how many all saw."""
+    """Compare epochs that any rank saw with the plan; return how many all ranks saw."""
     plan, complete = Exchange(rows, world, 0.4, world), 0
     epochs = {int(path.name.split("-")[2]) for path in folder.glob("seen-*-*")}
     for epoch in epochs:

@@ -1,4 +1,4 @@
-"""What a process holds: resident growth under a budget, resume at 10^12 rows, time to import."""
+"""Memory of a process: resident growth under a budget, resume at 10^12 rows, and import time."""
 # ruff: noqa: PLC0415 - a fresh process imports what it measures, and no more
 
 import contextlib
@@ -18,7 +18,7 @@ ROW = 28 * 4 + 4
 
 
 class Growth:
-    """Measures how far the resident memory of this process rises above where it was."""
+    """Measures the growth of this process's resident memory."""
 
     def __init__(self) -> None:
         self._status = Path("/proc/self/status")
@@ -35,7 +35,7 @@ class Growth:
         return int(line.split()[1]) * 1024
 
     def mib(self) -> dict[str, float]:
-        """Return MiB: growth of the peak, and where it started."""
+        """Return MiB: growth of the peak, and the start."""
         return {"growth": (self._read("VmHWM") - self._before) / 2**20, "before": self._before / 2**20}
 
 
@@ -60,7 +60,7 @@ def child_train(path: str, order: str) -> dict[str, float]:
 
 
 def child_resume(order: str) -> dict[str, float]:
-    """Make the first step from the middle of an epoch of 10^12 rows."""
+    """Take the first step from the middle of an epoch of 10^12 rows."""
     from corgipile.orders import Blocks, Key, named
 
     rows = 10**12
@@ -75,7 +75,7 @@ def child_resume(order: str) -> dict[str, float]:
 
 
 def growth_part(bench: Bench) -> None:
-    """Peak resident memory of a fresh process that loads, and one that trains, under memory="64MB"."""
+    """Measure peak resident memory of a fresh process that loads, and one that trains, with memory="64MB"."""
     rows = (2 << 30) // ROW if not bench.quick else (512 << 20) // ROW
     path = higgs(bench.work, rows, 28)
     size = path.stat().st_size / 2**30
@@ -89,7 +89,7 @@ def growth_part(bench: Bench) -> None:
 
 
 def resume_part(bench: Bench) -> None:
-    """First step from the middle of 10^12 rows, index only."""
+    """Time the first step from the middle of 10^12 rows, index only."""
     for order in ("riffle", "corgipile", "no_shuffle", "block_only", "full"):
         found = [child("memory.py", "resume", order) for _ in range(3)]
         note = f"first step visits {found[0]['rows']:,} rows"
@@ -99,7 +99,7 @@ def resume_part(bench: Bench) -> None:
 
 
 def import_part(bench: Bench) -> None:
-    """Import corgipile in a fresh interpreter, less the bare interpreter."""
+    """Time the import of corgipile in a fresh interpreter, minus a bare interpreter."""
 
     def run(code: str) -> float:
         start = time.perf_counter()

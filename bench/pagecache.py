@@ -1,4 +1,4 @@
-"""The page cache: drop a file from it, see what is left, and read a file as fast as plain threads can."""
+"""Page cache tools: drop a file, measure what is cached, and read a file as fast as plain threads can."""
 
 import contextlib
 import ctypes
@@ -37,7 +37,7 @@ def cached(path: Path) -> float:
 
 
 def unmap(path: Path) -> None:
-    """Let go of a file's pages that this process has mapped: those would stay in the page cache."""
+    """Unmap a file's pages in this process, which would otherwise stay cached."""
     libc = ctypes.CDLL(None)
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     for line in Path("/proc/self/maps").read_text().splitlines():
@@ -47,7 +47,7 @@ def unmap(path: Path) -> None:
 
 
 def bytes_from_device() -> int:
-    """Return the bytes that this process let the device read so far."""
+    """Return the bytes that this process has read from devices."""
     io = Path("/proc/self/io")
     if not io.exists():
         raise Skip("this system does not count the bytes that a process reads")
@@ -55,7 +55,7 @@ def bytes_from_device() -> int:
 
 
 def drop(*paths: Path) -> None:
-    """Drop files from the page cache, and prove it.
+    """Drop files from the page cache, and verify it.
 
     Raises:
         Skip: The files are still cached.
@@ -76,9 +76,9 @@ def drop(*paths: Path) -> None:
 
 
 def read_plainly(path: Path, threads: int = 4, chunk: int = 1 << 20, shuffled: bool = False) -> float:
-    """Read a whole file by pread in a few threads, into buffers that are reused; return seconds.
+    """Read a whole file by pread in a few threads, into reused buffers; return seconds.
 
-    Chunks are taken from first to last, or in random order, as block orders do.
+    Chunks are read in order, or in random order as block orders do.
     """
     size, lock, counted = path.stat().st_size, threading.Lock(), []
     starts = list(range(0, size, chunk))

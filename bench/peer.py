@@ -1,4 +1,4 @@
-"""A peer at work: runs in the peers' environment, times itself, answers requests (JSON lines) over pipes."""
+"""A peer process: runs in the peers' environment, times itself, and answers requests (JSON lines) over pipes."""
 # ruff: noqa: PLC0415 - each job imports its own peer
 
 import json
@@ -13,7 +13,7 @@ from peer_walk import timed, walk
 
 
 def sklearn_sgd(path, rate):
-    """SGDClassifier.partial_fit, one epoch over rows in memory."""
+    """Fit SGDClassifier by partial_fit, one epoch over rows in memory."""
     import pyarrow as pa
     from sklearn.linear_model import SGDClassifier
 
@@ -49,7 +49,7 @@ def sklearn_sparse(path, rate):
 
 
 def torch_loader(x, y, batch):
-    """DataLoader(TensorDataset, shuffle=True), the way tutorials show it, rows in memory."""
+    """Iterate over DataLoader(TensorDataset, shuffle=True), as in tutorials, with rows in memory."""
     import numpy as np
     import torch
     from torch.utils.data import DataLoader, TensorDataset
@@ -103,7 +103,7 @@ def scdataset_cells(path, column, batch, block, fetch):
 
 
 def hf_random(path, column):
-    """Hugging Face datasets: rows of a list of row numbers, 256 at a time."""
+    """Read Hugging Face datasets by lists of row numbers, 256 at a time."""
     import numpy as np
     from datasets import Dataset
 
@@ -139,7 +139,7 @@ def tfrecord_queue(path, index, batch, queue):
 
 
 def hf_concurrent(path, source):
-    """A cold Hugging Face dataset behind DataLoader, as shipped and within corgipile's Concurrent."""
+    """Iterate over a cold Hugging Face dataset behind DataLoader, as shipped and within corgipile's Concurrent."""
     from pathlib import Path
 
     import numpy as np

@@ -1,4 +1,4 @@
-"""Peers that learn: each reads its rows from a file, fits, and scores rows held out, in its own environment."""
+"""Peer learners: each reads its rows from a file, fits, and scores validation rows, in its own environment."""
 # ruff: noqa: PLC0415 - each imports its own library
 
 import contextlib
@@ -26,7 +26,7 @@ def arrays(path, part):
 
 
 def from_file(path):
-    """Read the file that ours reads, in the quickest way found: dense features are scaled, sparse ones left alone."""
+    """Read our file in the fastest way we know: dense features are scaled, sparse ones are not."""
     import pyarrow as pa
 
     table = pa.ipc.open_file(pa.memory_map(f"{path}.arrow")).read_all()
@@ -44,7 +44,7 @@ def from_file(path):
 
 
 def scaled(x, rows):
-    """Return features of mean 0 and spread 1; ``rows`` is the axis they lie along."""
+    """Return features with mean 0 and standard deviation 1; ``rows`` is their axis."""
     x = x - x.mean(axis=rows, keepdims=True)
     spread = np.sqrt(np.einsum("ij,ij->i" if rows else "ij,ij->j", x, x) / x.shape[rows])
     spread[spread == 0] = 1
@@ -97,7 +97,7 @@ def vw(path, regression, classes, *, rate=0.5, passes=1):
 
 
 def river(path, regression, classes, *, whole, rate=0.01):
-    """Learn row by row, from dictionaries, once."""
+    """Learn row by row from dictionaries, in one pass."""
     from river import linear_model, optim
 
     start = CLOCK()
@@ -113,7 +113,7 @@ def river(path, regression, classes, *, whole, rate=0.01):
 
 
 def dictionaries(x):
-    """Yield rows as River takes them."""
+    """Yield rows in River's form."""
     if isinstance(x, np.ndarray):
         yield from (dict(enumerate(row)) for row in x.tolist())
         return
@@ -138,9 +138,9 @@ def gblinear(path, regression, classes, *, whole, penalty=0.0, rounds=10):
 
 
 def learner(path, regression, classes):
-    """Return what fits a peer by its name and settings; libraries are imported before anything is timed.
+    """Return the fit function of a peer by name and settings; libraries are imported before timing.
 
-    With ``whole`` it begins with the file that ours reads, else with arrays that lie ready, dense ones scaled.
+    With ``whole`` it starts from our file, else from prepared arrays, scaled if dense.
     """
     libraries = "pyarrow", "scipy.sparse", "sklearn.linear_model", "vowpalwabbit", "river.linear_model", "xgboost"
     for library in libraries:

@@ -1,7 +1,7 @@
-"""Loaders of other projects over one table on disk: float32 rows and a label that is the row's number.
+"""Loaders of other projects over one table on disk: float32 rows and a label that is the row number.
 
-Each job writes the table in the peer's own format once, and is then tuned to what reads it fastest. A run opens the
-files anew, so that a cold one is cold.
+Each job writes the table in the peer's own format once, and is then tuned for reading speed. A run opens the files
+again, so that a cold one is cold.
 """
 # ruff: noqa: PLC0415 - each job imports its own peer
 
@@ -19,7 +19,7 @@ CHUNK = 1 << 14
 
 
 def map_style(x, y, batch):
-    """DataLoader(shuffle=True) over a dataset whose ``__getitem__`` reads one row of a memory map."""
+    """Iterate over DataLoader(shuffle=True) on a dataset whose ``__getitem__`` reads one row of a memory map."""
     import torch
     from torch.utils.data import DataLoader, Dataset
 
@@ -41,7 +41,7 @@ def map_style(x, y, batch):
 
 
 def getitems(x, y, batch):
-    """DataLoader(shuffle=True) over a dataset whose ``__getitems__`` gathers a whole batch from a memory map."""
+    """Iterate over DataLoader(shuffle=True) on a dataset whose ``__getitems__`` gathers a batch from a memory map."""
     import numpy as np
     import torch
     from torch.utils.data import DataLoader, Dataset
@@ -66,7 +66,7 @@ def getitems(x, y, batch):
 
 
 def hf_iterable(stream, batch, buffer, shards):
-    """Hugging Face datasets: IterableDataset.shuffle, batches of arrays."""
+    """Iterate over Hugging Face datasets: IterableDataset.shuffle, batches of arrays."""
     from datasets import Dataset
 
     def batches(seed):
@@ -77,7 +77,7 @@ def hf_iterable(stream, batch, buffer, shards):
 
 
 def grain_records(x, y, batch, folder, threads=2, buffer=16):
-    """Grain over ArrayRecord: a global shuffle of row numbers, records of one row each."""
+    """Iterate over Grain on ArrayRecord: a global shuffle of row numbers, records of one row each."""
     import grain
     import numpy as np
     from array_record.python.array_record_data_source import ArrayRecordDataSource
@@ -108,7 +108,7 @@ def grain_records(x, y, batch, folder, threads=2, buffer=16):
 
 
 def mosaicml(x, y, batch, folder):
-    """MosaicML streaming: MDS shards, shuffle py1e."""
+    """Iterate over MosaicML streaming: MDS shards, shuffle py1e."""
     warnings.simplefilter("ignore")  # its arrays cannot be written to, as PyTorch remarks
     without_torchvision()
     from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
@@ -155,7 +155,7 @@ def walker(batches):
 
 
 def maps(x, y):
-    """Map both arrays anew: pages that are mapped cannot be dropped from the cache."""
+    """Map both arrays again, since mapped pages cannot be dropped from the cache."""
     import numpy as np
 
     # Written to nowhere ("c"), since PyTorch warns of tensors that cannot be written.
@@ -171,7 +171,7 @@ def rows_of(x, y):
 
 @contextlib.contextmanager
 def fresh(folder):
-    """Say whether a folder must still be filled; one whose filling failed is removed."""
+    """Return whether a folder must still be filled; an incomplete one is removed."""
     path = Path(folder)
     needed = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ def fresh(folder):
 
 
 def without_torchvision():
-    """Stand in for torchvision, which MosaicML streaming imports and does not need here."""
+    """Replace torchvision, which MosaicML streaming imports but does not need here."""
     parts = {"": [], ".datasets": ["VisionDataset"], ".transforms": [], ".transforms.functional": ["to_tensor"]}
     for name, classes in parts.items():
         module = types.ModuleType(f"torchvision{name}")

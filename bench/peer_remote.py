@@ -1,6 +1,6 @@
-"""Loaders of other projects over tables in an object store that speaks S3; each job is set up as its guide says.
+"""Loaders of other projects over tables in an S3 object store, each set up as its guide says.
 
-A job writes what it needs into the server's folder, from what lies there or beside it, and reads it by S3.
+A job writes its files into the server's folder, from the files there, and reads them by S3.
 """
 # ruff: noqa: PLC0415 - each job imports its own peer
 
@@ -20,7 +20,7 @@ CONNECTIONS = 64  # where ten are the default
 
 
 def hf_remote(root, batch, variables):
-    """Hugging Face datasets: Parquet streamed, with a shuffle buffer of its usual size."""
+    """Iterate over Hugging Face datasets: Parquet streamed, with a shuffle buffer of its usual size."""
     os.environ.update(variables)
     os.environ["HF_HUB_OFFLINE"] = "1"
     from datasets import load_dataset
@@ -38,7 +38,7 @@ def hf_remote(root, batch, variables):
 
 
 def mosaicml_remote(root, batch, variables):
-    """MosaicML streaming: MDS shards of its default size, downloaded as they are needed; shuffle py1e."""
+    """Iterate over MosaicML streaming: MDS shards of default size, downloaded when needed; shuffle py1e."""
     os.environ.update(variables)
     warnings.simplefilter("ignore")
     without_torchvision()
@@ -67,7 +67,7 @@ def mosaicml_remote(root, batch, variables):
 
 
 def lance_take(root, batch, variables):
-    """Lance: random rows by `take`, some batches at the same time."""
+    """Read random rows of Lance by `take`, some batches concurrently."""
     import lance
     import numpy as np
     import pyarrow as pa
@@ -90,7 +90,7 @@ def lance_take(root, batch, variables):
 
 
 def s3fs_map(root, batch, variables):
-    """A map-style dataset over rows of fixed width by s3fs: a batch's rows are asked for together."""
+    """A map-style dataset over rows of fixed width by s3fs, which requests a batch's rows together."""
     os.environ.update(variables)
     import numpy as np
     import s3fs
@@ -120,7 +120,7 @@ def s3fs_map(root, batch, variables):
 
 
 def at_once(read, wanted):
-    """Yield what is read of each, in order, while the next ones are being read."""
+    """Yield the results of reads in order, reading ahead."""
     from collections import deque
     from concurrent.futures import ThreadPoolExecutor
 
@@ -132,7 +132,7 @@ def at_once(read, wanted):
 
 
 def rows_of(root):
-    """Yield features and labels of the arrays beside the bucket, some rows at a time."""
+    """Yield features and labels of the arrays next to the bucket, some rows at a time."""
     import numpy as np
 
     x, y = (np.load(Path(root).parent / name, mmap_mode="r") for name in ("x.npy", "y.npy"))

@@ -11,7 +11,7 @@ CLOCK = time.process_time if os.environ.get("BENCH_CLOCK") == "cpu" else time.pe
 
 
 def wabbit(path):
-    """Return what runs it with settings; the library is imported before anything is timed."""
+    """Return the run function for some settings; the library is imported before timing."""
     from vowpalwabbit import Workspace
 
     def run(ngrams=2, rate=0.5, passes=1, **_):

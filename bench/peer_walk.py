@@ -1,12 +1,12 @@
-"""How a peer is timed: its batches are walked through, and nothing else."""
+"""Timing of a peer: its batches are iterated over, and nothing else."""
 
 import time
 
 
 def walk(loader, label, out, limit=None):
-    """Iterate over a loader, up to a limit; count rows and, where a file is named, keep the labels for it.
+    """Iterate over a loader, up to a limit; count rows and, if a file is named, store the labels in it.
 
-    ``first`` is the seconds until the first batch came, ``head`` its rows.
+    ``first`` is the seconds until the first batch, ``head`` its rows.
     """
     rows, kept, first, head = 0, [], None, 0
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a plan says beforehand against what then happens, and order="auto" against the best of 30 settings by hand."""
+"""Predictions of a plan against measurements, and order="auto" against the best of 30 settings by hand."""
 
 import functools
 import json
@@ -15,7 +15,7 @@ from pagecache import drop
 import corgipile as cp
 from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Order, Reservoir, Riffle, SlidingWindow
 from corgipile.planner.candidates import Setting, candidates
-from corgipile.planner.trial import predicted, tried
+from corgipile.planner.trial import add_predictions, run_trials
 from corgipile.quality import deff
 from corgipile.tables import Table
 from corgipile.tables.arrow.writer import Writer
@@ -42,7 +42,7 @@ TIMED: dict[str, Order] = {
 
 
 def clustered(work: Path, rows: int) -> Path:
-    """Make a table sorted by its label whose features lie in clusters of neighbours, ``CELLS`` a class."""
+    """Make a label-sorted table whose features lie in clusters of neighbours, ``CELLS`` per class."""
     path = work / f"clustered-{rows}.arrow"
     if path.exists():
         return path
@@ -61,7 +61,7 @@ def clustered(work: Path, rows: int) -> Path:
 
 
 def deff_part(bench: Bench) -> None:
-    """Deff told from stretches of an epoch, against all of the epoch: sorted labels, and labels in bursts."""
+    """Compare deff from stretches of an epoch with deff of the whole epoch: sorted labels, and labels in bursts."""
     rows = bench.pick(12_000_000, 3_000_000)
     bursts = np.repeat(np.random.default_rng(1).integers(0, CLASSES, -(-rows // 3000)), 3000)[:rows]
     for lies, label in (("sorted", np.arange(rows) * CLASSES // rows), ("in bursts of 3,000", bursts)):
@@ -81,7 +81,7 @@ def deff_part(bench: Bench) -> None:
 
 
 def in_pieces(bench: Bench, name: str, cases: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[Any]]:
-    """Run all cases in turn as `interleave` does; in a folder given by ``--work`` go on where a run was stopped."""
+    """Run all cases in turn as `interleave` does; with ``--work`` continue an interrupted run."""
     path = bench.work / f"{name}.jsonl"
     kept = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     known = {(case, number): value for case, number, value in kept}
@@ -98,7 +98,7 @@ def in_pieces(bench: Bench, name: str, cases: Mapping[str, Callable[[], Any]], r
 
 
 def seconds_part(bench: Bench, cold: bool) -> None:
-    """Seconds told of epochs against those of whole epochs: each told and then run, in turn."""
+    """Compare predicted and measured seconds of epochs, each predicted and then run, in turn."""
     path = clustered(bench.work, bench.table_rows(9_000_000, 2_000_000))
     table, state = cp.open(path), "cold" if cold else "warm"
     setting = Setting(table, len(table) * 116 // 50, BATCH, "label", 1, 0.4, 0)
@@ -109,7 +109,7 @@ def seconds_part(bench: Bench, cold: bool) -> None:
     def epoch(name: str) -> tuple[float, float]:
         if cold:
             drop(path)
-        (one,) = predicted(tried([found[name]], setting), None, setting, cached=not cold)
+        (one,) = add_predictions(run_trials([found[name]], setting), None, setting, cached=not cold)
         check(one.seconds is not None and (one.cold is not None) == cold, f"the table was not {state} all the time")
         if cold:
             drop(path)
@@ -129,7 +129,7 @@ def seconds_part(bench: Bench, cold: bool) -> None:
 
 
 def grid() -> dict[str, Any]:
-    """Return 30 settings that somebody might try."""
+    """Return 30 settings that a user might try."""
     riffles = {f"riffle, {size}, {by or 'random'}": Riffle(block=size, balance=by)
                for size in SIZES for by in (None, "label", "content")}  # fmt: skip
     piles = {f"corgipile, {size}": CorgiPile(block=size) for size in SIZES}
@@ -141,7 +141,7 @@ def grid() -> dict[str, Any]:
 
 
 def spreads(rows: Iterator[np.ndarray], label: np.ndarray, sides: np.ndarray) -> tuple[float, float]:
-    """Return deff of labels and of projections of the features, of a whole epoch."""
+    """Return deff of labels and of feature projections over a whole epoch."""
     seen = np.concatenate(list(rows))
     check(len(seen) >= len(label), f"{len(seen)} rows of {len(label)} were visited")  # by a reservoir some twice
     batches = seen[: len(seen) // BATCH * BATCH].reshape(-1, BATCH)
@@ -162,7 +162,7 @@ def columns(table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mixed(bench: Bench, table: Table) -> dict[str, Any]:
-    """Report what order="auto" mixes; return it and the settings that mix as well, of whole epochs."""
+    """Report the mixing of order="auto"; return it and the settings that mix as well, over whole epochs."""
     orders = {"auto": "auto", **grid()}
     read = functools.cache(lambda: columns(table))
 
@@ -184,9 +184,9 @@ def mixed(bench: Bench, table: Table) -> dict[str, Any]:
 
 
 def auto_part(bench: Bench, cold: bool) -> None:
-    """order="auto" with 2 % in memory against the fastest of a grid whose deff is as low, by label and features.
+    """Compare order="auto" with 2 % in memory with the fastest of a grid at equal deff of labels and features.
 
-    The grid is screened by an eighth of an epoch; of the best and auto whole epochs are timed.
+    The grid is screened by an eighth of an epoch; whole epochs are timed for the best and for auto.
     """
     path = clustered(bench.work, bench.table_rows(36_000_000, 2_000_000))
     table, state = cp.open(path), "cold" if cold else "warm"
@@ -221,7 +221,7 @@ def auto_part(bench: Bench, cold: bool) -> None:
 
 
 def main(bench: Bench) -> None:
-    """Run all parts; of a folder given by ``--work`` a run that is stopped is gone on with by the next."""
+    """Run all parts; with ``--work`` the next run continues an interrupted one."""
     bench.part("deff", deff_part)
     for cold in (True, False):
         bench.part(f"seconds-{'cold' if cold else 'warm'}", functools.partial(seconds_part, cold=cold))

@@ -1,4 +1,4 @@
-"""Training inside PostgreSQL: against a plain scan, the orders among themselves, fetching, and an aggregate."""
+"""Training inside PostgreSQL, compared with a plain scan, between orders, with fetching, and with an aggregate."""
 
 import statistics
 import time
@@ -18,7 +18,7 @@ SHARE = 10  # of a table that the buffer holds
 
 
 def scan_part(bench: Bench, data: Database) -> None:
-    """A logistic epoch against SELECT sum(label)."""
+    """Compare a logistic epoch with SELECT sum(label)."""
     for kind, name in KINDS.items():
         table = data.higgs(kind)
         cases = {
@@ -36,13 +36,13 @@ def scan_part(bench: Bench, data: Database) -> None:
 
 
 def narrow_part(bench: Bench, data: Database) -> None:
-    """Orders against No Shuffle, 28 features."""
+    """Compare orders with No Shuffle, 28 features."""
     for kind, name in KINDS.items():
         orders(bench, data, f"28 x {name}", data.higgs(kind), data.rows)
 
 
 def evicted_part(bench: Bench, data: Database) -> None:
-    """Orders against No Shuffle with nothing of the table in memory when an epoch begins; asking ahead on and off."""
+    """Compare orders with No Shuffle on an uncached table, with and without prefetching."""
     for kind, name in KINDS.items():
         table = data.higgs(kind)
         cases = {
@@ -60,7 +60,7 @@ def evicted_part(bench: Bench, data: Database) -> None:
 
 
 def evicted(data: Database, table: str, order: str, ask: bool) -> float:
-    """Return the seconds of an epoch of an evicted table; the server asks ahead, or not."""
+    """Return the seconds of an epoch over an evicted table, with or without prefetching by the server."""
     data.run("RESET effective_io_concurrency" if ask else "SET effective_io_concurrency = 0")
     seconds = data.evicted(table, data.rows, **({"balance": True} if order == "balanced" else {"order": order}))
     data.run("RESET effective_io_concurrency")
@@ -73,7 +73,7 @@ def rates(rows: int, times: dict[str, list[float]], over: str, under: str) -> st
 
 
 def wide_part(bench: Bench, data: Database) -> None:
-    """Orders against No Shuffle, rows that lie in the TOAST table; and No Shuffle against adding up their numbers."""
+    """Compare orders with No Shuffle on rows in the TOAST table, and No Shuffle with summing their numbers."""
     data.aggregate()
     for kind, name in KINDS.items():
         table, rows = data.wide(kind)
@@ -89,15 +89,15 @@ def wide_part(bench: Bench, data: Database) -> None:
 
 
 def sparse_part(bench: Bench, data: Database) -> None:
-    """Orders against No Shuffle, sparse rows."""
+    """Compare orders with No Shuffle, sparse rows."""
     orders(bench, data, "39 of 41,270, sparse", *data.sparse(), features=["idx", "val"])
 
 
 def orders(bench: Bench, data: Database, name: str, table: str, rows: int, **options: Any) -> None:
     """Compare the orders on a table, with a buffer of a tenth of it as in the paper, and with the default sizes.
 
-    Rows still waiting when the last block was read are learnt from without anything left to read meanwhile: CorgiPile's
-    default buffer, 64 MB, holds half of so small a table.
+    Rows buffered when the last block was read are trained on without concurrent reads: CorgiPile's default buffer,
+    64 MB, holds half of so small a table.
     """
     ((size,),) = data.ask(f"SELECT pg_table_size('{table}') / 1024")
     for buffer, given in (("a tenth", {"buffer_size": f"{size // SHARE}kB"}), ("the default size", {})):
@@ -115,7 +115,7 @@ def orders(bench: Bench, data: Database, name: str, table: str, rows: int, **opt
 
 
 def fetch_part(bench: Bench, data: Database) -> None:
-    """Against bringing the table to Python by binary COPY and training there, each epoch."""
+    """Compare with fetching the table to Python by binary COPY and training there, each epoch."""
     table = data.higgs("real")
 
     def fetch() -> float:
@@ -136,7 +136,7 @@ def fetch_part(bench: Bench, data: Database) -> None:
 
 
 def aggregate_part(bench: Bench, data: Database) -> None:
-    """Against one step a row in an aggregate's transition function, in C, over the stored order."""
+    """Compare with one step per row in an aggregate's transition function, in C, in storage order."""
     data.aggregate()
     for kind, name in KINDS.items():
         table = data.higgs(kind)
@@ -156,7 +156,7 @@ def aggregate_part(bench: Bench, data: Database) -> None:
 
 
 def rows_part(bench: Bench, data: Database) -> None:
-    """Rows seen, every epoch, every order, every size of the buffer."""
+    """Check the visited rows for each epoch, order and buffer size."""
     table, off = data.higgs("real"), 0
     sizes = ["300kB", "1MB", "5MB", "64MB", "1GB"]
     for order in [*ORDERS, "block_only"]:
@@ -167,7 +167,7 @@ def rows_part(bench: Bench, data: Database) -> None:
 
 
 def pool_part(bench: Bench, data: Database) -> None:
-    """Pages that an epoch leaves in shared buffers: those that the next scan finds there."""
+    """Count the pages that an epoch leaves in shared buffers for the next scan."""
     table = data.higgs("double")
     data.restart()
     data.train(table, data.rows, epochs=1)
@@ -181,7 +181,7 @@ def pool_part(bench: Bench, data: Database) -> None:
 
 
 def accuracy_part(bench: Bench, data: Database) -> None:
-    """Held-out accuracy after 3 epochs, 64 blocks in the buffer, against training on an ORDER BY random() copy."""
+    """Compare validation accuracy after 3 epochs, 64 blocks in the buffer, with an ORDER BY random() copy."""
     table = data.higgs("real")
     cases: dict[str, tuple[str, dict[str, Any]]] = {
         "shuffled copy": (data.shuffled(table), {"order": "no_shuffle"}),
@@ -209,7 +209,7 @@ def accuracy_part(bench: Bench, data: Database) -> None:
 
 
 def buffer_of_blocks(data: Database, table: str, blocks: int) -> dict[str, str]:
-    """Return the sizes with which riffle's buffer holds this many blocks."""
+    """Return the sizes at which riffle's buffer holds this many blocks."""
     for kilobytes in range(1000, 64_000, 200):
         sizes = {"block_size": "64kB", "buffer_size": f"{kilobytes}kB"}
         data.train(table, data.rows, epochs=1, name="sizes", **sizes)

@@ -1,4 +1,4 @@
-"""How well orders mix, from row numbers alone; what audits find, what they raise without reason, what they cost."""
+"""Mixing of orders by row numbers, and audits: detected faults, false alarms, and cost."""
 
 import sys
 import time
@@ -22,7 +22,7 @@ GRID = [(64, 16), (64, 64), (64, 256), (128, 32), (128, 128), (512, 16), (512, 6
 
 
 def measure(order: Order, blocks: Blocks, labels: np.ndarray, epochs: int) -> tuple[float, float]:
-    """Return mean deff and prefix discrepancy of some epochs; every row must be visited once in each."""
+    """Return mean deff and prefix discrepancy of some epochs; each row must be visited once per epoch."""
     fitted = order.fit(blocks.rows, 1.0, None)
     found = []
     for epoch in range(epochs):
@@ -34,7 +34,7 @@ def measure(order: Order, blocks: Blocks, labels: np.ndarray, epochs: int) -> tu
 
 
 def formula_part(bench: Bench) -> None:
-    """CorgiPile's deff against the formula, over block and buffer sizes; label-sorted, sizes that divide."""
+    """Compare CorgiPile's deff with the formula, over block and buffer sizes; label-sorted, sizes that divide."""
     rows, epochs = 1 << 19, bench.pick(24, 8)
     labels = np.arange(rows) * CLASSES // rows
     off = []
@@ -51,7 +51,7 @@ def formula_part(bench: Bench) -> None:
 
 
 def mixing_part(bench: Bench) -> None:
-    """Riffle and its balanced form at the memory of 128 blocks of 100 rows."""
+    """Measure Riffle and its balanced form with memory for 128 blocks of 100 rows."""
     rows, block, epochs = 400_000, 100, bench.pick(40, 10)
     labels = np.arange(rows) * CLASSES // rows
     sketch = labels.reshape(-1, block).mean(axis=1)
@@ -72,7 +72,7 @@ def mixing_part(bench: Bench) -> None:
 
 
 def faults_part(bench: Bench) -> None:
-    """Every fault that is planted is found by its name."""
+    """Check that each planted fault is found by its name."""
     found = []
     for name in NAMES:
         loaders, other = planted.alone(name)
@@ -83,7 +83,7 @@ def faults_part(bench: Bench) -> None:
 
 
 def honest(run: int) -> list[object]:
-    """Return the loaders of an honest run, one a rank: other sizes, orders, labels and numbers of ranks each time."""
+    """Return the loaders of a fault-free run, one per rank, with varying sizes, orders, labels and ranks."""
     rng = np.random.default_rng([12, run])
     rows, kinds, batch = (int(rng.integers(low, high)) for low, high in ((2_000, 12_000), (2, 40), (16, 200)))
     labels = np.sort(rng.integers(0, kinds, rows)) if run % 3 else rng.integers(0, kinds, rows)
@@ -100,13 +100,13 @@ def honest(run: int) -> list[object]:
 
 
 class Twice:
-    """A loader of two epochs, given as row numbers."""
+    """A loader of two epochs, given by row numbers."""
 
     def __init__(self, *epochs: np.ndarray, labels: np.ndarray, batch: int) -> None:
         self.epochs, self.labels, self.batch, self.ran = epochs, labels, batch, 0
 
     def __iter__(self):
-        """Yield the batches of the epoch whose turn it is."""
+        """Yield the batches of the next epoch."""
         ids = self.epochs[self.ran % len(self.epochs)]
         self.ran += 1
         for start in range(0, len(ids), self.batch):
@@ -115,7 +115,7 @@ class Twice:
 
 
 def honest_part(bench: Bench) -> None:
-    """Runs without a fault raise no alarm."""
+    """Check that runs without faults raise no alarm."""
     runs, alarms = bench.pick(200, 40), []
     for run in range(runs):
         loaders = honest(run)
@@ -127,7 +127,7 @@ def honest_part(bench: Bench) -> None:
 
 
 def overhead_part(bench: Bench) -> None:
-    """What a live audit takes of a loader of a million rows a second: CPU time of the audit alone."""
+    """Measure the CPU time of a live audit alone, for a loader of a million rows per second."""
     rows = bench.pick(4_000_000, 1_000_000)
     ids = np.random.default_rng(0).permutation(rows)
     labels = ids * CLASSES // rows
@@ -153,7 +153,7 @@ def overhead_part(bench: Bench) -> None:
 
 
 def stats_part(bench: Bench) -> None:
-    """What it takes to ask a loader for its figures at every hundredth batch, of a million rows a second."""
+    """Measure the cost of reading a loader's statistics every hundred batches, at a million rows per second."""
     rows = bench.pick(4_000_000, 1_000_000)
     loader = Loader(pa.table({"x": np.zeros(rows, np.float32)}), batch_size=BATCH, memory="1MB")
     cases = {"asked": 100, "not asked": 1 << 40}

@@ -1,9 +1,9 @@
-"""Rows a second of a worker of Ray Train: `corgipile.ray` / a plain loader, and / Ray Data with a local shuffle buffer.
+"""Rows per second of a Ray Train worker: `corgipile.ray`, a plain loader, and Ray Data with a local shuffle buffer.
 
     PYTHONPATH=src python bench/ray_train.py     # an interpreter that has Ray and PyTorch
 
-The table is sorted by its label, in row groups of 10,000 rows of Parquet. Ray Data's shuffle buffer has as many rows as
-the memory that ours is given; deff tells how well batches are mixed, 1 is a full shuffle.
+The table is sorted by label, in Parquet row groups of 10,000 rows. Ray Data's shuffle buffer has as many rows as our
+memory budget; deff measures the mixing of batches, 1 is a full shuffle.
 """
 
 import json
@@ -40,7 +40,7 @@ def table(folder):
 
 
 def timed(batches):
-    """Return rows a second, and the deff of the batches; each row must come once."""
+    """Return rows per second, and deff of the batches; each row must come once."""
     means, rows, start = [], 0, time.perf_counter()
     for batch in batches:
         labels = batch["label"]

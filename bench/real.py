@@ -1,4 +1,4 @@
-"""Real data sets, split, standardised and sorted by label: the worst order that they can lie in."""
+"""Real data sets, split, standardised and sorted by label, the worst storage order."""
 
 import bz2
 import gzip
@@ -13,7 +13,7 @@ from common import Skip
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to train from, sorted by label, and rows held out."""
+    """Training rows, sorted by label, and validation rows."""
 
     train: pa.Table
     x_test: Any
@@ -24,7 +24,7 @@ class Split:
     def of_arrays(
         cls, x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, regression: bool = False
     ) -> "Split":
-        """Standardise by the training rows and sort by label, stably."""
+        """Standardise by the training rows, and sort stably by label."""
         mean, spread = x.mean(axis=0), x.std(axis=0)
         spread[spread == 0] = 1
         order = np.argsort(y, kind="stable")
@@ -48,7 +48,7 @@ def dense(x: np.ndarray, y: np.ndarray) -> pa.Table:
 
 
 def held_out(x: np.ndarray, y: np.ndarray, regression: bool) -> "Split":
-    """Hold out every fifth row of a seeded permutation."""
+    """Use every fifth row of a seeded permutation for validation."""
     order = np.random.default_rng(0).permutation(len(y))
     test, train = order[::5], np.delete(order, np.s_[::5])
     if regression:
@@ -66,7 +66,7 @@ def unpack(data: Path | None, name: str) -> bytes:
 
 
 def fashion_mnist(data: Path | None) -> "Split":
-    """10 classes of images, pixels / 255."""
+    """Return images of 10 classes, pixels / 255."""
     parts = []
     for part in ("train", "t10k"):
         images = unpack(data, f"fashion_mnist/{part}-images-idx3-ubyte.gz")
@@ -78,19 +78,19 @@ def fashion_mnist(data: Path | None) -> "Split":
 
 
 def skin(data: Path | None) -> "Split":
-    """Binary; three colours."""
+    """Return a binary task of three colours."""
     table = np.loadtxt(unpack(data, "skin/Skin_NonSkin.txt.gz").decode().splitlines())
     return held_out(table[:, :3], (table[:, 3] == 1).astype(np.int64), regression=False)
 
 
 def protein(data: Path | None) -> "Split":
-    """Regression, target last."""
+    """Return a regression task with the target last."""
     table = np.loadtxt(unpack(data, "protein/data.csv.gz").decode().splitlines(), delimiter=",")
     return held_out(table[:, :-1], table[:, -1], regression=True)
 
 
 def ijcnn1(data: Path | None) -> "Split":
-    """Binary, one in ten positive; 22 features, kept as SVMlight text."""
+    """Return a binary task with one positive in ten, 22 features, stored as SVMlight text."""
     parts: list[np.ndarray] = []
     for name in ("trn", "tst"):
         if data is None or not (path := data / "ijcnn1" / f"ijcnn1.{name}.bz2").exists():
@@ -108,7 +108,7 @@ def ijcnn1(data: Path | None) -> "Split":
 
 
 def a9a(data: Path | None) -> "Split":
-    """Binary, sparse: kept as lists of indices and values."""
+    """Return a sparse binary task, stored as lists of indices and values."""
     train, test = (sparse(unpack(data, f"a9a/{name}.gz")) for name in ("a9a", "a9a.t"))
     order = np.argsort(train["label"].to_numpy(), kind="stable")
     return Split(train.take(order), test.drop_columns(["label"]), test["label"].to_numpy())

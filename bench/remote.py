@@ -1,8 +1,8 @@
 """Tables in an object store: shuffled epochs against sequential readers and peers, under faults, and from the cache.
 
-The store is `tests/support/object_server.py` in a process of its own, on this machine. It waits 50 ms before an answer
-and sends 100 MB/s an answer. All answers together share a link (``LINK``), so slow that what is measured is the store's
-time and not that of the processors, which serve both sides here.
+The store is `tests/support/object_server.py` in its own process on this machine. It waits 50 ms before an answer and
+sends 100 MB/s per answer. All answers share a link (``LINK``) slow enough that the store's time is measured, not that
+of the processors, which serve both sides here.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ SLOW = {"latency": LATENCY, "bandwidth": BANDWIDTH, "link": LINK}
 
 
 class Remote:
-    """A server with tables of 28 numbers, a label that is sorted, and the row's number."""
+    """A server with tables of 28 numbers, a sorted label, and the row number."""
 
     def __init__(self, bench: Bench, rows: int) -> None:
         self.rows, root = rows, bench.work / f"objects-{rows}"
@@ -59,7 +59,7 @@ class Remote:
         return pa.table({**columns, "label": (numbers * CLASSES // self.rows).astype(np.int32), "row": numbers})
 
     def made(self, kind: str) -> str:
-        """Write a table, unless it is there; return its key."""
+        """Write a table unless it exists; return its key."""
         names = {
             "arrow": "rows.arrow",
             "packed": "packed.arrow",
@@ -77,7 +77,7 @@ class Remote:
         return path.name
 
     def arrays(self) -> None:
-        """Write features and labels beside the bucket, for peers that make files of their own."""
+        """Write features and labels next to the bucket, for peers with their own formats."""
         if not (self.folder.parent / "y.npy").exists():
             rows = self.table()
             np.save(self.folder.parent / "x.npy", numbers_of(rows))
@@ -85,7 +85,7 @@ class Remote:
 
     @contextlib.contextmanager
     def asked(self, **settings: Any) -> Iterator[list[Request]]:
-        """Set how the server behaves; gives the list of its requests, filled at the end."""
+        """Set the server's behaviour; yield the list of its requests, filled at the end."""
         self.server.reset()
         self.server.set(**settings)
         lines: list[Request] = []
@@ -113,7 +113,7 @@ def packed(rows: pa.Table) -> pa.Table:
 
 @contextlib.contextmanager
 def remote(bench: Bench, rows: int) -> Iterator[Remote]:
-    """Give a server with tables."""
+    """Yield a server with tables."""
     served = Remote(bench, rows)
     try:
         yield served
@@ -122,12 +122,12 @@ def remote(bench: Bench, rows: int) -> Iterator[Remote]:
 
 
 def sent(lines: list[Request]) -> tuple[int, int]:
-    """Return the requests and the bytes of a log."""
+    """Return the number of requests and bytes of a log."""
     return len(lines), sum(line.sent for line in lines)
 
 
 def read_in_order(served: Remote, key: str, request: int) -> float:
-    """Read an object in order by some connections, and do nothing with it; return the seconds."""
+    """Read an object in order by some connections and discard it; return the seconds."""
     size = (served.folder / key).stat().st_size
     starts, lock, done = itertools.count(0, request), threading.Lock(), []
 
@@ -159,7 +159,7 @@ def read_in_order(served: Remote, key: str, request: int) -> float:
 
 
 def epoch(loader: Loader, rows: int, labels: list[Any] | None = None) -> float:
-    """Return the seconds of an epoch, every row of which must come once."""
+    """Return the seconds of an epoch, in which each row must come once."""
     seen, begin = [], time.perf_counter()
     for batch in loader:
         seen.append(batch["row"])
@@ -171,13 +171,13 @@ def epoch(loader: Loader, rows: int, labels: list[Any] | None = None) -> float:
 
 
 def loader_of(key: str, **options: Any) -> Loader:
-    """Open an object and make batches of it, in the order that is measured here."""
+    """Open an object and yield batches of it in the measured order."""
     table = cp.open(key if "/" in key else f"s3://bucket/{key}", **options)
     return Loader(table, batch_size=BATCH, memory=MEMORY, order="balanced")
 
 
 def first_epoch(key: str, rows: int, labels: list[Any] | None = None, **options: Any) -> float:
-    """Return the seconds of the first epoch over an object, opening it and looking at its labels included."""
+    """Return the seconds of the first epoch over an object, including opening and its labels."""
     begin = time.perf_counter()
     with loader_of(key, **options) as loader:
         epoch(loader, rows, labels)
@@ -185,7 +185,7 @@ def first_epoch(key: str, rows: int, labels: list[Any] | None = None, **options:
 
 
 def format_part(bench: Bench, kind: str, name: str) -> None:
-    """Epochs of balanced Riffle over one object, beside what reads it in order."""
+    """Compare epochs of balanced Riffle over one object with sequential readers."""
     rows = bench.table_rows(8_000_000, 1_000_000)
     with remote(bench, rows) as served:
         key, labels = served.made(kind), []
@@ -244,7 +244,7 @@ PEERS = {
 
 
 def peer_part(bench: Bench, name: str) -> None:
-    """A shuffled epoch of a peer, or some batches of one that is slow, beside ours of the Arrow file."""
+    """Compare a peer's shuffled epoch, or some batches of a slow peer, with ours on the Arrow file."""
     job, environment = PEERS[name]
     rows = bench.table_rows(4_000_000, 500_000)
     with remote(bench, rows) as served:
@@ -272,7 +272,7 @@ def peer_part(bench: Bench, name: str) -> None:
 
 
 def faults_part(bench: Bench) -> None:
-    """1 % errors, 1 % stalls of 10 s, 0.1 % answers cut short: every row once, and how long a batch takes."""
+    """Test 1 % errors, 1 % stalls of 10 s, 0.1 % truncated answers: each row once, and batch latency."""
     rows = bench.table_rows(8_000_000, 1_000_000)
     with remote(bench, rows) as served:
         served.made("packed")
@@ -286,7 +286,7 @@ def faults_part(bench: Bench) -> None:
 
 
 def paced(served: Remote, rows: int, **faults: float) -> tuple[list[float], list[Request]]:
-    """Consume an epoch, all of it by requests, at 50 MB/s; return the seconds of each batch, and the server's log."""
+    """Consume an epoch by requests only, at 50 MB/s; return the seconds of each batch, and the server's log."""
     times, seen, step = [], [], LARGE * ROW / 50e6
     with served.asked(**SLOW, **faults) as lines:
         table = cp.open("s3://bucket/packed.arrow", spill="off")
@@ -303,7 +303,7 @@ def paced(served: Remote, rows: int, **faults: float) -> tuple[list[float], list
 
 
 def cache_part(bench: Bench) -> None:
-    """First epochs with the cache: while it is filled, and from it; and what it delivers by itself."""
+    """Time first epochs with the cache, while it fills and from it, and the cache's own rate."""
     rows = bench.table_rows(4_000_000, 500_000)
     folder = bench.work / "cache"
     shutil.rmtree(folder, ignore_errors=True)
@@ -337,7 +337,7 @@ def cache_part(bench: Bench) -> None:
 
 
 def hits(ranges: Ranges, length: int) -> float:
-    """Return the bytes a second of scattered ranges, 64 MB at a time."""
+    """Return the bytes per second of scattered ranges, 64 MB at a time."""
     starts = np.random.default_rng(0).permutation(np.arange(0, ranges.size - length, length))[: (64 << 20) // length]
     lengths, to = np.full(len(starts), length), np.arange(len(starts)) * length
     out, times = np.zeros(len(starts) * length, np.uint8), []

@@ -2,8 +2,8 @@
 
 Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import), budget
 (peak memory of every format, order and host), accuracy (against Shuffle Once), learners (against grids and peers),
-scales (default scaling of features), steps (their cost beside plain SGD), text (hashed, against Vowpal Wabbit),
-quality (deff and prefix discrepancy), plan (what is told beforehand, order="auto"), tables (formats against their own
+scales (default scaling of features), steps (their cost relative to plain SGD), text (hashed, against Vowpal Wabbit),
+quality (deff and prefix discrepancy), plan (predictions, order="auto"), tables (formats against their own
 readers), remote (tables in an object store), torch_* (the PyTorch dataset: loading, accuracy, concurrent fetching,
 page runs, TFRecord, feeding a GPU), exchange (of rows among ranks), postgres (training inside the server). Each is
 also a script of its own.
@@ -56,7 +56,7 @@ THEMES = [
 
 
 def machine() -> dict[str, Any]:
-    """Describe where and with what the figures were taken."""
+    """Describe the machine and versions of the run."""
     versions = {name: importlib.import_module(name).__version__ for name in ("corgipile", "numpy", "pyarrow")}
     model = Path("/proc/cpuinfo")
     lines = model.read_text().splitlines() if model.exists() else []
@@ -72,7 +72,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the checkout, marked if files differ from it; empty without git."""
+    """Return the checkout's commit, marked if files differ from it; empty without git."""
     try:
         return subprocess.check_output(["git", "describe", "--always", "--dirty"], cwd=HERE, text=True).strip()  # noqa: S607
     except (OSError, subprocess.CalledProcessError):
@@ -108,7 +108,7 @@ def save(bench: Bench, themes: list[str], about: dict[str, Any]) -> Path:
 
 
 def main() -> int:
-    """Run the themes asked for and sum up; the status is 1 if a result was wrong, not if a target was missed."""
+    """Run the chosen themes and sum up; the status is 1 for a wrong result, not for a missed target."""
     chosen = options(__doc__ or "", THEMES)
     themes = chosen.themes or THEMES
     if unknown := set(themes) - set(THEMES):

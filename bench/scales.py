@@ -1,4 +1,4 @@
-"""Defaults against ``standardize=True`` on tables of all scales: as they are, and with other columns added."""
+"""Defaults against ``standardize=True`` on tables of all scales: as they are, and with added columns."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ EPOCHS, SOME = 5, 20_000  # rows of the larger sets
 
 @dataclass(frozen=True)
 class Rows:
-    """Features and labels; the first rows of a permutation are for training; labels of float are numbers."""
+    """Features and labels; the first rows of a permutation are for training; float labels are numbers."""
 
     x: np.ndarray
     y: np.ndarray
@@ -27,18 +27,18 @@ class Rows:
 
     @property
     def model(self) -> str:
-        """Return the model that learns such labels."""
+        """Return the model for these labels."""
         if self.y.dtype.kind == "f":
             return "linear"
         return "logistic" if len(np.unique(self.y)) == 2 else "softmax"
 
     def table(self, rows: np.ndarray) -> pa.Table:
-        """Return some of the rows as columns."""
+        """Return some rows as columns."""
         columns = {f"x{at}": self.x[rows, at] for at in range(self.x.shape[1])}
         return pa.table({**columns, "label": self.y[rows]})
 
     def score(self, **settings: object) -> float:
-        """Train on a share of the rows; return accuracy, or R2, on the others."""
+        """Train on a share of the rows; return accuracy or R2 on the others."""
         order, learnt = np.random.default_rng(0).permutation(len(self.y)), round(self.share * len(self.y))
         train, test = self.table(order[:learnt]), self.table(order[learnt:])
         try:
@@ -48,12 +48,12 @@ class Rows:
         return max(-1.0, float(record["r2"] if self.model == "linear" else record["accuracy"]))
 
     def beside(self, *columns: np.ndarray) -> "Rows":
-        """Return the rows with columns added."""
+        """Return the rows with added columns."""
         return replace(self, x=np.column_stack([self.x, *columns]))
 
 
 def one_hot(rows: Rows, values: int = 20) -> Rows:
-    """Add a column for each of 20 states; the first two go with the label a little."""
+    """Add a column for each of 20 states; the first two correlate slightly with the label."""
     rng = np.random.default_rng(1)
     state, high = rng.integers(0, values, len(rows.y)), rows.y > np.median(rows.y)
     state = np.where(rng.random(len(state)) < 0.1, high, state)
@@ -61,7 +61,7 @@ def one_hot(rows: Rows, values: int = 20) -> Rows:
 
 
 def counts(rows: Rows) -> Rows:
-    """Add counts that are mostly 0, one of them in thousands, and a constant."""
+    """Add mostly zero counts, one of them in thousands, and a constant."""
     rng = np.random.default_rng(2)
     made = rng.poisson([0.05, 0.3, 2, 0.1], (len(rows.y), 4)) * [1, 1, 1, 1000]
     return rows.beside(made, np.full(len(rows.y), 3.0))
@@ -93,7 +93,7 @@ VARIANTS: dict[str, Callable[[Rows], Rows]] = {
 
 
 def bundled(name: str) -> Rows:
-    """Return a set of scikit-learn's."""
+    """Return a data set of scikit-learn."""
     from sklearn import datasets  # noqa: PLC0415 - optional
 
     found = getattr(datasets, f"load_{name}")()
@@ -101,7 +101,7 @@ def bundled(name: str) -> Rows:
 
 
 def real(name: str, data: Path | None) -> Rows:
-    """Return a set of the data folder."""
+    """Return a data set of the data folder."""
     if name in ("higgs_sample", "ijcnn1"):
         task = (higgs_sample if name == "higgs_sample" else ijcnn1)(data)
         x = np.column_stack([task.train[column].to_numpy() for column in task.train.column_names if column != "label"])
@@ -129,7 +129,7 @@ def pick(rows: Rows) -> Rows:
 
 
 def made(x: np.ndarray, kind: str, seed: int, noise: float = 0.3) -> Rows:
-    """Return rows with labels linear in their features: numbers, classes, or few of one class."""
+    """Return rows with labels linear in their features: numbers, classes, or a rare class."""
     rng, spread = np.random.default_rng(seed), x.std(axis=0)
     z = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1)
     outputs = int(kind) if kind.isdigit() else 1
@@ -192,7 +192,7 @@ def synthetic(rows: int = 4000) -> Iterator[tuple[str, Rows]]:
 
 
 def tables(data: Path | None) -> Iterator[tuple[str, Callable[[], Rows]]]:
-    """Yield the name of each table, and what makes it."""
+    """Yield the name of each table, and its maker."""
     for name in ("iris", "wine", "breast_cancer", "diabetes", "digits"):
         yield name, partial(bundled, name)
     for name in ("higgs_sample", "ijcnn1", "protein", "skin", "flights200k"):

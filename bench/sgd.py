@@ -1,4 +1,4 @@
-"""Training speed: logistic regression, one gradient step a row, from a file; against scikit-learn and itself."""
+"""Training speed: logistic regression, one gradient step per row, from a file; against scikit-learn and itself."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ ROWS = {28: (4_000_000, 2_000_000), 256: (1_000_000, 400_000)}  # by features: f
 
 
 def epochs(path: Path, order: str, rows: int, count: int) -> tuple[list[float], float]:
-    """Train some epochs; return the seconds of each, and of all with what comes before and after them."""
+    """Train some epochs; return the seconds of each, and of the whole call."""
     start = time.perf_counter()
     model = train(
         cp.open(path), model="logistic", epochs=count, learning_rate=STEP, order=order, seed=4, classes=[0, 1]
@@ -39,7 +39,7 @@ def steady(path: Path, order: str, rows: int) -> float:
 
 
 def peer_part(bench: Bench) -> None:
-    """Against SGDClassifier.partial_fit on the same rows in memory."""
+    """Compare with SGDClassifier.partial_fit on the same rows in memory."""
     rows = bench.pick(*ROWS[28])
     path = higgs(bench.work, rows, 28)
     with Peer("sklearn", path=str(path), rate=STEP) as peer:
@@ -61,7 +61,7 @@ def peer_part(bench: Bench) -> None:
 
 
 def warm_part(bench: Bench, features: int) -> None:
-    """Orders against No Shuffle, warm."""
+    """Compare orders with No Shuffle, warm."""
     rows = bench.pick(*ROWS[features])
     path = higgs(bench.work, rows, features)
     times = interleave({order: lambda order=order: steady(path, order, rows) for order in ORDERS}, bench.repeats)
@@ -73,9 +73,9 @@ def warm_part(bench: Bench, features: int) -> None:
 
 
 def cold_part(bench: Bench, features: int) -> None:
-    """Orders against No Shuffle and a plain reader, the file dropped from the page cache before each run.
+    """Compare orders with No Shuffle and a plain reader, with the file dropped from the page cache before each run.
 
-    The seconds are those of the whole call: opening the file, and the labels' sketch for balance, read it too.
+    The seconds are those of the whole call: opening the file and sketching labels for balance read it, too.
     """
     rows = bench.pick(*ROWS[features])
     path = higgs(bench.work, rows, features)
@@ -112,7 +112,7 @@ def cold_part(bench: Bench, features: int) -> None:
 
 @contextmanager
 def loading_only_first(count: int) -> Iterator[None]:
-    """Let the first of some epochs load rows, and make what the others visit: they then take computing alone."""
+    """Load rows only in the first epoch and visit them in the others, which then take computing time alone."""
     run = BufferedReader.epoch
 
     def epoch(self: BufferedReader, epoch: int, start: int = 0) -> Iterator[SlotArray]:
@@ -132,7 +132,7 @@ def loading_only_first(count: int) -> Iterator[None]:
 
 
 def compute_alone(path: Path, order: str, rows: int) -> float:
-    """Return the seconds of an epoch over slots that already hold rows, visited in the order's own way."""
+    """Return the seconds of an epoch over loaded slots, visited in the order's own way."""
     with loading_only_first(3):
         return steady(path, order, rows)
 
@@ -151,7 +151,7 @@ def load_alone(path: Path, order: str, rows: int, epoch: int = 1) -> float:
 
 
 def overlap_part(bench: Bench, features: int) -> None:
-    """Double buffering: an epoch against the longer of loading and computing, warm."""
+    """Compare a double-buffered epoch with the longer of loading and computing, warm."""
     rows = bench.pick(*ROWS[features])
     path = higgs(bench.work, rows, features)
     for order in ORDERS[:3]:
@@ -169,9 +169,9 @@ def overlap_part(bench: Bench, features: int) -> None:
 
 
 def sparse_part(bench: Bench, memory: str) -> None:
-    """Sparse rows of a warm file: orders against No Shuffle, and against SGDClassifier on the same rows in memory.
+    """Compare orders with No Shuffle, and with SGDClassifier in memory, on sparse rows of a warm file.
 
-    Models are those of the same rows in memory, which come to their slots another way, bit for bit.
+    Models equal those of the same rows in memory, which take another way to their slots, bit for bit.
     """
     rows, filled, width = bench.pick(400_000, 60_000), 30, 99_990
     path = sparse(bench.work, rows, filled, width)

@@ -1,4 +1,4 @@
-"""SQL: training and prediction on DuckDB against its own fetching and against Python, and prediction on PostgreSQL."""
+"""SQL: training and prediction on DuckDB against its own fetching and Python, and prediction on PostgreSQL."""
 
 import json
 import sys
@@ -25,14 +25,14 @@ LIMIT, BUDGET = 200, 64  # MB
 
 
 def timed(run: Any) -> float:
-    """Return the seconds that a function takes."""
+    """Return the seconds of a call."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
 
 
 def database(bench: Bench, rows: int) -> tuple[Path, str]:
-    """Make a DuckDB table of the rows of an Arrow file; return both."""
+    """Make a DuckDB table from an Arrow file; return both."""
     arrow, path = higgs(bench.work, rows, 28), bench.work / f"higgs-{rows}x28.duckdb"
     if not path.exists():
         with duckdb.connect(str(path)) as made:
@@ -46,7 +46,7 @@ def database(bench: Bench, rows: int) -> tuple[Path, str]:
 
 
 def training_part(bench: Bench) -> None:
-    """Epochs on a DuckDB table against fetching it, and against each other."""
+    """Compare epochs on a DuckDB table with fetching it, and with each other."""
     rows = bench.table_rows(4_000_000, 200_000)
     path, arrow = database(bench, rows)
     with connect(path) as sql:
@@ -87,7 +87,7 @@ def training_part(bench: Bench) -> None:
 
 
 def file_part(bench: Bench) -> None:
-    """A Parquet file that FROM names against Python's train on it."""
+    """Compare a Parquet file named by FROM with Python's train on it."""
     rows = bench.table_rows(4_000_000, 200_000)
     arrow, path = higgs(bench.work, rows, 28), bench.work / f"higgs-{rows}x28.parquet"
     if not path.exists():
@@ -111,7 +111,7 @@ def _table(path: Path, rows: int) -> Any:
 
 
 def prediction_part(bench: Bench) -> None:
-    """Rows predicted a second: streamed to Python, and into a table."""
+    """Measure rows predicted per second: streamed to Python, and into a table."""
     rows = bench.table_rows(4_000_000, 200_000)
     path, arrow = database(bench, rows)
     with connect(path) as sql:
@@ -138,7 +138,7 @@ def prediction_part(bench: Bench) -> None:
 
 
 def postgres_part(bench: Bench) -> None:
-    """Rows predicted a second by one backend of PostgreSQL."""
+    """Measure rows predicted per second by one backend of PostgreSQL."""
     rows = bench.table_rows(1_000_000, 100_000)
     with Database(rows) as data:
         table = data.higgs("real")
@@ -153,7 +153,7 @@ def postgres_part(bench: Bench) -> None:
 
 
 def equal_part(bench: Bench) -> None:
-    """The same rows, order and seed: the same model, of every loss, in Python and in DuckDB."""
+    """Check that equal rows, order and seed give equal models, for each loss, in Python and in DuckDB."""
     rows, equal = bench.table_rows(100_000, 5_000), 0
     arrow = higgs(bench.work, rows, 28)
     with connect() as sql:
@@ -178,7 +178,7 @@ def equal_part(bench: Bench) -> None:
 
 
 def memory_part(bench: Bench) -> None:
-    """What a training takes as a whole process, beyond what one of few rows takes."""
+    """Measure the memory of a training process, beyond that of a tiny training."""
     rows = bench.table_rows(4_000_000, 200_000)
     path, _ = database(bench, rows)
     grown = child("sql.py", str(path))["grown"]
@@ -187,7 +187,7 @@ def memory_part(bench: Bench) -> None:
 
 
 def grow(path: str) -> None:
-    """Say by how many MB a training has made this process grow."""
+    """Print by how many MB a training has grown this process."""
 
     def peak() -> int:
         status = Path("/proc/self/status").read_text()  # what getrusage says may be that of the process that forked
@@ -205,8 +205,8 @@ def grow(path: str) -> None:
 def main(bench: Bench) -> None:
     """Run all parts.
 
-    Extensions of DuckDB for machine learning are not compared: they are fetched from DuckDB's own repository, not from
-    a package index. An aggregate as MADlib's is compared in the theme ``postgres``.
+    Machine learning extensions of DuckDB are not compared, since they come from DuckDB's repository, not from a package
+    index. An aggregate like MADlib's is compared in the theme ``postgres``.
     """
     for name, part in (
         ("training", training_part),

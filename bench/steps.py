@@ -1,4 +1,4 @@
-"""What other steps and weights cost beside plain SGD, and several models beside one: the kernel alone, in memory."""
+"""Cost of other steps and of weights relative to plain SGD, and of several models relative to one: kernel only."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def dense(rows: int, width: int) -> tuple[Features, Any, Any]:
 
 
 def sparse(rows: int, width: int, filled: int) -> tuple[Features, Any, Any]:
-    """Make sparse rows of so many entries each."""
+    """Make sparse rows with a given number of entries each."""
     rng = np.random.default_rng(0)
     indices = np.sort(rng.integers(0, width // filled, (rows, filled)) + np.arange(filled) * (width // filled)).astype(
         np.int32
@@ -44,7 +44,7 @@ def sparse(rows: int, width: int, filled: int) -> tuple[Features, Any, Any]:
 
 
 def part(bench: Bench, name: str, made: tuple[Features, Any, Any], goal: str) -> None:
-    """One form of rows."""
+    """Measure one form of rows."""
     inputs, rows, kept = made
     count = len(rows.lengths) if isinstance(rows, Sparse) else len(rows)
     rng = np.random.default_rng(1)
@@ -73,7 +73,7 @@ def part(bench: Bench, name: str, made: tuple[Features, Any, Any], goal: str) ->
 
 
 def several(bench: Bench, step: str, l1: float = 0.0) -> None:
-    """Models that visit dense rows at once: of other rates, of folds that they do not see, of labels of their own."""
+    """Measure models that visit dense rows together: with other rates, validation folds, or labels."""
     inputs, rows, _ = dense(bench.pick(100_000, 10_000), 28)
     rng, count = np.random.default_rng(1), len(rows)
     sets, numbers = rng.integers(0, 2, (64, 16)).astype(bool), rng.integers(0, 64, count).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Tables in the formats that people have: shuffled epochs against the formats' own readers in storage order."""
+"""Tables in common formats: shuffled epochs against the formats' own readers in storage order."""
 
 import io
 import tarfile
@@ -25,7 +25,7 @@ JPEG, SHARD = 56_000, 500  # bytes of an image, about, and samples of a shard
 
 
 def shards(folder: Path, rows: int) -> str:
-    """Write shards of images, sorted by class, and return their pattern."""
+    """Write shards of images sorted by class; return their pattern."""
     folder.mkdir(exist_ok=True)
     count, random = -(-rows // SHARD), np.random.default_rng(0)
     for shard in range(count):
@@ -49,7 +49,7 @@ def epoch(dataset: CorgiPileDataset, workers: int, rows: int) -> tuple[float, np
 
 
 def webdataset_part(bench: Bench) -> None:
-    """JPEG shards, warm: rows per second and deff of an epoch; theirs in storage order, with no shuffle buffer."""
+    """Compare JPEG shards, warm: rows per second and deff of an epoch; theirs in storage order, without a buffer."""
     rows = bench.table_rows(12_000, 3_000)
     pattern = shards(bench.work / "shards", rows)
     for workers in (0, 2):
@@ -69,7 +69,7 @@ def webdataset_part(bench: Bench) -> None:
 
 
 def columns_part(bench: Bench) -> None:
-    """28 numbers and a label as columns, warm: batches of features and label, against one packed column."""
+    """Compare 28 numeric columns and a label with one packed column, warm: batches of features and label."""
     rows = bench.table_rows(2_000_000, 1_000_000)
     values = np.random.default_rng(0).standard_normal((28, rows), np.float32)
     label = np.arange(rows, dtype=np.int32) * 2 // rows  # sorted
@@ -115,7 +115,7 @@ def parquet_in_order(path: Path, rows: int) -> float:
 
 
 def csv_part(bench: Bench) -> None:
-    """CSV text of 28 numbers and a label, warm: the scan for rows, and shuffled epochs against readers in order."""
+    """Measure CSV text of 28 numbers and a label, warm: the scan for rows, and epochs against readers in order."""
     path, rows = text(bench.work / "rows.csv", bench.pick(2 << 30, 256 << 20))
     size = path.stat().st_size
 
@@ -151,7 +151,7 @@ def csv_part(bench: Bench) -> None:
 
 
 def text(path: Path, size: int) -> tuple[Path, int]:
-    """Write CSV text of about a size; return its rows too."""
+    """Write CSV text of about a given size; return its rows, too."""
     rows = 20_000
     values = np.random.default_rng(0).standard_normal((28, rows), np.float32)
     one = {**{f"x{i}": column for i, column in enumerate(values)}, "label": np.arange(rows) % 2}
@@ -167,7 +167,7 @@ def text(path: Path, size: int) -> tuple[Path, int]:
 
 
 def cells(path: Path, rows: int) -> Path:
-    """Write cells by genes as AnnData does: sparse rows of about 100 of 2,000 genes, sorted by type of cell."""
+    """Write cells by genes like AnnData: sparse rows of about 100 of 2,000 genes, sorted by cell type."""
     import anndata  # noqa: PLC0415 - an extra
     import pandas as pd  # noqa: PLC0415 - comes with it
     from scipy.sparse import csr_matrix  # noqa: PLC0415 - as above
@@ -183,7 +183,7 @@ def cells(path: Path, rows: int) -> Path:
 
 
 def anndata_part(bench: Bench) -> None:
-    """Cells by genes, warm: dense batches and the type of the cell, against scDataset as it recommends."""
+    """Compare with scDataset, as its guide recommends, on cells by genes: dense batches and the cell type, warm."""
     rows = bench.table_rows(1_000_000, 100_000)
     path, some = cells(bench.work / "cells.h5ad", rows), min(rows, 20_000)
     asked = {"path": str(path), "column": "cell_type", "batch": BATCH, "block": 16, "fetch": 256}
@@ -202,7 +202,7 @@ def anndata_part(bench: Bench) -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return the seconds that a call takes."""
+    """Return the seconds of a call."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""Hashed text: seconds to Vowpal Wabbit's best held-out accuracy less 0.2 points, ours with defaults, from a file."""
+"""Hashed text: seconds to Vowpal Wabbit's best validation accuracy minus 0.2 points, ours with defaults."""
 
 import os
 import re
@@ -30,7 +30,7 @@ Split = tuple[pa.Table, pa.Table]
 
 
 def sst2(bench: Bench) -> Split:
-    """Phrases of film reviews."""
+    """Return phrases of film reviews."""
 
     def table(name: str) -> pa.Table:
         rows = [line.rsplit("\t", 1) for line in unpack(bench.data, f"sst2/{name}.tsv.gz").decode().splitlines()]
@@ -41,7 +41,7 @@ def sst2(bench: Bench) -> Split:
 
 
 def chain(bench: Bench) -> Split:
-    """Texts of 20 to 120 words by Zipf's law, most of which a word before them brings; some words and pairs decide."""
+    """Return texts of 20 to 120 words by Zipf's law, mostly predicted by the word before; some decide."""
     rng = np.random.default_rng(0)
     count, vocabulary, longest = bench.pick(120_000, 10_000), 100_000, 120
     share = np.cumsum(1 / (np.arange(vocabulary) + 2.7) ** 1.05)  # Zipf's law as Mandelbrot has it
@@ -70,14 +70,14 @@ CORPORA: dict[str, Callable[[Bench], Split]] = {"sst2": sst2, "chain": chain}
 
 
 def lines(table: pa.Table) -> str:
-    """Return rows as Vowpal Wabbit reads them: words are cut and in lower case already."""
+    """Return rows in Vowpal Wabbit's format: words are split and in lower case already."""
     texts, labels = table["text"].to_pylist(), table["label"].to_pylist()
     found = (" ".join(re.findall(r"\w+", text.lower())) for text in texts)
     return "".join(f"{1 if label else -1} |t {words}\n" for label, words in zip(labels, found, strict=True))
 
 
 def write(split: Split, place: Path) -> None:
-    """Write texts for ours and for the peer, rows in one shuffled order."""
+    """Write texts for ours and for the peer, in one shuffled order."""
     train = split[0].take(pa.array(np.random.default_rng(0).permutation(len(split[0]))))
     pq.write_table(train, f"{place}.parquet", row_group_size=20_000)
     for name, rows in (("train", train), ("test", split[1])):
@@ -93,7 +93,7 @@ def ours(place: Path, epochs: int) -> float:
 
 
 def part(bench: Bench, name: str) -> None:
-    """One corpus."""
+    """Compare on one corpus."""
     split, place = CORPORA[name](bench), bench.work / f"text-{name}"
     write(split, place)
     with Peer("wabbit", path=str(place)) as peer:

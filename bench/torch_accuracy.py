@@ -1,4 +1,4 @@
-"""Accuracy of a small CNN on Fashion-MNIST sorted by class, by every order, through the PyTorch dataset."""
+"""Accuracy of a small CNN on Fashion-MNIST sorted by class, with each order, through the PyTorch dataset."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def network() -> nn.Module:
 
 
 def accuracy(path: Path, order: Order, split: Split, seed: int) -> float:
-    """Train from a file and return the accuracy on the held-out rows, in percent."""
+    """Train from a file; return validation accuracy in percent."""
     torch.manual_seed(seed)
     model = network()
     data = CorgiPileDataset(path, order=order, memory=None, batch_size=BATCH, seed=seed)
@@ -60,7 +60,7 @@ def accuracy(path: Path, order: Order, split: Split, seed: int) -> float:
 
 
 def cnn_part(bench: Bench) -> None:
-    """Every order with the same memory, 24 blocks of 100 rows, and the same first weights."""
+    """Compare all orders with equal memory, 24 blocks of 100 rows, and equal initial weights."""
     split, seeds = READERS["fashion_mnist"](bench.data), bench.pick(5, 1)
     path = bench.work / "fashion-sorted.arrow"
     with Writer(path, split.train.schema) as writer:

@@ -18,7 +18,7 @@ FLYING = 16 << 20  # bytes of rows in flight ahead of the consumer: more is no f
 
 
 def huggingface_part(bench: Bench) -> None:
-    """Rows of 1 KB in random order; few as shipped, since its read-ahead soon has a file of this size cached."""
+    """Read rows of 1 KB in random order; few as shipped, since its read-ahead soon caches a file of this size."""
     rows, few, many = bench.pick(2_000_000, 1_000_000), 1000, bench.pick(65_536, 32_768)
     _, stream = numbered(bench.work, rows)
     cases = {"shipped": (few, 0, 0), "few": (few, THREADS, 4), "many": (many, THREADS, 4)}
@@ -46,7 +46,7 @@ def huggingface_part(bench: Bench) -> None:
 
 
 class Records:
-    """A map-style dataset as people write it: rows of equal length in one file."""
+    """A typical map-style dataset: rows of equal length in one file."""
 
     def __init__(self, path: Path, width: int) -> None:
         self.file, self.width = os.open(path, os.O_RDONLY), width
@@ -61,7 +61,7 @@ class Records:
 
 
 class ThreadPerRow:
-    """RINAS as published: one thread for each row of a batch, which comes in the order of completion."""
+    """RINAS as published: one thread per row of a batch, in order of completion."""
 
     def __init__(self, dataset: Records) -> None:
         self.dataset, self.pool = dataset, ThreadPoolExecutor(BATCH)
@@ -75,7 +75,7 @@ class ThreadPerRow:
 
 
 def records(work: Path, total: int) -> Path:
-    """Make a file whose every 8 bytes hold their own number."""
+    """Make a file in which every 8 bytes hold their own number."""
     path = work / f"records-{total}.bin"
     if not path.exists():
         with path.open("wb") as file:
@@ -85,7 +85,7 @@ def records(work: Path, total: int) -> Path:
 
 
 def records_part(bench: Bench, width: int) -> None:
-    """Records of one size in random order, cold: both fetch batches behind DataLoader."""
+    """Compare records of one size in random order, cold, both fetching batches behind DataLoader."""
     path = records(bench.work, bench.pick(2 << 30, 1 << 30))
     count = min(bench.pick(65_536, 32_768), path.stat().st_size // width // 4) // BATCH * BATCH
     dataset, seeds = Records(path, width), iter(range(10**6))
@@ -105,7 +105,7 @@ def records_part(bench: Bench, width: int) -> None:
         return seconds
 
     def plain() -> float:
-        """Read as many records in threads that do nothing else, into memory they keep: what the device gives."""
+        """Read equally many records in plain threads, into reused memory: the device's rate."""
         wanted = np.random.default_rng(next(seeds)).permutation(len(dataset))[:count]
 
         def read(rows: np.ndarray) -> int:

@@ -1,4 +1,4 @@
-"""DeviceLoader feeding a CUDA device: rows gathered, pinned and copied under the computation; against a DataLoader."""
+"""DeviceLoader feeding a CUDA device, with rows gathered, pinned and copied meanwhile; against a DataLoader."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ WORKERS = (0, 4, 8)  # of the peer; the fastest counts
 
 
 def device_batches(loader: DataLoader) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield a DataLoader's pinned batches on the device, the next of which is copied while one is computed with."""
+    """Yield a DataLoader's pinned batches on the device, copying the next one during computation."""
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
     before = None
     for batch in loader:
@@ -39,7 +39,7 @@ def device_batches(loader: DataLoader) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 class Mapped(Dataset):
-    """Rows of two memory-mapped arrays, those of a batch by one index: the fastest that a map-style dataset has."""
+    """Rows of two memory-mapped arrays, one index per batch: the fastest possible map-style dataset."""
 
     def __init__(self, x: Path, y: Path) -> None:
         self._x, self._y = np.load(x, mmap_mode="r"), np.load(y, mmap_mode="r")
@@ -53,19 +53,19 @@ class Mapped(Dataset):
 
 
 def whole(batch: Any) -> Any:
-    """Return a batch as it came: nothing to collate."""
+    """Return a batch unchanged: nothing to collate."""
     return batch
 
 
 class Steps:
-    """Updates of a model of two layers."""
+    """Updates of a model with two layers."""
 
     def __init__(self, width: int) -> None:
         self._model = nn.Sequential(nn.Linear(FEATURES, width), nn.ReLU(), nn.Linear(width, CLASSES)).cuda()
         self._optimizer = torch.optim.SGD(self._model.parameters(), 1e-12)  # the features grow with the row number
 
     def step(self, features: Tensor, label: Tensor) -> None:
-        """Take one."""
+        """Take one step."""
         loss = nn.functional.cross_entropy(self._model(features), label.long() % CLASSES)
         self._optimizer.zero_grad()
         loss.backward()
@@ -73,7 +73,7 @@ class Steps:
 
 
 def timed(work: Callable[[], None]) -> float:
-    """Return seconds, the device's work included."""
+    """Return seconds, including the device's work."""
     torch.cuda.synchronize()
     start = time.perf_counter()
     work()
@@ -82,7 +82,7 @@ def timed(work: Callable[[], None]) -> float:
 
 
 def overlap_part(bench: Bench) -> None:
-    """Loading alone, computing alone, and both: together they should take as long as the slower one."""
+    """Compare loading, computing, and both, which together should take as long as the slower one."""
     if not torch.cuda.is_available():
         raise Skip("no CUDA device here")
     rows = bench.table_rows(1_000_000, 200_000)
@@ -113,7 +113,7 @@ def overlap_part(bench: Bench) -> None:
 
 
 def peer_part(bench: Bench) -> None:
-    """An epoch of the small model fed by us, and by a DataLoader that shuffles a map-style dataset."""
+    """Compare an epoch of the small model fed by us, and by a DataLoader that shuffles a map-style dataset."""
     if not torch.cuda.is_available():
         raise Skip("no CUDA device here")
     rows = bench.table_rows(1_000_000, 200_000)

@@ -30,13 +30,13 @@ class Rival:
     """Another loader over the same rows.
 
     Attributes:
-        title: Its name as printed.
+        title: Printed name.
         job: Its job in the peers' environment.
-        warm, cold: How many times faster we are to be.
-        most: Rows of a timed run: None for all; a slow one is timed on some, its start apart.
-        converted: Whether it reads files of its own format, which take long to write: they stay small.
-        strict: Whether the targets hold for those orders only that mix at least as well.
-        settings: What its job takes besides the files.
+        warm, cold: Target speed-ups.
+        most: Rows of a timed run; None for all. A slow loader is timed on some, its start separately.
+        converted: Whether it reads files of its own format, which are slow to write and so stay small.
+        strict: Whether the targets apply only to orders that mix at least as well.
+        settings: Arguments of its job besides the files.
     """
 
     title: str
@@ -62,7 +62,7 @@ RIVALS = (
 
 @dataclass(frozen=True)
 class Files:
-    """One table in every format: 256 float32 that tell the row's number, as does the label."""
+    """One table in each format: 256 float32 that encode the row number, as does the label."""
 
     rows: int
     arrow: Path
@@ -73,13 +73,13 @@ class Files:
 
     @classmethod
     def make(cls, bench: Bench, times: int = 1) -> "Files":
-        """Write the table, or find it."""
+        """Write the table unless it exists."""
         rows = times * bench.table_rows(1_000_000, 200_000)
         arrow, stream = numbered(bench.work, rows, ROW_BYTES)
         return cls(rows, arrow, stream, *arrays(arrow), bench.work)
 
     def of(self, rival: Rival) -> tuple[dict[str, Any], Callable[[], list[Path]]]:
-        """Return the settings of a peer's job, and what tells which files it reads."""
+        """Return the settings of a peer's job, and the key of the files it reads."""
         settings = {**dict(rival.settings), "batch": BATCH}
         if rival.job == "hf_iterable":
             return {**settings, "stream": str(self.stream)}, lambda: [self.stream]
@@ -90,19 +90,19 @@ class Files:
         return {**settings, "folder": str(folder)}, lambda: [path for path in folder.rglob("*") if path.is_file()]
 
     def mixing(self, numbers: np.ndarray) -> float:
-        """Measure deff of rows visited, as if the table were sorted by ten classes; none may come twice."""
+        """Measure deff of visited rows as if the table were sorted by ten classes; no row may come twice."""
         check(len(np.unique(numbers)) == len(numbers), "a row came twice")
         return quality.measure(numbers, np.arange(self.rows) * CLASSES // self.rows, BATCH).deff
 
 
 def loaded(files: Files, order: Any, workers: int = 0) -> DataLoader:
-    """Open the table and put it into a DataLoader."""
+    """Open the table and wrap it in a DataLoader."""
     data = CorgiPileDataset(files.arrow, order=order, memory=MEMORY, batch_size=BATCH)
     return DataLoader(data, batch_size=None, num_workers=workers, persistent_workers=workers > 0)
 
 
 def walk(loader: DataLoader, rows: int, limit: int | None = None) -> float:
-    """Iterate, up to a limit; return the seconds of a row."""
+    """Iterate, up to a limit; return the seconds per row."""
     seen, start = 0, time.perf_counter()
     for batch in loader:
         seen += len(batch["label"])
@@ -114,7 +114,7 @@ def walk(loader: DataLoader, rows: int, limit: int | None = None) -> float:
 
 
 def visited(loader: DataLoader, rows: int) -> np.ndarray:
-    """Return the row numbers of an epoch, after checking that every row came, whole, and once."""
+    """Return the row numbers of an epoch, after checking that each row came once, and whole."""
     seen = []
     for batch in loader:
         check(bool((batch["features"] == batch["label"][:, None]).all()), "labels came with other rows")
@@ -153,7 +153,7 @@ def rival_part(bench: Bench, rival: Rival) -> None:
 
 
 def _far_part(bench: Bench, rival: Rival, deffs: dict[str, float]) -> None:
-    """Time the first rows of a cold table that is larger; how well it mixes was measured on the smaller one."""
+    """Time the first rows of a larger cold table; its mixing was measured on the smaller one."""
     files, limit = Files.make(bench, FAR), bench.table_rows(1_000_000, 200_000) // 10
     settings, paths = files.of(rival)
     with Peer(rival.job, HERE / rival.environment, **settings) as peer:
@@ -196,7 +196,7 @@ def _report(bench: Bench, rival: Rival, state: str, target: str, times: dict, de
 
 
 def order_part(bench: Bench) -> None:
-    """Riffle against no shuffle at all through the same data set, without workers and with two."""
+    """Compare Riffle with no shuffle through the same dataset, without workers and with two."""
     files = Files.make(bench)
     for workers in (0, 2):
         loaders = {name: loaded(files, name, workers) for name in ("riffle", "no_shuffle")}
@@ -218,7 +218,7 @@ def order_part(bench: Bench) -> None:
 
 
 def open_part(bench: Bench) -> None:
-    """Opening a large Arrow file: the rows of a batch noted as our writer does, or each batch's head read."""
+    """Time the opening of a large Arrow file: with our writer's row counts, or reading each batch's header."""
     size = bench.pick(10_000_000_000, 1_000_000_000)
     for noted, title in ((True, "as corgipile writes it"), (False, "without the noted rows")):
         path = hollow(bench.work / "hollow.arrow", size, 1024, 256, noted=noted)

@@ -26,7 +26,7 @@ def rows_of_100_bytes(work: Path, rows: int) -> Path:
 
 
 def pages_part(bench: Bench) -> None:
-    """The first rows of an epoch by pages and by rows, then a whole epoch by pages for the bytes read."""
+    """Time the first rows of an epoch by pages and by rows, then count the bytes read in a whole epoch by pages."""
     rows, wanted = bench.pick(16_000_000, 8_000_000), bench.pick(1_000_000, 500_000)
     path = rows_of_100_bytes(bench.work, rows)
     seeds = iter(range(10**6))

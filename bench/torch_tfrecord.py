@@ -25,7 +25,7 @@ def label_deff(loader: cp.Loader, rows: int) -> float:
 
 
 def warm_part(bench: Bench) -> None:
-    """Label-sorted Examples from a warm file."""
+    """Compare label-sorted Examples of a warm file."""
     rows = bench.pick(200_000, 50_000)
     path, out = examples(bench.work, rows, FEATURES, CLASSES), bench.work / "labels.npy"
     orders = {"Riffle": cp.orders.Riffle(), "Riffle, balanced": cp.orders.Riffle(balance="label")}
@@ -51,7 +51,7 @@ def warm_part(bench: Bench) -> None:
 
 
 def decode_part(bench: Bench) -> None:
-    """The same rows in storage order, neither shuffled: what decoding costs."""
+    """Compare the same rows in storage order, both unshuffled: the cost of decoding."""
     rows = bench.pick(200_000, 50_000)
     path = examples(bench.work, rows, FEATURES, CLASSES)
     with (

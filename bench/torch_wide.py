@@ -1,4 +1,4 @@
-"""Wide rows against files behind a plain DataLoader and against full shuffle, rows of varying length, small batches."""
+"""Wide rows against files behind a plain DataLoader and a full shuffle, rows of varying length, and small batches."""
 
 import io
 import shutil
@@ -23,7 +23,7 @@ WIDTHS = {"16 KB": 1 << 14, "128 KB": 1 << 17, "1 MB": 1 << 20}
 
 
 class Files(Dataset[Any]):
-    """Files and their labels, as everybody begins: one open, one read and one close a row."""
+    """Files and their labels, in the usual way: one open, one read and one close per row."""
 
     def __init__(self, folder: Path, rows: int, decode: bool) -> None:
         self._paths, self._decode = [str(folder / f"{row}.jpg") for row in range(rows)], decode
@@ -67,7 +67,7 @@ def images(bench: Bench) -> tuple[Path, Path, int]:
 
 
 def passed(batches: Iterator[tuple[Any, torch.Tensor]], rows: int) -> float:
-    """Return the seconds of an epoch, a row; no row may come twice or be missing."""
+    """Return the seconds per row of an epoch; each row must come once."""
     start = time.perf_counter()
     labels = [label for _, label in batches]
     seconds = time.perf_counter() - start
@@ -77,12 +77,12 @@ def passed(batches: Iterator[tuple[Any, torch.Tensor]], rows: int) -> float:
 
 
 def ours(loader: DataLoader[Any]) -> Iterator[tuple[Any, torch.Tensor]]:
-    """Yield what there is to learn from, of our batches."""
+    """Yield the training data of our batches."""
     return ((batch["image"], batch["label"]) for batch in loader)
 
 
 def images_part(bench: Bench) -> None:
-    """Rows per second of an epoch, warm."""
+    """Measure rows per second of an epoch, warm."""
     folder, arrow, rows = images(bench)
     first = next(iter(cp.Loader(arrow, batch_size=1, order="no_shuffle")))
     check(first["image"][0] == (folder / "0.jpg").read_bytes(), "the table has other images than the folder")
@@ -106,7 +106,7 @@ def images_part(bench: Bench) -> None:
 
 
 def wide(bench: Bench, width: int) -> tuple[Path, int]:
-    """Write rows of so many bytes; their first two numbers say which they are."""
+    """Write rows of a given size; their first two numbers identify them."""
     rows = (bench.pick(512, 256) << 20) // width
     path = bench.work / f"wide{width}.arrow"
     kind = pa.list_(pa.uint8(), width)
@@ -120,7 +120,7 @@ def wide(bench: Bench, width: int) -> tuple[Path, int]:
 
 
 def orders_part(bench: Bench) -> None:
-    """Every order over rows of fixed width against a full shuffle of them, warm."""
+    """Compare each order over rows of fixed width with a full shuffle, warm."""
     for title, width in WIDTHS.items():
         path, rows = wide(bench, width)
         names = ("full", "riffle", "corgipile", "sliding_window")
@@ -148,7 +148,7 @@ def _epoch(loader: cp.Loader, rows: int) -> float:
 
 
 def small_part(bench: Bench) -> None:
-    """Batches of few rows, of 28 float32 and a label."""
+    """Measure batches of few rows, of 28 float32 and a label."""
     rows = bench.pick(200_000, 50_000)
     table = cp.open(pa.table({"x": _features(rows), "label": np.arange(rows)}))
     for form in ("numpy", "torch"):
@@ -173,7 +173,7 @@ def _rows_of(loader: cp.Loader, rows: int) -> float:
 
 
 def lengths_part(bench: Bench) -> None:
-    """Streaming orders over rows of varying length against Riffle."""
+    """Compare streaming orders over rows of varying length with Riffle."""
     rows = bench.pick(400_000, 100_000)
     lengths = np.random.default_rng(0).integers(20, 400, rows)
     ends = np.append(0, np.cumsum(lengths)).astype(np.int32)

@@ -1,9 +1,9 @@
-"""CorgiPile (Fig. 20): the rate of reading blocks in random order, by the size of blocks, against the file in sequence.
+"""CorgiPile (Fig. 20): read rate of blocks in random order by block size, against sequential reading.
 
     python bench/papers/blocks.py [--scale 4] [--save]
 
-The file is dropped from the page cache before each run, which mincore proves. One reading thread is what the paper has,
-four are what the kernel here has.
+The file is dropped from the page cache before each run, verified by mincore. The paper uses one reading thread, our
+kernel four.
 """
 
 import statistics
@@ -23,7 +23,7 @@ THREADS = (1, 4)
 
 
 def write(path: Path, size: int) -> None:
-    """Write a file of bytes that no disk makes smaller."""
+    """Write a file of incompressible bytes."""
     rng = np.random.default_rng(0)
     with path.open("wb") as file:
         for _ in range(0, size, 1 << 24):
@@ -31,13 +31,13 @@ def write(path: Path, size: int) -> None:
 
 
 def rate(path: Path, threads: int, block: int, *, shuffled: bool) -> float:
-    """Return megabytes a second of one cold reading."""
+    """Return megabytes per second of one cold reading."""
     drop(path)
     return path.stat().st_size / 1e6 / read_plainly(path, threads=threads, chunk=block, shuffled=shuffled)
 
 
 def measure(path: Path) -> dict[str, dict[str, float]]:
-    """Return the median rate of each block size and way; the ways take turns."""
+    """Return the median rate of each block size and way of reading; the ways alternate."""
     found: dict[tuple[int, str], list[float]] = {}
     for _ in range(ROUNDS):
         for block in BLOCKS:
@@ -52,7 +52,7 @@ def measure(path: Path) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Measure all sizes and print, and perhaps save, what came out."""
+    """Measure all sizes; print the results, and save them if requested."""
     given = figures.arguments(__doc__ or "").parse_args()
     with tempfile.TemporaryDirectory(prefix="corgipile-blocks-") as work:
         path = Path(work) / "bytes"

@@ -1,11 +1,11 @@
-"""CorgiPile (Fig. 7, 11, 16): accuracy on held-out rows by seconds from the clustered table on, the shuffle included.
+"""CorgiPile (Fig. 7, 11, 16): validation accuracy by seconds from the clustered table on, including the shuffle.
 
     python bench/papers/end_to_end.py [--data DIR] [--scale 4] [--save]
 
-Shuffle Once writes a shuffled copy first, in two sequential passes (`corgipile.reshuffle`), or as databases do it, by a
-random key that the rows are sorted by, which reads them one by one; then it reads the copy as it lies. The others learn
-from the table as it is stored: sorted by its label, or by the feature that says most of it. All have the same memory, a
-twentieth of the table, and the same rate, and files are dropped from the page cache before each begins.
+Shuffle Once first writes a shuffled copy and then reads it in storage order. The copy takes two sequential passes
+(`corgipile.reshuffle`), or, as in databases, a sort by a random key that reads rows one by one. The others train on the
+table as stored: sorted by its label, or by its most informative feature. All have the same memory, a twentieth of the
+table, and the same learning rate; files are dropped from the page cache before each run.
 """
 
 import sys
@@ -35,7 +35,7 @@ RATES = {"logistic": {"learning_rate": 0.005}, "softmax": {"learning_rate": 0.05
 
 
 def tables(data: Path | None, scale: int) -> Iterator[tuple[str, str, pa.Table, pa.Table]]:
-    """Yield name, model, rows and held-out rows."""
+    """Yield name, model, training rows and validation rows."""
     with tempfile.TemporaryDirectory() as work:
         train, test = Path(work) / "train.arrow", Path(work) / "test.arrow"
         higgs_like(train, ROWS // scale, seed=3, test=test, test_rows=50_000)
@@ -51,7 +51,7 @@ def tables(data: Path | None, scale: int) -> Iterator[tuple[str, str, pa.Table, 
 
 
 def sorted_by_key(source: Path, target: Path) -> None:
-    """Write a copy in the order of a random key, rows read one by one."""
+    """Write a copy in the order of a random key, reading rows one by one."""
     table = cp.open(source)
     order = np.random.default_rng(0).permutation(len(table))
     batches = (table.take(order[at : at + 4096]) for at in range(0, len(order), 4096))
@@ -64,7 +64,7 @@ def twice(source: Path, target: Path) -> None:
 
 
 def ways(rows: int) -> dict[str, tuple[Callable[[Path, Path], None] | None, Order]]:
-    """Return how rows come, by name: what is written first, and the order that it, or the table, is read in."""
+    """Return the ways to read rows by name: the copy that is written first, and the order of reading."""
     memory = rows // SHARE // BLOCK * BLOCK
     return {
         "Shuffle Once, two passes": (twice, NoShuffle()),
@@ -78,7 +78,7 @@ def ways(rows: int) -> dict[str, tuple[Callable[[Path, Path], None] | None, Orde
 
 
 def curve(path: Path, before: Any, order: Order, kind: str, test: pa.Table) -> dict[str, list[float]]:
-    """Return seconds and accuracy after each epoch; measuring is not counted."""
+    """Return seconds and accuracy after each epoch, without the time of measuring."""
     drop(path)
     start, copy = time.perf_counter(), path.with_name("copy.arrow")
     if before is not None:
@@ -93,7 +93,7 @@ def curve(path: Path, before: Any, order: Order, kind: str, test: pa.Table) -> d
 
 
 def measure(name: str, kind: str, rows: pa.Table, test: pa.Table, work: Path) -> dict[str, Any]:
-    """Run every way over one table."""
+    """Run each way over one table."""
     path = work / "rows.arrow"
     cp.convert(rows, path, overwrite=True)
     found = {way: curve(path, *how, kind, test) for way, how in ways(len(rows)).items()}
@@ -114,7 +114,7 @@ def told(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Run all tables and print, and perhaps save, what came out."""
+    """Run all tables; print the results, and save them if requested."""
     given = figures.arguments(__doc__ or "").parse_args()
     results: list[dict[str, Any]] = []
     lines = figures.head(["table", "goal, %", *(f"{way}: seconds to it (best)" for way in ways(ROWS))])

@@ -1,4 +1,4 @@
-"""Shared by the scripts of figures: options, saved results, Markdown tables, pictures of curves."""
+"""Shared parts of the figure scripts: options, saved results, Markdown tables, plots of curves."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ Curves = Mapping[str, Sequence[float]]
 
 
 def arguments(about: str) -> argparse.ArgumentParser:
-    """Return the options that all scripts have: the folder of real data, a scale, whether to save."""
+    """Return the options of all scripts: the folder of real data, a scale, whether to save."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder of the real data sets")
     parser.add_argument("--scale", type=int, default=1, help="so many times fewer rows")
@@ -25,7 +25,7 @@ def head(names: Sequence[str]) -> list[str]:
 
 
 def save(name: str, results: Any, lines: Sequence[str]) -> Path:
-    """Write numbers and table, and return where the picture goes."""
+    """Write numbers and table; return the path of the plot."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.json").write_text("[\n" + ",\n".join(map(json.dumps, results)) + "\n]\n")
     (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
@@ -33,7 +33,7 @@ def save(name: str, results: Any, lines: Sequence[str]) -> Path:
 
 
 def latest(name: str) -> list[dict[str, Any]]:
-    """Return what was saved last of a script; nothing if it never was."""
+    """Return the last saved results of a script; empty if there are none."""
     path = RESULTS / f"{name}.json"
     return list(json.loads(path.read_text())) if path.exists() else []
 
@@ -45,7 +45,7 @@ def joined(
     key: Callable[[dict[str, Any]], Any],
     told: Callable[[dict[str, Any]], str],
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return lines and results of this run, and the saved ones of parts that it left out."""
+    """Return lines and results of this run, and saved ones of the parts it left out."""
     known = {key(one): one for one in [*latest(name), *results]}
     return [*lines[:2], *map(told, known.values())], list(known.values())
 
@@ -59,7 +59,7 @@ def draw(
     logarithmic: bool = False,
     xs: Sequence[float] | None = None,
 ) -> None:
-    """Draw a grid of panels, by row and column, of curves by name; x is the epoch unless it is said."""
+    """Draw a grid of panels, by row and column, of curves by name; x is the epoch by default."""
     import matplotlib as mpl  # noqa: PLC0415 - optional
 
     mpl.use("Agg")
@@ -90,7 +90,7 @@ def lines(
     across: str,
     up: str,
 ) -> None:
-    """Draw panels one below the other, of curves by name that have an x of their own."""
+    """Draw stacked panels of curves by name, with their own x values."""
     import matplotlib as mpl  # noqa: PLC0415 - optional
 
     mpl.use("Agg")

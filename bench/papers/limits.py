@@ -1,4 +1,4 @@
-"""A limit of memory for one process, its page cache included: a cgroup, where one may be made."""
+"""Memory limit of one process including its page cache, by a cgroup where one may be created."""
 
 import contextlib
 import os
@@ -9,16 +9,16 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 def _groups(pid: int) -> Iterator[tuple[Path, str]]:
-    """Yield what may be the group of a process, and the file that limits it: by either version of cgroups."""
+    """Yield candidate groups of a process and their limit files, for both versions of cgroups."""
     if (GROUPS / "cgroup.controllers").exists():
         yield GROUPS / f"corgipile-{pid}", "memory.max"
     yield GROUPS / "memory" / f"corgipile-{pid}", "memory.limit_in_bytes"
 
 
 def limit(nbytes: int) -> bool:
-    """Move this process to a group of its own; what it takes from now on, cached pages and all, is so much at most.
+    """Move this process to a group with a memory limit for new allocations and cached pages.
 
-    Returns whether a group may be made here; `remove` it when the process is over.
+    Returns whether a group may be created here; `remove` it after the process has ended.
     """
     for group, name in _groups(os.getpid()):
         try:
@@ -33,7 +33,7 @@ def limit(nbytes: int) -> bool:
 
 
 def remove(pid: int) -> None:
-    """Remove the group of a process that is over, if it had one."""
+    """Remove the group of an ended process, if it had one."""
     for group, _ in _groups(pid):
         with contextlib.suppress(OSError):
             group.rmdir()

@@ -1,9 +1,9 @@
-"""LIRS (Table 3, Fig. 9 to 11): epochs to the function value that BMF ends at, each holding 1/30 of the rows in memory.
+"""LIRS (Table 3, Fig. 9 to 11): epochs to the final function value of BMF, each with 1/30 of the rows in memory.
 
     python bench/papers/lirs.py [--data DIR] [--scale 4] [--table NAME] [--save]
 
-Dual coordinate descent by every way of reading: BMF (blocks drawn at random once, solved in memory), LIRS (rows by
-a random index, or pages), the input pipeline of TensorFlow (a window over the file as it lies), CorgiPile, Riffle.
+Dual coordinate descent with each way of reading: BMF (blocks drawn at random once, solved in memory), LIRS (rows by a
+random index, or pages), the input pipeline of TensorFlow (a window over the file in storage order), CorgiPile, Riffle.
 After each epoch the primal objective is measured in double precision. Tables have the shapes of the paper's, scaled
 down; each is stored mixed, and sorted by its label.
 """
@@ -41,7 +41,7 @@ SAID = {"webspam": 7, "epsilon": 12, "kdd": 11, "higgs": 17}  # epochs of LIRS t
 
 
 def dense(rows: int, width: int, seed: int) -> pa.Table:
-    """Make rows of unit length, near a plane that parts them with noise."""
+    """Make rows of unit length near a separating plane, with noise."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, width)).astype(np.float32)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
@@ -52,7 +52,7 @@ def dense(rows: int, width: int, seed: int) -> pa.Table:
 
 
 def sparse(rows: int, entries: int, width: int, seed: int) -> pa.Table:
-    """Make rows of unit length with features as frequent as words are."""
+    """Make rows of unit length with features as frequent as words."""
     rng = np.random.default_rng(seed)
     keys = [np.unique((width ** rng.random(entries)).astype(np.int32)) for _ in range(rows)]
     weights = rng.normal(size=width)
@@ -74,7 +74,7 @@ MADE: dict[str, Callable[[int], pa.Table]] = {
 
 
 def tables(data: Path | None, scale: int, only: str | None = None) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the tables by name, or one alone."""
+    """Yield the tables by name, or a single one."""
     for name, make in MADE.items():
         if only in (None, name):
             yield name, make(scale)
@@ -88,7 +88,7 @@ def tables(data: Path | None, scale: int, only: str | None = None) -> Iterator[t
 
 @contextmanager
 def opened(path: Path, order: Any, label: str = "label") -> Iterator[tuple[BufferedReader, Any]]:
-    """Open a table by an order, whose own buffer says what is in memory."""
+    """Open a table by an order whose buffer sets the rows in memory."""
     table = cp.open(path)
     inputs = find_inputs(table, None, label)
     with inputs.feeder(table, label, order, None, 0) as feeder:
@@ -123,7 +123,7 @@ def curve(path: Path, order: Any, inner: int, epochs: int, enough: float = 0.0) 
 
 
 def ways(rows: int) -> dict[str, tuple[bool, Any]]:
-    """Return the orders by name, and whether each reads the table that BMF wrote."""
+    """Return the orders by name, and whether each reads the table written by BMF."""
     held = rows // SHARE
     return {
         "BMF": (True, CorgiPile(block=held, buffer=held, ahead=0)),
@@ -137,7 +137,7 @@ def ways(rows: int) -> dict[str, tuple[bool, Any]]:
 
 
 def measure(name: str, stored: str, rows: pa.Table, work: Path, inner: int) -> dict[str, Any]:
-    """Run every way over one table."""
+    """Run each way over one table."""
     path, split = work / f"{name}-{stored}.arrow", work / f"{name}-{stored}-bmf.arrow"
     cp.convert(rows, path)
     cp.reshuffle(path, split, method="bmf", block=len(rows) // SHARE)
@@ -160,7 +160,7 @@ def told(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Run all tables and print, and perhaps save, what came out."""
+    """Run all tables; print the results, and save them if requested."""
     parser = figures.arguments(__doc__ or "")
     parser.add_argument("--inner", type=int, default=10, help="visits of a row while it is in memory")
     parser.add_argument("--table", help="of these tables one alone")

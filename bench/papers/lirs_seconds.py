@@ -1,13 +1,12 @@
-"""LIRS (Table 3, memory): seconds, bytes, memory to the value that BMF ends at, cold, from a disk and a slow one.
+"""LIRS (Table 3, memory): seconds, bytes and memory to BMF's final value, cold, from a normal and a slow disk.
 
     python bench/papers/lirs_seconds.py [--data DIR] [--scale 4] [--table NAME] [--stored mixed] [--disk disk] [--save]
 
-The tables, values and epochs are those that `lirs.py` saved last, of as many rows; BMF's blocks are compressed besides.
-Each way runs in a process of its own, which may take 16 MB from where it begins to read, its page cache included, by a
-memory cgroup; where none may be made nothing limits it, and the results say so. Before each epoch the file is dropped
-from the page cache, and the seconds are those of the epochs that learn, and of writing BMF's blocks. The slow disk is
-`slow_disk.c` put before the process: reads take turns, 0.2 ms each and 100 MB/s. Memory is the growth of what is
-resident at most.
+The tables, values and epochs are those that `lirs.py` saved last, for the same row count; BMF's blocks are compressed,
+too. Each way runs in its own process, limited to 16 MB from the start of reading, page cache included, by a memory
+cgroup; if none may be created there is no limit, and the results say so. The file is dropped from the page cache before
+each epoch. The seconds are those of training epochs and of writing BMF's blocks. `slow_disk.c` preloaded into the
+process is the slow disk: reads take turns, 0.2 ms each and 100 MB/s. Memory is the peak growth of the resident set.
 """
 
 import json
@@ -39,12 +38,12 @@ LIMIT = 16 << 20
 
 
 def resident() -> int:
-    """Return the bytes of this process that are resident."""
+    """Return the resident bytes of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def alone(path: Path, way: str, inner: int, epochs: int) -> dict[str, Any]:
-    """Run some epochs of a way, each cold: what they take. This is a process of its own."""
+    """Run some cold epochs of a way, in this process, and print their costs."""
     rows = len(cp.open(path))
     order = ways(rows)["BMF" if way == COMPRESSED else way][1]
     few = path.with_name("few.arrow")
@@ -65,7 +64,7 @@ def alone(path: Path, way: str, inner: int, epochs: int) -> dict[str, Any]:
 
 
 def child(path: Path, way: str, inner: int, epochs: int, library: Path, disk: dict[str, str]) -> dict[str, Any]:
-    """Run that process, before it the slow disk where one is asked for."""
+    """Run that process, with the slow disk preloaded if requested."""
     environment = os.environ | disk | ({"LD_PRELOAD": str(library)} if disk else {})
     call = [sys.executable, __file__, "--alone", str(path), way, str(inner), str(epochs)]
     with subprocess.Popen(call, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -77,7 +76,7 @@ def child(path: Path, way: str, inner: int, epochs: int, library: Path, disk: di
 
 
 def measure(known: dict[str, Any], rows: pa.Table, disk: str, work: Path) -> dict[str, Any]:
-    """Run every way over one table from one disk, as many epochs as it was found to need."""
+    """Run each way over one table from one disk, for its number of epochs."""
     path, held = work / "rows.arrow", len(rows) // SHARE
     cp.convert(rows, path, overwrite=True)
     cp.convert(rows.slice(0, 60), work / "few.arrow", overwrite=True)
@@ -105,7 +104,7 @@ def measure(known: dict[str, Any], rows: pa.Table, disk: str, work: Path) -> dic
 
 
 def told(result: dict[str, Any]) -> str:
-    """Return a line of the table: what all ways took."""
+    """Return a line of the table: the costs of all ways."""
     cells = []
     for one in result["ways"].values():
         if one["epochs"] is None:
@@ -119,7 +118,7 @@ def told(result: dict[str, Any]) -> str:
 
 
 def draw(results: list[dict[str, Any]], path: Path) -> None:
-    """Draw the seconds, those of writing blocks included."""
+    """Draw the seconds, including those of writing blocks."""
     panels = {
         (f"{one['table']}, {one['stored']}", one["disk"]): {
             way: record["seconds"] + record["wrote"] if record["epochs"] is not None else 0.0
@@ -131,7 +130,7 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    """Run what is asked for and print, and perhaps save, what came out."""
+    """Run the requested parts; print the results, and save them if requested."""
     if sys.argv[1:2] == ["--alone"]:
         print(json.dumps(alone(Path(sys.argv[2]), sys.argv[3], *map(int, sys.argv[4:]))))
         return

@@ -2,9 +2,9 @@
 
     python bench/papers/networks.py [--data DIR] [--scale 4] [--seeds 0 1 2] [--only NAME] [--save]
 
-A CNN learns Fashion-MNIST, a bag of word embeddings learns SST-2; both on the CPU, from the same first weights by every
-order. All have 2 % of the rows in memory, CorgiPile half of it for blocks that it drains and half for those that it
-reads. What is saved of other seeds and networks on the same day is kept, so that each may have a run of its own.
+A CNN trains on Fashion-MNIST, a bag of word embeddings on SST-2, both on the CPU, with equal initial weights for all
+orders. All have 2 % of the rows in memory, CorgiPile half of it for the blocks it drains and half for those it reads.
+Results of other seeds and networks saved on the same day are kept, so that each can run separately.
 """
 
 import sys
@@ -42,7 +42,7 @@ LEFT_OUT = ("Block-Only",)
 
 
 class Words(nn.Module):
-    """The mean of word embeddings, and a dense layer; the number 0 is no word."""
+    """The mean of word embeddings, and a dense layer; number 0 means no word."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def table(x: np.ndarray, y: np.ndarray) -> pa.Table:
 
 
 def tasks(data: Path | None, scale: int) -> Iterator[tuple[str, Callable[[], nn.Module], pa.Table, Any, Any]]:
-    """Yield name, network, rows sorted by class, held-out features and labels."""
+    """Yield name, network, rows sorted by class, validation features and labels."""
     for name, read in (("fashion_mnist, CNN", images), ("sst2, embeddings", words)):
         try:
             make, rows, x, y = read(data)
@@ -97,7 +97,7 @@ def words(data: Path | None) -> tuple[Callable[[], nn.Module], pa.Table, Any, An
 def curve(
     make: Callable[[], nn.Module], step: tuple[str, str], path: Path, order: Order, rows: int, test: Any, seed: int
 ) -> list[float]:
-    """Return the accuracy on held-out rows after each epoch, in percent."""
+    """Return validation accuracy after each epoch, in percent."""
     torch.manual_seed(seed)
     model = make()
     loader = DataLoader(CorgiPileDataset(path, order=order, memory=None, batch_size=BATCH, seed=seed), batch_size=None)
@@ -120,7 +120,7 @@ def curve(
 def measure(
     task: tuple[str, Callable[[], nn.Module], pa.Table, Any, Any], step: str, seed: int, work: Path
 ) -> dict[str, Any]:
-    """Run every order over one table."""
+    """Run each order over one table."""
     name, make, rows, *test = task
     mixed, path = rows.take(np.random.default_rng(0).permutation(len(rows))), work / "rows.arrow"
     curves = {}
@@ -146,7 +146,7 @@ def means(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def told(result: dict[str, Any]) -> str:
-    """Return a line of the table: what Shuffle Once ends at, and how far from it the others do."""
+    """Return a line of the table: the final accuracy of Shuffle Once, and the others' distance from it."""
     curves = result["curves"]
     goal = curves["Shuffle Once"][-1]
     cells = [f"{goal:.2f}", *(f"{curves[name][-1] - goal:+.2f}" for name in list(curves)[1:])]
@@ -154,7 +154,7 @@ def told(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Run all tasks and print, and perhaps save, what came out."""
+    """Run all tasks; print the results, and save them if requested."""
     parser = figures.arguments(__doc__ or "")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", default="", help="tasks whose names contain this")

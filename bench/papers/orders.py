@@ -1,10 +1,10 @@
-"""CorgiPile (Fig. 2, 12, 15, 18, 19, Table 3): accuracy on held-out rows by epoch, of every order, by SGD and by Adam.
+"""CorgiPile (Fig. 2, 12, 15, 18, 19, Table 3): validation accuracy by epoch for each order, with SGD and Adam.
 
     python bench/papers/orders.py [--data DIR] [--scale 4] [--only TASK] [--save]
 
-Tables lie sorted by their label (clustered), or by the feature that says most of it (feature-ordered). Every order has
-2 % of the rows in memory, CorgiPile half of that for blocks that it drains and half for those that it reads. Shuffle
-Once reads a shuffled copy as it lies, Epoch Shuffle visits all rows at random, anew in each epoch.
+Tables are sorted by label (clustered), or by the most informative feature (feature-ordered). Each order has 2 % of the
+rows in memory, CorgiPile half of that for the blocks it drains and half for those it reads. Shuffle Once reads a
+shuffled copy in storage order; Epoch Shuffle visits all rows in a new random order in each epoch.
 """
 
 import sys
@@ -57,7 +57,7 @@ def splits(data: Path | None, scale: int) -> Iterator[tuple[str, Split]]:
 
 
 def by_feature(rows: pa.Table) -> pa.Table:
-    """Sort by the feature that is correlated most with the label."""
+    """Sort by the feature with the highest correlation with the label."""
     y = rows["label"].to_numpy().astype(np.float64)
     x = rows["features"].combine_chunks().flatten().to_numpy().reshape(len(y), -1)
     spread = x.std(axis=0, dtype=np.float64) * y.std()
@@ -68,7 +68,7 @@ def by_feature(rows: pa.Table) -> pa.Table:
 
 
 def orders(rows: int) -> dict[str, Order]:
-    """Return the orders by the names that the paper has for them."""
+    """Return the orders by the paper's names."""
     memory = rows // SHARE
     block = max(1, min(100, memory // BLOCKS))
     count = memory // block
@@ -86,7 +86,7 @@ def orders(rows: int) -> dict[str, Order]:
 
 
 def curve(rows: pa.Table, test: pa.Table, order: Order, given: dict[str, Any], seeds: int) -> list[float]:
-    """Return accuracy (or R2) on held-out rows after each epoch, in percent, a mean over seeds."""
+    """Return validation accuracy (or R2) after each epoch, in percent, averaged over seeds."""
     found = []
     for seed in range(seeds):
         model = cp.train(rows, test=test, order=order, memory=None, seed=seed, standardize=False, **given)
@@ -96,12 +96,12 @@ def curve(rows: pa.Table, test: pa.Table, order: Order, given: dict[str, Any], s
 
 
 def held_out(split: Split) -> pa.Table:
-    """Return the held-out rows as a table."""
+    """Return the validation rows as a table."""
     return dense(np.asarray(split.x_test), np.asarray(split.y_test))
 
 
 def measure(task: str, stored: str, step: str, split: Split, rows: pa.Table, seeds: int) -> dict[str, Any]:
-    """Run every order over one table."""
+    """Run each order over one table."""
     _, kind, settings = TASKS[task]
     test = held_out(split)
     given = {"model": kind, "epochs": EPOCHS, **settings, **STEPS[step]}
@@ -114,7 +114,7 @@ def measure(task: str, stored: str, step: str, split: Split, rows: pa.Table, see
 
 
 def told(result: dict[str, Any]) -> str:
-    """Return a line of the table: what Shuffle Once ends at, and how far below it the others do."""
+    """Return a line of the table: the final accuracy of Shuffle Once, and the others' distance below it."""
     curves = result["curves"]
     goal = curves["Shuffle Once"][-1]
     cells = [f"{goal:.2f}", *(f"{curves[name][-1] - goal:+.2f}" for name in list(curves)[1:])]
@@ -122,7 +122,7 @@ def told(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Run all tasks and print, and perhaps save, what came out."""
+    """Run all tasks; print the results, and save them if requested."""
     parser = figures.arguments(__doc__ or "")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--only", default="", help="tasks whose names contain this")

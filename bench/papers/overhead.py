@@ -1,9 +1,9 @@
-"""CorgiPile (Fig. 13): seconds of an epoch with a single and a double buffer, against the table as it lies.
+"""CorgiPile (Fig. 13): seconds per epoch with a single and a double buffer, against storage order.
 
     python bench/papers/overhead.py [--scale 4] [--save]
 
-A linear model learns from a table sorted by its label, warm and cold (dropped from the page cache before each epoch).
-The buffer is a tenth of the table; a double one reads the next tenth meanwhile, and so has twice the memory.
+A linear model trains on a label-sorted table, warm and cold (dropped from the page cache before each epoch). The buffer
+is a tenth of the table; a double buffer reads the next tenth concurrently, and so takes twice the memory.
 """
 
 import logging
@@ -42,7 +42,7 @@ def orders(rows: int, width: int) -> dict[str, Order]:
 
 
 def seconds(path: Path, kind: str, order: Order, rows: int, *, cold: bool) -> float:
-    """Return the seconds of an epoch: the median of those after the first, or of the only one over a cold file."""
+    """Return the seconds per epoch: the median of those after the first, or of the only one over a cold file."""
     if cold:
         drop(path)
     epochs = 1 if cold else 4
@@ -52,7 +52,7 @@ def seconds(path: Path, kind: str, order: Order, rows: int, *, cold: bool) -> fl
 
 
 def measure(path: Path, kind: str, rows: int, features: int, *, cold: bool) -> dict[str, Any]:
-    """Return the median seconds of each order; the orders take turns."""
+    """Return the median seconds of each order; the orders alternate."""
     ways = orders(rows, 4 * features + 4)
     found: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(ROUNDS):
@@ -63,7 +63,7 @@ def measure(path: Path, kind: str, rows: int, features: int, *, cold: bool) -> d
 
 
 def told(result: dict[str, Any]) -> str:
-    """Return a line of the table: seconds of No Shuffle, and how much longer the others take."""
+    """Return a line of the table: seconds of No Shuffle, and the others' extra time."""
     least = result["seconds"]["No Shuffle"]
     cells = [f"{value / least - 1:+.1%}" for value in list(result["seconds"].values())[1:]]
     which = f"{result['rows']:,} x {result['features']} | {result['kind']} | {'cold' if result['cold'] else 'warm'}"
@@ -71,7 +71,7 @@ def told(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Measure all tables and print, and perhaps save, what came out."""
+    """Measure all tables; print the results, and save them if requested."""
     given = figures.arguments(__doc__ or "").parse_args()
     results: list[dict[str, Any]] = []
     lines = figures.head(["table", "model", "file", *orders(ROWS, 116)])

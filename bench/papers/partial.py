@@ -1,12 +1,11 @@
-"""Partial local shuffling: accuracy by epoch, and seconds of an epoch, by the fraction Q that ranks exchange.
+"""Partial local shuffling: accuracy by epoch, and seconds per epoch, by the fraction Q that ranks exchange.
 
     python bench/papers/partial.py [--data DIR] [--scale 4] [--seeds 3] [--part learning|seconds] [--save]
 
-Eight ranks learn Fashion-MNIST together, each from rows of its own: a piece of the table as it lies, sorted by label,
-or of a shuffled copy. Before each epoch they exchange the fraction Q. The paper's ranks visit their rows in random
-order; by Riffle they have 2 % of them in memory. Seconds are those of two processes, each with a folder of its own,
-which read an epoch from the disk and exchange rows meanwhile, against as many rows read one by one from the file that
-all share.
+Eight ranks train on Fashion-MNIST together, each on its own rows: a piece of the table in storage order, sorted by
+label, or of a shuffled copy. Before each epoch they exchange the fraction Q. The paper's ranks visit their rows in
+random order; with Riffle they have 2 % of them in memory. Seconds are those of two processes, each with its own folder,
+which read an epoch from disk and exchange rows concurrently, against equally many single rows read from a shared file.
 """
 
 import os
@@ -36,7 +35,7 @@ WIDTHS, BYTES, REPEATS = (1_000, 25_000), 400 << 20, 3
 
 
 def compared(rows: int) -> dict[str, Order]:
-    """Return what ranks may do, of so many rows each."""
+    """Return the compared options of ranks with a given number of rows."""
     known = orders(rows)
     within = {name: known[name] for name in ("Riffle", "Riffle, balanced")}
     return {
@@ -47,12 +46,12 @@ def compared(rows: int) -> dict[str, Order]:
 
 
 def thinned(split: Split, scale: int) -> Split:
-    """Keep one row of so many."""
+    """Keep every n-th row."""
     return replace(split, train=split.train.take(np.arange(0, len(split.train), scale)))
 
 
 def learning(split: Split, seeds: int) -> list[dict[str, Any]]:
-    """Train both models from either staging by everything that is compared."""
+    """Train both models from either staging with each compared option."""
     torch.set_num_threads(1)
     results = []
     with tempfile.TemporaryDirectory() as work:
@@ -69,7 +68,7 @@ def learning(split: Split, seeds: int) -> list[dict[str, Any]]:
 
 
 def epochs(rank: int, world: int, folder: Path, shared: Path, width: int) -> list[list[list[float]]]:
-    """Read cold epochs with every fraction in turn, each time from a new part."""
+    """Read cold epochs with each fraction in turn, each time from a new part."""
     apart = [[folder / f"{turn}-{at}" for at in range(len(FRACTIONS))] for turn in range(REPEATS)]
     if rank == 0:
         for path in (path for turn in apart for path in turn):
@@ -82,7 +81,7 @@ def epochs(rank: int, world: int, folder: Path, shared: Path, width: int) -> lis
 
 
 def seconds(scale: int) -> list[dict[str, Any]]:
-    """Take the median over turns of what the slower of two ranks needs."""
+    """Return the median over turns of the slower rank's seconds."""
     results = []
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as work:
         for width in WIDTHS:
@@ -98,14 +97,14 @@ def seconds(scale: int) -> list[dict[str, Any]]:
 
 
 def told(result: dict[str, Any]) -> str:
-    """Return a line of the table: what each ends at."""
+    """Return a line of the table: the final accuracies."""
     names = [*compared(1000), "shared, one by one"]
     cells = [f"{result['curves'][name][-1]:.2f}" if name in result["curves"] else "" for name in names]
     return f"| {result['what']} | {result['staging']} | {' | '.join(cells)} |"
 
 
 def main() -> None:
-    """Run the parts, and print, and perhaps save, what came out."""
+    """Run the parts; print the results, and save them if requested."""
     parser = figures.arguments(__doc__ or "")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--part", choices=["learning", "seconds"], help="only this one")

@@ -1,12 +1,12 @@
-"""RINAS (Fig. 5, 10 to 14): random rows a second by the size of batches and of the data, both of its planes apart.
+"""RINAS (Fig. 5, 10 to 14): random rows per second by batch size and data size, for both of its planes separately.
 
     python bench/papers/rinas.py [--scale 4] [--save]
 
-Rows of 4 KB lie in record batches of 100. The data plane as shipped reads the record batch of a row, RINAS reads the
-row alone. The control plane as shipped fetches the rows of a batch one after the other, in their order; RINAS has a
-thread for each of them, and takes them as they come. `Concurrent` has 32 threads, which fetch what the next batches
-will ask for. CorgiPile and Riffle read blocks into a buffer of a twentieth of the rows. The file is dropped from the
-page cache before each run; of the slow store each read takes 2 ms longer, as over a network.
+Rows of 4 KB lie in record batches of 100. The data plane as shipped reads a row's record batch, RINAS the row alone.
+The control plane as shipped fetches the rows of a batch sequentially; RINAS has a thread per row and takes them as they
+arrive. `Concurrent` has 32 threads, which fetch the next batches' rows. CorgiPile and Riffle read blocks into a buffer
+of a twentieth of the rows. The file is dropped from the page cache before each run; on the slow store each read takes
+2 ms longer, as over a network.
 """
 
 import os
@@ -39,7 +39,7 @@ ROWS, FEW = 2048, 512  # of a run; fewer where rows come one after the other
 
 
 class Records:
-    """Rows that are numbered, in one file; each is read alone, or with the record batch that it lies in."""
+    """Numbered rows in one file; each is read alone, or with its record batch."""
 
     def __init__(self, path: Path, latency: float, *, whole: bool) -> None:
         self._file, self._latency, self._whole = os.open(path, os.O_RDONLY), latency, whole
@@ -64,7 +64,7 @@ class Records:
 
 
 class ThreadPerRow:
-    """The control plane of RINAS: a thread for each row of a batch, and rows in the order in which they come."""
+    """The control plane of RINAS: a thread per row of a batch, with rows in order of arrival."""
 
     def __init__(self, dataset: Records, batch: int) -> None:
         self._dataset, self.pool = dataset, ThreadPoolExecutor(batch)
@@ -73,7 +73,7 @@ class ThreadPerRow:
         return len(self._dataset)
 
     def __getitems__(self, rows: list[int]) -> list[int]:
-        """Return rows as they come."""
+        """Return rows as they arrive."""
         tasks = [self.pool.submit(self._dataset.__getitem__, row) for row in rows]
         return [task.result() for task in as_completed(tasks)]
 
@@ -91,7 +91,7 @@ def write(path: Path, size: int) -> None:
 
 
 def fetch(path: Path, batches: list[list[int]], latency: float, way: str) -> None:
-    """Fetch batches one way, and check the rows."""
+    """Fetch batches in one way, and check the rows."""
     planes = way.split(", ")
     dataset = Records(path, latency, whole=planes[0] == "record batch")
     fetcher: Any = dataset
@@ -111,7 +111,7 @@ def fetch(path: Path, batches: list[list[int]], latency: float, way: str) -> Non
 
 
 def stream(path: Path, count: int, batch: int, latency: float, order: Any) -> None:
-    """Take so many rows of an epoch of blocks, and check that none came twice."""
+    """Take some rows of an epoch of blocks, and check that none came twice."""
     table = corgipile.open(path)
     loader = corgipile.Loader(Slow(table, latency) if latency else table, order=order, batch_size=batch, memory=SHARE)
     seen: set[int] = set()
@@ -134,7 +134,7 @@ WAYS = {
 
 
 def rate(path: Path, latency: float, way: str, batch: int, seed: int) -> float:
-    """Return rows a second of one cold run."""
+    """Return rows per second of one cold run."""
     rows = path.stat().st_size // WIDTH
     count = min(rows, FEW if way.endswith("one after the other") else ROWS) // batch * batch
     wanted = np.random.default_rng(seed).permutation(rows)[:count].reshape(-1, batch).tolist()
@@ -148,7 +148,7 @@ def rate(path: Path, latency: float, way: str, batch: int, seed: int) -> float:
 
 
 def measure(path: Path, size: int, store: str, batch: int) -> dict[str, Any]:
-    """Return the median rate of each way; the ways take turns."""
+    """Return the median rate of each way; the ways alternate."""
     found: dict[str, list[float]] = {name: [] for name in WAYS}
     for turn in range(ROUNDS):
         for name in list(WAYS)[:: 1 if turn % 2 else -1]:
@@ -158,7 +158,7 @@ def measure(path: Path, size: int, store: str, batch: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure all sizes and print, and perhaps save, what came out."""
+    """Measure all sizes; print the results, and save them if requested."""
     given = figures.arguments(__doc__ or "").parse_args()
     results: list[dict[str, Any]] = []
     lines = figures.head(["store", "data", "batch", *(f"{way}, rows/s" for way in WAYS), "both / as shipped"])

@@ -1,10 +1,10 @@
-"""CorgiPile (Fig. 14): accuracy on held-out rows by the size of the buffer and of blocks, on tables sorted by label.
+"""CorgiPile (Fig. 14): validation accuracy by buffer size and block size, on label-sorted tables.
 
     python bench/papers/sizes.py [--data DIR] [--scale 4] [--save]
 
-CorgiPile has half of the memory for the blocks that it drains and half for those that it reads; there are two blocks in
-memory at least. A cell says how far the mean over seeds is below Shuffle Once after five epochs, and the largest
-distance after any of them.
+CorgiPile has half of the memory for the blocks it drains and half for those it reads, at least two blocks in all. A
+cell shows how far the mean over seeds is below Shuffle Once after five epochs, and the largest distance after any of
+them.
 """
 
 from itertools import product
@@ -20,7 +20,7 @@ SHARES, BLOCKS, SEEDS = (0.01, 0.02, 0.05, 0.1), (25, 100, 400), 3
 
 
 def ways(rows: int, share: float, block: int) -> dict[str, Order]:
-    """Return the orders with blocks of so many rows, and such a share of all rows in memory."""
+    """Return the orders with blocks of a given size, and a given share of all rows in memory."""
     count = max(2, int(rows * share) // block)
     return {
         "CorgiPile": CorgiPile(block=block, buffer=count // 2 * block),
@@ -30,7 +30,7 @@ def ways(rows: int, share: float, block: int) -> dict[str, Order]:
 
 
 def main() -> None:
-    """Run all sizes and print, and perhaps save, what came out."""
+    """Run all sizes; print the results, and save them if requested."""
     parser = figures.arguments(__doc__ or "")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     given = parser.parse_args()

@@ -240,7 +240,7 @@ def test_bad_requests(tmp_path, out):
         (ParseError, "Row #3.*'oops'", tmp_path / "word.csv", {"pack": True}),
         (ParseError, "row 3 must have 2 columns", tmp_path / "ragged.csv", {}),
         (MissingColumn, "no column 'z'", TABLE, {"label": "z"}),
-        (MissingColumn, "column 4; there are 4", TABLE, {"label": 4}),
+        (MissingColumn, "column position below 4, got 4", TABLE, {"label": 4}),
         (MissingColumn, "no column 'z'", TABLE, {"columns": ["z"]}),
         (
             BadSchema,
@@ -248,8 +248,8 @@ def test_bad_requests(tmp_path, out):
             TABLE.rename_columns(["label", "y", "word", "class"]),
             {"label": "class"},
         ),
-        (BadSchema, "nothing to pack", TABLE.select(["word"]), {"pack": True}),
-        (BadSchema, "that name", TABLE.rename_columns(["x", "y", "features", "label"]), {"pack": True}),
+        (BadSchema, "pack needs a numeric column", TABLE.select(["word"]), {"pack": True}),
+        (BadSchema, "pack needs the name", TABLE.rename_columns(["x", "y", "features", "label"]), {"pack": True}),
         (MissingFile, "no file", tmp_path / "absent", {}),
         (MissingFile, "no file matches", str(tmp_path / "*.absent"), {}),
         (BadArgument, "empty", [], {}),
@@ -319,10 +319,10 @@ def test_what_is_said_of_text_is_refused_of_other_sources(tmp_path):
     (tmp_path / "part" / "a.svm").write_text("1 1:0.5\n0 2:1\n")
     for source in (rows, tmp_path / "a.parquet", tmp_path / "a.svm", [rows, tmp_path / "a.parquet"]):
         for header in (True, False):
-            with pytest.raises(BadArgument, match=f"header is {header}, but it is for CSV text"):
+            with pytest.raises(BadArgument, match=f"header is for CSV text, got {header}"):
                 convert(source, out, header=header)
     for source in (rows, tmp_path / "a.parquet", tmp_path / "a.csv", tmp_path / "part"):
-        with pytest.raises(BadArgument, match="zero_based is False, but it is for files of SVMlight text"):
+        with pytest.raises(BadArgument, match="zero_based is for files of SVMlight text, got False"):
             convert(source, out, zero_based=False)
     assert convert([tmp_path / "a.csv", tmp_path / "a.parquet"], out, header=True) == 3
     for name in ("header", "zero_based"):
@@ -332,7 +332,7 @@ def test_what_is_said_of_text_is_refused_of_other_sources(tmp_path):
 
 def test_idx_labels_are_a_path(tmp_path, out):
     (tmp_path / "x").write_bytes(idx(3, 4, values=range(12)))
-    with pytest.raises(BadArgument, match="label is 3, but IDX images have no columns; the path of their labels"):
+    with pytest.raises(BadArgument, match="label must be the path of the labels for IDX images, got 3"):
         convert(tmp_path / "x", out, label=3)
 
 

@@ -71,16 +71,16 @@ def test_a_step_is_taken_wholly_or_not_at_all(tmp_path):
 
 
 def test_what_is_damaged_is_said(tmp_path):
-    with pytest.raises(MissingFile, match="holds no part of a table: corgipile stage"):
+    with pytest.raises(MissingFile, match="has no finished part of a table: write it by corgipile stage"):
         LocalPart(tmp_path)
     part = stage(NUMBERS, tmp_path / "p", 0, 2)
     slots = tmp_path / "p" / "slots"
     data = slots.read_bytes()
     slots.write_bytes(data[:40] + bytes([data[40] ^ 1]) + data[41:])
-    with pytest.raises(CorruptFile, match="unit 3 is not what was written"):
+    with pytest.raises(CorruptFile, match="unit 3 is damaged"):
         part.verify()
     slots.write_bytes(data[:-1])
-    with pytest.raises(CorruptFile, match="is not what was written"):
+    with pytest.raises(CorruptFile, match="is damaged"):
         part.verify()
     live = tmp_path / "p" / part.said["live"]
     kept = live.read_bytes()

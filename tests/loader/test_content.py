@@ -152,7 +152,7 @@ def test_a_function_that_makes_no_numbers(wrong):
 def test_what_has_no_effect_is_refused():
     with pytest.raises(BadArgument, match="content"):
         visited(cp.open(table()), "label", sketch=embed)
-    with pytest.raises(BadArgument, match="sees no rows"):
+    with pytest.raises(BadArgument, match="it reads no rows"):
         BatchSampler(100, order=Riffle(balance="content"), block=5, buffer=20, batch_size=4, labels=np.zeros(100))
     ragged = cp.open(pa.table({"x": [[1.0], [1.0, 2.0]] * 50}))
     with pytest.raises(BadSchema, match="differ in length"):

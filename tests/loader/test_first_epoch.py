@@ -248,7 +248,7 @@ def test_what_cannot_be_is_said_before_anything_is_read(tmp_path):
         cp.Loader(path, order=Riffle(balance="content", first_epoch="y"))
     with pytest.raises(BadSchema, match="give sketch="):
         cp.Loader(pa.table({"text": ["a", "b"]}), order=Riffle(balance="content", first_epoch="random"))
-    with pytest.raises(BadArgument, match="a dataset looks at blocks before"):
+    with pytest.raises(BadArgument, match="datasets, which sample blocks before"):
         CorgiPileDataset(path, batch_size=4, order=LATER)
     with pytest.raises(BadArgument, match="must have no first_epoch"):
         Partial(within=LATER)

@@ -15,7 +15,7 @@ from corgipile.errors import BadArgument, BudgetTooSmall, MissingColumn
 from corgipile.planner import Candidate, Cell, Probe, choice, choose
 from corgipile.planner.candidates import Setting, candidates
 from corgipile.planner.choice import MIN_SPEEDUP
-from corgipile.planner.trial import predicted, tried
+from corgipile.planner.trial import add_predictions, run_trials
 from corgipile.proof import Compared, comparison_page
 
 ROWS = 30_000
@@ -64,10 +64,10 @@ def told(deff, seconds, block=8):
 
 def test_of_those_about_as_fast_the_best_mixed():
     made = [told(1.05, 2.0), told(1.0, 1.0), told(0.5, 1.05), told(0.2, 1.5), told(2.0, 0.1)]
-    found = choice._chosen(made, None, 1.1)
+    found = choice._choose(made, None, 1.1)
     assert found.best is made[2]
     assert found.others == [made[1], made[3], made[0], made[4]]
-    none = choice._chosen([told(3.0, 1.0), told(2.0, 2.0)], None, 1.1)
+    none = choice._choose([told(3.0, 1.0), told(2.0, 2.0)], None, 1.1)
     assert (none.best.deff, none.advice is not None) == (2.0, True)
 
 
@@ -91,20 +91,20 @@ def test_what_cannot_be(stored, options, error, said):
 def test_rewriting_a_table_pays_off():
     slow = replace(told(0.9, 10.0), title="slow")
     plain = replace(told(256.0, 2.0), order=cp.orders.NoShuffle(), cold=3.0)
-    found = choice._chosen([slow, plain], None, 1.1, 12.0)
+    found = choice._choose([slow, plain], None, 1.1, 12.0)
     assert found.best is slow
     assert "in about 12 s" in found.advice
     assert "pays off after 2 epochs" in found.advice
-    assert "never pays off" in choice._chosen([replace(slow, seconds=2.0), plain], None, 1.1, 12.0).advice
-    assert choice._chosen([slow, plain], None, 1.1).advice is None  # nobody has tried to write it
+    assert "never pays off" in choice._choose([replace(slow, seconds=2.0), plain], None, 1.1, 12.0).advice
+    assert choice._choose([slow, plain], None, 1.1).advice is None  # nobody has tried to write it
 
 
 def test_the_default_order_is_chosen_unless_another_is_much_faster():
     default, near, fast = told(0.9, 1.4), told(0.2, 1.0), told(1.0, 0.5)
-    assert choice._chosen([default, near], None, 1.1).best is default
-    assert choice._chosen([default, near, fast], None, 1.1).best is fast
-    assert choice._chosen([replace(default, deff=1.2), near], None, 1.1).best is near
-    assert choice._chosen([replace(default, seconds=None), replace(near, seconds=None)], None, 1.1).best is not near
+    assert choice._choose([default, near], None, 1.1).best is default
+    assert choice._choose([default, near, fast], None, 1.1).best is fast
+    assert choice._choose([replace(default, deff=1.2), near], None, 1.1).best is near
+    assert choice._choose([replace(default, seconds=None), replace(near, seconds=None)], None, 1.1).best is not near
 
 
 @pytest.mark.parametrize("clustered", [False, True])
@@ -128,7 +128,7 @@ def test_all_three_tell_the_same_cost(capsys):
     ]
     show(results, "title", held_out=False)
     headline = comparison_page(results, Compared("a", 10, 10, "logistic", 2, "1MB")).verdict
-    said = [choice._chosen([slow, plain], None, 1.1, 43.0).advice, " ".join(capsys.readouterr().out.split()), headline]
+    said = [choice._choose([slow, plain], None, 1.1, 43.0).advice, " ".join(capsys.readouterr().out.split()), headline]
     assert all("which pays off after 43 epochs" in one for one in said)
     assert "times as fast" not in headline
 
@@ -138,14 +138,14 @@ def test_the_slower_of_device_and_rows_counts(stored):
     setting = Setting(cp.open(stored), 1 << 20, 64, "label", 1, 0.02, 0)
     found = [
         replace(one, seconds=0.01)
-        for one in tried(candidates([cp.orders.Riffle(), cp.orders.NoShuffle()], setting), setting)
+        for one in run_trials(candidates([cp.orders.Riffle(), cp.orders.NoShuffle()], setting), setting)
     ]
-    cold, warm = (predicted(found, probe, setting, cached=cached) for cached in (False, True))
+    cold, warm = (add_predictions(found, probe, setting, cached=cached) for cached in (False, True))
     for one, other in zip(cold, warm, strict=True):
         assert one.cold == other.cold == one.seconds
         assert one.cold >= one.nbytes / 2e6 > one.warm == other.seconds
     assert cold[0].cold > 1.5 * cold[1].cold
-    assert [one.cold for one in predicted(found, None, setting, cached=False)] == [None, None]
+    assert [one.cold for one in add_predictions(found, None, setting, cached=False)] == [None, None]
 
 
 def test_many_rows_take_little_memory():
@@ -177,5 +177,5 @@ def test_shapes_that_people_have(tmp_path):
         assert found.best.flaw is None
     named = choose(pa.table({"x": [1.0, 2.0, 3.0], "label": ["a", "b", "a"]}), label="label", seconds=0)
     assert named.best.order.balance == "label"
-    with pytest.raises(BadArgument, match="no rows"):
+    with pytest.raises(BadArgument, match="must have rows"):
         choose(pa.table({"x": pa.array([], pa.float32())}))

@@ -16,7 +16,7 @@ import pytest
 import corgipile as cp
 from corgipile import scratch
 from corgipile.planner import Cell, Probe, choose, measure, places, probed
-from corgipile.planner.measure import _rate, _steady, measured
+from corgipile.planner.measure import _make_monotonic, _rate, measure_rates
 
 
 @pytest.fixture(autouse=True)
@@ -40,15 +40,15 @@ MADE = Probe("somewhere", time.time(), (Cell(4096, 4, 1e8), Cell(65536, 4, 1e9))
 def test_a_device_is_measured_and_left_as_it_was(path):
     before = path.stat()
     known, threads = path.read_bytes()[:99], set(threading.enumerate())
-    probe = measured(cp.open(path), seconds=0.5)
+    probe = measure_rates(cp.open(path), seconds=0.5)
     assert probe.place == places.place_of(cp.open(path))
     assert {cell.nbytes for cell in probe.cells} <= set(measure.SIZES)
     depths = tuple(dict.fromkeys(cell.at_once for cell in probe.cells if not cell.sequential))
-    assert depths == measure.AT_ONCE[: len(depths)]  # the others if there is time
+    assert depths == measure.DEPTHS[: len(depths)]  # the others if there is time
     assert depths
     assert all(cell.rate > 0 for cell in probe.cells)
     assert probe.enough(4) in measure.SIZES
-    assert probe.deep(65536) in measure.AT_ONCE
+    assert probe.deep(65536) in measure.DEPTHS
     after = path.stat()
     assert (before.st_mtime_ns, before.st_size, known) == (after.st_mtime_ns, after.st_size, path.read_bytes()[:99])
     assert not set(threading.enumerate()) - threads
@@ -63,7 +63,7 @@ def test_where_the_page_cache_cannot_be_passed(path, monkeypatch):
         return opened(name, flags, *more, **named)
 
     monkeypatch.setattr(os, "open", refuse)
-    assert measured(cp.open(path), seconds=0.2).cells
+    assert measure_rates(cp.open(path), seconds=0.2).cells
 
 
 def test_time_is_kept_and_what_matters_most_comes_first(path, monkeypatch):
@@ -76,7 +76,7 @@ def test_time_is_kept_and_what_matters_most_comes_first(path, monkeypatch):
             return super().read(plan, min(count, 4))
 
     monkeypatch.setattr(measure, "_Device", Slow)
-    probe = measured(cp.open(path), seconds=0.3)
+    probe = measure_rates(cp.open(path), seconds=0.3)
     assert len(reads) <= 7
     assert probe.cells[0][:2] == (64 << 10, 4)
     assert probe.rate(4096, 4) > 0
@@ -89,7 +89,7 @@ def test_a_device_that_fails_is_not_known(path, monkeypatch):
         raise OSError(errno.EIO, "it is broken")
 
     monkeypatch.setattr(measure._Device, "read", fail)
-    assert measured(table) is None
+    assert measure_rates(table) is None
     found = choose(table, memory="1MB", seconds=0.02)
     assert found.probe is None
     assert found.best.cold is None
@@ -97,11 +97,11 @@ def test_a_device_that_fails_is_not_known(path, monkeypatch):
 
 
 def test_small_tables_and_those_in_memory_are_not_measured(tmp_path):
-    assert measured(cp.open({"x": np.arange(10)})) is None
+    assert measure_rates(cp.open({"x": np.arange(10)})) is None
     assert probed(cp.open({"x": np.arange(10)})) is None
     small = tmp_path / "small.npy"
     np.save(small, np.zeros((10, 2)))
-    assert measured(cp.open(small)) is None
+    assert measure_rates(cp.open(small)) is None
 
 
 def test_rates_between_and_beyond_what_was_measured():
@@ -110,7 +110,7 @@ def test_rates_between_and_beyond_what_was_measured():
     assert 1e8 < MADE.rate(16384, 4) < 1e9
     assert MADE.rate(4096, 4, sequential=True) == pytest.approx(1e8)  # as random reads, where nothing else is known
     cells = (Cell(4096, 1, 5.0), Cell(8192, 1, 3.0), Cell(8192, 4, 4.0))
-    assert [cell.rate for cell in _steady(cells)] == [5.0, 5.0, 5.0]
+    assert [cell.rate for cell in _make_monotonic(cells)] == [5.0, 5.0, 5.0]
 
 
 def test_a_rate_is_bytes_by_seconds(monkeypatch):
@@ -129,7 +129,7 @@ def test_a_rate_is_bytes_by_seconds(monkeypatch):
 def test_it_is_remembered_once_and_measured_anew_when_asked(path, cache, monkeypatch):
     table, times = cp.open(path), []
     made = Probe(places.place_of(table), time.time(), MADE.cells)
-    monkeypatch.setattr("corgipile.planner.choice.measured", lambda _: times.append(1) or made)
+    monkeypatch.setattr("corgipile.planner.choice.measure_rates", lambda _: times.append(1) or made)
     assert probed(table, anew=False) is None
     assert probed(table, may=False) is None
     assert probed(table) == probed(table) == made
@@ -176,7 +176,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(cache, caplog, monkeypatch)
     with caplog.at_level(logging.WARNING, "corgipile"):
         assert not places.remember(MADE)
         assert places.recall(MADE.place) is None
-    assert "cannot be kept" in caplog.text
+    assert "cannot store" in caplog.text
     cache.unlink()
 
     def full(*_, **__):

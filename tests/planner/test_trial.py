@@ -50,7 +50,7 @@ def seen(monkeypatch, *read):
 
 def test_cached_rows_are_run_once_a_round(setting, gone, monkeypatch):
     runs = seen(monkeypatch, 0.0)
-    for one in trial.tried(candidates([NoShuffle(), CorgiPile()], setting), setting):
+    for one in trial.run_trials(candidates([NoShuffle(), CorgiPile()], setting), setting):
         assert 0 < one.warm < 60
         assert one.cold is None
     assert len(runs) == 2 * trial.ROUNDS
@@ -77,7 +77,7 @@ def test_a_first_batch_that_takes_longer_than_a_trial_is_not_the_pace_of_all(mon
 @pytest.mark.parametrize("read", [math.nan, 0.5])
 def test_rows_that_came_in_part_or_unseen_are_run_again(read, setting, gone, monkeypatch):
     runs = seen(monkeypatch, read, 0.0)
-    (one,) = trial.tried(candidates([NoShuffle()], setting), setting)
+    (one,) = trial.run_trials(candidates([NoShuffle()], setting), setting)
     assert (one.warm > 0, one.cold) == (True, None)
     assert len(runs) == 2 * trial.ROUNDS
     assert gone == []
@@ -85,12 +85,12 @@ def test_rows_that_came_in_part_or_unseen_are_run_again(read, setting, gone, mon
 
 def test_rows_that_all_came_from_the_device_tell_the_cold_time_and_are_let_go_of(setting, gone, monkeypatch):
     seen(monkeypatch, 1.0, 0.0)
-    (one,) = trial.tried(candidates([NoShuffle()], setting), setting)
+    (one,) = trial.run_trials(candidates([NoShuffle()], setting), setting)
     assert one.cold >= one.warm > 0
     assert gone == [(0, 0, 4)] * trial.ROUNDS
-    (told,) = trial.predicted([one], None, setting, cached=False)
+    (told,) = trial.add_predictions([one], None, setting, cached=False)
     assert told.seconds == told.cold == one.cold
-    (told,) = trial.predicted([one], None, setting, cached=True)
+    (told,) = trial.add_predictions([one], None, setting, cached=True)
     assert told.seconds == one.warm
 
 
@@ -98,17 +98,17 @@ def test_rows_that_all_came_from_the_device_tell_the_cold_time_and_are_let_go_of
 def test_a_device_is_tried_longer(device, setting, monkeypatch):
     clock, told = itertools.count(), itertools.count()
     monkeypatch.setattr(trial, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
-    monkeypatch.setattr(trial, "_from_device", lambda: device * next(told))
+    monkeypatch.setattr(trial, "_device_bytes", lambda: device * next(told))
     with trial._loader(NoShuffle(), setting) as loader:
         begun = trial._run(loader, 0, 100.0)
     batches, seconds, _ = begun.marks[-1]
     assert batches == seconds
-    assert batches == 1 + 100 * trial.MOST if device else 100 <= batches < 150
+    assert batches == 1 + 100 * trial.MAX_DURATION if device else 100 <= batches < 150
     assert (begun.read > 1) == (device > 0)
 
 
 def begun(*marks):
-    return trial._Begun([trial._Mark(*one) for one in marks], 1.0)
+    return trial._Beginning([trial._Mark(*one) for one in marks], 1.0)
 
 
 def test_an_epoch_goes_on_as_after_the_first_buffer():

@@ -19,12 +19,12 @@ def rows():
 
 def test_what_rows_are_clustered_by_is_said(rows):
     page = about_page(about(rows, label="kind", block=100, columns=True), "mine", "kind")
-    assert page.verdict.startswith("Rows lie clustered by kind: h_D is 100 in blocks of 100 rows")
+    assert page.verdict.startswith("Rows are clustered by kind: h_D is 100 in blocks of 100 rows")
     text = text_of(page)
     assert "<b>" in text
     assert "400 10.00%" in text
     mixed = about_page(about(rows.select(["y"]), block=100, columns=True), "mine")
-    assert "Rows lie mixed" in mixed.verdict
+    assert "Rows are mixed" in mixed.verdict
     assert about_page(about(rows.select(["y"]), block=100), "mine").verdict == "4,000 rows of 1 columns, 31.2 KB."
 
 
@@ -33,7 +33,7 @@ def test_tables_of_no_rows_and_of_many_columns_and_labels_have_small_pages():
     wide = {f"column {at}": np.arange(2000) % 7 for at in range(1000)} | {"label": np.arange(2000) // 2}
     page = about_page(about(wide, block=50, columns=True), "wide")
     assert len(page.html()) < 500_000
-    assert "Drawn: the first 24 of 1,001 columns." in text_of(page)
+    assert "Shown: the first 24 of 1,001 columns." in text_of(page)
     numbers = about_page(about({"label": np.linspace(0, 1, 50)}), "numbers")
     assert "Numbers from 0 to 1, 0.5 on average." in text_of(numbers)
 
@@ -61,10 +61,10 @@ def test_what_orders_cost_is_on_the_page_of_inspect(tmp_path, rows, capsys):
     words = ["inspect", str(path), "--label", "kind", "--memory", "16KB", "--seconds", "0.01", "--html", str(page)]
     assert run(words) == 0
     shown = " ".join("".join(tree(page.read_text()).itertext()).split())
-    assert "What each order costs" in shown
-    assert "How fast blocks are read" in shown
+    assert "Costs of each order" in shown
+    assert "Read rates by block size" in shown
     for line in capsys.readouterr().out.splitlines():
         if line.startswith(("no_shuffle ", "full ")):  # the same figures as in the terminal
             assert line.split()[1] in shown
     few = about_page(about(rows, block=100, columns=True), "mine")
-    assert "What each order costs" not in text_of(few)
+    assert "Costs of each order" not in text_of(few)

@@ -35,7 +35,7 @@ def test_an_audit_is_saved_as_one_page(report, tmp_path):
                 assert f"{value:.2f} ± {half:.2f}" in text
             assert f"{spread.prefix:.2f}" in text
         assert f"{epoch.spreads[0].gap.gap:,}" in text
-    assert "None of the 16 faults" in text
+    assert "None of the 16 known faults" in text
     dots = [one for one in root.iter("path") if (one.get("class") or "").endswith("dots")]
     assert [one.get("d").count("M") for one in dots] == [1024, 1024]
 
@@ -47,7 +47,7 @@ def test_places_are_of_rows_where_they_came(report):
     in_order = [{"id": np.arange(at, at + 50)} for at in range(0, 6000, 50)]
     (epoch,) = audit(in_order, id="id", rows=6000, epochs=1).epochs
     assert all(row == at for row, at in epoch.places)
-    assert "0% of the table from their places" in text_of(audit_page(audit(in_order, id="id", rows=6000)))
+    assert "0% of the table away from their places" in text_of(audit_page(audit(in_order, id="id", rows=6000)))
     named = [{"id": [f"row {row}" for row in range(at, at + 50)]} for at in range(0, 6000, 50)]
     assert audit(named, id="id", epochs=1).epochs[0].places == ()
 

@@ -39,12 +39,12 @@ def result(order, score, seconds, **more):
         ([result("full", 0.8, 9.0), result("riffle", 0.796, 3.0)],
          "riffle trains to 79.60 % in 3 s, 3.0 times as fast as full, which reaches 80.00 %."),
         ([result("full", 0.8, 9.0), result("riffle", 0.79, 3.0)],
-         "full trains to 80.00 % in 9 s; no other order of 2 comes as far in less time."),
+         "full trains to 80.00 % in 9 s; none of 2 orders reaches as much in less time."),
         ([result("corgipile", 0.8, 2.0), result("riffle", 0.8, 3.0, deff=0.9), result("block_only", 0.8, 1, deff=9.0)],
          "corgipile trains to 80.00 % in 2 s, 1.5 times as fast as riffle, which reaches 80.00 %."),
         ([result("block_only", 0.8, 1.0, deff=9.0)], "block_only trains to 80.00 % in 1 s."),
         ([result("full", 0.31, 4.0, metric="r2"), result("riffle", 0.305, 4.0, metric="r2")],
-         "full trains to R² 0.3100 in 4 s; no other order of 2 comes as far in less time."),
+         "full trains to R² 0.3100 in 4 s; none of 2 orders reaches as much in less time."),
         ([result("full", 0.8, 1.0)], "full trains to 80.00 % in 1 s."),
         ([Result("riffle", failure="no room")], "No order has a result: no room."),
     ],
@@ -83,7 +83,7 @@ def test_orders_of_one_name_and_scores_that_are_no_numbers():
 
 def test_failures_and_warnings_are_told():
     text = text_of(comparison_page([result("full", 0.8, 9.0, warning="drifted"), Result("x", failure="no room")], OF))
-    assert "What went wrong" in text
+    assert "Warnings and failures" in text
     assert "drifted" in text
     assert "no room" in text
 

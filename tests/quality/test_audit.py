@@ -18,7 +18,7 @@ from planted import HONEST, LABELS, ROWS, Epochs, alone, shuffled, two
 import corgipile as cp
 from corgipile.errors import BadArgument
 from corgipile.quality import Audit, audit, deff, prefix_discrepancy
-from corgipile.quality.faults import NAMES, of_workers
+from corgipile.quality.faults import NAMES, worker_faults
 from corgipile.quality.visits import hash_of_all, mixed
 
 
@@ -66,7 +66,7 @@ def test_functions_of_one_name_are_keys_of_their_own():
 
 
 def test_what_is_called_before_epochs_is_a_function():
-    with pytest.raises(BadArgument, match="on_epoch is 5"):
+    with pytest.raises(BadArgument, match="on_epoch must be a function of the epoch, got 5"):
         audit([{"id": [0]}], id="id", on_epoch=5)
 
 
@@ -94,7 +94,7 @@ def test_one_pair_of_odd_batches_far_apart_is_no_worker():
         lags = np.full(54, -0.1)
         lags[apart - 1] = 0.69
         spread = audit(Epochs(shuffled(0), shuffled(1)), key="label").epochs[0].spreads[0]
-        return [fault.name for fault in of_workers([replace(spread, lags=tuple(lags.tolist()))], 108, 0)]
+        return [fault.name for fault in worker_faults([replace(spread, lags=tuple(lags.tolist()))], 108, 0)]
 
     assert faults(42) == []
     assert faults(4) == ["worker-local buffers"]
@@ -120,11 +120,11 @@ def test_only_ranks_of_one_run_are_merged():
 
     one = watched()
     for other, said in (
-        (watched(ROWS + 1), f"rows are {ROWS:,} and {ROWS + 1:,}"),
+        (watched(ROWS + 1), f"got {ROWS:,} and {ROWS + 1:,} rows"),
         (watched(None), "and unknown"),
-        (watched(key="label"), "'id', 'label' and 'label' were watched"),
-        (watched(id="id"), "'id', 'label' and 'id' were watched"),
-        ([1], "list is no Audit"),
+        (watched(key="label"), "got 'id', 'label' and 'label'"),
+        (watched(id="id"), "got 'id', 'label' and 'id'"),
+        ([1], "got list"),
     ):
         with pytest.raises(BadArgument, match=said):
             one.merge(other)
@@ -326,7 +326,7 @@ def test_named_tuples_are_batches_and_rows():
         assert audit(loader, id="row", key="label").as_dict() == want.as_dict()
         assert audit(loader, id=0, key=1).epochs[0].visits == ROWS
     assert audit(singles, id="row", key="label", batch_size=50).as_dict() == want.as_dict()
-    with pytest.raises(BadArgument, match="id='other' is not in a batch, which is a Pair of 2"):
+    with pytest.raises(BadArgument, match="id='other' must be in each batch, got a Pair of 2"):
         audit(pairs, id="other")
 
 
@@ -342,12 +342,10 @@ TABLES = {"pyarrow": "table.to_batches(64)", "pandas": "(frame[at : at + 64]", "
 def test_tables_are_no_batches(library):
     module = pytest.importorskip(library)
     table = module.table({"i": [1]}) if library == "pyarrow" else module.DataFrame({"i": [1]})
-    with pytest.raises(
-        BadArgument, match=f"is a table: batches as they come are right, such as {re.escape(TABLES[library])}"
-    ):
+    with pytest.raises(BadArgument, match=f"got a table, .*: give {re.escape(TABLES[library])}"):
         audit(table, id="i")
     if library == "polars":
-        with pytest.raises(BadArgument, match=r"LazyFrame is a table.*collect\(\)"):
+        with pytest.raises(BadArgument, match=r"a table, LazyFrame.*collect\(\)"):
             audit(table.lazy(), id="i")
         assert audit(table.iter_slices(64), id="i").epochs[0].visits == 1
 
@@ -360,28 +358,28 @@ def endless(rows=2):
 @pytest.mark.parametrize(
     ("loaders", "asked", "message"),
     [
-        ([], {"id": 0}, "no loader"),
-        ([[1]], {}, "neither id nor key"),
-        ([[{"x": [1]}]], {"id": "row"}, "id='row' is not in a batch, which is a dictionary of 'x'"),
+        ([], {"id": 0}, "needs a loader"),
+        ([[1]], {}, "id or key must be given"),
+        ([[{"x": [1]}]], {"id": "row"}, "id='row' must be in each batch, got a dictionary of 'x'"),
         ([[([1, 2], [1])]], {"id": 0, "key": 1}, "1 and 2 values"),
         ([[([0.5],)]], {"id": 0}, "row number"),
         ([[([np.nan],)]], {"key": 0}, "NaN"),
         ([[(np.array(["2024-01-01", "NaT"], "M8[s]"),)]], {"key": 0}, "NaN"),
-        ([[([[1, 2]],), ([[1]],)]], {"key": 0}, "2 columns at first, 1"),
+        ([[([[1, 2]],), ([[1]],)]], {"key": 0}, "2 columns as in the first batch, got 1"),
         ([[([1],), (["a"],)]], {"key": 0}, "text"),
         ([[([None],)]], {"key": 0}, "NoneType"),
-        ([[]], {"id": 0}, "no row came"),
-        ([7], {"id": 0}, "int is no iterable"),
-        ([endless()], {"id": 0, "rows": 2}, "of a table of 2; batches= ends an endless loader"),
-        ([endless(1 << 10)], {"id": 0}, "of a table of 1,024; batches= ends an endless loader"),
-        ([endless()], {"key": 0}, "neither rows= nor id= says how many"),
+        ([[]], {"id": 0}, "has no rows"),
+        ([7], {"id": 0}, "iterable of batches, got int"),
+        ([endless()], {"id": 0, "rows": 2}, "of a table of 2: give batches="),
+        ([endless(1 << 10)], {"id": 0}, "of a table of 1,024: give batches="),
+        ([endless()], {"key": 0}, "neither rows= nor id= gives"),
         ([iter([([1],)])], {"id": 0, "epochs": 2}, "only once"),
         ([[([1],)]], {"id": 0, "rows": 0}, "rows"),
         ([[(list(map(str, range(2000))),)]], {"key": 0}, "1024 classes"),
     ],
 )
 def test_bad_input(loaders, asked, message, monkeypatch):
-    monkeypatch.setattr(import_module("corgipile.quality.audit"), "UNKNOWN", 1 << 17)
+    monkeypatch.setattr(import_module("corgipile.quality.audit"), "UNKNOWN_ROWS", 1 << 17)
     with pytest.raises(BadArgument, match=message):
         audit(*loaders, **asked)
 

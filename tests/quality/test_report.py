@@ -48,5 +48,5 @@ def test_classes_may_be_words_and_big_integers_are_numbers():
 
 
 def test_rows_without_a_label_are_refused():
-    with pytest.raises(BadArgument, match="2 row numbers lie outside 0 to 2"):
+    with pytest.raises(BadArgument, match="must be 0 to 2, the rows that have labels, got 2 others"):
         measure([0, 1, 3, 4], [0, 1, 2], batch=2)

@@ -104,7 +104,7 @@ def test_bad_values_are_refused(values, batch):
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(BadArgument, match="norm is 'max'"):
+    with pytest.raises(BadArgument, match="got 'max'"):
         prefix_discrepancy([0, 1], "max")
     with pytest.raises(BadArgument, match="n <= blocks"):
         expected_deff_corgipile(4, n=3, b=4, blocks=2, h_d=1)

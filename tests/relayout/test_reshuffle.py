@@ -202,10 +202,10 @@ def test_bad_requests(tmp_path):
     source, out = labelled(1000), tmp_path / "a.arrow"
     requests = [
         (BadArgument, "'two-pass', 'corgi2', 'bmf'", {"method": "sort"}),
-        (BudgetTooSmall, "rows of 16 bytes take 64", {"memory": "1KB"}),
-        (BudgetTooSmall, "two blocks of 500 rows", {"memory": "64KB", "block": 500, "method": "corgi2"}),
+        (BudgetTooSmall, "at least 64 KB for rows of 16 bytes", {"memory": "1KB"}),
+        (BudgetTooSmall, "2 blocks of 500 rows", {"memory": "64KB", "block": 500, "method": "corgi2"}),
         (BadSize, "block", {"block": "0%", "method": "bmf"}),
-        (BadArgument, "two-pass moves single rows", {"block": 100}),
+        (BadArgument, "two-pass, which moves single rows", {"block": 100}),
         (BadArgument, "seed must be a whole number, got 0.5", {"seed": 0.5}),
         (BadSize, "memory", {"memory": "much"}),
     ]

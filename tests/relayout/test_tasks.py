@@ -92,10 +92,10 @@ def test_rows_of_text_and_their_number_in_messages(tmp_path):
     assert convert(Here(), path, tmp_path / "many", shard_size="1KB", header=True) == 1000
     assert rows_of(tmp_path / "many", ["a"])["a"][776:779] == ["776", "nine", "778"]
     source = pa.table({"a": [1.0] * 700 + [0.5] + [1.0] * 300})
-    with pytest.raises(BadValue, match=r"column 'a', row 700: 0.5 is no int8"):
+    with pytest.raises(BadValue, match=r"column 'a', row 700: 0.5 is not a int8"):
         convert(Here(), source, tmp_path / "others", shard_size="1KB", types={"a": "int8"})
     nulls = pa.table({"a": [1.0] * 700 + [None] + [1.0] * 300})
-    with pytest.raises(BadValue, match=r"column 'a', row 700 is null"):
+    with pytest.raises(BadValue, match=r"column 'a', row 700 must have no nulls"):
         convert(Here(), nulls, tmp_path / "others", shard_size="1KB", to="tfrecord")
     assert not (tmp_path / "others").exists()
 
@@ -120,12 +120,12 @@ def test_what_cannot_be_is_said_before_any_task_runs(tmp_path):
     (tmp_path / "full" / "notes.txt").write_text("mine")
     source = make(100)
     requests = [
-        (BadArgument, "is one file, and tasks write many", "rows.arrow", {}),
+        (BadArgument, "out must name many files", "rows.arrow", {}),
         (BadArgument, "is a URL", "s3://bucket/rows", {}),
-        (BadArgument, "compression is 'gz'", "out", {"compression": "gz"}),
+        (BadArgument, "got 'gz'", "out", {"compression": "gz"}),
         (BadArgument, "seed must be a whole number", "out", {"seed": 0.5}),
-        (BudgetTooSmall, "memory is 1 KB", "out", {"memory": "1KB"}),
-        (WouldOverwrite, "notes.txt is in the folder", "full", {"overwrite": True}),
+        (BudgetTooSmall, "got 1 KB", "out", {"memory": "1KB"}),
+        (WouldOverwrite, "notes.txt lies in the folder", "full", {"overwrite": True}),
     ]
     for error, message, out, options in requests:
         with pytest.raises(error, match=message):
@@ -152,7 +152,7 @@ def test_rows_that_tasks_lost_or_wrote_elsewhere_are_an_error(tmp_path):
             finally:
                 (tmp_path / "away").rmdir()
 
-    lost, unreached = r"tasks wrote \d+ rows of 1000", "which another machine made; name a folder that all reach"
+    lost, unreached = r"tasks wrote \d+ rows of 1000", "which another machine created: name a folder that all reach"
     for engine, message in (
         (Loses(), lost),
         (Elsewhere(), unreached),
@@ -168,7 +168,7 @@ def test_what_is_there_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     cp.convert(make(1000), tmp_path / "rows.arrow")
     for seed in (1, 2):
         reshuffle(Here(), tmp_path / "rows.arrow", tmp_path / "out", memory="64KB", seed=seed, overwrite=seed == 2)
-    with pytest.raises(WouldOverwrite, match="is there"):
+    with pytest.raises(WouldOverwrite, match="exists, and would be lost"):
         reshuffle(Here(), tmp_path / "rows.arrow", tmp_path / "out")
     with pytest.raises(WouldOverwrite, match="one of the input files"):
         convert(Here(), tmp_path / "out", tmp_path / "out", overwrite=True)

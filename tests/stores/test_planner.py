@@ -32,7 +32,7 @@ def test_only_labels_are_read(objects, kind):
 def bucket(objects, tmp_path, monkeypatch):
     """Give a server that holds a table of which a probe is worth while, and a folder for what is found."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(measure, "LEAST", 1 << 20)
+    monkeypatch.setattr(measure, "MIN_FILE_BYTES", 1 << 20)
     table = pa.table({"x": np.random.default_rng(0).random(1 << 20), "label": np.arange(1 << 20) >> 17})
     with pa.ipc.new_file(str(objects.root / "bucket" / "rows.arrow"), table.schema) as writer:
         writer.write_table(table, max_chunksize=1 << 17)
@@ -45,8 +45,8 @@ def test_a_bucket_is_probed_when_asked_and_at_a_known_cost(bucket):
     before = len(bucket.log())
     found = choose("s3://bucket/rows.arrow", memory="1MB", batch_size=64, probe=True)
     asked = bucket.log()[before:]
-    assert 0 < len(asked) - before <= measure.REQUESTS
-    assert sum(line.sent for line in asked) < measure.REQUEST_BYTES + (32 << 20)
+    assert 0 < len(asked) - before <= measure.MAX_REQUESTS
+    assert sum(line.sent for line in asked) < measure.MAX_REQUEST_BYTES + (32 << 20)
     assert found.probe.place.endswith("s3://bucket")
     assert {cell.nbytes for cell in found.probe.cells} <= set(measure.REMOTE_SIZES)
     assert all(cell.rate > 0 and not cell.sequential for cell in found.probe.cells)

@@ -178,14 +178,14 @@ def run_bad(rank, world, folder, how):
         data[:: part.places.unit_bytes] ^= 8  # a bit of each unit
         data.tofile(f"{part.folder}/slots")
     elif rank == 1:
-        note, at = exchange._note, {"garbage": 0, "epoch": 1, "sum": 5, "length": 4}[how]
+        note, at = exchange._header, {"garbage": 0, "epoch": 1, "sum": 5, "length": 4}[how]
 
         def bad(*args):
             told = note(*args).clone()
             told[at] += 1
             return told
 
-        exchange._note = bad
+        exchange._header = bad
     start = time.monotonic()
     exchange.begin()
     try:

@@ -65,7 +65,7 @@ def test_every_row_is_visited_once(path, tmp_path, world):
             if world == 1:
                 check_epoch([found[how]], 1000)
             else:
-                assert "Accelerate would share among the ranks what is shared already" in found[how]
+                assert "Accelerate would share the epoch among ranks a second time" in found[how]
         batches = -(-1000 // (64 * world))
         assert found["lengths"] == [batches, batches]
         assert found["skipped"] == found["own"][0][3:]

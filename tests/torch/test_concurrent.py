@@ -207,7 +207,7 @@ def test_rows_that_fail_only_together_are_named():
         with pytest.raises(FetchFailed, match=r"rows 3, 4 failed together, but not one by one: MemoryError: too many"):
             rows.__getitems__([3, 4])
         together.short = True
-        with pytest.raises(FetchFailed, match=r"rows 3, 4 were asked for, 2 in all; 1 came"):
+        with pytest.raises(FetchFailed, match=r"must return 2 rows for 3, 4, got 1"):
             rows.__getitems__([3, 4])
 
 
@@ -220,7 +220,7 @@ def test_a_failing_disk():
         assert isinstance(at.value.__cause__, ReadFailed)
 
 
-@pytest.mark.parametrize("method", ["soon", "offsets"])
+@pytest.mark.parametrize("method", ["hint", "offsets"])
 def test_a_dataset_that_cannot_say_what_it_promised_fails_the_batch_it_was_asked_about(method):
     class Deaf(list):
         pass
@@ -272,7 +272,7 @@ def test_workers_fetch_ahead_what_they_will_be_asked_for(monkeypatch):
         announced = list(rows.ahead([[row] for row in range(8)], 4))
         gate.open.set()
         rows.__getitems__(announced[1])
-        (here,) = rows._under_way.values()
+        (here,) = rows._in_flight.values()
         assert [number for _, number in here._begun] == [3, 5]
         rows.__getitems__(announced[3])
         assert [number for _, number in here._begun] == [5, 7]
@@ -293,7 +293,7 @@ def test_a_new_pass_forgets_what_the_last_one_had_ahead():
         loader = data.DataLoader(rows, batch_sampler=sampler, collate_fn=list)
         assert next(iter(loader)) == wanted[0]
         assert list(loader) == wanted
-        (here,) = rows._under_way.values()
+        (here,) = rows._in_flight.values()
         assert not here._begun
 
 
@@ -320,7 +320,7 @@ def test_closing_wakes_who_waits_and_ends_everything():
     waiting.start()
     assert gate.reached.wait(PATIENCE)
 
-    pool = rows._here()._pool
+    pool = rows._process_batches()._pool
 
     def open_once_closed():
         wait_for(lambda: pool._stopped)

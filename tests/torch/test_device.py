@@ -208,7 +208,7 @@ def test_one_that_is_held_when_python_ends_says_nothing(path):
 def test_what_cannot_be_is_said(path):
     with pytest.raises(BadArgument, match=r"device .*got 'gpu'"):
         DeviceLoader(make(path), "gpu")
-    with pytest.raises(BadArgument, match=r"there are .* CUDA devices here"):
+    with pytest.raises(BadArgument, match=r"one of .* CUDA devices"):
         DeviceLoader(make(path), "cuda:99")
     with pytest.raises(BadArgument, match="CorgiPileDataset, which takes"):
         DeviceLoader(cp.Loader(path), "cpu")

@@ -85,13 +85,13 @@ def test_who_was_taken_for_dead_is_told():
     first.die()  # it only seems so
     second = ElasticLoader(TABLE, store, batch_size=64, timeout=0.1)
     assert sum(len(batch["x"]) for batch in second) == ROWS
-    with pytest.raises(PeerFailed, match="taken for dead"):
+    with pytest.raises(PeerFailed, match="declared dead"):
         next(batches)
     second.leave()
 
 
 def test_what_is_wrong_is_said():
-    with pytest.raises(BadArgument, match="finds out rank by itself"):
+    with pytest.raises(BadArgument, match="sets rank itself"):
         alone(rank=1)
     with pytest.raises(BadArgument, match="visit each row once"):
         alone(order="reservoir")
@@ -121,7 +121,7 @@ while True:
         work(members)
         break
     except PeerFailed as error:  # on a busy machine
-        if "taken for dead" not in str(error):
+        if "declared dead" not in str(error):
             raise
         members = 1
 """

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from corgipile.errors import BadArgument
-from corgipile.torch.epochs import KEPT, WORKERS, Epochs
+from corgipile.torch.epochs import MAX_WORKERS, TURNS_PER_WORKER, Epochs
 
 
 def begun(epochs, workers, seed, again=0):
@@ -27,7 +27,7 @@ def test_each_iteration_runs_the_next_epoch():
 
 def test_new_processes_of_the_same_seed_are_a_new_iteration():
     epochs = Epochs()
-    for epoch in range(3 * KEPT):
+    for epoch in range(3 * TURNS_PER_WORKER):
         assert begun(epochs, [0, 1], seed=5) == [epoch, epoch]
 
 
@@ -82,7 +82,7 @@ def test_a_copy_goes_its_own_way(copied):
 
 
 def test_limits():
-    with pytest.raises(BadArgument, match=f"{WORKERS} workers at most"):
-        Epochs().begin(0, WORKERS + 1, seed=1)
-    with pytest.raises(BadArgument, match="bytes of segments"):
+    with pytest.raises(BadArgument, match=f"{MAX_WORKERS} workers"):
+        Epochs().begin(0, MAX_WORKERS + 1, seed=1)
+    with pytest.raises(BadArgument, match="segments must take at most"):
         Epochs().set(0, ["x" * (1 << 16)])

@@ -50,10 +50,10 @@ def test_what_cannot_be_is_an_error_that_says_whose_it_is(tmp_path):
     garbage, total, disk, length, epoch, silent, full = mine
     assert "PeerFailed: rank 1 sent rank 0 [" in garbage["error"]
     for sums in (total, disk):
-        assert "rank 1 sent rank 0 rows that are not those it summed up: damaged on its disk, or on" in sums["error"]
-    assert "of lengths that do not add up" in length["error"]
+        assert "rank 1 sent rank 0 rows that do not match their checksums: damaged on its disk or in" in sums["error"]
+    assert "whose lengths do not add up" in length["error"]
     assert "rank 1 sent rank 0 [" in epoch["error"]
-    assert "for what is said of rows after epoch 0 of rank 1, which sent nothing" in silent["error"]
+    assert "for headers after epoch 0 of rank 1, which sent nothing" in silent["error"]
     assert 1 <= silent["seconds"] < PATIENCE
     assert "of rank 1, which" in full["error"]
     assert "WriteFailed: cannot write" in its[-1]["error"]
@@ -69,7 +69,7 @@ def test_ranks_go_on_together_after_any_stop(tmp_path):
     for rank in ranks:
         seed, gone, other, part = rank["errors"]
         assert "BadArgument: rank" in seed
-        assert "another seed" in seed
-        assert gone == "StateMismatch: state is of epoch 0; the part on disk is of epoch 3"
-        assert other == "StateMismatch: state is of another seed: it has 3, here it is 4"
+        assert "a different seed" in seed
+        assert gone == "StateMismatch: state must be of epoch 3, the epoch of the part on disk, got 0"
+        assert other == "StateMismatch: state must have seed 4, got 3"
         assert "is the part of rank" in part

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from corgipile.loader.batches import tensors_of
 from corgipile.torch import CorgiPileDataset, shared_memory
-from corgipile.torch.shared_memory import KEPT, SMALL, Sender, Together, _opened
+from corgipile.torch.shared_memory import MAX_PIECES, MAX_PIPED, PackedRows, Sender, _opened
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -40,7 +40,7 @@ def test_views_that_are_not_in_one_piece():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.int64])
 def test_rows_of_varying_length_arrive_as_they_were_sent_in_one_tensor(dtype):
     rows = [torch.ones(length, dtype=dtype) for length in (3, 0, 5000, 1)]
-    make, parts = Together(rows).__reduce__()
+    make, parts = PackedRows(rows).__reduce__()
     assert [len(parts[0]), parts[1]] == [5004, [3, 0, 5000, 1]]
     assert [(row.dtype, row.tolist()) for row in make(*parts)] == [(dtype, row.tolist()) for row in rows]
 
@@ -58,20 +58,22 @@ def test_rows_of_varying_length_arrive_as_they_were_sent_in_one_tensor(dtype):
     ],
 )
 def test_other_lists_are_sent_as_they_are(rows):
-    make, parts = Together(rows).__reduce__()
+    make, parts = PackedRows(rows).__reduce__()
     assert make is list
     assert all(got is row for got, row in zip(make(*parts), rows, strict=True))
 
 
 def test_rows_of_bytes_arrive_as_they_were_sent():
-    sender, rows = Sender(), [b"x" * SMALL, b"", b"yz"]
+    sender, rows = Sender(), [b"x" * MAX_PIPED, b"", b"yz"]
     for _ in range(3):
         make, parts = sender.join(rows)
         assert make(*parts) == rows
     assert len(sender._pieces) == 1
-    unread = [sender.join([bytes([i]) * SMALL]) for i in range(KEPT + 2)]
-    assert unread[KEPT:] == [None, None]
-    assert [make(*parts) for make, parts in unread[:KEPT]] == [[bytes([i]) * SMALL] for i in range(KEPT)]
+    unread = [sender.join([bytes([i]) * MAX_PIPED]) for i in range(MAX_PIECES + 2)]
+    assert unread[MAX_PIECES:] == [None, None]
+    assert [make(*parts) for make, parts in unread[:MAX_PIECES]] == [
+        [bytes([i]) * MAX_PIPED] for i in range(MAX_PIECES)
+    ]
 
 
 @pytest.mark.parametrize("length", [10, 1000])
@@ -112,7 +114,7 @@ def test_no_object_of_such_rows_is_made_in_a_worker(monkeypatch):
 def test_memory_is_used_again_when_nobody_looks():
     sender = Sender()
     for i in range(5):
-        got = sent(sender, torch.full((SMALL,), float(i)))
+        got = sent(sender, torch.full((MAX_PIPED,), float(i)))
         part = got[7:]
         del got
         assert (part == i).all()
@@ -122,51 +124,51 @@ def test_memory_is_used_again_when_nobody_looks():
 
 def test_held_tensors_stay_as_they_are():
     sender = Sender()
-    held = [sent(sender, torch.full((SMALL,), float(i))) for i in range(KEPT + 5)]
-    assert [float(tensor.sum()) / SMALL for tensor in held] == [float(i) for i in range(KEPT + 5)]
-    assert len(sender._pieces) == KEPT
+    held = [sent(sender, torch.full((MAX_PIPED,), float(i))) for i in range(MAX_PIECES + 5)]
+    assert [float(tensor.sum()) / MAX_PIPED for tensor in held] == [float(i) for i in range(MAX_PIECES + 5)]
+    assert len(sender._pieces) == MAX_PIECES
 
 
 def test_memory_of_many_sizes_is_bounded(monkeypatch):
     spare, sender = 4 << 20, Sender()
-    monkeypatch.setattr(shared_memory, "SPARE", spare)
+    monkeypatch.setattr(shared_memory, "MAX_IDLE", spare)
     for i in range(100):
         tensor = torch.full((6000 + 2500 * i,), float(i))
         assert torch.equal(sent(sender, tensor), tensor)
     assert sum(len(piece) for _, piece in sender._pieces.values()) <= spare + 1.25 * tensor.nbytes
-    made = sender._made
+    made = sender._created
     for i in range(50):
         sent(sender, torch.zeros(200_000 + 1000 * (i * 17 % 50)))
-    assert sender._made == made
+    assert sender._created == made
     held = [sent(sender, torch.zeros(spare // 64)) for _ in range(50)]
     assert sum(len(piece) for _, piece in sender._pieces.values()) > 3 * spare
     del held
-    sent(sender, torch.zeros(SMALL))
-    assert sum(len(piece) for _, piece in sender._pieces.values()) <= spare + 5 * SMALL
+    sent(sender, torch.zeros(MAX_PIPED))
+    assert sum(len(piece) for _, piece in sender._pieces.values()) <= spare + 5 * MAX_PIPED
     assert {number for process, number in _opened if process == os.getpid()} >= set(sender._pieces)
-    assert sum(len(_opened[os.getpid(), number]) for number in sender._pieces) <= spare + 5 * SMALL
+    assert sum(len(_opened[os.getpid(), number]) for number in sender._pieces) <= spare + 5 * MAX_PIPED
 
 
 def test_the_longest_idle_makes_room():
     sender = Sender()
-    held = [sent(sender, torch.full((SMALL,), float(i))) for i in range(KEPT)]
+    held = [sent(sender, torch.full((MAX_PIPED,), float(i))) for i in range(MAX_PIECES)]
     del held[3]
-    got = sent(sender, torch.zeros(4 * SMALL))
-    assert len(sender._pieces) == KEPT
+    got = sent(sender, torch.zeros(4 * MAX_PIPED))
+    assert len(sender._pieces) == MAX_PIECES
     assert not got.any()
     assert float(held[3][0]) == 4
 
 
 def test_a_fork_keeps_what_it_sees():
     sender = Sender()
-    seen = sent(sender, torch.full((SMALL,), 1.0))
+    seen = sent(sender, torch.full((MAX_PIPED,), 1.0))
     begin, go = os.pipe()
     child = os.fork()
     if not child:
         os.read(begin, 1)
         os._exit(0 if (seen == 1).all() else 3)
     del seen
-    later = [sent(sender, torch.full((SMALL,), 2.0)) for _ in range(3)]
+    later = [sent(sender, torch.full((MAX_PIPED,), 2.0)) for _ in range(3)]
     os.write(go, b"!")
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert all((tensor == 2).all() for tensor in later)
@@ -202,7 +204,7 @@ def test_through_workers(keep):
     for _ in range(2):
         seen, held = [], []
         for rows, first in loader:
-            assert rows.nbytes > SMALL
+            assert rows.nbytes > MAX_PIPED
             assert (rows == first[:, None]).all()
             seen += first.tolist()
             held += [(rows, first)] if keep else []

@@ -65,4 +65,4 @@ def test_every_row_is_visited_once_also_after_a_checkpoint(path, tmp_path):
         assert ranks[0][how][0] != ranks[0][how][1]
     for found in ranks:
         assert found["resumed"] == found["whole"][0][5:] + found["whole"][1]
-        assert "Accelerate would share among the ranks what is shared already" in found["twice"]
+        assert "Accelerate would share the epoch among ranks a second time" in found["twice"]

@@ -1,4 +1,4 @@
-"""Columns as other types: every value is checked to be the same number."""
+"""Casts of columns to other types, with a check that each value stays the same."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -17,41 +17,41 @@ from corgipile.tables.values import as_type, value_type
 __all__ = ["cast"]
 
 types = pa.types
-SHOWN = 60  # characters of a value
+MAX_SHOWN = 60  # characters of a value in messages at most
 Make = Callable[[pa.Array, pa.DataType], pa.Array | None]
 
 
-def cast(found: Stream, wanted: Types | None, *, inexact: bool = False) -> Stream:
-    """Return a stream whose columns have other types.
+def cast(source: Stream, wanted: Types | None, *, inexact: bool = False) -> Stream:
+    """Return a stream with columns cast to other types.
 
-    A type that is said of lists is that of their items.
+    A type given for a list column is that of its items.
 
     Args:
-        found: The stream.
-        wanted: Types by the names of columns.
+        source: The stream.
+        wanted: Types by column name.
         inexact: Whether floats may be rounded.
 
     Raises:
-        MissingColumn: There is no such column.
-        BadSchema: There is no way from one type to the other.
-        BadValue: A value is none of the type; raised when it comes.
+        MissingColumn: The stream lacks a named column.
+        BadSchema: A cast between two types does not exist.
+        BadValue: A value does not fit its type; raised when it is read.
     """
     kinds = {
-        name: _items(value_type(found.schema.field(name).type), kind)
-        for name, kind in chosen(wanted, found.schema.names, "the source").items()
+        name: _items(value_type(source.schema.field(name).type), kind)
+        for name, kind in chosen(wanted, source.schema.names, "the source").items()
     }
     if not kinds:
-        return found
-    fields = [field.with_type(kinds.get(field.name, field.type)) for field in found.schema]
-    schema = pa.schema(fields, found.schema.metadata)
-    return found._replace(schema=schema, batches=_batches(found, schema, kinds, _rounded if inexact else _same))
+        return source
+    fields = [field.with_type(kinds.get(field.name, field.type)) for field in source.schema]
+    schema = pa.schema(fields, source.schema.metadata)
+    return source._replace(schema=schema, batches=_batches(source, schema, kinds, _rounded if inexact else _same))
 
 
 def _batches(
-    found: Stream, schema: pa.Schema, kinds: Mapping[str, pa.DataType], make: Make
+    source: Stream, schema: pa.Schema, kinds: Mapping[str, pa.DataType], make: Make
 ) -> Iterator[pa.RecordBatch]:
-    done = found.first
-    for batch in found.batches:
+    done = source.first
+    for batch in source.batches:
         columns = {name: _cast(batch.column(name), name, kind, done, make) for name, kind in kinds.items()}
         arrays = [columns.get(name, column) for name, column in zip(schema.names, batch.columns, strict=True)]
         kept = [field.with_type(column.type) for field, column in zip(schema, arrays, strict=True)]
@@ -60,29 +60,27 @@ def _batches(
 
 
 def _cast(column: pa.Array, name: str, kind: pa.DataType, first: int, make: Make) -> pa.Array:
-    """Cast the rows of a column, of which ``first`` is the number of the first."""
+    """Cast the rows of a column; ``first`` is the number of the first row."""
     column = as_type(column, value_type(column.type))
     if column.type == kind:
         return column
     try:
-        made = make(column, kind)
-        if made is not None:
-            return made
+        result = make(column, kind)
+        if result is not None:
+            return result
         row = _first_bad(column, lambda part: make(part, kind) is None)
         rounds = _rounded(column.slice(row, 1), kind) is not None
     except pa.ArrowNotImplementedError:
-        raise BadSchema(
-            f"column {name!r} is {column.type}, of which no {kind} can be made; leave it as it is"
-        ) from None
+        raise BadSchema(f"column {name!r} must be castable to {kind}, got {column.type}: leave it as it is") from None
     shown = str(column[row].as_py())
     raise BadValue(
-        f"column {name!r}, row {first + row}: {shown[:SHOWN]}{' ...' * (len(shown) > SHOWN)} is no {kind}, exactly; "
-        f"{'inexact=True (--inexact) rounds it' if rounds else 'another type, or the column as it is, holds it'}"
+        f"column {name!r}, row {first + row}: {shown[:MAX_SHOWN]}{' ...' * (len(shown) > MAX_SHOWN)} is not a {kind}: "
+        f"{'give inexact=True (--inexact) to round it' if rounds else 'choose another type, or none'}"
     )
 
 
 def _first_bad(column: pa.Array, bad: Callable[[pa.Array], bool]) -> int:
-    """Find the first row that is bad: those before a place are not, one of those up to another is."""
+    """Return the first bad row, by bisection."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2
@@ -91,7 +89,7 @@ def _first_bad(column: pa.Array, bad: Callable[[pa.Array], bool]) -> int:
 
 
 def _items(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    """Return a list type with items of another type; of what is no list, or where a list is wanted, what is wanted."""
+    """Return a list type with other items; for other types, or if a list is wanted, the wanted type."""
     nested = is_list(kind) or types.is_fixed_size_list(kind)
     if not nested or types.is_nested(wanted):
         return wanted
@@ -102,38 +100,38 @@ def _items(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
 
 
 def _same(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Cast values; None where one is not the same afterwards."""
+    """Cast values; None if a value changes."""
     try:
-        made = column.cast(kind, safe=not _is_float(kind))
+        result = column.cast(kind, safe=not _is_float(kind))
         if _is_text(column.type) or _is_text(kind):
-            return None if _overflows(made, column) else made
-        back = made.cast(column.type, safe=not _is_float(column.type))  # whole numbers beyond 2^53 are floats, too
-        return made if _equal(back, column) else None
+            return None if _overflows(result, column) else result
+        back = result.cast(column.type, safe=not _is_float(column.type))  # integers beyond 2^53 may become floats
+        return result if _equal(back, column) else None
     except pa.ArrowInvalid:
         return None
 
 
 def _rounded(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Cast values, floats to the nearest; None where one is too large, or no number of that kind."""
+    """Cast values, rounding floats; None if a value is too large or not a number of that kind."""
     if not _is_float(kind) or _is_text(column.type):
         return _same(column, kind)
     try:
-        made = column.cast(kind, safe=False)
+        result = column.cast(kind, safe=False)
     except pa.ArrowInvalid:
         return None
-    return None if np.isinf(_numbers(made)).sum() != np.isinf(_numbers(column)).sum() else made
+    return None if np.isinf(_numbers(result)).sum() != np.isinf(_numbers(column)).sum() else result
 
 
-def _overflows(made: pa.Array, text: pa.Array) -> bool:
-    """Say whether infinite numbers were made of text that says others."""
-    if not _is_float(made.type):
+def _overflows(result: pa.Array, text: pa.Array) -> bool:
+    """Return whether text with finite numbers became infinite."""
+    if not _is_float(result.type):
         return False
-    infinite = int(np.isinf(_numbers(made)).sum())
+    infinite = int(np.isinf(_numbers(result)).sum())
     return infinite > 0 and infinite != sum("inf" in str(value).lower() for value in _values(text).to_pylist())
 
 
 def _equal(one: pa.Array, other: pa.Array) -> bool:
-    """Compare the values of columns of one type; what is no number is equal to itself."""
+    """Compare the values of two columns of one type; NaN equals NaN."""
     values, others = _values(one), _values(other)
     if _is_float(one.type):
         return bool(np.array_equal(flat(values), flat(others), equal_nan=True))
@@ -141,7 +139,7 @@ def _equal(one: pa.Array, other: pa.Array) -> bool:
 
 
 def _values(column: pa.Array) -> pa.Array:
-    """Return what is in lists, or the rows of what is none, nulls left out."""
+    """Return the items of lists, or other columns' rows, without nulls."""
     inner = child_of(column)
     return column.drop_null() if inner is None else _values(inner)
 

@@ -1,4 +1,4 @@
-"""Chooses columns, names the label, and packs scalar columns into one list of features."""
+"""Selection of columns, naming of the label, and packing of scalar columns into one list of features."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,14 +16,16 @@ FEATURES = "features"
 
 
 def shape(found: Stream, label: str | int | None, columns: Sequence[str] | None, pack: bool) -> Stream:
-    """Return the stream with its columns chosen, its label named and its scalars packed."""
+    """Return the stream with selected columns, a named label and packed scalars."""
     schema = found.schema
     target = label_name(schema.names, label) if found.labelled else None
     if columns is not None:
-        kept = check_columns(schema, columns)
-        schema = pa.schema([field for field in schema if field.name in kept or field.name == target], schema.metadata)
+        selected = check_columns(schema, columns)
+        schema = pa.schema(
+            [field for field in schema if field.name in selected or field.name == target], schema.metadata
+        )
     if target is not None and target != LABEL and LABEL in schema.names:
-        raise BadSchema(f"column {target!r} is to be called 'label', but another column has that name")
+        raise BadSchema(f"column {target!r} cannot be renamed 'label': another column has that name")
     names = list(schema.names)
     named = [LABEL if name == target else name for name in names]
     batches: Iterable[pa.RecordBatch] = (batch.select(names).rename_columns(named) for batch in found.batches)
@@ -37,7 +39,7 @@ def shape(found: Stream, label: str | int | None, columns: Sequence[str] | None,
 
 
 def label_name(names: Sequence[str], label: str | int | None) -> str | None:
-    """Return the name of the label column: given by name or position, else ``label`` if there is one.
+    """Return the name of the label column, given by name or position; by default "label" if present.
 
     Example:
         >>> label_name(["x", "y"], -1)
@@ -47,7 +49,7 @@ def label_name(names: Sequence[str], label: str | int | None) -> str | None:
         return LABEL if LABEL in names else None
     if isinstance(label, int):
         if not -len(names) <= label < len(names):
-            raise MissingColumn(f"label is column {label}; there are {len(names)}")
+            raise MissingColumn(f"label must be a column position below {len(names)}, got {label}")
         return names[label]
     if label not in names:
         raise MissingColumn(f"no column {label!r}; the source has {listed(names)}{did_you_mean(label, names)}")
@@ -60,10 +62,10 @@ def _number(kind: pa.DataType) -> bool:
 
 def _packed_schema(schema: pa.Schema, scalars: Sequence[str]) -> pa.Schema:
     if not scalars:
-        raise BadSchema(f"nothing to pack: no column but the label is a number ({schema.to_string()})")
+        raise BadSchema(f"pack needs a numeric column besides the label, got {schema.to_string()}")
     others = [field for field in schema if field.name not in scalars]
     if any(field.name == FEATURES for field in others):
-        raise BadSchema("the source has a column 'features' that is not a number; packing needs that name")
+        raise BadSchema("pack needs the name 'features', which a column that is not numeric has")
     features = pa.field(
         FEATURES, pa.list_(pa.field("item", pa.float32(), nullable=False), len(scalars)), nullable=False
     )
@@ -79,7 +81,7 @@ def _pack(
             column = batch.column(name)
             if column.null_count:
                 row = done + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-                raise BadValue(f"column {name!r}, row {row} is missing; features must be numbers")
+                raise BadValue(f"column {name!r}, row {row} must be a number to be packed, got null")
             matrix[:, at] = flat(column)
         features = pa.FixedSizeListArray.from_arrays(array_of(matrix), type=schema.field(FEATURES).type)
         rest = [batch.column(name) for name in schema.names[1:]]

@@ -1,4 +1,4 @@
-"""The conversion itself: open, shape, write."""
+"""Conversion of a table to another format."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,44 +42,44 @@ def convert(
 ) -> int:
     """Write a table in another format, streaming; the files appear when all are complete.
 
-    Reads all that `corgipile.open` takes, text and TFRecord also in gzip, bzip2 or xz, and IDX images; the kind is
-    found from the bytes. Several files are written as one.
+    Reads all sources of `corgipile.open`, text and TFRecord also in gzip, bzip2 or xz, and IDX images. The format is
+    detected from the bytes. Several files are written as one table.
 
     Args:
         source: Table, ``pyarrow.Table``, path, glob, or list of paths.
-        out: The file to write; a table of ours that is there is replaced, but never a file of the source. With
-            ``%06d`` in its name it is many files. MDS shards lie in a folder, those of WebDataset may.
-        to: ``"arrow"``, ``"parquet"``, ``"mds"``, ``"webdataset"`` or ``"tfrecord"``; by default what the name of
-            ``out`` ends in tells, else Arrow. What the format has no place for is an error that names the column.
-        record_batch: Size of a record batch of Arrow: bytes ("1MB") or rows; None: 4 MB, or 1 MB where it must be read
-            whole. Of a row group of Parquet; None: 2 MB decoded, which any budget holds.
-        shard_size: Bytes of one of many files, at most but for a row that is larger; None: 64 MB of MDS, 512 MB of
-            WebDataset and Parquet, 128 MB of TFRecord.
-        compression: Of Arrow: None, "lz4" or "zstd"; only an uncompressed file can be read in place. Of Parquet: None
-            for "zstd", or "snappy", "lz4", "gzip", "brotli", "none". Of MDS: None, "zstd" or "gz".
-        label: Column to be called ``label`` in the file: name, or position (-1: the last). For IDX images and
-            ``.npy`` features: the path of the labels.
-        columns: Columns of the source to keep, the label aside; all by default.
-        types: Types of columns by their names in the source, Arrow's or their names: ``{"x": "float32"}``; of lists,
-            those of their items. Text is read as them. A value that is not the same in the type is an error.
-        inexact: Let ``types`` round floats; what is too large stays an error.
-        pack: Put all numeric scalar columns but the label into one float32 list column ``features``.
-        memory: The most that a stored unit may take while it is decoded; a larger one is an error.
+        out: The file to write; replaces an earlier output of ours, but never a file of the source. With ``%06d`` in its
+            name it is many files. MDS shards lie in a folder, those of WebDataset may.
+        to: ``"arrow"``, ``"parquet"``, ``"mds"``, ``"webdataset"`` or ``"tfrecord"``; by default from the ending of
+            ``out``, else Arrow. A column that the format cannot hold is an error.
+        record_batch: Size of an Arrow record batch in bytes ("1MB") or rows; None: 4 MB, or 1 MB if it must be read
+            whole. For Parquet, size of a row group; None: 2 MB decoded, which any budget holds.
+        shard_size: Bytes per file for formats of many files, exceeded by a larger row only; None: 64 MB for MDS, 512 MB
+            for WebDataset and Parquet, 128 MB for TFRecord.
+        compression: Arrow: None, "lz4" or "zstd"; only an uncompressed file can be read in place. Parquet: None for
+            "zstd", or "snappy", "lz4", "gzip", "brotli", "none". MDS: None, "zstd" or "gz".
+        label: Column to be named ``label``: a name, or a position (-1: the last). For IDX images and ``.npy`` features:
+            the path of the labels.
+        columns: Columns of the source to keep besides the label; all by default.
+        types: Types by column name of the source, as Arrow types or their names: ``{"x": "float32"}``; for lists, those
+            of the items. Text is parsed as these types. A value that would change is an error.
+        inexact: Let ``types`` round floats; values that are too large stay errors.
+        pack: Pack all numeric scalar columns but the label into one float32 list column ``features``.
+        memory: Bytes that a stored unit may take while it is decoded; a larger unit is an error.
         header: Whether the first line of CSV text names columns; "auto": unless all its fields are numbers.
         zero_based: For SVMlight text: whether indices begin at 0; "auto": if an index 0 occurs. It and ``header`` are
-            refused where no file is read by them.
+            errors if no file uses them.
         progress: Called with rows written and rows in all (None if unknown).
-        overwrite: Replace a file of any kind; never one of the source.
+        overwrite: Replace a file of any kind, but never one of the source.
 
     Returns:
         The number of rows written.
 
     Raises:
         WouldOverwrite: ``out`` is one of the source's files, or of another kind.
-        BadSchema: The format has no place for a column.
+        BadSchema: The format cannot hold a column.
         BudgetTooSmall: A stored unit takes more memory than ``memory``.
         ParseError: A line of text does not parse.
-        BadValue: A value to be packed is missing, is none of its type, or the format has no place for it.
+        BadValue: A value to pack is missing, does not fit its type, or does not fit the format.
 
     Example:
         >>> import pyarrow as pa, tempfile
@@ -99,11 +99,13 @@ def convert(
     limit = None if shard_size is None else parse_bytes(shard_size, "shard_size")
     settings = Settings(limit, record_batch, compression)
     check_out(out, kind, settings, inputs=inputs, overwrite=overwrite)
-    asked = Options(label, choice(header, "header"), pack, choice(zero_based, "zero_based"), types, parse_bytes(memory))
-    found = cast(stream(source, asked), types, inexact=yes_or_no(inexact, "inexact"))
-    _check_heeded(found, header=header, zero_based=zero_based)
-    inputs += found.paths
-    shaped = shape(found, label=label, columns=columns, pack=pack)
+    options = Options(
+        label, choice(header, "header"), pack, choice(zero_based, "zero_based"), types, parse_bytes(memory)
+    )
+    typed = cast(stream(source, options), types, inexact=yes_or_no(inexact, "inexact"))
+    _check_used(typed, header=header, zero_based=zero_based)
+    inputs += typed.paths
+    shaped = shape(typed, label=label, columns=columns, pack=pack)
     with frugal(), writer_of(out, kind, shaped.schema, settings, inputs=inputs, overwrite=overwrite) as writer:
         done = 0
         for batch in shaped.batches:
@@ -115,7 +117,7 @@ def convert(
 
 
 def choice(value: bool | Literal["auto"], what: str) -> bool | Literal["auto"]:
-    """Return a choice that may be left to what is found.
+    """Return a boolean option, or "auto".
 
     Example:
         >>> choice("auto", "header"), choice(value=True, what="header")
@@ -124,8 +126,8 @@ def choice(value: bool | Literal["auto"], what: str) -> bool | Literal["auto"]:
     return "auto" if isinstance(value, str) and value == "auto" else yes_or_no(value, what)
 
 
-def _check_heeded(found: Stream, **said: bool | Literal["auto"]) -> None:
-    """Raise BadArgument if the caller said what no source was read by."""
-    for name, value in said.items():
-        if value != "auto" and name not in found.heeded:
-            raise BadArgument(f"{name} is {value}, but it is for {_FOR[name]}, which the source is not; leave it out")
+def _check_used(typed: Stream, **options: bool | Literal["auto"]) -> None:
+    """Raise BadArgument for an option that no source used."""
+    for name, value in options.items():
+        if value != "auto" and name not in typed.heeded:
+            raise BadArgument(f"{name} is for {_FOR[name]}, got {value} for another source: leave it out")

@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST: bytes behind a short header, with the labels in a second file."""
+"""IDX files, the format of MNIST: bytes after a short header, with labels in a second file."""
 
 import math
 from collections.abc import Iterator
@@ -12,21 +12,21 @@ from corgipile.conversion.text import decompressed
 from corgipile.errors import BadArgument, CorruptFile, MissingFile
 from corgipile.tables.arrow.spans import array_of
 
-_BYTES = 1 << 20
-_LARGEST = 1 << 26
+_BATCH_BYTES = 1 << 20
+_MAX_IMAGE_BYTES = 1 << 26
 
 
 def idx_stream(path: str, label: str | int | None) -> Stream:
-    """Open images as uint8 ``features`` and, where found, labels as int32 ``label``."""
+    """Open images as uint8 ``features`` and, if present, labels as int32 ``label``."""
     rows, *sides = _shape(path)
     labels = _label_path(path, label)
     width = math.prod(sides)
-    if not 1 <= width <= _LARGEST:
-        raise CorruptFile(f"{path}: claims images of {sides} bytes; 1 to {_LARGEST} in all is right")
+    if not 1 <= width <= _MAX_IMAGE_BYTES:
+        raise CorruptFile(f"{path}: images must have 1 to {_MAX_IMAGE_BYTES} bytes, got sides {sides}")
     fields = [pa.field("features", pa.list_(pa.field("item", pa.uint8(), nullable=False), width), nullable=False)]
     if labels is not None:
         if _shape(labels) != [rows]:
-            raise CorruptFile(f"{labels} has shape {_shape(labels)}; {path} has {rows} rows")
+            raise CorruptFile(f"{labels} must have {rows} rows like {path}, got shape {_shape(labels)}")
         fields.append(pa.field("label", pa.int32(), nullable=False))
     schema = pa.schema(fields)
     paths = (path,) if labels is None else (path, labels)
@@ -37,7 +37,9 @@ def _shape(path: str) -> list[int]:
     with decompressed(path) as file:
         head = file.read(4)
         if len(head) < 4 or head[:2] != b"\0\0" or head[2] != 8 or not 1 <= head[3] <= 4:
-            raise CorruptFile(f"{path}: starts with {head.hex()}; IDX bytes start with 000008 and 1 to 4 dimensions")
+            raise CorruptFile(
+                f"{path}: IDX files of bytes must start with 000008 and 1 to 4 dimensions, got {head.hex()}"
+            )
         sides = file.read(4 * head[3])
         if len(sides) < 4 * head[3]:
             raise CorruptFile(f"{path}: ends within its header")
@@ -46,34 +48,34 @@ def _shape(path: str) -> list[int]:
 
 def _label_path(path: str, label: str | int | None) -> str | None:
     if isinstance(label, int):
-        raise BadArgument(f"label is {label}, but IDX images have no columns; the path of their labels is wanted")
+        raise BadArgument(f"label must be the path of the labels for IDX images, got {label}")
     if isinstance(label, str):
         if not Path(label).exists():
-            raise MissingFile(f"no file at {label}; the labels of IDX images lie in a file of their own")
+            raise MissingFile(f"no file at {label}: label must be the path of the IDX images' labels")
         return label
     name = Path(path).name.replace("images", "labels").replace("idx3", "idx1")
-    beside = Path(path).with_name(name)
-    return str(beside) if name != Path(path).name and beside.exists() else None
+    sibling = Path(path).with_name(name)
+    return str(sibling) if name != Path(path).name and sibling.exists() else None
 
 
 def _batches(schema: pa.Schema, paths: tuple[str, ...], rows: int, width: int) -> Iterator[pa.RecordBatch]:
-    step = max(1, _BYTES // max(1, width))
+    step = max(1, _BATCH_BYTES // max(1, width))
     labels = np.zeros(0, np.int32)
     if len(paths) == 2:
         with decompressed(paths[1]) as file:
-            labels = np.frombuffer(_exactly(file.read()[8:], rows, paths[1]), np.uint8).astype(np.int32)
+            labels = np.frombuffer(_check_length(file.read()[8:], rows, paths[1]), np.uint8).astype(np.int32)
     with decompressed(paths[0]) as file:
         file.read(4 * (1 + len(_shape(paths[0]))))
         for start in range(0, rows, step):
-            many = min(step, rows - start)
-            pixels = np.frombuffer(_exactly(file.read(many * width), many * width, paths[0]), np.uint8)
+            count = min(step, rows - start)
+            pixels = np.frombuffer(_check_length(file.read(count * width), count * width, paths[0]), np.uint8)
             columns = [pa.FixedSizeListArray.from_arrays(array_of(pixels), type=schema.field(0).type)]
             if len(paths) == 2:
-                columns.append(array_of(labels[start : start + many]))
+                columns.append(array_of(labels[start : start + count]))
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _exactly(data: bytes, wanted: int, path: str) -> bytes:
+def _check_length(data: bytes, wanted: int, path: str) -> bytes:
     if len(data) != wanted:
-        raise CorruptFile(f"{path}: {len(data)} bytes where its header says {wanted}")
+        raise CorruptFile(f"{path}: the header promises {wanted} bytes, got {len(data)}")
     return data

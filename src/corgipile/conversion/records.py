@@ -1,4 +1,4 @@
-"""Compressed TFRecord files, read from first record to last."""
+"""Compressed TFRecord files, read sequentially."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -18,7 +18,7 @@ _ROWS = 4096
 
 
 def record_stream(path: str) -> Stream:
-    """Open records as columns: Examples decoded, as the first few thousand records have them; others as bytes."""
+    """Open records as columns: Examples decoded by the schema of the first few thousand records, others as bytes."""
     runs = _runs(path)
     first = next(runs, (0, Records(np.zeros(0, np.uint8), np.zeros(1, np.int64))))
     samples = first[1].array().to_pylist()
@@ -26,10 +26,10 @@ def record_stream(path: str) -> Stream:
         schema = pa.schema([("record", pa.binary())])
         batches = (pa.RecordBatch.from_arrays([records.array()], schema=schema) for _, records in chain([first], runs))
         return Stream(schema, batches, paths=(path,))
-    found = infer(samples, None)
-    if isinstance(found, Flaw):
-        raise _error(path, 0, found)
-    return Stream(found, _decoded(path, Examples(found), chain([first], runs)), paths=(path,))
+    schema = infer(samples, None)
+    if isinstance(schema, Flaw):
+        raise _error(path, 0, schema)
+    return Stream(schema, _decoded(path, Examples(schema), chain([first], runs)), paths=(path,))
 
 
 def _decoded(path: str, examples: Examples, runs: Iterator[tuple[int, Records]]) -> Iterator[pa.RecordBatch]:
@@ -45,7 +45,7 @@ def _error(path: str, start: int, flaw: Flaw) -> Exception:
 
 
 def _runs(path: str) -> Iterator[tuple[int, Records]]:
-    """Yield runs of records, each with the number of its first."""
+    """Yield runs of records, each with its first record's number."""
     starts, sizes = np.empty(_ROWS, np.int64), np.empty(_ROWS, np.int64)
     rest, rows, chunk, ended = b"", 0, CHUNK, False
     with decompressed(path) as file:

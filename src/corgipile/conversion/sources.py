@@ -1,4 +1,4 @@
-"""Opens anything that holds rows as a stream of record batches."""
+"""Opens any source of rows as a stream of record batches."""
 
 import glob
 import itertools
@@ -43,70 +43,70 @@ from corgipile.tables.wrapper import Wrapper
 _READ = 1 << 20
 log = logging.getLogger("corgipile")
 _HEAD = 1 << 12
-_JOINED = (b"PAR1", b"ARROW1")  # formats of which a file's schema says all of its columns
+_JOINED = (b"PAR1", b"ARROW1")  # formats with a complete schema in each file
 _BASE_KEY = b"corgipile.base"
 
 
 class Options(NamedTuple):
-    """What the caller says about the source."""
+    """Options of the source."""
 
     label: str | int | None = None
     header: bool | Literal["auto"] = "auto"
     pack: bool = False
     zero_based: bool | Literal["auto"] = "auto"
-    types: Types | None = None  # text is read as it, lest zeros before a number are lost
+    types: Types | None = None  # text is parsed as these types, which keeps leading zeros
     memory: int | None = None  # bytes that a stored unit may take while it is decoded
 
 
 def stream(source: Any, options: Options) -> Stream:
-    """Open a path, a glob, what `corgipile.open` takes, or a list of these as one stream."""
+    """Open a path, a glob, another source of `corgipile.open`, or a list of these as one stream."""
     if is_url(source) and (local_path(str(source)) is None):
         return table_stream(table_of(source, options), memory=options.memory)
     if isinstance(source, str | os.PathLike):
         source = local_path(str(source)) or source if is_url(source) else source
         paths = [path for part in expand_braces(source) for path in _expand(part)]
         refuse_logged(paths)
-        apart = any(keys_of(path, Path(path).parent) for path in paths)  # partitions, whose keys are columns
-        if apart or any(map(_agrees, paths)):
+        partitioned = any(keys_of(path, Path(path).parent) for path in paths)  # the keys are columns
+        if partitioned or any(map(_shares_columns, paths)):
             return table_stream(_typed(tables.open(source), options.types), memory=options.memory)._replace(
                 paths=tuple(paths)
             )
         return _chain([_open_path(path, options) for path in paths], options)
     if isinstance(source, Sequence) and not is_pair(source):
         if not source:
-            raise BadArgument("the list of sources is empty; at least one is wanted")
+            raise BadArgument("source must name at least one source, got an empty list")
         return _chain([stream(part, options) for part in source], options)
     return table_stream(_typed(tables.open(source), options.types), memory=options.memory)
 
 
 def table_of(source: Any, options: Options) -> Table:
-    """Open a table, with what is said of it."""
-    said: dict[str, Any] = {"zero_based": options.zero_based, "header": options.header}
-    table = tables.open(source, **{name: value for name, value in said.items() if value != "auto"})
+    """Open a table with the caller's options."""
+    arguments: dict[str, Any] = {"zero_based": options.zero_based, "header": options.header}
+    table = tables.open(source, **{name: value for name, value in arguments.items() if value != "auto"})
     return _typed(table, options.types)
 
 
 def _typed(table: Table, types: Types | None) -> Table:
-    """Return a table whose texts are read as these types."""
+    """Return a table whose text is parsed as these types."""
     if types and isinstance(table, TextTable):
         return table.with_said(types)
     if types and isinstance(table, ConcatTable):
         return ConcatTable([_typed(part, types) for part in table.tables])
-    if types and isinstance(table, Wrapper):  # partitions and views, made anew over the table below
+    if types and isinstance(table, Wrapper):  # rebuild partitions and views over the typed table
         pieces: Any = table.__reduce__()
-        make, given = pieces[:2]
-        there = {name: kind for name, kind in types.items() if name in table.table.schema.names}
-        below = _typed(table.table, there)
-        if below is not table.table and given[0] is table.table:
-            made: Table = make(below, *given[1:])
-            return made
+        make, arguments = pieces[:2]
+        inner_types = {name: kind for name, kind in types.items() if name in table.table.schema.names}
+        below = _typed(table.table, inner_types)
+        if below is not table.table and arguments[0] is table.table:
+            rebuilt: Table = make(below, *arguments[1:])
+            return rebuilt
     return table
 
 
 def table_stream(
     table: Table, run: int | None = None, start: int = 0, stop: int | None = None, memory: int | None = None
 ) -> Stream:
-    """Read a table from first row to last, or those of a span, ``run`` rows at a time, by default about 1 MB."""
+    """Read a table or a span of it in order, ``run`` rows at a time, by default about 1 MB."""
     if memory is not None:
         check_decoding(table, table.schema.names, memory)
     rows = (len(table) if stop is None else stop) - start
@@ -122,14 +122,14 @@ def _expand(path: str) -> list[str]:
         return list(map(str, text))
     if plain_path.exists() or not glob.has_magic(path):
         return [str(plain_path)]
-    found = sorted(glob.glob(str(plain_path), recursive=True))  # noqa: PTH207 - takes absolute patterns
-    if not found:
+    paths = sorted(glob.glob(str(plain_path), recursive=True))  # noqa: PTH207 - takes absolute patterns
+    if not paths:
         raise MissingFile(f"no file matches {path!r}")
-    return found
+    return paths
 
 
-def _agrees(path: str) -> bool:
-    """Say whether files of this name have the columns of all those beside them."""
+def _shares_columns(path: str) -> bool:
+    """Return whether files of this name agree in columns with their siblings."""
     return format_named(path) == "webdataset"
 
 
@@ -147,7 +147,7 @@ def _open_path(path: str, options: Options) -> Stream:
     if magic[:4] == b"PAR1":
         return _parquet_stream(path, options)
     if any((kind.magic and magic.startswith(kind.magic)) or kind.knows(magic) for kind in formats().values()):
-        return _opened(path, options)
+        return _open_table(path, options)
     return _open_bytes(path, options)
 
 
@@ -156,7 +156,7 @@ def _open_bytes(path: str, options: Options) -> Stream:
     with decompressed(path) as file:
         head = file.read(_HEAD)
     if is_head(head[:16]):
-        return _opened(path, options) if is_head(File(path).read(0, 16)) else record_stream(path)
+        return _open_table(path, options) if is_head(File(path).read(0, 16)) else record_stream(path)
     if head[:2] == b"\0\0":
         return idx_stream(path, options.label)
     kind = text_kind(head)
@@ -167,28 +167,28 @@ def _open_bytes(path: str, options: Options) -> Stream:
     if kind == "svmlight":
         schema, batches = stream_batches(path, zero_based=options.zero_based)
         return Stream(schema, batches, paths=(path,), heeded=frozenset({"zero_based"}))
-    return _opened(path, options)
+    return _open_table(path, options)
 
 
-def _opened(path: str, options: Options) -> Stream:
-    """Open a file by the tables' own readers; a ``.npy`` file may have its labels in another."""
-    apart = options.label if isinstance(options.label, str) and options.label.endswith(".npy") else None
-    found = table_stream(tables.open(path, label=apart), memory=options.memory)
-    paths = (path,) if apart is None else (path, apart)
-    return found._replace(paths=paths, labelled=apart is None)
+def _open_table(path: str, options: Options) -> Stream:
+    """Open a file by its table reader; the labels of a ``.npy`` file may lie in another file."""
+    labels = options.label if isinstance(options.label, str) and options.label.endswith(".npy") else None
+    rows = table_stream(tables.open(path, label=labels), memory=options.memory)
+    paths = (path,) if labels is None else (path, labels)
+    return rows._replace(paths=paths, labelled=labels is None)
 
 
 def _arrow_stream(path: str, options: Options) -> Stream:
     try:
-        return _opened(path, options)
-    except UnknownFormat:  # it has dictionaries, so that its batches are read one after another
+        return _open_table(path, options)
+    except UnknownFormat:  # dictionaries need sequential reads
         pass
     except UnterminatedStream as error:
         log.warning("%s", error)
     with decoding(path), pa.OSFile(path) as file:
         schema = plain(pa.ipc.open_stream(file).schema)
         check_names(schema, path)
-    return Stream(schema, _guarded(path, _ipc_batches(path)), paths=(path,))
+    return Stream(schema, _validate(path, _ipc_batches(path)), paths=(path,))
 
 
 def _ipc_batches(path: str) -> Iterator[pa.RecordBatch]:
@@ -205,7 +205,7 @@ def _parquet_stream(path: str, options: Options) -> Stream:
     return Stream(plain(table.schema), batches, len(table), (path,))
 
 
-def _guarded(path: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _validate(path: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with decoding(path):
         for batch in batches:
             batch.validate(full=True)
@@ -234,7 +234,7 @@ def _chain(streams: Sequence[Stream], options: Options) -> Stream:
 
 
 def _is_joined(path: str) -> bool:
-    """Say whether a file is one of those parts that `corgipile.open` makes one table of."""
+    """Return whether `corgipile.open` can join this file with others."""
     if not Path(path).is_file():
         return False
     with readable(path), Path(path).open("rb") as file:
@@ -242,9 +242,9 @@ def _is_joined(path: str) -> bool:
 
 
 def _metadata(parts: Sequence[dict[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Join what schemas say of sparse rows: the largest dimension, and the one base of their indices."""
+    """Join schema metadata of sparse rows: the largest dimension, and the common base of indices."""
     bases = {part[_BASE_KEY] for part in parts if _BASE_KEY in part}
     if len(bases) > 1:
-        raise BadArgument("indices begin at 0 in one file and at 1 in another; zero_based=True or False settles it")
+        raise BadArgument("indices must begin at 0 or at 1 in all files, got both: give zero_based=True or False")
     dims = max((int(part[DIMS_KEY]) for part in parts if DIMS_KEY in part), default=None)
     return parts[0] | ({} if dims is None else {DIMS_KEY: str(dims).encode()})

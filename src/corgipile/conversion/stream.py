@@ -1,4 +1,4 @@
-"""Rows on their way from a source to a file."""
+"""Stream of rows from a source to a file."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,15 +7,15 @@ import pyarrow as pa
 
 
 class Stream(NamedTuple):
-    """Record batches, one after another.
+    """A sequence of record batches.
 
     Attributes:
         schema: Schema of each batch.
-        batches: The rows; can be read once.
-        rows: Rows in all, None if unknown before the end.
+        batches: The batches; can be read once.
+        rows: Number of rows, None if unknown before the end.
         paths: Files read.
-        labelled: Whether the label is still to be found among the columns.
-        heeded: Which of ``header`` and ``zero_based`` the source was read by.
+        labelled: Whether a column may be chosen as the label.
+        heeded: The options among ``header`` and ``zero_based`` that were used.
         first: Number of the first row in the source, for messages.
     """
 

@@ -1,4 +1,4 @@
-"""The formats that `convert` writes, by name and by the names of files."""
+"""Output formats of `convert`, by name and file ending."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -23,14 +23,14 @@ ARROW = "arrow"
 
 @cache
 def forms() -> dict[str, Form]:
-    """Return the formats, but for Arrow, that can be written."""
+    """Return the output formats other than Arrow."""
     from corgipile.conversion.writers import mds, parquet, tfrecord, webdataset  # noqa: PLC0415 - none for Arrow
 
     return {"mds": mds.FORM, "parquet": parquet.FORM, "tfrecord": tfrecord.FORM, "webdataset": webdataset.FORM}
 
 
 def form_of(kind: str) -> Form:
-    """Return a format as many files.
+    """Return the format for many files.
 
     Example:
         >>> form_of("arrow").names
@@ -45,34 +45,34 @@ def target_of(out: PathLike, to: str | None) -> str:
     """Return the format of an output.
 
     Raises:
-        BadArgument: There is no such format, or the name tells another.
+        BadArgument: The format is unknown, or differs from the name's ending.
 
     Example:
         >>> target_of("rows-%06d.tar", None), target_of("rows", None), target_of("rows", "mds")
         ('webdataset', 'arrow', 'mds')
     """
     name = Path(out).name.lower()
-    told = next((kind for kind, form in forms().items() if form.suffixes and name.endswith(form.suffixes)), None)
+    detected = next((kind for kind, form in forms().items() if form.suffixes and name.endswith(form.suffixes)), None)
     if to is None:
-        return told or ARROW
+        return detected or ARROW
     if to != ARROW and to not in forms():
         names = [ARROW, *forms()]
-        raise BadArgument(f"to is {to!r}; one of {', '.join(map(repr, names))} is right{did_you_mean(to, names)}")
-    named = "arrow" if name.endswith((".arrow", ".feather", ".ipc")) else told
+        raise BadArgument(f"to must be one of {', '.join(map(repr, names))}, got {to!r}{did_you_mean(to, names)}")
+    named = "arrow" if name.endswith((".arrow", ".feather", ".ipc")) else detected
     if named not in (None, to):
-        raise BadArgument(f"{out} would be {to} in spite of its name, which tells {named}; another name is needed")
+        raise BadArgument(f"{out} must not end like {named} for to={to!r}: choose another name")
     return to
 
 
 def check_out(
     out: PathLike, kind: str, settings: Settings, *, inputs: Iterable[Any] = (), overwrite: bool = False
 ) -> None:
-    """Raise, before any work is done, unless an output may be written and the settings are for it."""
+    """Raise, before any work, unless the output may be written with these settings."""
     refuse_url(out)
     if kind == ARROW:
         check_target(out, TABLE, inputs=inputs, overwrite=overwrite)
         if settings.limit is not None:
-            raise BadArgument(f"shard_size is for formats of many files; {out} is one file of Arrow")
+            raise BadArgument(f"shard_size is for formats of many files, got it for {out}, one Arrow file")
         return
     form = forms()[kind]
     goal_of(out, form, inputs, overwrite=overwrite)
@@ -80,16 +80,18 @@ def check_out(
 
 
 def check_settings(kind: str, form: Form, settings: Settings) -> None:
-    """Raise BadArgument if a format has no such codec, or no groups whose size could be said.
+    """Raise BadArgument for an unknown codec, or a row group size where the format has no row groups.
 
     Example:
         >>> check_settings("parquet", form_of("parquet"), Settings(compression="zstd"))
     """
     if settings.compression not in form.codecs:
-        right = ", ".join(map(repr, form.codecs))
-        raise BadArgument(f"compression is {settings.compression!r}; of {kind}, {right} can be")
+        codecs = ", ".join(map(repr, form.codecs))
+        raise BadArgument(f"compression of {kind} must be one of {codecs}, got {settings.compression!r}")
     if settings.record_batch is not None and not form.grouped:
-        raise BadArgument(f"record_batch is {settings.record_batch!r}, but {kind} has no groups of rows; leave it out")
+        raise BadArgument(
+            f"record_batch is not for {kind}, which has no row groups, got {settings.record_batch!r}: leave it out"
+        )
 
 
 def writer_of(
@@ -101,7 +103,7 @@ def writer_of(
     inputs: Iterable[Any] = (),
     overwrite: bool = False,
 ) -> Writer | Parts:
-    """Return what writes rows, in a ``with`` statement."""
+    """Return the writer of rows, to be used in a ``with`` statement."""
     if kind == ARROW:
         sizes = settings.record_batch, settings.compression
         return Writer(out, schema, *sizes, inputs=inputs, overwrite=overwrite)

@@ -1,4 +1,4 @@
-"""A table converted by the tasks of an engine, such as Ray or Spark, each of which writes files of its own."""
+"""Conversion of a table by tasks of an engine, such as Ray or Spark, each of which writes its own files."""
 
 import errno
 import platform
@@ -21,7 +21,7 @@ from corgipile.conversion.sources import Options, table_of, table_stream
 from corgipile.conversion.stream import Stream
 from corgipile.conversion.targets import check_settings, form_of, target_of
 from corgipile.conversion.writers.form import Settings
-from corgipile.conversion.writers.goals import goal_of, named
+from corgipile.conversion.writers.goals import goal_of, numbered_name
 from corgipile.conversion.writers.parts import Parts
 from corgipile.errors import BadArgument, WriteFailed
 from corgipile.outputs import PathLike, refuse_url
@@ -35,7 +35,7 @@ __all__ = ["Deal", "Engine", "Merge", "Target", "Write", "Written", "convert"]
 
 
 class Written(NamedTuple):
-    """What a task wrote: how many rows, the folder of the files, what `Form.finish` wants to know of each."""
+    """Result of a task: number of rows, folder of the files, and data for `Form.finish`."""
 
     rows: int
     folder: Path
@@ -49,7 +49,7 @@ Merge = Callable[[int, Iterable[pa.Buffer]], Written]
 
 
 class Engine(Protocol):
-    """Runs tasks: each in some process on some machine, again where that fails. What they call is pickled.
+    """Runs pickled tasks on any process or machine, and again after a failure.
 
     Attributes:
         largest: Bytes that a task may deal at most.
@@ -58,25 +58,25 @@ class Engine(Protocol):
     largest: int
 
     def each(self, write: Write, tasks: int) -> Sequence[Written]:
-        """Return what ``write`` returns for each number, from 0 on."""
+        """Return the results of ``write`` for each task number, from 0 up."""
 
     def dealt(self, deal: Deal, tasks: int, merge: Merge, piles: int) -> Sequence[Written]:
-        """Run ``deal`` for each number, then ``merge`` for each pile on what was dealt to it, in the order of numbers.
+        """Run ``deal`` for each task number, then ``merge`` for each pile on its buffers, in order of task numbers.
 
-        A pile that nothing was dealt to may be left out.
+        Empty piles may be left out.
         """
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where tasks write, of what format, and how large files are.
+    """Output of tasks: place, format and file sizes.
 
     Attributes:
-        out: A folder, or the name of files with ``%05d`` in it.
+        out: A folder, or a file name with ``%05d``.
         kind: The format.
         settings: Sizes and codec.
-        overwrite: Replace what is there.
-        room: Where the folders of tasks lie.
+        overwrite: Replace existing files.
+        room: Parent of the tasks' folders.
     """
 
     out: str
@@ -87,7 +87,7 @@ class Target:
 
     @classmethod
     def of(cls, out: PathLike, to: str | None, settings: Settings, *, overwrite: bool) -> "Target":
-        """Check what a caller says.
+        """Build from a caller's arguments, with checks.
 
         Example:
             >>> Target.of("rows-%05d.parquet", None, Settings(), overwrite=False).kind
@@ -99,7 +99,7 @@ class Target:
         check_settings(kind, form, settings)
         if "%" not in Path(name).name:
             if form.suffixes and name.lower().endswith(form.suffixes):
-                raise BadArgument(f"{out} is one file, and tasks write many; {form.wanted}")
+                raise BadArgument(f"out must name many files, got {out}: {form.wanted}")
             name = f"{name}/"
         return cls(name, kind, settings, overwrite)
 
@@ -107,10 +107,10 @@ class Target:
     def filled(
         self, inputs: Iterable[Any], schema: pa.Schema, rows: int
     ) -> Iterator[tuple["Target", Callable[[Sequence[Written]], None]]]:
-        """Give this, with a folder for tasks, and what takes what they wrote; files appear when the block ends well."""
+        """Yield the target with a folder for tasks, and a function that takes results; files appear on success."""
         form, found = form_of(self.kind), list[Any]()
         goal = goal_of(self.out, form, inputs, overwrite=self.overwrite)
-        form.plan(plain(schema), self.settings)  # what has no place is said now
+        form.plan(plain(schema), self.settings)  # raises for columns that do not fit
         with goal.paths(found) as paths:
             first = next(paths)
             room = first.parent.parent / "tasks"
@@ -118,26 +118,26 @@ class Target:
             yield replace(self, room=room), lambda done: found.extend(self._gathered(done, rows, chain([first], paths)))
 
     def _gathered(self, done: Sequence[Written], rows: int, paths: Iterator[Path]) -> Iterator[Any]:
-        """Give files the names that they will bear, task after task; yield what is known of each."""
-        if (total := sum(one.rows for one in done)) != rows:
+        """Rename files to their final names, task by task; yield data on each."""
+        if (total := sum(task.rows for task in done)) != rows:
             raise WriteFailed(errno.EIO, f"cannot write {self.out}: tasks wrote {total} rows of {rows}")
         form = form_of(self.kind)
-        for one in [one for one in done if one.rows] or done[:1]:
-            if not one.folder.is_dir():
-                raise self._unreached(one.folder)
-            there = [path for path in one.folder.iterdir() if path.name not in form.besides]
-            for number, path in enumerate(sorted(there, key=lambda path: (len(path.name), path.name))):
-                codec = path.name.removeprefix(named(form.names.replace("{}", one.folder.name), number))
+        for task in [task for task in done if task.rows] or done[:1]:
+            if not task.folder.is_dir():
+                raise self._unreached(task.folder)
+            files = [path for path in task.folder.iterdir() if path.name not in form.besides]
+            for number, path in enumerate(sorted(files, key=lambda path: (len(path.name), path.name))):
+                codec = path.name.removeprefix(numbered_name(form.names.replace("{}", task.folder.name), number))
                 goal = next(paths)
                 path.replace(goal.with_name(goal.name + codec))
-            yield from one.found
+            yield from task.found
 
     def _unreached(self, folder: Path) -> WriteFailed:
-        what = f"{platform.node()} does not find {folder}, which another machine made; name a folder that all reach"
+        what = f"{platform.node()} cannot find {folder}, which another machine created: name a folder that all reach"
         return WriteFailed(errno.ENOENT, f"cannot write {self.out}: {what}")
 
     def write(self, schema: pa.Schema, fill: Callable[[Path, Put], None], first: int = 0) -> Written:
-        """Write what ``fill`` puts, in a folder that it may use, too: whatever else runs, or ran, has another."""
+        """Write rows given by ``fill`` to a new folder, which no other task or attempt uses."""
         if not self.room.is_dir():
             raise self._unreached(self.room)
         folder = Path(tempfile.mkdtemp(prefix="task-", dir=self.room))
@@ -165,48 +165,48 @@ def convert(
     zero_based: bool | Literal["auto"] = "auto",
     overwrite: bool = False,
 ) -> int:
-    """Write a table in another format by tasks, each of which reads some rows and writes them to files of their own.
+    """Write a table in another format by tasks, each of which reads some rows and writes them to its own files.
 
     Args:
-        engine: What runs the tasks.
-        table: What `corgipile.open` takes; files that every machine reaches.
-        out: A folder that every machine reaches, or ``rows-%05d.parquet`` for the files of one; Arrow else.
-        to: As for `corgipile.convert`, and so are those that follow.
-        record_batch: As there.
-        shard_size: Bytes of a file, and of the rows that a task reads; None: as there, and 512 MB of Arrow.
-        compression: As there.
-        label: As there; a column.
-        columns: As there.
-        types: As there.
-        inexact: As there.
-        pack: As there.
-        header: As there.
-        zero_based: As there.
-        overwrite: Replace what is there, but never a file of the table.
+        engine: Runs the tasks.
+        table: A source for `corgipile.open` whose files every machine reaches.
+        out: A folder that every machine reaches, or ``rows-%05d.parquet`` for the files in one; by default Arrow.
+        to: See `corgipile.convert`, also for the arguments below.
+        record_batch: Size of a record batch or row group.
+        shard_size: Bytes per file, and per task; None: the format's default, 512 MB for Arrow.
+        compression: Codec.
+        label: The label column.
+        columns: Columns to keep.
+        types: Types by column name.
+        inexact: Let ``types`` round floats.
+        pack: Pack numeric columns into ``features``.
+        header: Whether the first line of CSV text names columns.
+        zero_based: Whether SVMlight indices begin at 0.
+        overwrite: Replace existing files, but never one of the table.
 
     Returns:
-        The number of rows written, which come in the order of the table.
+        The number of rows written, in the order of the table.
 
     Raises:
         BadArgument: The output is one file, or a setting is wrong.
-        BadSchema: The format has no place for a column.
-        WouldOverwrite: Files are there.
-        WriteFailed: What a task wrote is not to be found here.
+        BadSchema: The format cannot hold a column.
+        WouldOverwrite: Files exist.
+        WriteFailed: A task's files cannot be found here.
     """
     target = Target.of(out, to, settings_of(shard_size, record_batch, compression), overwrite=overwrite)
-    asked = Options(label, choice(header, "header"), yes_or_no(pack, "pack"), choice(zero_based, "zero_based"), types)
-    opened = table_of(table, asked)
+    options = Options(label, choice(header, "header"), yes_or_no(pack, "pack"), choice(zero_based, "zero_based"), types)
+    opened = table_of(table, options)
     rows = len(opened)
-    each = (target.settings.limit or form_of(target.kind).limit) * max(1, rows) // max(1, opened.nbytes)
-    cuts = even_cuts(rows, max(1, each)).tolist() if rows else [0, 0]
-    job = _Conversion(opened, asked, columns, yes_or_no(inexact, "inexact"), cuts)
-    with target.filled((table, opened), job.shaped(0, 0).schema, rows) as (there, done):
-        done(engine.each(partial(job.write, there), len(cuts) - 1))
+    task_rows = (target.settings.limit or form_of(target.kind).limit) * max(1, rows) // max(1, opened.nbytes)
+    cuts = even_cuts(rows, max(1, task_rows)).tolist() if rows else [0, 0]
+    job = _Conversion(opened, options, columns, yes_or_no(inexact, "inexact"), cuts)
+    with target.filled((table, opened), job.shaped(0, 0).schema, rows) as (target_folder, done):
+        done(engine.each(partial(job.write, target_folder), len(cuts) - 1))
     return rows
 
 
 def settings_of(shard_size: Size | None, record_batch: int | str | None, compression: str | None) -> Settings:
-    """Return sizes and codec as a caller says them.
+    """Return sizes and codec from a caller's arguments.
 
     Example:
         >>> settings_of("1MB", None, None).limit
@@ -217,7 +217,7 @@ def settings_of(shard_size: Size | None, record_batch: int | str | None, compres
 
 @dataclass(frozen=True)
 class _Conversion:
-    """What the tasks of a conversion do."""
+    """The tasks of a conversion."""
 
     table: Table
     asked: Options
@@ -226,17 +226,17 @@ class _Conversion:
     cuts: Sequence[int]
 
     def shaped(self, start: int, stop: int) -> Stream:
-        """Return a span of rows as they are written."""
-        found = cast(table_stream(self.table, None, start, stop), self.asked.types, inexact=self.inexact)
-        return shape(found, label=self.asked.label, columns=self.columns, pack=self.asked.pack)
+        """Return a span of rows in the output's form."""
+        rows = cast(table_stream(self.table, None, start, stop), self.asked.types, inexact=self.inexact)
+        return shape(rows, label=self.asked.label, columns=self.columns, pack=self.asked.pack)
 
     def write(self, target: Target, task: int) -> Written:
         """Write the span of a task."""
-        found = self.shaped(self.cuts[task], self.cuts[task + 1])
+        rows = self.shaped(self.cuts[task], self.cuts[task + 1])
 
         def fill(_: Path, put: Put) -> None:
-            for batch in found.batches:
+            for batch in rows.batches:
                 put(batch)
 
         with frugal():
-            return target.write(found.schema, fill, found.first)
+            return target.write(rows.schema, fill, rows.first)

@@ -1,4 +1,4 @@
-"""Text on its way to a table: decompressed, and rows of CSV."""
+"""Text sources: decompression, CSV and JSON lines."""
 
 import bz2
 import gzip
@@ -29,7 +29,7 @@ NEWLINE = b"\n"
 
 @contextmanager
 def decompressed(path: str) -> Iterator[IO[bytes]]:
-    """Open a file for reading, through gzip, bzip2 or xz if its first bytes say so."""
+    """Open a file for reading, decompressing gzip, bzip2 or xz by its first bytes."""
     with readable(path), open(path, "rb") as raw:  # noqa: PTH123 - gzip and friends take the same call
         start = raw.read(6)
         raw.seek(0)
@@ -47,10 +47,10 @@ def decompressed(path: str) -> Iterator[IO[bytes]]:
 def csv_stream(
     path: str, label: str | int | None, header: bool | Literal["auto"], types: Types | None, *, pack: bool
 ) -> Stream:
-    """Open CSV text: the delimiter is the first of tab, comma, semicolon and space that line 1 has.
+    """Open CSV text; the delimiter is the first of tab, comma, semicolon and space in line 1.
 
     Raises:
-        UnknownFormat: It may be something else.
+        UnknownFormat: The file may have another format.
     """
     with decompressed(path) as file:
         head = file.read(_BLOCK)
@@ -61,28 +61,28 @@ def csv_stream(
         "parse_options": csv.ParseOptions(delimiter=mark),
         "convert_options": csv.ConvertOptions(**NULLS),
     }
-    schema, kinds = _surveyed(path, settings, types)
+    schema, kinds = _survey(path, settings, types)
     if pack:
         target, cells = label_name(schema.names, label), _cells(second if header else first, mark)
         for at, field in enumerate(schema):
-            # What begins with a number may go on with fractions; where it goes on with text, that is an error.
+            # Integers may be followed by fractions; text after a number raises an error.
             text = pa.types.is_string(field.type) and len(cells) == len(schema) and is_number(cells[at])
             number = pa.types.is_integer(field.type) or pa.types.is_decimal(field.type)
             if (text or number) and field.name != target:
                 schema = schema.set(at, field.with_type(pa.float64()))
-    schema = _said(schema, types, path)
+    schema = _apply_types(schema, types, path)
     if pack or types or kinds:
         settings["convert_options"] = csv.ConvertOptions(column_types=schema, **NULLS)
     return Stream(schema, _csv_batches(path, settings), paths=(path,), heeded=frozenset({"header"}))
 
 
-def _surveyed(path: str, settings: dict[str, Any], types: Types | None) -> tuple[pa.Schema, dict[str, pa.DataType]]:
-    """Return the schema that pyarrow infers, corrected where it would change values, and the corrected types."""
+def _survey(path: str, settings: dict[str, Any], types: Types | None) -> tuple[pa.Schema, dict[str, pa.DataType]]:
+    """Return the schema inferred by pyarrow, corrected where it would change values, and the corrected types."""
 
     def read(kinds: Mapping[str, pa.DataType]) -> tuple[pa.Schema, pa.RecordBatch]:
         with decompressed(path) as file, _parsing(path):
-            told = {**settings, "convert_options": csv.ConvertOptions(column_types=kinds, **NULLS)}
-            reader = csv.open_csv(file, **told)
+            options = {**settings, "convert_options": csv.ConvertOptions(column_types=kinds, **NULLS)}
+            reader = csv.open_csv(file, **options)
             return reader.schema, next(reader, None)
 
     schema, first = read({})
@@ -96,8 +96,8 @@ def _surveyed(path: str, settings: dict[str, Any], types: Types | None) -> tuple
     return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in schema]), kinds
 
 
-def _said(schema: pa.Schema, types: Types | None, path: str) -> pa.Schema:
-    """Return a schema with the types that a caller says."""
+def _apply_types(schema: pa.Schema, types: Types | None, path: str) -> pa.Schema:
+    """Return a schema with the caller's types."""
     kinds = chosen(types, schema.names, path)
     return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in schema])
 
@@ -118,12 +118,12 @@ def _parsing(path: str) -> Iterator[None]:
 
 
 def json_stream(path: str, types: Types | None = None) -> Stream:
-    """Open JSON lines: read once to find columns that all of them fit, and once more for the rows."""
-    found: dict[str, pa.DataType] = {}
+    """Open JSON lines, in two passes: one for the columns, one for the rows."""
+    kinds: dict[str, pa.DataType] = {}
     for batch in _json_batches(path, None):
         for field in batch.schema:
-            found[field.name] = wider(found.get(field.name, pa.null()), field.type)
-    schema = _said(pa.schema([(name, known(kind)) for name, kind in found.items()]), types, path)
+            kinds[field.name] = wider(kinds.get(field.name, pa.null()), field.type)
+    schema = _apply_types(pa.schema([(name, known(kind)) for name, kind in kinds.items()]), types, path)
     check_names(schema, path)
     return Stream(schema, _json_batches(path, schema), paths=(path,))
 

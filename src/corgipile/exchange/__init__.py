@@ -1,4 +1,4 @@
-"""Parts of a table on many ranks: what an exchange among them does, and a part on the disk of each."""
+"""Exchange of table parts among ranks: simulation, and each rank's part on its disk."""
 
 from corgipile.exchange.part import LocalPart
 from corgipile.exchange.simulate import Simulation, simulate

@@ -1,4 +1,4 @@
-"""Which rows of a table each rank begins with: runs, every so many, blocks at random, as many of each label."""
+"""Initial division of a table among ranks: by runs, strides, random blocks, or balanced by label."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
@@ -14,27 +14,27 @@ from corgipile.tables.row_mask import RowMask
 from corgipile.tables.scan import scan
 from corgipile.tables.table import IntArray, check_columns
 
-__all__ = ["By", "Share", "dealt"]
+__all__ = ["By", "Share", "deal"]
 
 By = Literal["contiguous", "strided", "block", "balanced"]
-Rows = Callable[[int, int], IntArray]  # the rows of the table that are a rank's, from one of its own to another
-PURPOSE = 0x7374616765  # of keys
-MOST_LABELS = 1 << 16
-SPREAD = 64  # stretches of a table, in each of which ranks are dealt as many rows, or one more
+Rows = Callable[[int, int], IntArray]  # maps a range of a rank's rows to row numbers of the table
+PURPOSE = 0x7374616765  # distinguishes random keys
+MAX_LABELS = 1 << 16
+STRETCHES = 64  # stretches of a table, in each of which ranks get equally many rows, or one more
 
 
 class Share(NamedTuple):
-    """How many rows each rank has: whole units, then its piece of those that make none.
+    """The size of a rank's share: whole units, then its piece of the remaining rows.
 
     Attributes:
-        rows: Of the table.
-        unit: Rows that stay together.
-        rank: Whose share it is.
-        world: Ranks.
+        rows: Rows of the table.
+        unit: Rows per unit.
+        rank: The rank.
+        world: Number of ranks.
 
     Example:
         >>> share = Share(rows=23, unit=2, rank=1, world=3)
-        >>> share.units, share.rest, [one.size for one in share.all()]
+        >>> share.units, share.rest, [each.size for each in share.all()]
         (4, 0, [6, 8, 9])
     """
 
@@ -45,28 +45,28 @@ class Share(NamedTuple):
 
     @property
     def first(self) -> int:
-        """Return the first unit of the table, were they dealt as they lie."""
+        """Return the rank's first unit in a contiguous division."""
         return self.rank * (self.rows // self.unit) // self.world
 
     @property
     def units(self) -> int:
-        """Return how many units it has."""
+        """Return the number of units."""
         return (self.rank + 1) * (self.rows // self.unit) // self.world - self.first
 
     @property
     def rest_first(self) -> int:
-        """Return the first row of its piece of those that make no unit."""
+        """Return the first row of the rank's piece of the remaining rows."""
         whole = self.rows // self.unit * self.unit
         return whole + self.rank * (self.rows - whole) // self.world
 
     @property
     def rest(self) -> int:
-        """Return the rows of that piece."""
+        """Return the number of rows in that piece."""
         return self._replace(rank=self.rank + 1).rest_first - self.rest_first
 
     @property
     def size(self) -> int:
-        """Return how many rows it has."""
+        """Return the number of rows."""
         return self.units * self.unit + self.rest
 
     def all(self) -> Iterator["Share"]:
@@ -74,21 +74,22 @@ class Share(NamedTuple):
         return (self._replace(rank=rank) for rank in range(self.world))
 
 
-def dealt(by: By, share: Share, table: Table, seed: int, label: str | None) -> Rows:
-    """Return what says which rows are a rank's, in ascending order but for those that make no unit, which are last.
+def deal(by: By, share: Share, table: Table, seed: int, label: str | None) -> Rows:
+    """Return the mapping from a rank's rows to the table's, ascending except for the remaining rows, which are last.
 
     Args:
-        by: "contiguous": a run; "strided": every world-th; "block": units at random; "balanced": as many of each label.
-        share: How many.
+        by: "contiguous": a run; "strided": every world-th row; "block": random units; "balanced": equally many rows of
+            each label.
+        share: The rank's share.
         table: The table.
-        seed: Of "block".
-        label: Column of "balanced", which is read twice.
+        seed: Seed of "block".
+        label: Label column of "balanced", which is read twice.
 
     Raises:
         BadArgument: The label has too many values.
-        BadSchema: It is a list, or another type without values that are the same or not.
+        BadSchema: The label is a list, or another type whose values cannot be compared.
     """
-    return DEALT[by](share, table, seed, label)
+    return DIVISIONS[by](share, table, seed, label)
 
 
 def _contiguous(share: Share, *_: Any) -> Rows:
@@ -103,7 +104,7 @@ def _block(share: Share, table: Table, seed: int, label: str | None) -> Rows:
 
 
 def _units(share: Share, units: Callable[[int, int], IntArray]) -> Rows:
-    """Return rows of units, then the rank's piece of the rest."""
+    """Return the rows of units, then the rank's piece of the remaining rows."""
     whole, unit = share.units * share.unit, share.unit
 
     def rows(start: int, stop: int) -> IntArray:
@@ -116,13 +117,13 @@ def _units(share: Share, units: Callable[[int, int], IntArray]) -> Rows:
 
 
 class _Turns(NamedTuple):
-    """Turns in which the same ranks are dealt a row each.
+    """Turns in which the same ranks get one row each.
 
     Attributes:
         row: The first row that is dealt.
-        turns: How many.
-        ranks: Those who get one.
-        own: Which of its rows a rank gets first.
+        turns: Number of turns.
+        ranks: Ranks that get rows.
+        own: Index of the rank's first row among its own.
     """
 
     row: int
@@ -132,44 +133,44 @@ class _Turns(NamedTuple):
 
 
 def _turns(share: Share) -> list[_Turns]:
-    """Return all turns; the more rows that some ranks have are dealt here and there, not all at the end."""
-    sizes = np.array([one.size for one in share.all()], np.int64)
-    found: list[_Turns] = []
+    """Return all turns; ranks with more rows get the extra ones spread out, not all at the end."""
+    sizes = np.array([each.size for each in share.all()], np.int64)
+    result: list[_Turns] = []
     row = 0
-    for step in range(SPREAD):
-        begun = sizes * step // SPREAD
-        given = sizes * (step + 1) // SPREAD - begun
+    for step in range(STRETCHES):
+        begun = sizes * step // STRETCHES
+        deal = sizes * (step + 1) // STRETCHES - begun
         turn = 0
-        for stop in np.unique(given).tolist():
+        for stop in np.unique(deal).tolist():
             if stop > turn:
-                ranks = np.flatnonzero(given > turn)
-                found.append(_Turns(row, stop - turn, ranks, int(begun[share.rank]) + turn))
+                ranks = np.flatnonzero(deal > turn)
+                result.append(_Turns(row, stop - turn, ranks, int(begun[share.rank]) + turn))
                 row, turn = row + (stop - turn) * len(ranks), stop
-    return found
+    return result
 
 
 def _strided(share: Share, *_: Any) -> Rows:
-    turns = [one for one in _turns(share) if share.rank in one.ranks]
+    turns = [run for run in _turns(share) if share.rank in run.ranks]
 
     def rows(start: int, stop: int) -> IntArray:
         parts = [np.empty(0, np.int64)]
-        for one in turns:
-            mine = np.arange(max(start, one.own), min(stop, one.own + one.turns))
-            parts.append(one.row + (mine - one.own) * len(one.ranks) + np.searchsorted(one.ranks, share.rank))
+        for run in turns:
+            mine = np.arange(max(start, run.own), min(stop, run.own + run.turns))
+            parts.append(run.row + (mine - run.own) * len(run.ranks) + np.searchsorted(run.ranks, share.rank))
         return np.concatenate(parts)
 
     return rows
 
 
 def _balanced(share: Share, table: Table, seed: int, label: str | None) -> Rows:
-    """Deal rows strided, as they would lie if they were sorted by their label: so each rank has as many of each."""
+    """Deal rows in strides of the order by label, so that each rank has equally many of each label."""
     del seed
     if label is None:
-        raise BadArgument("balanced needs a column of labels: name it by label")
+        raise BadArgument("by='balanced' needs a label column: give label=")
     labels: dict[Any, int] = {}
     counts = np.zeros(0, np.int64)
     for codes in _codes(table, label, labels):
-        counts = _grown(counts, len(labels)) + np.bincount(codes, minlength=len(labels))
+        counts = _grow(counts, len(labels)) + np.bincount(codes, minlength=len(labels))
     next_of = np.cumsum(counts) - counts
     turns = _turns(share)
 
@@ -182,44 +183,44 @@ def _balanced(share: Share, table: Table, seed: int, label: str | None) -> Rows:
 
 
 def _codes(table: Table, label: str, labels: dict[Any, int]) -> Iterator[IntArray]:
-    """Yield the numbers of labels, some rows at a time; those that are new get the next number."""
+    """Yield label codes, some rows at a time; each new label gets the next code."""
     check_columns(table.schema, [label])
     for _, batch in scan(table, [label]):
         column = batch.column(0)
         try:
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode("encode")
         except pa.ArrowException:
-            raise BadSchema(f"label {label!r} has type {column.type}, whose rows cannot be told apart") from None
+            raise BadSchema(f"label {label!r} has type {column.type}, whose values cannot be compared") from None
         values = [None if value != value else value for value in encoded.dictionary.to_pylist()]  # noqa: PLR0124 - NaN
         numbers = np.array([labels.setdefault(value, len(labels)) for value in [*values, None]], np.int64)
-        if len(labels) > MOST_LABELS:
-            raise BadArgument(f"label {label!r} has more than {MOST_LABELS:,} values; balanced is for fewer")
+        if len(labels) > MAX_LABELS:
+            raise BadArgument(f"label {label!r} must have at most {MAX_LABELS:,} values for by='balanced', got more")
         yield numbers[np.asarray(encoded.indices.fill_null(len(values)))]
 
 
-def _grown(counts: IntArray, size: int) -> IntArray:
+def _grow(counts: IntArray, size: int) -> IntArray:
     return np.append(counts, np.zeros(size - len(counts), np.int64))
 
 
 def _places(codes: IntArray, next_of: IntArray) -> IntArray:
-    """Return where rows would lie if all were sorted by label, and move on what is next of each label."""
+    """Return the rows' places in the order by label, and advance each label's next place."""
     order, counts = np.argsort(codes, kind="stable"), np.bincount(codes, minlength=len(next_of))
-    found = np.empty(len(codes), np.int64)
-    found[order] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts - next_of, counts)
+    places = np.empty(len(codes), np.int64)
+    places[order] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts - next_of, counts)
     next_of += counts
-    return found
+    return places
 
 
 def _ranks_at(turns: list[_Turns], rows: IntArray) -> IntArray:
-    """Return which ranks are dealt these rows."""
-    which = np.searchsorted([one.row for one in turns], rows, side="right") - 1
-    found = np.empty(len(rows), np.int64)
+    """Return the ranks that the rows are dealt to."""
+    which = np.searchsorted([run.row for run in turns], rows, side="right") - 1
+    ranks = np.empty(len(rows), np.int64)
     for at in np.unique(which).tolist():
-        mine, one = which == at, turns[at]
-        found[mine] = one.ranks[(rows[mine] - one.row) % len(one.ranks)]
-    return found
+        mine, run = which == at, turns[at]
+        ranks[mine] = run.ranks[(rows[mine] - run.row) % len(run.ranks)]
+    return ranks
 
 
-DEALT: dict[str, Callable[[Share, Table, int, str | None], Rows]] = {
+DIVISIONS: dict[str, Callable[[Share, Table, int, str | None], Rows]] = {
     "contiguous": _contiguous, "strided": _strided, "block": _block, "balanced": _balanced,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""A rank's part of a table on its own disk, which an exchange turns into that of the next epoch, or not at all."""
+"""A rank's part of a table on its disk, which an exchange atomically advances to the next epoch."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ NEXT, BEFORE = "manifest-next.json", "manifest-before.json"
 
 
 class Position(NamedTuple):
-    """Which epochs a part has: the one that is read, and those that it can be turned into; -1 where there is none."""
+    """Epochs of a part: the current one, and the next and previous ones if available, else -1."""
 
     now: int
     next: int
@@ -27,18 +27,18 @@ class Position(NamedTuple):
 
 
 class LocalPart:
-    """Rows that a rank keeps on a disk of its own: a folder of units, some places for those that arrive, a manifest.
+    """A rank's rows on its own disk: a folder of units, free places for arriving ones, and a manifest.
 
-    A folder of ``/dev/shm`` keeps them in memory. What arrives is put into places that no row of the epoch lies in;
-    which places are rows is said by a manifest, which is replaced at once. So a process may be killed anywhere: the
-    last finished epoch is whole. Until the next exchange begins, the epoch before can be had back, too.
+    A folder in ``/dev/shm`` keeps them in memory. Arriving rows go to places without rows of the current epoch. The
+    manifest lists the places of rows and is replaced atomically, so the last finished epoch survives a kill at any
+    time. The previous epoch can be restored until the next exchange begins.
 
     Args:
-        folder: What `stage` made; `corgipile.open` reads it, too.
+        folder: A folder written by `stage`; `corgipile.open` reads it, too.
 
     Raises:
-        MissingFile: There is no part in the folder, or one that is not finished.
-        CorruptFile: Its manifest is damaged.
+        MissingFile: The folder has no part, or an unfinished one.
+        CorruptFile: The manifest is damaged.
 
     Example:
         >>> import pyarrow as pa, tempfile
@@ -52,68 +52,68 @@ class LocalPart:
     def __init__(self, folder: PathLike) -> None:
         self.folder = Path(folder).expanduser().absolute()
         if not (self.folder / NOW).is_file():
-            raise MissingFile(f"{self.folder} holds no part of a table: corgipile stage makes one, or finishes it")
+            raise MissingFile(f"{self.folder} has no finished part of a table: write it by corgipile stage")
         self._read()
 
     def _read(self) -> None:
-        """Take what the manifest says."""
+        """Load the manifest."""
         self.manifest = Manifest.read(self.folder)
         self.said, self.live, self.sums = self.manifest
         self.places: Places = places_of(self.folder, self.said, self.manifest.schema)
 
     @property
     def epoch(self) -> int:
-        """Return the epoch whose rows these are."""
+        """Return the current epoch."""
         return int(self.said["epoch"])
 
     @property
     def table(self) -> Table:
-        """Return the rows of this epoch; to be read until the exchange after the next begins."""
+        """Return the rows of this epoch, readable until the exchange after the next begins."""
         return self.manifest.table(self.folder)
 
     @property
     def standing(self) -> Position:
-        """Return which epochs it can be turned into."""
+        """Return the epochs that are available."""
         return Position(self.epoch, self._epoch_of(NEXT, self.epoch + 1), self._epoch_of(BEFORE, self.epoch - 1))
 
     def _epoch_of(self, name: str, wanted: int) -> int:
         if not (self.folder / name).exists():
             return -1
-        found = int(Manifest.read(self.folder, name).said["epoch"])
-        return found if found == wanted else -1
+        epoch = int(Manifest.read(self.folder, name).said["epoch"])
+        return epoch if epoch == wanted else -1
 
     def of_epoch(self, epoch: int) -> Manifest:
-        """Return which places are the rows of the epoch at hand, or of the next where it is prepared.
+        """Return the manifest of the current epoch, or of the next one if prepared.
 
         Raises:
-            StateMismatch: It has neither.
+            StateMismatch: The epoch is not available.
         """
         if epoch == self.epoch:
             return self.manifest
         if epoch != self.standing.next:
-            raise StateMismatch(f"{self.folder} has the part of epoch {self.epoch}; that of epoch {epoch} is wanted")
+            raise StateMismatch(f"{self.folder} must have the part of epoch {epoch}, got epoch {self.epoch}")
         return Manifest.read(self.folder, NEXT)
 
     def verify(self, epoch: int | None = None) -> None:
-        """Read all rows of an epoch, that at hand by default, and compare them with their checksums.
+        """Read all rows of an epoch, by default the current one, and verify their checksums.
 
         Raises:
-            CorruptFile: They are not what was written.
+            CorruptFile: A checksum does not match.
         """
         said, live, sums = self.of_epoch(self.epoch if epoch is None else epoch)
         units = np.append(live, [-1] if said["rest"] else []).astype(np.int64)
-        right = whole_units(self.places, units, sums)
-        if right < len(units):
-            raise CorruptFile(f"{self.folder}: unit {right} is not what was written: its checksum is another")
+        valid = whole_units(self.places, units, sums)
+        if valid < len(units):
+            raise CorruptFile(f"{self.folder}: unit {valid} is damaged: its checksum does not match")
 
     def free(self, count: int) -> IntArray:
-        """Return so many places in which no row of this epoch lies, from the first on."""
+        """Return the first free places, without rows of this epoch."""
         taken = np.zeros(len(self.live) + count, np.bool_)
         taken[self.live[self.live < len(taken)]] = True
         return np.flatnonzero(~taken)[:count]
 
     def begin(self, count: int) -> IntArray:
-        """Give up other epochs, make room for so many units that arrive, and return their places."""
+        """Discard other epochs, allocate places for arriving units, and return them."""
         for name in (NEXT, BEFORE):
             (self.folder / name).unlink(missing_ok=True)
         for path in self.folder.glob("live-*"):
@@ -125,25 +125,25 @@ class LocalPart:
         return free
 
     def prepare(self, slots: IntArray, places: IntArray, sums: Sums) -> None:
-        """Note the next epoch, in which what arrived in these places is in these slots; nothing changes yet.
+        """Prepare the next epoch, which has arrived units in these slots; the current one does not change.
 
         Args:
-            slots: Which.
-            places: Where what arrived for them lies.
-            sums: Its checksums.
+            slots: Slots of the part that are replaced.
+            places: Places of the arrived units.
+            sums: Checksums of the arrived units.
         """
         self.places.flush()
-        live, known = self.live.copy(), self.sums.copy()
-        live[slots], known[slots] = places, sums
-        write_manifest(self.folder, NEXT, Manifest({**self.said, "epoch": self.epoch + 1}, live, known))
+        live, all_sums = self.live.copy(), self.sums.copy()
+        live[slots], all_sums[slots] = places, sums
+        write_manifest(self.folder, NEXT, Manifest({**self.said, "epoch": self.epoch + 1}, live, all_sums))
 
     def commit(self) -> None:
-        """Become the next epoch, which was prepared."""
+        """Switch to the prepared next epoch."""
         write_manifest(self.folder, BEFORE, self.manifest)
         self._switch(NEXT)
 
     def go_back(self) -> None:
-        """Become the epoch before; the one that was is the next."""
+        """Switch to the previous epoch; the current one becomes the next."""
         write_manifest(self.folder, NEXT, self.manifest)
         self._switch(BEFORE)
 
@@ -155,12 +155,12 @@ class LocalPart:
 
 
 def write_manifest(folder: Path, name: str, manifest: Manifest) -> None:
-    """Write a manifest, wholly or not at all."""
-    said, live, sums = manifest
+    """Write a manifest atomically."""
+    header, live, sums = manifest
     raw = live.astype("<i8").tobytes() + sums.astype("<u4").tobytes()
-    file = f"live-{said['epoch']}"
-    said = {**said, "live": file}
-    text = json.dumps({**said, "crc": crc_of(said, raw)})
+    file = f"live-{header['epoch']}"
+    header = {**header, "live": file}
+    text = json.dumps({**header, "crc": crc_of(header, raw)})
     with writing(folder / name):
         for path, data in ((file, raw), (name, text.encode())):
             new = folder / f"{path}.new"

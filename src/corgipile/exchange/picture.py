@@ -1,4 +1,4 @@
-"""Draws what a simulation found out."""
+"""Plot of a simulated exchange."""
 
 from pathlib import Path
 
@@ -20,41 +20,41 @@ PICTURE = Kind("picture", _is_ours)
 
 
 def draw(found: Simulation, path: PathLike, *, overwrite: bool = False) -> None:
-    """Draw rows at home and the deff of batches by epoch, as expected and as counted, into a PNG file.
+    """Plot the share of rows at home and deff by epoch, expected and counted, to a PNG file.
 
     Args:
-        found: From `simulate`.
-        path: The file; one that is there is replaced if it is such a picture.
+        found: Result of `simulate`.
+        path: The file; an earlier plot is replaced.
         overwrite: Replace a file of any kind.
 
     Raises:
         MissingExtra: Matplotlib is not installed.
         BadArgument: The name does not end in .png.
-        WriteFailed: It cannot be written.
+        WriteFailed: The file cannot be written.
     """
     if Path(path).suffix.lower() != ".png":
-        raise BadArgument(f"the picture is a PNG file; {path} should end in .png")
+        raise BadArgument(f"path must end in .png, got {path}")
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtra("a picture needs matplotlib: pip install 'corgipile[plot]'") from None
-    plan, epochs = found.plan, [one.epoch for one in found.mixing]
+    plan, epochs = found.plan, [mixing.epoch for mixing in found.mixing]
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     home, deff = figure.subplots(1, 2)
-    home.plot(epochs, [one.home for one in found.mixing], label="expected")
-    home.plot(epochs, [one.paper for one in found.mixing], ":", label="1/M + (1 - 1/M)(1 - Q)^e")
-    home.plot(epochs, [one.home_counted for one in found.mixing], "o", label="counted")
+    home.plot(epochs, [mixing.home for mixing in found.mixing], label="expected")
+    home.plot(epochs, [mixing.paper for mixing in found.mixing], ":", label="1/M + (1 - 1/M)(1 - Q)^e")
+    home.plot(epochs, [mixing.home_counted for mixing in found.mixing], "o", label="counted")
     home.axhline(1 / plan.world, color="grey", linewidth=0.8)
-    home.set(ylabel="rows on the rank they began on", ylim=(0, 1.05))
-    deff.plot(epochs, [one.local for one in found.mixing], label="a rank's batch")
-    deff.plot(epochs, [one.local_counted for one in found.mixing], "o", label="counted")
-    deff.plot(epochs, [one.everywhere for one in found.mixing], label="all ranks' batch")
+    home.set(ylabel="share of rows at home", ylim=(0, 1.05))
+    deff.plot(epochs, [mixing.local for mixing in found.mixing], label="a rank's batch")
+    deff.plot(epochs, [mixing.local_counted for mixing in found.mixing], "o", label="counted")
+    deff.plot(epochs, [mixing.everywhere for mixing in found.mixing], label="all ranks' batch")
     deff.axhline(1, color="grey", linewidth=0.8)
     deff.set(ylabel="deff (1: a full shuffle)", yscale="log")
     for axes in (home, deff):
         axes.set_xlabel("epoch")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend(frameon=False, fontsize=8)
-    figure.suptitle(f"{plan.world:,} ranks, fraction {plan.fraction:g}, {plan.least:,} blocks a rank", fontsize=10)
+    figure.suptitle(f"{plan.world:,} ranks, fraction {plan.fraction:g}, {plan.least:,} blocks per rank", fontsize=10)
     with replacing(path, PICTURE, overwrite=overwrite) as temporary:
         figure.savefig(temporary, format="png", dpi=120, metadata={"Software": MARK})

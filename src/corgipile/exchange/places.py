@@ -1,4 +1,4 @@
-"""Where the units of a part are put on disk: into one file where rows are of fixed width, else each into its own."""
+"""Storage of a part's units: one file for rows of fixed width, else one file per unit."""
 
 import errno
 import os
@@ -23,42 +23,42 @@ from corgipile.tables.table import IntArray
 
 __all__ = ["Bytes", "Files", "Places", "Slots", "Sums", "Units", "check_space", "places_of", "sums_of", "whole_units"]
 
-COMPARED = 8 << 20  # bytes at a time
+VERIFY_BYTES = 8 << 20  # bytes verified at a time
 Bytes = npt.NDArray[np.uint8]
 Sums = npt.NDArray[np.uint32]
-Units = tuple[Bytes, IntArray]  # bytes back to back, and how many each has
+Units = tuple[Bytes, IntArray]  # concatenated bytes, and the length of each unit
 
 
 class Places(Protocol):
-    """Holds units by the numbers of places, from 0 on; place -1 has the rows that make no whole unit."""
+    """Storage of units by place number, from 0 up; place -1 holds the rows that form no whole unit."""
 
-    unit_bytes: int  # of every unit; 0 where they differ
+    unit_bytes: int  # bytes per unit; 0 if they vary
 
     def room(self, places: int) -> None:
-        """Make sure that there is room for so many units."""
+        """Allocate space for units."""
 
     def encode(self, rows: pa.RecordBatch, units: int) -> Units:
-        """Return what is stored for rows that are so many units."""
+        """Encode rows as units."""
 
     def read(self, places: IntArray, into: Bytes | None = None) -> Units:
-        """Return what lies in places, in memory that is given if it is large enough and serves."""
+        """Return the units at places, in the given memory if it is large enough and supported."""
 
     def write(self, places: IntArray, data: Bytes, starts: IntArray, lengths: IntArray) -> None:
-        """Put units into places: the bytes from each start on."""
+        """Write units to places, from each start in the data."""
 
     def flush(self) -> None:
-        """Have what was written since written to the device."""
+        """Flush written units to the device."""
 
 
 def places_of(folder: Path, said: dict[str, Any], schema: pa.Schema) -> Places:
-    """Return the places of a part."""
+    """Return the storage of a part."""
     if said["in_place"]:
         return Slots(folder, SlotPlaces(schema, said["unit"], said["rest"]))
     return Files(folder, schema)
 
 
 def check_space(folder: Path, needed: int) -> None:
-    """Raise WriteFailed unless the disk of a folder, which need not be there yet, has room for so many bytes."""
+    """Raise WriteFailed unless the disk of a folder, which need not exist, has enough free space."""
     with writing(folder):
         free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
     if free < needed:
@@ -71,8 +71,8 @@ class Slots:
     """Units of one length in one file.
 
     Args:
-        folder: Where the file lies.
-        slots: How they lie in it.
+        folder: Folder of the file.
+        slots: Layout of the file.
     """
 
     def __init__(self, folder: Path, slots: SlotPlaces) -> None:
@@ -81,18 +81,18 @@ class Slots:
         self._handle: int | None = None
 
     def room(self, places: int) -> None:
-        """Make sure that there is room for so many units."""
+        """Allocate space for units."""
         size = self._slots.base + places * self.unit_bytes
         with writing(self._path):
             if self._handle is None:
                 self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            here = os.fstat(self._handle).st_size
-            if here < size:
-                check_space(self._path.parent, size - here)
-                os.posix_fallocate(self._handle, here, size - here)
+            size_now = os.fstat(self._handle).st_size
+            if size_now < size:
+                check_space(self._path.parent, size - size_now)
+                os.posix_fallocate(self._handle, size_now, size - size_now)
 
     def encode(self, rows: pa.RecordBatch, units: int) -> Units:
-        """Return units of rows, in each of which the columns lie one after the other."""
+        """Encode rows as units with one column after the other."""
         columns = [
             _numbers(name, column).view(np.uint8).reshape(units, -1)
             for name, column in zip(rows.schema.names, rows.columns, strict=True)
@@ -101,22 +101,22 @@ class Slots:
         return data.reshape(-1), np.full(units, data.shape[1])
 
     def read(self, places: IntArray, into: Bytes | None = None) -> Units:
-        """Return what lies in places."""
+        """Return the units at places."""
         lengths = np.where(places < 0, self._slots.base, self.unit_bytes)
         size = int(lengths.sum())
         out = into[:size] if into is not None and len(into) >= size else None
         return File(self._path).gather(self._slots.at(places), lengths, out), lengths
 
     def write(self, places: IntArray, data: Bytes, starts: IntArray, lengths: IntArray) -> None:
-        """Put units into places."""
-        assert self._handle is not None  # noqa: S101 - room was made
+        """Write units to places."""
+        assert self._handle is not None  # noqa: S101 - space is allocated
         with writing(self._path):
             code = _kernel.write_ranges(self._handle, data, starts, lengths, self._slots.at(places))
             if code:
                 raise OSError(code, os.strerror(code))
 
     def flush(self) -> None:
-        """Have the file written to the device."""
+        """Flush the file to the device."""
         if self._handle is not None:
             with writing(self._path):
                 os.fdatasync(self._handle)
@@ -127,22 +127,22 @@ class Slots:
 
 
 def _numbers(name: str, column: pa.Array) -> npt.NDArray[Any]:
-    """Return the numbers of a column's rows."""
+    """Return a column's values as numbers."""
     nulls = column.null_count
     while pa.types.is_fixed_size_list(column.type):
         column = column.flatten()
         nulls += column.null_count
     if nulls:
-        raise BadValue(f"column {name!r} has nulls, which have no place in slots: give in_place=False")
+        raise BadValue(f"column {name!r} must have no nulls to be stored in slots: give in_place=False")
     return flat(column)
 
 
 class Files:
-    """Units of any length, a file each: rows of text, lists, nulls.
+    """Units of varying length in a file each: rows with text, lists or nulls.
 
     Args:
-        folder: Where they lie, in a folder of their own.
-        schema: Of a row, without dictionaries.
+        folder: Folder of the part; the files lie in a subfolder.
+        schema: Schema of a row, without dictionaries.
     """
 
     unit_bytes = 0
@@ -153,23 +153,23 @@ class Files:
         self._written: set[str] = set()
 
     def room(self, places: int) -> None:
-        """Make the folder."""
+        """Create the folder."""
         with writing(self._folder):
             self._folder.mkdir(exist_ok=True)
 
     def encode(self, rows: pa.RecordBatch, units: int) -> Units:
-        """Return units as messages of Arrow."""
-        each = rows.num_rows // units
-        made = [conform(rows.slice(at * each, each), self._schema).serialize() for at in range(units)]
-        return _joined(made)
+        """Encode units as Arrow messages."""
+        unit_rows = rows.num_rows // units
+        messages = [conform(rows.slice(at * unit_rows, unit_rows), self._schema).serialize() for at in range(units)]
+        return _concatenate(messages)
 
     def read(self, places: IntArray, into: Bytes | None = None) -> Units:
-        """Return what lies in places."""
-        del into  # what files have is not known before
-        return _joined([contents(unit_path(self._part, place)) for place in places.tolist()])
+        """Return the units at places."""
+        del into  # sizes are unknown in advance
+        return _concatenate([contents(unit_path(self._part, place)) for place in places.tolist()])
 
     def write(self, places: IntArray, data: Bytes, starts: IntArray, lengths: IntArray) -> None:
-        """Put units into places."""
+        """Write units to places."""
         for place, start, length in zip(places.tolist(), starts.tolist(), lengths.tolist(), strict=True):
             path = unit_path(self._part, place)
             with writing(path), open(path, "wb", buffering=0) as file:  # noqa: PTH123 - a name, not a path
@@ -179,7 +179,7 @@ class Files:
             self._written.add(path)
 
     def flush(self) -> None:
-        """Have the files written since written to the device."""
+        """Flush new files to the device."""
         with writing(self._folder):
             for path in self._written:
                 flush(Path(path))
@@ -187,7 +187,7 @@ class Files:
         self._written.clear()
 
 
-def _joined(units: Sequence[Any]) -> Units:
+def _concatenate(units: Sequence[Any]) -> Units:
     return np.frombuffer(bytearray().join(units), np.uint8), np.array([len(unit) for unit in units], np.int64)
 
 
@@ -198,21 +198,21 @@ def sums_of(data: Bytes, starts: IntArray, lengths: IntArray) -> Sums:
         >>> hex(sums_of(np.frombuffer(b"123456789", np.uint8), np.array([0]), np.array([9]))[0])
         '0xe3069283'
     """
-    found = np.zeros(len(starts), np.uint32)
-    _kernel.crc32c_ranges(data, starts.astype(np.int64), lengths.astype(np.int64), found)
-    return found
+    sums = np.zeros(len(starts), np.uint32)
+    _kernel.crc32c_ranges(data, starts.astype(np.int64), lengths.astype(np.int64), sums)
+    return sums
 
 
 def whole_units(places: Places, at: IntArray, sums: Sums) -> int:
-    """Return how many units in places, from the first on, are what their checksums say."""
-    some = COMPARED // places.unit_bytes + 1 if places.unit_bytes else 1
-    for first in range(0, len(at), some):
+    """Return how many units, from the first on, match their checksums."""
+    step = VERIFY_BYTES // places.unit_bytes + 1 if places.unit_bytes else 1
+    for first in range(0, len(at), step):
         try:
-            data, lengths = places.read(at[first : first + some])
-        except TableError:  # it is not there, or ends early
+            data, lengths = places.read(at[first : first + step])
+        except TableError:  # missing or truncated
             return first
         wrong = np.flatnonzero(
-            sums_of(data, np.cumsum(lengths) - lengths, lengths) != sums[first : min(first + some, len(at))]
+            sums_of(data, np.cumsum(lengths) - lengths, lengths) != sums[first : min(first + step, len(at))]
         )
         if len(wrong):
             return first + int(wrong[0])

@@ -1,4 +1,4 @@
-"""What a cluster would see of an exchange: bytes, balance, storage, mixing and requests, by numbers of blocks alone."""
+"""Simulation of an exchange in a cluster, by block numbers: bytes, balance, storage, mixing and requests."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,24 +15,24 @@ from corgipile.sizes import Size, choice, parse_bytes, to_rows, whole
 __all__ = ["Mixing", "Reading", "Simulation", "simulate"]
 
 Staging = Literal["sorted", "random"]
-BLOCK, FEWEST = 1 << 20, 64  # bytes of a block; blocks of a rank, where its rows are as many
-LOOKED_AT = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # epochs
-TURNS, COUNTED, BATCHES, MOST_ROWS = 32, 100_000, 256, 1 << 18
+BLOCK_BYTES, MIN_BLOCKS = 1 << 20, 64  # bytes per block; blocks per rank at least
+REPORTED_EPOCHS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # reported epochs
+TURNS, MAX_COUNTED, BATCHES, MAX_ROWS = 32, 100_000, 256, 1 << 18
 
 
 @dataclass(frozen=True)
 class Mixing:
-    """How mixed the ranks are in an epoch.
+    """Mixing of the ranks in an epoch.
 
     Attributes:
-        epoch: Which.
-        home: Share of rows on the rank that they began on, as the plan has it exactly.
-        paper: The same where rows may be sent to any rank, their own too: ``1/M + (1 - 1/M) (1 - Q)^epoch``.
-        home_counted: Counted, of blocks at random.
-        local: Deff of a rank's batch: its rows drawn from the rank's.
-        local_counted: Counted, of batches of ranks at random.
-        everywhere: Deff of the batches of all ranks together.
-        everywhere_counted: Counted; None where that is too many rows to look at.
+        epoch: Number of the epoch.
+        home: Share of rows on their initial rank, exactly by the plan.
+        paper: The same if rows may go to any rank, including their own: ``1/M + (1 - 1/M) (1 - Q)^epoch``.
+        home_counted: ``home``, counted for random blocks.
+        local: Deff of a rank's batch, drawn from the rank's rows.
+        local_counted: ``local``, counted for batches of random ranks.
+        everywhere: Deff of the union of all ranks' batches.
+        everywhere_counted: ``everywhere``, counted; None if that takes too many rows.
     """
 
     epoch: int
@@ -47,12 +47,12 @@ class Mixing:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a way to have rows takes from shared storage.
+    """Reads from shared storage of a way to distribute rows.
 
     Attributes:
-        way: Its name.
-        gets: Requests of a rank, an epoch.
-        nbytes: Bytes of a rank, an epoch.
+        way: Name of the way.
+        gets: Requests per rank and epoch.
+        nbytes: Bytes per rank and epoch.
     """
 
     way: str
@@ -62,23 +62,23 @@ class Reading:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What `simulate` found out; bytes are of rows, what is said around them left out.
+    """Result of `simulate`; bytes count rows without message headers.
 
     Attributes:
-        plan: The exchange, of blocks.
-        block: Rows of a block.
-        row_bytes: Bytes of a row.
-        batch: Rows of a batch of one rank.
-        rows: Rows of a rank: fewest and most.
-        steps: Batches of a rank, an epoch.
-        moved: Blocks that each rank sends, and receives, between two epochs: fewest and most.
-        sent: Bytes that a rank sends an epoch at most; it receives as many.
-        sent_per_step: The same divided by steps.
-        unbalanced: Blocks that a rank sent more than it received, or to itself: counted of all ranks at some turns.
-        peer: Blocks that a rank sends to one other an epoch: fewest and most.
-        storage: Bytes of a rank at most, those that arrive included.
-        mixing: How mixed ranks are, at some epochs.
-        reading: What ways to have rows take from shared storage.
+        plan: The exchange of blocks.
+        block: Rows per block.
+        row_bytes: Bytes per row.
+        batch: Rows per batch of one rank.
+        rows: Rows per rank: minimum and maximum.
+        steps: Batches per rank and epoch.
+        moved: Blocks that each rank sends, and receives, per epoch: minimum and maximum.
+        sent: Bytes that a rank sends per epoch at most; it receives as many.
+        sent_per_step: ``sent`` divided by ``steps``.
+        unbalanced: Blocks that a rank sent beyond those it received, or to itself, over all ranks and some turns.
+        peer: Blocks that a rank sends to each other rank per epoch: minimum and maximum.
+        storage: Bytes per rank at most, including arriving ones.
+        mixing: Mixing of the ranks at some epochs.
+        reading: Reads from shared storage for each way to distribute rows.
     """
 
     plan: Exchange
@@ -111,39 +111,39 @@ def simulate(
     request: Size = "8MB",
     seed: int = 0,
 ) -> Simulation:
-    """Follow an exchange among ranks by the numbers of blocks; what is counted is of the very plan that would run.
+    """Simulate an exchange among ranks by block numbers; counts follow the actual plan.
 
-    The deff is that of labels of a table sorted by them, the worst that can be, staged as it lies or at random; a rank
-    draws its batches from all its rows, as a full shuffle within it would.
+    The deff is that of labels of a table sorted by them, the worst case, divided in storage order or at random. A rank
+    draws its batches from all its rows, as a full shuffle of them would.
 
     Args:
-        ranks: M.
-        rows: N, of the table.
-        fraction: Q, of a rank's rows that it sends an epoch.
-        row_bytes: Bytes of a row.
+        ranks: Number of ranks, M.
+        rows: Rows of the table, N.
+        fraction: Fraction of its rows that a rank sends per epoch, Q.
+        row_bytes: Bytes per row.
         block: Rows (int), bytes or share of a block, which is sent as a whole; None: 1 MB, or 1/64 of a rank's rows.
-        batch: Rows of a batch of one rank.
-        epochs: How far to look.
-        classes: Labels, as many rows of each.
-        staging: Whether ranks begin with parts of the table as it lies, or with blocks at random.
-        request: Bytes that one request to an object store brings.
-        seed: Of the plan.
+        batch: Rows per batch of one rank.
+        epochs: Number of epochs.
+        classes: Number of labels, with equally many rows.
+        staging: Whether ranks begin with parts in storage order ("sorted") or with random blocks.
+        request: Bytes per request to an object store.
+        seed: Seed of the plan.
 
     Raises:
-        BadArgument: There are fewer rows than ranks, or another argument is out of range.
+        BadArgument: There are fewer rows than ranks, or an argument is out of range.
 
     Example:
-        >>> found = simulate(8, 80_000, 0.1, row_bytes=100, block=10, epochs=5)
-        >>> found.moved, found.sent, found.unbalanced, [round(one.home, 3) for one in found.mixing]
+        >>> result = simulate(8, 80_000, 0.1, row_bytes=100, block=10, epochs=5)
+        >>> result.moved, result.sent, result.unbalanced, [round(mixing.home, 3) for mixing in result.mixing]
         ((100, 100), 100000, 0, [1.0, 0.9, 0.811, 0.602])
     """
     ranks, rows = whole(ranks, "ranks", 1), whole(rows, "rows", 1, 1 << 60)
     batch, epochs, classes = whole(batch, "batch", 1), whole(epochs, "epochs", 0, 10_000), whole(classes, "classes", 2)
     choice(staging, "staging", Staging)
     if rows < ranks:
-        raise BadArgument(f"{rows} rows for {ranks} ranks: each rank needs one at least")
+        raise BadArgument(f"rows must be at least {ranks}, one per rank, got {rows}")
     size, asked = parse_bytes(row_bytes, "row_bytes"), parse_bytes(request, "request")
-    default = max(1, min(BLOCK // size, rows // ranks // FEWEST))
+    default = max(1, min(BLOCK_BYTES // size, rows // ranks // MIN_BLOCKS))
     each = default if block is None else min(to_rows(block, rows, size, "block"), rows // ranks)
     plan = Exchange(rows // each, ranks, fraction, seed)
     cluster = _Cluster(plan, rows, batch, classes, staging)
@@ -155,7 +155,7 @@ def simulate(
     return Simulation(
         plan, each, size, batch, share, steps, (min(moved), max(moved)), sent, sent / steps, cluster.unbalanced(),
         (min(moved) // peers, -(-max(moved) // peers)), (share[1] + plan.most_moved * each) * size,
-        (*(cluster.mixing(epoch) for epoch in LOOKED_AT if epoch < epochs), cluster.mixing(epochs)),
+        (*(cluster.mixing(epoch) for epoch in REPORTED_EPOCHS if epoch < epochs), cluster.mixing(epochs)),
         tuple(_ways(plan, share[1], each, size, asked)),
     )  # fmt: skip
 
@@ -171,7 +171,7 @@ def _ways(plan: Exchange, rows: int, block: int, size: int, request: int) -> lis
 
 
 class _Cluster:
-    """Blocks on ranks, of which some are looked at."""
+    """Blocks on ranks; some of them are sampled."""
 
     def __init__(self, plan: Exchange, rows: int, batch: int, classes: int, staging: Staging) -> None:
         self._plan, self._rows, self._classes, self._staging = plan, rows, classes, staging
@@ -181,7 +181,7 @@ class _Cluster:
         self._even = np.full(classes, 1 / classes)
 
     def unbalanced(self) -> int:
-        """Count what ranks send and do not receive, or send to themselves, over some turns of the first exchange."""
+        """Count blocks that ranks send beyond those received, or to themselves, in some turns of the first exchange."""
         plan = self._plan
         epoch = next((epoch for epoch in range(1000) if plan.moved(epoch)), None)
         if epoch is None:
@@ -193,25 +193,25 @@ class _Cluster:
         return wrong
 
     def mixing(self, epoch: int) -> Mixing:
-        """Look at one epoch."""
+        """Return the mixing in one epoch."""
         plan, world = self._plan, self._plan.world
         home, among = plan.at_home(epoch), max(1, world - 1)
         kept = (home * world - 1) / among if world > 1 else 1.0
-        least = (plan.units - plan.least) / max(1, plan.units - 1) / plan.least  # between ranks dealt at random
-        first = least if self._staging == "random" else self._apart()
-        apart = kept**2 * first + (1 - kept**2) * least
-        within = (1 - apart) * (self._share - self._batch) / max(1, self._share - 1)
+        least = (plan.units - plan.least) / max(1, plan.units - 1) / plan.least  # with random blocks
+        first = least if self._staging == "random" else self._between_ranks()
+        variance = kept**2 * first + (1 - kept**2) * least
+        within = (1 - variance) * (self._share - self._batch) / max(1, self._share - 1)
         share = 1 / world
         paper = share + (1 - share) * (1 - plan.fraction) ** epoch
-        batches = min(BATCHES, MOST_ROWS // (world * self._batch))
+        batches = min(BATCHES, MAX_ROWS // (world * self._batch))
         counted = self._deff(epoch, batches, together=True) if batches > 7 else None
         return Mixing(
-            epoch, home, paper, self._at_home(epoch), within + self._batch * apart,
+            epoch, home, paper, self._at_home(epoch), within + self._batch * variance,
             self._deff(epoch, BATCHES, together=False), within, counted,
         )  # fmt: skip
 
-    def _apart(self) -> float:
-        """Return how far the label means of ranks lie apart where each begins with a part as it lies, of 1 at most."""
+    def _between_ranks(self) -> float:
+        """Return the variance of label means between ranks with contiguous parts, relative to its maximum."""
         edges = np.linspace(0, 1, self._classes + 1)
         ends = np.arange(self._plan.world + 1) / self._plan.world
         inside = np.minimum(ends[1:, None], edges[None, 1:]) - np.maximum(ends[:-1, None], edges[None, :-1])
@@ -219,11 +219,11 @@ class _Cluster:
         return self._distance(means)
 
     def _distance(self, means: npt.NDArray[np.float64]) -> float:
-        """Return the mean squared distance of label means from that of all rows, over the variance of one row."""
+        """Return the mean squared distance of label means from the overall mean, relative to a row's variance."""
         return float(((means - self._even) ** 2).sum(axis=1).mean() / (1 - (self._even**2).sum()))
 
     def _at_home(self, epoch: int) -> float:
-        some = min(COUNTED, self._plan.units)
+        some = min(MAX_COUNTED, self._plan.units)
         units = random.permute(self._plan.units, self._key, 0, some)
         first, _ = self._plan.holders(units, 0)
         return float((self._plan.holders(units, epoch)[0] == first).mean())
@@ -235,7 +235,7 @@ class _Cluster:
         drawn = (random.randoms(key, 0, batches) % np.uint64(world)).astype(np.int64)
         ranks = np.tile(np.arange(world), batches) if together else drawn
         rows = np.concatenate(
-            [random.permute(self._share, random.derive(key, one), 0, self._batch) for one in range(len(ranks))]
+            [random.permute(self._share, random.derive(key, at), 0, self._batch) for at in range(len(ranks))]
         )
         ranks = np.repeat(ranks, self._batch)
         labels = self._labels(ranks, rows, epoch).reshape(batches, -1)
@@ -243,7 +243,7 @@ class _Cluster:
         return self._distance(counts / labels.shape[1]) * labels.shape[1]
 
     def _labels(self, ranks: IntArray, rows: IntArray, epoch: int) -> IntArray:
-        """Return the labels of some of the ranks' own rows."""
+        """Return the labels of ranks' rows."""
         plan = self._plan
         sizes = (ranks + 1) * plan.units // plan.world - ranks * plan.units // plan.world
         each = self._share / sizes

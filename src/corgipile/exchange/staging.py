@@ -1,4 +1,4 @@
-"""Writes a rank's part of a table to its disk: whatever stops it, the same call goes on where it stood."""
+"""Writer of a rank's part of a table to its disk, resumable by the same call after any interruption."""
 
 import base64
 import fcntl
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, WouldOverwrite, WriteFailed
-from corgipile.exchange.dealing import By, Rows, Share, dealt
+from corgipile.exchange.dealing import By, Rows, Share, deal
 from corgipile.exchange.part import LocalPart, write_manifest
 from corgipile.exchange.places import Bytes, Places, Sums, check_space, places_of, sums_of, whole_units
 from corgipile.nesting import parse_json
@@ -33,9 +33,9 @@ from corgipile.tables.table import IntArray, fixed_field
 
 __all__ = ["restage", "stage"]
 
-UNIT, FEWEST = 64 << 10, 64  # bytes of a unit; units of a part
-COPIED, FLUSHED = 8 << 20, 64 << 20  # bytes copied at a time, and until what is written is noted
-SECTOR = 4 << 10  # bytes that a file takes at least
+UNIT_BYTES, MIN_UNITS = 64 << 10, 64  # bytes per unit; units per part at least
+CHUNK_BYTES, FLUSH_BYTES = 8 << 20, 64 << 20  # bytes copied at a time; bytes written between flushes
+SECTOR_BYTES = 4 << 10  # bytes that a file takes at least
 DONE = "staging-sums"
 Progress = Callable[[int, int | None], None]
 
@@ -53,28 +53,28 @@ def stage(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> LocalPart:
-    """Write a rank's part of a table into a folder, from shared storage, a store, or wherever a table lies.
+    """Write a rank's part of a table into a folder.
 
-    What is written is summed up and noted once it is on the device. Where a call was stopped, by whatever, the same one
-    reads again what is there, compares it with its checksums, and goes on; what is there wholly is returned.
+    Units are recorded with their checksums once they are on the device. After an interruption the same call verifies
+    the written units and continues; a complete part is returned.
 
     Args:
-        table: What `corgipile.open` takes; the same on all ranks.
-        folder: Made here.
+        table: A source for `corgipile.open`; the same on all ranks.
+        folder: The new folder.
         rank: This process of ``world``.
-        world: How many there are.
-        by: Which rows it begins with. "contiguous": a run of them; "strided": every world-th; "block": units at random;
-            "balanced": as many of each label as other ranks, give or take one.
-        label: Column of "balanced": numbers, text or truth values; it is read twice.
-        unit: Rows (int), bytes or share that are exchanged together; None: 64 KB of them.
-        in_place: Whether rows lie in slots of one width, which is faster; None: where all columns are numbers.
-        seed: Of "block".
+        world: Number of ranks.
+        by: The rows it begins with. "contiguous": a run; "strided": every world-th row; "block": random units;
+            "balanced": as many rows of each label as other ranks, within one.
+        label: Label column of "balanced": numbers, text or booleans; it is read twice.
+        unit: Rows (int), bytes or share that are exchanged together; None: 64 KB.
+        in_place: Whether rows lie in slots of one width, which is faster; None: if all columns are numeric.
+        seed: Seed of "block".
         progress: Called with rows written, and rows of the part.
 
     Raises:
         BadArgument: There are fewer rows than ranks.
-        WouldOverwrite: The folder holds another part, or something else, or is one that is read.
-        WriteFailed: The disk is full, or the file system refuses; the space is checked first.
+        WouldOverwrite: The folder holds another part or other files, or is a source.
+        WriteFailed: The disk is full, which is checked first, or the file system refuses.
 
     Example:
         >>> import tempfile
@@ -103,28 +103,28 @@ def restage(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> LocalPart:
-    """Write a rank's part for another number of ranks, from all parts that there are, as `stage` does from the table.
+    """Write a rank's part for another number of ranks, from the parts of all old ranks.
 
-    The rows are those of the last finished epoch, as mixed as they were, and it goes on from that epoch. The old parts
-    stay as they are; each is compared with its checksums by one of the new ranks. Where they lie on disks that cannot
-    all be reached from here, `stage` does it from the table, for epoch 0.
+    The rows are those of the last finished epoch, mixed as they were, and continue from that epoch. The old parts stay
+    unchanged; each is verified by one of the new ranks. If their disks cannot all be reached, `stage` from the table
+    for epoch 0.
 
     Args:
         parts: The folders of all old ranks.
-        folder: As for `stage`.
+        folder: See `stage`.
         rank: This process of the new ``world``.
-        world: How many there are now.
-        by: As for `stage`.
-        label: As for `stage`.
-        unit: As for `stage`.
-        in_place: As for `stage`.
-        seed: As for `stage`.
-        progress: As for `stage`.
+        world: The new number of ranks.
+        by: See `stage`.
+        label: See `stage`.
+        unit: See `stage`.
+        in_place: See `stage`.
+        seed: See `stage`.
+        progress: See `stage`.
 
     Raises:
-        BadArgument: Parts are missing, or do not belong together.
-        StateMismatch: They are of epochs that do not belong together.
-        CorruptFile: A part is not what was written.
+        BadArgument: Parts are missing or do not match.
+        StateMismatch: Their epochs do not match.
+        CorruptFile: A part is damaged.
 
     Example:
         >>> import tempfile
@@ -135,32 +135,34 @@ def restage(
         {'x': [3, 4, 5]}
     """
     refuse_url(folder)
-    found = _together([LocalPart(one) for one in parts])
-    epoch = max(part.epoch for part in found)
-    source = ConcatTable([part.of_epoch(epoch).table(part.folder) for part in found])
+    old_parts = _sort_parts([LocalPart(part) for part in parts])
+    epoch = max(part.epoch for part in old_parts)
+    source = ConcatTable([part.of_epoch(epoch).table(part.folder) for part in old_parts])
     staging = _Staging(source, folder, rank, world, by, label, unit, in_place, seed, epoch)
-    for part in found[staging.share.rank :: staging.share.world]:
+    for part in old_parts[staging.share.rank :: staging.share.world]:
         part.verify(epoch)
-    return staging.run([part.folder for part in found], progress)
+    return staging.run([part.folder for part in old_parts], progress)
 
 
-def _together(parts: list[LocalPart]) -> list[LocalPart]:
+def _sort_parts(parts: list[LocalPart]) -> list[LocalPart]:
     """Return the parts of all ranks of one staging, in order."""
     if not parts:
-        raise BadArgument("no parts given; those of all old ranks are needed")
+        raise BadArgument("parts must name those of all old ranks, got none")
     world = parts[0].said["world"]
     if len({(part.said["of"], part.said["world"]) for part in parts}) > 1:
-        raise BadArgument("the parts are of several tables or worlds; those of all ranks of one are needed")
+        raise BadArgument("parts must be of one table and world, got several")
     ranks = sorted(int(part.said["rank"]) for part in parts)
     if ranks != list(range(world)):
         missing = sorted(set(range(world)) - set(ranks))
-        what = f"ranks {missing[:8]} are missing" if missing else "a rank is given twice"
-        raise BadArgument(f"{len(parts)} parts of {world} are given, {what}: give each once, or stage from the table")
+        what = f"ranks {missing[:8]} are missing" if missing else "a rank is repeated"
+        raise BadArgument(
+            f"parts must be all {world}, got {len(parts)}, {what}: give each once, or stage from the table"
+        )
     return sorted(parts, key=lambda part: int(part.said["rank"]))
 
 
 class _Staging:
-    """What is staged where."""
+    """Arguments of a staging, checked."""
 
     def __init__(
         self, source: Table, folder: PathLike, rank: int, world: int, by: By, label: str | None, unit: Size | None,
@@ -169,48 +171,48 @@ class _Staging:
         rank, world, *_ = Shard.checked(rank, world)
         choice(by, "by", By)
         if (label is not None) != (by == "balanced"):
-            raise BadArgument(f"label is for by='balanced', which needs one, got by={by!r} and label={label!r}")
+            raise BadArgument(f"label must be given for by='balanced' only, got by={by!r} and label={label!r}")
         self.source, self.schema = source, plain(source.schema)
         self.goal = Path(folder).expanduser().absolute()
         rows, self._width = len(source), max(1.0, row_bytes(source))
         if rows < world:
-            raise BadArgument(f"{rows} rows for {world} ranks: each rank needs one at least")
-        default = max(1, min(int(UNIT / self._width), rows // world // FEWEST))
-        each = default if unit is None else min(to_rows(unit, rows, self._width, "unit"), rows // world)
-        self.share = Share(rows, each, rank, world)
+            raise BadArgument(f"rows must be at least {world}, one per rank, got {rows}")
+        default = max(1, min(int(UNIT_BYTES / self._width), rows // world // MIN_UNITS))
+        unit_rows = default if unit is None else min(to_rows(unit, rows, self._width, "unit"), rows // world)
+        self.share = Share(rows, unit_rows, rank, world)
         fixed = all(fixed_field(field.type) is not None for field in self.schema)
         if in_place and not fixed:
-            raise BadArgument(f"in_place needs columns of numbers, got {self.schema.types}")
+            raise BadArgument(f"in_place needs numeric columns, got {self.schema.types}")
         self.said: dict[str, Any] = {
-            "corgipile": "part", "version": VERSION, "rank": rank, "world": world, "rows": rows, "unit": each,
+            "corgipile": "part", "version": VERSION, "rank": rank, "world": world, "rows": rows, "unit": unit_rows,
             "units": self.share.units, "rest": self.share.rest, "epoch": epoch, "by": by,
             "in_place": fixed if in_place is None else in_place,
-            "of": digest(source.fingerprint, str(world), str(each), by, str(whole(seed, "seed")), str(label)),
+            "of": digest(source.fingerprint, str(world), str(unit_rows), by, str(whole(seed, "seed")), str(label)),
             "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode(),
         }  # fmt: skip
-        self._dealt = (by, self.share, source, seed, label)
+        self._dealing = (by, self.share, source, seed, label)
         self.places: Places = places_of(self.goal, self.said, self.schema)
 
     def run(self, inputs: Sequence[Any], progress: Progress | None) -> LocalPart:
-        """Write what is not there yet."""
+        """Write the missing units; return the part."""
         _refuse_inputs(self.goal, inputs)
-        kept = _there(self.goal, self.said)
-        if kept is None:
-            check_space(self.goal, max(0, self._needed() - _taken(self.goal)))
+        part = _find_part(self.goal, self.said)
+        if part is None:
+            check_space(self.goal, max(0, self._needed() - _used_bytes(self.goal)))
             with writing(self.goal):
                 self.goal.mkdir(parents=True, exist_ok=True)
-            with _locked(self.goal):
-                kept = _there(self.goal, self.said)  # by now another may have done it
-                if kept is None:
+            with _lock(self.goal):
+                part = _find_part(self.goal, self.said)  # another process may have finished it
+                if part is None:
                     self._write(progress)
-        return kept or LocalPart(self.goal)
+        return part or LocalPart(self.goal)
 
     def _needed(self) -> int:
-        """Return the bytes that the part takes on disk, about, where rows differ in length."""
-        each = self.share.unit * self._width
+        """Return the bytes of disk that the part takes, an estimate for rows of varying length."""
+        unit_bytes = self.share.unit * self._width
         if not self.said["in_place"]:
-            each = -(-each // SECTOR) * SECTOR
-        return int(self.share.units * (each + 12) + self.share.rest * self._width)
+            unit_bytes = -(-unit_bytes // SECTOR_BYTES) * SECTOR_BYTES
+        return int(self.share.units * (unit_bytes + 12) + self.share.rest * self._width)
 
     def _write(self, progress: Progress | None) -> None:
         with writing(self.goal):
@@ -222,39 +224,44 @@ class _Staging:
                 flush(self.goal)
         try:
             self.places.room(self.share.units)
-            sums = _Copy(self, progress).run(dealt(*self._dealt))
+            sums = _Copy(self, progress).run(deal(*self._dealing))
             manifest = Manifest(self.said, np.arange(self.share.units), sums)
             write_manifest(self.goal, NOW, manifest)
         except WriteFailed as error:
-            raise WriteFailed(error.errno, f"{error}. What is staged is kept: run the same again to go on") from error
+            raise WriteFailed(
+                error.errno, f"{error}. Staged units are kept: run the same command again to continue"
+            ) from error
         for name in (DONE, BEGUN):
             (self.goal / name).unlink(missing_ok=True)
 
 
 class _Copy:
-    """Copies units, some at a time, and notes the checksums of those that are on the device.
+    """Copies units in chunks, and records the checksums of units on the device.
 
     Args:
-        staging: What is copied whither.
-        progress: Told of it.
+        staging: The staging.
+        progress: Called with the rows copied.
     """
 
     def __init__(self, staging: _Staging, progress: Progress | None) -> None:
         self._of, self._share, self._places = staging, staging.share, staging.places
-        self._progress: Progress = progress or (lambda done, rows: None)  # noqa: ARG005 - the shape of such a function
+        self._progress: Progress = progress or (lambda done, rows: None)  # noqa: ARG005 - the signature of Progress
         self._path = staging.goal / DONE
-        self._waiting: list[Sums] = []  # of units that may not be on the device yet
+        self._pending: list[Sums] = []  # checksums of units not yet flushed
         self._bytes = 0
-        self._some = max(1, int(COPIED / (staging._width + 8) / self._share.unit))  # noqa: SLF001 - of one module
+        self._chunk_units = max(1, int(CHUNK_BYTES / (staging._width + 8) / self._share.unit))  # noqa: SLF001
 
     def run(self, rows: Rows) -> Sums:
-        """Copy all that is not there; return the checksums of all units and of the rows that make none."""
+        """Copy missing units; return the checksums of all units and of the remaining rows."""
         share, unit = self._share, self._share.unit
-        done = self._kept()
+        done = self._count_intact()
         with writing(self._path):
             os.truncate(self._path, 4 * done)
         self._progress(done * unit, share.size)
-        chunks = [(at * unit, min(share.units, at + self._some) * unit) for at in range(done, share.units, self._some)]
+        chunks = [
+            (at * unit, min(share.units, at + self._chunk_units) * unit)
+            for at in range(done, share.units, self._chunk_units)
+        ]
         written: Future[None] | None = None
         with ThreadPoolExecutor(1, "corgipile-staging") as pool:
             for (start, stop), batch in zip(chunks, in_turn(self._of.source, self._reading(rows), chunks), strict=True):
@@ -274,15 +281,15 @@ class _Copy:
         source, schema = self._of.source, self._of.schema
 
         def read(start: int, stop: int) -> pa.RecordBatch:
-            some = rows(start, stop)
-            together = int(some[-1] - some[0]) + 1 == len(some)
-            batch = source.read(int(some[0]), int(some[-1]) + 1) if together else source.take(some)
+            numbers = rows(start, stop)
+            contiguous = int(numbers[-1] - numbers[0]) + 1 == len(numbers)
+            batch = source.read(int(numbers[0]), int(numbers[-1]) + 1) if contiguous else source.take(numbers)
             return conform(batch, schema)
 
         return read
 
     def _rest(self, rows: Rows) -> int:
-        """Copy the rows that make no unit; return their checksum."""
+        """Copy the rows that form no whole unit; return their checksum."""
         share = self._share
         if not share.rest:
             return 0
@@ -294,75 +301,75 @@ class _Copy:
     def _put(self, places: IntArray, data: Bytes, lengths: IntArray) -> None:
         starts = np.cumsum(lengths) - lengths
         self._places.write(places, data, starts, lengths)
-        self._waiting.append(sums_of(data, starts, lengths))
+        self._pending.append(sums_of(data, starts, lengths))
         self._bytes += len(data)
-        if self._bytes >= FLUSHED:
+        if self._bytes >= FLUSH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
-        """Note what was written, once it is on the device."""
+        """Record written units once they are on the device."""
         self._places.flush()
         with writing(self._path):
             with self._path.open("ab") as file:
-                file.write(b"".join(sums.astype("<u4").tobytes() for sums in self._waiting))
+                file.write(b"".join(sums.astype("<u4").tobytes() for sums in self._pending))
             flush(self._path)
-        self._waiting, self._bytes = [], 0
+        self._pending, self._bytes = [], 0
 
-    def _kept(self) -> int:
-        """Return how many units are there, from the first on, as they were noted."""
+    def _count_intact(self) -> int:
+        """Return how many recorded units, from the first on, are intact."""
         self._path.touch()
         noted = np.fromfile(self._path, "<u4", min(self._path.stat().st_size // 4, self._share.units))
         return whole_units(self._places, np.arange(len(noted)), noted)
 
 
-def _there(goal: Path, said: dict[str, Any]) -> LocalPart | None:
-    """Return the part if it is there, whole, and none where it is begun, or nothing.
+def _find_part(goal: Path, said: dict[str, Any]) -> LocalPart | None:
+    """Return the part if it is complete, None if it is unfinished or absent.
 
     Raises:
-        WouldOverwrite: There is another, or something else.
+        WouldOverwrite: The folder holds another part or other files.
     """
     with writing(goal):
-        there = {path.name for path in goal.iterdir()} if goal.exists() else set()
+        present = {path.name for path in goal.iterdir()} if goal.exists() else set()
     names = {"slots", "units", DONE, BEGUN, NOW}
-    if not all(name in names or name.startswith(("live-", "manifest-")) or name.endswith(".new") for name in there):
-        raise WouldOverwrite(f"{goal} holds other files; name a new folder")
-    if NOW in there:
+    if not all(name in names or name.startswith(("live-", "manifest-")) or name.endswith(".new") for name in present):
+        raise WouldOverwrite(f"{goal} holds other files: name a new folder")
+    if NOW in present:
         part = LocalPart(goal)
         begun = part.said
-    elif BEGUN in there:
+    elif BEGUN in present:
         begun = parse_json((goal / BEGUN).read_text(), str(goal / BEGUN))
     else:
         return None
     differs = [name for name in said if begun.get(name) != said[name]]
     if differs:
-        what = "a part already, of" if NOW in there else "the beginning of a part of"
+        what = "a part with" if NOW in present else "an unfinished part with"
         raise WouldOverwrite(f"{goal} holds {what} another {differs[0]}: name a new folder, or remove it")
-    return part if NOW in there else None
+    return part if NOW in present else None
 
 
 def _refuse_inputs(goal: Path, inputs: Sequence[Any]) -> None:
-    """Raise WouldOverwrite if a folder is one that is read, or lies in one."""
-    for one in inputs:
-        folder = Path(one).expanduser().resolve() if isinstance(one, str | os.PathLike) else None
+    """Raise WouldOverwrite if a folder is a source or lies in one."""
+    for source in inputs:
+        folder = Path(source).expanduser().resolve() if isinstance(source, str | os.PathLike) else None
         if folder is not None and folder.is_dir() and goal.resolve().is_relative_to(folder):
-            raise WouldOverwrite(f"{goal} lies in {folder}, which is read here: name a folder elsewhere")
+            raise WouldOverwrite(f"{goal} must not lie in {folder}, a source: name a folder elsewhere")
 
 
-def _taken(goal: Path) -> int:
-    """Return the bytes of disk that an earlier call has taken."""
+def _used_bytes(goal: Path) -> int:
+    """Return the bytes of disk that an earlier call used."""
     files = [goal / "slots", *((goal / "units").iterdir() if (goal / "units").is_dir() else ())]
     return sum(path.stat().st_blocks * 512 for path in files if path.exists())
 
 
 @contextmanager
-def _locked(goal: Path) -> Iterator[None]:
-    """Keep others from staging into a folder meanwhile, where the file system has locks."""
+def _lock(goal: Path) -> Iterator[None]:
+    """Lock a folder against other stagings, if the file system supports locks."""
     handle = os.open(goal, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise WouldOverwrite(f"another process stages into {goal} at this moment: wait for it") from None
+        raise WouldOverwrite(f"{goal} is locked by another process that stages into it: wait for it") from None
     except OSError:
         pass
     try:

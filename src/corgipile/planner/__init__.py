@@ -1,4 +1,4 @@
-"""Chooses how a table is read: what mixes well enough, at the least time, within the memory."""
+"""Planner: recommends the fastest order and block size that mix well enough within the memory."""
 
 from corgipile.planner.candidates import Candidate
 from corgipile.planner.choice import Choice, choose, probed

@@ -1,4 +1,4 @@
-"""What a column of labels says of orders: read twice from end to end, however long it is, and never in memory."""
+"""Labels of simulated orders, from two scans of the label column in constant memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ __all__ = ["Labels"]
 
 @dataclass(frozen=True)
 class Labels:
-    """A column of labels: its classes, or that it is numbers; mean and variance. What is missing counts as the mean.
+    """A label column: classes or numbers, with mean and variance. Missing values count as the mean.
 
     Attributes:
         table: The table.
-        name: The column.
-        numbered: What gives its numbers.
-        classes: Its classes, None where it is numbers.
-        mean: Of each class's share, or of the number.
-        variance: The same.
+        name: Name of the column.
+        numbered: Converts the column to numbers.
+        classes: Its classes; None for numbers.
+        mean: Share of each class, or the mean number.
+        variance: Variance of each class's indicator, or of the number.
     """
 
     table: Table
@@ -42,10 +42,10 @@ class Labels:
 
     @classmethod
     def read(cls, table: Table, name: str, cut: Sequence[Blocks]) -> tuple[Self, list[npt.NDArray[np.float64]]]:
-        """Read a column once; return what it is, and the sketch of it for each way to cut the table.
+        """Scan a column once; return its labels, and its sketch for each way to cut the table.
 
         Raises:
-            BadSchema: It does not hold one value a row.
+            BadSchema: The column does not have one value per row.
 
         Example:
             >>> from corgipile.tables import open
@@ -54,16 +54,19 @@ class Labels:
             ([0.5, 0.5], [0.0, 1.0])
         """
         numbered = Numbered(name, table.schema.field(check_columns(table.schema, [name])[0]).type)
-        tallies = [Tally(table, even_cuts(one.rows, one.even) if one.cuts is None else one.cuts, name) for one in cut]
+        tallies = [
+            Tally(table, even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts, name)
+            for blocks in cut
+        ]
         summary = _Summary()
         for _, part in scan_column(table, name):
             for tally in tallies:
                 tally.add(part)
             summary.add(_values(numbered.of(part)))
-        return cls(table, name, numbered, *summary.told()), [tally.values() for tally in tallies]
+        return cls(table, name, numbered, *summary.result()), [tally.values() for tally in tallies]
 
     def of(self, visited: Sequence[IntArray]) -> list[Keys]:
-        """Read the column once more; return the labels of some rows of each order, as they are visited.
+        """Scan the column again; return the labels of each order's visited rows, in order of visits.
 
         Example:
             >>> from corgipile.tables import open
@@ -73,34 +76,34 @@ class Labels:
         """
         sorts = [np.argsort(rows, kind="stable").astype(np.int32) for rows in visited]
         kind = np.float64 if self.classes is None else np.int16
-        found = [np.empty(len(rows), kind) for rows in visited]
+        columns = [np.empty(len(rows), kind) for rows in visited]
         for start, part in scan_column(self.table, self.name):
-            values = self._coded(_values(self.numbered.of(part)))
-            for rows, order, into in zip(visited, sorts, found, strict=True):
+            values = self._encode(_values(self.numbered.of(part)))
+            for rows, order, into in zip(visited, sorts, columns, strict=True):
                 low, high = np.searchsorted(rows, [start, start + len(values)], sorter=order)
                 into[order[low:high]] = values[rows[order[low:high]] - start]
-        return [Keys.known(one, self.mean, self.variance, classes=self.classes is not None) for one in found]
+        return [Keys.known(column, self.mean, self.variance, classes=self.classes is not None) for column in columns]
 
-    def _coded(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _encode(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self.classes is None:
             numbers = values.astype(np.float64)
             return np.where(np.isfinite(numbers), numbers, self.mean)
         codes = self.classes.codes(values)
         if codes is None:
-            raise BadArgument(f"column {self.name!r} changed while it was read")
+            raise BadArgument(f"column {self.name!r} changed during the scan")
         return codes
 
 
 class _Summary:
-    """Classes of a column and their shares, or mean and variance of its numbers, as they come."""
+    """Accumulates the classes of a column and their shares, or mean and variance of its numbers."""
 
     def __init__(self) -> None:
         self._classes: Classes | None = Classes()
         self._counts = np.zeros(0, np.int64)
-        self._moments = np.zeros(3)  # rows, their mean, squares of the differences from it
+        self._moments = np.zeros(3)  # rows, mean, sum of squared deviations
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Hear the values that come next."""
+        """Add the next values."""
         if self._classes is not None and (codes := self._classes.codes(values)) is not None:
             counts = np.bincount(codes, minlength=len(self._classes.names))
             counts[: len(self._counts)] += self._counts
@@ -115,8 +118,8 @@ class _Summary:
         squares += ((numbers - center) ** 2).sum() + off * off * rows * more / total
         self._moments = np.array([total, mean + off * more / total, squares])
 
-    def told(self) -> tuple[Classes | None, Floats, Floats]:
-        """Return classes, None for numbers; mean; variance."""
+    def result(self) -> tuple[Classes | None, Floats, Floats]:
+        """Return classes (None for numbers), mean and variance."""
         if self._classes is None:
             rows, mean, squares = self._moments
             return None, np.array([mean]), np.array([squares / max(1.0, rows)])
@@ -125,7 +128,7 @@ class _Summary:
 
 
 def _values(part: pa.Array) -> npt.NDArray[Any]:
-    """Return the values of a part; missing numbers are NaN."""
+    """Return an Arrow array's values; missing numbers are NaN."""
     if pa.types.is_boolean(part.type) and part.null_count:
         part = part.cast(pa.uint8())
     values: npt.NDArray[Any] = part.to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Where a table lies, and what was measured there before: a small file for each place, in the folder of caches."""
+"""Stored read rates of devices and buckets: a small file for each, in the cache folder."""
 
 import contextlib
 import hashlib
@@ -25,14 +25,14 @@ from corgipile.tables.table import Table
 __all__ = ["place_of", "recall", "remember"]
 
 VERSION = 1
-FRESH = 90 * 86400.0  # seconds for which a device is thought to be the same
+MAX_AGE_SECONDS = 90 * 86400.0  # seconds for which stored rates are valid
 MOUNTS = Path("/proc/self/mountinfo")
-LARGEST = 1 << 16  # bytes of a file that could be ours
+MAX_BYTES = 1 << 16  # bytes of a stored file at most
 log = logging.getLogger("corgipile")
 
 
 def place_of(table: Table) -> str | None:
-    """Name the device of this machine, or the bucket, that holds most of a table; None for one in memory.
+    """Return the name of the local device or bucket that holds most of a table; None for one in memory.
 
     Example:
         >>> from corgipile.tables import open
@@ -44,7 +44,7 @@ def place_of(table: Table) -> str | None:
         return None
     largest = max(files, key=lambda file: file.size)
     if isinstance(largest, RemoteFile):
-        if largest.near:  # what is read comes from this machine's disk, sooner or later
+        if largest.near:  # the local cache serves its reads
             return None
         parts = parts_of(largest.path.full)
         return f"{platform.node()} {parts.scheme}://{parts.place}"
@@ -52,40 +52,40 @@ def place_of(table: Table) -> str | None:
 
 
 def _device(path: str) -> str:
-    """Name the file system of a path by what it is mounted from."""
+    """Return the name of a path's file system, from its mount."""
     best, name = -1, f"device {Path(path).stat().st_dev}"
     with contextlib.suppress(OSError):
         for line in MOUNTS.read_text(errors="replace").splitlines():
-            words, _, rest = line.partition(" - ")
-            fields, more = words.split(), rest.split()
+            before, _, after = line.partition(" - ")
+            fields, more = before.split(), after.split()
             if len(fields) < 5 or len(more) < 2:
                 continue
-            point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[4])
+            point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
             if len(point) > best and (path == point or path.startswith(point.rstrip("/") + "/")):
                 best, name = len(point), f"{more[0]} {more[1]} at {point}"
     return name
 
 
 def recall(place: str) -> Probe | None:
-    """Return what was measured of a place, None if nothing was; what is damaged is ignored, with a word."""
+    """Return a place's stored rates, None if there are none; log and ignore damaged files."""
     try:
         path = _path(place)
         with path.open("rb") as file:
-            data = file.read(LARGEST)
-        found = _read(parse_json(data, str(path)), place)
+            data = file.read(MAX_BYTES)
+        probe = _read(parse_json(data, str(path)), place)
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
-        log.warning("%s is damaged (%s), and not used", path, error)
+        log.warning("ignored %s, which is damaged: %s", path, error)
         return None
     except (OSError, RuntimeError) as error:
-        log.warning("what was measured of %s before cannot be read: %s", place, error)
+        log.warning("cannot read the stored rates of %s: %s", place, error)
         return None
-    return found if 0 <= time.time() - found.taken < FRESH else None
+    return probe if 0 <= time.time() - probe.taken < MAX_AGE_SECONDS else None
 
 
 def remember(probe: Probe) -> bool:
-    """Keep what was measured, wholly or not at all; where that cannot be, say so and return False."""
+    """Store rates atomically; if that fails, log it and return False."""
     facts: dict[str, Any] = {"version": VERSION, "place": probe.place, "taken": probe.taken, "cells": probe.cells}
     try:
         goal = _path(probe.place)
@@ -93,7 +93,7 @@ def remember(probe: Probe) -> bool:
             path.write_text(json.dumps({**facts, "sum": _sum(facts)}))
             path.replace(goal)
     except (OSError, RuntimeError) as error:
-        log.warning("what was measured of %s cannot be kept for the next time: %s", probe.place, error)
+        log.warning("cannot store the rates of %s: %s", probe.place, error)
         return False
     return True
 
@@ -107,18 +107,18 @@ def _sum(facts: dict[str, Any]) -> str:
 
 
 def _read(facts: Any, place: str) -> Probe:
-    """Check what was kept.
+    """Validate stored rates.
 
     Raises:
-        ValueError: It is not what we would have written.
+        ValueError: The data is not a valid file of rates.
     """
     known = {name: facts[name] for name in ("version", "place", "taken", "cells")}
     if known["version"] != VERSION:
-        raise ValueError(f"it is of version {known['version']!r}, {VERSION} is read here")
+        raise ValueError(f"version must be {VERSION}, got {known['version']!r}")
     if facts["sum"] != _sum(known):
-        raise ValueError("its sum is another")
+        raise ValueError("its checksum does not match")
     cells = tuple(Cell(int(size), int(depth), float(rate), bool(lies)) for size, depth, rate, lies in known["cells"])
-    right = all(c.nbytes > 0 and c.at_once > 0 and c.rate > 0 and math.isfinite(c.rate) for c in cells)
-    if known["place"] != place or not right or all(cell.sequential for cell in cells):
-        raise ValueError("it says something else")
+    valid = all(c.nbytes > 0 and c.at_once > 0 and c.rate > 0 and math.isfinite(c.rate) for c in cells)
+    if known["place"] != place or not valid or all(cell.sequential for cell in cells):
+        raise ValueError("its content is invalid")
     return Probe(place, float(known["taken"]), cells)

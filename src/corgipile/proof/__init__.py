@@ -1,4 +1,4 @@
-"""What was found, as a page that is shown to others: one file of HTML that needs no network and no script."""
+"""Reports as pages to share: one HTML file without network access or scripts."""
 
 from corgipile.proof.about import about_page
 from corgipile.proof.audit import audit_page

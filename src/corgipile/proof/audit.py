@@ -1,4 +1,4 @@
-"""The page of an audit."""
+"""Report page of an audit."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,18 +15,20 @@ if TYPE_CHECKING:
     from corgipile.quality.faults import Fault
     from corgipile.quality.keyed import Spread
 
-__all__ = ["PARTS", "audit_page", "deff_scale", "faults_of", "places", "spread_cells"]
+__all__ = ["PARTS", "audit_page", "deff_scale", "fault_list", "places", "spread_cells"]
 
-PARTS = (("all of it", 0), ("first tenth", 1), ("middle", 2), ("last tenth", 3))
-SHOWN = 8  # epochs and keys that have charts
-ROWS = 200  # of a table
-LEAST_DEFF = 0.01  # where scales begin
+PARTS = (("whole epoch", 0), ("first tenth", 1), ("middle", 2), ("last tenth", 3))
+MAX_SHOWN = 8  # epochs and keys with charts at most
+MAX_ROWS = 200  # rows of a table at most
+MIN_DEFF = 0.01  # lower end of deff scales
 
 
 def audit_page(report: "AuditReport", command: str = "") -> Page:
-    """Return the page of an audit; ``command``: how to get it again."""
+    """Return the report page of an audit; ``command``: the command that makes it."""
     epochs = _shown(report.epochs)
-    worst = max((one for epoch in report.epochs for one in epoch.spreads), key=lambda one: one.deff[0], default=None)
+    worst = max(
+        (each for epoch in report.epochs for each in epoch.spreads), key=lambda each: each.deff[0], default=None
+    )
     facts = [
         ("rows of the table", "unknown" if report.rows is None else f"{report.rows:,}"),
         ("epochs", f"{len(report.epochs):,}"),
@@ -35,76 +37,78 @@ def audit_page(report: "AuditReport", command: str = "") -> Page:
     ]
     if worst is not None:
         facts.append(("deff at worst", f"{worst.deff[0]:.2f}"))
-    lead = "Batches of a loader were watched as they came. deff is how much batches vary: 1 as after a full shuffle."
-    sections = [Section("Faults", "", [faults_of(report.faults)])]
-    sections += [_mixing(epochs, len(report.epochs)), *_places(epochs), *_alike(epochs), *_table(report.epochs)]
+    lead = "The batches of a loader were recorded. deff measures how much batches vary: 1 is a full shuffle."
+    sections = [Section("Faults", "", [fault_list(report.faults)])]
+    sections += [_mixing(epochs, len(report.epochs)), *_places(epochs), *_correlations(epochs), *_table(report.epochs)]
     return Page("Audit of a loader", report.verdict, lead, facts, sections, command)
 
 
-def faults_of(faults: "Sequence[Fault]", what: str = "") -> Markup:
-    """Return a list of faults, or a sentence that says that there are none; ``what``: whose they are."""
+def fault_list(faults: "Sequence[Fault]", what: str = "") -> Markup:
+    """Return a list of faults, or a sentence if there are none; ``what``: a prefix, such as the order's name."""
     if not faults:
-        return element("p", f"None of the {len(NAMES)} faults that are looked for: {', '.join(NAMES)}.")
-    found = (
-        element("li", element("b", f"{what}{one.name}"), element("span", f"Epoch {one.epoch}: {one.detail}."))
-        for one in faults
+        return element("p", f"None of the {len(NAMES)} known faults: {', '.join(NAMES)}.")
+    items = (
+        element("li", element("b", f"{what}{each.name}"), element("span", f"Epoch {each.epoch}: {each.detail}."))
+        for each in faults
     )
-    return element("ul", *found, class_="faults")
+    return element("ul", *items, class_="faults")
 
 
 def places(epoch: "EpochReport", title: str, series: int = 0) -> Chart | None:
-    """Return the chart of where rows come in an epoch; None where that is not known."""
+    """Return the chart of row places in an epoch; None if they are unknown."""
     if not epoch.places:
         return None
     rows, at = (max((1, *values)) for values in zip(*epoch.places, strict=True))
-    points = [(there / at, row / rows) for row, there in epoch.places]
-    said = f"{len(points)} rows: where each is stored, upwards, and when it comes, along. {_words(epoch)}"
-    return Chart(title, said, dots(points, series, ("when it comes", "row")), width=150, height=158)
+    points = [(place / at, row / rows) for row, place in epoch.places]
+    alt = f"{len(points)} rows: place in storage (vertical) and in the epoch (horizontal). {_describe_dots(epoch)}"
+    return Chart(title, alt, dots(points, series, ("place in the epoch", "row")), width=150, height=158)
 
 
 def spread_cells(spread: "Spread") -> tuple[str, ...]:
-    """Return deff of an epoch and its parts."""
+    """Return deff of an epoch and its parts as text."""
     return tuple(f"{value:.2f} ± {half:.2f}" for value, half in (spread.deff, spread.head, spread.middle, spread.tail))
 
 
 def deff_scale(found: Sequence[tuple[float, float]]) -> Scale:
-    """Return a scale for deff, of values and half the widths of their intervals."""
+    """Return a scale for deff values and half the widths of their intervals."""
     ends = [value + side * half for value, half in found for side in (-1, 1) if math.isfinite(half)]
-    return log([0.5, 2.0, *ends], least=LEAST_DEFF)
+    return log([0.5, 2.0, *ends], least=MIN_DEFF)
 
 
-def _words(epoch: "EpochReport") -> str:
-    """Say what the dots look like, by how far rows come from where they are stored."""
+def _describe_dots(epoch: "EpochReport") -> str:
+    """Describe the dots by the mean distance of rows from their places in storage."""
     rows, at = (max((1, *values)) for values in zip(*epoch.places, strict=True))
-    far = sum(abs(row / rows - there / at) for row, there in epoch.places) / len(epoch.places)
-    return f"Rows come {far:.0%} of the table from their places on average; after a full shuffle it is 33%."
+    far = sum(abs(row / rows - place / at) for row, place in epoch.places) / len(epoch.places)
+    return f"On average rows are {far:.0%} of the table away from their places; a full shuffle has 33%."
 
 
 def _shown(epochs: "Sequence[EpochReport]") -> "list[tuple[int, EpochReport]]":
-    """Return the first and the last epochs, with their numbers."""
+    """Return the first and last epochs, with their numbers."""
     numbered = list(enumerate(epochs))
-    return numbered if len(numbered) <= SHOWN else [*numbered[: SHOWN // 2], *numbered[-SHOWN // 2 :]]
+    return numbered if len(numbered) <= MAX_SHOWN else [*numbered[: MAX_SHOWN // 2], *numbered[-MAX_SHOWN // 2 :]]
 
 
 def _mixing(epochs: "list[tuple[int, EpochReport]]", of: int) -> Section:
-    charts, scale = [], deff_scale([found for _, epoch in epochs for one in epoch.spreads for found in _parts(one)])
+    charts, scale = [], deff_scale([part for _, epoch in epochs for spread in epoch.spreads for part in _parts(spread)])
     for number, epoch in epochs:
         rows = [
-            Interval(spread.key, *found, series)
-            for spread in epoch.spreads[:SHOWN]
-            for (_, series), found in zip(PARTS, _parts(spread), strict=True)
+            Interval(spread.key, *part, series)
+            for spread in epoch.spreads[:MAX_SHOWN]
+            for (_, series), part in zip(PARTS, _parts(spread), strict=True)
         ]
         drawn, height = intervals(rows, scale, "deff", mark=1.0)
         cells = [(spread.key, *spread_cells(spread)) for spread in epoch.spreads]
-        said = "; ".join(f"{name}: {value}" for name, value, *_ in cells) or "Nothing was measured."
+        alt = "; ".join(f"{name}: {value}" for name, value, *_ in cells) or "Nothing was measured."
         head = ("key", "deff", "first tenth", "middle", "last tenth")
-        charts.append(Chart(f"Epoch {number}: deff", said, drawn, head, cells, height=height))
+        charts.append(Chart(f"Epoch {number}: deff", alt, drawn, head, cells, height=height))
     lead = (
-        "deff of each key over the whole epoch and over parts of it, with 95 % intervals; the dashed line is a full "
-        "shuffle. To the left of it batches vary less, to the right more."
+        "deff of each key over the whole epoch and its parts, with 95 % intervals; the dashed line is a full shuffle. "
+        "Left of it batches vary less, right of it more."
     )
     keys = max((len(epoch.spreads) for _, epoch in epochs), default=0)
-    lead += f" Shown: {SHOWN} of {of} epochs." * (of > SHOWN) + f" Drawn: {SHOWN} of {keys} keys." * (keys > SHOWN)
+    lead += f" Shown: {MAX_SHOWN} of {of} epochs." * (of > MAX_SHOWN) + f" Charts: {MAX_SHOWN} of {keys} keys." * (
+        keys > MAX_SHOWN
+    )
     return Section("How evenly batches mix", lead, [key(PARTS)], charts)
 
 
@@ -113,50 +117,58 @@ def _parts(spread: "Spread") -> tuple[tuple[float, float], ...]:
 
 
 def _places(epochs: "list[tuple[int, EpochReport]]") -> Iterator[Section]:
-    charts = [found for number, epoch in epochs if (found := places(epoch, f"Epoch {number}"))]
+    charts = [chart for number, epoch in epochs if (chart := places(epoch, f"Epoch {number}"))]
     if charts:
-        lead = "Some rows: where they are stored, upwards, and when they come, along. A full shuffle is even noise."
-        yield Section("Where rows come", lead, charts=charts, layout="small")
+        lead = "Some rows: place in storage (vertical) and in the epoch (horizontal). A full shuffle is even noise."
+        yield Section("Row places", lead, charts=charts, layout="small")
 
 
-def _alike(epochs: "list[tuple[int, EpochReport]]") -> Iterator[Section]:
-    """Yield how batches some apart are alike."""
+def _correlations(epochs: "list[tuple[int, EpochReport]]") -> Iterator[Section]:
+    """Yield the section on correlation between batches."""
     charts, names = [], []
     for number, epoch in epochs:
-        known = [one for one in epoch.spreads[:SHOWN] if len(one.lags) > 1]
-        found = [Line(one.key, list(enumerate(one.lags, 1)), at) for at, one in enumerate(known)]
-        if not found:
+        known = [spread for spread in epoch.spreads[:MAX_SHOWN] if len(spread.lags) > 1]
+        curves = [Line(spread.key, list(enumerate(spread.lags, 1)), at) for at, spread in enumerate(known)]
+        if not curves:
             continue
-        names = [(one.name, one.series) for one in found]
-        apart, related = zip(*(point for one in found for point in one.points), strict=True)
-        drawn = lines(found, linear(apart, zero=True), linear([*related, -0.1, 0.1]), ("batches apart", ""), mark=0.0)
-        cells = [(one.key, f"{one.lags[0]:+.2f}", f"{max(one.lags):+.2f}") for one in known]
-        said = "; ".join(f"{name}: neighbours {first}, at most {most}" for name, first, most in cells)
+        names = [(curve.name, curve.series) for curve in curves]
+        gaps, related = zip(*(point for curve in curves for point in curve.points), strict=True)
+        drawn = lines(curves, linear(gaps, zero=True), linear([*related, -0.1, 0.1]), ("batches apart", ""), mark=0.0)
+        cells = [(spread.key, f"{spread.lags[0]:+.2f}", f"{max(spread.lags):+.2f}") for spread in known]
+        alt = "; ".join(f"{name}: neighbours {first}, at most {most}" for name, first, most in cells)
         head = ("key", "neighbours", "at most")
-        charts.append(Chart(f"Epoch {number}: correlation of batches", said, drawn, head, cells))
+        charts.append(Chart(f"Epoch {number}: correlation of batches", alt, drawn, head, cells))
     if charts:
-        lead = "Correlation of the means of batches so many apart. A comb: workers shuffle parts of their own."
-        yield Section("Batches that are alike", lead, [key(names)], charts)
+        lead = "Correlation of batch means by distance. A comb means that each worker shuffles its own part."
+        yield Section("Similar batches", lead, [key(names)], charts)
 
 
 def _table(epochs: "Sequence[EpochReport]") -> Iterator[Section]:
-    head = ("epoch and key", "prefix", "total variation", "its floor", "longest wait", "a full shuffle's", "kind")
-    rows = [(f"{number}, {spread.key}", *_also(spread)) for number, one in enumerate(epochs) for spread in one.spreads]
-    parts = [table(f"The first {ROWS} of {len(rows)}" if len(rows) > ROWS else "", head, rows[:ROWS])] if rows else []
+    head = ("epoch and key", "prefix", "total variation", "its floor", "longest gap", "a full shuffle's", "kind")
+    rows = [
+        (f"{number}, {spread.key}", *_cells(spread)) for number, epoch in enumerate(epochs) for spread in epoch.spreads
+    ]
+    parts = (
+        [table(f"The first {MAX_ROWS} of {len(rows)}" if len(rows) > MAX_ROWS else "", head, rows[:MAX_ROWS])]
+        if rows
+        else []
+    )
     again = [
-        (f"{number}", f"{one.again[0]:.2%}", f"{one.again[1]:.2%}")
-        for number, one in enumerate(epochs)
-        if one.again is not None
+        (f"{number}", f"{epoch.again[0]:.2%}", f"{epoch.again[1]:.2%}")
+        for number, epoch in enumerate(epochs)
+        if epoch.again is not None
     ]
     if again:
         names = ("epoch", "share a batch again", "by chance")
-        parts.append(table("Rows that shared a batch in the epoch before", names, again[:ROWS]))
-    lead = "The prefix discrepancy of a full shuffle is 0.9 to 1.3; waits are visits of others between two of a kind."
+        parts.append(table("Rows that shared a batch in the previous epoch", names, again[:MAX_ROWS]))
+    lead = (
+        "The prefix discrepancy of a full shuffle is 0.9 to 1.3; gaps are visits of others between two rows of a class."
+    )
     if parts:
-        yield Section("What deff does not see", lead, parts)
+        yield Section("Beyond deff", lead, parts)
 
 
-def _also(spread: "Spread") -> tuple[str, ...]:
+def _cells(spread: "Spread") -> tuple[str, ...]:
     varied = ("", "") if spread.variation is None else tuple(f"{value:.3f}" for value in spread.variation)
     gap = spread.gap
     waits = ("", "", "") if gap is None else (f"{gap.gap:,}", f"{gap.expected:,.0f}", f"{gap.kind}")

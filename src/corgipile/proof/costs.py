@@ -1,4 +1,4 @@
-"""What orders cost, as a plan tells it: sections of pages."""
+"""Sections of a page on the costs of orders, from a plan."""
 
 import math
 from collections.abc import Iterator
@@ -16,56 +16,58 @@ __all__ = ["costs", "speeds"]
 
 
 def costs(choice: "Choice | None") -> Iterator[Section]:
-    """Yield what each order would hold and read, how it would mix, and how long an epoch would take.
+    """Yield a section on each order's memory, reads, mixing and time per epoch.
 
     Example:
         >>> from corgipile.datasets import clustered
         >>> from corgipile.planner import choose
-        >>> (found,) = costs(choose(clustered(2000, classes=2), memory="16KB", seconds=0))
-        >>> found.title
-        'What each order costs'
+        >>> (section,) = costs(choose(clustered(2000, classes=2), memory="16KB", seconds=0))
+        >>> section.title
+        'Costs of each order'
     """
     if choice is None:
         return
-    head = ("order", "block", "memory", "deff", "of the rest", "s warm", "s cold", "reads", "bytes read")
+    head = ("order", "block", "memory", "deff", "other columns", "s warm", "s cold", "reads", "bytes read")
     rows = []
-    for one in (choice.best, *choice.others):
-        if one.flaw is None:
-            rest, warm, cold = ("" if value is None else f"{value:.3g}" for value in (one.rest, one.warm, one.cold))
-            size = f"{one.block_rows:,} row{'s' * (one.block_rows != 1)}"
-            numbers = (size, format_bytes(one.memory), f"{one.deff:.3g}", rest, warm, cold)
-            rows.append((one.title, *numbers, f"{one.reads:,}", format_bytes(one.nbytes)))
-    by = "at worst, for no label is known" if choice.labels is None else f"by {choice.labels}"
+    for plan in (choice.best, *choice.others):
+        if plan.flaw is None:
+            rest, warm, cold = ("" if value is None else f"{value:.3g}" for value in (plan.rest, plan.warm, plan.cold))
+            size = f"{plan.block_rows:,} row{'s' * (plan.block_rows != 1)}"
+            numbers = (size, format_bytes(plan.memory), f"{plan.deff:.3g}", rest, warm, cold)
+            rows.append((plan.title, *numbers, f"{plan.reads:,}", format_bytes(plan.nbytes)))
+    by = "in the worst case, since no label is known" if choice.labels is None else f"by {choice.labels}"
     lead = (
-        f"Of an epoch. The first is the plan's choice: {choice.reason}. deff, {by}, is how much batches vary: 1 as "
-        "after a full shuffle, less is better; of the rest: of the column that is clustered most beside it, at most."
+        f"Per epoch. The first is the plan's choice: {choice.reason}. deff, {by}, measures how much batches vary: 1 is "
+        "a full shuffle, less is better. Other columns: deff by the most clustered other column, at most."
     )
-    lead += f" Instead: {choice.advice}." if choice.advice else ""
-    yield Section("What each order costs", lead, [table("", head, rows)])
+    lead += f" Alternative: {choice.advice}." if choice.advice else ""
+    yield Section("Costs of each order", lead, [table("", head, rows)])
 
 
 def speeds(choice: "Choice | None", row: float) -> Iterator[Section]:
-    """Yield how fast batches come, by the size of blocks, of rows of so many bytes."""
+    """Yield a section on read rates by block size, for rows of ``row`` bytes."""
     if choice is None:
         return
-    tried = [one for one in (choice.best, *choice.others) if one.seconds and one.block_rows]
-    titles = list(dict.fromkeys(one.title for one in tried))
-    found, rows = [], []
+    tried = [plan for plan in (choice.best, *choice.others) if plan.seconds and plan.block_rows]
+    titles = list(dict.fromkeys(plan.title for plan in tried))
+    curves, rows = [], []
     for at, title in enumerate(titles):
-        mine = sorted((one for one in tried if one.title == title), key=lambda one: one.block_rows)
-        points = [(one.block_rows * row, one.nbytes / (one.seconds or math.inf) / 2**20) for one in mine]
-        best = next((place for place, one in enumerate(mine) if one is choice.best), None)
-        found.append(Line(title, points, at, chosen=best))
+        group = sorted((plan for plan in tried if plan.title == title), key=lambda plan: plan.block_rows)
+        points = [(plan.block_rows * row, plan.nbytes / (plan.seconds or math.inf) / 2**20) for plan in group]
+        best = next((place for place, plan in enumerate(group) if plan is choice.best), None)
+        curves.append(Line(title, points, at, chosen=best))
         rows += [
-            (title, format_bytes(size), f"{rate:,.0f}", f"{one.deff:.2f}", "chosen" if one is choice.best else "")
-            for one, (size, rate) in zip(mine, points, strict=True)
+            (title, format_bytes(size), f"{rate:,.0f}", f"{plan.deff:.2f}", "chosen" if plan is choice.best else "")
+            for plan, (size, rate) in zip(group, points, strict=True)
         ]
-    if not found:
+    if not curves:
         return
-    x = bytes_scale([size for one in found for size, _ in one.points])
-    y = linear([rate for one in found for _, rate in one.points], zero=True)
-    said = "; ".join(f"{title}, blocks of {size}: {rate} MB/s" for title, size, rate, *_ in rows)
+    x = bytes_scale([size for curve in curves for size, _ in curve.points])
+    y = linear([rate for curve in curves for _, rate in curve.points], zero=True)
+    alt = "; ".join(f"{title}, blocks of {size}: {rate} MB/s" for title, size, rate, *_ in rows)
     head = ("order", "block", "MB/s", "deff", "")
-    chart = Chart("Bytes a second, by block size", said, lines(found, x, y, ("block", "MB/s")), head, rows)
-    lead = f"Each tried for a moment, on the table as warm as it was. The circle is the plan's choice: {choice.reason}."
-    yield Section("How fast blocks are read", lead, [key([(one.name, one.series) for one in found])], [chart])
+    chart = Chart("Bytes per second by block size", alt, lines(curves, x, y, ("block", "MB/s")), head, rows)
+    lead = (
+        f"From short trials, at the table's state in the page cache. The circle is the plan's choice: {choice.reason}."
+    )
+    yield Section("Read rates by block size", lead, [key([(curve.name, curve.series) for curve in curves])], [chart])

@@ -1,4 +1,4 @@
-"""One page of what was found, in one file that needs nothing else: no network, no script."""
+"""A report page in one self-contained file, without network access or scripts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 from corgipile.outputs import Kind, PathLike
 from corgipile.proof.charts import Chart
-from corgipile.proof.markup import Markup, element, joined
+from corgipile.proof.markup import Markup, concatenate, element
 from corgipile.tables.inputs import replacing
 
 __all__ = ["PAGE", "Page", "Section", "table"]
@@ -23,11 +23,11 @@ class Section:
     """A part of a page.
 
     Attributes:
-        title: Its heading.
-        lead: A sentence on what is to be seen; empty for none.
+        title: Heading of the section.
+        lead: A sentence on its content; may be empty.
         parts: Elements before the charts, such as a table.
-        charts: Its charts.
-        layout: How these lie: "small" for many small ones, "pairs" for two in a row where there is room.
+        charts: Charts of the section.
+        layout: Layout of the charts: "small" for many small ones, "pairs" for two per row if they fit.
     """
 
     title: str
@@ -39,15 +39,15 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page.
+    """A report page.
 
     Attributes:
-        kind: What it is of, in a few words.
-        verdict: What was found, in a sentence.
-        lead: What was done, in a sentence or two.
-        facts: Figures that stand first, by name.
-        sections: The rest.
-        command: How to get it again; empty where that is not known.
+        kind: Subject of the page, in a few words.
+        verdict: The result, in a sentence.
+        lead: How it was obtained, in a sentence or two.
+        facts: Main figures, by name.
+        sections: Other sections.
+        command: Command that makes the page; empty if unknown.
 
     Example:
         >>> page = Page("an example", "Nothing is wrong.", sections=[Section("Figures", "None.")])
@@ -63,9 +63,9 @@ class Page:
     command: str = ""
 
     def html(self) -> str:
-        """Return the page."""
-        sections = [*self.sections, self._again()]
-        links = (element("li", element("a", one.title, href=f"#s{at}")) for at, one in enumerate(sections))
+        """Return the page as HTML."""
+        sections = [*self.sections, self._origin()]
+        links = (element("li", element("a", section.title, href=f"#s{at}")) for at, section in enumerate(sections))
         meta = (
             element("meta", charset="utf-8"),
             element("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -84,38 +84,40 @@ class Page:
         main = element(
             "main",
             element("dl", *facts, class_="facts") if self.facts else None,
-            *(_section(one, at) for at, one in enumerate(sections)),
+            *(_section(section, at) for at, section in enumerate(sections)),
             id="main",
         )
         skip = element("a", "Skip to the figures", href="#main", class_="skip")
-        foot = element("footer", "Made by corgipile. This file needs no network and no script.")
+        foot = element("footer", "Made by corgipile. This file needs neither network nor scripts.")
         return f"{HEAD}{element('head', *meta)}{element('body', skip, header, main, foot)}</html>\n"
 
     def save(self, path: PathLike, *, inputs: Iterable[Any] = (), overwrite: bool = False) -> None:
-        """Write the page, as a whole or not at all; an earlier page that is there is replaced.
+        """Write the page atomically, replacing an earlier page.
 
         Args:
             path: The file.
-            inputs: What was read meanwhile, which is never replaced.
+            inputs: Files that were read, which are never replaced.
             overwrite: Replace a file of another kind.
 
         Raises:
-            WouldOverwrite: An input, or a file of another kind, lies there.
-            WriteFailed: It cannot be written.
+            WouldOverwrite: The file is an input, or of another kind.
+            WriteFailed: The file cannot be written.
         """
         with replacing(path, PAGE, inputs=inputs, overwrite=overwrite) as temporary:
             Path(temporary).write_text(self.html(), encoding="utf-8")
 
-    def _again(self) -> Section:
-        from corgipile.description import versions  # noqa: PLC0415 - which stands above us
+    def _origin(self) -> Section:
+        from corgipile.description import versions  # noqa: PLC0415 - description imports proof
 
         parts = [element("pre", self.command, tabindex=0)] if self.command else []
         rows = [(name, str(value)) for name, value in versions().items()]
-        return Section("How to get this again", "", [*parts, table("Made with", ("what", "which"), rows, text=True)])
+        return Section(
+            "Reproduce this page", "", [*parts, table("Versions", ("component", "version"), rows, text=True)]
+        )
 
 
 def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, text: bool = False) -> Markup:
-    """Return a table whose first column names the rows; ``text``: that the others hold words, not numbers.
+    """Return a table whose first column names the rows; ``text``: the others hold text, not numbers.
 
     Example:
         >>> print(table("", ("a", "b"), [("x", "1")])[:26])
@@ -124,21 +126,21 @@ def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, t
     kind = "text" if text else None
     top = element("thead", element("tr", *(element("th", name, scope="col", class_=kind) for name in head)))
     body = (
-        element("tr", element("th", one[0], scope="row"), *(element("td", cell, class_=kind) for cell in one[1:]))
-        for one in rows
+        element("tr", element("th", row[0], scope="row"), *(element("td", cell, class_=kind) for cell in row[1:]))
+        for row in rows
     )
     inside = element("table", element("caption", caption) if caption else None, top, element("tbody", *body))
     return element("div", inside, class_="wide", tabindex=0, role="region", aria_label=caption or "Table")
 
 
-def _section(one: Section, at: int) -> Markup:
-    kind = f"charts {one.layout}".rstrip()
-    figures = [_figure(chart, f"s{at}c{number}") for number, chart in enumerate(one.charts)]
+def _section(section: Section, at: int) -> Markup:
+    kind = f"charts {section.layout}".rstrip()
+    figures = [_figure(chart, f"s{at}c{number}") for number, chart in enumerate(section.charts)]
     return element(
         "section",
-        element("h2", one.title, id=f"h{at}"),
-        element("p", one.lead) if one.lead else None,
-        *one.parts,
+        element("h2", section.title, id=f"h{at}"),
+        element("p", section.lead) if section.lead else None,
+        *section.parts,
         element("div", *figures, class_=kind) if figures else None,
         id=f"s{at}",
         aria_labelledby=f"h{at}",
@@ -149,7 +151,7 @@ def _figure(chart: Chart, name: str) -> Markup:
     said = (element("title", chart.title, id=f"{name}t"), element("desc", chart.said, id=f"{name}d"))
     box = f"0 0 {chart.width} {chart.height}"
     drawn = element(
-        "svg", joined([*said, *chart.drawing]), viewBox=box, role="img", aria_labelledby=f"{name}t",
+        "svg", concatenate([*said, *chart.drawing]), viewBox=box, role="img", aria_labelledby=f"{name}t",
         aria_describedby=f"{name}d",
     )  # fmt: skip
     behind = element("details", element("summary", "Figures"), table(chart.title, chart.head, chart.rows))

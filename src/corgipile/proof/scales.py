@@ -1,4 +1,4 @@
-"""Scales of charts: where numbers lie, and which are written beside an axis."""
+"""Scales of charts: positions of numbers, and labels of axes."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,18 +8,18 @@ from corgipile.sizes import format_bytes
 
 __all__ = ["Scale", "bytes_scale", "linear", "log", "short"]
 
-FEW = 6  # ticks of a logarithmic scale
+MAX_LOG_TICKS = 6  # ticks of a logarithmic scale at most
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A scale.
+    """A linear or logarithmic scale.
 
     Attributes:
-        low: The number at its beginning.
-        high: That at its end.
-        ticks: Numbers that are marked, with what is written beside them.
-        logarithmic: Whether equal ratios are equal lengths.
+        low: Lower end.
+        high: Upper end.
+        ticks: Marked numbers and their labels.
+        logarithmic: Whether equal ratios have equal lengths.
     """
 
     low: float
@@ -28,7 +28,7 @@ class Scale:
     logarithmic: bool = False
 
     def at(self, value: float) -> float:
-        """Return where a number lies, from 0 to 1; those beyond an end lie there.
+        """Return a number's position, from 0 to 1, clamped at the ends.
 
         Example:
             >>> linear([0, 10]).at(5), log([1, 100]).at(10), log([1, 100]).at(0)
@@ -41,12 +41,12 @@ class Scale:
 
 
 def linear(values: Iterable[float], *, zero: bool = False, most: int = 5, whole: bool = False) -> Scale:
-    """Return a scale that holds numbers, with about so many ticks at round ones.
+    """Return a scale for numbers, with ticks at round ones.
 
     Args:
-        values: The numbers; those that are not finite don't count.
-        zero: Whether it begins at 0, where none is below.
-        most: How many intervals at most.
+        values: The numbers; those that are not finite are ignored.
+        zero: Whether the scale starts at 0 unless numbers are negative.
+        most: Number of intervals at most.
         whole: Whether only whole numbers are marked.
 
     Example:
@@ -62,14 +62,14 @@ def linear(values: Iterable[float], *, zero: bool = False, most: int = 5, whole:
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
     steps = [size * power for size in (1, 2, 2.5, 5, 10)] + [1.0] * whole
-    step = next(one for one in steps if one >= rough * (1 - 1e-9) and not (whole and one % 1))
+    step = next(size for size in steps if size >= rough * (1 - 1e-9) and not (whole and size % 1))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     ticks = tuple((at * step, short(at * step, step)) for at in range(first, last + 1))
     return Scale(first * step, last * step, ticks)
 
 
 def log(values: Iterable[float], *, least: float = 1e-3) -> Scale:
-    """Return a logarithmic scale that holds numbers; those below ``least`` lie at its beginning.
+    """Return a logarithmic scale for numbers; those below ``least`` lie at its lower end.
 
     Example:
         >>> [text for _, text in log([0.7, 300]).ticks]
@@ -81,9 +81,9 @@ def log(values: Iterable[float], *, least: float = 1e-3) -> Scale:
     first = max(at for at, mark in enumerate(marks) if mark <= low * (1 + 1e-9))
     last = max(first + 1, next(at for at, mark in enumerate(marks) if mark >= high * (1 - 1e-9)))
     shown = marks[first : last + 1]
-    if len(shown) > FEW:
+    if len(shown) > MAX_LOG_TICKS:
         powers = [mark for mark in shown if f"{mark:e}".startswith("1")]
-        shown = powers[:: -(-len(powers) // FEW)]
+        shown = powers[:: -(-len(powers) // MAX_LOG_TICKS)]
     return Scale(marks[first], marks[last], tuple((mark, f"{mark:g}") for mark in shown), logarithmic=True)
 
 
@@ -103,7 +103,7 @@ def bytes_scale(values: Sequence[float]) -> Scale:
 
 
 def short(value: float, step: float = 0.0) -> str:
-    """Write a number briefly; ``step``: the size of a difference that must be seen.
+    """Format a number briefly; ``step``: the smallest visible difference.
 
     Example:
         >>> short(1_500_000), short(0.30000000000000004, 0.1), short(12_000), short(0.0123, 0.0001)
@@ -120,5 +120,5 @@ def short(value: float, step: float = 0.0) -> str:
 
 
 def _ends(values: Iterable[float]) -> tuple[float, float]:
-    found = [value for value in values if math.isfinite(value)]
-    return (min(found), max(found)) if found else (0.0, 1.0)
+    finite = [value for value in values if math.isfinite(value)]
+    return (min(finite), max(finite)) if finite else (0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Measures an order, or anybody's loader, from the rows it visited."""
+"""Quality measures of an order, or of any loader, from the rows it visits."""
 
 from corgipile.quality.audit import Audit, audit
 from corgipile.quality.audited import AuditReport, EpochReport

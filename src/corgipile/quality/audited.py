@@ -1,4 +1,4 @@
-"""What an audit found, as numbers and as text."""
+"""Audit reports, as numbers and as text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -6,28 +6,28 @@ from typing import Any
 
 from corgipile.outputs import PathLike
 from corgipile.quality.correlation import batches_again, common, correlation
-from corgipile.quality.faults import Fault, of_coverage, of_ranks, of_storage, of_two, of_workers
+from corgipile.quality.faults import Fault, compare_epochs, coverage_faults, rank_faults, storage_faults, worker_faults
 from corgipile.quality.keyed import KeyWatch, Spread
 from corgipile.quality.visits import VisitWatch
 
 Closed = tuple[VisitWatch | None, list[KeyWatch]]
-PLACES = 1024  # of rows that a page shows
-EVEN = 1.5  # of deff, below which an epoch mixes about as well as a full shuffle
+MAX_PLACES = 1024  # row places that a page shows at most
+MAX_EVEN_DEFF = 1.5  # deff up to which an epoch mixes about as well as a full shuffle
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """One epoch.
+    """Audit of one epoch.
 
     Attributes:
-        visits: Rows that came; None without ``id``.
-        distinct: Rows of the table that came at least once.
-        batches: Batches that came.
-        ranks: Rows of each rank, where there are several.
-        spreads: How each key was spread, in the order asked for; at last place in storage, if ``rows`` is known.
-        again: Share of pairs of rows in one batch that shared one in the epoch before, and what chance gives.
-        correlation: Of the places of rows in this epoch and the one before.
-        places: Of some rows, the same in every epoch: number, and visits of its rank before it; none without ``id``.
+        visits: Rows visited; None without ``id``.
+        distinct: Rows of the table visited at least once.
+        batches: Number of batches.
+        ranks: Rows of each rank, if there are several.
+        spreads: The spread of each key, in order; then of the place in storage, if ``rows`` is known.
+        again: Share of row pairs in one batch that shared one in the previous epoch, and the share by chance.
+        correlation: Correlation of row places in this epoch and the previous one.
+        places: Number and place in the epoch of some rows, the same in all epochs; empty without ``id``.
     """
 
     visits: int | None
@@ -42,12 +42,12 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What an audit found; prints as a page of text.
+    """Result of an audit; prints as a page of text.
 
     Attributes:
-        rows: Rows of the table, as far as is known.
-        epochs: One report each.
-        faults: What is wrong, by name, each named once.
+        rows: Rows of the table, if known.
+        epochs: One report per epoch.
+        faults: The faults, each name once.
     """
 
     rows: int | None
@@ -62,7 +62,7 @@ class AuditReport:
 
     @property
     def verdict(self) -> str:
-        """Return what it comes to, in one sentence."""
+        """Return the result in one sentence."""
         if self.faults:
             return f"{len(self.faults)} fault{'s' * (len(self.faults) > 1)}: {', '.join(f.name for f in self.faults)}."
         spreads = [spread for epoch in self.epochs for spread in epoch.spreads]
@@ -71,12 +71,14 @@ class AuditReport:
         if worst is None:
             return f"No fault found: {once}nothing was measured."
         like = (
-            "mixed like a full shuffle or better" if worst.deff[0] <= EVEN else "batches mix less than a full shuffle's"
+            "mixed like a full shuffle or better"
+            if worst.deff[0] <= MAX_EVEN_DEFF
+            else "batches mix less than a full shuffle's"
         )
         return f"No fault found: {once}{like} (deff of {worst.key} {worst.deff[0]:.2f}, of a full shuffle 1)."
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it as plain dictionaries and lists, for JSON.
+        """Return the report as plain dictionaries and lists, for JSON.
 
         Example:
             >>> AuditReport(4, (), ()).as_dict()
@@ -85,15 +87,15 @@ class AuditReport:
         return asdict(self)
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
-        """Write it as a page that is shown to others: one file of HTML that needs no network and no script.
+        """Write the report as a page to share: one HTML file without network access or scripts.
 
         Args:
-            path: The file; an earlier page that is there is replaced.
-            overwrite: Replace a file of another kind too.
+            path: The file; an earlier page is replaced.
+            overwrite: Replace a file of another kind, too.
 
         Raises:
-            WouldOverwrite: A file of another kind lies there.
-            WriteFailed: It cannot be written.
+            WouldOverwrite: A file of another kind exists.
+            WriteFailed: The file cannot be written.
 
         Example:
             >>> import tempfile
@@ -103,23 +105,23 @@ class AuditReport:
             >>> path.stat().st_size < 500_000
             True
         """
-        from corgipile.proof import audit_page  # noqa: PLC0415 - which stands above us
+        from corgipile.proof import audit_page  # noqa: PLC0415 - proof imports quality
 
         audit_page(self).save(path, overwrite=overwrite)
 
 
-def reported(closed: Sequence[Closed], rows: int | None, *, whole_epochs: bool) -> AuditReport:
-    """Report on epochs; ``whole_epochs``: that they were not cut short, so that rows can be missed."""
+def build_report(closed: Sequence[Closed], rows: int | None, *, whole_epochs: bool) -> AuditReport:
+    """Return the report of some epochs; ``whole_epochs``: none was cut short, so rows can be missing."""
     rows = rows or _known(closed) if whole_epochs else None
-    found: dict[str, Fault] = {}
+    faults: dict[str, Fault] = {}
     for epoch in range(len(closed)):
         for fault in _faults(closed, epoch, rows, whole_epochs=whole_epochs):
-            found.setdefault(fault.name, fault)
-    return AuditReport(rows, tuple(_epoch(closed, epoch) for epoch in range(len(closed))), tuple(found.values()))
+            faults.setdefault(fault.name, fault)
+    return AuditReport(rows, tuple(_epoch(closed, epoch) for epoch in range(len(closed))), tuple(faults.values()))
 
 
 def _known(closed: Sequence[Closed]) -> int | None:
-    """Return how many rows all epochs together know, where nobody has said."""
+    """Return the number of distinct rows in all epochs, if the table's size is not given."""
     return max((seen.distinct for seen, _ in closed if seen), default=None)
 
 
@@ -128,24 +130,22 @@ def _faults(closed: Sequence[Closed], epoch: int, rows: int | None, *, whole_epo
     spreads, stored = [watch.spread() for watch in watches], list[Fault]()
     if seen:
         if whole_epochs:
-            yield from of_coverage(seen, rows, epoch)
-        yield from of_ranks(seen, epoch)
-        yield from (stored := list(of_storage(seen, epoch)))
+            yield from coverage_faults(seen, rows, epoch)
+        yield from rank_faults(seen, epoch)
+        yield from (stored := list(storage_faults(seen, epoch)))
         for earlier in range(epoch):
             before = closed[earlier][0]
             if before:
-                yield from of_two(before.sample(), seen.sample(), epoch, "epochs", named=seen.named)
-    elif any(alike(watches, others) for _, others in closed[:epoch]):
+                yield from compare_epochs(before.sample(), seen.sample(), epoch, "epochs", named=seen.named)
+    elif any(same_keys(watches, others) for _, others in closed[:epoch]):
         yield Fault("identical epochs", "the keys of all batches are those of an epoch before", epoch)
-    if not any(
-        fault.name == "not shuffled" for fault in stored
-    ):  # keys are then as they are stored, whoever reads them
-        yield from of_workers(spreads, sum(watch.batches for watch in watches[:1]), epoch)
+    if not any(fault.name == "not shuffled" for fault in stored):  # stored order explains the keys
+        yield from worker_faults(spreads, sum(watch.batches for watch in watches[:1]), epoch)
 
 
-def alike(watches: Sequence[KeyWatch], others: Sequence[KeyWatch]) -> bool:
-    """Say whether two epochs had the same keys in every batch, where keys differ enough to tell."""
-    return any(one.same_batches(other) for one, other in zip(watches, others, strict=True))
+def same_keys(watches: Sequence[KeyWatch], others: Sequence[KeyWatch]) -> bool:
+    """Return whether two epochs had the same keys in each batch, if keys vary enough to tell."""
+    return any(watch.same_batches(other) for watch, other in zip(watches, others, strict=True))
 
 
 def _epoch(closed: Sequence[Closed], epoch: int) -> EpochReport:
@@ -162,8 +162,8 @@ def _epoch(closed: Sequence[Closed], epoch: int) -> EpochReport:
     batches = seen.batches if seen else watches[0].batches
     if not seen:
         return EpochReport(None, None, batches, (), spreads, again, related)
-    some = () if seen.named else seen.sample().some(PLACES)
-    return EpochReport(seen.visits, seen.distinct, batches, tuple(seen.by_rank), spreads, again, related, some)
+    shown_places = () if seen.named else seen.sample().some(MAX_PLACES)
+    return EpochReport(seen.visits, seen.distinct, batches, tuple(seen.by_rank), spreads, again, related, shown_places)
 
 
 def _epoch_lines(number: int, epoch: EpochReport) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Coverage audit: was every row visited exactly once?"""
+"""Coverage of an epoch: whether each row was visited exactly once."""
 
 from dataclasses import dataclass
 
@@ -10,15 +10,15 @@ from corgipile.errors import BadArgument
 
 @dataclass(frozen=True)
 class Coverage:
-    """What an epoch visited.
+    """Visits of an epoch.
 
     Attributes:
         rows: Rows of the table.
-        visits: Visits made.
+        visits: Number of visits.
         missing: Rows never visited.
         repeated: Rows visited more than once.
         most: Visits of the row visited most often.
-        foreign: Visits of rows that the table doesn't have.
+        foreign: Visits of rows outside the table.
     """
 
     rows: int
@@ -30,7 +30,7 @@ class Coverage:
 
     @property
     def exact(self) -> bool:
-        """Say whether each row was visited exactly once."""
+        """Return whether each row was visited exactly once."""
         return self.missing == self.repeated == self.foreign == 0
 
 
@@ -51,7 +51,7 @@ def coverage(ids: npt.ArrayLike, rows: int) -> Coverage:
     if seen.size == 0:
         seen = seen.astype(np.int64)
     if seen.ndim != 1 or seen.dtype.kind not in "iu":
-        raise BadArgument(f"ids are {seen.dtype} of shape {seen.shape}; one row number a visit is wanted")
+        raise BadArgument(f"ids must be one row number per visit, got {seen.dtype} of shape {seen.shape}")
     inside = seen[(seen >= 0) & (seen < rows)]
     times = np.bincount(inside.astype(np.int64), minlength=rows)
     return Coverage(

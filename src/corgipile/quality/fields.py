@@ -1,4 +1,4 @@
-"""Finds one thing, a row's number or its key, in batches of anybody's making."""
+"""Fields of batches of any kind: row numbers or keys."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ Finder = str | int | Callable[[Any], Any]
 
 
 class Field:
-    """Take a field out of batches: dictionaries, tuples, Arrow, data frames, objects, lists of single rows.
+    """Reads a field of batches: dictionaries, tuples, Arrow, data frames, objects, lists of rows.
 
-    A field of a named tuple is found by its name or its place.
+    A field of a named tuple has a name and an index.
 
     Args:
-        finder: A name or a place in the batch, or a function that takes the batch and returns the values of its rows.
-        what: The argument that the finder came by, for messages.
+        finder: A name or an index in the batch, or a function from the batch to its rows' values.
+        what: The argument that the finder was given as, for messages.
 
     Example:
         >>> Field("label", "key").of({"x": [[1.0], [2.0]], "label": [0, 1]})
@@ -29,35 +29,35 @@ class Field:
 
     def __init__(self, finder: Finder, what: str) -> None:
         if isinstance(finder, bool) or not (isinstance(finder, str | int) or callable(finder)):
-            raise BadArgument(f"{what} is {finder!r}; a name, a place in the batch, or a function of it is right")
+            raise BadArgument(f"{what} must be a name, an index in the batch, or a function of it, got {finder!r}")
         self._finder, self._what = finder, what
-        self._columns: int | None = None  # 0: one value a row
+        self._columns: int | None = None  # 0: one value per row
 
     def of(self, batch: Any) -> npt.NDArray[Any]:
-        """Return the values of a batch: one a row, or (rows, columns)."""
-        found = batch.get(self._finder) if type(batch) is dict else None
-        if type(found) is np.ndarray and found.ndim == 1 and self._columns == 0 and found.dtype.kind in "iuf":
-            return found  # by far the most batches, in a tenth of the time
-        values = as_array(self._found(batch))
+        """Return a batch's values: one per row, or (rows, columns)."""
+        column = batch.get(self._finder) if type(batch) is dict else None
+        if type(column) is np.ndarray and column.ndim == 1 and self._columns == 0 and column.dtype.kind in "iuf":
+            return column  # the usual batch, in a tenth of the time
+        values = as_array(self._read(batch))
         if values.ndim == 0:
             values = values[None]
         if values.dtype == object:
-            values = self._of_objects(values)
+            values = self._text_of(values)
         if values.dtype.kind in "mM":
             values = np.where(np.isnat(values), np.nan, values.astype(np.int64))
         if values.dtype.kind not in "biufSU":
-            raise BadArgument(f"{self.name} holds {values.dtype}; numbers, truths, text or times are right")
+            raise BadArgument(f"{self.name} must be numbers, booleans, text or timestamps, got {values.dtype}")
         if values.ndim > 2:
             values = values.reshape(len(values), -1)
-        self._same_shape(values)
+        self._check_columns(values)
         return values
 
     @property
     def name(self) -> str:
-        """Return what messages call the field."""
+        """Return the field's name in messages."""
         return f"{self._what}={getattr(self._finder, '__name__', repr(self._finder))}"
 
-    def _found(self, batch: Any) -> Any:
+    def _read(self, batch: Any) -> Any:
         if callable(self._finder):
             return self._finder(batch)
         try:
@@ -71,26 +71,28 @@ class Field:
                 return getattr(batch, self._finder)
             return batch[self._finder]
         except (KeyError, IndexError, TypeError, AttributeError):
-            raise BadArgument(f"{self.name} is not in a batch, which is {_described(batch)}") from None
+            raise BadArgument(f"{self.name} must be in each batch, got {_describe(batch)}") from None
 
-    def _of_objects(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _text_of(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         kinds = {type(value).__name__ for value in values.ravel()}
         if kinds <= {"str"}:
             return values.astype(str)
         if kinds <= {"bytes"}:
             return values.astype(bytes)
-        raise BadArgument(f"{self.name} holds {', '.join(sorted(kinds))}; one kind of numbers or text is right")
+        raise BadArgument(f"{self.name} must be all numbers or all text, got {', '.join(sorted(kinds))}")
 
-    def _same_shape(self, values: npt.NDArray[Any]) -> None:
+    def _check_columns(self, values: npt.NDArray[Any]) -> None:
         columns = values.shape[1] if values.ndim == 2 else 0
         if self._columns is None:
             self._columns = columns
         if columns != self._columns:
-            raise BadArgument(f"{self.name} had {self._columns} columns at first, {columns} in a later batch")
+            raise BadArgument(
+                f"{self.name} must have {self._columns} columns as in the first batch, got {columns} later"
+            )
 
 
 def as_array(values: Any) -> npt.NDArray[Any]:
-    """Return what a batch holds as an array: of a tensor, an Arrow column, a series, a list.
+    """Return a batch's field, such as a tensor, Arrow column, series or list, as an array.
 
     Example:
         >>> import pyarrow as pa
@@ -101,7 +103,7 @@ def as_array(values: Any) -> npt.NDArray[Any]:
         values = values.detach().cpu()
         try:
             values = values.numpy()
-        except TypeError:  # kinds of numbers that NumPy lacks, such as bfloat16
+        except TypeError:  # number types that NumPy lacks, such as bfloat16
             values = values.float().numpy()
     elif hasattr(values, "to_numpy"):
         try:
@@ -113,15 +115,15 @@ def as_array(values: Any) -> npt.NDArray[Any]:
     try:
         return np.asarray(values)
     except ValueError:
-        raise BadArgument("a batch has rows of different lengths where one value a row is wanted") from None
+        raise BadArgument("a batch must have one value per row, got rows of different lengths") from None
 
 
-def rows_of(table: Any) -> str:
-    """Return how batches are made of a table that is no iterable of them, or one of columns; nothing of others.
+def batches_of(table: Any) -> str:
+    """Return code that makes batches of a table that does not iterate over them; "" for other objects.
 
     Example:
         >>> import pyarrow as pa
-        >>> rows_of(pa.table({"x": [1]})), rows_of([1])
+        >>> batches_of(pa.table({"x": [1]})), batches_of([1])
         ('table.to_batches(64)', '')
     """
     if hasattr(table, "iter_slices") and hasattr(table, "columns"):
@@ -134,18 +136,18 @@ def rows_of(table: Any) -> str:
 
 
 def _value(row: Any, finder: Any) -> Any:
-    """Return a field of a tuple, or of a mapping, by its place or its name."""
+    """Return a field of a tuple or mapping, by index or name."""
     return getattr(row, finder) if isinstance(finder, str) and hasattr(row, "_fields") else row[finder]
 
 
 def _single(row: Any, finder: Finder) -> bool:
-    """Say whether a batch is a list of rows, of which this is one, and not a list of columns."""
+    """Return whether a batch is a list of rows, given its first element, and not a list of columns."""
     if isinstance(row, Mapping) or (isinstance(finder, str) and hasattr(row, "_fields")):
         return finder in (row if isinstance(row, Mapping) else row._fields)
     return isinstance(row, tuple) and isinstance(finder, int) and -len(row) <= finder < len(row)
 
 
-def _described(batch: Any) -> str:
+def _describe(batch: Any) -> str:
     if isinstance(batch, Mapping):
         return f"a dictionary of {', '.join(map(repr, list(batch)[:10]))}"
     if isinstance(batch, Sequence) and not isinstance(batch, str | bytes):

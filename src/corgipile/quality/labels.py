@@ -1,4 +1,4 @@
-"""A column of labels as it is read: how often each is there, how they range, and how far blocks differ by them."""
+"""Statistics of a label column from one scan: class counts, range, and h_D."""
 
 from typing import Any, Self
 from zlib import crc32
@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadSchema
-from corgipile.quality.keys import MOST_CLASSES, MOST_FLOAT_CLASSES, Floats
+from corgipile.quality.keys import MAX_CLASSES, MAX_FLOAT_CLASSES, Floats
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.scan import scan_column
 from corgipile.tables.table import IntArray, Table, check_columns
@@ -16,23 +16,22 @@ from corgipile.tables.values import as_type, value_type
 
 __all__ = ["LabelTally"]
 
-ROWS = 1 << 16  # that are looked at together: what is made of them takes some times as much
-GROUPS = 1 << 16  # in which labels are that come when there are `MOST_CLASSES` already, by a hash
+MAX_ROWS = 1 << 16  # rows processed at a time; temporaries take several times as much
+GROUPS = 1 << 16  # hash groups of the labels after the first `MOST_CLASSES`
 Codes = npt.NDArray[np.int64]
 
 
 class LabelTally:
-    """Counts labels and measures h_D, see `corgipile.quality.h_d`, in memory that depends on no table.
+    """Counts labels and measures h_D, see `corgipile.quality.h_d`, in constant memory.
 
-    What is no number is a class, null too. From the 1025th class on they share 65,536 groups by a hash of their text:
-    h_D is then that of the groups.
+    Values that are not numbers are classes, null included. From the 1025th class on, classes share 65,536 groups by a
+    hash of their text, and h_D is that of the groups.
 
     Args:
         cuts: Block boundaries.
 
     Attributes:
-        counts: Rows of each class, in the order in which they came; None where labels are numbers, or more classes
-            than 1024.
+        counts: Rows of each class, in order of appearance; None if labels are numbers, or more than 1024 classes.
 
     Example:
         >>> tally = LabelTally(np.array([0, 2, 4]))
@@ -49,106 +48,106 @@ class LabelTally:
 
     @classmethod
     def of(cls, table: Table, name: str, cuts: IntArray) -> Self:
-        """Read a column once.
+        """Scan a column once.
 
         Raises:
-            BadSchema: It does not hold one value a row.
+            BadSchema: The column does not have one value per row.
         """
         if pa.types.is_nested(kind := table.schema.field(check_columns(table.schema, [name])[0]).type):
-            raise BadSchema(f"column {name!r} is {kind}; one value a row is needed")
-        made = cls(cuts)
+            raise BadSchema(f"column {name!r} must have one value per row, got {kind}")
+        tally = cls(cuts)
         for start, part in scan_column(table, name):
-            for at in range(0, len(part), ROWS):
-                made.add(start + at, part.slice(at, ROWS))
-        return made
+            for at in range(0, len(part), MAX_ROWS):
+                tally.add(start + at, part.slice(at, MAX_ROWS))
+        return tally
 
     @property
     def h_d(self) -> float:
-        """Return h_D of what was read; 0.0 if all rows are alike."""
-        return (self._numbers if self._classes.none else self._classes).factor(int(self._cuts[-1]))
+        """Return h_D of the scanned rows; 0.0 if all are equal."""
+        return (self._numbers if self._classes.numeric else self._classes).factor(int(self._cuts[-1]))
 
     @property
     def range(self) -> tuple[float, float, float] | None:
-        """Return least, mean and greatest of numbers that are no classes; else None."""
+        """Return the minimum, mean and maximum of numeric labels; None for classes."""
         return self._numbers.range() if self.counts is None else None
 
     def add(self, start: int, part: pa.Array) -> None:
-        """Take the labels of the rows that come next, of which ``start`` is the first."""
+        """Add the labels of the next rows, from row ``start`` on."""
         part = as_type(part, value_type(part.type))
         block = np.searchsorted(self._cuts, np.arange(start, start + len(part)), side="right") - 1
         if _is_number(part.type):
             self._add_numbers(part.to_numpy(zero_copy_only=False), block)
             return
         coded = part.dictionary_encode(null_encoding="encode")
-        names = ["null" if one is None else one for one in coded.dictionary.to_pylist()]
+        names = ["null" if name is None else name for name in coded.dictionary.to_pylist()]
         indices = flat(coded.indices).astype(np.int64)
         self._count(names, np.bincount(indices, minlength=len(names)))
-        self._classes.add(self._coded(names)[indices], block)
+        self._classes.add(self._codes_of(names)[indices], block)
 
     def _add_numbers(self, values: npt.NDArray[Any], block: Codes) -> None:
         fraction = values.dtype.kind == "f"
         self._numbers.add(values.astype(np.float64), block)
-        if self.counts is None and self._classes.none:
+        if self.counts is None and self._classes.numeric:
             return
         classes = not fraction or bool((np.isfinite(values) & (values == np.floor(values))).all())
         names, indices, counts = np.unique(values, return_inverse=True, return_counts=True)
         self._count(list(names) if classes else None, counts)
-        few = self.counts is not None and len(self.counts) <= (MOST_FLOAT_CLASSES if fraction else MOST_CLASSES)
-        self._classes.none = self._classes.none or not few
-        if not self._classes.none:
-            self._classes.add(self._coded(list(names))[indices.reshape(-1)], block)
+        are_classes = self.counts is not None and len(self.counts) <= (MAX_FLOAT_CLASSES if fraction else MAX_CLASSES)
+        self._classes.numeric = self._classes.numeric or not are_classes
+        if not self._classes.numeric:
+            self._classes.add(self._codes_of(list(names))[indices.reshape(-1)], block)
 
     def _count(self, names: list[Any] | None, counts: IntArray) -> None:
-        """Count classes as long as they are few; None: these labels are no classes."""
+        """Count classes while there are few; None: these labels are not classes."""
         if self.counts is None:
             return
         for name, count in zip(names or (), counts.tolist(), strict=False):
             self.counts[name] = self.counts.get(name, 0) + count
-        if names is None or len(self.counts) > MOST_CLASSES:
+        if names is None or len(self.counts) > MAX_CLASSES:
             self.counts = None
 
-    def _coded(self, names: list[Any]) -> Codes:
+    def _codes_of(self, names: list[Any]) -> Codes:
         codes, known = np.empty(len(names), np.int64), self._codes
         for at, name in enumerate(names):
             code = known.get(name)
-            if code is None and len(known) < MOST_CLASSES:
+            if code is None and len(known) < MAX_CLASSES:
                 code = known[name] = len(known)
-            codes[at] = MOST_CLASSES + crc32(str(name).encode()) % GROUPS if code is None else code
+            codes[at] = MAX_CLASSES + crc32(str(name).encode()) % GROUPS if code is None else code
         return codes
 
 
 class _Classes:
-    """Sums over blocks of which ``(1/N) sum_l n_l^2 |p_l - p|^2 / (1 - |p|^2)`` is made once shares p are known."""
+    """Sums over blocks that yield ``(1/N) sum_l n_l^2 |p_l - p|^2 / (1 - |p|^2)`` once the shares p are known."""
 
     def __init__(self, sizes: IntArray) -> None:
-        self.none = False  # labels are numbers
-        self._of = sizes.astype(np.float64)  # rows of each block
-        self._rows = np.zeros(MOST_CLASSES + GROUPS, np.int64)
-        self._products = np.zeros(MOST_CLASSES + GROUPS)  # of the rows of a class in a block with the rows of the block
+        self.numeric = False  # labels are numbers
+        self._block_rows = sizes.astype(np.float64)  # rows of each block
+        self._rows = np.zeros(MAX_CLASSES + GROUPS, np.int64)
+        self._products = np.zeros(MAX_CLASSES + GROUPS)  # per class: rows in a block times the block's rows
         self._squares = self._sized = 0.0
-        self._open = (-1, np.zeros(0, np.int64), np.zeros(0))  # a block of which there are more rows to come
+        self._open = (-1, np.zeros(0, np.int64), np.zeros(0))  # the current, incomplete block
 
     def add(self, codes: Codes, block: Codes) -> None:
-        """Take the classes of rows, and their blocks."""
+        """Add the classes of rows, and their blocks."""
         self._rows += np.bincount(codes, minlength=len(self._rows))
         keys, counts = np.unique((block - block[0]) * len(self._rows) + codes, return_counts=True)
         blocks, classes = block[0] + keys // len(self._rows), keys % len(self._rows)
-        last, old, waiting = self._open
+        last, old, pending = self._open
         if last == block[0]:
             first = blocks == last
-            both, at = np.unique(np.append(old, classes[first]), return_inverse=True)
-            joined = np.bincount(at, np.append(waiting, counts[first]))
-            classes, counts = np.append(both, classes[~first]), np.append(joined, counts[~first])
-            blocks = np.append(np.full(len(both), last), blocks[~first])
+            merged, at = np.unique(np.append(old, classes[first]), return_inverse=True)
+            joined = np.bincount(at, np.append(pending, counts[first]))
+            classes, counts = np.append(merged, classes[~first]), np.append(joined, counts[~first])
+            blocks = np.append(np.full(len(merged), last), blocks[~first])
         elif last >= 0:
-            self._end(old, waiting, np.full(len(old), last))
+            self._close_blocks(old, pending, np.full(len(old), last))
         open_ = blocks == block[-1]
         self._open = (int(block[-1]), classes[open_], counts[open_].astype(np.float64))
-        self._end(classes[~open_], counts[~open_], blocks[~open_])
+        self._close_blocks(classes[~open_], counts[~open_], blocks[~open_])
 
-    def _end(self, classes: Codes, counts: npt.NDArray[Any], blocks: Codes) -> None:
-        """Add up blocks that are whole."""
-        counts, sizes = counts.astype(np.float64), self._of
+    def _close_blocks(self, classes: Codes, counts: npt.NDArray[Any], blocks: Codes) -> None:
+        """Add complete blocks to the sums."""
+        counts, sizes = counts.astype(np.float64), self._block_rows
         self._squares += float(counts @ counts)
         self._sized += float((sizes[np.unique(blocks)] ** 2).sum())
         self._products += np.bincount(classes, counts * sizes[blocks], minlength=len(self._products))
@@ -157,60 +156,60 @@ class _Classes:
         """Return h_D."""
         last, classes, counts = self._open
         if last >= 0:
-            self._end(classes, counts, np.full(len(classes), last))
+            self._close_blocks(classes, counts, np.full(len(classes), last))
             self._open = (-1, classes[:0], counts[:0])
-        there = np.flatnonzero(self._rows)  # from here on whole numbers, however large, so that nothing is rounded
-        rows, products = self._rows[there].tolist(), map(int, self._products[there].tolist())
-        alike = sum(count * count for count in rows)
-        squares = int(self._squares) * total * total + int(self._sized) * alike
-        squares -= 2 * total * sum(one * count for one, count in zip(products, rows, strict=True))
-        apart = total * (total * total - alike)
-        return squares / apart if apart else 0.0
+        present = np.flatnonzero(self._rows)  # Python integers from here on avoid rounding
+        rows, products = self._rows[present].tolist(), map(int, self._products[present].tolist())
+        equal_pairs = sum(count * count for count in rows)
+        squares = int(self._squares) * total * total + int(self._sized) * equal_pairs
+        squares -= 2 * total * sum(product * count for product, count in zip(products, rows, strict=True))
+        distinct_pairs = total * (total * total - equal_pairs)
+        return squares / distinct_pairs if distinct_pairs else 0.0
 
 
 class _Numbers:
-    """The same of numbers; what is missing counts as the mean."""
+    """Sums over blocks for numeric labels; missing values count as the mean."""
 
     def __init__(self) -> None:
-        self._known, self._mean, self._off = 0, 0.0, 0.0  # rows, mean, squares of differences from it
-        self._least, self._most = np.inf, -np.inf
-        self._shift: float | None = None  # near the numbers, so that sums of their differences are exact
-        # Sums over blocks: of squared sums of differences, of these times known rows, of squared known rows.
+        self._known, self._mean, self._off = 0, 0.0, 0.0  # rows, mean, sum of squared deviations
+        self._min, self._max = np.inf, -np.inf
+        self._shift: float | None = None  # near the numbers, so that sums of differences are exact
+        # Sums over blocks: squared sums of differences, these sums times known rows, squared known rows.
         self._blocks = np.zeros(3)
         self._open = (-1, 0.0, 0.0)
 
     def add(self, values: Floats, block: Codes) -> None:
-        """Take numbers of rows, and their blocks."""
+        """Add numeric labels of rows, and their blocks."""
         known = np.isfinite(values)
         values, block = values[known], block[known]
         if not len(values):
             return
-        self._spread(values)
+        self._update_variance(values)
         self._shift = float(values[0]) if self._shift is None else self._shift
         at = block - block[0]
         sums = np.bincount(at, values - self._shift).astype(np.float64)
         rows = np.bincount(at).astype(np.float64)
-        last, total, waiting = self._open
+        last, total, pending = self._open
         if last == block[0]:
-            sums[0], rows[0] = sums[0] + total, rows[0] + waiting
+            sums[0], rows[0] = sums[0] + total, rows[0] + pending
         else:
-            self._end(np.array([total]), np.array([waiting]))
+            self._close_blocks(np.array([total]), np.array([pending]))
         self._open = (int(block[-1]), float(sums[-1]), float(rows[-1]))
-        self._end(sums[:-1], rows[:-1])
+        self._close_blocks(sums[:-1], rows[:-1])
 
-    def _end(self, sums: Floats, rows: Floats) -> None:
+    def _close_blocks(self, sums: Floats, rows: Floats) -> None:
         self._blocks += [float(sums @ sums), float(sums @ rows), float(rows @ rows)]
 
-    def _spread(self, values: Floats) -> None:
+    def _update_variance(self, values: Floats) -> None:
         rows, more, center = self._known, len(values), float(values.mean())
         total, off = rows + more, center - self._mean
         self._off += float(((values - center) ** 2).sum()) + off * off * rows * more / total
         self._known, self._mean = total, self._mean + off * more / total
-        self._least, self._most = min(self._least, float(values.min())), max(self._most, float(values.max()))
+        self._min, self._max = min(self._min, float(values.min())), max(self._max, float(values.max()))
 
     def factor(self, total: int) -> float:
-        """Return h_D of the blocks of so many rows."""
-        self._end(np.array([self._open[1]]), np.array([self._open[2]]))
+        """Return h_D of the blocks."""
+        self._close_blocks(np.array([self._open[1]]), np.array([self._open[2]]))
         self._open = (-1, 0.0, 0.0)
         if not self._off > 0:
             return 0.0
@@ -219,8 +218,8 @@ class _Numbers:
         return float(max(0.0, squares) / self._off)
 
     def range(self) -> tuple[float, float, float] | None:
-        """Return least, mean and greatest; None where none is known."""
-        return (self._least, self._mean, self._most) if self._known else None
+        """Return the minimum, mean and maximum; None if all are missing."""
+        return (self._min, self._mean, self._max) if self._known else None
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""Sums along an epoch of unknown length, in constant memory."""
+"""Running sums along an epoch of unknown length, in constant memory."""
 
 from collections.abc import Callable
 from typing import Self
@@ -7,14 +7,14 @@ import numpy as np
 
 from corgipile.quality.keys import Floats
 
-MOST = 1024
+MAX_POINTS = 1024
 
 
 class Points:
-    """Keep sums of batches that follow one another, at most 1,024 of them: neighbours are added up when they are full.
+    """Stores sums of consecutive batches, at most 1,024: once full, neighbours are added up.
 
     Args:
-        columns: Numbers that are summed.
+        columns: Number of columns to sum.
 
     Example:
         >>> points = Points(1)
@@ -25,36 +25,36 @@ class Points:
 
     def __init__(self, columns: int) -> None:
         self.stride = 1
-        self._sums = np.zeros((MOST, columns))
+        self._sums = np.zeros((MAX_POINTS, columns))
         self._batches = 0
 
     @property
     def sums(self) -> Floats:
-        """Return float64[points, columns], each of ``stride`` batches, the last of what is left."""
+        """Return float64[points, columns]; each point sums ``stride`` batches, the last one the rest."""
         return self._sums[: -(-self._batches // self.stride)]
 
     def widen(self, columns: int) -> None:
-        """Make room for more columns, which were zero so far."""
+        """Add columns that were zero so far."""
         if columns > self._sums.shape[1]:
             self._sums = np.pad(self._sums, ((0, 0), (0, columns - self._sums.shape[1])))
 
     def change(self, columns: Callable[[Floats], Floats]) -> None:
-        """Change the columns of all points."""
+        """Apply a function to the columns of all points."""
         self._sums = columns(self._sums)
 
     def add(self, rows: Floats) -> None:
-        """Add the numbers of batches: float64[batches, columns]."""
+        """Add the rows of batches: float64[batches, columns]."""
         while len(rows):
-            room = MOST * self.stride - self._batches
-            if not room:
+            free = MAX_POINTS * self.stride - self._batches
+            if not free:
                 self._halve()
                 continue
-            took = rows[:room]
-            at = np.arange(self._batches, self._batches + len(took)) // self.stride
+            chunk = rows[:free]
+            at = np.arange(self._batches, self._batches + len(chunk)) // self.stride
             firsts = np.flatnonzero(np.diff(at, prepend=-1))
-            self._sums[at[firsts]] += np.add.reduceat(took, firsts, axis=0)
-            self._batches += len(took)
-            rows = rows[room:]
+            self._sums[at[firsts]] += np.add.reduceat(chunk, firsts, axis=0)
+            self._batches += len(chunk)
+            rows = rows[free:]
 
     def merge(self, other: Self) -> None:
         """Add the sums of a rank that ran in step."""
@@ -69,6 +69,6 @@ class Points:
         self._batches = max(self._batches, other._batches)
 
     def _halve(self) -> None:
-        pairs = self._sums.reshape(MOST // 2, 2, -1).sum(axis=1)
+        pairs = self._sums.reshape(MAX_POINTS // 2, 2, -1).sum(axis=1)
         self._sums = np.concatenate([pairs, np.zeros_like(pairs)])
         self.stride *= 2

@@ -1,4 +1,4 @@
-"""h_D of a table from a few rows of a few hundred blocks, with its standard error."""
+"""Estimates of a table's h_D, with standard error, from a few rows of a few hundred blocks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,21 +16,21 @@ from corgipile.tables.table import IntArray, Table, check_columns, even_cuts
 
 __all__ = ["HD", "cuts_of", "h_d_of_columns", "h_d_of_gradients", "h_d_of_samples"]
 
-LEVEL = 16  # blocks, of fewer of which a short last one is not to be
-FEW = 64  # blocks that mix too little to be read as such: a table of so few large units is unpacked, and cut anyhow
-TWICE = 4  # of a sample, rows for each class at least
-TOGETHER = 32  # blocks whose gradients are in memory at a time
+MAX_EQUAL_BLOCKS = 16  # blocks up to which all get about equal lengths
+MAX_FEW_BLOCKS = 64  # blocks up to which a table is unpacked and cut anew
+MIN_ROWS_PER_CLASS = 4  # sampled rows per class at least
+MAX_GRADIENT_BLOCKS = 32  # blocks whose gradients are in memory at a time
 
 
 class HD(NamedTuple):
-    """The block-wise variance factor of a table, estimated.
+    """Estimate of a table's block-wise variance factor.
 
     Attributes:
-        value: The estimate: 1 for blocks that are random samples, the rows of a block for constant ones; from a sample
-            it may be a little below 0.
-        error: Its standard error.
-        blocks: How many blocks were looked at.
-        rows: Rows looked at in each of them.
+        value: The estimate: 1 for random blocks, the rows of a block for constant ones; a sample's may be slightly
+            below 0.
+        error: Standard error of the estimate.
+        blocks: Number of blocks sampled.
+        rows: Rows sampled in each block.
 
     Example:
         >>> print(HD(6.56, 0.31, 200, 2))
@@ -43,24 +43,24 @@ class HD(NamedTuple):
     rows: int
 
     def __str__(self) -> str:
-        """Say it in a line."""
+        """Return the estimate as one line."""
         return f"{self.value:.2f} ± {self.error:.2f} ({self.rows} rows of each of {self.blocks} blocks)"
 
 
 def h_d_of_samples(samples: npt.ArrayLike, block_rows: float, blocks: int) -> HD:
-    """Estimate h_D from some rows of some blocks, all blocks being as likely, and all rows of a block.
+    """Estimate h_D from some rows of some blocks, sampled uniformly.
 
-    The variance of block means is that of the sampled ones, less what the rows within blocks add to it; the variance of
-    rows is both together (one-way analysis of variance, finite populations). Both are unbiased. The standard error is
-    the jackknife's over blocks, infinite where two are sampled, which do not tell it, unless they are all there is.
+    The variance of block means is that of the sampled means minus the contribution of rows within blocks; the variance
+    of rows is the sum of both (one-way analysis of variance, finite populations). Both are unbiased. The standard error
+    is the jackknife's over blocks, infinite for two sampled blocks unless they are the whole table.
 
     Args:
-        samples: What is measured, [blocks sampled, rows sampled] numbers or [.., .., numbers].
-        block_rows: Rows of a block.
-        blocks: Blocks of the table.
+        samples: Measured values, numbers of shape [blocks sampled, rows sampled] or [.., .., numbers].
+        block_rows: Rows per block.
+        blocks: Blocks in the table.
 
     Raises:
-        BadArgument: There are fewer than two blocks or rows, or more than the table has.
+        BadArgument: There are fewer than two blocks or rows, or more than in the table.
 
     Example:
         >>> h_d_of_samples([[0, 0], [1, 1]], block_rows=2, blocks=2).value
@@ -68,7 +68,7 @@ def h_d_of_samples(samples: npt.ArrayLike, block_rows: float, blocks: int) -> HD
     """
     values = np.asarray(samples, np.float64)
     if values.ndim not in (2, 3) or min(values.shape) < 1:
-        raise BadArgument(f"samples of shape {values.shape}; [blocks, rows] or [blocks, rows, numbers] are wanted")
+        raise BadArgument(f"samples must have shape [blocks, rows] or [blocks, rows, numbers], got {values.shape}")
     values = values.reshape(*values.shape[:2], -1)
     means = values.mean(axis=1)
     within = ((values - means[:, None]) ** 2).sum(axis=(1, 2))
@@ -76,17 +76,17 @@ def h_d_of_samples(samples: npt.ArrayLike, block_rows: float, blocks: int) -> HD
 
 
 def cuts_of(table: Table, block: int) -> IntArray:
-    """Return where the blocks begin by which a table is measured, and its end: of a few, all of about one length.
+    """Return block boundaries for measuring a table, from 0 to its rows; few blocks have about equal lengths.
 
     Example:
         >>> cuts_of(open_table({"x": range(7)}), 4).tolist()
         [0, 3, 7]
     """
     cuts = table.cuts(block)
-    if len(cuts) > FEW:
+    if len(cuts) > MAX_FEW_BLOCKS:
         return cuts
     count = -(-len(table) // block)
-    if count > LEVEL:
+    if count > MAX_EQUAL_BLOCKS:
         return even_cuts(len(table), block)
     return np.linspace(0, len(table), count + 1).astype(np.int64)
 
@@ -100,23 +100,22 @@ def h_d_of_columns(
     rows: int = 4,
     seed: int = 0,
 ) -> dict[str, HD]:
-    """Estimate h_D by each of some columns: the label, or any other; only sampled rows are read.
+    """Estimate h_D by columns, such as the label; only sampled rows are read.
 
-    Classes count one-hot, numbers as they are (see ``Keys``), the numbers of a list in units of their spreads. What is
-    missing counts as the mean.
+    Classes are one-hot, numbers count as they are (see ``Keys``), and a list's numbers in units of their spreads.
+    Missing values count as the mean.
 
     Args:
-        table: What `corgipile.open` takes.
-        block: Rows of a block; a table that is encoded in many large units has larger ones.
-        columns: The columns; None: all that have values that can be measured.
-        blocks: Blocks to look at, all if there are no more.
-        rows: Rows to look at in each, more where there are fewer blocks, so that as many are looked at; all if it has
-            no more.
-        seed: Decides which.
+        table: A source for `corgipile.open`.
+        block: Rows per block; a table that is encoded in many large units has larger blocks.
+        columns: The columns; None: all that can be measured.
+        blocks: Number of blocks to sample; all if there are fewer.
+        rows: Rows to sample per block, more if there are fewer blocks, to keep the sample's size; all if it has fewer.
+        seed: Seed of the sample.
 
     Raises:
         BadArgument: There are fewer than two blocks of two rows.
-        BadSchema: A column that was named has neither numbers nor classes.
+        BadSchema: A named column has neither numbers nor classes.
 
     Example:
         >>> table = {"x": np.arange(4000) // 1000, "y": np.arange(4000) % 7}
@@ -127,16 +126,16 @@ def h_d_of_columns(
     names = check_columns(opened.schema, columns)
     sample = _Sample.of(opened, block, blocks, rows, seed)
     batch = opened.take(sample.rows.ravel(), names)
-    found = {}
+    estimates = {}
     for name in names:
         try:
-            values = _measured(batch.column(name), sampled=sample.rows.size < len(opened))
+            values = _measure(batch.column(name), sampled=sample.rows.size < len(opened))
         except (BadArgument, ValueError, TypeError) as error:
             if columns is not None:
-                raise BadSchema(f"column {name!r} has no numbers or classes to measure: {error}") from None
+                raise BadSchema(f"column {name!r} must have numbers or classes: {error}") from None
             continue
-        found[name] = h_d_of_samples(values.reshape(*sample.rows.shape, -1), sample.block_rows, sample.blocks)
-    return found
+        estimates[name] = h_d_of_samples(values.reshape(*sample.rows.shape, -1), sample.block_rows, sample.blocks)
+    return estimates
 
 
 def h_d_of_gradients(
@@ -149,24 +148,23 @@ def h_d_of_gradients(
     seed: int = 0,
     groups: int = 1,
 ) -> HD:
-    """Estimate h_D by what a function makes of rows: the gradients of a model, `corgipile.linear.gradients` for ours.
+    """Estimate h_D from per-row gradients of a model, such as `corgipile.linear.gradients`.
 
-    Any projection of gradients serves, for only their inner products matter. h_D bounds an epoch's error where it holds
-    for all weights: take the largest of a few, at the beginning, on the way and at the end.
+    Any projection of gradients will do, since only their inner products matter. h_D bounds an epoch's error if it holds
+    for all weights: take the largest of a few estimates, at the beginning, during and at the end of a training.
 
     Args:
-        table: What `corgipile.open` takes.
-        block: Rows of a block; a table that is encoded in many large units has larger ones.
-        gradients: Makes (rows, numbers) of a ``pyarrow.Table``.
-        blocks: Blocks to look at, all if there are no more.
-        rows: Rows to look at in each, more where there are fewer blocks, so that as many are looked at; all if it has
-            no more.
-        seed: Decides which.
-        groups: Equal parts of the numbers of which each is a projection of its own: how far their estimates are apart
-            counts in the standard error.
+        table: A source for `corgipile.open`.
+        block: Rows per block; a table that is encoded in many large units has larger blocks.
+        gradients: Returns (rows, numbers) for a ``pyarrow.Table``.
+        blocks: Number of blocks to sample; all if there are fewer.
+        rows: Rows to sample per block, more if there are fewer blocks, to keep the sample's size; all if it has fewer.
+        seed: Seed of the sample.
+        groups: Number of equal parts of the numbers that are independent projections. The spread of their estimates
+            adds to the standard error.
 
     Raises:
-        BadArgument: There are fewer than two blocks of two rows, or the function makes other numbers.
+        BadArgument: There are fewer than two blocks of two rows, or the function returns another shape.
 
     Example:
         >>> table = {"x": np.repeat([1.0, 2.0, 3.0], 20), "label": np.repeat([0, 1, 1], 20)}
@@ -176,20 +174,20 @@ def h_d_of_gradients(
     opened, groups = open_table(table), whole(groups, "groups", 1)
     sample = _Sample.of(opened, block, blocks, rows, seed)
     means, within = [], []
-    for some in sample.parts():
-        batch = opened.take(some.ravel())
-        made = np.asarray(gradients(pa.Table.from_batches([batch])), np.float64)
-        if made.ndim != 2 or len(made) != some.size or made.shape[1] % groups:
-            right = f"(rows, numbers) for {some.size} rows" + f", numbers in {groups} groups" * (groups > 1)
-            raise BadArgument(f"gradients must be {right}, got shape {made.shape}")
-        values = made.reshape(*some.shape, groups, -1)
+    for block_rows in sample.parts():
+        batch = opened.take(block_rows.ravel())
+        projected = np.asarray(gradients(pa.Table.from_batches([batch])), np.float64)
+        if projected.ndim != 2 or len(projected) != block_rows.size or projected.shape[1] % groups:
+            shape = f"(rows, numbers) for {block_rows.size} rows" + f", numbers in {groups} groups" * (groups > 1)
+            raise BadArgument(f"gradients must be {shape}, got shape {projected.shape}")
+        values = projected.reshape(*block_rows.shape, groups, -1)
         means.append(values.mean(axis=1))
         within.append(((values - means[-1][:, None]) ** 2).sum(axis=(1, 3)))
-    return _of_groups(np.concatenate(means), np.concatenate(within), sample)
+    return _estimate_groups(np.concatenate(means), np.concatenate(within), sample)
 
 
 class _Sample(NamedTuple):
-    """Rows of blocks drawn without replacement."""
+    """Rows of blocks, drawn without replacement."""
 
     rows: IntArray  # [blocks sampled, rows sampled]
     block_rows: float
@@ -197,45 +195,44 @@ class _Sample(NamedTuple):
 
     @classmethod
     def of(cls, table: Table, block: int, blocks: int, rows: int, seed: int) -> "_Sample":
-        """Draw them."""
+        """Draw a sample."""
         block, blocks = whole(block, "block", 2), whole(blocks, "blocks", 2)
         rows, key = whole(rows, "rows", 2), random.derive(whole(seed, "seed"))
         cuts = cuts_of(table, block)
         sizes = np.diff(cuts)
         usual = int(np.median(sizes)) if len(sizes) else 0
         rows = min(max(rows, -(-rows * blocks // max(1, len(sizes)))), usual)
-        wide = np.flatnonzero(sizes >= rows) if rows > 1 else np.zeros(0, np.int64)  # a short last one is left out
+        wide = np.flatnonzero(sizes >= rows) if rows > 1 else np.zeros(0, np.int64)  # leaves out a short last block
         if len(wide) < 2:
-            raise BadArgument(f"{table!r} has {len(sizes)} blocks of {usual} rows; two blocks of two rows are needed")
+            raise BadArgument(f"{table!r} must have two blocks of two rows, got {len(sizes)} blocks of {usual} rows")
         chosen = wide[random.permute(len(wide), key, 0, min(blocks, len(wide)))]
         drawn = [
-            cuts[one] + random.permute(int(sizes[one]), random.derive(key, int(one)), 0, rows)
-            for one in chosen.tolist()
+            cuts[at] + random.permute(int(sizes[at]), random.derive(key, int(at)), 0, rows) for at in chosen.tolist()
         ]
         return cls(np.array(drawn), float(sizes[wide].mean()), len(wide))
 
     def parts(self) -> Iterator[IntArray]:
-        """Yield the rows of some blocks at a time."""
-        for first in range(0, len(self.rows), TOGETHER):
-            yield self.rows[first : first + TOGETHER]
+        """Yield the sampled rows, some blocks at a time."""
+        for first in range(0, len(self.rows), MAX_GRADIENT_BLOCKS):
+            yield self.rows[first : first + MAX_GRADIENT_BLOCKS]
 
 
-def _of_groups(means: Floats, within: Floats, sample: _Sample) -> HD:
+def _estimate_groups(means: Floats, within: Floats, sample: _Sample) -> HD:
     """Estimate h_D from means, [blocks, groups, numbers], and squares within blocks, [blocks, groups]."""
     facts = sample.rows.shape[1], sample.block_rows, sample.blocks
-    found = _estimate(means.reshape(len(means), -1), within.sum(axis=1), *facts)
+    estimate = _estimate(means.reshape(len(means), -1), within.sum(axis=1), *facts)
     groups = within.shape[1]
     if groups == 1:
-        return found
-    each = [_estimate(means[:, at], within[:, at], *facts).value for at in range(groups)]
-    return found._replace(error=float(np.hypot(found.error, np.std(each, ddof=1) / groups**0.5)))
+        return estimate
+    values = [_estimate(means[:, at], within[:, at], *facts).value for at in range(groups)]
+    return estimate._replace(error=float(np.hypot(estimate.error, np.std(values, ddof=1) / groups**0.5)))
 
 
-def _measured(column: pa.Array, *, sampled: bool) -> Floats:
-    """Return what is measured of a column, (rows, numbers).
+def _measure(column: pa.Array, *, sampled: bool) -> Floats:
+    """Return a column's measured values, (rows, numbers).
 
-    Of a sample, values that hardly ever come twice are no classes, however few they are: numbers are taken as they are,
-    words by their places in the alphabet.
+    In a sample, values that rarely repeat are not classes, even if few: numbers count as they are, text by its rank in
+    alphabetical order.
     """
     kind, rows = column.type, len(column)
     if pa.types.is_dictionary(kind):
@@ -244,50 +241,50 @@ def _measured(column: pa.Array, *, sampled: bool) -> Floats:
         known = _numbers(column.drop_null())
         numbers = np.full((rows, known.shape[1] if len(known) else 1), np.nan)
         numbers[column.is_valid().to_numpy(zero_copy_only=False)] = known
-        filled = _filled(numbers)
+        filled = _fill_missing(numbers)
         return filled / np.where((spread := filled.std(axis=0)) > 0, spread, 1)
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f" and np.isnan(values).any():
-        return _filled(values.reshape(rows, 1))
+        return _fill_missing(values.reshape(rows, 1))
     if sampled and values.dtype.kind in "iufSUO" and not column.null_count:
         names, places = np.unique(values, return_inverse=True)
-        if len(names) > rows // TWICE:
+        if len(names) > rows // MIN_ROWS_PER_CLASS:
             return np.asarray(values if values.dtype.kind in "iuf" else places, np.float64).reshape(rows, 1)
     return Keys(values).rows(slice(None))
 
 
 def _numbers(column: pa.Array) -> Floats:
-    """Return rows as (rows, numbers); lists of one length without a Python object for each number."""
+    """Return rows as (rows, numbers); lists of one length need no Python object per number."""
     items = column
     while pa.types.is_fixed_size_list(items.type):
         items = items.flatten()
     if items is column or not len(column) or not (pa.types.is_integer(items.type) or pa.types.is_floating(items.type)):
-        return np.array([np.ravel(one) for one in column.to_pylist()], np.float64)
+        return np.array([np.ravel(row) for row in column.to_pylist()], np.float64)
     values: Floats = items.to_numpy(zero_copy_only=False).astype(np.float64)
     return values.reshape(len(column), -1)
 
 
-def _filled(numbers: Floats) -> Floats:
-    """Return numbers with means in place of what is missing."""
+def _fill_missing(numbers: Floats) -> Floats:
+    """Return numbers with missing ones replaced by the mean."""
     known = np.isfinite(numbers)
     means = np.where(known, numbers, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     return np.where(known, numbers, means)
 
 
 def _factor(between: Floats | float, within: Floats | float, rows: int, block_rows: float, blocks: int) -> Any:
-    """Return h_D where sampled means vary by ``between``, and rows within blocks by ``within``."""
+    """Return h_D where sampled means vary by ``between`` and rows within blocks by ``within``."""
     true = (between - (1 - rows / block_rows) * within / rows) * (blocks - 1) / blocks
     total = true + (block_rows - 1) / block_rows * within
     return np.where(total > 0, block_rows * true / np.where(total > 0, total, 1), 0.0)
 
 
 def _estimate(means: Floats, within: Floats, rows: int, block_rows: float, blocks: int) -> HD:
-    """Estimate h_D from the mean of each sampled block, and the squares of its rows' differences from it."""
+    """Estimate h_D from the mean of each sampled block, and the squared deviations of its rows."""
     count = len(means)
     if count < 2 or rows < 2 or count > blocks or rows > block_rows:
         raise BadArgument(
-            f"{rows} rows of {count} blocks are sampled, of {blocks} blocks of {block_rows:g} rows; two of each at "
-            "least, and no more than there are, are right"
+            f"a sample must have at least 2 blocks of 2 rows, and at most {blocks} blocks of {block_rows:g} rows, "
+            f"got {count} blocks of {rows} rows"
         )
     off = ((means - means.mean(axis=0)) ** 2).sum(axis=1)
     between, inside = off.sum(), within.sum() / (rows - 1)
@@ -295,7 +292,9 @@ def _estimate(means: Floats, within: Floats, rows: int, block_rows: float, block
     error = 0.0 if count == blocks and rows == block_rows else float("inf")
     if count > 2:
         without = (between - off * count / (count - 1)) / (count - 2), (inside - within / (rows - 1)) / (count - 1)
-        each = _factor(*without, rows, block_rows, blocks)
-        left = 1 - count / blocks if rows == block_rows else 1.0  # of the blocks, where they are known as a whole
-        error = float(np.sqrt(left * (count - 1) / count * ((each - each.mean()) ** 2).sum()))
+        values = _factor(*without, rows, block_rows, blocks)
+        left = (
+            1 - count / blocks if rows == block_rows else 1.0
+        )  # finite-population correction if whole blocks are known
+        error = float(np.sqrt(left * (count - 1) / count * ((values - values.mean()) ** 2).sum()))
     return HD(value, error, count, rows)

@@ -1,4 +1,4 @@
-"""How evenly an order spreads keys: within batches (deff) and along the epoch (prefix discrepancy)."""
+"""Evenness of an order's spread of keys: within batches (deff) and along the epoch (prefix discrepancy)."""
 
 from typing import Literal
 
@@ -8,21 +8,21 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument
 from corgipile.quality.keys import CHUNK, Floats, Keys
 
-MOST_NUMBERS = 1 << 21  # in memory at a time, of rows of many kinds
+MAX_NUMBERS = 1 << 21  # numbers in memory at a time at most
 
 
 def deff(values_in_visit_order: npt.ArrayLike, batch: int) -> float:
     """Measure the design effect of a batch: B * Var(batch mean) / sigma^2; 1.0 is a full shuffle.
 
-    Classes are taken one-hot: the variances of the K class shares are summed over ``sum_k p_k (1 - p_k)``.
-    Deviations are from the mean of all rows visited; a last batch that is short doesn't count.
+    Classes are one-hot: the variances of the K class shares are summed over ``sum_k p_k (1 - p_k)``. Deviations are
+    from the mean of all visited rows; a short last batch does not count.
 
     Args:
         values_in_visit_order: A class or number per row (see ``Keys``), in the order of visits.
-        batch: Rows in a batch, B.
+        batch: Rows per batch, B.
 
     Returns:
-        The design effect; 0.0 if all rows are alike.
+        The design effect; 0.0 if all rows are equal.
 
     Example:
         >>> deff([0, 0, 0, 0, 1, 1, 1, 1], batch=4), deff([0, 1] * 4, batch=4)
@@ -35,12 +35,12 @@ def deff_of(keys: Keys, ids: npt.NDArray[np.int64] | None, batch: int) -> float:
     """Measure deff of keys held in storage order and visited in the order ``ids``."""
     rows = len(keys) if ids is None else len(ids)
     if not 1 <= batch <= rows:
-        raise BadArgument(f"batch is {batch}; {rows} rows were visited, so 1 to {rows} is right")
+        raise BadArgument(f"batch must be 1 to {rows}, the rows visited, got {batch}")
     total = float(keys.variance.sum())
     if total == 0:
         return 0.0
     batches = rows // batch
-    step = max(1, min(CHUNK // batch, MOST_NUMBERS // keys.kinds))
+    step = max(1, min(CHUNK // batch, MAX_NUMBERS // keys.kinds))
     squares = 0.0
     for first in range(0, batches, step):
         last = min(first + step, batches)
@@ -50,7 +50,7 @@ def deff_of(keys: Keys, ids: npt.NDArray[np.int64] | None, batch: int) -> float:
 
 
 def prefix_discrepancy(values_in_visit_order: npt.ArrayLike, norm: Literal["worst", "euclidean"] = "worst") -> float:
-    """Measure how far the running sum of an epoch strays from a straight line, in units of sigma * sqrt(m).
+    """Measure the largest deviation of an epoch's running sum from a straight line, in units of sigma * sqrt(m).
 
     With m rows v_1 … v_m the path is d_k = sum_{i<=k} (v_i - v̄), and:
 
@@ -63,14 +63,14 @@ def prefix_discrepancy(values_in_visit_order: npt.ArrayLike, norm: Literal["wors
 
     Args:
         values_in_visit_order: A class or number per row (see ``Keys``), in the order of visits.
-        norm: How classes or columns are put together.
+        norm: How classes or columns are combined.
 
     Example:
         >>> round(prefix_discrepancy([0] * 50 + [1] * 50), 3), round(prefix_discrepancy([0, 1] * 50), 3)
         (5.0, 0.1)
     """
     if norm not in ("worst", "euclidean"):
-        raise BadArgument(f"norm is {norm!r}; 'worst' or 'euclidean' is right")
+        raise BadArgument(f"norm must be 'worst' or 'euclidean', got {norm!r}")
     return prefix_of(Keys(values_in_visit_order), None, norm)
 
 
@@ -81,7 +81,7 @@ def prefix_of(keys: Keys, ids: npt.NDArray[np.int64] | None, norm: str = "worst"
     scale = np.sqrt(np.where(spread > 0, spread, np.inf))
     at: Floats = np.zeros(keys.kinds)
     worst = 0.0
-    step = max(1, min(CHUNK, MOST_NUMBERS // keys.kinds))
+    step = max(1, min(CHUNK, MAX_NUMBERS // keys.kinds))
     for start in range(0, rows, step):
         which = slice(start, min(start + step, rows))
         part = keys.rows(which if ids is None else ids[which]) - keys.mean
@@ -97,12 +97,12 @@ def expected_deff_corgipile(batch: int, n: int, b: int, blocks: int, h_d: float)
     """Predict deff of a batch drawn from CorgiPile's buffer.
 
     ``(nb - B)/(nb - 1) + (1 - a) h_D (B - 1)/(nb - 1)`` with ``a = (n - 1)/(N - 1)``: about
-    ``1 + (B - 1)(1 - a) h_D/(nb)``. For blocks of one class (h_D = b), deff of 1 + x takes n = B/x blocks.
+    ``1 + (B - 1)(1 - a) h_D/(nb)``. For blocks of one class (h_D = b), a deff of 1 + x takes n = B/x blocks.
 
     Args:
-        batch: Rows in a batch, B.
+        batch: Rows per batch, B.
         n: Blocks in the buffer.
-        b: Rows in a block.
+        b: Rows per block.
         blocks: Blocks in the table, N.
         h_d: Block-wise variance factor of the table (``h_d``).
 
@@ -112,8 +112,8 @@ def expected_deff_corgipile(batch: int, n: int, b: int, blocks: int, h_d: float)
     """
     if not (1 <= n <= blocks and b >= 1 and 1 <= batch <= n * b):
         raise BadArgument(
-            f"batch {batch}, {n} blocks of {b} rows in the buffer, {blocks} in the table:"
-            " 1 <= batch <= n b and n <= blocks is right"
+            f"batch, blocks must satisfy 1 <= batch <= n b and n <= blocks, got batch {batch}, {n} blocks of {b} rows"
+            f" in the buffer, {blocks} in the table"
         )
     if n * b == 1:
         return 1.0

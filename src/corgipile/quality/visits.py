@@ -1,4 +1,4 @@
-"""Which rows an epoch visits, in what order: counts, and where some rows stood."""
+"""Row visits of an epoch: counts, and the places of sampled rows."""
 
 import hashlib
 from dataclasses import dataclass
@@ -12,39 +12,39 @@ from corgipile.errors import BadArgument
 from corgipile.quality.codes import Codes
 from corgipile.quality.points import Points
 
-MOST_SAMPLED = 8192
-PARTS = 16  # of the table, which a row's number tells apart
-COMPACTED = 1 << 21  # hashes of visits that are kept before those that are alike become one
+MAX_SAMPLED = 8192
+PARTS = 16  # equal parts of the table, by row number
+MAX_DUPLICATED = 1 << 21  # hashes of visits that are stored before duplicates are removed
 ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint8)  # bits of a byte
 Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of an epoch that a hash chose, the same in every epoch: their hashes, row numbers, visits and batches."""
+    """Rows of an epoch sampled by hash, the same in every epoch: hashes, row numbers, visits and batches."""
 
     hashes: Hashes
     ids: Codes
     at: Codes
     batches: Codes
 
-    def chosen(self, which: npt.NDArray[np.intp]) -> "Sample":
-        """Return some of them."""
+    def select(self, which: npt.NDArray[np.intp]) -> "Sample":
+        """Return a subset."""
         return Sample(self.hashes[which], self.ids[which], self.at[which], self.batches[which])
 
     def some(self, most: int) -> tuple[tuple[int, int], ...]:
-        """Return numbers and places of some rows, those of the least hashes."""
-        few = np.argsort(self.hashes)[:most]
-        return tuple(zip(self.ids[few].tolist(), self.at[few].tolist(), strict=True))
+        """Return numbers and places of at most ``most`` rows, those of the least hashes."""
+        least = np.argsort(self.hashes)[:most]
+        return tuple(zip(self.ids[least].tolist(), self.at[least].tolist(), strict=True))
 
 
 class VisitWatch:
-    """Follow the rows that one rank visits in one epoch.
+    """Records the rows that one rank visits in one epoch.
 
-    One bit a row of the table where ``rows`` is known, eight bytes a row where it is not or rows are known by text.
+    Takes one bit per row of the table if ``rows`` is known, else, and for rows with text names, eight bytes per row.
 
     Args:
-        rows: Rows of the table, numbered from 0; None if that is not known.
+        rows: Rows of the table, numbered from 0; None if unknown.
     """
 
     def __init__(self, rows: int | None) -> None:
@@ -58,23 +58,23 @@ class VisitWatch:
         self._compacted = 0
         self._bound = np.uint64(2**64 - 1)
         self._sample: list[Sample] = []
-        self._last: Codes = np.zeros(3, np.int64)  # visits before, the later one first, and how many of them there were
-        self._room: Codes = np.zeros(0, np.int64)
+        self._last: Codes = np.zeros(3, np.int64)  # the last two visits, latest first, and their number
+        self._buffer: Codes = np.zeros(0, np.int64)
         self.runs = Points(2)
 
     def add(self, values: npt.NDArray[Any], sizes: Codes) -> Codes | None:
-        """Take the rows of some batches, one after the other, and how many each has.
+        """Record the rows of consecutive batches, and the rows per batch.
 
         Returns:
-            The part of the table that each row lies in, of `PARTS`, until the next call; None where that is not known.
+            The part of the table, of `PARTS`, that each row lies in, valid until the next call; None if unknown.
         """
         ids = self._numbers(values)
         rows = 0 if self.named else self.rows or 0
-        chosen, places = self._rooms(len(ids))
+        select, places = self._buffers(len(ids))
         along = np.empty(len(sizes))
-        # Visits that go on where the two before led: the next row of the table, or of a rank's every M-th.
+        # Visits that continue the step of the two before: the next row of the table, or a rank's next every M-th row.
         total, foreign, count = _kernel.visits_add(
-            ids, sizes, self._seen, rows, int(self._bound), chosen, along, self._last, places if rows else None, PARTS
+            ids, sizes, self._seen, rows, int(self._bound), select, along, self._last, places if rows else None, PARTS
         )
         self.hash_sum = (self.hash_sum + total) % 2**64
         if rows:
@@ -82,7 +82,7 @@ class VisitWatch:
         else:
             self._keep(mixed(ids))
         self.runs.add(np.column_stack([sizes, along]))
-        self._follow(ids, chosen[:count], np.cumsum(sizes))
+        self._sample_visits(ids, select[:count], np.cumsum(sizes))
         self.visits += len(ids)
         self.batches += len(sizes)
         for size, times in zip(*np.unique(sizes, return_counts=True), strict=True):
@@ -90,7 +90,7 @@ class VisitWatch:
         return places if rows else None
 
     def merge(self, other: Self) -> None:
-        """Add what another rank visited."""
+        """Add the visits of another rank."""
         self.by_rank = [*(self.by_rank or [self.visits]), *(other.by_rank or [other.visits])]
         self.named |= other.named
         self.foreign += other.foreign
@@ -107,17 +107,17 @@ class VisitWatch:
         self.batches += other.batches
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out memory to write to."""
-        return {**self.__dict__, "_room": self._room[:0]}
+        """Leave out buffers."""
+        return {**self.__dict__, "_room": self._buffer[:0]}
 
     @property
     def distinct(self) -> int:
-        """Return how many of the table's rows were visited."""
+        """Return the number of distinct rows visited."""
         self._compact()
         return int(ONES[self._seen.view(np.uint8)].sum(dtype=np.int64)) + sum(map(len, self._hashes))
 
     def each(self, rows: int) -> int:
-        """Return how often each row was visited, if all were equally often; else 0."""
+        """Return the visits per row if all rows have equally many, else 0."""
         times, rest = divmod(self.visits, rows)
         if self.foreign or rest or self.distinct != rows:
             return 0
@@ -125,13 +125,13 @@ class VisitWatch:
         return times if times * once % 2**64 == self.hash_sum else 0
 
     def sample(self) -> Sample:
-        """Return the rows that are followed, each where it was visited first."""
-        kept = self._kept()
-        return kept.chosen(np.unique(kept.hashes, return_index=True)[1])
+        """Return the sampled rows, each at its first visit."""
+        sampled = self._joined_sample()
+        return sampled.select(np.unique(sampled.hashes, return_index=True)[1])
 
     def _numbers(self, values: npt.NDArray[Any]) -> Codes:
         if values.ndim != 1 or values.dtype.kind not in "iuSU":
-            raise BadArgument(f"id holds {values.dtype} of shape {values.shape}; one row number or name a row is right")
+            raise BadArgument(f"id must be one row number or name per row, got {values.dtype} of shape {values.shape}")
         if values.dtype.kind in "iu":
             return np.ascontiguousarray(values, np.int64)
         self.named = True
@@ -139,15 +139,15 @@ class VisitWatch:
         digests = b"".join(hashlib.blake2b(name, digest_size=8).digest() for name in names)
         return np.frombuffer(digests, np.int64)
 
-    def _rooms(self, rows: int) -> tuple[Codes, Codes]:
-        """Return two arrays to write to, the same as before: memory that is fresh costs several times as much."""
-        if len(self._room) < 2 * rows:
-            self._room = np.empty(2 * rows, np.int64)
-        return self._room[:rows], self._room[rows : 2 * rows]
+    def _buffers(self, rows: int) -> tuple[Codes, Codes]:
+        """Return two reused arrays to write to; new memory costs several times as much."""
+        if len(self._buffer) < 2 * rows:
+            self._buffer = np.empty(2 * rows, np.int64)
+        return self._buffer[:rows], self._buffer[rows : 2 * rows]
 
     def _keep(self, hashes: Hashes) -> None:
         self._hashes.append(hashes)
-        if sum(map(len, self._hashes)) > max(COMPACTED, 2 * self._compacted):
+        if sum(map(len, self._hashes)) > max(MAX_DUPLICATED, 2 * self._compacted):
             self._compact()
 
     def _compact(self) -> None:
@@ -155,20 +155,20 @@ class VisitWatch:
             self._hashes = [np.unique(np.concatenate(self._hashes))]
             self._compacted = len(self._hashes[0])
 
-    def _kept(self) -> Sample:
+    def _joined_sample(self) -> Sample:
         names = ("hashes", "ids", "at", "batches")
         joined = Sample(*(np.concatenate([getattr(part, name) for part in self._sample]) for name in names))
-        return joined.chosen(np.flatnonzero(joined.hashes <= self._bound))
+        return joined.select(np.flatnonzero(joined.hashes <= self._bound))
 
-    def _follow(self, ids: Codes, chosen: Codes, ends: Codes) -> None:
-        """Take visits that a hash chose."""
-        rows, batches = ids[chosen], np.searchsorted(ends, chosen, side="right") + self.batches
-        self._sample.append(Sample(mixed(rows), rows, chosen + self.visits, batches))
-        if sum(len(part.hashes) for part in self._sample) > 2 * MOST_SAMPLED:
+    def _sample_visits(self, ids: Codes, select: Codes, ends: Codes) -> None:
+        """Record visits that the hash selects."""
+        rows, batches = ids[select], np.searchsorted(ends, select, side="right") + self.batches
+        self._sample.append(Sample(mixed(rows), rows, select + self.visits, batches))
+        if sum(len(part.hashes) for part in self._sample) > 2 * MAX_SAMPLED:
             hashes = np.concatenate([part.hashes for part in self._sample])
-            self._bound = min(self._bound, np.partition(hashes, MOST_SAMPLED)[MOST_SAMPLED])
-            kept = self._kept()
-            self._sample = [kept if len(kept.hashes) <= 2 * MOST_SAMPLED else self.sample()]
+            self._bound = min(self._bound, np.partition(hashes, MAX_SAMPLED)[MAX_SAMPLED])
+            sampled = self._joined_sample()
+            self._sample = [sampled if len(sampled.hashes) <= 2 * MAX_SAMPLED else self.sample()]
 
 
 def mixed(ids: Codes) -> Hashes:
@@ -189,6 +189,6 @@ def mixed(ids: Codes) -> Hashes:
 
 def hash_of_all(rows: int) -> int:
     """Return the sum of the hashes of rows 0 to ``rows``, modulo 2^64."""
-    step = 1 << 16  # in a cache, and hardly any memory
+    step = 1 << 16  # fits the CPU cache
     parts = (mixed(np.arange(start, min(start + step, rows))) for start in range(0, rows, step))
     return sum(int(part.sum(dtype=np.uint64)) for part in parts) % 2**64

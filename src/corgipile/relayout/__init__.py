@@ -1,4 +1,4 @@
-"""Physical re-layouts: a table written once in a better order, within a memory budget."""
+"""Re-layouts: a table written once in a better order, within a memory budget."""
 
 from corgipile.relayout.reshuffle import METHODS, reshuffle
 

@@ -1,4 +1,4 @@
-"""A temporary copy of a table in random order, for measurements."""
+"""Temporary copies of a table in random order, for measurements."""
 
 import tempfile
 import time

@@ -13,10 +13,10 @@ from corgipile.tables.arrow.spans import array_of
 
 
 class Piles:
-    """Deal rows to piles, one Arrow stream file each; the files go when the ``with`` block ends.
+    """Deals rows to piles, one Arrow stream file each; the files are removed when the ``with`` block ends.
 
     Args:
-        folder: Where the files lie.
+        folder: Folder of the files.
         count: Number of piles.
     """
 
@@ -31,18 +31,18 @@ class Piles:
         return self
 
     def deal(self, batch: pa.RecordBatch, piles: npt.NDArray[np.int64]) -> None:
-        """Append each row to its pile, keeping the order of rows within a pile."""
-        for pile, rows in apart(batch, piles):
+        """Append each row to its pile, in order."""
+        for pile, rows in split_by_pile(batch, piles):
             self._writer(pile, batch.schema).write_batch(rows)
             self.rows[pile] += rows.num_rows
 
     def finish(self) -> None:
-        """Close all files: nothing more will be dealt."""
+        """Close all files after the last row."""
         self._files.close()
         self._open.clear()
 
-    def take_up(self, pile: int) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one pile and remove it."""
+    def drain(self, pile: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one pile and remove it."""
         if self.rows[pile]:
             with pa.OSFile(str(self._paths[pile])) as file:
                 yield from pa.ipc.open_stream(file)
@@ -61,15 +61,15 @@ class Piles:
         self._paths[0].parent.rmdir()
 
 
-def apart(batch: pa.RecordBatch, piles: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of each pile that has any, in their order.
+def split_by_pile(batch: pa.RecordBatch, piles: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of each nonempty pile, in order.
 
     Example:
         >>> rows = pa.record_batch({"x": [0, 1, 2]})
-        >>> [(pile, part["x"].to_pylist()) for pile, part in apart(rows, np.array([5, 1, 5]))]
+        >>> [(pile, part["x"].to_pylist()) for pile, part in split_by_pile(rows, np.array([5, 1, 5]))]
         [(1, [1]), (5, [0, 2])]
     """
-    # Small integers sort by radix.
+    # NumPy sorts small integers by radix.
     order = np.argsort(piles.astype(np.uint16), kind="stable")
     dealt = batch.take(array_of(order))
     counts = np.bincount(piles)

@@ -1,4 +1,4 @@
-"""What goes to which pile, and how a pile is ordered: a uniform shuffle, or a split into blocks."""
+"""Plans of a re-layout: the pile of each row, and each pile's order. A uniform shuffle, or a split into blocks."""
 
 from typing import Protocol, Self
 
@@ -12,19 +12,19 @@ from corgipile.tables.arrow.spans import flat
 Ints = npt.NDArray[np.int64]
 
 BLOCK_COLUMN = "corgipile.block"
-MOST_PILES = 256
+MAX_PILES = 256
 _DEAL, _ORDER = 1, 2
 
 
 class Plan(Protocol):
-    """Say where rows go."""
+    """Assigns rows to piles and orders each pile."""
 
     @property
     def most(self) -> int:
-        """Return the most piles that can be told apart."""
+        """Return the maximum number of piles."""
 
     def piles(self, batch: pa.RecordBatch, start: int, count: int) -> Ints:
-        """Return the pile of each row; ``start`` rows were dealt before."""
+        """Return each row's pile, after ``start`` rows dealt before."""
 
     def within(self, pile: int, count: int) -> Self:
         """Return the plan of one pile's rows."""
@@ -34,24 +34,24 @@ class Plan(Protocol):
 
 
 class Shuffle:
-    """Give every permutation the same chance.
+    """Makes all permutations equally likely.
 
-    Each row draws its pile, each pile is shuffled, and piles follow one another: by symmetry all permutations
-    are equally likely (Rao 1961).
+    Each row draws its pile, each pile is shuffled, and piles are concatenated; by symmetry all permutations are equally
+    likely (Rao 1961).
     """
 
-    most = MOST_PILES
+    most = MAX_PILES
 
     def __init__(self, key: int) -> None:
         self._key = key
 
     def piles(self, batch: pa.RecordBatch, start: int, count: int) -> Ints:
-        """Draw the pile of each row."""
+        """Draw each row's pile."""
         draws = random.randoms(random.derive(self._key, _DEAL), start, batch.num_rows)
         return (draws % np.uint64(count)).astype(np.int64)
 
     def within(self, pile: int, count: int) -> "Shuffle":
-        """Return a shuffle with a key of its own."""
+        """Return a shuffle with a derived key."""
         return Shuffle(random.derive(self._key, count, pile))
 
     def order(self, batch: pa.RecordBatch) -> Ints:
@@ -62,9 +62,9 @@ class Shuffle:
 
 
 class Split:
-    """Gather the rows of each block; rows keep their order within a block.
+    """Gathers the rows of each block, in order.
 
-    The block of each row stands in column ``corgipile.block``.
+    Column ``corgipile.block`` holds each row's block.
     """
 
     def __init__(self, low: int, high: int) -> None:
@@ -72,13 +72,13 @@ class Split:
 
     @property
     def most(self) -> int:
-        """Return the number of blocks, up to the most piles that files allow."""
-        return min(MOST_PILES, self._high - self._low)
+        """Return the number of blocks, limited by the number of pile files."""
+        return min(MAX_PILES, self._high - self._low)
 
     def piles(self, batch: pa.RecordBatch, start: int, count: int) -> Ints:
-        """Return the pile of each row: runs of blocks."""
-        found: Ints = (_blocks(batch) - self._low) * count // (self._high - self._low)
-        return found
+        """Return each row's pile, a run of blocks."""
+        piles: Ints = (_blocks(batch) - self._low) * count // (self._high - self._low)
+        return piles
 
     def within(self, pile: int, count: int) -> "Split":
         """Return the split of one pile's run of blocks."""

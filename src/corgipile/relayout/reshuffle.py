@@ -1,4 +1,4 @@
-"""The re-layouts by name."""
+"""Re-layout methods by name."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -32,23 +32,23 @@ from corgipile.tables.io.remote import is_remote
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import even_cuts
 
-_LEAST_ROWS = 32
+_MIN_ROWS = 32
 _TWO_PASS, _CORGI2, _BMF = 101, 102, 103
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a re-layout works with.
+    """A re-layout's input and output.
 
     Attributes:
         table: The rows.
-        memory: Bytes to stay below.
-        width: Bytes of a row in memory, on average.
-        block: Rows of a block.
+        memory: Memory budget in bytes.
+        width: Average bytes per row in memory.
+        block: Rows per block.
         seed: Seed of all draws.
-        folder: Where temporary files go.
-        write: Takes ordered rows.
-        dealt: Told of rows put on a first pile.
+        folder: Folder of temporary files.
+        write: Receives ordered rows.
+        dealt: Receives the number of rows dealt to a first pile.
     """
 
     table: Table
@@ -61,7 +61,7 @@ class Job:
     dealt: Callable[[int], None]
 
     def external(self) -> External:
-        """Return what orders more rows than memory holds."""
+        """Return the external sorter."""
         return External(self.folder, self.memory, self.width, self.write, self.dealt)
 
 
@@ -78,38 +78,38 @@ def reshuffle(
     progress: Progress | None = None,
     overwrite: bool = False,
 ) -> int:
-    """Write the rows of a table in a better order, as Arrow IPC file, within a memory budget.
+    """Write the rows of a table in a better order, as an Arrow IPC file, within a memory budget.
 
-    - ``"two-pass"``: an exactly uniform shuffle of all rows. Rows are dealt to random piles on disk, and each
-      pile is shuffled in memory (Rao 1961); piles too large for it are dealt again. Reading the result
-      in storage order is the papers' *Shuffle Once*.
+    - ``"two-pass"``: an exactly uniform shuffle of all rows. Rows are dealt to random piles on disk, and each pile is
+      shuffled in memory (Rao 1961); piles that do not fit are dealt again. Reading the result in storage order is the
+      papers' *Shuffle Once*.
     - ``"corgi2"``: one pass of CorgiPile written out, so that blocks of the result are nearly random samples:
       ``h_D' <= 1 + (1/n - 1/(nb)) h_D`` for a buffer of n blocks (arXiv 2309.01640). One read, one write.
     - ``"bmf"``: rows split at random into blocks of equal length, in storage order within a block (KDD'10).
 
-    Temporary files lie beside ``out``, take as much room as the rows, and go away whatever happens.
+    Temporary files lie next to ``out``, take as much space as the rows, and are always removed.
 
     Args:
-        table: Table, or what ``corgipile.open`` takes.
-        out: Path of the file to write; a table of ours that is there is replaced, but never a file of the table.
+        table: A table, or a source for ``corgipile.open``.
+        out: The file to write; replaces an earlier table of ours, but never a file of the table.
         method: "two-pass", "corgi2" or "bmf".
-        memory: Bytes that may be held at any time.
+        memory: Memory budget in bytes.
         seed: The same seed gives the same file.
-        block: Size of a block, of which "two-pass" has none: 1/64 of the memory but at most 256 KB for "corgi2", 1/8 of
-            it for "bmf".
-        record_batch: Size of a record batch, in rows or bytes; by default 4 MB, or 1 MB where it must be read whole,
-            less if memory is small, and one block for "bmf".
+        block: Size of a block, not for "two-pass": by default 1/64 of the memory but at most 256 KB for "corgi2", 1/8
+            of it for "bmf".
+        record_batch: Size of a record batch, in rows or bytes; by default 4 MB, or 1 MB if it must be read whole, less
+            if memory is small, and one block for "bmf".
         compression: None, "lz4" or "zstd".
-        progress: Called with rows moved and rows to move, which count twice if they pass through piles.
-        overwrite: Replace a file of any kind; never one of the table.
+        progress: Called with rows moved and rows to move; rows that pass through piles count twice.
+        overwrite: Replace a file of any kind, but never one of the table.
 
     Returns:
         The number of rows written.
 
     Raises:
-        BadArgument: An unknown method.
+        BadArgument: The method is unknown.
         WouldOverwrite: ``out`` is a file of the table, or of another kind.
-        BudgetTooSmall: Memory holds less than two blocks, or no sensible number of rows.
+        BudgetTooSmall: Memory holds less than two blocks or 32 rows.
 
     Example:
         >>> import tempfile
@@ -148,13 +148,13 @@ def reshuffle(
 def _check_method(method: str, block: Size | None) -> None:
     if method not in METHODS:
         near = did_you_mean(method, METHODS)
-        raise BadArgument(f"method is {method!r}; one of {', '.join(map(repr, METHODS))} is right{near}")
+        raise BadArgument(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}{near}")
     if block is not None and method == "two-pass":
-        raise BadArgument(f"block is {block!r}, but two-pass moves single rows; leave it out")
+        raise BadArgument(f"block is not for two-pass, which moves single rows, got {block!r}: leave it out")
 
 
 def width_of(table: Table) -> int:
-    """Return the bytes of a row in memory, on average.
+    """Return the average bytes per row in memory.
 
     Example:
         >>> width_of(tables.open(pa.table({"x": [1.0, 2.0]})))
@@ -164,10 +164,12 @@ def width_of(table: Table) -> int:
 
 
 def budget_of(memory: Size, table: Table, width: int) -> int:
-    """Return the memory in bytes, enough for some rows of that width."""
+    """Return the memory in bytes, checked to hold some rows of that width."""
     budget = parse_bytes(memory, whole=table.nbytes)
-    if budget < (least := max(1 << 16, _LEAST_ROWS * width)):
-        raise BudgetTooSmall(f"memory is {format_bytes(budget)}; rows of {width} bytes take {format_bytes(least)}")
+    if budget < (least := max(1 << 16, _MIN_ROWS * width)):
+        raise BudgetTooSmall(
+            f"memory must be at least {format_bytes(least)} for rows of {width} bytes, got {format_bytes(budget)}"
+        )
     return budget
 
 
@@ -202,9 +204,9 @@ def _corgi2(job: Job) -> None:
     if buffer < 2 and len(cuts) > 2:
         least = 6 * job.block * (job.width + 8)
         raise BudgetTooSmall(
-            f"memory is {format_bytes(job.memory)}; two blocks of {job.block} rows take {format_bytes(least)}"
+            f"memory must hold 2 blocks of {job.block} rows, {format_bytes(least)}, got {format_bytes(job.memory)}"
         )
-    bring(job.table, job.table.schema.names, job.memory)  # each block is a part of a unit
+    bring(job.table, job.table.schema.names, job.memory)  # blocks are parts of encoded units
     give_back()
     schema, key = plain(job.table.schema), random.derive(job.seed, _CORGI2)
     blocks = np.arange(len(cuts) - 1, dtype=np.int64)
@@ -212,15 +214,15 @@ def _corgi2(job: Job) -> None:
     tidy = Tidy(job.memory)
     for start in range(0, len(blocks), buffer):
         runs = [(int(cuts[k]), int(cuts[k + 1])) for k in blocks[start : start + buffer]]
-        joined = join([_alone(conform(job.table.read(*run), schema)) for run in runs])
+        joined = join([_copy_if_part(conform(job.table.read(*run), schema)) for run in runs])
         order = np.arange(joined.num_rows, dtype=np.int64)
         random.shuffle(order, random.derive(key, start))
         write_in_order(joined, order, max(1, job.memory // (16 * job.width)), job.write)
         tidy.passed(joined.nbytes)
 
 
-def _alone(block: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a block in memory of its own, if it is a small part of a unit that was decoded for it."""
+def _copy_if_part(block: pa.RecordBatch) -> pa.RecordBatch:
+    """Copy a block that is a small part of a decoded unit, to free the unit."""
     part = block.get_total_buffer_size() > 2 * block.nbytes
     return pick_rows(block, np.arange(block.num_rows)) if part else block
 
@@ -233,7 +235,7 @@ def _rows(job: Job) -> Iterator[pa.RecordBatch]:
 
 
 def rows_of(table: Table, memory: int, width: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-    """Read a span of rows, a little at a time, without dictionaries."""
+    """Read a span of rows piecewise, without dictionaries."""
     schema = plain(table.schema)
     run = max(1, min(1 << 20, memory // 16) // width)
     tidy = Tidy(memory)
@@ -243,7 +245,7 @@ def rows_of(table: Table, memory: int, width: int, start: int, stop: int) -> Ite
 
 
 class _Report:
-    """Counts rows moved, through piles or straight to the file, and gives back what they took."""
+    """Counts rows moved, to piles or to the file, and returns their memory to the system."""
 
     def __init__(self, progress: Progress | None, rows: int, tidy: Tidy) -> None:
         self._progress, self._tidy = progress, tidy

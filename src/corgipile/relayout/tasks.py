@@ -1,4 +1,4 @@
-"""A table shuffled by the tasks of an engine, such as Ray or Spark: the first round dealt by many, each pile by one."""
+"""Shuffle of a table by tasks of an engine, such as Ray or Spark: tasks deal spans of rows, then order piles."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
@@ -14,7 +14,7 @@ from corgipile.arrow_memory import frugal
 from corgipile.conversion.tasks import Engine, Put, Target, Written, settings_of
 from corgipile.outputs import PathLike
 from corgipile.relayout.external import External, chunks
-from corgipile.relayout.piles import Piles, apart
+from corgipile.relayout.piles import Piles, split_by_pile
 from corgipile.relayout.plans import Shuffle
 from corgipile.relayout.reshuffle import budget_of, rows_of, two_pass, width_of
 from corgipile.sizes import Size, whole
@@ -40,45 +40,45 @@ def reshuffle(
     compression: str | None = None,
     overwrite: bool = False,
 ) -> int:
-    """Write the rows of a table in an order of which each is equally likely, by tasks.
+    """Write the rows of a table in uniformly random order, by tasks.
 
-    Tasks deal spans of rows to random piles, the engine brings together what belongs to a pile, and a task for each
-    orders it and writes it to files of its own. With the same ``memory`` and ``seed`` rows come in the order in which
-    `corgipile.reshuffle` writes them on one machine, whatever runs where.
+    Tasks deal spans of rows to random piles, the engine groups the piles, and a task per pile orders it and writes its
+    own files. The same ``memory`` and ``seed`` give the order of `corgipile.reshuffle` on one machine, wherever the
+    tasks run.
 
     Args:
-        engine: What runs the tasks.
-        table: What `corgipile.open` takes; files that every machine reaches.
-        out: A folder that every machine reaches, or ``rows-%05d.arrow`` for the files of one; Arrow else.
-        memory: Bytes that a task may hold: it decides how many rows a task deals, and how many piles there are.
+        engine: Runs the tasks.
+        table: A source for `corgipile.open` whose files every machine reaches.
+        out: A folder that every machine reaches, or ``rows-%05d.arrow`` for the files in one; by default Arrow.
+        memory: Bytes that a task may hold; sets the rows dealt by a task and the number of piles.
         seed: The same seed gives the same files.
-        to: The format, as for `corgipile.convert`, and so are those that follow.
-        record_batch: As there.
-        shard_size: Bytes of a file at most; None: as there, and 512 MB of Arrow. A pile has a file at least.
-        compression: As there.
-        overwrite: Replace what is there, but never a file of the table.
+        to: The format, see `corgipile.convert`, also for the arguments below.
+        record_batch: Size of a record batch or row group.
+        shard_size: Bytes per file at most; None: the format's default, 512 MB for Arrow. A pile has at least one file.
+        compression: Codec.
+        overwrite: Replace existing files, but never one of the table.
 
     Returns:
         The number of rows written.
 
     Raises:
         BadArgument: The output is one file, or a setting is wrong.
-        BudgetTooSmall: Memory holds no sensible number of rows.
-        WouldOverwrite: Files are there.
-        WriteFailed: What a task wrote is not to be found here.
+        BudgetTooSmall: Memory holds less than 32 rows.
+        WouldOverwrite: Files exist.
+        WriteFailed: A task's files cannot be found here.
     """
     target = Target.of(out, to, settings_of(shard_size, record_batch, compression), overwrite=overwrite)
     seed, opened = whole(seed, "seed"), open_table(table)
     width = width_of(opened)
     job = _Shuffling(opened, budget_of(memory, opened, width), width, two_pass(seed), engine.largest)
-    with target.filled((table, opened), job.schema, len(opened)) as (there, done):
-        done(engine.dealt(job.deal, job.spans, partial(job.merge, there), job.piles))
+    with target.filled((table, opened), job.schema, len(opened)) as (target_folder, done):
+        done(engine.dealt(job.deal, job.spans, partial(job.merge, target_folder), job.piles))
     return len(opened)
 
 
 @dataclass(frozen=True)
 class _Shuffling:
-    """What the tasks of a shuffle do."""
+    """The tasks of a shuffle."""
 
     table: Table
     memory: int
@@ -95,27 +95,27 @@ class _Shuffling:
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the columns, without dictionaries."""
+        """Return the schema, without dictionaries."""
         return plain(self.table.schema)
 
     @property
     def span(self) -> int:
-        """Return the rows that are dealt together."""
+        """Return the rows dealt by a task."""
         return max(1, min(self._sizes.chunk, self.largest // self.width))
 
     @property
     def spans(self) -> int:
-        """Return how often rows are dealt."""
+        """Return the number of dealing tasks."""
         return max(1, -(-len(self.table) // self.span))
 
     @property
     def piles(self) -> int:
-        """Return how many piles there are: one where all rows fit into memory."""
+        """Return the number of piles: one if all rows fit in memory."""
         rows = len(self.table)
         return 1 if self._sizes.fits(rows) else self._sizes.count(rows, self.plan)
 
     def deal(self, number: int) -> Iterator[tuple[int, pa.Buffer]]:
-        """Yield the rows of a span for each pile that gets any."""
+        """Yield the rows of a span for each nonempty pile."""
         rows, most, piles = len(self.table), self.span, self.piles
         start, stop = number * most, min(rows, (number + 1) * most)
         with (
@@ -124,39 +124,39 @@ class _Shuffling:
             few_requests(self.memory // 8) if is_remote(self.table) else nullcontext(),
         ):
             for batch in chunks(rows_of(self.table, self.memory, self.width, start, stop), most):
-                parts = [(0, batch)] if piles == 1 else apart(batch, self.plan.piles(batch, start, piles))
+                parts = [(0, batch)] if piles == 1 else split_by_pile(batch, self.plan.piles(batch, start, piles))
                 yield from ((pile, part.serialize()) for pile, part in parts)
-        if not rows:  # then a file tells the columns
+        if not rows:  # an empty file still has the columns
             yield 0, pa.RecordBatch.from_pylist([], self.schema).serialize()
 
     def merge(self, target: Target, pile: int, dealt: Iterable[pa.Buffer]) -> Written:
-        """Order a pile, and write it."""
+        """Order and write a pile."""
         schema, piles = self.schema, self.piles
         batches = (pa.ipc.read_record_batch(buffer, schema) for buffer in dealt)
         plan = self.plan if piles == 1 else self.plan.within(pile, piles)
 
         def fill(folder: Path, put: Put) -> None:
             external = self._external(folder, put)
-            with Piles(folder / "whole", 1) as waiting:
-                found, rows = _counted(batches, external.fits, waiting)
-                external.run(found, rows, plan)
+            with Piles(folder / "whole", 1) as spilled:
+                pile_batches, rows = _count_rows(batches, external.fits, spilled)
+                external.run(pile_batches, rows, plan)
 
         with frugal():
             return target.write(schema, fill)
 
 
-def _counted(
-    batches: Iterator[pa.RecordBatch], fits: Callable[[int], bool], waiting: Piles
+def _count_rows(
+    batches: Iterator[pa.RecordBatch], fits: Callable[[int], bool], spilled: Piles
 ) -> tuple[Iterator[pa.RecordBatch], int]:
-    """Count rows before they are ordered: those that do not fit into memory wait on disk."""
-    kept: list[pa.RecordBatch] = []
+    """Count rows before ordering; rows that do not fit in memory wait on disk."""
+    buffered: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         rows += batch.num_rows
-        kept.append(batch)
+        buffered.append(batch)
         if not fits(rows):
-            for one in kept:
-                waiting.deal(one, np.zeros(one.num_rows, np.int64))
-            kept.clear()
-    waiting.finish()
-    return (waiting.take_up(0) if waiting.rows[0] else iter(kept)), rows
+            for pending in buffered:
+                spilled.deal(pending, np.zeros(pending.num_rows, np.int64))
+            buffered.clear()
+    spilled.finish()
+    return (spilled.drain(0) if spilled.rows[0] else iter(buffered)), rows

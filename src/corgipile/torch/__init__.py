@@ -1,11 +1,11 @@
-"""PyTorch: a dataset that reads tables in any order; samplers and parallel fetching for datasets that stay theirs."""
+"""PyTorch integration: tables as datasets, and samplers and parallel fetching for map-style datasets."""
 
 from importlib import import_module
 
 from corgipile.errors import MissingExtra
 
 try:
-    import_module("torch")  # it may be there and yet not load
+    import_module("torch")  # an installed PyTorch may fail to load
 except ImportError as error:
     raise MissingExtra(f"corgipile.torch needs PyTorch: pip install 'corgipile[torch]' ({error})") from error
 

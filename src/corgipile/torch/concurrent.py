@@ -1,4 +1,4 @@
-"""Rows of map-style datasets fetched by many threads, in any order, several batches ahead (RINAS)."""
+"""Map-style datasets whose rows many threads fetch, in any order, several batches ahead (RINAS)."""
 
 import os
 import weakref
@@ -16,29 +16,29 @@ from corgipile.torch.lookahead import Lookahead
 
 __all__ = ["Concurrent"]
 
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 
 
 class Concurrent(Dataset[Any]):
-    """Fetches the rows of a batch in parallel, and those of batches to come, from any map-style dataset.
+    """Fetches the rows of current and future batches in parallel, from any map-style dataset.
 
-    PyTorch's DataLoader asks a dataset that has ``__getitems__`` for a whole batch. Here a pool of threads answers:
-    each fetches a few rows at neighbouring places and preprocesses them, as the dataset's ``__getitem__`` does. RINAS
-    takes one thread per row; fewer threads with sorted rows are faster: they cost less, and the device seeks less.
+    PyTorch's DataLoader requests whole batches from a dataset with ``__getitems__``. Here a pool of threads serves
+    them: each thread fetches and preprocesses a few neighbouring rows by the dataset's ``__getitem__``. RINAS takes one
+    thread per row; fewer threads with sorted rows are faster, since they cost less and the device seeks less.
 
-    The dataset may offer more, and is then asked for it: ``__getitems__(rows)`` returns several rows at once;
-    ``offsets(rows)`` says where rows lie, so that they are fetched in this order; ``soon(rows)`` begins to fetch rows
-    without waiting for them. A ``datasets.Dataset`` of Hugging Face gets all of this; until `close`, its files are read
-    without the system's read-ahead.
+    The dataset may offer three faster methods. ``__getitems__(rows)`` returns several rows at once; ``offsets(rows)``
+    returns the rows' positions, which set the order of fetching; ``hint(rows)`` starts fetching rows without waiting
+    for them. A ``datasets.Dataset`` of Hugging Face gets all of them; until `close`, its files are read without the
+    system's read-ahead.
 
     Args:
         dataset: A map-style dataset whose ``__getitem__`` may be called from several threads at a time.
-        threads: Threads of each process, started when first needed.
-        unordered: Let the rows of a batch come in the order in which they arrive, which differs from run to run;
-            else they come in the order asked for.
+        threads: Threads per process, started when first needed.
+        unordered: Return the rows of a batch in the order of arrival, which differs from run to run; otherwise in the
+            requested order.
 
     Attributes:
-        dataset: The dataset as it was given.
+        dataset: The wrapped dataset.
 
     Raises:
         FetchFailed: The dataset raised; the message names the row, the cause is the dataset's own error.
@@ -56,12 +56,12 @@ class Concurrent(Dataset[Any]):
 
     def __init__(self, dataset: Any, *, threads: int = 32, unordered: bool = True) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
-            raise BadArgument(f"a map-style dataset with __getitem__ is needed, got {type(dataset).__name__}")
-        threads = whole(threads, "threads", 1, MOST_THREADS)
+            raise BadArgument(f"dataset must be a map-style dataset with __getitem__, got {type(dataset).__name__}")
+        threads = whole(threads, "threads", 1, MAX_THREADS)
         self.dataset, self.threads, self.unordered = dataset, threads, unordered
         self._source = MappedDataset(dataset) if is_hugging_face(dataset) else dataset
         self._closed = False
-        self._under_way: dict[int, BatchesInFlight] = {}
+        self._in_flight: dict[int, BatchesInFlight] = {}
 
     def __reduce__(self) -> tuple[Any, tuple[Any]]:
         return partial(Concurrent, threads=self.threads, unordered=self.unordered), (self.dataset,)
@@ -78,37 +78,37 @@ class Concurrent(Dataset[Any]):
         return fetch(self._source, [row])[0]
 
     def __getitems__(self, rows: Sequence[Any]) -> list[Any]:
-        """Return the rows of a batch; batches announced by `ahead` are begun with."""
-        return self._here().take(rows).rows(unordered=self.unordered)
+        """Return the rows of a batch; start fetching batches announced by `ahead`."""
+        return self._process_batches().take(rows).rows(unordered=self.unordered)
 
     def ahead(self, batch_sampler: Iterable[Any], batches: int = 4) -> Lookahead:
-        """Return a batch sampler that lets this dataset begin with batches before they are asked for.
+        """Return a batch sampler that announces batches to this dataset before they are requested.
 
         Args:
             batch_sampler: Yields lists of row numbers.
-            batches: Batches in flight beside the one waited for; of all worker processes together, so give at least as
-                many as there are workers.
+            batches: Batches in flight besides the current one, over all worker processes; give at least as many as
+                workers.
         """
         return Lookahead(batch_sampler, batches)
 
-    def _here(self) -> BatchesInFlight:
-        """Return what is under way in this process: threads do not survive a fork."""
+    def _process_batches(self) -> BatchesInFlight:
+        """Return the batches in flight in this process: threads do not survive a fork."""
         self._check_open()
         process = os.getpid()
-        if process not in self._under_way:
-            mine = self._under_way.setdefault(process, BatchesInFlight(self._source, self.threads))
-            weakref.finalize(self, mine.close, wait=False)
-        return self._under_way[process]
+        if process not in self._in_flight:
+            in_flight = self._in_flight.setdefault(process, BatchesInFlight(self._source, self.threads))
+            weakref.finalize(self, in_flight.close, wait=False)
+        return self._in_flight[process]
 
     def _check_open(self) -> None:
         if self._closed:
             raise BadArgument(CLOSED)
 
     def close(self) -> None:
-        """Forget what is under way and end the threads of this process; rows can no longer be asked for."""
+        """Drop batches in flight and end this process's threads; rows can no longer be requested."""
         self._closed = True
-        if (mine := self._under_way.pop(os.getpid(), None)) is not None:
-            mine.close()
+        if (in_flight := self._in_flight.pop(os.getpid(), None)) is not None:
+            in_flight.close()
         if self._source is not self.dataset:
             self._source.close()
 

@@ -1,4 +1,4 @@
-"""Batches on a device: the next one is gathered and copied while one is computed with."""
+"""Loader that copies the next batch to a device while the current one is in use."""
 
 from collections import UserDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,35 +17,33 @@ from corgipile.torch.dataset import CorgiPileDataset
 
 __all__ = ["DeviceLoader"]
 
-OVER = object()
+EXHAUSTED = object()
 
 
 class DeviceLoader:
-    """Iterates over batches on a device, the next of which is on its way meanwhile.
+    """Iterates over batches on a device and transfers the next one meanwhile.
 
-    A DataLoader without workers gathers, pins and copies a batch when it is asked for, and the device waits. Here a
-    thread of the kernel gathers the rows of the next batches into page-locked memory, without Python, and each is
-    copied from there on a stream of its own while the one before it is computed with. Give the dataset itself where
-    there are no workers. Batches of a DataLoader are pinned by its ``pin_memory``, else here; other devices than CUDA's
-    get copies when they are asked for.
+    A DataLoader without workers gathers, pins and copies a batch on request, and the device waits. Here a native thread
+    gathers the next batches' rows into page-locked memory. Each batch is copied from there on a separate stream while
+    the previous one is in use. Give the dataset itself if there are no workers. Batches of a DataLoader are pinned by
+    its ``pin_memory``, else here. Devices other than CUDA get copies on request.
 
-    Tensors are moved wherever they are in dictionaries, lists and tuples; what has a method ``to`` of its own (a
-    ``PackedSequence``, a graph) is moved by that, when its turn has come; all else (text, bytes, arrays) stays as it
-    is. Two batches are on the device, that of the loop and the next one. Beside ``memory`` up to eight arrays of a
-    column, of a megabyte or a batch, are page-locked; where these would take more than half of it, rows are gathered
-    when they are asked for.
+    Tensors in dictionaries, lists and tuples are moved. Objects with a method ``to`` (a ``PackedSequence``, a graph)
+    move themselves when their batch is due; other values (text, bytes, arrays) stay as they are. The device holds two
+    batches, the current and the next one. Up to eight arrays per column, each a megabyte or a batch, are page-locked on
+    top of ``memory``. If these would exceed half of ``memory``, rows are gathered on request.
 
     Args:
-        batches: A `CorgiPileDataset` with ``batch_size``, a DataLoader, or anything else that yields batches anew each
+        batches: A `CorgiPileDataset` with ``batch_size``, a DataLoader, or another iterable that yields batches each
             time it is iterated over.
-        device: Where to; by default the current CUDA device, or the CPU where there is none.
+        device: The target; by default the current CUDA device, or the CPU if there is none.
 
     Attributes:
         device: The device, with its number.
 
     Raises:
-        BadArgument: There is no such device, or ``batches`` is a `corgipile.Loader`, whose state would run ahead of the
-            training.
+        BadArgument: The device does not exist, or ``batches`` is a `corgipile.Loader`, whose state would run ahead of
+            the training.
 
     Example:
         >>> import pyarrow as pa
@@ -59,10 +57,10 @@ class DeviceLoader:
     def __init__(self, batches: Iterable[Any], device: "str | int | torch.device | None" = None) -> None:
         if isinstance(batches, Loader):
             raise BadArgument(
-                "batches: a corgipile.Loader says where it stands itself, which is ahead of what a training got here; "
+                "batches must not be a corgipile.Loader, whose state would run ahead of the training: "
                 "give corgipile.torch.CorgiPileDataset, which takes the same arguments"
             )
-        self._batches, self.device = batches, _found(device)
+        self._batches, self.device = batches, _resolve_device(device)
         self._moves: Moves | None = None
         self._yielded: int | None = None
         self._latest: object = None
@@ -71,59 +69,59 @@ class DeviceLoader:
         return f"DeviceLoader({self._batches!r}, device={str(self.device)!r})"
 
     def __len__(self) -> int:
-        """Return the batches of an epoch."""
-        return len(self._batches)  # type: ignore[arg-type]  # what has no length says so
+        """Return the number of batches in an epoch."""
+        return len(self._batches)  # type: ignore[arg-type]  # an iterable without length raises
 
     @property
     def dataset(self) -> Any:
-        """Return the dataset whose batches these are."""
+        """Return the dataset that the batches come from."""
         return getattr(self._batches, "dataset", self._batches)
 
     @closed_at_exit
     def __iter__(self) -> Iterator[Any]:
         """Begin an iteration, the next epoch of a `CorgiPileDataset`."""
         if self._moves is None:
-            self._moves = Streamed(self.device) if self.device.type == "cuda" else Plain(self.device)
-        moves, came = self._moves, iter(self._batches)
+            self._moves = Streamed(self.device) if self.device.type == "cuda" else Direct(self.device)
+        moves, source = self._moves, iter(self._batches)
         yielded, this = 0, object()
         self._yielded, self._latest = yielded, this
         self._run_ahead(moves)
-        coming, failures, more = deque[Any](), list[Exception](), True
+        pending, failures, more = deque[Any](), list[Exception](), True
         try:
-            while coming or more:
+            while pending or more:
                 try:
-                    while more and len(coming) < 2:
-                        batch = next(came, OVER)  # catching a StopIteration would keep frames and their batches alive
-                        if more := batch is not OVER:
-                            coming.append(moves.begin(batch))
+                    while more and len(pending) < 2:
+                        batch = next(source, EXHAUSTED)  # catching StopIteration would keep frames alive
+                        if more := batch is not EXHAUSTED:
+                            pending.append(moves.begin(batch))
                         del batch
                         if not yielded:
-                            self._run_ahead(moves)  # again, for batches whose iteration begins with the first of them
+                            self._run_ahead(moves)  # some iterables begin only with their first batch
                 except Exception as error:  # noqa: BLE001 - raised after the batches before it
-                    clear_frames(error.__traceback__)  # those of a DataLoader hold the error, and this frame by it
+                    clear_frames(error.__traceback__)  # a DataLoader's frames form a cycle with the error
                     failures.append(error)
                     more = False
-                if coming:
+                if pending:
                     yielded += 1
                     if self._latest is this:  # else a state was loaded, or another iteration began
                         self._yielded = yielded
-                    yield moves.end(coming.popleft())
+                    yield moves.end(pending.popleft())
             if failures:
                 raise failures.pop()
         finally:
-            failures.clear()  # keeping one would create a cycle: its traceback has this frame and those above
-            coming.clear()
-            moves.rest()
+            failures.clear()  # a kept error forms a cycle with this frame
+            pending.clear()
+            moves.drain()
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run this epoch, see `CorgiPileDataset.set_epoch`."""
         self._own().set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the training loop stands: the batches it got, not those that are ahead of it.
+        """Return the training loop's position: the batches it got, not those ahead of it.
 
         Raises:
-            BadArgument: The batches are not those of a `CorgiPileDataset`.
+            BadArgument: The batches do not come from a `CorgiPileDataset`.
         """
         return self._own().state_dict(self._yielded, getattr(self._batches, "batch_size", None) or 1)
 
@@ -139,59 +137,59 @@ class DeviceLoader:
     def _own(self) -> CorgiPileDataset:
         if isinstance(self.dataset, CorgiPileDataset):
             return self.dataset
-        raise BadArgument(f"epochs and states are those of a CorgiPileDataset, got {type(self.dataset).__name__}")
+        raise BadArgument(f"epochs and states need a CorgiPileDataset, got {type(self.dataset).__name__}")
 
 
 class Moves(Protocol):
-    """How batches get to a device."""
+    """Transfer of batches to a device."""
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Make an array that batches may begin in."""
+        """Allocate an array in the source memory of copies."""
 
     def begin(self, batch: Any) -> Any:
         """Begin to copy a batch."""
 
     def end(self, begun: Any) -> Any:
-        """Return a batch for the work that comes."""
+        """Return a batch that later work can use."""
 
-    def rest(self) -> None:
-        """Release the sources of copies."""
+    def drain(self) -> None:
+        """Wait for copies and release their sources."""
 
 
-class Plain:
-    """Copies at once."""
+class Direct:
+    """Copies on request."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Make an array."""
+        """Allocate an array."""
         return np.empty(shape, dtype)
 
     def begin(self, batch: Any) -> Any:
         """Copy a batch."""
-        return _mapped(batch, self._to, self._to)
+        return _map_tensors(batch, self._to, self._to)
 
     def end(self, begun: Any) -> Any:
-        """Return it."""
+        """Return the batch."""
         return begun
 
-    def rest(self) -> None:
+    def drain(self) -> None:
         """Do nothing."""
 
-    def _to(self, one: Any) -> Any:
-        return one.to(self._device)
+    def _to(self, value: Any) -> Any:
+        return value.to(self._device)
 
 
 class Streamed:
-    """Copies from page-locked memory on a stream beside that of the work."""
+    """Copies from page-locked memory on a stream next to the work's."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._stream = device, torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._copying: deque[tuple[torch.cuda.Event, Any]] = deque()  # what copies are made of, until they are
+        self._copying: deque[tuple[torch.cuda.Event, Any]] = deque()  # sources of copies in flight
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Make an array of page-locked memory; of a type that tensors do not have one of any memory."""
+        """Allocate an array of page-locked memory, or of any memory if tensors lack the type."""
         try:
             kind = torch.from_numpy(np.empty(0, dtype)).dtype
         except TypeError:
@@ -199,70 +197,72 @@ class Streamed:
         return torch.empty(shape, dtype=kind, pin_memory=True).numpy()
 
     def begin(self, batch: Any) -> tuple["torch.cuda.Event", Any]:
-        """Begin to copy; the memory that is copied stays as it is until that is done."""
+        """Begin to copy, and keep the source until the copy is done."""
         while self._copying and self._copying[0][0].query():  # type: ignore[no-untyped-call]
             self._copying.popleft()
         with torch.cuda.stream(self._stream):
-            pinned = _mapped(batch, _pinned)
-            moved = _mapped(pinned, lambda one: one.to(self._device, non_blocking=True))
+            pinned = _map_tensors(batch, _pin)
+            moved = _map_tensors(pinned, lambda value: value.to(self._device, non_blocking=True))
             copied = self._stream.record_event()
         self._copying.append((copied, pinned))
         return copied, moved
 
     def end(self, begun: tuple["torch.cuda.Event", Any]) -> Any:
-        """Let the work that comes wait for the copy, and the copy's memory for that work."""
+        """Make later work wait for the copy, and keep the copy's memory for that work."""
         copied, moved = begun
         stream = torch.cuda.current_stream(self._device)
         stream.wait_event(copied)
 
-        def kept(one: torch.Tensor) -> torch.Tensor:
-            one.record_stream(stream)
-            return one
+        def record(value: torch.Tensor) -> torch.Tensor:
+            value.record_stream(stream)
+            return value
 
-        # What moves itself does so on the work's stream: whose memory is used by which, it alone knows.
-        return _mapped(moved, kept, lambda one: one.to(self._device, non_blocking=True))
+        # Objects that move themselves do so on the work's stream, since only they know which memory they use.
+        return _map_tensors(moved, record, lambda value: value.to(self._device, non_blocking=True))
 
-    def rest(self) -> None:
+    def drain(self) -> None:
         """Wait for the copies and release their memory."""
         while self._copying:
             self._copying.popleft()[0].synchronize()
 
 
-def _found(device: "str | int | torch.device | None") -> torch.device:
-    """Return a device with its number."""
+def _resolve_device(device: "str | int | torch.device | None") -> torch.device:
+    """Return a device with its index."""
     try:
-        found = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device is None else device)
+        target = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device is None else device)
     except (RuntimeError, TypeError) as error:
-        raise BadArgument(f"device is a name such as 'cuda' or 'cuda:1', got {device!r}: {error}") from None
-    if found.type == "cuda":
-        if (found.index or 0) >= torch.cuda.device_count():
-            raise BadArgument(f"device {device!r}: there are {torch.cuda.device_count()} CUDA devices here")
-        return torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
-    return found
+        raise BadArgument(f"device must be a name such as 'cuda' or 'cuda:1', got {device!r}: {error}") from None
+    if target.type == "cuda":
+        if (target.index or 0) >= torch.cuda.device_count():
+            raise BadArgument(f"device must be one of {torch.cuda.device_count()} CUDA devices, got {device!r}")
+        return torch.device("cuda", torch.cuda.current_device() if target.index is None else target.index)
+    return target
 
 
-def _pinned(one: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in page-locked memory, itself where it lies there."""
-    return one.pin_memory() if one.device.type == "cpu" and not one.is_pinned() else one
+def _pin(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in page-locked memory, itself if it lies there."""
+    return value.pin_memory() if value.device.type == "cpu" and not value.is_pinned() else value
 
 
-def _itself(one: Any) -> Any:
-    return one
+def _identity(value: Any) -> Any:
+    return value
 
 
-def _mapped(batch: Any, change: Callable[[torch.Tensor], torch.Tensor], move: Callable[[Any], Any] = _itself) -> Any:
-    """Change the tensors of a batch, and what else has a way to move."""
+def _map_tensors(
+    batch: Any, change: Callable[[torch.Tensor], torch.Tensor], move: Callable[[Any], Any] = _identity
+) -> Any:
+    """Change the tensors of a batch, and move other objects that can move."""
     if isinstance(batch, torch.Tensor):
         return change(batch)
     if isinstance(batch, dict | UserDict):
-        changed = copy(batch)  # of its own kind, with what it has beside
-        for name, one in batch.items():
-            changed[name] = _mapped(one, change, move)
+        changed = copy(batch)  # keeps its type and attributes
+        for name, value in batch.items():
+            changed[name] = _map_tensors(value, change, move)
         return changed
     if callable(getattr(batch, "to", None)):
         return move(batch)
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_mapped(one, change, move) for one in batch))
+        return type(batch)(*(_map_tensors(value, change, move) for value in batch))
     if isinstance(batch, list | tuple):
-        return type(batch)(_mapped(one, change, move) for one in batch)
+        return type(batch)(_map_tensors(value, change, move) for value in batch)
     return batch

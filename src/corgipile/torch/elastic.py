@@ -1,4 +1,4 @@
-"""Epochs that ranks may leave and join while they run: each row of a finished epoch is in one batch, exactly."""
+"""Epochs that ranks may join and leave while they run: each row of a finished epoch is in exactly one batch."""
 
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Self
@@ -17,47 +17,47 @@ from corgipile.torch.members import Members
 
 __all__ = ["ElasticLoader"]
 
-IDENTITY = {"version", "table", "order", "seed", "encoding"}  # what a state must agree with
-OURS = {"rank", "world", "worker", "workers", "drop_last", "skip", "global_batches"}
+IDENTITY = {"version", "table", "order", "seed", "encoding"}  # entries that a state must match
+OWN_ARGUMENTS = {"rank", "world", "worker", "workers", "drop_last", "skip", "global_batches"}
 
 
 class ElasticLoader:
-    """Iterates over this process's batches of an epoch that many run, of whom any may die, leave or join meanwhile.
+    """Iterates over this process's batches of a shared epoch, which processes may join, leave or die in.
 
-    A batch is done when the next one is asked for, and the store of ``torch.distributed`` then counts it. Where a
-    process dies, its rows that are not done are dealt to the others at once, and so is its share to one that joins. A
-    row is never in two batches that are done, nor in none, whatever happens: a process that was taken for dead and is
-    not cannot count a batch, it is told so by an error.
+    A batch is done when the next one is requested; the store of ``torch.distributed`` then counts it. If a process
+    dies, its unfinished rows are dealt to the others at once; a joining process gets a share likewise. Each row is in
+    exactly one finished batch, whatever happens: a live process that was declared dead gets an error when it counts a
+    batch.
 
-    In each world all members have as many batches of ``batch_size`` rows. The rows that make no such batches are the
-    last ones of an epoch: one smaller batch of each member, then one of a single row for as many members as there are
-    rows, fewer than members; the others have none of these. Loops that average gradients can tell by `active`.
+    In each world all members have equally many batches of ``batch_size`` rows. The remaining rows come last in an
+    epoch: one smaller batch for each member, then single rows for the first members, fewer than members. Loops that
+    average gradients can use `active` to see who has a batch.
 
-    Where all members do a step together, as in DistributedDataParallel, one that dies makes it fail on all: call
-    `give_back`, make a process group anew for `rank` of `world`, and go on; the rows of that step come again.
+    If all members do a step together, as in DistributedDataParallel, the death of one makes the step fail on all. Call
+    `give_back`, make a new process group for `rank` of `world`, and continue; the rows of that step come again.
 
     Args:
-        table: What `corgipile.open` takes; the same on all members.
+        table: A source for `corgipile.open`; the same on all members.
         store: A ``torch.distributed`` store that all members reach and that outlives them: a TCPStore of the launcher,
-            or of a process that does nothing else. A PrefixStore keeps several loaders apart.
-        members: The first world begins with so many.
-        batch_size: Rows of a batch of one member.
-        order: An order of `corgipile.orders`, or its name; one that visits rows once. ``"auto"`` balances by the label.
+            or of a process that does nothing else. Use a PrefixStore for each of several loaders.
+        members: Number of members that the first world starts with.
+        batch_size: Rows per batch of one member.
+        order: An order of `corgipile.orders` that visits each row once, or its name. ``"auto"`` balances by the label.
         seed: Seed of all epochs.
-        timeout: Seconds without a sign of life, given by a thread, after which a process is taken for dead.
-        state: What `state_dict` returned, perhaps in another world: the first world goes on there.
+        timeout: Seconds without a heartbeat, sent by a thread, after which a process counts as dead.
+        state: A result of `state_dict`, perhaps of another world, to resume from.
         memory: Budget of this member for rows in memory.
         loading: Other arguments of `corgipile.Loader`.
 
     Attributes:
-        epoch: The epoch that runs.
+        epoch: The current epoch.
 
     Raises:
-        PeerFailed: The other members did not come, or took this one for dead.
+        PeerFailed: The other members did not come, or declared this one dead.
         StateMismatch: The state is of another table, order or seed.
 
     Example:
-        >>> from torch.distributed import HashStore  # of this process alone
+        >>> from torch.distributed import HashStore  # for a single process
         >>> loader = ElasticLoader({"x": range(10)}, HashStore(), batch_size=4)
         >>> [len(batch["x"]) for batch in loader], loader.epoch
         ([4, 4, 2], 1)
@@ -78,50 +78,50 @@ class ElasticLoader:
         memory: Size | None = None,
         **loading: Any,
     ) -> None:
-        if wrong := OURS & loading.keys():
-            raise BadArgument(f"an ElasticLoader finds out {', '.join(sorted(wrong))} by itself")
+        if wrong := OWN_ARGUMENTS & loading.keys():
+            raise BadArgument(f"an ElasticLoader sets {', '.join(sorted(wrong))} itself: leave out")
         opened = open_table(table)
-        found = chosen(order, opened, loading.get("label"))
-        if not found.once or found.sketch_column == CONTENT:
-            raise BadArgument(f"order must visit each row once, and balance by a column if at all, got {found!r}")
-        given = {"format": "torch", **loading, "order": found, "seed": seed, "memory": memory, "drop_last": True}
-        self._loader = Loader(opened, batch_size=batch_size, **given)
+        resolved = chosen(order, opened, loading.get("label"))
+        if not resolved.once or resolved.sketch_column == CONTENT:
+            raise BadArgument(f"order must visit each row once, and may balance only by a column, got {resolved!r}")
+        settings = {"format": "torch", **loading, "order": resolved, "seed": seed, "memory": memory, "drop_last": True}
+        self._loader = Loader(opened, batch_size=batch_size, **settings)
         self._table, self._settings = self._loader.feeder.table, self._loader.settings
         self._batch, self._seed = self._loader.batch_size, self._loader.feeder.seed
-        self._identity = {name: said for name, said in self._loader.state_dict().items() if name in IDENTITY}
+        self._identity = {name: value for name, value in self._loader.state_dict().items() if name in IDENTITY}
         first = (0, list[EpochSegment]()) if state is None else checked(state, self._identity)
         self._left, self._known, self._closed = self._table, -1, list[EpochSegment]()
         self._holds, self._begun, self._batches = False, -1, iter(())
         self._turns = OneThread()
         self._members = Members(store, real(timeout, "timeout", 0.01))
-        self._members.enter(whole(members, "members", 1), _told(*first))
+        self._members.enter(whole(members, "members", 1), _world_data(*first))
         while not self._members.inside:
             self._members.ask()
             self._members.settle(self._after)
 
     @property
     def epoch(self) -> int:
-        """Return the epoch that runs, or is about to."""
+        """Return the epoch that runs, or runs next."""
         return int(self._members.world["told"]["epoch"])
 
     @property
     def world(self) -> int:
-        """Return how many members there are."""
+        """Return the number of members."""
         return len(self._members.world["members"])
 
     @property
     def rank(self) -> int:
-        """Return which of them this is."""
+        """Return this process's rank."""
         return self._members.rank
 
     @property
     def generation(self) -> int:
-        """Return the number of the world: where it has changed, rank and world may have."""
+        """Return the number of the world; rank and world may differ between generations."""
         return self._members.number
 
     @property
     def member(self) -> str:
-        """Return what this process is called in the store."""
+        """Return the name of this process in the store."""
         return self._members.name
 
     @property
@@ -130,14 +130,14 @@ class ElasticLoader:
         return self._share()[0]
 
     def _share(self) -> tuple[int, int]:
-        """Return how many members have batches, and the rows of a batch."""
+        """Return how many members have batches, and the rows per batch."""
         self._catch_up()
         rows = len(self._left)
-        each = rows // self.world
-        return (self.world, min(self._batch, each)) if each else (rows, 1)
+        share = rows // self.world
+        return (self.world, min(self._batch, share)) if share else (rows, 1)
 
     def _catch_up(self) -> None:
-        """Find out which rows were left when the world began."""
+        """Compute the rows that were left when the world began."""
         if self._known == self.generation:
             return
         segments, done = segments_of(self._members.world["told"]["segments"]), len(self._closed)
@@ -147,7 +147,7 @@ class ElasticLoader:
         self._closed, self._known = segments, self.generation
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield this member's batches of the epoch that runs, to its end; then the next one is about to run."""
+        """Yield this member's batches to the end of the current epoch."""
         return self._turns.take(self._run())
 
     def _run(self) -> Generator[Any, None, None]:
@@ -164,58 +164,58 @@ class ElasticLoader:
             self._finish()
 
     def _finish(self) -> None:
-        """Count the batch that the loop had."""
+        """Count the batch that the loop has finished."""
         if self._holds:
             self._holds = False
             self._members.count()
 
     def _next(self) -> Any:
-        """Return the next batch of this member's share of the world, None where there is none."""
+        """Return the next batch of this member's share of the world, or None."""
         if self._begun != self.generation:
             active, size = self._share()
             self._loader.close()
             self._batches, self._begun = iter(()), self.generation
             if self.rank < active:
-                self._loader = self._made(self.rank, active, size)
+                self._loader = self._new_loader(self.rank, active, size)
                 self._loader.set_epoch(self.epoch)
                 self._batches = iter(self._loader)
         return next(self._batches, None)
 
-    def _made(self, rank: int, world: int, size: int) -> Loader:
+    def _new_loader(self, rank: int, world: int, size: int) -> Loader:
         return Loader(self._left, **{**self._settings, "batch_size": size, "rank": rank, "world": world})
 
     def give_back(self) -> None:
-        """Say that the last batch was not used, since a step of all members failed: all of them deal anew."""
+        """Return the last batch unused, after a failed step of all members: the rows are dealt again."""
         self._holds = False
         self._members.ask()
 
     def _after(self, done: list[int]) -> dict[str, Any]:
-        """Say what the next world begins with, where each member of this one did so many batches."""
+        """Return the next world's data from the batches that each member of this one finished."""
         (active, size), epoch, segments = self._share(), self.epoch, list(self._closed)
         if sum(done) * size == len(self._left):
-            return _told(epoch + 1, [])
+            return _world_data(epoch + 1, [])
         if any(done):
-            with self._made(0, active, size) as loader:
+            with self._new_loader(0, active, size) as loader:
                 segment = EpochSegment.begin(loader.feeder.fitted, size, active, 1, drop_last=True)
             segments.append(segment._replace(ranks=done[:active]))
-        return _told(epoch, segments)
+        return _world_data(epoch, segments)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where all members stand, by what they have done: JSON, for `state` here or for a CorgiPileDataset.
+        """Return the position of all members as JSON, for ``state`` here or for a CorgiPileDataset.
 
-        The batch that a member has in its loop is not done yet.
+        The batch in a member's loop does not count as done.
         """
-        done = [int(said.split()[0]) if said else 0 for said in self._members.counts().values()]
+        done = [int(count.split()[0]) if count else 0 for count in self._members.counts().values()]
         return {**self._identity, **self._after(done)}
 
     def leave(self) -> None:
-        """Leave for good, the batch that the loop had counted as done; the others share what is left."""
+        """Leave for good, counting the loop's batch as done; the others share the remaining rows."""
         self._finish()
         self._members.leave()
         self._loader.close()
 
     def die(self) -> None:
-        """Stop giving signs of life, as a process that dies: the others find out. For tests of a training."""
+        """Stop the heartbeat as a dying process would, for tests of a training."""
         self._members.end()
         self._loader.close()
 
@@ -226,5 +226,5 @@ class ElasticLoader:
         self.leave()
 
 
-def _told(epoch: int, segments: list[EpochSegment]) -> dict[str, Any]:
+def _world_data(epoch: int, segments: list[EpochSegment]) -> dict[str, Any]:
     return {"epoch": epoch, "segments": [segment._asdict() for segment in segments]}

@@ -1,4 +1,4 @@
-"""Partial local shuffling with rows on the disk of each rank: a thread exchanges a fraction of them meanwhile."""
+"""Partial local shuffling of rows on each rank's disk: a thread exchanges a fraction of them while an epoch runs."""
 
 import struct
 import threading
@@ -21,25 +21,25 @@ from corgipile.torch.peers import Peers
 
 __all__ = ["PartialExchange"]
 
-MAGIC, VERSION, TELLS = 0x636F726769, 2, 5  # numbers before the checksums of a message
-MOST_BYTES = 1 << 40  # of one message
-SENT, RECEIVED = 3, 2  # messages in memory: one that goes and two that are read; one that comes and one that is written
-NOTHING = torch.empty(0, dtype=torch.uint8)  # in place of rows, to a rank that gets none of this chunk
+MAGIC, VERSION, HEADER = 0x636F726769, 2, 5  # HEADER: numbers before the checksums of a message
+MAX_BYTES = 1 << 40  # bytes of one message at most
+SENT, RECEIVED = 3, 2  # buffers: one sent and two being read; one received and one being written
+NO_ROWS = torch.empty(0, dtype=torch.uint8)  # for a rank that gets no rows of a chunk
 
 
 class _Chunk(NamedTuple):
-    """Units sent and received at a time: which, from what turn on, whence, and what goes to whom, is said and told."""
+    """Units exchanged at a time: number, first turn, source ranks, outgoing rows, and headers sent and received."""
 
     at: int
     first: int
-    whence: IntArray
+    source_ranks: IntArray
     out: dict[int, torch.Tensor]
-    notes: dict[int, list[torch.Tensor]]
-    told: dict[int, list[torch.Tensor]]
+    headers_out: dict[int, list[torch.Tensor]]
+    headers_in: dict[int, list[torch.Tensor]]
 
 
 class _Arrived(NamedTuple):
-    """What came of a chunk, rank after rank: turns of units, their bytes, what they should sum up to, and whose."""
+    """Units received in a chunk, by rank: turns, bytes, lengths, expected checksums and source ranks."""
 
     turns: IntArray
     data: Bytes
@@ -49,30 +49,30 @@ class _Arrived(NamedTuple):
 
 
 class PartialExchange:
-    """Sends a fraction of this rank's rows to others while an epoch runs, and receives as many for the next.
+    """Sends a fraction of this rank's rows to others while an epoch runs, and receives as many for the next epoch.
 
-    All ranks make one, over parts of the same table, and call `begin` and `finish` once an epoch. From the seed each
-    knows what it sends to whom and what it gets, see `corgipile.orders.Exchange`: as much of both, in messages of many
-    rows, over a process group of its own. `table` is what the rank has in this epoch, for any loader of one rank.
+    All ranks make one, over parts of the same table, and call `begin` and `finish` once per epoch. The seed determines
+    which rows go where, see `corgipile.orders.Exchange`: each rank sends as much as it receives, in messages of many
+    rows, over its own process group. `table` holds the rank's rows in this epoch, for any loader of a single rank.
 
-    A rank that dies is an error on the others, in bounded time. What arrives changes nothing until all ranks have all
-    of it; start them again, and those whose epochs differ by the last step agree on one.
+    If a rank dies, the others raise an error in bounded time. Received rows take effect only once all ranks have all of
+    theirs. After a restart, ranks whose epochs differ by the last step agree on one.
 
     Args:
-        part: Of this rank.
-        fraction: Of the rows that each rank sends an epoch, 0 to 1.
-        seed: Of all epochs.
+        part: This rank's part.
+        fraction: Fraction of its rows that each rank sends per epoch, 0 to 1.
+        seed: Seed of all epochs.
         group: Process group of the ranks; None: all.
-        chunk: Bytes that are sent at a time; up to five such are in memory, from the first exchange on.
+        chunk: Bytes sent at a time; up to five chunks are in memory, from the first exchange on.
         timeout: Seconds to wait for another rank.
 
     Attributes:
-        plan: Who sends what to whom.
+        plan: The schedule of rows and ranks.
 
     Raises:
-        BadArgument: Ranks have other parts, fractions or seeds.
-        StateMismatch: Their parts are of epochs that do not belong together.
-        PeerFailed: A rank died, or is silent.
+        BadArgument: Ranks have different parts, fractions or seeds.
+        StateMismatch: The epochs of their parts do not match.
+        PeerFailed: A rank died or is silent.
 
     Example:
         >>> import tempfile, pyarrow as pa
@@ -101,41 +101,43 @@ class PartialExchange:
         self._part, self._chunk = part, parse_bytes(chunk, "chunk")
         self._fraction, self._seed = real(fraction, "fraction", 0, 1), whole(seed, "seed")
         self._peers = Peers(group, real(timeout, "timeout", above=0))
-        # Memory is used in turn, epoch after epoch: what the system hands out anew costs as much as reading into it.
-        self._room: list[Bytes] = []
+        # Buffers are reused in all epochs: faulting in new memory costs as much as reading into it.
+        self._buffers: list[Bytes] = []
         self._thread: threading.Thread | None = None
         self._failed: list[BaseException] | None = None
-        told = self._agree()
-        self.plan = Exchange(sum(one[6] for one in told), self._peers.world, self._fraction, self._seed)
-        self._unit_bytes = max(1, *(one[7] for one in told))
-        sizes = [one[6] for one in told]
+        ranks = self._agree()
+        self.plan = Exchange(sum(rank[6] for rank in ranks), self._peers.world, self._fraction, self._seed)
+        self._unit_bytes = max(1, *(rank[7] for rank in ranks))
+        sizes = [rank[6] for rank in ranks]
         expected = [self.plan.size(rank) for rank in range(self._peers.world)]
         if sizes != expected:
-            raise BadArgument(f"ranks have {sizes} units, {expected} is right: make all parts of one table and world")
-        self._recover([(one[8], one[9]) for one in told])
+            raise BadArgument(f"ranks must have {expected} units, got {sizes}: make all parts of one table and world")
+        self._recover([(rank[8], rank[9]) for rank in ranks])
 
     def _agree(self) -> list[list[int]]:
-        """Return what all ranks say of themselves, which must agree."""
-        part, said = self._part, self._part.said
-        if (said["rank"], said["world"]) != (self._peers.rank, self._peers.world):
+        """Return the settings of all ranks, which must agree."""
+        part, header = self._part, self._part.said
+        if (header["rank"], header["world"]) != (self._peers.rank, self._peers.world):
             raise BadArgument(
-                f"{part.folder} is the part of rank {said['rank']} of {said['world']}; this is rank "
+                f"{part.folder} is the part of rank {header['rank']} of {header['world']}; this is rank "
                 f"{self._peers.rank} of {self._peers.world}"
             )
         units, standing = len(part.live), part.standing
-        mean = part.places.unit_bytes or -(-part.table.nbytes * said["unit"] // max(1, len(part.table)))
+        mean = part.places.unit_bytes or -(-part.table.nbytes * header["unit"] // max(1, len(part.table)))
         bits = struct.unpack("<q", struct.pack("<d", self._fraction))[0]
-        same = [MAGIC, VERSION, int(said["of"][:15], 16), bits, self._seed % (1 << 62), self._chunk]
-        told = self._peers.gather([*same, units, mean, standing.now, standing.next], "the first message")
+        same = [MAGIC, VERSION, int(header["of"][:15], 16), bits, self._seed % (1 << 62), self._chunk]
+        ranks = self._peers.gather([*same, units, mean, standing.now, standing.next], "the first message")
         names = ("protocol", "version", "table", "fraction", "seed", "chunk")
-        for rank, one in enumerate(told):
-            for name, mine, other in zip(names, same, one, strict=False):
+        for rank, settings in enumerate(ranks):
+            for name, mine, other in zip(names, same, settings, strict=False):
                 if mine != other:
-                    raise BadArgument(f"rank {rank} has another {name} than rank {self._peers.rank}: give all the same")
-        return told
+                    raise BadArgument(
+                        f"rank {rank} and rank {self._peers.rank} have a different {name}: give all ranks the same"
+                    )
+        return ranks
 
     def _recover(self, standings: list[tuple[int, int]]) -> None:
-        """Let ranks that were stopped while others took the last step take it, too."""
+        """Commit the last step on ranks that were stopped before it while others committed it."""
         goal = max(now for now, _ in standings)
         for rank, (now, prepared) in enumerate(standings):
             if now != goal and not now + 1 == goal == prepared:
@@ -145,45 +147,45 @@ class PartialExchange:
 
     @property
     def epoch(self) -> int:
-        """Return the epoch whose rows `table` has."""
+        """Return the epoch of the rows in `table`."""
         return self._part.epoch
 
     @property
     def table(self) -> Table:
-        """Return this rank's rows in this epoch; read it before the exchange after the next begins."""
+        """Return this rank's rows in this epoch; read them before the exchange after the next begins."""
         return self._part.table
 
     @property
     def running(self) -> bool:
-        """Say whether an exchange began and did not finish."""
+        """Return whether an exchange is in progress."""
         return self._thread is not None
 
     def begin(self) -> None:
-        """Begin to exchange, in a thread: from now on the epoch before cannot be had back.
+        """Start the exchange in a thread; the previous epoch can no longer be restored.
 
         Raises:
-            BadArgument: One is under way.
+            BadArgument: An exchange is in progress.
         """
         if self._thread is not None or self._failed is not None:
-            raise BadArgument("an exchange is under way, or failed: call finish() first, or start all ranks again")
-        self._thread = threading.Thread(target=self._guarded, name="corgipile-exchange", daemon=True)
+            raise BadArgument("an exchange is in progress or has failed: call finish() first, or start all ranks again")
+        self._thread = threading.Thread(target=self._run_guarded, name="corgipile-exchange", daemon=True)
         self._thread.start()
 
-    def _guarded(self) -> None:
+    def _run_guarded(self) -> None:
         try:
             self._run()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to whoever calls finish
+        except BaseException as error:  # noqa: BLE001 - finish raises it
             self._failed = [error]
 
     def finish(self) -> None:
-        """Wait until all ranks have all that they receive, and go on to the next epoch: `table` is another one then.
+        """Wait until all ranks have received all rows, then advance to the next epoch, which has a new `table`.
 
         Raises:
-            PeerFailed: A rank died, was silent, or sent what cannot be; the part stays that of this epoch.
-            WriteFailed: What arrived could not be written; the same holds.
+            PeerFailed: A rank died, was silent, or sent invalid data; the part stays at this epoch.
+            WriteFailed: Received rows could not be written; the part stays at this epoch.
         """
         if self._thread is None:
-            raise BadArgument("no exchange is under way: call begin() first")
+            raise BadArgument("no exchange is in progress: call begin() first")
         self._thread.join()
         self._thread = None
         if self._failed:
@@ -191,28 +193,28 @@ class PartialExchange:
         self._part.commit()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return which epoch it is and what decides the next ones: for JSON, the same on every rank."""
+        """Return the epoch and the settings that determine later ones: for JSON, the same on every rank."""
         return {
             "version": VERSION, "of": self._part.said["of"], "fraction": self._fraction, "seed": self._seed,
             "epoch": self.epoch,
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go to the epoch of a state, on all ranks alike: the one at hand, or the one before if none began since.
+        """Go to the epoch of a state, on all ranks: the current one, or the previous one if no exchange began since.
 
         Raises:
-            StateMismatch: The state is of another exchange, or of an epoch whose rows are no longer there.
+            StateMismatch: The state is of another exchange, or of an epoch whose rows are gone.
         """
         mine = self.state_dict()
         for name in ("version", "of", "fraction", "seed"):
             if not isinstance(state, Mapping) or state.get(name) != mine[name]:
-                found = state.get(name) if isinstance(state, Mapping) else state
-                raise StateMismatch(f"state is of another {name}: it has {found!r}, here it is {mine[name]!r}")
+                value = state.get(name) if isinstance(state, Mapping) else state
+                raise StateMismatch(f"state must have {name} {mine[name]!r}, got {value!r}")
         epoch, standing = state.get("epoch"), self._part.standing
         if epoch == standing.now:
             return
         if epoch != standing.before or epoch == -1 or self.running:
-            raise StateMismatch(f"state is of epoch {epoch!r}; the part on disk is of epoch {standing.now}")
+            raise StateMismatch(f"state must be of epoch {standing.now}, the epoch of the part on disk, got {epoch!r}")
         self._part.go_back()
 
     def _run(self) -> None:
@@ -221,19 +223,19 @@ class PartialExchange:
         self._places, self._sums = part.begin(moved), np.zeros(moved, np.uint32)
         step = max(1, self._chunk // self._unit_bytes)
         most = min(step, self.plan.most_moved) * self._unit_bytes
-        if moved and not self._room:
-            self._room = [np.empty(most, np.uint8) for _ in range(SENT + RECEIVED)]
+        if moved and not self._buffers:
+            self._buffers = [np.empty(most, np.uint8) for _ in range(SENT + RECEIVED)]
         chunks = [(at, first, min(moved, first + step)) for at, first in enumerate(range(0, moved, step))]
         with ThreadPoolExecutor(2, "corgipile-exchange") as pool:
             coming = deque(pool.submit(self._read, *one) for one in chunks[:2])
             written: Future[None] | None = None
             if coming:
                 chunk = coming.popleft().result()
-                self._peers.swap(chunk.notes, chunk.told, f"what is said of rows after epoch {epoch}")
+                self._peers.swap(chunk.headers_out, chunk.headers_in, f"headers after epoch {epoch}")
             for at, _, _ in chunks:
                 coming.extend(pool.submit(self._read, *one) for one in chunks[at + 2 : at + 3])
                 following = coming.popleft().result() if coming else None
-                arrived = self._swapped(chunk, following, f"rows {at + 1} of {len(chunks)} after epoch {epoch}")
+                arrived = self._exchange_chunk(chunk, following, f"rows {at + 1} of {len(chunks)} after epoch {epoch}")
                 if written is not None:
                     written.result()
                 written = pool.submit(self._write, arrived)
@@ -246,85 +248,85 @@ class PartialExchange:
                 raise PeerFailed(f"rank {peer} ends epoch {now}, rank {rank} ends epoch {epoch}")
 
     def _read(self, at: int, first: int, stop: int) -> "_Chunk":
-        """Read what goes to each rank, and make room for what is said of what comes."""
+        """Read the rows for each rank, and allocate the headers to receive."""
         plan, rank = self.plan, self._peers.rank
-        to, whence = plan.peers(rank, self.epoch, first, stop)
+        to, source_ranks = plan.peers(rank, self.epoch, first, stop)
         grouped = np.argsort(to, kind="stable")
         slots = plan.sent(rank, self.epoch, first, stop)[grouped]
-        data, lengths = self._part.places.read(self._part.live[slots], self._room[at % SENT])
+        data, lengths = self._part.places.read(self._part.live[slots], self._buffers[at % SENT])
         sums = self._part.sums[slots]
         edges = [0, *np.cumsum(lengths).tolist()]
         peers, starts = np.unique(to[grouped], return_index=True)
         bounds = [*starts.tolist(), len(grouped)]
-        out, notes = {}, {}
+        out, headers_out = {}, {}
         for peer, low, high in zip(peers.tolist(), bounds, bounds[1:], strict=False):
             out[peer] = torch.from_numpy(data[edges[low] : edges[high]])
-            notes[peer] = [self._note(first, lengths[low:high], sums[low:high])]
-        sources, counts = np.unique(whence, return_counts=True)
-        told = {
-            peer: [torch.zeros(TELLS + self._told_of(count), dtype=torch.int64)]
+            headers_out[peer] = [self._header(first, lengths[low:high], sums[low:high])]
+        sources, counts = np.unique(source_ranks, return_counts=True)
+        headers_in = {
+            peer: [torch.zeros(HEADER + self._header_size(count), dtype=torch.int64)]
             for peer, count in zip(sources.tolist(), counts.tolist(), strict=True)
         }
-        return _Chunk(at, first, whence, out, notes, told)
+        return _Chunk(at, first, source_ranks, out, headers_out, headers_in)
 
-    def _swapped(self, chunk: "_Chunk", following: "_Chunk | None", what: str) -> "_Arrived":
-        """Send and receive one chunk, of which all is said, and what is said of the one that follows."""
-        turns = np.argsort(chunk.whence, kind="stable")
-        sources, counts = np.unique(chunk.whence, return_counts=True)
-        heard = [
-            self._checked(peer, chunk.told[peer][0].numpy(), chunk.first, units)
+    def _exchange_chunk(self, chunk: "_Chunk", following: "_Chunk | None", what: str) -> "_Arrived":
+        """Exchange one chunk's rows, and the headers of the chunk that follows."""
+        turns = np.argsort(chunk.source_ranks, kind="stable")
+        sources, counts = np.unique(chunk.source_ranks, return_counts=True)
+        checked = [
+            self._checked(peer, chunk.headers_in[peer][0].numpy(), chunk.first, units)
             for peer, units in zip(sources.tolist(), counts.tolist(), strict=True)
         ]
-        lengths = np.concatenate([lengths for lengths, _ in heard])
-        ends = np.cumsum([int(sizes.sum()) for sizes, _ in heard]).tolist()
-        room = self._room[SENT + chunk.at % RECEIVED]
+        lengths = np.concatenate([lengths for lengths, _ in checked])
+        ends = np.cumsum([int(sizes.sum()) for sizes, _ in checked]).tolist()
+        room = self._buffers[SENT + chunk.at % RECEIVED]
         data = torch.from_numpy(room[: ends[-1]] if len(room) >= ends[-1] else np.empty(ends[-1], np.uint8))
         out = {peer: [rows] for peer, rows in chunk.out.items()}
         spans = zip(sources.tolist(), [0, *ends], ends, strict=False)
         into = {peer: [data[start:end]] for peer, start, end in spans}
         if following is not None:
-            for both, notes in ((out, following.notes), (into, following.told)):
-                for peer, note in notes.items():
-                    both[peer] = both.get(peer, [NOTHING]) + note
+            for both, headers_out in ((out, following.headers_out), (into, following.headers_in)):
+                for peer, note in headers_out.items():
+                    both[peer] = both.get(peer, [NO_ROWS]) + note
         self._peers.swap(out, into, what)
-        sums = np.concatenate([sums for _, sums in heard])
-        return _Arrived(chunk.first + turns, data.numpy(), lengths, sums, chunk.whence[turns])
+        sums = np.concatenate([sums for _, sums in checked])
+        return _Arrived(chunk.first + turns, data.numpy(), lengths, sums, chunk.source_ranks[turns])
 
     def _write(self, arrived: "_Arrived") -> None:
-        """Put what arrived into places that are free, if it is what was sent."""
+        """Verify received rows and write them to free places."""
         turns, data, lengths, sums, peers = arrived
         starts = np.cumsum(lengths) - lengths
         wrong = np.flatnonzero(sums_of(data, starts, lengths) != sums)
         if len(wrong):
-            what = "rows that are not those it summed up: damaged on its disk, or on the way"
-            raise self._garbage(int(peers[wrong[0]]), what)
-        places = np.sort(self._places[turns])  # any of the chunk's: those of one rank lie together then
+            what = "rows that do not match their checksums: damaged on its disk or in transit"
+            raise self._bad_message(int(peers[wrong[0]]), what)
+        places = np.sort(self._places[turns])  # any place will do; sorted ones keep a rank's rows together
         self._places[turns], self._sums[turns] = places, sums
         self._part.places.write(places, data, starts, lengths)
 
-    def _told_of(self, units: int) -> int:
-        """Return how many numbers are said of units: their checksums, two in each, and lengths where these differ."""
+    def _header_size(self, units: int) -> int:
+        """Return the numbers in a header after the fixed ones: two checksums in each, and lengths if these differ."""
         return -(-units // 2) + (0 if self._part.places.unit_bytes else units)
 
-    def _note(self, first: int, lengths: IntArray, sums: Sums) -> torch.Tensor:
+    def _header(self, first: int, lengths: IntArray, sums: Sums) -> torch.Tensor:
         head = [MAGIC, self.epoch, first, len(lengths), int(lengths.sum())]
         packed = np.append(sums, np.zeros(len(sums) % 2, np.uint32)).astype("<u4").view("<i8")
-        told = [np.array(head), packed] if self._part.places.unit_bytes else [np.array(head), packed, lengths]
-        return torch.from_numpy(np.concatenate(told).astype(np.int64))
+        fields = [np.array(head), packed] if self._part.places.unit_bytes else [np.array(head), packed, lengths]
+        return torch.from_numpy(np.concatenate(fields).astype(np.int64))
 
     def _checked(self, peer: int, note: IntArray, first: int, units: int) -> tuple[IntArray, Sums]:
-        """Return the lengths and checksums of the units that a rank sends, if they can be."""
-        *told, total = note[:TELLS].tolist()
+        """Return the lengths and checksums of the units that a rank sends, after validation."""
+        *numbers, total = note[:HEADER].tolist()
         expected = [MAGIC, self.epoch, first, units]
-        if told != expected:
-            raise self._garbage(peer, f"{told}, where {expected} was to come")
-        fixed, sums = self._part.places.unit_bytes, TELLS + -(-units // 2)
+        if numbers != expected:
+            raise self._bad_message(peer, f"{numbers}, expected {expected}")
+        fixed, sums = self._part.places.unit_bytes, HEADER + -(-units // 2)
         lengths = np.full(units, fixed) if fixed else note[sums:]
-        if total > MOST_BYTES or lengths.min() < 0 or lengths.max() > MOST_BYTES or int(lengths.sum()) != total:
-            raise self._garbage(peer, f"units of {total} bytes, of lengths that do not add up")
-        return lengths, note[TELLS:sums].astype("<i8").view("<u4")[:units]
+        if total > MAX_BYTES or lengths.min() < 0 or lengths.max() > MAX_BYTES or int(lengths.sum()) != total:
+            raise self._bad_message(peer, f"units of {total} bytes whose lengths do not add up")
+        return lengths, note[HEADER:sums].astype("<i8").view("<u4")[:units]
 
-    def _garbage(self, peer: int, what: str) -> PeerFailed:
+    def _bad_message(self, peer: int, what: str) -> PeerFailed:
         return PeerFailed(
             f"rank {peer} sent rank {self._peers.rank} {what}. The part on disk is that of the last finished epoch"
         )

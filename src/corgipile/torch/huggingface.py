@@ -1,7 +1,7 @@
-"""Rows of a Hugging Face dataset, announced to the system before they are touched.
+"""Hugging Face datasets whose rows are prefetched by the system.
 
-A ``datasets.Dataset`` maps its Arrow files into memory, so each page of each row is waited for by itself, and where
-read-ahead is large the system reads megabytes for it. Formatting, transforms and columns stay the dataset's own.
+A ``datasets.Dataset`` maps its Arrow files into memory, so each page of each row is awaited separately, and a large
+read-ahead reads megabytes for it. The dataset still formats, transforms and selects columns.
 """
 
 import os
@@ -20,7 +20,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 def is_hugging_face(dataset: Any) -> bool:
-    """Say whether an object is a ``datasets.Dataset``, without importing that package.
+    """Return whether an object is a ``datasets.Dataset``, without importing that package.
 
     Example:
         >>> is_hugging_face([1, 2])
@@ -30,13 +30,13 @@ def is_hugging_face(dataset: Any) -> bool:
 
 
 class MappedDataset:
-    """A Hugging Face dataset that can be told which rows are wanted soon.
+    """A Hugging Face dataset that accepts hints about the next rows.
 
     Args:
         dataset: A ``datasets.Dataset``.
     """
 
-    run = 128  # rows of one task: the device works on all of them already
+    run = 128  # rows per task: the device fetches all of them already
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -52,24 +52,24 @@ class MappedDataset:
         return self.dataset[row]
 
     def __getitems__(self, rows: Sequence[int]) -> list[Any]:
-        """Return rows as the dataset formats them."""
+        """Return rows in the dataset's format."""
         self._rows().now(self.offsets(np.asarray(rows)))
         return list(self.dataset.__getitems__(rows))
 
     def hint(self, rows: IntArray) -> None:
-        """Let the device begin with these rows."""
+        """Start fetching rows."""
         self._rows().hint(np.sort(self.offsets(rows)))
 
     def offsets(self, rows: IntArray) -> IntArray:
-        """Return where rows lie in the stored table: a shuffled or filtered dataset keeps a list of places."""
-        places = self.dataset._indices  # noqa: SLF001  # there is no public way to ask
-        rows = rows % max(len(self), 1)  # what is no row is for the dataset to tell
+        """Return the rows' places in the stored table; a shuffled or filtered dataset has a list of places."""
+        places = self.dataset._indices  # noqa: SLF001  # there is no public accessor
+        rows = rows % max(len(self), 1)  # the dataset itself rejects invalid rows
         return rows if places is None else places.fast_gather(rows).column(0).to_numpy().astype(np.int64)
 
     def _rows(self) -> Mapped:
         if self._mapped is None or self._mapped[0] != os.getpid():
-            shown = self.dataset.format
-            columns = self.dataset.column_names if shown["output_all_columns"] else shown["columns"]
+            formatting = self.dataset.format
+            columns = self.dataset.column_names if formatting["output_all_columns"] else formatting["columns"]
             paths = [file["filename"] for file in self.dataset.cache_files]
             mapped = Mapped(self.dataset.data.to_batches() if paths else (), columns, paths)
             weakref.finalize(self, mapped.close)
@@ -77,7 +77,7 @@ class MappedDataset:
         return self._mapped[1]
 
     def close(self) -> None:
-        """Let the system read the dataset's files as usual again."""
+        """Restore the system's read-ahead for the dataset's files."""
         if self._mapped is not None:
             self._mapped[1].close()
         self._mapped = None

@@ -1,4 +1,4 @@
-"""Batches under way in one process: each fetched by a pool of threads, in runs of rows that lie near each other."""
+"""Batches in flight in one process: a pool of threads fetches runs of neighbouring rows."""
 
 import os
 import queue
@@ -18,12 +18,12 @@ from corgipile.torch.thread_pool import ThreadPool
 
 __all__ = ["CLOSED", "BatchesInFlight", "fetch"]
 
-RUN = 8  # rows a thread fetches one after the other: what a task costs is shared, and places ascend
+MAX_RUN = 8  # rows per task: amortises the cost of a task, at ascending places
 CLOSED = "this dataset was closed; make a new one"
 
 
 class BatchesInFlight:
-    """The threads of one process and the batches they fetch."""
+    """Holds a process's threads and the batches they fetch."""
 
     def __init__(self, source: Any, threads: int) -> None:
         self._source, self._threads, self._pool = source, threads, ThreadPool(threads)
@@ -32,7 +32,7 @@ class BatchesInFlight:
         self._awaited: weakref.WeakSet[BatchInFlight] = weakref.WeakSet()
 
     def take(self, rows: Sequence[Any]) -> "BatchInFlight":
-        """Return a batch under way, begun now if it was not ahead; begin with those announced and forget others."""
+        """Return a batch in flight, begun now if need be; begin the announced ones and drop others."""
         with self._lock:
             if self._closed:
                 raise BadArgument(CLOSED)
@@ -42,7 +42,7 @@ class BatchesInFlight:
 
     def _announced(self, rows: Announced) -> "BatchInFlight":
         worker = get_worker_info()
-        stride = worker.num_workers if worker is not None else 1  # the batches between go to the other workers
+        stride = worker.num_workers if worker is not None else 1  # the batches between belong to other workers
         wanted: dict[tuple[int, int], Sequence[Any]] = {(rows.turn, rows.number): rows}
         for number, later in enumerate(rows.following[stride - 1 :: stride], 1):
             wanted[rows.turn, rows.number + stride * number] = later
@@ -57,7 +57,7 @@ class BatchesInFlight:
         return BatchInFlight(self._source, rows, self._pool, self._threads)
 
     def close(self, *, wait: bool = True) -> None:
-        """Forget all batches and end the threads; in another process than its own there is nothing to end."""
+        """Drop all batches and end the threads; a forked process has none to end."""
         if self._pool.process != os.getpid():
             return
         with self._lock:
@@ -69,7 +69,7 @@ class BatchesInFlight:
 
 
 class BatchInFlight:
-    """One batch under way: its rows in runs of neighbours, which come as threads have them."""
+    """A batch in flight: its rows in runs of neighbours, which arrive as threads finish them."""
 
     def __init__(self, source: Any, rows: Sequence[Any], pool: ThreadPool, threads: int) -> None:
         self._source, self._rows, self._pool = source, list(rows), pool
@@ -77,13 +77,13 @@ class BatchInFlight:
         self._cancelled = False
         try:
             order = _by_place(source, self._rows)
-        except Exception as error:  # noqa: BLE001  # it belongs to who waits for this batch
+        except Exception as error:  # noqa: BLE001  # raised for the consumer
             self._runs: list[list[int]] = [[]]
             self._done.put((None, [error]))
             return
-        run = source.run if isinstance(source, MappedDataset) else max(1, min(RUN, len(order) // threads))
+        run = source.run if isinstance(source, MappedDataset) else max(1, min(MAX_RUN, len(order) // threads))
         self._runs = [order[at : at + run] for at in range(0, len(order), run)]
-        if callable(getattr(source, "soon", None)):
+        if callable(getattr(source, "hint", None)):
             pool.submit(self._announce)
         else:
             self._submit()
@@ -95,7 +95,7 @@ class BatchInFlight:
     def _announce(self) -> None:
         try:
             self._source.hint(np.asarray(self._rows))
-        except BaseException as error:  # noqa: BLE001  # it belongs to the consumer
+        except BaseException as error:  # noqa: BLE001  # raised for the consumer
             self._done.put((None, [error]))
         self._submit()
 
@@ -104,34 +104,34 @@ class BatchInFlight:
             return
         try:
             self._done.put((run, fetch(self._source, [self._rows[i] for i in run])))
-        except BaseException as error:  # noqa: BLE001  # it belongs to the consumer
+        except BaseException as error:  # noqa: BLE001  # raised for the consumer
             self._done.put((None, [error]))
 
     def rows(self, *, unordered: bool) -> list[Any]:
         """Wait for all rows."""
-        came: list[Any] = []
+        fetched: list[Any] = []
         places: list[int] = []
         try:
             for _ in self._runs:
                 run, rows = self._done.get()
                 if run is None:
                     raise rows.pop()  # a name would create a cycle through its traceback and all frames above
-                came += rows
+                fetched += rows
                 places += run
         finally:
             self.cancel()
         if unordered:
-            return came
-        return [row for _, row in sorted(zip(places, came, strict=True), key=lambda pair: pair[0])]
+            return fetched
+        return [row for _, row in sorted(zip(places, fetched, strict=True), key=lambda pair: pair[0])]
 
     def cancel(self) -> None:
-        """Fetch no more; whoever waits learns of it."""
+        """Stop fetching; whoever waits gets an error."""
         self._cancelled = True
         self._done.put((None, [BadArgument(CLOSED)]))
 
 
 def _by_place(source: Any, rows: list[Any]) -> list[int]:
-    """Return positions in a batch, by the place of their rows; as they are where row names are no numbers."""
+    """Return positions in a batch, sorted by the place of their rows; unsorted if rows are not numbers."""
     numbers = np.asarray(rows) if all(isinstance(row, int | np.integer) for row in rows) else np.zeros(len(rows))
     if len(rows) and numbers.dtype.kind in "iu" and callable(getattr(source, "offsets", None)):
         numbers = np.asarray(source.offsets(numbers))
@@ -139,29 +139,29 @@ def _by_place(source: Any, rows: list[Any]) -> list[int]:
 
 
 def fetch(source: Any, rows: list[Any]) -> list[Any]:
-    """Fetch some rows, together where the dataset can; if that fails, one by one, to learn which it is."""
+    """Fetch rows together where the dataset can; if that fails, one by one, to name the failing row."""
     failures: list[Exception] = []
     if len(rows) > 1 and getattr(source, "__getitems__", None):
         try:
-            came = list(source.__getitems__(rows))
+            fetched = list(source.__getitems__(rows))
         except Exception as error:  # noqa: BLE001  # the dataset's own, whatever it is
             failures.append(error)
         else:
-            if len(came) != len(rows):
-                raise FetchFailed(f"rows {_some(rows)} were asked for, {len(rows)} in all; {len(came)} came")
-            return came
-    came = []
+            if len(fetched) != len(rows):
+                raise FetchFailed(f"__getitems__ must return {len(rows)} rows for {_preview(rows)}, got {len(fetched)}")
+            return fetched
+    fetched = []
     for row in rows:
         try:
-            came.append(source[row])
+            fetched.append(source[row])
         except Exception as error:
             failures.clear()  # their tracebacks would form a cycle
             raise FetchFailed(f"row {row!r} failed: {type(error).__name__}: {error}") from error
     if failures:
-        said = f"{type(failures[0]).__name__}: {failures[0]}"
-        raise FetchFailed(f"rows {_some(rows)} failed together, but not one by one: {said}") from failures.pop()
-    return came
+        reason = f"{type(failures[0]).__name__}: {failures[0]}"
+        raise FetchFailed(f"rows {_preview(rows)} failed together, but not one by one: {reason}") from failures.pop()
+    return fetched
 
 
-def _some(rows: list[Any]) -> str:
+def _preview(rows: list[Any]) -> str:
     return ", ".join(map(repr, rows[:8])) + (", ..." if len(rows) > 8 else "")

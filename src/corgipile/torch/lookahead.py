@@ -1,4 +1,4 @@
-"""Batches of row numbers that know the batches to come, so that these can be fetched ahead in any process."""
+"""Batch samplers whose batches carry the batches to come, for prefetching in any process."""
 
 import secrets
 from collections import deque
@@ -9,16 +9,16 @@ from corgipile.sizes import whole
 
 __all__ = ["Announced", "Lookahead"]
 
-MOST_AHEAD = 64
+MAX_AHEAD = 64
 
 
 class Announced(list[Any]):
-    """Row numbers of one batch; a plain list to everybody but `Concurrent`.
+    """Row numbers of one batch; a plain list to all but `Concurrent`.
 
     Attributes:
-        turn: Names the pass of the sampler.
-        number: Number of the batch in it.
-        following: Row numbers of the batches that follow.
+        turn: Identifies the pass of the sampler.
+        number: Number of the batch in the pass.
+        following: Row numbers of the next batches.
     """
 
     turn: int
@@ -29,12 +29,12 @@ class Announced(list[Any]):
 class Lookahead:
     """Yields the batches of a batch sampler, drawing some ahead; see `Concurrent.ahead`.
 
-    The batches carry what follows, so nothing is shared between sampler and dataset: worker processes get the word with
-    the row numbers. What else is asked of this object, such as ``set_epoch``, is the sampler's.
+    Each batch carries the following ones, so sampler and dataset share nothing and worker processes get both with the
+    row numbers. Other attributes, such as ``set_epoch``, are the sampler's.
 
     Args:
         sampler: Yields lists of row numbers.
-        batches: How many batches are drawn ahead.
+        batches: Number of batches drawn ahead.
 
     Example:
         >>> [(batch, batch.following) for batch in Lookahead([[3, 1], [0], [2]], batches=1)]
@@ -42,9 +42,9 @@ class Lookahead:
     """
 
     def __init__(self, sampler: Iterable[Any], batches: int = 4) -> None:
-        self._sampler, self._batches = sampler, whole(batches, "batches", 0, MOST_AHEAD)
+        self._sampler, self._batches = sampler, whole(batches, "batches", 0, MAX_AHEAD)
         self._state: Any = None
-        self._given = self._skip = 0
+        self._yielded = self._skip = 0
 
     def __len__(self) -> int:
         return len(self._sampler)  # type: ignore[arg-type]  # a sampler without length raises its own error
@@ -58,7 +58,7 @@ class Lookahead:
         drawn = iter(self._sampler)
         for _ in range(self._skip):
             next(drawn, None)
-        turn, self._given, self._skip = secrets.randbits(63), self._skip, 0
+        turn, self._yielded, self._skip = secrets.randbits(63), self._skip, 0
         waiting: deque[tuple[Any, Any]] = deque()
         for rows in drawn:
             waiting.append((rows, self._sampler_state()))
@@ -70,8 +70,8 @@ class Lookahead:
     def _announce(self, turn: int, waiting: deque[tuple[Any, Any]]) -> Announced:
         rows, self._state = waiting.popleft()
         batch = Announced(rows)
-        batch.turn, batch.number, batch.following = turn, self._given, [rows for rows, _ in waiting]
-        self._given += 1
+        batch.turn, batch.number, batch.following = turn, self._yielded, [rows for rows, _ in waiting]
+        self._yielded += 1
         return batch
 
     def _sampler_state(self) -> Any:
@@ -79,11 +79,11 @@ class Lookahead:
         return state() if callable(state) else None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the batches handed out end, not those drawn ahead."""
-        return {"batches": self._given, "sampler": self._state}
+        """Return the position after the batches handed out, not those drawn ahead."""
+        return {"batches": self._yielded, "sampler": self._state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue after the batches handed out: by the sampler's own state, or by drawing those again."""
+        """Continue after the batches handed out: by the sampler's own state, or by drawing them again."""
         if state["sampler"] is not None:
             self._sampler.load_state_dict(state["sampler"])  # type: ignore[attr-defined]
         self._skip = state["batches"] if state["sampler"] is None else 0

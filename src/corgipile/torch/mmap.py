@@ -1,4 +1,4 @@
-"""Arrow data in mapped files: which bytes hold some rows, and word to the system to fetch just these."""
+"""Arrow data in mapped files: the byte ranges of rows, and prefetch advice to the system for these."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,24 +15,24 @@ from corgipile import _kernel
 IntArray = npt.NDArray[np.int64]
 types = pa.types
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 
 
 class Ranges(NamedTuple):
-    """Ranges of memory: int64 addresses, and int64 lengths in bytes."""
+    """Ranges of memory: int64 addresses and int64 lengths in bytes."""
 
     address: IntArray
     length: IntArray
 
 
 class Buffers:
-    """Finds the bytes of one column, or of a level of it, over all record batches.
+    """Locates the bytes of one column, or of a nested level of it, in all record batches.
 
-    Where a batch's buffers begin is found when the batch is first asked for, so a large table costs nothing to open.
+    A batch's buffers are located when first needed, so a large table opens at no cost.
 
     Args:
         kind: The type of the column.
-        array: Returns the column of a record batch by number.
+        array: Returns the column of a record batch by the batch's number.
         batches: Number of record batches.
     """
 
@@ -40,7 +40,7 @@ class Buffers:
         if isinstance(kind, pa.BaseExtensionType):
             kind, array = kind.storage_type, _then(array, lambda outer: outer.storage)
         self._array = array
-        self._found = np.full((batches, 4), -1, np.int64)  # first row, validity, first and second buffer; 0: none
+        self._buffers = np.full((batches, 4), -1, np.int64)  # first row, validity, first and second buffer; 0: absent
         self._offsets: dict[int, npt.NDArray[np.signedinteger]] = {}
         self._fixed_list = kind.list_size if types.is_fixed_size_list(kind) else 0
         self._listed = _offset_bits(kind)
@@ -53,9 +53,9 @@ class Buffers:
             self._inner = [Buffers(kind.value_type, _then(array, lambda outer: outer.values), batches)]
 
     def ranges(self, batch: IntArray, start: IntArray, stop: IntArray) -> Iterator[Ranges]:
-        """Yield where rows ``start`` to ``stop`` of these batches lie; offsets before what they point to."""
+        """Yield the ranges of rows ``start`` to ``stop`` of batches; offsets before the values they point to."""
         self._find(batch)
-        first, validity, one, two = self._found[batch].T
+        first, validity, one, two = self._buffers[batch].T
         inner_start, inner_stop = start, stop
         start, stop = start + first, stop + first
         yield _bits(validity, start, stop, 1)
@@ -71,21 +71,23 @@ class Buffers:
             yield from inner.ranges(batch, inner_start, inner_stop)
 
     def _find(self, batches: IntArray) -> None:
-        for batch in np.unique(batches[self._found[batches, 0] < 0]).tolist():
+        for batch in np.unique(batches[self._buffers[batches, 0] < 0]).tolist():
             array = self._array(batch)
             buffers = array.buffers()[:3]
             places = [buffer.address if buffer is not None else 0 for buffer in buffers]
             if self._listed and len(buffers) > 1 and buffers[1] is not None:
                 self._offsets[batch] = np.frombuffer(buffers[1], f"i{self._listed // 8}")
-            self._found[batch, 1 : 1 + len(places)] = places
-            self._found[batch, 0] = array.offset  # last, since other threads look at it
+            self._buffers[batch, 1 : 1 + len(places)] = places
+            self._buffers[batch, 0] = array.offset  # last, since other threads read it
 
     def _listed_rows(self, batch: IntArray, row: IntArray) -> IntArray:
-        """Return where the elements of a row begin."""
-        none = np.zeros(0, np.int32)
+        """Return the first element of each row."""
+        no_offsets = np.zeros(0, np.int32)
         pairs = zip(batch.tolist(), row.tolist(), strict=True)
-        found = ((self._offsets.get(number, none), at) for number, at in pairs)
-        return np.fromiter((int(offsets[at]) if at < len(offsets) else 0 for offsets, at in found), np.int64, len(row))
+        lookups = ((self._offsets.get(number, no_offsets), at) for number, at in pairs)
+        return np.fromiter(
+            (int(offsets[at]) if at < len(offsets) else 0 for offsets, at in lookups), np.int64, len(row)
+        )
 
 
 def _then(outer: Callable[[int], Any], get: Callable[[Any], pa.Array]) -> Callable[[int], pa.Array]:
@@ -101,14 +103,14 @@ def _field(i: int) -> Callable[[pa.Array], pa.Array]:
 
 
 def _offset_bits(kind: pa.DataType) -> int:
-    """Return the bits of an offset of a type whose rows vary in length, else 0."""
+    """Return the bits per offset of a variable-length type, else 0."""
     if types.is_large_list(kind) or types.is_large_binary(kind) or types.is_large_string(kind):
         return 64
     return 32 if types.is_list(kind) or types.is_binary(kind) or types.is_string(kind) else 0
 
 
 def _value_bits(kind: pa.DataType) -> int:
-    """Return the bits of a value in its array's first buffer of values, 0 if there is none or it is not known here."""
+    """Return the bits per value in an array's first value buffer, 0 if absent or unknown."""
     if types.is_dictionary(kind):
         return int(kind.index_type.bit_width)
     plain = types.is_primitive(kind) or types.is_decimal(kind) or types.is_fixed_size_binary(kind)
@@ -116,22 +118,22 @@ def _value_bits(kind: pa.DataType) -> int:
 
 
 def _bits(address: IntArray, start: IntArray, stop: IntArray, bits: int) -> Ranges:
-    """Return where elements of some bits lie; nothing where the buffer is missing."""
+    """Return the range of elements of ``bits`` bits; empty if the buffer is missing."""
     first = start * bits // 8
-    length = np.clip((stop * bits + 7) // 8 - first, 0, MOST_BYTES)  # damaged offsets may say anything
+    length = np.clip((stop * bits + 7) // 8 - first, 0, MAX_BYTES)  # damaged offsets may hold any value
     return Ranges(address + first, np.where(address > 0, length, 0))
 
 
 class Mapped:
-    """Record batches that lie in mapped files: tells the system which rows are wanted.
+    """Record batches in mapped files whose rows can be prefetched.
 
-    A row that is touched costs a wait for each of its pages, and the system reads on for what is set as read-ahead,
-    which may be megabytes. Rows announced here are fetched all at a time, and nothing but the pages they lie in.
+    Touching a row waits for each of its pages, and the system reads on for its read-ahead, perhaps megabytes. Announced
+    rows are fetched concurrently, and only the pages they lie in.
 
     Args:
         batches: The record batches.
-        columns: Columns that matter.
-        paths: The files they are mapped from.
+        columns: Columns to fetch.
+        paths: The mapped files.
 
     Example:
         >>> batch = pa.record_batch({"x": pa.array(range(10), pa.int64()), "s": pa.array(["abc"] * 10)})
@@ -141,44 +143,44 @@ class Mapped:
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], columns: Sequence[str], paths: Iterable[str]) -> None:
-        kept = [batch for batch in batches if batch.num_rows]
-        self._starts = np.cumsum([0, *(batch.num_rows for batch in kept)], dtype=np.int64)
+        nonempty = [batch for batch in batches if batch.num_rows]
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in nonempty)], dtype=np.int64)
         self._columns = [
-            Buffers(kept[0].schema.field(name).type, _then(kept.__getitem__, _column(name)), len(kept))
-            for name in (columns if kept else ())
+            Buffers(nonempty[0].schema.field(name).type, _then(nonempty.__getitem__, _column(name)), len(nonempty))
+            for name in (columns if nonempty else ())
         ]
         self._where = mappings(paths)
         self._advise(self._where, _kernel.ADVICE_RANDOM)
 
     def ranges(self, rows: IntArray) -> Iterator[Ranges]:
-        """Yield where rows lie, all columns side by side: offsets of all of them before any is looked at."""
+        """Yield the ranges of rows, all columns level by level: all offsets come before any is read."""
         batch = np.searchsorted(self._starts, rows, side="right") - 1
         start = rows - self._starts[batch]
         levels = zip_longest(*(column.ranges(batch, start, start + 1) for column in self._columns))
         yield from (ranges for level in levels for ranges in level if ranges is not None)
 
     def hint(self, rows: IntArray) -> None:
-        """Let the device begin with these rows; waits at most for the offsets of rows of varying length."""
+        """Start fetching rows; waits at most for the offsets of variable-length rows."""
         for ranges in self.ranges(rows):
             self._advise(ranges, _kernel.ADVICE_SOON)
 
     def now(self, rows: IntArray) -> None:
-        """Wait until these rows are in memory, without keeping other threads of Python waiting too."""
+        """Wait until rows are in memory, without blocking other Python threads."""
         for ranges in self.ranges(rows):
             self._advise(ranges, _kernel.ADVICE_NOW)
 
     def close(self) -> None:
-        """Let the system read on as usual."""
+        """Restore the system's read-ahead."""
         self._advise(self._where, _kernel.ADVICE_NORMAL)
 
     @staticmethod
     def _advise(ranges: Ranges, what: int) -> None:
-        # A failure only means that rows are fetched when they are touched.
+        # A failure only delays fetching until rows are touched.
         _kernel.advise(ranges.address, ranges.length, what)
 
 
 def mappings(paths: Iterable[str]) -> Ranges:
-    """Return where files are mapped in this process; nothing where the system does not tell."""
+    """Return where files are mapped in this process; empty if the system does not list mappings."""
     wanted, found = {str(Path(path).resolve()) for path in paths}, []
     table = Path("/proc/self/maps")
     for line in table.read_text().splitlines() if wanted and table.exists() else ():

@@ -1,4 +1,4 @@
-"""Which rank of how many this process is, as far as PyTorch and its launchers tell."""
+"""Rank and world size of this process, from PyTorch and its launchers."""
 
 import multiprocessing
 import os
@@ -16,7 +16,7 @@ __all__ = ["Place", "RankFinder", "dealt_by_accelerate"]
 
 
 class Place(NamedTuple):
-    """A process of a world."""
+    """Rank of a process and the number of processes."""
 
     rank: int
     world: int
@@ -24,10 +24,10 @@ class Place(NamedTuple):
 
 @dataclass
 class RankFinder:
-    """Finds the place of a process when it is asked for, since a dataset is often made before its process group.
+    """Looks up a process's rank when needed, since datasets are often made before their process group.
 
-    What was given comes first, then ``torch.distributed`` if initialised, then RANK and WORLD_SIZE as torchrun sets
-    them. A spawned DataLoader worker knows neither; it is told what its parent found when it was pickled there.
+    Explicit values come first, then ``torch.distributed`` if initialised, then RANK and WORLD_SIZE as set by torchrun.
+    A spawned DataLoader worker has neither; it gets its parent's place by pickling.
 
     Example:
         >>> RankFinder(rank=1, world=2).find()
@@ -38,7 +38,7 @@ class RankFinder:
     world: int | None = None
 
     def __post_init__(self) -> None:
-        self._told: tuple[int, Place] | None = None
+        self._inherited: tuple[int, Place] | None = None
         if (self.rank is None) != (self.world is None):
             raise BadArgument(f"rank and world must be given together, got rank {self.rank} and world {self.world}")
         if self.rank is not None:
@@ -48,7 +48,7 @@ class RankFinder:
         return vars(self) | {"_told": (os.getpid(), self.find())}
 
     def find(self) -> Place:
-        """Return the place of this process."""
+        """Return the rank and world of this process."""
         if self.rank is not None and self.world is not None:
             return Place(self.rank, self.world)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -56,15 +56,20 @@ class RankFinder:
         if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
             return Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
         parent = multiprocessing.parent_process()
-        if self._told is not None and get_worker_info() is not None and parent and parent.pid == self._told[0]:
-            return self._told[1]
+        if (
+            self._inherited is not None
+            and get_worker_info() is not None
+            and parent
+            and parent.pid == self._inherited[0]
+        ):
+            return self._inherited[1]
         return Place(0, 1)
 
 
 def dealt_by_accelerate(dataset: object) -> bool:
-    """Say whether a loader of Accelerate, which begins an epoch, deals to the ranks what the dataset yields.
+    """Return whether the loader of Accelerate that begins an epoch distributes a dataset's batches among ranks.
 
-    It lets one rank iterate and sends parts to the others, or lets each take its turn of what all of them get.
+    It lets one rank iterate and sends parts to the others, or lets each rank pick every ``world``-th batch.
 
     Example:
         >>> dealt_by_accelerate([1, 2, 3])

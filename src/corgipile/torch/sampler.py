@@ -1,4 +1,4 @@
-"""Batches of row numbers for map-style datasets that stay what they are."""
+"""Batch samplers for unmodified map-style datasets."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
@@ -27,23 +27,23 @@ __all__ = ["BatchSampler"]
 class BatchSampler(Sampler[list[int]]):
     """Yields lists of row numbers in an order of corgipile, for ``DataLoader(dataset, batch_sampler=...)``.
 
-    Datasets that read neighbouring rows faster than scattered ones, or keep what they read, gain from any order but a
-    full shuffle; with ``labels`` batches are balanced besides. Only row numbers are handled: ``buffer`` rows of them
-    are kept. The epoch advances with each iteration, as `CorgiPileDataset` does it.
+    Datasets that cache rows, or read neighbouring rows faster than scattered ones, gain from any order but a full
+    shuffle; with ``labels`` batches are balanced, too. The sampler handles row numbers only and buffers ``buffer`` of
+    them. The epoch advances with each iteration, as in `CorgiPileDataset`.
 
     Args:
         n: The dataset, or its number of rows.
-        block: Neighbouring rows that belong together: rows, or a share such as ``"1%"``.
+        block: Neighbouring rows that form a block: rows, or a share such as ``"1%"``.
         buffer: Rows to mix, in the same units; at least one block.
-        batch_size: Rows of a batch.
+        batch_size: Rows per batch.
         seed: Seed of all epochs.
         rank: This process of ``world``.
         world: Number of processes that share each epoch; all take the same number of batches.
         order: An order of `corgipile.orders`, or its name.
-        labels: The class or target of each row, by which Riffle then balances its blocks; other orders use none.
-        drop_last: Drop the last batch if it is short; with several ranks nothing is then repeated.
-        global_batches: ``"fixed"``: batch i of all ranks together is the same in every world; ``batch_size`` and
-            ``buffer`` are then those of all ranks together, see `CorgiPileDataset`.
+        labels: The class or target of each row, by which Riffle balances its blocks; other orders reject it.
+        drop_last: Drop the last batch if it is short; several ranks then repeat no rows.
+        global_batches: ``"fixed"``: batch i of all ranks together is the same in every world. ``batch_size`` and
+            ``buffer`` are then totals over all ranks, see `CorgiPileDataset`.
 
     Example:
         >>> sampler = BatchSampler(10, block=2, buffer=4, batch_size=4)
@@ -74,7 +74,7 @@ class BatchSampler(Sampler[list[int]]):
             if isinstance(size, str) and not size.rstrip().endswith("%"):
                 raise BadSize(f'{what} must be rows (100) or a share of them ("1%"), got {size!r}')
         sized = replace(named(order), block=block, buffer=buffer, ahead=0)  # type: ignore[type-var]
-        self._order: Order = _balanced(sized, labels is not None)
+        self._order: Order = _balance(sized, labels is not None)
         if global_batches is not None:
             self._order = batches = fixed(global_batches, self._order, self.batch_size)
             self.batch_size = batches.batch_rows(self._place.world)
@@ -120,7 +120,7 @@ class BatchSampler(Sampler[list[int]]):
 
     @property
     def epoch(self) -> int:
-        """Return the epoch of the latest iteration, or of the next one where none began since it was set."""
+        """Return the epoch of the latest iteration, or of the next one if none began since `set_epoch`."""
         return self._latest.epoch if self._latest else self._planned[0]
 
     def set_epoch(self, epoch: int) -> None:
@@ -130,20 +130,20 @@ class BatchSampler(Sampler[list[int]]):
             self._planned, self._latest = (epoch, []), None
 
     def __len__(self) -> int:
-        """Return the batches of this rank in a whole epoch."""
+        """Return the number of batches of this rank in a whole epoch."""
         segment, fitted = self._begin(self._table)
         return segment.totals(fitted, self._seed, 0)[0]
 
     def __iter__(self) -> "Walk":
-        """Begin an iteration: of all batches, or after `load_state_dict` of those still to come."""
+        """Begin an iteration: over all batches, or after `load_state_dict` over the remaining ones."""
         epoch, segments = (self._latest.epoch + 1, []) if self._latest else self._planned
         return Walk(self._walk, self._identity, epoch, segments)
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return where the latest iteration stands: a small dictionary for JSON, the same on every rank.
+        """Return the position of the latest iteration: a small dictionary for JSON, the same on every rank.
 
         Args:
-            batches: Batches the training loop got; needed with workers, for which a DataLoader asks ahead of the loop.
+            batches: Batches the training loop got; needed with workers, which run ahead of the loop.
         """
         if self._latest is None:
             epoch, segments = self._planned
@@ -152,7 +152,7 @@ class BatchSampler(Sampler[list[int]]):
         return {**self._identity, **self._latest.standing(done)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state; with another world or batch size each row that was not visited is visited once.
+        """Continue from a state; with another world or batch size each unvisited row is visited once.
 
         Raises:
             StateMismatch: The state belongs to other rows, another order or seed.
@@ -161,7 +161,7 @@ class BatchSampler(Sampler[list[int]]):
 
 
 class Walk:
-    """One iteration of a sampler, whose state torchdata keeps."""
+    """One iteration of a sampler; torchdata stores its state."""
 
     def __init__(
         self,
@@ -180,43 +180,47 @@ class Walk:
         return next(self._batches)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iteration stands."""
+        """Return the iteration's position."""
         return {**self._identity, **self._part.state(self._part.segment.batches)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue an iteration."""
+        """Continue an iteration from its position."""
         self._part, self._batches = self._walk(*checked(state, self._identity))
 
 
 def _places(table: Table, rows: IntArray) -> IntArray:
-    """Return the numbers of rows in the whole table."""
+    """Return row numbers in the whole table."""
     while isinstance(table, Subset):
         rows, table = table.places(rows), table.table
     return rows
 
 
-def _balanced(order: Order, labelled: bool) -> Order:
-    """Return an order that uses the labels given, and only those."""
+def _balance(order: Order, labelled: bool) -> Order:
+    """Return an order that balances by the given labels only."""
     if order.sketch_column == CONTENT:
-        raise BadArgument('a sampler sees no rows to balance blocks by content: give order="balanced" and labels=')
+        raise BadArgument(
+            'a sampler cannot balance by content, since it reads no rows: give order="balanced" and labels='
+        )
     if labelled and not hasattr(order, "balance"):
-        raise BadArgument(f'labels are for order="riffle" or "balanced": {order.name} does not balance; leave them out')
+        raise BadArgument(
+            f'labels need order="riffle" or "balanced", got {order.name}, which does not balance: leave them out'
+        )
     if order.sketch_column is not None and not labelled:
         raise BadArgument(f'this order balances blocks by {order.sketch_column!r}: give labels=, or order="riffle"')
     return replace(order, balance="label") if labelled else order  # type: ignore[type-var]
 
 
 def _labels(n: int, labels: Any) -> Any:
-    """Return labels as a column of numbers; without labels one that takes no memory."""
+    """Return labels as a numeric column; without labels, a column that takes no memory."""
     if labels is None:
         return pa.nulls(n)
     values = np.asarray(labels)
     if values.shape != (n,):
-        raise BadArgument(f"labels must be one a row, {n} in all, got an array of shape {values.shape}")
+        raise BadArgument(f"labels must have shape ({n},), one per row, got shape {values.shape}")
     if values.dtype.kind in "biuf":
         return pa.array(values)
     try:
         return pa.array(np.unique(values, return_inverse=True)[1])
     except TypeError:
         kinds = ", ".join(sorted({type(value).__name__ for value in values}))
-        raise BadArgument(f"labels must be of one kind, numbers or text, none missing; got {kinds}") from None
+        raise BadArgument(f"labels must be all numbers or all text, without missing ones, got {kinds}") from None

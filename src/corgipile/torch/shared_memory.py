@@ -1,8 +1,8 @@
-"""Sends tensors from a worker through shared memory that is used again: making it anew costs more than filling it.
+"""Transfer of tensors from workers through reused shared memory: new memory costs more than filling it.
 
 PyTorch maps new memory for each tensor that a worker sends and passes its file descriptor over a new connection. Here a
-worker keeps the memory it made; the main process says, in its last byte, when nobody looks at it any more. Rows of
-varying length, a tensor or bytes each, go as one.
+worker keeps its memory; the main process marks a piece as free in its last byte once nothing refers to it. Rows of
+varying length, each a tensor or bytes, go as one.
 """
 
 import os
@@ -21,27 +21,27 @@ from torch.multiprocessing.reductions import reduce_tensor
 
 from corgipile.loader.batches import tensors_of
 
-__all__ = ["Column", "Sender", "Split", "Together", "share_tensors"]
+__all__ = ["Column", "PackedRows", "Sender", "Split", "share_tensors"]
 
-SMALL = 16 << 10  # bytes that go through the pipe as they are
-KEPT = 64  # pieces of memory of a worker at most; what does not fit goes the usual way
-SPARE = 2 << 20  # bytes of a worker's memory that may lie idle; more, if more are in use
-FREE, LENT, FORKED = range(3)  # last byte of a piece; forked: another process than the main one may look at it for ever
+MAX_PIPED = 16 << 10  # bytes of a tensor that goes through the pipe at most
+MAX_PIECES = 64  # pieces of a worker at most; further tensors go PyTorch's way
+MAX_IDLE = 2 << 20  # idle bytes of a worker at most, or as many as are in use
+FREE, LENT, FORKED = range(3)  # last byte of a piece; FORKED: a forked process may read it
 Bytes = npt.NDArray[np.uint8]
 
-_opened: dict[tuple[int, int], Bytes] = {}  # in the main process, by the worker's process and the piece's number
+_opened: dict[tuple[int, int], Bytes] = {}  # in the main process, by worker process and piece number
 
 
 @cache
 def share_tensors() -> "Sender":
-    """Make this process, a worker, send tensors so; return what does."""
+    """Register and return the sender of this worker process."""
     sender = Sender()
     ForkingPickler.register(torch.Tensor, sender.reduce)
     return sender
 
 
 class Sender:
-    """Keeps the memory that a worker sends tensors in.
+    """Keeps the shared memory in which a worker sends tensors.
 
     Example:
         >>> make, parts = Sender().reduce(torch.arange(6).reshape(2, 3))
@@ -51,82 +51,82 @@ class Sender:
     """
 
     def __init__(self) -> None:
-        self._pieces: dict[int, tuple[torch.Tensor, Bytes]] = {}  # the one used last is the last
-        self._made, self._process = 0, os.getpid()
+        self._pieces: dict[int, tuple[torch.Tensor, Bytes]] = {}  # least recently used first
+        self._created, self._process = 0, os.getpid()
         self._dropped: list[int] = []
 
     def reduce(self, tensor: torch.Tensor) -> tuple[Callable[..., torch.Tensor], tuple[Any, ...]]:
-        """Copy a tensor into free memory, and return what pickle needs to open it in the main process."""
+        """Copy a tensor into a free piece; return what pickle needs to open it in the main process."""
         if not _is_plain(tensor) or not tensor.nbytes or _is_shared(tensor):
             return reduce_tensor(tensor)  # type: ignore[no-any-return,no-untyped-call]
         data: Bytes = tensor.view(-1).view(torch.uint8).numpy()
-        if len(data) <= SMALL:
-            return _unpacked, (data.tobytes(), tensor.dtype, tensor.shape)
-        number, fresh = self._free(len(data))
+        if len(data) <= MAX_PIPED:
+            return _unpack, (data.tobytes(), tensor.dtype, tensor.shape)
+        number, is_new = self._take_free(len(data))
         if number < 0:
             return reduce_tensor(tensor)  # type: ignore[no-any-return,no-untyped-call]
-        self._pieces[number][1][: len(data)] = data  # by NumPy: torch was told to run alone, after a fork
-        return _open, (*self._lent(number, fresh=fresh), len(data), tensor.dtype, tensor.shape)
+        self._pieces[number][1][: len(data)] = data  # by NumPy: torch runs single-threaded after a fork
+        return _open_tensor, (*self._lend(number, is_new=is_new), len(data), tensor.dtype, tensor.shape)
 
     def join(self, rows: Sequence[bytes]) -> tuple[Callable[..., list[bytes]], tuple[Any, ...]] | None:
-        """Copy rows of bytes into free memory, see `reduce`; None where there is too much in use."""
+        """Copy rows of bytes into a free piece, see `reduce`; None if too many are in use."""
         ends = list(accumulate(map(len, rows), initial=0))
-        number, fresh = self._free(ends[-1])
+        number, is_new = self._take_free(ends[-1])
         if number < 0:
             return None
         piece = self._pieces[number][1].data
         for row, start, end in zip(rows, ends[:-1], ends[1:], strict=True):
             piece[start:end] = row
-        return _parted, (*self._lent(number, fresh=fresh), ends)
+        return _open_rows, (*self._lend(number, is_new=is_new), ends)
 
     def write(self, rows: pa.RecordBatch) -> tuple[Callable[..., list[Any]], tuple[Any, ...]]:
-        """Write rows of one column into free memory, see `reduce`, or for the pipe, where they are few."""
+        """Write rows of one column into a free piece, see `reduce`; few rows go through the pipe."""
         sized = pa.MockOutputStream()
         _write(sized, rows)
-        number, fresh = self._free(sized.size()) if sized.size() > SMALL else (-1, False)
+        number, is_new = self._take_free(sized.size()) if sized.size() > MAX_PIPED else (-1, False)
         if number < 0:
             out = pa.BufferOutputStream()
             _write(out, rows)
             return _read, (out.getvalue().to_pybytes(),)
         _write(pa.FixedSizeBufferWriter(pa.py_buffer(self._pieces[number][1][: sized.size()])), rows)
-        return _looked_through, (*self._lent(number, fresh=fresh), sized.size())
+        return _open_column, (*self._lend(number, is_new=is_new), sized.size())
 
-    def _lent(self, number: int, *, fresh: bool) -> tuple[tuple[int, int], torch.Tensor | None, list[int]]:
-        """Lend a piece to the main process; return what it needs to find it, and which ones to forget."""
+    def _lend(self, number: int, *, is_new: bool) -> tuple[tuple[int, int], torch.Tensor | None, list[int]]:
+        """Lend a piece to the main process; return its address there, and the pieces to forget."""
         handle, piece = self._pieces[number]
         piece[-1] = LENT
         dropped, self._dropped = self._dropped, []
-        return (self._process, number), handle if fresh else None, dropped
+        return (self._process, number), handle if is_new else None, dropped
 
-    def _free(self, size: int) -> tuple[int, bool]:
-        """Return the number of a piece that is free, and whether it is new; -1 if there are too many, or in a fork.
+    def _take_free(self, size: int) -> tuple[int, bool]:
+        """Return the number of a free piece and whether it is new; -1 if too many are in use, or in a fork.
 
-        Pieces more than twice as large are left to larger tensors, or each piece would grow to the largest size.
+        Pieces over twice the size stay free for larger tensors; otherwise each piece would grow to the largest size.
         """
         if os.getpid() != self._process:
             return -1, False
-        self._tidy()
+        self._drop_surplus()
         idle = {number: len(piece) - 1 for number, (_, piece) in self._pieces.items() if piece[-1] == FREE}
         fitting = [(room, number) for number, room in idle.items() if size <= room <= 2 * size]
         if fitting:
             number = min(fitting)[1]
             self._pieces[number] = self._pieces.pop(number)
             return number, False
-        if len(self._pieces) == KEPT and not idle:
+        if len(self._pieces) == MAX_PIECES and not idle:
             return -1, False
-        if len(self._pieces) == KEPT:
+        if len(self._pieces) == MAX_PIECES:
             self._drop(next(iter(idle)))
         step = 1 << max(12, (size - 1).bit_length() - 4)  # eight sizes for each power of two, in whole pages
         room = torch.UntypedStorage._new_shared(-(-size // step) * step + 1)  # type: ignore[no-untyped-call] # noqa: SLF001
-        handle = torch.empty(0, dtype=torch.uint8).set_(room)  # made shared later, it would be copied first
-        self._made += 1
-        self._pieces[self._made] = handle, handle.numpy()
-        return self._made, True
+        handle = torch.empty(0, dtype=torch.uint8).set_(room)  # sharing it later would copy it
+        self._created += 1
+        self._pieces[self._created] = handle, handle.numpy()
+        return self._created, True
 
-    def _tidy(self) -> None:
-        """Drop what other processes may see, and idle pieces beyond what may lie idle, the longest idle first."""
+    def _drop_surplus(self) -> None:
+        """Drop pieces that forks may read, and idle pieces beyond the limit, longest idle first."""
         states = {number: (int(piece[-1]), len(piece)) for number, (_, piece) in self._pieces.items()}
-        room = max(SPARE, sum(size for state, size in states.values() if state == LENT))
+        room = max(MAX_IDLE, sum(size for state, size in states.values() if state == LENT))
         for number, (state, size) in reversed(states.items()):
             room -= size if state == FREE else 0
             if state == FORKED or (state == FREE and room < 0):
@@ -137,11 +137,11 @@ class Sender:
         self._dropped.append(number)
 
 
-class Together(list[Any]):
-    """A list that a worker sends as one, of tensors of one dimension or of bytes: each alone takes longer.
+class PackedRows(list[Any]):
+    """A list of one-dimensional tensors or of bytes that a worker sends as one, which is faster.
 
     Example:
-        >>> split, parts = Together([torch.tensor([1, 2]), torch.tensor([3])]).__reduce__()
+        >>> split, parts = PackedRows([torch.tensor([1, 2]), torch.tensor([3])]).__reduce__()
         >>> split(*parts)
         [tensor([1, 2]), tensor([3])]
     """
@@ -151,13 +151,13 @@ class Together(list[Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if all(type(row) is bytes for row in self):
-            large = sum(map(len, self)) > SMALL
+            large = sum(map(len, self)) > MAX_PIPED
             return (share_tensors().join(self) if large else None) or (list, (list(self),))
         kinds = {row.dtype if _is_row(row) else None for row in self}
         if len(kinds) != 1 or None in kinds:
             return list, (list(self),)
         lengths = [len(row) for row in self]
-        flat = _side_by_side(self, lengths)
+        flat = _join_consecutive(self, lengths)
         if flat is None:
             data = np.concatenate([row.view(torch.uint8).numpy() for row in self])  # by NumPy: see `Sender.reduce`
             flat = torch.from_numpy(data).view(self[0].dtype)
@@ -165,11 +165,11 @@ class Together(list[Any]):
 
 
 class Split(NamedTuple):
-    """Rows of varying length that nobody looks at before they are sent: a process gets a list with a tensor each.
+    """Rows of varying length for sending: the receiver gets a list of tensors.
 
     Attributes:
         flat: The numbers of all rows.
-        lengths: How many each row has.
+        lengths: The length of each row.
     """
 
     flat: torch.Tensor
@@ -180,7 +180,7 @@ class Split(NamedTuple):
 
 
 class Column(NamedTuple):
-    """The same of rows that are no numbers, as Arrow has them; a process gets a list with an object each."""
+    """Rows of an Arrow array for sending: the receiver gets a list of objects."""
 
     rows: pa.Array
 
@@ -188,8 +188,8 @@ class Column(NamedTuple):
         return share_tensors().write(pa.RecordBatch.from_arrays([self.rows], names=["rows"]))
 
 
-def _side_by_side(rows: list[torch.Tensor], lengths: list[int]) -> torch.Tensor | None:
-    """Return rows that lie one after another in the same memory as one tensor; None if they do not."""
+def _join_consecutive(rows: list[torch.Tensor], lengths: list[int]) -> torch.Tensor | None:
+    """Return consecutive rows in the same memory as one tensor; None if they are not consecutive."""
     first, total, item = rows[0], sum(lengths), rows[0].element_size()
     at = first.data_ptr()
     for row, length in zip(rows, lengths, strict=True):
@@ -197,7 +197,7 @@ def _side_by_side(rows: list[torch.Tensor], lengths: list[int]) -> torch.Tensor 
             return None
         at += length * item
     begin = first.storage_offset()
-    inside = first.untyped_storage().nbytes() >= (begin + total) * item  # else other memory lies beside it by chance
+    inside = first.untyped_storage().nbytes() >= (begin + total) * item  # else adjacent memory is separate by chance
     return first.as_strided((total,), (1,), begin) if inside else None
 
 
@@ -206,7 +206,7 @@ def _is_row(value: Any) -> bool:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor is its bytes, one after another."""
+    """Return whether a tensor is contiguous CPU memory without gradient."""
     simple = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.requires_grad
     return simple and not tensor.is_quantized and tensor.is_contiguous()
 
@@ -219,11 +219,11 @@ def _is_shared(tensor: torch.Tensor) -> bool:
     return bool(tensor.is_shared())  # type: ignore[no-untyped-call]
 
 
-def _unpacked(data: bytes, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
+def _unpack(data: bytes, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
     return torch.frombuffer(bytearray(data), dtype=dtype).view(shape)
 
 
-def _open(
+def _open_tensor(
     name: tuple[int, int],
     piece: torch.Tensor | None,
     dropped: list[int],
@@ -231,12 +231,12 @@ def _open(
     dtype: torch.dtype,
     shape: torch.Size,
 ) -> torch.Tensor:
-    lent = _look(name, piece, dropped, size)
+    lent = _borrow(name, piece, dropped, size)
     return torch.frombuffer(lent, dtype=dtype).view(shape)
 
 
-def _parted(name: tuple[int, int], piece: torch.Tensor | None, dropped: list[int], ends: list[int]) -> list[bytes]:
-    rows = _look(name, piece, dropped, ends[-1]).data
+def _open_rows(name: tuple[int, int], piece: torch.Tensor | None, dropped: list[int], ends: list[int]) -> list[bytes]:
+    rows = _borrow(name, piece, dropped, ends[-1]).data
     return [bytes(rows[start:end]) for start, end in pairwise(ends)]
 
 
@@ -250,12 +250,12 @@ def _read(data: Any) -> list[Any]:
         return tensors_of(stream.read_next_batch().column(0))
 
 
-def _looked_through(name: tuple[int, int], piece: torch.Tensor | None, dropped: list[int], size: int) -> list[Any]:
-    return _read(_look(name, piece, dropped, size))
+def _open_column(name: tuple[int, int], piece: torch.Tensor | None, dropped: list[int], size: int) -> list[Any]:
+    return _read(_borrow(name, piece, dropped, size))
 
 
-def _look(name: tuple[int, int], piece: torch.Tensor | None, dropped: list[int], size: int) -> Bytes:
-    """Return what a worker wrote to a piece, which it is given back when nobody looks at it any more."""
+def _borrow(name: tuple[int, int], piece: torch.Tensor | None, dropped: list[int], size: int) -> Bytes:
+    """Return the content of a worker's piece, and free the piece when nothing refers to it."""
     worker, _ = name
     if piece is not None:
         _guard_forks()
@@ -265,14 +265,14 @@ def _look(name: tuple[int, int], piece: torch.Tensor | None, dropped: list[int],
     for number in dropped:
         _opened.pop((worker, number), None)
     whole = _opened[name]
-    lent: Bytes = np.frombuffer(whole.data, np.uint8, size)  # who looks holds it, so it dies with the last of them
+    lent: Bytes = np.frombuffer(whole.data, np.uint8, size)  # all views hold it, so it dies with the last one
     weakref.finalize(lent, _release, whole, worker, os.getpid()).atexit = False
     return lent
 
 
 def _release(whole: Bytes, worker: int, process: int) -> None:
     if os.getpid() != process:
-        return  # a fork, where the tensor dies too
+        return  # a fork frees its copy of the tensor
     if whole[-1] == LENT:
         whole[-1] = FREE
     _forget_if_dead(worker)
@@ -288,7 +288,7 @@ def _forget_if_dead(worker: int) -> None:
 
 @cache
 def _guard_forks() -> None:
-    """See to it that what a fork of this process sees stays as it is: the worker is not given it back."""
+    """Keep pieces that a fork of this process may read from being reused."""
     os.register_at_fork(before=_mark_lent, after_in_child=_opened.clear)
 
 

@@ -1,4 +1,4 @@
-"""One iteration of a dataset: the batches of one worker, and where it stands."""
+"""One worker's iteration over a dataset: its batches and its position."""
 
 import multiprocessing
 import os
@@ -33,16 +33,16 @@ from corgipile.sizes import Size
 from corgipile.tables import Table
 from corgipile.torch.epochs import ALONE, Epochs, Turn
 from corgipile.torch.rank import RankFinder
-from corgipile.torch.shared_memory import Column, Split, Together, share_tensors
+from corgipile.torch.shared_memory import Column, PackedRows, Split, share_tensors
 
-__all__ = ["Kept", "Settings", "WorkerIteration"]
+__all__ = ["ProcessState", "Settings", "WorkerIteration"]
 
-TELL = 0.05  # seconds between two times that a worker says how it is doing
+REPORT_SECONDS = 0.05  # seconds between two reports of a worker
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a dataset was asked for."""
+    """Arguments of a dataset."""
 
     table: Table
     order: Order
@@ -57,11 +57,11 @@ class Settings:
     skips: Skips = field(default_factory=Skips)
 
     def unit(self, world: int) -> int:
-        """Return the rows of what each of so many ranks yields at a time."""
+        """Return the rows that each of ``world`` ranks yields at a time."""
         return self.order.batch_rows(world) if isinstance(self.order, GlobalBatches) else self.batch_size or 1
 
     def loader(self, table: Table, rank: int, world: int, worker: int, workers: int) -> Loader:
-        """Make the loader of one worker."""
+        """Return the loader of one worker."""
         return Loader(
             table, batch_size=self.unit(world), order=self.order, memory=self.memory, seed=self.seed,
             features=self.selection, format="torch", prefetch=self.prefetch, drop_last=self.drop_last, rank=rank,
@@ -69,20 +69,20 @@ class Settings:
         )  # fmt: skip
 
     def fitted(self, table: Table, workers: int) -> Fitted:
-        """Fit the order to a table, for one of so many workers."""
+        """Fit the order to a table, for one of ``workers`` workers."""
         return fit(table, self.order, self.memory, self.selection.found(table), workers)
 
     def content(self, *, unpacked: bool = False) -> Content:
-        """Return what describes blocks by their content."""
+        """Return the reader of blocks' content vectors."""
         sources, label = self.selection.found(self.table).sources, self.selection.label
         return Content(tuple(sources), LABEL if label is None else label, self.sketch, unpacked)
 
     def part(self, epoch: int, segments: Sequence[EpochSegment], world: int, workers: int) -> Part:
-        """Go on with an epoch of which some segments are done."""
+        """Continue an epoch after its finished segments."""
 
         def begin(table: Table) -> tuple[EpochSegment, Fitted]:
             fitted = self.fitted(table, workers)
-            if fitted.order.sketch_column == CONTENT:  # a state says which vectors its blocks had
+            if fitted.order.sketch_column == CONTENT:  # a state records the vectors of its blocks
                 content = self.content(unpacked=fitted.way.spilled)
                 fitted = fitted._replace(blocks=sketched(table, fitted.order, fitted.blocks, content))
             return EpochSegment.begin(fitted, self.unit(world), world, workers, drop_last=self.drop_last), fitted
@@ -90,24 +90,33 @@ class Settings:
         return go_on(self.table, self.seed, epoch, segments, begin, self.content())
 
     def rewind(self, part: Part, rank: int) -> Rewind:
-        """Return what finds rows by steps of an epoch."""
+        """Return the lookup from steps of an epoch to rows."""
         segments = [*part.before, part.segment]
         return Rewind(self.table, self.seed, part.epoch, segments, look=self.content(), rank=rank)
 
     def lost(self, part: Part, rank: int) -> list[frozenset[int]]:
-        """Return which batches each worker leaves out."""
+        """Return the batches that each worker leaves out."""
         if not self.skips:
             return [frozenset()] * len(part.totals)
         rewind = self.rewind(part, rank)
-        of = (self.skips.of(rewind, part.epoch, part.totals, rank, at, part.first) for at in range(len(part.totals)))
-        return [one.batches for one in of]
+        skips = (self.skips.of(rewind, part.epoch, part.totals, rank, at, part.first) for at in range(len(part.totals)))
+        return [part_skips.batches for part_skips in skips]
 
 
 @dataclass
-class Kept:
-    """What a process keeps between iterations: how many it began, the last one and its loader, that of whole epochs.
+class ProcessState:
+    """State that a process carries between iterations.
 
-    And which of them is ahead of the training loop, of one without workers; and what makes the arrays of its batches.
+    Attributes:
+        began: Number of iterations begun.
+        turn: The last iteration.
+        ahead: An iteration without workers that runs ahead of the training loop.
+        make: Allocates the arrays of the batches of ``ahead``.
+        part: The part that the last iteration runs.
+        latest: The loader of the last iteration.
+        loader: The loader of whole epochs.
+        loader_of: Process, rank, world, worker and workers of ``loader``.
+        turns: Rejects concurrent iteration by two threads.
     """
 
     began: int = 0
@@ -120,23 +129,23 @@ class Kept:
     loader_of: tuple[int, ...] = ()
     turns: OneThread = field(default_factory=OneThread)
 
-    def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
-        return Kept, ()
+    def __reduce__(self) -> tuple[type["ProcessState"], tuple[()]]:
+        return ProcessState, ()
 
 
 class WorkerIteration:
-    """Iterates over the batches of one worker; what torchdata keeps as the state of a worker.
+    """Iterator over the batches of one worker; torchdata stores its state.
 
     Args:
-        settings: What to yield.
-        identity: What states must agree with.
-        passes: Shared memory that says which epoch it is.
-        places: Says which rank it is.
-        kept: What the process keeps.
+        settings: Arguments of the dataset.
+        identity: Entries that states must match.
+        epochs: Shared memory that holds the epoch.
+        places: Finds this process's rank.
+        kept: State of this process.
     """
 
     def __init__(
-        self, settings: Settings, identity: Mapping[str, Any], epochs: Epochs, places: RankFinder, kept: Kept
+        self, settings: Settings, identity: Mapping[str, Any], epochs: Epochs, places: RankFinder, kept: ProcessState
     ) -> None:
         self._settings, self._identity, self._epochs, self._kept = settings, identity, epochs, kept
         self._rank, self._world = places.find()
@@ -165,7 +174,7 @@ class WorkerIteration:
         with self._kept.turns:
             if self._batches is None:
                 packed = _is_sent(sys._getframe(1))  # noqa: SLF001 - depends on the caller
-                self._batches = copy(self)._run(packed=packed)  # noqa: SLF001 - its own would hold it: a cycle
+                self._batches = copy(self)._run(packed=packed)  # noqa: SLF001 - a generator of self would be a cycle
             return next(self._batches)
 
     def _run(self, *, packed: bool) -> Iterator[Any]:
@@ -178,56 +187,56 @@ class WorkerIteration:
         if skips := self._settings.skips:
             loader.skipping(skips, self._settings.rewind(part, self._rank), part.first)
         loader.seek(done[worker])
-        said = -TELL
+        reported = -REPORT_SECONDS
         for batch in loader:
-            made = _row(batch) if rows else batch
-            made = made if transform is None else self._transformed(made, loader.batches_done - 1)
+            result = _row(batch) if rows else batch
+            result = result if transform is None else self._transformed(result, loader.batches_done - 1)
             done[worker] = loader.batches_done  # excludes a batch whose transform fails
-            made = _sent(made) if packed else made
-            del batch  # it must not stay until the next one is made
-            if (now := time.monotonic()) > said + TELL:
-                said = now
-                self._tell(loader)
-            yield made
-            del made
-        self._tell(loader)
+            result = _packed(result) if packed else result
+            del batch  # release it before the next one is made
+            if (now := time.monotonic()) > reported + REPORT_SECONDS:
+                reported = now
+                self._report(loader)
+            yield result
+            del result
+        self._report(loader)
         done[worker] = part.totals[worker]
 
-    def _transformed(self, made: Any, number: int) -> Any:
+    def _transformed(self, result: Any, number: int) -> Any:
         """Transform a batch of this worker, or a row.
 
         Raises:
             FetchFailed: The transform raises or returns None; the message names the rows.
         """
         try:
-            if (found := cast("Any", self._settings.transform)(made)) is None:
+            if (transformed := cast("Any", self._settings.transform)(result)) is None:
                 raise ValueError("it returned None; return the batch to yield")  # noqa: TRY301 - as what it raises
         except Exception as error:
             named = self._settings.rewind(self._part, self._rank).named(self._worker, number)
             raise FetchFailed(f"transform failed on {named}: {type(error).__name__}: {error}") from error
-        return found
+        return transformed
 
-    def _tell(self, loader: Loader) -> None:
-        """Let the main process know how a worker is doing."""
+    def _report(self, loader: Loader) -> None:
+        """Report a worker's statistics to the main process."""
         if self._cell != ALONE:
-            self._epochs.tell(self._cell, self._turn, loader.stats)
+            self._epochs.report(self._cell, self._turn, loader.stats)
 
     def _loader(self, part: Part) -> Loader:
         place = (self._rank, self._world, self._worker, self._workers)
         if part.before:
             return self._settings.loader(part.table, *place)
-        kept = self._kept
-        if kept.loader is None or kept.loader_of != (os.getpid(), *place):
-            kept.loader, kept.loader_of = self._settings.loader(part.table, *place), (os.getpid(), *place)
-        return kept.loader
+        process = self._kept
+        if process.loader is None or process.loader_of != (os.getpid(), *place):
+            process.loader, process.loader_of = self._settings.loader(part.table, *place), (os.getpid(), *place)
+        return process.loader
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where this worker stands: torchdata joins it with those of the others."""
+        """Return this worker's position; torchdata joins it with the others'."""
         skip = {"skip": self._settings.skips.state()} if self._settings.skips else {}
         return {**self._identity, **self._part.state(self._part.segment.batches), "worker": self._worker, **skip}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where this worker stood; the epoch after that is the next one.
+        """Continue from a worker's position; the following iteration runs the next epoch.
 
         Raises:
             StateMismatch: The state belongs to another table, order or seed, or to other workers.
@@ -240,30 +249,30 @@ class WorkerIteration:
         self._worker = state.get("worker", 0)
         if len(self._part.before) >= len(segments) or self._worker not in range(self._workers):
             raise StateMismatch(
-                f"worker {self._cell} of {self._workers} in a world of {self._world} cannot go on where worker "
-                f"{self._worker} stood; after a change of workers, ranks, memory or batch size load the state into the "
+                f"worker {self._cell} of {self._workers} in a world of {self._world} cannot continue where worker "
+                f"{self._worker} stopped: workers, ranks, memory or batch size changed; load the state into the "
                 "dataset instead"
             )
 
 
 def _row(batch: Any) -> Any:
-    """Return the row that a batch is made of."""
+    """Return the single row of a batch."""
     return (
         tuple(values[0] for values in batch) if type(batch) is tuple else {k: values[0] for k, values in batch.items()}
     )
 
 
-def _sent(made: Any) -> Any:
-    """Let what a worker sends take few tensors."""
-    if type(made) is not dict:
-        return made
-    return {name: Together(value) if type(value) is list else value for name, value in made.items()}
+def _packed(result: Any) -> Any:
+    """Pack lists so that a worker sends few tensors."""
+    if type(result) is not dict:
+        return result
+    return {name: PackedRows(value) if type(value) is list else value for name, value in result.items()}
 
 
 def _is_sent(caller: FrameType) -> bool:
     """Return whether a worker sends its result unchanged to the user.
 
-    The user's code may be the caller (another dataset, a subclass, a collate function); it gets lists and tensors.
+    The caller may be user code (another dataset, a subclass, a collate function), which gets lists and tensors.
     """
     fetcher = caller.f_locals.get("self") if get_worker_info() else None
     return isinstance(fetcher, _BaseDatasetFetcher) and fetcher.collate_fn is default_convert
@@ -271,4 +280,4 @@ def _is_sent(caller: FrameType) -> bool:
 
 def _process() -> int:
     """Return how many processes the parent had started when it started this one."""
-    return multiprocessing.current_process()._identity[-1]  # noqa: SLF001  # its name, which is public, can be changed
+    return multiprocessing.current_process()._identity[-1]  # noqa: SLF001  # the public name can be changed

@@ -1,1 +1,1 @@
-"""What `convert` writes besides Arrow files, one file a format."""
+"""Writers of `convert` for formats other than Arrow, one module each."""

@@ -1,4 +1,4 @@
-"""Writes Arrow IPC as many files: those of a table that many tasks write."""
+"""Writer of Arrow IPC as many files, for tables written by many tasks."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +13,7 @@ __all__ = ["FORM"]
 
 
 class ArrowPart:
-    """Writes one file.
+    """Writes one Arrow file.
 
     Args:
         schema: Schema of the rows.
@@ -34,13 +34,13 @@ class ArrowPart:
         return int(batch.num_rows)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the rest and close."""
         self._writer.__exit__(None, None, None)
 
 
 def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], ArrowPart]:
-    """Return what makes the writer of a part: there is a place for every column."""
-    Writer("rows.arrow", schema, settings.record_batch, settings.compression)  # what is wrong is said now
+    """Return the maker of part writers; each column fits."""
+    Writer("rows.arrow", schema, settings.record_batch, settings.compression)  # raises errors early
     return partial(ArrowPart, schema, settings)
 
 
@@ -49,7 +49,7 @@ FORM = Form(
     (".arrow", ".feather", ".ipc"),
     "{}-%05d.arrow",
     512 << 20,
-    "the name of a folder, or rows-%05d.arrow, is wanted",
+    "name a folder, or rows-%05d.arrow",
     plan,
     COMPRESSIONS,
     grouped=True,

@@ -1,4 +1,4 @@
-"""The contract of a format that is written, and what all of them check."""
+"""Contract of output formats, and their common checks."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class Settings(NamedTuple):
-    """What a caller says of the files: bytes of one at most, size of what is read together, codec."""
+    """Settings of output files: maximum bytes, size of a record batch or row group, codec."""
 
     limit: int | None = None
     record_batch: int | str | None = None
@@ -38,28 +38,27 @@ class PartWriter(Protocol):
     """Writes one file of an output."""
 
     def write(self, batch: pa.RecordBatch, first: int) -> int:
-        """Write rows, of which ``first`` is the number of the first in all; return how many there was room for."""
+        """Write rows, the first of which has number ``first``; return how many fit."""
 
     def close(self) -> Any:
-        """Finish the file; return what `Form.finish` wants to know of it."""
+        """Finish the file; return data for `Form.finish`."""
 
 
 class Form(NamedTuple):
-    """A format that is written.
+    """An output format.
 
     Attributes:
-        kind: What its files are.
-        suffixes: Endings of the names of files; what ends so is of this format unless the caller says otherwise; none
-            where an output is always a folder.
-        names: Name of a part in a folder, with ``%06d``; ``{}`` stands for the folder's own.
-        limit: Bytes of a part, where there are many, by default.
-        wanted: What to name an output.
-        plan: Checks that there is a place for each column, and returns what makes the writer of a part.
-        codecs: What ``compression`` may be.
+        kind: Kind of its files.
+        suffixes: File endings that select this format by default; empty if an output is always a folder.
+        names: Name of a part in a folder, with ``%06d``; ``{}`` stands for the folder's name.
+        limit: Default bytes per part of many.
+        wanted: Hint on naming an output.
+        plan: Checks that each column fits, and returns the maker of part writers.
+        codecs: Values of ``compression``.
         grouped: Whether ``record_batch`` applies.
-        folder: Whether a name without such an ending is that of a folder.
+        folder: Whether a name without such an ending is a folder.
         besides: Names of other files in a folder.
-        finish: Writes into a folder what is known when all parts are closed.
+        finish: Writes a folder's other files after all parts are closed.
     """
 
     kind: Kind
@@ -76,12 +75,12 @@ class Form(NamedTuple):
 
 
 def refuse_type(field: pa.Field, form: str, way: str) -> BadSchema:
-    """Return the error for a column that a format has no place for."""
+    """Return the error for a column that a format cannot hold."""
     return BadSchema(f"column {field.name!r} is {field.type}, which {form} cannot hold: {way}")
 
 
 def missing_row(column: pa.Array) -> int | None:
-    """Return the first row that is null or holds a null, None if there is none.
+    """Return the first row that is or contains null; None if there is none.
 
     Example:
         >>> missing_row(pa.array([[1], [2, None]])), missing_row(pa.array(["a"]))
@@ -97,7 +96,7 @@ def missing_row(column: pa.Array) -> int | None:
 
 
 def child_of(column: pa.Array) -> pa.Array | None:
-    """Return the values of lists, those of these rows alone; None of other columns."""
+    """Return the items of these rows' lists; None for other columns."""
     kind = column.type
     if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return column.flatten()
@@ -105,7 +104,7 @@ def child_of(column: pa.Array) -> pa.Array | None:
 
 
 def starts_of(column: pa.Array) -> IntArray:
-    """Return where the values of each list begin among those of `child_of`, and where the last end."""
+    """Return the start of each list among the items of `child_of`, and the end of the last."""
     if pa.types.is_fixed_size_list(column.type):
         return np.arange(len(column) + 1, dtype=np.int64) * int(column.type.list_size)
     offsets: IntArray = flat(column.offsets).astype(np.int64)
@@ -113,23 +112,23 @@ def starts_of(column: pa.Array) -> IntArray:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Say whether rows are text."""
+    """Return whether rows are text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def refuse_nulls(batch: pa.RecordBatch, first: int, form: str) -> None:
-    """Raise BadValue if a row has a null, or a list with one."""
+    """Raise BadValue if a row is or contains null."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         row = missing_row(column)
         if row is not None:
             raise BadValue(
-                f"column {name!r}, row {first + row} is null or holds a null, which {form} cannot: fill it in, or "
+                f"column {name!r}, row {first + row} must have no nulls for {form}: fill them in, or "
                 "leave the column out (columns=)"
             )
 
 
 def write_runs(samples: Sequence[bytes], room: int | None, write: Callable[[bytes], object], *, fresh: bool) -> int:
-    """Write as many samples as there is room for, of a fresh file one at least; return how many.
+    """Write as many samples as fit, at least one into a fresh file; return how many.
 
     Example:
         >>> write_runs([b"ab", b"c", b"de"], 3, lambda data: print(data), fresh=False)

@@ -1,4 +1,4 @@
-"""Where the files of an output will lie: one file, numbered ones, or a folder of its own."""
+"""Places of output files: one file, numbered files, or a dedicated folder."""
 
 import contextlib
 import errno
@@ -13,21 +13,21 @@ from corgipile.errors import BadArgument, WouldOverwrite, WriteFailed
 from corgipile.outputs import Kind, PathLike, flush, keep_rights, writing
 from corgipile.tables.inputs import check_target, replacing
 
-__all__ = ["Goal", "goal_of", "named"]
+__all__ = ["Goal", "goal_of", "numbered_name"]
 
 _NUMBER = re.compile(r"%(?:0(\d))?d")
-_LATER = r"(\.[a-z0-9]+|\.corgipile-index\.arrow)?"  # a codec, or an index that a reader left
+_LATER = r"(\.[a-z0-9]+|\.corgipile-index\.arrow)?"  # a codec's ending, or an index written by a reader
 _ANY = Kind("file", lambda _: False)
 
 
 class Goal:
-    """One file.
+    """One output file.
 
     Args:
         path: The file.
         form: Its format.
-        inputs: What is read meanwhile, and never replaced.
-        overwrite: Replace what is there, of whatever kind.
+        inputs: Sources, which are never replaced.
+        overwrite: Replace existing files of any kind.
     """
 
     many = False
@@ -37,15 +37,15 @@ class Goal:
         self.check()
 
     def check(self) -> None:
-        """Raise, before any work is done, unless the output may be written."""
+        """Raise, before any work, unless the output may be written."""
         check_target(self._path, self._form.kind, inputs=self._inputs, overwrite=self._overwrite)
 
     @contextlib.contextmanager
     def paths(self, found: list[Any]) -> Iterator[Iterator[Path]]:
-        """Give temporary names, one for each file; put all in their places when the block ends well.
+        """Yield temporary names, one per file; move all files to their places if the block succeeds.
 
         Args:
-            found: What the writers of the files have found out by then.
+            found: Results of the writers, complete when the block ends.
         """
         kind = self._form.kind
         with replacing(self._path, kind, inputs=self._inputs, overwrite=self._overwrite) as temporary:
@@ -53,7 +53,7 @@ class Goal:
 
 
 class Numbered(Goal):
-    """Files in a folder, with ``%06d`` in their name; nothing else there is touched."""
+    """Files in a folder with ``%06d`` in their name; other files there are not touched."""
 
     many = True
 
@@ -63,25 +63,25 @@ class Numbered(Goal):
 
     @property
     def _beside(self) -> Path:
-        return self._folder  # on the same disk, and surely writable
+        return self._folder  # on the same disk, and writable
 
     @property
     def _names(self) -> str:
         return self._path.name
 
     def check(self) -> None:
-        """Raise, before any work is done, unless the output may be written."""
-        check_target(self._folder / named(self._names, 0), _ANY, inputs=self._inputs, overwrite=True)
-        for there in self._there():
-            check_target(there, _ANY, inputs=self._inputs, overwrite=True)
+        """Raise, before any work, unless the output may be written."""
+        check_target(self._folder / numbered_name(self._names, 0), _ANY, inputs=self._inputs, overwrite=True)
+        for path in self._existing():
+            check_target(path, _ANY, inputs=self._inputs, overwrite=True)
             if not self._overwrite:
                 raise WouldOverwrite(
-                    f"{there} is there, and would be lost or mixed with what is new: name another place, or say "
+                    f"{path} exists, and would be lost or mixed with new files: name another place, or give "
                     "--overwrite (in Python overwrite=True)"
                 )
 
-    def _there(self) -> list[Path]:
-        """List what the output replaces."""
+    def _existing(self) -> list[Path]:
+        """Return the files that the output replaces."""
         if not self._folder.is_dir():
             return []
         before, *_, after = map(re.escape, _NUMBER.sub("\0", self._names).split("\0"))
@@ -90,20 +90,20 @@ class Numbered(Goal):
 
     @contextlib.contextmanager
     def paths(self, found: list[Any]) -> Iterator[Iterator[Path]]:
-        """Give temporary names; see `Goal`."""
+        """Yield temporary names; see `Goal`."""
         with writing(self._folder), scratch.folder(self._beside, self._folder.name or "parts") as room:
             made = room / "made"
-            made.mkdir()  # with the rights that a user gives to folders, which a room has not
-            yield (made / named(self._names, number) for number in range(10**9))
+            made.mkdir()  # with the user's default rights, unlike the scratch folder
+            yield (made / numbered_name(self._names, number) for number in range(10**9))
             if self._form.finish is not None:
                 self._form.finish(made, found)
             for path in made.iterdir():
                 flush(path)
-            self.check()  # something may have appeared meanwhile
+            self.check()  # files may have appeared meanwhile
             self._place(made, room)
 
     def _place(self, made: Path, room: Path) -> None:
-        old, new = self._there(), sorted(path.name for path in made.iterdir())
+        old, new = self._existing(), sorted(path.name for path in made.iterdir())
         self._keep_rights(made, old)
         for name in new:
             (made / name).replace(self._folder / name)
@@ -113,14 +113,14 @@ class Numbered(Goal):
         flush(self._folder)
 
     def _keep_rights(self, made: Path, old: list[Path]) -> None:
-        """Give new files the owner and mode of the files they replace, else those of the first old file."""
+        """Give new files the owner and mode of the files they replace, or of the first old file."""
         for path in made.iterdir() if old else ():
-            there = self._folder / path.name
-            keep_rights(path, there if there in old else old[0])
+            target = self._folder / path.name
+            keep_rights(path, target if target in old else old[0])
 
 
 class Folder(Numbered):
-    """A folder that holds the output alone."""
+    """A folder that holds only the output."""
 
     @property
     def _folder(self) -> Path:
@@ -135,56 +135,56 @@ class Folder(Numbered):
         return self._form.names.replace("{}", self._folder.name)
 
     def check(self) -> None:
-        """Raise, before any work is done, unless the output may be written."""
+        """Raise, before any work, unless the output may be written."""
         if self._folder.is_dir():
             super().check()
         elif self._folder.exists():
-            raise WriteFailed(errno.ENOTDIR, f"cannot write {self._path}: it is a file; {self._form.wanted}")
+            raise WriteFailed(errno.ENOTDIR, f"cannot write {self._path}: it is a file: {self._form.wanted}")
         else:
             check_target(self._folder, _ANY, inputs=self._inputs)
 
-    def _there(self) -> list[Path]:
+    def _existing(self) -> list[Path]:
         if not self._folder.is_dir():
             return []
-        ours = super()._there()
+        ours = super()._existing()
         ours += [path for path in (self._folder / name for name in self._form.besides) if path.exists()]
         for path in sorted(self._folder.iterdir()):
             if path not in ours:
                 raise WouldOverwrite(
-                    f"{path} is in the folder that is to hold this output alone; name another, which need not exist"
+                    f"{path} lies in the folder of this output, which must hold nothing else: name another folder"
                 )
         return ours
 
     def _place(self, made: Path, room: Path) -> None:
         if self._folder.is_dir():
-            self._keep_rights(made, self._there())
+            self._keep_rights(made, self._existing())
             keep_rights(made, self._folder)
-            self._folder.rename(room / "old")  # which goes with the room
+            self._folder.rename(room / "old")  # removed with the scratch folder
         made.rename(self._folder)
         flush(self._folder.parent)
 
 
 def goal_of(out: PathLike, form: Form, inputs: Iterable[Any], *, overwrite: bool) -> Goal:
-    """Return where an output will lie, by its name.
+    """Return the place of an output, by its name.
 
     Raises:
-        BadArgument: The name has two numbers, or one where a folder is wanted.
+        BadArgument: The name has two numbers, or one where a folder is needed.
     """
     path = Path(out).expanduser()
     numbers = len(_NUMBER.findall(path.name))
     if numbers > 1 or (numbers and not form.suffixes):
-        raise BadArgument(f"{out} has {numbers} places for the number of a file in its name; {form.wanted}")
-    told = path.name.lower().endswith(form.suffixes) if form.suffixes else False
-    folder = path.is_dir() or str(out).endswith("/") or (form.folder and not told)
+        raise BadArgument(f"out must have at most one file number in its name, got {out}: {form.wanted}")
+    has_suffix = path.name.lower().endswith(form.suffixes) if form.suffixes else False
+    folder = path.is_dir() or str(out).endswith("/") or (form.folder and not has_suffix)
     kind = Numbered if numbers else Folder if folder else Goal
     return kind(path, form, inputs, overwrite=overwrite)
 
 
-def named(names: str, number: int) -> str:
-    """Return the name of a file by its number.
+def numbered_name(names: str, number: int) -> str:
+    """Return a file's name, given its number.
 
     Example:
-        >>> named("rows-%03d.tar", 7)
+        >>> numbered_name("rows-%03d.tar", 7)
         'rows-007.tar'
     """
     return _NUMBER.sub(lambda found: f"{number:0{found[1] or 1}d}", names)

@@ -1,4 +1,4 @@
-"""Writes MDS shards and their index, as MosaicML Streaming reads them."""
+"""Writer of MDS shards and their index, as read by MosaicML Streaming."""
 
 import json
 import shutil
@@ -30,15 +30,15 @@ from corgipile.tables.table import fixed_field, is_bytes, is_list
 
 __all__ = ["FORM"]
 
-LIMIT = 1 << 26  # bytes of a shard, as by default in the package
-MOST = (1 << 32) - 1  # which offsets reach
+LIMIT = 1 << 26  # default bytes per shard, as in the package
+MAX_SHARD_BYTES = (1 << 32) - 1  # bytes of a shard at most, by its 32-bit offsets
 ENDINGS = {"zstd": "zstd", "gz": "gz"}
 types = pa.types
 Encode = Callable[[pa.Array], list[bytes]]
 
 
 class Stored(NamedTuple):
-    """How a column is stored."""
+    """Storage of a column."""
 
     name: str
     encoding: str
@@ -47,10 +47,10 @@ class Stored(NamedTuple):
 
 
 class MdsPart:
-    """Writes one shard; samples wait in a file beside it until it is known how many they are.
+    """Writes one shard; samples wait in a second file until their number is known.
 
     Args:
-        columns: How columns are stored.
+        columns: Storage of the columns.
         settings: Sizes and codec.
         path: The shard.
     """
@@ -61,31 +61,33 @@ class MdsPart:
         self._facts = _facts(columns, self._codec, self._limit)
         self._config = json.dumps(self._facts, sort_keys=True).encode()
         self._sizes: list[np.ndarray] = []
-        self._beside = path.with_name(f"{path.name}.samples")
-        self._samples = self._beside.open("wb")
+        self._samples_path = path.with_name(f"{path.name}.samples")
+        self._samples = self._samples_path.open("wb")
         self._rows = self._written = 0
 
     def write(self, batch: pa.RecordBatch, first: int) -> int:
-        """Add samples, as many as there is room for."""
+        """Add samples, as many as fit."""
         refuse_nulls(
             batch.select([column.name for column in self._columns if column.encode is not _json]), first, "MDS"
         )
         self._refuse_empty(batch, first)
         samples = self._samples_of(batch)
         sizes = np.array([len(sample) for sample in samples])
-        # Offsets take four bytes a sample, of which one more is known only now.
+        # Offsets take four bytes per sample, plus one more offset.
         room = self._limit - self._written - len(self._config) - 8 - 4 * self._rows
         fits = int(np.searchsorted(np.cumsum(sizes + 4), room, side="right"))
         count = write_runs(samples[: max(fits, 1)], room, self._samples.write, fresh=not self._rows)
-        if sizes[:count].max(initial=0) > MOST - (1 << 20) - len(self._config):
-            raise BadValue(f"rows from {first}: one takes {sizes.max()} bytes; a shard of MDS holds {MOST}")
+        if sizes[:count].max(initial=0) > MAX_SHARD_BYTES - (1 << 20) - len(self._config):
+            raise BadValue(
+                f"rows from {first}: a row must take less than {MAX_SHARD_BYTES} bytes for MDS, got {sizes.max()}"
+            )
         self._sizes.append(sizes[:count])
         self._rows += count
         self._written += int(sizes[:count].sum())
         return count
 
     def _samples_of(self, batch: pa.RecordBatch) -> list[bytes]:
-        """Encode rows: the lengths of values that differ in length, then all values."""
+        """Encode rows: lengths of variable-length values, then all values."""
         values = [column.encode(batch.column(column.name)) for column in self._columns]
         free = [value for value, column in zip(values, self._columns, strict=True) if column.size is None]
         lengths = [np.fromiter(map(len, value), "<u4", batch.num_rows) for value in free]
@@ -95,30 +97,30 @@ class MdsPart:
         return list(map(b"".join, zip(prefixes, *values, strict=True)))
 
     def _refuse_empty(self, batch: pa.RecordBatch, first: int) -> None:
-        """The package stores no arrays without numbers."""
+        """Raise BadValue for empty arrays, which the package cannot store."""
         for column in self._columns:
             if column.encode is _arrays:
                 empty = np.flatnonzero(np.diff(starts_of(batch.column(column.name))) == 0)
                 if len(empty):
                     raise BadValue(
-                        f"column {column.name!r}, row {first + int(empty[0])} is an empty list; arrays of MDS have "
-                        "one number at least"
+                        f"column {column.name!r}, row {first + int(empty[0])} is an empty list: arrays of MDS have "
+                        "at least one number"
                     )
 
     def close(self) -> dict[str, Any]:
-        """Put the shard together; return what the index says of it."""
+        """Assemble the shard; return its index entry."""
         self._samples.close()
         head = 4 + 4 * (self._rows + 1) + len(self._config)
         ends = head + np.append(0, np.cumsum(np.concatenate([np.zeros(0, np.int64), *self._sizes])))
         with self._path.open("wb") as out:
             out.write(np.array([self._rows, *ends], "<u4").tobytes() + self._config)
-            with self._beside.open("rb") as samples:
+            with self._samples_path.open("rb") as samples:
                 shutil.copyfileobj(samples, out, 1 << 20)
-        self._beside.unlink()
+        self._samples_path.unlink()
         raw = {"bytes": int(ends[-1]), "hashes": {}}
-        return self._facts | {"samples": self._rows, "raw_data": raw, "zip_data": self._packed()}
+        return self._facts | {"samples": self._rows, "raw_data": raw, "zip_data": self._compress()}
 
-    def _packed(self) -> dict[str, Any] | None:
+    def _compress(self) -> dict[str, Any] | None:
         """Compress the shard."""
         if self._codec is None:
             return None
@@ -144,10 +146,10 @@ def _facts(columns: Sequence[Stored], codec: str | None, limit: int) -> dict[str
 
 
 def stored(field: pa.Field) -> Stored:
-    """Return how a column is stored.
+    """Return a column's storage.
 
     Raises:
-        BadSchema: There is no encoding for it.
+        BadSchema: MDS has no encoding for it.
     """
     kind, name = field.type, field.name
     fixed = fixed_field(kind)
@@ -163,16 +165,16 @@ def stored(field: pa.Field) -> Stored:
     raise refuse_type(
         field,
         "MDS",
-        "numbers, text, bytes, decimals and lists or structures of numbers and text can be; cast it (types=), or "
+        "it holds numbers, text, bytes, decimals, and lists or structures of numbers and text; cast it (types=) or "
         "leave it out (columns=)",
     )
 
 
 def _varying(kind: pa.DataType) -> tuple[str, int | None, Encode] | None:
-    """Return the encoding, size and encoder of a type that is not numbers of one shape; None if there is none."""
+    """Return encoding, size and encoder of a type other than numbers of one shape; None if there is none."""
     inner = fixed_field(kind.value_type) if is_list(kind) else None
     choices = (
-        (types.is_boolean(kind), ("uint8", 1, _truths)),
+        (types.is_boolean(kind), ("uint8", 1, _booleans)),
         (is_text(kind), ("str", None, _bytes)),
         (is_bytes(kind) or types.is_fixed_size_binary(kind), ("bytes", None, _bytes)),
         (types.is_decimal(kind), ("str_decimal", None, _decimals)),
@@ -187,7 +189,7 @@ def _scalar(dtype: str) -> str:
 
 
 def _is_json(kind: pa.DataType) -> bool:
-    """Say whether JSON holds such lists and structures as they are."""
+    """Return whether JSON can represent such lists and structures."""
     if types.is_struct(kind):
         return all(_holds(kind.field(i).type) for i in range(kind.num_fields))
     listed = is_list(kind) or types.is_fixed_size_list(kind)
@@ -207,7 +209,7 @@ def _fixed(column: pa.Array, size: int) -> list[bytes]:
     return [raw[at : at + size] for at in range(0, len(raw), size)]
 
 
-def _truths(column: pa.Array) -> list[bytes]:
+def _booleans(column: pa.Array) -> list[bytes]:
     return _fixed(column.cast(pa.uint8()), 1)
 
 
@@ -224,7 +226,7 @@ def _decimals(column: pa.Array) -> list[bytes]:
 
 
 def _arrays(column: pa.Array) -> list[bytes]:
-    """Store lists as arrays of one axis, each behind a byte that says so, and its length."""
+    """Encode lists as one-axis arrays, each after a byte for its type and its length."""
     values, starts = flat(child_of(column)), starts_of(column)
     raw, width = values.tobytes(), values.dtype.itemsize
     made = []
@@ -236,20 +238,20 @@ def _arrays(column: pa.Array) -> list[bytes]:
 
 
 def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], MdsPart]:
-    """Return what makes the writer of a shard.
+    """Return the maker of shard writers.
 
     Raises:
-        BadSchema: A column has a type that there is no encoding for.
-        BadArgument: Shards are to be larger than offsets reach.
+        BadSchema: A column's type has no encoding.
+        BadArgument: Shards would exceed 32-bit offsets.
     """
-    if settings.limit is not None and settings.limit > MOST:
-        raise BadArgument(f"shard_size is {settings.limit} bytes; the offsets of MDS reach {MOST}")
+    if settings.limit is not None and settings.limit > MAX_SHARD_BYTES:
+        raise BadArgument(f"shard_size must be at most {MAX_SHARD_BYTES} bytes for MDS, got {settings.limit}")
     columns = [stored(schema.field(name)) for name in sorted(schema.names)]
     return partial(MdsPart, columns, settings)
 
 
 def _finish(folder: Path, shards: Sequence[dict[str, Any]]) -> None:
-    """Write the index, in which shards have the names that they bear by now."""
+    """Write the index with the shards' final names."""
     paths = sorted(folder.iterdir(), key=lambda path: (len(path.name), path.name))
     for shard, path in zip(shards, paths, strict=True):
         shard["raw_data"]["basename"] = path.name if shard["zip_data"] is None else path.stem
@@ -263,7 +265,7 @@ FORM = Form(
     (),
     "shard.%05d.mds",
     LIMIT,
-    "the name of a folder is wanted",
+    "name a folder",
     plan,
     (None, *ENDINGS),
     folder=True,

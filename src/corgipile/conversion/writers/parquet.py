@@ -1,4 +1,4 @@
-"""Writes Parquet: row groups small enough that blocks of rows are read without decoding much else."""
+"""Writer of Parquet with small row groups, so that blocks of rows are read without much other decoding."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,14 +16,14 @@ from corgipile.tables.encoded import SMALL
 
 __all__ = ["FORM"]
 
-GROUP = SMALL  # decoded bytes: a row group of so few is decoded in memory, never by way of a spill file
-PAGE = 128 << 10
+GROUP_BYTES = SMALL  # decoded bytes per row group, small enough to need no spill file
+PAGE_BYTES = 128 << 10
 _MARK = "corgipile.table"
 types = pa.types
 
 
 class ParquetPart:
-    """Writes one file.
+    """Writes one Parquet file.
 
     Args:
         schema: Schema of the rows.
@@ -33,9 +33,9 @@ class ParquetPart:
 
     def __init__(self, schema: pa.Schema, settings: Settings, path: Path) -> None:
         self._limit = settings.limit
-        self._groups = Groups(f"{GROUP}B" if settings.record_batch is None else settings.record_batch, schema)
+        self._groups = Groups(f"{GROUP_BYTES}B" if settings.record_batch is None else settings.record_batch, schema)
         self._sink = pa.OSFile(str(path), "wb")
-        codec, options = settings.compression or "zstd", {"data_page_size": PAGE, "write_page_index": True}
+        codec, options = settings.compression or "zstd", {"data_page_size": PAGE_BYTES, "write_page_index": True}
         self._file = pq.ParquetWriter(self._sink, schema, compression=codec, **options)
         self._file.add_key_value_metadata({_MARK: "1"})
 
@@ -43,45 +43,45 @@ class ParquetPart:
         """Add rows, or none if the file is full."""
         if self._limit is not None and self._sink.tell() >= self._limit:
             return 0
-        with _refusals(first, batch.num_rows):
+        with _bad_values(first, batch.num_rows):
             for group in self._groups.add(batch):
                 self._file.write_batch(group)
         return int(batch.num_rows)
 
     def close(self) -> None:
-        """Write what is left."""
-        rest = self._groups.rest()
-        with _refusals(0, 0), self._sink, self._file:
-            if rest is not None:
-                self._file.write_batch(rest)
+        """Write the rest and close."""
+        remainder = self._groups.rest()
+        with _bad_values(0, 0), self._sink, self._file:
+            if remainder is not None:
+                self._file.write_batch(remainder)
 
 
 @contextmanager
-def _refusals(first: int, rows: int) -> Iterator[None]:
+def _bad_values(first: int, rows: int) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         where = f"rows up to {first + rows}" if rows else "the last rows"
-        raise BadValue(f"{where} do not go into Parquet: {str(error).splitlines()[0]}") from None
+        raise BadValue(f"cannot write {where} to Parquet: {str(error).splitlines()[0]}") from None
 
 
 def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], ParquetPart]:
-    """Return what makes the writer of a part.
+    """Return the maker of part writers.
 
     Raises:
-        BadSchema: A column has a type that Parquet does not keep.
+        BadSchema: A column's type would change in Parquet.
     """
     for field in schema:
-        kept = _kept(field)
+        kept = _written_type(field)
         if kept is None or not _same(field.type, kept):
             became = "" if kept is None else f"it would become {kept}; "
             raise refuse_type(field, "Parquet", f"{became}leave it out (columns=), or write Arrow")
-    Groups(1 if settings.record_batch is None else settings.record_batch, schema)  # what is wrong is said now
+    Groups(1 if settings.record_batch is None else settings.record_batch, schema)  # raises errors early
     return partial(ParquetPart, schema, settings)
 
 
-def _kept(field: pa.Field) -> pa.DataType | None:
-    """Return the type that a column has once it was written, None if it cannot be."""
+def _written_type(field: pa.Field) -> pa.DataType | None:
+    """Return a column's type after a round trip, None if it cannot be written."""
     sink = pa.BufferOutputStream()
     try:
         pq.write_table(pa.table([pa.nulls(1, field.type)], names=["x"]), sink)
@@ -91,7 +91,7 @@ def _kept(field: pa.Field) -> pa.DataType | None:
 
 
 def _same(one: pa.DataType, other: pa.DataType) -> bool:
-    """Say whether two types have the same values: times may have a finer unit."""
+    """Return whether two types have the same values; times may have a finer unit."""
     if types.is_timestamp(one) and types.is_timestamp(other):
         return bool(one.tz == other.tz)
     if types.is_time(one) and types.is_time(other):

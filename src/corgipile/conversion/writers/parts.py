@@ -1,4 +1,4 @@
-"""Rows written as one file, or as many of about one size."""
+"""Rows written as one file, or as many files of about equal size."""
 
 import contextlib
 from collections.abc import Iterable
@@ -15,24 +15,24 @@ from corgipile.tables.arrow.writer import conform, plain
 
 __all__ = ["Parts"]
 
-STEP, LEAST = 4096, 16
+STEP, MIN_STEP = 4096, 16
 
 
 class Parts:
-    """Writes rows; in a ``with`` statement: all files appear when the block ends well, else none.
+    """Writes rows in a ``with`` statement; all files appear if the block succeeds, else none.
 
     Args:
-        out: A file; a name with ``%06d`` in it, for the number of each of many; or a folder.
+        out: A file; a name with ``%06d`` for the numbers of many files; or a folder.
         form: The format.
         schema: Schema of the rows; dictionaries and views are written as plain values.
         settings: Sizes and codec.
-        inputs: What is read meanwhile, and never replaced.
-        overwrite: Replace files of any kind; of a folder only one in which nothing else lies.
+        inputs: Sources, which are never replaced.
+        overwrite: Replace files of any kind; a folder only if it holds nothing else.
         first: Number of the first row in the source, for messages.
 
     Attributes:
         rows: Rows written.
-        found: What the writers of the files found out, once they are closed.
+        found: Results of closed part writers.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class Parts:
         self.schema, self.rows, self._first = plain(schema), 0, first
         self._goal = goal_of(out, form, inputs, overwrite=overwrite)
         if settings.limit is not None and not self._goal.many:
-            raise BadArgument(f"shard_size is for many files, and {out} is to be one; {form.wanted}")
+            raise BadArgument(f"shard_size is for many files, got it for one, {out}: {form.wanted}")
         limit = (settings.limit or form.limit) if self._goal.many else None
         self._make = form.plan(self.schema, settings._replace(limit=limit))
         self._part: PartWriter | None = None
         self.found: list[Any] = []
-        self._step, self._before = STEP, 0  # rows encoded at a time; rows in the parts before
+        self._step, self._before = STEP, 0  # rows encoded at a time; rows in earlier parts
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -66,16 +66,16 @@ class Parts:
         return self
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows; their columns must be those of the schema."""
+        """Add rows with the columns of the schema."""
         batch = conform(batch, self.schema)
         while batch.num_rows and self._part is not None:
-            some = batch.slice(0, self._step)
-            wrote = self._part.write(some, self._first + self.rows)
+            rows = batch.slice(0, self._step)
+            wrote = self._part.write(rows, self._first + self.rows)
             self.rows += wrote
             batch = batch.slice(wrote)
-            if wrote < some.num_rows:
+            if wrote < rows.num_rows:
                 self._close()
-                self._step = max(LEAST, self.rows - self._before)  # no more are encoded in vain than a part holds
+                self._step = max(MIN_STEP, self.rows - self._before)  # encode at most one part's rows in vain
                 self._before = self.rows
                 self._part = self._make(next(self._paths))
 
@@ -90,7 +90,7 @@ class Parts:
         if failure is None:
             self._close()
         elif self._part is not None:
-            with contextlib.suppress(Exception):  # it is removed anyhow
+            with contextlib.suppress(Exception):  # the file is removed anyway
                 self._part.close()
 
     def __exit__(

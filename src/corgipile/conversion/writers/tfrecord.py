@@ -1,4 +1,4 @@
-"""Writes TFRecord files of ``tensorflow.Example`` messages."""
+"""Writer of TFRecord files of ``tensorflow.Example`` messages."""
 
 import struct
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from corgipile.outputs import Kind
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.table import is_bytes
 
-__all__ = ["FORM", "framed", "varints"]
+__all__ = ["FORM", "frame", "varints"]
 
 RECORD = "record"
 BYTES, FLOATS, INTEGERS = 1, 2, 3  # fields of a Feature
@@ -35,7 +35,7 @@ Array = npt.NDArray[np.int64]
 
 
 class TFRecordPart:
-    """Writes one file.
+    """Writes one TFRecord file.
 
     Args:
         schema: Schema of the rows.
@@ -48,7 +48,7 @@ class TFRecordPart:
         self._limit, self._file = settings.limit, path.open("wb")
 
     def write(self, batch: pa.RecordBatch, first: int) -> int:
-        """Add rows, as many as there is room for."""
+        """Add rows, as many as fit."""
         refuse_nulls(batch, first, "TFRecord")
         if self._raw:
             records = batch.column(0).to_pylist()
@@ -57,7 +57,7 @@ class TFRecordPart:
             records = [_field(1, b"".join(row)) for row in zip(*entries, strict=True)]
         at = self._file.tell()
         room = None if self._limit is None else self._limit - at
-        return write_runs([framed(record) for record in records], room, self._file.write, fresh=not at)
+        return write_runs([frame(record) for record in records], room, self._file.write, fresh=not at)
 
     def close(self) -> None:
         """Close the file."""
@@ -65,15 +65,15 @@ class TFRecordPart:
 
 
 def is_record(schema: pa.Schema) -> bool:
-    """Say whether rows are records as they are, as our reader gives those that are no Examples."""
+    """Return whether rows are raw records, as our reader returns those that are not Examples."""
     return schema.names == [RECORD] and is_bytes(schema.field(0).type) and not is_text(schema.field(0).type)
 
 
-def framed(data: bytes) -> bytes:
-    """Put the frame of a TFRecord around a record.
+def frame(data: bytes) -> bytes:
+    """Return a record in its TFRecord frame.
 
     Example:
-        >>> len(framed(b"abc"))
+        >>> len(frame(b"abc"))
         19
     """
     head = struct.pack("<Q", len(data))
@@ -86,7 +86,7 @@ def _crc(data: bytes) -> bytes:
 
 
 def _field(number: int, data: bytes) -> bytes:
-    """Write a field of a message that is bytes."""
+    """Return a message field of bytes."""
     return b"".join((bytes((number << 3 | 2,)), _size(len(data)), data))
 
 
@@ -100,14 +100,16 @@ def _size(size: int) -> bytes:
 
 
 def varints(values: Array) -> tuple[bytes, Array]:
-    r"""Return integers as varints, one after another, and where each begins and the last ends.
+    r"""Return integers as concatenated varints, with the start of each and the end of the last.
 
     Example:
         >>> varints(np.array([1, 300]))
         (b'\x01\xac\x02', array([0, 1, 3]))
     """
     parts = values.view(np.uint64)[:, None] >> np.arange(0, 70, 7, dtype=np.uint64)
-    lengths = np.maximum(1, (parts != 0).sum(axis=1))  # of a number, all parts up to its highest are not 0
+    lengths = np.maximum(
+        1, (parts != 0).sum(axis=1)
+    )  # counts the nonzero parts, since x >> k is 0 only beyond the highest
     places = np.arange(10)
     digits = (parts & np.uint64(127)).astype(np.uint8) | np.where(places < lengths[:, None] - 1, 128, 0).astype(
         np.uint8
@@ -116,16 +118,16 @@ def varints(values: Array) -> tuple[bytes, Array]:
 
 
 def _entries(name: str, column: pa.Array, first: int) -> list[bytes]:
-    """Return a column as entries of the map of features, one a row."""
+    """Return a column as entries of the feature map, one per row."""
     kind, inner = _kind_of(column.type), child_of(column)
     values, starts = (column, np.arange(len(column) + 1)) if inner is None else (inner, starts_of(column))
     if kind == BYTES:
         data = _bytes(values)
-        lists = [b"".join(_field(1, one) for one in data[low:high]) for low, high in pairwise(starts.tolist())]
-        return [_entry(name, kind, one) for one in lists]
+        lists = [b"".join(_field(1, value) for value in data[low:high]) for low, high in pairwise(starts.tolist())]
+        return [_entry(name, kind, values) for values in lists]
     packed, ends = _floats(values, name, first) if kind == FLOATS else varints(_integers(values, name, first))
     places = ends[starts].tolist()
-    before = {length: _before(name, kind, length) for length in set(np.diff(places).tolist())}
+    before = {length: _prefix(name, kind, length) for length in set(np.diff(places).tolist())}
     return [before[high - low] + packed[low:high] for low, high in pairwise(places)]
 
 
@@ -133,8 +135,8 @@ def _entry(name: str, kind: int, values: bytes) -> bytes:
     return _field(1, _field(1, name.encode()) + _field(2, _field(kind, values)))
 
 
-def _before(name: str, kind: int, length: int) -> bytes:
-    """Return what comes before packed numbers of so many bytes, which is the same for all rows of that length."""
+def _prefix(name: str, kind: int, length: int) -> bytes:
+    """Return the bytes before packed numbers of a given length, equal for all rows of that length."""
     whole = _entry(name, kind, _field(1, bytes(length)) if length else b"")
     return whole[: len(whole) - length]
 
@@ -151,8 +153,8 @@ def _floats(values: pa.Array, name: str, first: int) -> tuple[bytes, Array]:
     wrong = np.flatnonzero((small != numbers) & ~np.isnan(numbers))
     if len(wrong):
         raise BadValue(
-            f"column {name!r}, rows from {first}: {numbers[wrong[0]]} is no 32-bit float, and TFRecord has no "
-            f"others: types={{{name!r}: 'float32'}} with inexact=True rounds them"
+            f"column {name!r}, rows from {first}: {numbers[wrong[0]]} must be a 32-bit float for TFRecord: give "
+            f"types={{{name!r}: 'float32'}} and inexact=True to round it"
         )
     return small.tobytes(), 4 * np.arange(len(small) + 1)
 
@@ -160,12 +162,14 @@ def _floats(values: pa.Array, name: str, first: int) -> tuple[bytes, Array]:
 def _integers(values: pa.Array, name: str, first: int) -> Array:
     numbers = flat(values)
     if numbers.dtype == np.uint64 and len(numbers) and numbers.max() > np.iinfo(np.int64).max:
-        raise BadValue(f"column {name!r}, rows from {first}: {numbers.max()} is no 64-bit integer with a sign")
+        raise BadValue(
+            f"column {name!r}, rows from {first}: values must be signed 64-bit integers, got {numbers.max()}"
+        )
     return numbers.astype(np.int64)
 
 
 def _kind_of(kind: pa.DataType) -> int:
-    """Return the field of a Feature for a column, 0 if there is none."""
+    """Return the Feature field of a column, 0 if there is none."""
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         kind = kind.value_type
     if is_bytes(kind) or types.is_fixed_size_binary(kind):
@@ -176,17 +180,17 @@ def _kind_of(kind: pa.DataType) -> int:
 
 
 def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], TFRecordPart]:
-    """Return what makes the writer of a part.
+    """Return the maker of part writers.
 
     Raises:
-        BadSchema: A column is neither numbers nor bytes nor a list of them.
+        BadSchema: A column is neither numbers nor bytes nor a list of these.
     """
     for field in schema:
         if not _kind_of(field.type):
             raise refuse_type(
                 field,
                 "TFRecord",
-                "numbers, text, bytes and lists of these can be; cast it (types=), or leave it out (columns=)",
+                "it holds numbers, text, bytes and lists of these; cast it (types=) or leave it out (columns=)",
             )
     return partial(TFRecordPart, schema, settings)
 

@@ -1,4 +1,4 @@
-"""Writes WebDataset shards: tar files with a member for each value."""
+"""Writer of WebDataset shards: tar files with a member per value."""
 
 import io
 import json
@@ -21,12 +21,12 @@ from corgipile.tables.webdataset.table import KEY, is_text_name
 
 __all__ = ["FORM"]
 
-OWNER = "corgipile"  # who wrote a member, in its header
+OWNER = "corgipile"  # owner of members, which marks our files
 OWNER_AT = 265
 BLOCK, RECORD = 512, 10240
-RIGHTS, NEVER = b"0000644\0" + b"0000000\0" * 2, b"00000000000\0"
+MODE_AND_IDS, TIME = b"0000644\0" + b"0000000\0" * 2, b"00000000000\0"
 OWNERS = OWNER.encode().ljust(32, b"\0") * 2
-REST = (b"0" + bytes(100) + b"ustar\x0000" + OWNERS).ljust(356, b"\0")
+HEADER_END = (b"0" + bytes(100) + b"ustar\x0000" + OWNERS).ljust(356, b"\0")
 types = pa.types
 Encode = Callable[[pa.Array], list[bytes | None]]
 
@@ -43,10 +43,10 @@ class WebDatasetPart:
     def __init__(self, schema: pa.Schema, settings: Settings, path: Path) -> None:
         self._limit, self._file = settings.limit, path.open("wb")
         self._columns = {field.name: encoding(field) for field in schema if field.name != KEY}
-        self._last = ""  # the key of the row before
+        self._last = ""  # key of the previous row
 
     def write(self, batch: pa.RecordBatch, first: int) -> int:
-        """Add rows, as many as there is room for."""
+        """Add rows, as many as fit."""
         _refuse_inner_nulls(batch, first)
         keys = self._keys(batch, first)
         members = [
@@ -67,23 +67,23 @@ class WebDatasetPart:
         for row, key in enumerate(keys):
             if key is None or split(f"{key}.x") != (key, "x"):
                 raise BadValue(
-                    f"column {KEY!r}, row {first + row} is {key!r}; a name without a dot in its last part is right"
+                    f"column {KEY!r}, row {first + row} must be a name without a dot in its last part, got {key!r}"
                 )
             if key == (keys[row - 1] if row else self._last):
-                raise BadValue(f"column {KEY!r}, row {first + row} is {key!r}, as the row before: samples must differ")
+                raise BadValue(f"column {KEY!r}, row {first + row} must differ from the row before, got {key!r} twice")
         return keys
 
     def _sample(self, key: str, members: Sequence[tuple[str, bytes | None]], row: int) -> bytes:
         parts = [_member(f"{key}.{end}", data) for end, data in members if data is not None]
         if not parts:
-            raise BadValue(f"row {row} is null in all columns; WebDataset has no samples without a member")
+            raise BadValue(f"row {row} must have a value for WebDataset, got null in all columns")
         return b"".join(parts)
 
     def close(self) -> None:
         """Write the end mark."""
         with self._file:
             if not self._file.tell():
-                raise BadValue("there are no rows to write, and an archive without samples tells no columns")
+                raise BadValue("WebDataset needs rows: an archive without samples has no columns")
             self._file.write(bytes(2 * BLOCK + -(self._file.tell() + 2 * BLOCK) % RECORD))
 
 
@@ -92,7 +92,7 @@ def _member(name: str, data: bytes) -> bytes:
 
 
 def header(name: str, size: int) -> bytes:
-    """Return the header of a member; `tarfile` does it, but slowly, for names that are long or not ASCII.
+    """Return a member's header, faster than `tarfile`, which writes only long and non-ASCII names.
 
     Example:
         >>> info = tarfile.TarInfo("000.jpg")
@@ -104,24 +104,23 @@ def header(name: str, size: int) -> bytes:
         info = tarfile.TarInfo(name)
         info.size, info.uname, info.gname = size, OWNER, OWNER
         return info.tobuf(tarfile.PAX_FORMAT)
-    block = b"".join((name.encode().ljust(100, b"\0"), RIGHTS, b"%011o\0" % size, NEVER, b" " * 8, REST))
+    block = b"".join((name.encode().ljust(100, b"\0"), MODE_AND_IDS, b"%011o\0" % size, TIME, b" " * 8, HEADER_END))
     return b"".join((block[:148], b"%06o\0 " % sum(block), block[156:]))
 
 
 def _refuse_inner_nulls(batch: pa.RecordBatch, first: int) -> None:
-    """A value may be missing, but not a part of it."""
+    """Raise BadValue for lists with nulls; a whole value may be missing."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         inner = child_of(column)
         if inner is not None and inner.null_count:
             row = missing_row(column.drop_null())
-            raise BadValue(f"column {name!r}, rows from {first}: the {row}th list that is none itself holds a null")
+            raise BadValue(f"column {name!r}, rows from {first}: non-null list {row} must hold no nulls")
 
 
 def encoding(field: pa.Field) -> tuple[str, Encode]:
-    """Return the ending of a column's members, and what makes bytes of rows.
+    """Return the ending of a column's members, and the encoder of its rows.
 
-    Where the column's name does not tell others what the bytes are, another ending does, as the webdataset package
-    decodes it.
+    If the column's name does not identify the data, the ending is one that the webdataset package decodes.
 
     Raises:
         BadSchema: There is no such ending.
@@ -142,7 +141,7 @@ def encoding(field: pa.Field) -> tuple[str, Encode]:
     raise refuse_type(
         field,
         "WebDataset",
-        "numbers, text, bytes and flat lists of numbers can be; cast it (types=), or leave it out (columns=)",
+        "it holds numbers, text, bytes and flat lists of numbers; cast it (types=) or leave it out (columns=)",
     )
 
 
@@ -171,10 +170,10 @@ def _array(row: Any) -> bytes | None:
 
 
 def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], WebDatasetPart]:
-    """Return what makes the writer of a part.
+    """Return the maker of part writers.
 
     Raises:
-        BadSchema: A column has values, or a name, for which an archive has no place.
+        BadSchema: A column's values or name cannot be stored in an archive.
     """
     seen: dict[str, str] = {}
     for field in schema:
@@ -182,15 +181,15 @@ def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], WebDatasetPa
             continue
         end = encoding(field)[0].lower()
         if split(f"0.{field.name}") is None or "/" in field.name or end.startswith(".") or end.endswith("."):
-            raise BadSchema(f"column {field.name!r} cannot be the ending of a file; another name is needed")
+            raise BadSchema(f"column {field.name!r} cannot be a file ending: rename it")
         if end in seen:
             raise BadSchema(
-                f"columns {seen[end]!r} and {field.name!r} would both be members that end in .{end}, as readers lower "
-                "the case; one may be left out (columns=)"
+                f"columns {seen[end]!r} and {field.name!r} have the same ending .{end}, since readers lower the case: "
+                "leave one out (columns=)"
             )
         seen[end] = field.name
     if not seen:
-        raise BadSchema(f"there is no column but {KEY!r}; a sample needs a member")
+        raise BadSchema(f"a sample needs a column besides {KEY!r}")
     return partial(WebDatasetPart, schema, settings)
 
 
