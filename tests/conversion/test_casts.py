@@ -140,7 +140,7 @@ def test_bad_types(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("x,y\n0.1,3\n")
     words = ["convert", str(tmp_path / "a.csv"), str(tmp_path / "o.tfrecord")]
     assert cli.main([*words, "--types", "x,y"]) == 2
-    assert "types are 'x,y'; names with their types, each once, are right" in capsys.readouterr().err
+    assert "types must be different names with types, such as x=float32,y=int8, got 'x,y'" in capsys.readouterr().err
     assert cli.main([*words, "--types", "x=float32,y=int8"]) == 0
     parquet = cp.convert(pa.table({"x": [0.1]}), tmp_path / "a.parquet")
     assert parquet == 1

@@ -67,7 +67,7 @@ def test_a_page_is_replaced_by_a_page_and_nothing_else_is(tmp_path):
     sample("second").save(path)
     assert "second" in path.read_text()
     other.write_text("<!DOCTYPE html>\n<html>")
-    with pytest.raises(WouldOverwrite, match="no page that corgipile wrote"):
+    with pytest.raises(WouldOverwrite, match="not a page written by corgipile"):
         sample().save(other)
     sample().save(other, overwrite=True)
     with pytest.raises(WouldOverwrite, match="one of the input files"):

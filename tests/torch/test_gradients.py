@@ -49,7 +49,7 @@ def estimate(seed, **more):
 
 @pytest.mark.parametrize("folded", [1 << 13, 64])
 def test_of_all_rows_only_the_projection_errs(truth, folded, monkeypatch):
-    monkeypatch.setattr(gradients, "FOLDED", folded)
+    monkeypatch.setattr(gradients, "MAX_FOLDED", folded)
     found = [estimate(seed, numbers=64, blocks=40, rows=BLOCK) for seed in range(20)]
     values, errors = np.array([one[:2] for one in found]).T
     assert (found[0].blocks, found[0].rows) == (40, BLOCK)

@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 LENGTH_BYTES, SHORT_BYTES = 4, 1 << 12  # of a value's length in a dictionary; of values that fit any batch
+MAX_SCANNED_BYTES = 2 << 20  # bytes of a dictionary that is decoded to find its longest value
 MAX_WORST_BYTES = 4 << 20  # bytes of a batch of longest values
 LARGE_PAGE = 8 << 20  # bytes far above the page size of common writers
 POINTER_BYTES = 16  # bytes of a decoder for each value of a dictionary, besides a copy
@@ -68,17 +69,20 @@ def decoding_bytes(file: File, chunks: Iterable[Any], least: int) -> int:
     """Return the bytes of dictionaries or a page during decoding; 0 if they are small."""
     total = page = 0
     for chunk in chunks:
-        dictionary, page = _dictionary(file, chunk), max(page, 2 * page_bytes(file, chunk))
+        dictionary, page = _dictionary(file, chunk), max(page, 3 * page_bytes(file, chunk) // 2)
         total += dictionary.decoding if dictionary is not None else 0
     return max(total if total > least else 0, page if page > LARGE_PAGE else 0)
 
 
 def longest_value(file: File, metadata: Any, group: int, columns: Iterable[int]) -> int:
-    """Return the bytes of the longest dictionary values of column chunks, 0 if all are short."""
+    """Return the bytes of the longest dictionary values of column chunks, 0 if short; an upper bound if large."""
     longest = 0
     for chunk in map(metadata.row_group(group).column, columns):
         dictionary, path = _dictionary(file, chunk), chunk.path_in_schema
-        if dictionary is None or dictionary.nbytes - LENGTH_BYTES * (dictionary.values - 1) <= SHORT_BYTES:
+        if dictionary is None or (bound := dictionary.nbytes - LENGTH_BYTES * (dictionary.values - 1)) <= SHORT_BYTES:
+            continue
+        if max(dictionary.nbytes, page_bytes(file, chunk)) > MAX_SCANNED_BYTES:
+            longest += bound
             continue
         with decoding(file.path):
             opened = pq.ParquetFile(file.source(), metadata=metadata, read_dictionary=[path])

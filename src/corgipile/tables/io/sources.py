@@ -14,15 +14,15 @@ def files_read(table: Any) -> Iterator[Any]:
     """
     seen, waiting = set(), [table]
     while waiting:
-        held = waiting.pop()
-        if id(held) in seen:
+        item = waiting.pop()
+        if id(item) in seen:
             continue
-        seen.add(id(held))
-        kind = _holds(type(held))  # type: ignore[arg-type]  # a type is hashable
+        seen.add(id(item))
+        kind = _holds(type(item))  # type: ignore[arg-type]  # a type is hashable
         if kind == "files":
-            yield held
+            yield item
         else:
-            found = held if kind == "items" else getattr(held, "__dict__", {})
+            found = item if kind == "items" else getattr(item, "__dict__", {})
             inside = found.values() if isinstance(found, dict) else found
             waiting += (inner for inner in inside if _holds(type(inner)) != "nothing")  # type: ignore[arg-type]
 
