@@ -27,7 +27,7 @@ from corgipile import quality
 from corgipile.loader import Loader
 from corgipile.stores.opening import open_ranges
 from corgipile.stores.ranges import Ranges
-from corgipile.stores.urls import RemotePath
+from corgipile.urls import RemotePath
 
 sys.path.insert(0, str(HERE.parent / "tests" / "support"))
 from object_server import ObjectServer, Request

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from corgipile import scratch
 from corgipile.errors import BadArgument, CorgiPileError, WouldOverwrite, WriteFailed
-from corgipile.stores.urls import is_url, redacted
+from corgipile.urls import is_url, redacted
 
 __all__ = [
     "Kind",

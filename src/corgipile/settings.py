@@ -140,9 +140,9 @@ def _class_weight(value: Any, name: str) -> Any:
 
 
 def _model(value: Any, name: str) -> Any:
-    from corgipile.linear.model import Model  # noqa: PLC0415 - keeps the import of corgipile light
-
-    return _is(Model, "a model, as corgipile.load returns")(value, name)
+    if not (hasattr(value, "params") and callable(getattr(value, "predict", None))):
+        raise BadArgument(f"{name} must be a model, as corgipile.load returns, got {value!r}")
+    return value
 
 
 BLOCK = Setting("Block: rows (1000), bytes (256KB) or share (1%).")

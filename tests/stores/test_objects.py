@@ -12,7 +12,7 @@ from corgipile.stores import requests
 from corgipile.stores.line import line
 from corgipile.stores.objects import open_object
 from corgipile.stores.opening import list_objects
-from corgipile.stores.urls import RemotePath
+from corgipile.urls import RemotePath
 
 pytest.importorskip("obstore")
 SIZE = 3_000_000

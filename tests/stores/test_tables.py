@@ -17,8 +17,8 @@ import tfrecords
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BudgetTooSmall, CorruptFile, MissingFile, ReadFailed, UnknownFormat
-from corgipile.stores.urls import RemotePath
 from corgipile.tables.io.remote import RemoteFile, file_of
+from corgipile.urls import RemotePath
 
 obstore = pytest.importorskip("obstore")
 LocalStore, MemoryStore, S3Store = (getattr(obstore.store, f"{kind}Store") for kind in ("Local", "Memory", "S3"))

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from corgipile.proof import PAGE
-from corgipile.stores.urls import is_url, redacted, redacted_in, secret
 from corgipile.tables.inputs import check_target
+from corgipile.urls import is_url, redacted, redacted_in, secret
 
 __all__ = ["Html", "check_page", "command_text", "without_secrets"]
 

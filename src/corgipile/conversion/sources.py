@@ -16,7 +16,6 @@ from corgipile.conversion.records import record_stream
 from corgipile.conversion.stream import Stream
 from corgipile.conversion.text import csv_stream, decompressed, json_stream
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
-from corgipile.stores.urls import is_url, local_path
 from corgipile.tables import Table
 from corgipile.tables.arrow.stream import UnterminatedStream
 from corgipile.tables.arrow.writer import conform, plain
@@ -39,6 +38,7 @@ from corgipile.tables.text.types import Types
 from corgipile.tables.tfrecord.index import is_head
 from corgipile.tables.unit_check import check_decoding
 from corgipile.tables.wrapper import Wrapper
+from corgipile.urls import is_url, local_path
 
 _READ = 1 << 20
 log = logging.getLogger("corgipile")

@@ -15,12 +15,12 @@ from typing import Any
 from corgipile import scratch
 from corgipile.nesting import parse_json
 from corgipile.planner.probe import Cell, Probe
-from corgipile.stores.urls import parts_of
 from corgipile.tables.io.files import File
 from corgipile.tables.io.index_cache import cache_folder
 from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.io.sources import files_read
 from corgipile.tables.table import Table
+from corgipile.urls import parts_of
 
 __all__ = ["place_of", "recall", "remember"]
 

@@ -19,7 +19,7 @@ from corgipile.sql.connection import POSTGRES, Connection, connect
 from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.exceptions import Interrupted
 from corgipile.sql.statements import Explain, Statement, Train
-from corgipile.stores.urls import redacted
+from corgipile.urls import redacted
 
 __all__ = ["Runner", "decode_script", "interruptible", "open_connection", "read_script"]
 

@@ -13,7 +13,7 @@ from corgipile.errors import BadArgument, ReadFailed
 from corgipile.stores.failures import Denied, Transient, changed, of_obstore, refused
 from corgipile.stores.library import obstore
 from corgipile.stores.line import MAX_REQUESTS, line
-from corgipile.stores.urls import Parts, RemotePath, parts_of
+from corgipile.urls import Parts, RemotePath, parts_of
 
 __all__ = ["Bucket", "Listed", "Stated", "bucket_of", "is_obstore"]
 

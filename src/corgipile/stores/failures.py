@@ -5,7 +5,7 @@ import os
 import re
 
 from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, MissingFile, ReadFailed
-from corgipile.stores.urls import is_url, redacted
+from corgipile.urls import is_url, redacted
 
 __all__ = ["Denied", "Transient", "changed", "of_obstore", "refused"]
 

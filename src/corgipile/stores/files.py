@@ -18,7 +18,7 @@ from corgipile.stores.line import line
 from corgipile.stores.plan import plan
 from corgipile.stores.ranges import IntArray
 from corgipile.stores.requests import Ask, answered, fetch
-from corgipile.stores.urls import RemotePath, parts_of
+from corgipile.urls import RemotePath, parts_of
 
 __all__ = ["FileRanges", "listed", "open_file", "system_of"]
 

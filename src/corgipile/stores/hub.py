@@ -13,7 +13,7 @@ from corgipile.stores.failures import Denied, Transient, changed, missing, no_ra
 from corgipile.stores.files import FileRanges, system_of
 from corgipile.stores.line import line
 from corgipile.stores.requests import Ask
-from corgipile.stores.urls import RemotePath
+from corgipile.urls import RemotePath
 
 __all__ = ["HubRanges", "failure", "is_hub", "open_file"]
 

@@ -11,7 +11,7 @@ from corgipile.stores.line import line
 from corgipile.stores.plan import plan
 from corgipile.stores.ranges import IntArray, Ranges
 from corgipile.stores.requests import Ask, Renew, answered, fetch
-from corgipile.stores.urls import RemotePath
+from corgipile.urls import RemotePath
 
 __all__ = ["TAIL", "ObjectRanges", "check_inside", "open_object"]
 

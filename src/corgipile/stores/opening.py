@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from corgipile.errors import BadArgument
 from corgipile.sizes import Size
 from corgipile.stores.ranges import Ranges
-from corgipile.stores.urls import RemotePath, is_url, parts_of, redacted
+from corgipile.urls import RemotePath, is_url, parts_of, redacted
 
 if TYPE_CHECKING:
     from corgipile.stores.buckets import Listed

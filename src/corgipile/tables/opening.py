@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from corgipile.errors import BadArgument, TableError, UnknownFormat
 from corgipile.sizes import OnBad, Size
 from corgipile.stores.opening import located
-from corgipile.stores.urls import RemotePath, is_url, redacted
 from corgipile.suggestions import did_you_mean
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
@@ -30,6 +29,7 @@ from corgipile.tables.text.guess import csv_columns
 from corgipile.tables.text.packed import unpacked
 from corgipile.tables.unify_schemas import drop_empty, unify_schemas
 from corgipile.tables.webdataset.table import refuse_packed_tar
+from corgipile.urls import RemotePath, is_url, redacted
 
 if TYPE_CHECKING:
     from corgipile.tables.tfrecord.example import Features

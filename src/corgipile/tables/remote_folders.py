@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from corgipile.errors import BadArgument, MissingFile
 from corgipile.stores.opening import list_objects
-from corgipile.stores.urls import GLOB, RemotePath, local_path, parts_of
 from corgipile.tables.folders import expand_braces, files_of, format_named, is_skipped, kind_named, refuse_several
 from corgipile.tables.formats import formats
 from corgipile.tables.images import ABOUT
@@ -19,6 +18,7 @@ from corgipile.tables.remote_images import ImageObjects
 from corgipile.tables.table_logs import refuse_logged_keys
 from corgipile.tables.tfrecord.index import SUFFIXES as TFRECORDS
 from corgipile.tables.tfrecord.index import TEXT_SUFFIXES
+from corgipile.urls import GLOB, RemotePath, local_path, parts_of
 
 if TYPE_CHECKING:
     from corgipile.stores.buckets import Listed

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.stores.opening import listed_ranges
-from corgipile.stores.urls import RemotePath, parts_of
 from corgipile.tables.images import ImageFolder, is_image
 from corgipile.tables.io.files import PathLike, digest
 from corgipile.tables.table import IntArray, check_columns
+from corgipile.urls import RemotePath, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

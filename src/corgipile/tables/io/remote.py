@@ -16,13 +16,13 @@ import numpy.typing as npt
 from corgipile.arrow_memory import frugal
 from corgipile.errors import MissingFile
 from corgipile.stores.opening import open_ranges
-from corgipile.stores.urls import RemotePath, is_url, local_path
 from corgipile.tables.io.arriving import at_once
 from corgipile.tables.io.descriptors import Identity
 from corgipile.tables.io.files import File, IntArray, PathLike
 from corgipile.tables.io.pieces import Recent
 from corgipile.tables.io.sources import files_read
 from corgipile.tables.table import Layout
+from corgipile.urls import RemotePath, is_url, local_path
 
 __all__ = ["RemoteFile", "file_of", "files_of_layout", "in_turn", "is_remote", "open_together", "run_cache"]
 

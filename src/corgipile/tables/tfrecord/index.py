@@ -13,13 +13,13 @@ from pyarrow import csv
 from corgipile import _kernel
 from corgipile.errors import BadArgument, CorruptFile, MissingFile, ReadFailed, UnknownFormat
 from corgipile.outputs import Kind, replacing
-from corgipile.stores.urls import RemotePath, is_url
 from corgipile.tables.arrow.spans import array_of, flat
 from corgipile.tables.io.files import File, PathLike, decoding
 from corgipile.tables.io.index_cache import Numbers, load_index, open_index
 from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.table import IntArray, Table
+from corgipile.urls import RemotePath, is_url
 
 SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
 TEXT_SUFFIXES = (".idx", ".index")

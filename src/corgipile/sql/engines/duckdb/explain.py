@@ -20,9 +20,9 @@ from corgipile.sql.engines.results import lines
 from corgipile.sql.engines.training import arguments
 from corgipile.sql.options import bind_settings
 from corgipile.sql.statements import Explain, Train
-from corgipile.stores.urls import is_url, redacted
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
+from corgipile.urls import is_url, redacted
 
 if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import CorgiPileError, MissingExtra, ReadFailed, UnknownFormat
 from corgipile.sql import exceptions
-from corgipile.stores.urls import redacted_in
+from corgipile.urls import redacted_in
 
 __all__ = ["library", "translate_errors", "translate_open_errors"]
 

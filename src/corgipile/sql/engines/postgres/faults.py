@@ -7,7 +7,7 @@ from typing import Any
 
 from corgipile.errors import MissingExtra, ServerError
 from corgipile.sql import exceptions
-from corgipile.stores.urls import scrubbed
+from corgipile.urls import scrubbed
 
 __all__ = ["as_settings", "library", "translate_errors", "translate_open_errors", "translate_training_errors"]
 

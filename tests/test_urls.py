@@ -7,7 +7,7 @@ import pytest
 
 from corgipile.cli.pages import command_text
 from corgipile.errors import BadArgument
-from corgipile.stores.urls import RemotePath, is_url, local_path, parts_of, redacted, scrubbed
+from corgipile.urls import RemotePath, is_url, local_path, parts_of, redacted, scrubbed
 
 SIGNED = "https://host/a%20b.csv?versionId=3&X-Amz-Credential=AKIA&X-Amz-Signature=c0ffee&sig=x&se=2030&token=t"
 
