@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from corgipile import tables
+from corgipile import __version__, tables
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.quality import h_d_of_columns
 from corgipile.quality.labels import LabelTally
@@ -199,8 +199,6 @@ def machine() -> dict[str, Any]:
         >>> sorted(machine())
         ['corgipile', 'machine']
     """
-    from corgipile import __version__  # noqa: PLC0415 - the package imports this module
-
     cpus = [line for line in _text("/proc/cpuinfo").splitlines() if line.startswith("model name")]
     facts = {
         "cpu": cpus[0].partition(":")[2].strip() if cpus else platform.processor(),

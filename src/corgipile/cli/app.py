@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from corgipile import __version__
 from corgipile.cli.console import discard_output, fail
 from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
@@ -139,8 +140,6 @@ def _flush(code: int, *, json: bool) -> int:
 
 def _version(requested: bool) -> None:
     if requested:
-        from corgipile import __version__  # noqa: PLC0415
-
         typer.echo(f"corgipile {__version__}")
         raise typer.Exit
 

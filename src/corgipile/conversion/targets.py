@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from corgipile.conversion.writers import arrow, mds, parquet, tfrecord, webdataset
 from corgipile.conversion.writers.form import Form, Settings
 from corgipile.conversion.writers.goals import goal_of
 from corgipile.conversion.writers.parts import Parts
@@ -24,8 +25,6 @@ ARROW = "arrow"
 @cache
 def forms() -> dict[str, Form]:
     """Return the output formats other than Arrow."""
-    from corgipile.conversion.writers import mds, parquet, tfrecord, webdataset  # noqa: PLC0415 - none for Arrow
-
     return {"mds": mds.FORM, "parquet": parquet.FORM, "tfrecord": tfrecord.FORM, "webdataset": webdataset.FORM}
 
 
@@ -36,8 +35,6 @@ def form_of(kind: str) -> Form:
         >>> form_of("arrow").names
         '{}-%05d.arrow'
     """
-    from corgipile.conversion.writers import arrow  # noqa: PLC0415 - as above
-
     return arrow.FORM if kind == ARROW else forms()[kind]
 
 
