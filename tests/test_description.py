@@ -89,5 +89,5 @@ def test_tables_of_one_or_two_blocks_are_told_by_smaller_ones(rows, tmp_path):
 
 
 def test_lists_are_no_labels():
-    with pytest.raises(BadSchema, match="'features' is fixed_size_list"):
+    with pytest.raises(BadSchema, match="'features' must have one value per row, got fixed_size_list"):
         about(clustered(10), label="features")

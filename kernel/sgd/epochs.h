@@ -65,8 +65,8 @@ enum { CP_RATE_REDUCTION = 5 };
 static inline double cp_sgd_lowered(double rate) { return rate < 1e-12 ? 0 : rate / CP_RATE_REDUCTION; }
 
 /* Return the factor of the default learning rate for labels far from 0. A bounded slope makes no longer steps for them,
- * and steps of 0.01 never reach prices of 200,000. The factor is twice a power of CP_RATE_REDUCTION: a reduced rate then
- * never equals the default, which would be raised again. `far`: the mean of log(1 + distance) over labels. */
+ * and steps of 0.01 never reach prices of 200,000. The factor is twice a power of CP_RATE_REDUCTION: a reduced rate
+ * then never equals the default, which would be raised again. `far`: the mean of log(1 + distance) over labels. */
 static inline double cp_sgd_rate_factor(double far)
 {
     double times = 2;
