@@ -91,3 +91,11 @@ def test_tables_of_one_or_two_blocks_are_told_by_smaller_ones(rows, tmp_path):
 def test_lists_are_no_labels():
     with pytest.raises(BadSchema, match="'features' must have one value per row, got fixed_size_list"):
         about(clustered(10), label="features")
+
+
+def test_columns_too_large_to_measure_are_named(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=np.zeros((2, 24 << 20), np.int8), chunks=(1, 24 << 20), compression="gzip")
+        file.create_dataset("label", data=np.arange(2))
+    assert about(tmp_path / "a.h5", columns=True).unmeasured == ("x",)

@@ -52,6 +52,7 @@ class About:
         by_rows: Rows of the blocks of ``by_column``: the described ones, or smaller for less than 16 blocks.
         sampled: Number of rows sampled for missing values, if columns were requested.
         missing: Sampled rows with null, NaN or infinity, by column that has any.
+        unmeasured: Columns left out of the measurements, since the default budget does not hold one of their units.
     """
 
     rows: int
@@ -70,6 +71,7 @@ class About:
     by_rows: int = 0
     sampled: int = 0
     missing: dict[str, int] = field(default_factory=dict)
+    unmeasured: tuple[str, ...] = ()
 
 
 def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: bool = False) -> About:
@@ -102,6 +104,7 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
     )
     asked = table.schema.names if columns else [name for name in table.schema.names if name == label]
     small = [name for name in asked if _decodes(table, name)]
+    facts = replace(facts, unmeasured=tuple(name for name in asked if name not in small))
     if columns:
         runs = int(np.clip(SAMPLED_BYTES / (RUN * max(1.0, _measured_bytes(table, small))), 2, RUNS))
         sampled, missing = _missing(table, small, runs)

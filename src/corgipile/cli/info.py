@@ -81,6 +81,8 @@ def lines_of(facts: "About", block: str) -> list[tuple[str, str]]:
         lines.append((f"label {value}", f"{count:,} rows ({100 * count / facts.rows:.1f} %)"))
     if len(facts.classes) > _MAX_LABELS:
         lines.append(("", f"and {len(facts.classes) - _MAX_LABELS} other labels"))
+    if facts.unmeasured:
+        lines.append(("not measured", f"{', '.join(facts.unmeasured)}: a stored unit exceeds the default budget"))
     if facts.advice is not None:
         lines.append(("reading", facts.advice))
     return lines
