@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from corgipile.tables import views as _views  # adds its functions to tables as methods
+from corgipile.tables.views import filter, select, slice  # noqa: A004 - adds these to tables as methods, too
 
 if TYPE_CHECKING:
     from corgipile.tables.arrow.file import ArrowFile
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from corgipile.tables.text.json import JsonLinesTable
     from corgipile.tables.tfrecord.table import TFRecordTable
     from corgipile.tables.webdataset.table import WebDatasetTable
-
-filter, select, slice = _views.filter, _views.select, _views.slice  # noqa: A001 - the names users expect
 
 __all__ = [
     "ArrowFile",
