@@ -1,8 +1,8 @@
 /* Describes blocks by vectors of their content: the sketches by which plan/seriate.h orders blocks.
  *
  * A row is some features and some extras: its label, or the classes of it. Each number is centred and divided by its
- * column's spread; missing values count as the centre. More than CP_PLAIN features are first hashed into
- * that many numbers, each into CP_SPREAD of them with random signs, which preserves distances between rows.
+ * column's spread; missing values count as the centre. More than CP_CONTENT_FEATURES features are first hashed into
+ * that many numbers, each into CP_HASH_COPIES of them with random signs, which preserves distances between rows.
  *
  * The features are then whitened with a ridge, so that balance considers all projections of the features, not only the
  * common ones with most of the variance. A block's vector is the mean over its rows of the features, the extras, and
@@ -19,10 +19,10 @@
 #include <string.h>
 
 enum {
-    CP_PLAIN = 32,
+    CP_CONTENT_FEATURES = 32,
     CP_SQUARED_FEATURES = 5,
     CP_CONTENT_PRODUCTS = 16,
-    CP_SPREAD = 4,
+    CP_HASH_COPIES = 4,
     CP_CONTENT_UNIT = 1 << 10,
     CP_CONTENT_MAX_SPREADS = 8,
     CP_CONTENT_SCALE = 1 << 16
@@ -36,7 +36,7 @@ typedef struct {
     const double *turn;           /* [plain][plain], lower triangular */
 } cp_lens;
 
-static inline int64_t cp_content_plain(int64_t features) { return features < CP_PLAIN ? features : CP_PLAIN; }
+static inline int64_t cp_content_plain(int64_t features) { return features < CP_CONTENT_FEATURES ? features : CP_CONTENT_FEATURES; }
 
 /* Return the number of features whose products with each other count: all of them, or none. */
 static inline int64_t cp_content_few(int64_t features) { return features <= CP_SQUARED_FEATURES ? features : 0; }
@@ -102,8 +102,8 @@ static inline void cp_content_row(const cp_lens *lens, const double *row, int64_
         else if (plain == lens->features)
             numbers[j] = fine;
         else
-            for (int copy = 0; copy < CP_SPREAD; copy++, random >>= 6)
-                numbers[random % CP_PLAIN] += random & CP_PLAIN ? fine : -fine;
+            for (int copy = 0; copy < CP_HASH_COPIES; copy++, random >>= 6)
+                numbers[random % CP_CONTENT_FEATURES] += random & CP_CONTENT_FEATURES ? fine : -fine;
     }
 }
 
@@ -137,7 +137,7 @@ static inline void cp_invert_root(double *matrix, int64_t width, double ridge)
 static inline void cp_content_turn(const cp_lens *lens, const double *rows, int64_t count, int64_t *room, double *turn)
 {
     int64_t plain = cp_content_plain(lens->features), width = lens->features + lens->extras;
-    double mean[CP_PLAIN] = {0}, total = 0, varying = 0, kept;
+    double mean[CP_CONTENT_FEATURES] = {0}, total = 0, varying = 0, kept;
     memset(turn, 0, sizeof *turn * (size_t)(plain * plain));
     for (int64_t i = 0; i < count; i++) {
         cp_content_row(lens, rows + i * width, room);
@@ -226,7 +226,7 @@ static inline void cp_content_squared(const cp_lens *lens, const int64_t *square
 static inline void cp_content_vector(const cp_lens *lens, const int64_t *sums, int64_t rows, int16_t *out)
 {
     int64_t plain = cp_content_plain(lens->features), each = plain + lens->extras, all = plain * lens->extras;
-    double means[CP_PLAIN], products[CP_CONTENT_PRODUCTS] = {0};
+    double means[CP_CONTENT_FEATURES], products[CP_CONTENT_PRODUCTS] = {0};
     cp_content_turned(lens, sums, rows, means);
     for (int64_t j = 0; j < plain; j++)
         out[j] = cp_content_number(means[j]);
@@ -236,9 +236,9 @@ static inline void cp_content_vector(const cp_lens *lens, const int64_t *sums, i
         uint64_t random = cp_random(CP_GOLDEN, (uint64_t)(lens->features + j));
         if (j % plain == 0)
             cp_content_turned(lens, sums + each + j, rows, means);
-        for (int copy = 0; all > CP_CONTENT_PRODUCTS && copy < CP_SPREAD; copy++, random >>= 6)
+        for (int copy = 0; all > CP_CONTENT_PRODUCTS && copy < CP_HASH_COPIES; copy++, random >>= 6)
             products[random % CP_CONTENT_PRODUCTS] +=
-                (random & CP_PLAIN ? means[j % plain] : -means[j % plain]) / sqrt(CP_SPREAD);
+                (random & CP_CONTENT_FEATURES ? means[j % plain] : -means[j % plain]) / sqrt(CP_HASH_COPIES);
         if (all <= CP_CONTENT_PRODUCTS)
             products[j] = means[j % plain];
     }

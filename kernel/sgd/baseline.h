@@ -142,6 +142,6 @@ static inline double cp_untrained_loss(const cp_untrained *of, cp_loss_choice ch
 }
 
 /* Return the mean of log(1 + distance) of labels. */
-static inline double cp_untrained_far(const cp_untrained *of) { return of->weight > 0 ? of->far / of->weight : 0; }
+static inline double cp_untrained_distance(const cp_untrained *of) { return of->weight > 0 ? of->far / of->weight : 0; }
 
 #endif

@@ -62,7 +62,7 @@ enum { CP_RATE_REDUCTION = 5 };
 #define CP_MAX_LABEL_DISTANCE 30.0 /* distance of labels, in slopes, that the default rate covers in 3,000 rows */
 
 /* Return the reduced learning rate; 0 if this one was the last to try. */
-static inline double cp_sgd_lowered(double rate) { return rate < 1e-12 ? 0 : rate / CP_RATE_REDUCTION; }
+static inline double cp_sgd_reduced_rate(double rate) { return rate < 1e-12 ? 0 : rate / CP_RATE_REDUCTION; }
 
 /* Return the factor of the default learning rate for labels far from 0. A bounded slope makes no longer steps for them,
  * and steps of 0.01 never reach prices of 200,000. The factor is twice a power of CP_RATE_REDUCTION: a reduced rate
@@ -80,10 +80,10 @@ static inline double cp_sgd_rate_factor(double far)
 
 /* Return the learning rate of a restart with a default rate: smaller if the epoch diverged, larger if the default is
  * small for the labels; 0 without a restart. `loss`: the epoch's mean loss; NaN if weights overflowed. */
-static inline double cp_sgd_again(enum cp_step step, double rate, double loss, double untrained, double far)
+static inline double cp_sgd_restart_rate(enum cp_step step, double rate, double loss, double untrained, double far)
 {
     if (loss != loss || cp_sgd_diverged(loss, untrained))
-        return cp_sgd_lowered(rate);
+        return cp_sgd_reduced_rate(rate);
     const double times = rate == cp_steps[step].usual && !cp_steps[step].fixed ? cp_sgd_rate_factor(far) : 1;
     return times > 1 ? rate * times : 0;
 }
@@ -92,7 +92,7 @@ static inline double cp_sgd_again(enum cp_step step, double rate, double loss, d
  * its steps. At a constant rate the loss stays above the best by half the rate times the mean squared length of a row,
  * near the number of features, as a share of the label noise. Averaged weights are exempt: they settle, and long steps
  * help them. */
-static inline int cp_sgd_rests(const cp_sgd *s, const double *losses, int64_t count)
+static inline int cp_sgd_has_plateaued(const cp_sgd *s, const double *losses, int64_t count)
 {
     const double still = 1e-3, noise = 1e-3;
     if (count < 2 || s->averaged || s->sparse || s->rule != CP_SAME || cp_losses[s->loss].labels != CP_NUMBERS)

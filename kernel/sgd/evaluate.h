@@ -17,7 +17,7 @@
 
 /* Add a row with label y (for two classes -1 or 1) to the totals. The score is that of a model with reals of `bytes`
  * bytes; `weight` may be NULL. Totals start as zeros, `ln` as 1. */
-static inline void cp_judge_score(cp_loss_choice of, int bytes, double score, double y, const double *weight,
+static inline void cp_evaluate_score(cp_loss_choice of, int bytes, double score, double y, const double *weight,
                                   cp_sgd_totals *t)
 {
     double odds = 1, by = 0, w = weight ? *weight : 1;
@@ -34,7 +34,7 @@ static inline void cp_judge_score(cp_loss_choice of, int bytes, double score, do
 #undef CP_COUNT_SCORE
 
 /* Return the means of totals. */
-static inline cp_figures cp_judge_figures(cp_loss_choice of, const cp_sgd_totals *t)
+static inline cp_figures cp_evaluate_figures(cp_loss_choice of, const cp_sgd_totals *t)
 {
     const cp_sgd s = {.loss = of.loss, .totals = *t};
     return cp_sgd_figures(&s);

@@ -37,7 +37,7 @@ enum cp_loss { CP_LOSSES(CP_LOSS_ID, CP_LOSS_ID) };
 #undef CP_LOSS_ID
 
 #define CP_LOSS_ONE(...) +1
-enum { CP_LOSS_COUNT = CP_LOSSES(CP_LOSS_ONE, CP_LOSS_ONE), CP_MOST_CLASSES = 1 << 16 };
+enum { CP_LOSS_COUNT = CP_LOSSES(CP_LOSS_ONE, CP_LOSS_ONE), CP_MAX_CLASSES = 1 << 16 };
 #undef CP_LOSS_ONE
 
 enum cp_labels {
@@ -75,12 +75,12 @@ static inline const char *cp_loss_score(enum cp_loss loss)
 }
 
 /* Return the largest number of classes that the losses of this name support; 0 if they take numbers. */
-static inline int64_t cp_loss_most_classes(const char *name)
+static inline int64_t cp_loss_max_classes(const char *name)
 {
     int64_t most = 0;
     for (int i = 0; i < CP_LOSS_COUNT; i++)
         if (strcmp(cp_losses[i].name, name) == 0 && cp_losses[i].labels != CP_NUMBERS)
-            most = cp_losses[i].labels == CP_CLASSES ? CP_MOST_CLASSES : most > 2 ? most : 2;
+            most = cp_losses[i].labels == CP_CLASSES ? CP_MAX_CLASSES : most > 2 ? most : 2;
     return most;
 }
 

@@ -36,7 +36,7 @@ static inline int cp_sgd_planes(const cp_sgd *s, cp_plane *planes)
 
 /* Return how many lines [features + 1] the state takes; 0 for plain SGD. Counters come last, on as many lines as
  * needed. */
-static inline int64_t cp_sgd_lines(const cp_sgd *s)
+static inline int64_t cp_sgd_optimizer_lines(const cp_sgd *s)
 {
     cp_plane planes[CP_MAX_PLANES];
     int64_t lines = 0;
@@ -72,7 +72,7 @@ static inline void cp_plane_copy_line(cp_sgd *s, const cp_plane *p, int64_t k, d
 }
 
 /* Copy the lines of a flushed state out, or into it. */
-static inline void cp_sgd_keep(cp_sgd *s, double *lines, int into)
+static inline void cp_sgd_copy_optimizer_state(cp_sgd *s, double *lines, int into)
 {
     const int64_t line = s->features + 1, counts = (cp_sgd_counts(s) + s->features) / line;
     cp_plane planes[CP_MAX_PLANES];

@@ -10,7 +10,7 @@
 enum { CP_LOOK_RUNS = 4, CP_LOOK_RUN = 256, CP_LOOK_NUMBERS = 1 << 18 };
 
 /* Result of the check: scales suit SGD, or the reason why its default steps do not. */
-enum cp_scales { CP_SCALES_FINE, CP_SCALES_APART, CP_FEATURES_SMALL, CP_ROWS_LONG, CP_ROWS_ASIDE };
+enum cp_scales { CP_SCALES_FINE, CP_SCALES_DIFFER, CP_FEATURES_SMALL, CP_ROWS_LONG, CP_ROWS_OFF_CENTRE };
 
 /* Limits measured on tables of 160 to 20,000 rows, in 5 epochs: beyond them R2 is over 0.01 below that of standardised
  * features. SGD learns a feature if rows times its mean square reach CP_LOOK_MIN_SQUARES. */
@@ -24,7 +24,7 @@ enum cp_scales { CP_SCALES_FINE, CP_SCALES_APART, CP_FEATURES_SMALL, CP_ROWS_LON
 typedef struct {
     int64_t width, rows;
     double at[];                /* five arrays, a value per feature: sums of squares, minima, maxima, sums, zeros */
-} cp_look;
+} cp_scale_sample;
 
 typedef struct {
     enum cp_scales scales;
@@ -33,10 +33,10 @@ typedef struct {
     double aside;               /* share of squared means in mean squares, averaged over features */
     double least;               /* mean square of the smallest feature's non-zero values */
     int64_t largest, smallest;  /* features that vary; flags only if they are too small; -1: none */
-} cp_looked;
+} cp_scale_result;
 
 /* Return the bytes of a sample. It starts as zeros, except for the width. */
-static inline size_t cp_look_size(int64_t width) { return sizeof(cp_look) + (size_t)width * 5 * sizeof(double); }
+static inline size_t cp_look_size(int64_t width) { return sizeof(cp_scale_sample) + (size_t)width * 5 * sizeof(double); }
 
 /* Return the start of the next run of rows, and its end in `stop`; the previous run ended at `end`. A run may be
  * empty. */
@@ -51,7 +51,7 @@ static inline int64_t cp_look_run(int64_t rows, int64_t width, int run, int64_t 
 }
 
 /* Add a row; rows with a non-finite value are skipped. */
-static inline void cp_look_add(cp_look *k, const double *row)
+static inline void cp_look_add(cp_scale_sample *k, const double *row)
 {
     double *squares = k->at, *least = squares + k->width, *most = least + k->width, *sum = most + k->width;
     double *zeros = sum + k->width;
@@ -74,12 +74,12 @@ static inline void cp_look_add(cp_look *k, const double *row)
  * have the right size. Rare features (flags and those mostly 0) count as small together if few rows have them. If
  * features lie to one side of 0, steps are long in the direction shared with the intercept and short in those that
  * separate rows. Flags are not centred and do not count for this. */
-static inline cp_looked cp_look_end(const cp_look *k, int64_t rows)
+static inline cp_scale_result cp_scale_sample_end(const cp_scale_sample *k, int64_t rows)
 {
     const double *squares = k->at, *least = squares + k->width, *most = least + k->width, *sum = most + k->width;
     const double *zeros = sum + k->width, seen = (double)k->rows;
     const double learnt = (double)rows > CP_LOOK_MIN_ROWS ? (double)rows : CP_LOOK_MIN_ROWS;
-    cp_looked result = {CP_SCALES_FINE, 0, 1, 0, INFINITY, -1, -1};
+    cp_scale_result result = {CP_SCALES_FINE, 0, 1, 0, INFINITY, -1, -1};
     double numbers = 0, full = 0, shared = 0, rare = 0, met = 0, large = 0;
     int64_t rarest = -1;
     for (int64_t j = 0; j < k->width && k->rows > 0; j++) {
@@ -107,7 +107,7 @@ static inline cp_looked cp_look_end(const cp_look *k, int64_t rows)
     if (result.smallest >= 0)
         result.apart = sqrt(large) / sqrt(result.least);
     if (result.apart >= CP_LOOK_MAX_RATIO)
-        result.scales = CP_SCALES_APART;
+        result.scales = CP_SCALES_DIFFER;
     else if (result.least * learnt < CP_LOOK_MIN_SQUARES)
         result.scales = CP_FEATURES_SMALL;
     else if (rare > 0 && met / rare * learnt < CP_LOOK_MIN_SQUARES) {
@@ -116,7 +116,7 @@ static inline cp_looked cp_look_end(const cp_look *k, int64_t rows)
     } else if (result.length >= CP_LOOK_MAX_LENGTH * (numbers > 10 ? numbers : 10))
         result.scales = CP_ROWS_LONG;
     else if (result.aside >= CP_LOOK_MAX_MEAN || learnt < CP_LOOK_MIN_SQUARES * (1 + shared))
-        result.scales = CP_ROWS_ASIDE;
+        result.scales = CP_ROWS_OFF_CENTRE;
     return result;
 }
 

@@ -108,7 +108,7 @@ static inline int cp_sgd_decide(cp_sgd *s, const cp_rows *rows, void *out)
 static inline void cp_sgd_probabilities(enum cp_loss loss, double *score, int64_t classes)
 {
     for (int64_t k = 0; k < classes; k++)
-        score[k] = cp_sgd_favour(loss, score[k]);
+        score[k] = cp_sgd_log_odds(loss, score[k]);
     double top = score[0], sum = 0;
     for (int64_t k = 1; k < classes; k++)
         top = score[k] > top ? score[k] : top;

@@ -43,7 +43,7 @@ static inline double cp_exp(double x)
 
 /* Return a class's log-odds from its score, so that probabilities are their softmax. One-vs-rest: the logarithm of the
  * class's own probability. */
-static inline double cp_sgd_favour(enum cp_loss loss, double score)
+static inline double cp_sgd_log_odds(enum cp_loss loss, double score)
 {
     const double a = score < 0 ? -score : score;
     return cp_losses[loss].rest ? (score < 0 ? score : 0) - cp_log(1 + cp_exp(-a)) : score;

@@ -12,13 +12,13 @@
 
 #include <math.h>
 
-#ifndef CP_STOPPED /* hosts define it to interrupt a row: products of texts can take very long */
-#define CP_STOPPED() 0
+#ifndef CP_INTERRUPTED /* hosts define it to interrupt a row: products of texts can take very long */
+#define CP_INTERRUPTED() 0
 #endif
 
-#define CP_MOST_HASH_BITS 30
-#define CP_MOST_CROSSED 4
-#define CP_MOST_HASHED 32 /* columns */
+#define CP_MAX_HASH_BITS 30
+#define CP_MAX_CROSSED 4
+#define CP_MAX_HASHED_COLUMNS 32 /* columns */
 
 /* MurmurHash3_x86_32 of Austin Appleby. */
 static inline uint32_t cp_murmur(const uint8_t *bytes, int64_t length, uint32_t seed)
@@ -58,7 +58,7 @@ typedef struct {
 } cp_hashed_column;
 
 typedef struct {
-    int count, columns[CP_MOST_CROSSED];
+    int count, columns[CP_MAX_CROSSED];
 } cp_hashed_term;
 
 /* An item or a feature: its hash or its index, and its value. */
@@ -86,8 +86,8 @@ typedef struct {
     float *values;
     int64_t entries, room;
     /* internal */
-    cp_items features, spare, items[CP_MOST_HASHED]; /* of a row, and of each column in it */
-    uint8_t crossed[CP_MOST_HASHED];
+    cp_items features, spare, items[CP_MAX_HASHED_COLUMNS]; /* of a row, and of each column in it */
+    uint8_t crossed[CP_MAX_HASHED_COLUMNS];
     cp_words words;
 } cp_hashed;
 
@@ -166,7 +166,7 @@ static inline int cp_items_merge(cp_items *s, cp_items *spare, int bits)
 static inline int cp_items_push(cp_items *s, cp_items *spare, int bits, uint32_t key, float value)
 {
     if (s->count == s->room && s->room >= CP_MERGE_ITEMS) {
-        if (CP_STOPPED() || cp_items_merge(s, spare, bits) < 0)
+        if (CP_INTERRUPTED() || cp_items_merge(s, spare, bits) < 0)
             return -1;
         if (s->count * 2 < s->room)
             goto there;
@@ -244,7 +244,7 @@ static inline int cp_hashed_cross(cp_hashed *s, const cp_hashed_term *t, int dep
         if (depth)
             both = cp_murmur(bytes, 4, hash);
         float product = value * items->at[i].value;
-        int last = depth + 1 >= t->count || depth + 1 >= CP_MOST_CROSSED;
+        int last = depth + 1 >= t->count || depth + 1 >= CP_MAX_CROSSED;
         if ((last ? cp_hashed_add(s, both, product) : cp_hashed_cross(s, t, depth + 1, both, product)) < 0)
             return -1;
     }

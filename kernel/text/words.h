@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CP_MOST_NGRAMS 8
+#define CP_MAX_NGRAMS 8
 #define CP_WORDS_DROP_BYTES ((int64_t)1 << 16) /* bytes of past words from which they are dropped */
 
 /* A reader of one text after another. The words of n-grams are contiguous in its own memory. */
 typedef struct {
     uint8_t *bytes;
     int64_t room, used;
-    int64_t begins[CP_MOST_NGRAMS]; /* start of the last words, the latest first */
+    int64_t begins[CP_MAX_NGRAMS]; /* start of the last words, the latest first */
     int count, ngrams, open;        /* words stored, most words per n-gram, whether the latest word is unfinished */
     const uint8_t *at, *end;
 } cp_words;

@@ -197,7 +197,7 @@ static double shared_variance(const CorgiRun *run, Snapshot snapshot)
     double variance, bytes = row_bytes(run);
     cp_spots spots = cp_spots_make(run->survey.rows, bytes);
     int64 few = cp_spots_few(&spots, cp_spots_first(bytes));
-    ContentSample k = {.features = run->source.sparse ? CP_PLAIN : run->survey.width, .labels = run->labels};
+    ContentSample k = {.features = run->source.sparse ? CP_CONTENT_FEATURES : run->survey.width, .labels = run->labels};
     read_sampled_runs(run, snapshot, &spots, few, &k);
     find_classes(&k, &run->source.label);
     k.packed = allocate(k.count * (k.features + k.extras), sizeof *k.packed);
@@ -233,7 +233,7 @@ void corgi_describe_blocks(CorgiRun *run, Snapshot snapshot)
     MemoryContext outside = MemoryContextSwitchTo(context);
     double bytes = row_bytes(run);
     cp_spots spots = cp_spots_make(v->rows, bytes);
-    ContentSample k = {.features = run->source.sparse ? CP_PLAIN : v->width, .labels = run->labels};
+    ContentSample k = {.features = run->source.sparse ? CP_CONTENT_FEATURES : v->width, .labels = run->labels};
     int16 *vectors;
     read_sampled_runs(run, snapshot, &spots, cp_spots_few(&spots, cp_spots_first(bytes)), &k);
     find_scale(&k, &run->source.label, spots.each);

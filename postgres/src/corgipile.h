@@ -213,7 +213,7 @@ extern int corgi_hint_cast(Oid type, const char *column);
 extern bool corgi_casts_to_text(Oid type);
 
 extern char *corgi_feature_name(const CorgiSource *source, int64 i);
-extern void corgi_report_scales(const cp_looked *seen, const CorgiRun *run);
+extern void corgi_report_scales(const cp_scale_result *seen, const CorgiRun *run);
 extern int corgi_hint_rate(const CorgiRun *run);
 extern void corgi_warn_no_better(const CorgiRun *run, const CorgiEpoch *last);
 

@@ -114,7 +114,7 @@ static void add_class(const CorgiRun *run, const CorgiSource *part, TupleTableSl
         return;
     if (most == 2)
         corgi_check_class_names(classes, "the labels have", run->options.kind);
-    REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "the labels have more than %d values", CP_MOST_CLASSES);
+    REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "the labels have more than %d values", CP_MAX_CLASSES);
 }
 
 /* Read all rows, block by block as the epochs do. Returns the number of training rows. */

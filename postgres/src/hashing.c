@@ -89,8 +89,8 @@ static void check_terms(const List *terms)
     ListCell *cell, *inner;
     foreach (cell, terms) {
         List *term = lfirst(cell), *seen = NIL;
-        if (term == NIL || list_length(term) > CP_MOST_CROSSED)
-            WRONG("interactions must have 1 to %d columns, got %d", CP_MOST_CROSSED, list_length(term));
+        if (term == NIL || list_length(term) > CP_MAX_CROSSED)
+            WRONG("interactions must have 1 to %d columns, got %d", CP_MAX_CROSSED, list_length(term));
         foreach (inner, term) {
             const char *name = lfirst(inner);
             if (*name == '\0')
@@ -106,9 +106,9 @@ static void check_terms(const List *terms)
                 WRONG("text and interactions must not repeat terms, got column \"%s\"%s twice", (char *) linitial(term),
                       list_length(term) > 1 ? " and its partners" : "");
     }
-    if (list_length(terms) > CP_MOST_HASHED || list_length(all) > CP_MOST_HASHED)
+    if (list_length(terms) > CP_MAX_HASHED_COLUMNS || list_length(all) > CP_MAX_HASHED_COLUMNS)
         WRONG("text and interactions must have at most %d columns and as many terms, got %d columns and %d terms",
-              CP_MOST_HASHED, list_length(all), list_length(terms));
+              CP_MAX_HASHED_COLUMNS, list_length(all), list_length(terms));
 }
 
 /* Parse the hashed columns and the parameters of hashing. */
@@ -122,10 +122,10 @@ void corgi_read_hashing(CorgiOptions *o, const Datum *values, const bool *nulls,
         o->terms = list_concat(o->terms, read_interactions(values[ARG_INTERACTIONS], types[ARG_INTERACTIONS]));
     o->hash_bits = DatumGetInt32(values[ARG_HASH_BITS]);
     o->ngrams = DatumGetInt32(values[ARG_NGRAMS]);
-    if (o->hash_bits < 1 || o->hash_bits > CP_MOST_HASH_BITS)
-        WRONG("hash_bits must be 1 to %d, got %d", CP_MOST_HASH_BITS, o->hash_bits);
-    if (o->ngrams < 1 || o->ngrams > CP_MOST_NGRAMS)
-        WRONG("ngrams must be 1 to %d, got %d", CP_MOST_NGRAMS, o->ngrams);
+    if (o->hash_bits < 1 || o->hash_bits > CP_MAX_HASH_BITS)
+        WRONG("hash_bits must be 1 to %d, got %d", CP_MAX_HASH_BITS, o->hash_bits);
+    if (o->ngrams < 1 || o->ngrams > CP_MAX_NGRAMS)
+        WRONG("ngrams must be 1 to %d, got %d", CP_MAX_NGRAMS, o->ngrams);
     if (o->terms == NIL && o->warm_start == NULL && (o->hash_bits != CORGI_HASH_BITS || o->ngrams != CORGI_NGRAMS))
         WRONG("%s has no effect without text or interactions",
               o->hash_bits != CORGI_HASH_BITS ? "hash_bits" : "ngrams");

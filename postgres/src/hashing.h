@@ -10,7 +10,7 @@ static inline int corgi_no_stop(void)
     return 0;
 }
 
-#define CP_STOPPED() corgi_no_stop()
+#define CP_INTERRUPTED() corgi_no_stop()
 #include "text/hashed.h"
 
 enum { CORGI_HASH_BITS = 18, CORGI_NGRAMS = 2 }; /* defaults declared in SQL */
@@ -28,14 +28,14 @@ typedef struct {
 struct CorgiHashing {
     int bits, ngrams, source_count, term_count, beside_count;
     bool strict;            /* a missing value is an error; else it has no features, or is the empty category */
-    CorgiHashedSource sources[CP_MOST_HASHED];
-    cp_hashed_term terms[CP_MOST_HASHED];
+    CorgiHashedSource sources[CP_MAX_HASHED_COLUMNS];
+    cp_hashed_term terms[CP_MAX_HASHED_COLUMNS];
     int *beside;            /* [beside_count]: plain columns, whose features follow the hashed ones */
     int64 beside_width;     /* features of the plain columns */
     cp_hashed row;
-    cp_hashed_column columns[CP_MOST_HASHED];
-    int64_t offsets[CP_MOST_HASHED][2];
-    double numbers[CP_MOST_HASHED];
+    cp_hashed_column columns[CP_MAX_HASHED_COLUMNS];
+    int64_t offsets[CP_MAX_HASHED_COLUMNS][2];
+    double numbers[CP_MAX_HASHED_COLUMNS];
     float *row_beside;      /* [beside_width] */
     NullableDatum *values;  /* [columns] */
     MemoryContext texts;    /* of the row, if converted */

@@ -60,15 +60,15 @@ char *corgi_feature_name(const CorgiSource *source, int64 i)
 }
 
 /* Report features whose scale slows SGD, and whether they will be standardised. */
-void corgi_report_scales(const cp_looked *seen, const CorgiRun *run)
+void corgi_report_scales(const cp_scale_result *seen, const CorgiRun *run)
 {
     const char *advice = run->standardize ? "they are standardised; standardize => false learns from them as they are"
                                         : "standardize => true would help";
-    if (seen->scales == CP_SCALES_APART)
+    if (seen->scales == CP_SCALES_DIFFER)
         ereport(NOTICE, errmsg("features differ in scale by %.1g times (%s and %s): %s", seen->apart,
                                corgi_feature_name(&run->source, seen->largest),
                                corgi_feature_name(&run->source, seen->smallest), advice));
-    else if (seen->scales == CP_ROWS_ASIDE)
+    else if (seen->scales == CP_ROWS_OFF_CENTRE)
         ereport(NOTICE, errmsg("features lie to one side of 0 (their means are %.0f%% of their mean squares): %s",
                                100 * seen->aside, advice));
     else if (seen->scales == CP_FEATURES_SMALL)

@@ -97,7 +97,7 @@ int64 corgi_learner_bytes(const CorgiRun *run)
     shape.l1 = shape.max_norm = 0;
     layout = cp_sgd_layout(&shape);
     return (int64) layout.size +
-           shape.features * (shape.outputs * 2 * shape.bytes + cp_sgd_lines(&layout) * (int64) sizeof(double));
+           shape.features * (shape.outputs * 2 * shape.bytes + cp_sgd_optimizer_lines(&layout) * (int64) sizeof(double));
 }
 
 /* Return the memory of a training learner; a lower bound while classes and features are unknown. */
@@ -143,13 +143,13 @@ double corgi_learner_restart_rate(const CorgiLearner *m, const CorgiRun *run, do
     const CorgiOptions *o = &run->options;
     return !m->watched
                ? 0
-               : cp_sgd_again(o->step, rate, loss, cp_untrained_loss(&m->untrained, o->of, run->survey.class_count),
-                              cp_untrained_far(&m->untrained));
+               : cp_sgd_restart_rate(o->step, rate, loss, cp_untrained_loss(&m->untrained, o->of, run->survey.class_count),
+                              cp_untrained_distance(&m->untrained));
 }
 
 bool corgi_learner_has_plateaued(const CorgiLearner *m, const double *losses, int64 count)
 {
-    return cp_sgd_rests(m->state, losses, count);
+    return cp_sgd_has_plateaued(m->state, losses, count);
 }
 
 void corgi_learner_begin(CorgiLearner *m, double rate) { cp_sgd_begin(m->state, rate); }
@@ -287,10 +287,10 @@ void corgi_learner_get(CorgiLearner *m, bool last, double *coefficients, double 
 }
 
 /* Return a learner's rows of optimizer state, each [width + 1]. */
-int64 corgi_learner_state_rows(const CorgiLearner *m) { return cp_sgd_lines(m->state); }
+int64 corgi_learner_state_rows(const CorgiLearner *m) { return cp_sgd_optimizer_lines(m->state); }
 
 /* Copy the optimizer state out of a flushed learner, or into it. */
-void corgi_learner_copy_state(CorgiLearner *m, double *lines, bool into) { cp_sgd_keep(m->state, lines, into); }
+void corgi_learner_copy_state(CorgiLearner *m, double *lines, bool into) { cp_sgd_copy_optimizer_state(m->state, lines, into); }
 
 void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts)
 {
@@ -362,12 +362,12 @@ void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, const int32
 /* Count a row scored by one of several models, with its weight if rows have weights. */
 void corgi_add_score(const CorgiModel *m, double score, bool there, const double *weight, cp_sgd_totals *totals)
 {
-    cp_judge_score(m->of, m->bytes, score, there ? 1 : -1, weight, totals);
+    cp_evaluate_score(m->of, m->bytes, score, there ? 1 : -1, weight, totals);
 }
 
 cp_figures corgi_score_figures(const CorgiModel *m, const cp_sgd_totals *totals)
 {
-    return cp_judge_figures(m->of, totals);
+    return cp_evaluate_figures(m->of, totals);
 }
 
 /* Score one sparse row. Returns a kernel status. */

@@ -52,5 +52,5 @@ const char *corgi_loss_name(const cp_loss_choice *of) { return cp_losses[of->los
 int64 corgi_max_classes(const char *kind)
 {
     cp_loss_choice of = corgi_loss_of(kind, 2);
-    return cp_loss_most_classes(corgi_loss_name(&of));
+    return cp_loss_max_classes(corgi_loss_name(&of));
 }

@@ -156,7 +156,7 @@ void corgi_stack_begin(CorgiModelStack *c, const CorgiRun *run, int64 epoch)
         }
         c->failed[k] = false;
         c->skipped[k] = 0;
-        corgi_learner_watch(group_learner(c, k), o->adaptive && cp_sgd_lowered(c->rate[k]) > 0, epoch == 0);
+        corgi_learner_watch(group_learner(c, k), o->adaptive && cp_sgd_reduced_rate(c->rate[k]) > 0, epoch == 0);
         corgi_learner_begin(group_learner(c, k), cp_sgd_rate(o->step, c->rate[k], o->decay, epoch));
     }
 }

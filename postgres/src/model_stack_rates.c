@@ -90,7 +90,7 @@ void corgi_stack_reduce_rates(CorgiModelStack *c, const CorgiRun *run)
     int64 lowered = 0;
     c->epochs++;
     for (int64 k = 0; k < c->count; k++) {
-        const double lower = cp_sgd_lowered(c->rate[k]);
+        const double lower = cp_sgd_reduced_rate(c->rate[k]);
         c->losses[k][0] = c->losses[k][1];
         c->losses[k][1] = c->figures[k].loss;
         if (!run->options.adaptive || lower == 0 || c->epochs < 2 ||

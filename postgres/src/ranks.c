@@ -80,11 +80,11 @@ static double class_evidence(const CorgiRanks *r, const double *scores)
         return scores[r->positive];
     for (int64 k = 0; k < m->outputs; k++)
         if (k != r->positive)
-            top = Max(top, cp_sgd_favour(m->of.loss, scores[k]));
+            top = Max(top, cp_sgd_log_odds(m->of.loss, scores[k]));
     for (int64 k = 0; k < m->outputs; k++)
         if (k != r->positive)
-            sum += cp_exp(cp_sgd_favour(m->of.loss, scores[k]) - top);
-    return cp_sgd_favour(m->of.loss, scores[r->positive]) - (top + cp_log(sum));
+            sum += cp_exp(cp_sgd_log_odds(m->of.loss, scores[k]) - top);
+    return cp_sgd_log_odds(m->of.loss, scores[r->positive]) - (top + cp_log(sum));
 }
 
 CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive, bool weighted)

@@ -10,7 +10,7 @@ void corgi_begin_rate(const CorgiRun *run, CorgiLearner *learner, const CorgiHis
         return;
     if (run->past != NULL)
         corgi_resume(run, learner);
-    corgi_learner_watch(learner, o->adaptive && h->past == 0 && cp_sgd_lowered(o->learning_rate) > 0, true);
+    corgi_learner_watch(learner, o->adaptive && h->past == 0 && cp_sgd_reduced_rate(o->learning_rate) > 0, true);
 }
 
 /* Describe a change of rate; `of` names the groups. */
@@ -39,7 +39,7 @@ void corgi_change_rate(CorgiRun *run, CorgiLearner *learner, const CorgiHistory 
 void corgi_settle_rate(CorgiRun *run, const CorgiLearner *learner, const CorgiHistory *h)
 {
     CorgiOptions *o = &run->options;
-    double lower = cp_sgd_lowered(o->learning_rate);
+    double lower = cp_sgd_reduced_rate(o->learning_rate);
     if (run->stack != NULL) {
         corgi_stack_reduce_rates(run->stack, run);
         return;

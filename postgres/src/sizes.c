@@ -106,7 +106,7 @@ void corgi_fit_sizes(CorgiRun *run)
                     .spare = run->options.spare};
     z->row_bytes = corgi_slot_bytes(&run->source, v->width) + (v->heaviest + v->widest - 1) / v->widest;
     room.step = cp_step_rows((double) z->row_bytes);
-    room.near = CP_NEAR_BYTES / z->row_bytes;
+    room.near = CP_CACHED_BUFFER_BYTES / z->row_bytes;
     room.row_bytes = (double) z->row_bytes;
     room.budget = Min(bytes_for_rows(run) / z->row_bytes, (int64) INT32_MAX - 1);
     cp_fit(&spec, &room);

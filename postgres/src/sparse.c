@@ -94,15 +94,15 @@ static void check_pair(const CorgiSource *s, const CorgiList *index, const Corgi
                s->features[1].name);
 }
 
-/* Project entries to CP_PLAIN numbers by signed hashing, as corgipile.loader.numbers does. */
+/* Project entries to CP_CONTENT_FEATURES numbers by signed hashing, as corgipile.loader.numbers does. */
 static void project(const char *index, const char *values, enum cp_type type, int64 count, double *out)
 {
     double *value = palloc(sizeof *value * (Size) (count + 1));
     if (count > 0)
         corgi_copy_numbers((char *) value, sizeof *value, values, type, count);
-    memset(out, 0, sizeof *out * CP_PLAIN);
-    for (int copy = 1; copy <= CP_SPREAD; copy++) {
-        double sums[CP_PLAIN] = {0};
+    memset(out, 0, sizeof *out * CP_CONTENT_FEATURES);
+    for (int copy = 1; copy <= CP_HASH_COPIES; copy++) {
+        double sums[CP_CONTENT_FEATURES] = {0};
         for (int64 i = 0; i < count; i++) {
             int32 place;
             uint64 hashed;
@@ -110,15 +110,15 @@ static void project(const char *index, const char *values, enum cp_type type, in
             hashed = ((uint64) (int64) place + 1) * CP_GOLDEN;
             hashed = (hashed ^ hashed >> 29) * CP_GOLDEN;
             hashed >>= 64 - 6 * copy;
-            sums[hashed % CP_PLAIN] += hashed & CP_PLAIN ? value[i] : -value[i];
+            sums[hashed % CP_CONTENT_FEATURES] += hashed & CP_CONTENT_FEATURES ? value[i] : -value[i];
         }
-        for (int i = 0; i < CP_PLAIN; i++)
+        for (int i = 0; i < CP_CONTENT_FEATURES; i++)
             out[i] += sums[i];
     }
     pfree(value);
 }
 
-/* Project a row to CP_PLAIN numbers. */
+/* Project a row to CP_CONTENT_FEATURES numbers. */
 void corgi_project_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
 {
     CorgiList index, values;

@@ -20,7 +20,7 @@ struct CorgiScaling {
 static void *allocate(Size bytes) { return MemoryContextAllocHuge(CurrentMemoryContext, bytes); }
 
 typedef struct {
-    cp_look *seen;
+    cp_scale_sample *seen;
     double *numbers;
 } ScaleSample;
 
@@ -33,7 +33,7 @@ static void sample_row(void *to, const CorgiSource *part, TupleTableSlot *row)
 }
 
 /* Sample rows from four places of the table. */
-static cp_looked sample_scales(const CorgiRun *run, Snapshot snapshot)
+static cp_scale_result sample_scales(const CorgiRun *run, Snapshot snapshot)
 {
     const CorgiSurvey *v = &run->survey;
     MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "corgipile look", ALLOCSET_DEFAULT_SIZES);
@@ -41,14 +41,14 @@ static cp_looked sample_scales(const CorgiRun *run, Snapshot snapshot)
     ScaleSample g = {.seen = memset(allocate(cp_look_size(v->width)), 0, cp_look_size(v->width)),
                 .numbers = allocate(sizeof *g.numbers * (Size) v->width)};
     int64 runs[CP_LOOK_RUNS][2], stop = 0;
-    cp_looked sample;
+    cp_scale_result sample;
     g.seen->width = v->width;
     for (int i = 0; i < CP_LOOK_RUNS; i++) {
         runs[i][0] = cp_look_run(v->rows, v->width, i, stop, &stop);
         runs[i][1] = stop;
     }
     corgi_read_runs(run, snapshot, runs, CP_LOOK_RUNS, sample_row, &g);
-    sample = cp_look_end(g.seen, v->rows);
+    sample = cp_scale_sample_end(g.seen, v->rows);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
     return sample;
@@ -72,10 +72,10 @@ void corgi_choose_scaling(CorgiRun *run, Snapshot snapshot)
 {
     CorgiChoice choice = run->options.standardize;
     const CorgiModel *past = run->past;
-    cp_looked seen = {.scales = CP_SCALES_FINE};
+    cp_scale_result seen = {.scales = CP_SCALES_FINE};
     if (!run->source.sparse && (choice == CORGI_NO || (choice == CORGI_AS_NEEDED && past == NULL)))
         seen = sample_scales(run, snapshot);
-    if (seen.scales == CP_ROWS_ASIDE && !run->options.intercept) /* without an intercept to shift */
+    if (seen.scales == CP_ROWS_OFF_CENTRE && !run->options.intercept) /* without an intercept to shift */
         seen.scales = CP_SCALES_FINE;
     if (choice == CORGI_AS_NEEDED)
         run->standardize = past ? past->standardized : seen.scales != CP_SCALES_FINE;

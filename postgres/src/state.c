@@ -247,14 +247,14 @@ static void read_terms(CorgiEncoding *e, const char *name)
     CorgiHashing *h = e->hashing;
     bool none;
     query_encoding(terms_query, name);
-    if (SPI_processed < 1 || SPI_processed > CP_MOST_HASHED)
+    if (SPI_processed < 1 || SPI_processed > CP_MAX_HASHED_COLUMNS)
         refuse_damaged(name);
     for (; h->term_count < (int) SPI_processed; h->term_count++) {
         cp_hashed_term *t = &h->terms[h->term_count];
         List *names =
             corgi_text_list(SPI_getbinval(SPI_tuptable->vals[h->term_count], SPI_tuptable->tupdesc, 1, &none));
         ListCell *cell;
-        if (names == NIL || list_length(names) > CP_MOST_CROSSED)
+        if (names == NIL || list_length(names) > CP_MAX_CROSSED)
             refuse_damaged(name);
         foreach (cell, names) {
             int at = lfirst(cell) ? column_index(e->features, h->source_count, lfirst(cell)) : h->source_count;
@@ -277,12 +277,12 @@ static void read_hashing(CorgiEncoding *e, const char *name, MemoryContext conte
     e->hashing->bits = atoi(text_at(0, 4));
     e->hashing->ngrams = atoi(text_at(0, 5));
     e->hashing->strict = strcmp(text_at(0, 6), "false") != 0;
-    if (e->hashing->bits < 1 || e->hashing->bits > CP_MOST_HASH_BITS || e->hashing->ngrams < 1 ||
-        e->hashing->ngrams > CP_MOST_NGRAMS)
+    if (e->hashing->bits < 1 || e->hashing->bits > CP_MAX_HASH_BITS || e->hashing->ngrams < 1 ||
+        e->hashing->ngrams > CP_MAX_NGRAMS)
         refuse_damaged(name);
     query_encoding(sources_query, name);
-    count = (int) Min(SPI_processed, CP_MOST_HASHED + 1);
-    if (count < 1 || count > CP_MOST_HASHED)
+    count = (int) Min(SPI_processed, CP_MAX_HASHED_COLUMNS + 1);
+    if (count < 1 || count > CP_MAX_HASHED_COLUMNS)
         refuse_damaged(name);
     e->features = MemoryContextAllocZero(context, sizeof *e->features * (Size) (count + beside));
     e->hashing->beside = MemoryContextAlloc(context, sizeof *e->hashing->beside * (Size) Max(beside, 1));

@@ -79,7 +79,7 @@ static void count_value(Tally *t, double y, bool held)
             t->limit == 2
                 ? errmsg("the labels have the values %g, %g, %g...; a %s model takes two, use %s for more",
                          t->values[0], t->values[1], y, t->kind, corgi_loss_names(corgi_is_per_class))
-                : errmsg("the labels have more than %d values; for numbers to predict use model %s", CP_MOST_CLASSES,
+                : errmsg("the labels have more than %d values; for numbers to predict use model %s", CP_MAX_CLASSES,
                          corgi_loss_names(corgi_is_of_numbers)));
     if (t->n == t->room) {
         t->room *= 2;

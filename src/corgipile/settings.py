@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, ParamSpec
 from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.orders import Order, named
-from corgipile.sizes import MOST_EPOCH, OnBad, Size, choice, parse_bytes, real, whole, yes_or_no
+from corgipile.sizes import MAX_EPOCH, OnBad, Size, choice, parse_bytes, real, whole, yes_or_no
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
@@ -184,7 +184,7 @@ class Settings:
         int, Setting("Largest number of words of an n-gram.", partial(whole, least=1, most=_kernel.MOST_NGRAMS))
     ] = 2
     missing: Annotated[str | float, Setting("Value for null and NaN: error, mean or a number.")] = "error"
-    epochs: Annotated[int, Setting("Passes over the table.", partial(whole, least=0, most=MOST_EPOCH))] = 5
+    epochs: Annotated[int, Setting("Passes over the table.", partial(whole, least=0, most=MAX_EPOCH))] = 5
     learning_rate: Annotated[
         float | None,
         Setting(

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from corgipile.errors import BadArgument, BadSize
 
 __all__ = [
-    "MOST_EPOCH",
+    "MAX_EPOCH",
     "OnBad",
     "Size",
     "choice",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-MOST_EPOCH = 1 << 62  # largest epoch: it and the next one fit 64-bit numbers everywhere
+MAX_EPOCH = 1 << 62  # largest epoch: it and the next one fit 64-bit numbers everywhere
 Size = int | str
 OnBad = Literal["raise", "skip"]
 _BYTES = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(?:([KMGT])(?:I?B)?|B)\s*", re.IGNORECASE)

@@ -177,7 +177,7 @@ def test_an_array_of_predictions_is_replaced_by_others_but_no_other_array(higgs,
         other()
         before = path.read_bytes()
         assert cli.main(words) == 2
-        assert "say --overwrite" in capsys.readouterr().err
+        assert "--overwrite" in capsys.readouterr().err
         assert path.read_bytes() == before
     assert cli.main([*words, "--overwrite"]) == 0
     assert np.array_equal(np.load(path), predicted)

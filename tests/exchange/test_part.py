@@ -71,7 +71,7 @@ def test_a_step_is_taken_wholly_or_not_at_all(tmp_path):
 
 
 def test_what_is_damaged_is_said(tmp_path):
-    with pytest.raises(MissingFile, match="has no finished part of a table: write it by corgipile stage"):
+    with pytest.raises(MissingFile, match="has no finished part of a table: write it by corgipile partition"):
         LocalPart(tmp_path)
     part = stage(NUMBERS, tmp_path / "p", 0, 2)
     slots = tmp_path / "p" / "slots"

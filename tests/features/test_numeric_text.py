@@ -8,7 +8,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BadSchema, LeftOutWarning
-from corgipile.features.numeric_text import MAX_ROWS, nearly_numbers
+from corgipile.features.numeric_text import MAX_ROWS, explain_text_columns
 from corgipile.tables import MemoryTable
 from corgipile.tables.parquet import ParquetTable
 
@@ -24,7 +24,7 @@ def onebad(tmp_path):
 
 
 def test_the_cell_is_named(onebad):
-    found = nearly_numbers(cp.open(onebad), ["b", "t"])
+    found = explain_text_columns(cp.open(onebad), ["b", "t"])
     assert list(found) == ["b"]
     assert found["b"].startswith(
         f"1,999 of its first 2,000 cells are numbers, but '?' ({onebad}, line 2001) is not; types={{'b': 'float64'}}"
@@ -44,8 +44,8 @@ def test_training_warns_of_what_it_leaves_out(onebad):
 
 def test_what_is_said_to_be_text_is_text(onebad):
     table = cp.open(onebad, types={"b": "string"})
-    assert nearly_numbers(table, ["b"]) == {}
-    assert nearly_numbers(table.slice(0, 100), ["b"]) == {}
+    assert explain_text_columns(table, ["b"]) == {}
+    assert explain_text_columns(table.slice(0, 100), ["b"]) == {}
 
 
 def test_files_and_partitions(onebad):
@@ -53,7 +53,7 @@ def test_files_and_partitions(onebad):
     folder.mkdir(parents=True)
     (folder / "0.csv").write_text("a,b,t,label\n1,2,x,0\n\n3,4,y,1\n")
     onebad.rename(folder / "1.csv")
-    found = nearly_numbers(cp.open(folder.parent), ["b"])
+    found = explain_text_columns(cp.open(folder.parent), ["b"])
     assert "2,001 of its first 2,002 cells" in found["b"]
     assert "1.csv, line 2001) is not" in found["b"]
 
@@ -61,13 +61,15 @@ def test_files_and_partitions(onebad):
 def test_a_cell_beyond_those_looked_at(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("b,label\n" + "".join(f"{i if i < MAX_ROWS + 9 else 'x'},{i % 2}\n" for i in range(MAX_ROWS + 10)))
-    assert nearly_numbers(cp.open(path), ["b"])["b"].startswith("its first 4,096 cells are numbers; a later one is not")
+    assert explain_text_columns(cp.open(path), ["b"])["b"].startswith(
+        "its first 4,096 cells are numbers; a later one is not"
+    )
 
 
 def test_decimal_commas(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("a;b;label\n" + "".join(f"{i},5;{i};{i % 2}\n" for i in range(20)))
-    found = nearly_numbers(cp.open(path), ["a"])
+    found = explain_text_columns(cp.open(path), ["a"])
     assert found["a"].startswith(f"its cells are numbers with a decimal comma, such as '0,5' ({path}, line 2)")
     with pytest.raises(
         BadSchema, match=r"no column of numbers .* Text columns: column 'a': its cells are numbers with a dec"
@@ -96,7 +98,7 @@ def test_decimal_commas(tmp_path):
 )
 def test_text_in_memory(cells, found):
     for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())):
-        told = nearly_numbers(cp.open(pa.table({"x": pa.array(cells, kind)})), ["x"])
+        told = explain_text_columns(cp.open(pa.table({"x": pa.array(cells, kind)})), ["x"])
         assert told.get("x", "").startswith(found or "")
         assert bool(told) == (found is not None)
 
@@ -105,7 +107,7 @@ def test_long_text_is_given_up(monkeypatch):
     table, read = cp.open(pa.table({"t": ["word"] * 5000, "x": ["1", "?", "2", "3"] * 1250})), []
     way = MemoryTable.read
     monkeypatch.setattr(MemoryTable, "read", lambda self, *asked: read.append(asked) or way(self, *asked))
-    assert list(nearly_numbers(table, ["t", "x"])) == ["x"]
+    assert list(explain_text_columns(table, ["t", "x"])) == ["x"]
     assert [stop for _, stop, names in read if "t" in names] == [16]
     assert read[-1] == (3856, 4096, ["x"])
 
@@ -132,7 +134,7 @@ def test_encoded_columns(tmp_path, monkeypatch, name):
     way = ParquetTable._decode
     monkeypatch.setattr(ParquetTable, "_decode", lambda self, i, names: decoded.append(i) or way(self, i, names))
     for some in (table, table.select(["t", "x"])):
-        found = nearly_numbers(some, ["x", "t"])
+        found = explain_text_columns(some, ["x", "t"])
         assert list(found) == ["x"]
         assert found["x"].startswith("4,095 of its first 4,096 cells are numbers, but 'n/a' (row 3000 of ")
         assert f"{name}')) is not; pandas.to_" in found["x"]
@@ -144,13 +146,13 @@ def test_encoded_columns(tmp_path, monkeypatch, name):
 def test_parts_of_which_the_first_are_empty(tmp_path):
     table = encoded(tmp_path / "large.parquet", ["?", *map(str, range(MANY - 1))])
     pq.write_table(pa.Table.from_batches([table.read(0, 0)]), tmp_path / "a.parquet")
-    found = nearly_numbers(cp.open(tmp_path), ["x"])
+    found = explain_text_columns(cp.open(tmp_path), ["x"])
     assert found["x"].startswith("4,095 of its first 4,096 cells are numbers, but '?' (row 0 of ")
 
 
 def test_measures_are_numbers_though_no_cell_is_bad():
     rows = pa.table({"x": ["0.5", "1.25", "3", "7.5"] * 5, "version": ["1", "2"] * 10})
-    found = nearly_numbers(cp.open(rows), ["x", "version"])
+    found = explain_text_columns(cp.open(rows), ["x", "version"])
     assert found == {
         "x": "its first 20 cells are numbers; to convert them use corgipile convert OLD NEW --types x=double"
     }
@@ -163,13 +165,13 @@ def test_long_text_is_not_decoded_for_it(tmp_path, monkeypatch):
     monkeypatch.setattr(
         ParquetTable, "_decoded_batches", lambda self, *given: rows.append(given[2]) or way(self, *given)
     )
-    assert nearly_numbers(table, ["t"]) == {}
+    assert explain_text_columns(table, ["t"]) == {}
     assert rows[-1] <= 8
 
 
 def test_what_must_be_sent_or_decoded_for_it_is_not_looked_at(tmp_path):
     pyarrow.feather.write_feather(pa.table({"x": ["1", "2", "?"] * MANY}), tmp_path / "a.arrow", chunksize=3 * MANY)
-    assert nearly_numbers(cp.open(tmp_path / "a.arrow"), ["x"]) == {}
+    assert explain_text_columns(cp.open(tmp_path / "a.arrow"), ["x"]) == {}
 
 
 def test_few_of_many_columns_are_told():

@@ -238,7 +238,7 @@ static int judged(cp_sgd *s, const cp_rows *rows, const data *d, const void *sco
         one.visit += i;
         one.m = 1;
         differ += cp_sgd_decide(s, &one, own) != CP_SGD_OK || memcmp(own, (const char *)scores + (i * MODELS + k) * s->bytes, (size_t)s->bytes);
-        cp_judge_score(of, s->bytes, score, d->y[slot] > 0 ? 1 : -1, rows->weight ? &weight : NULL, &t);
+        cp_evaluate_score(of, s->bytes, score, d->y[slot] > 0 ? 1 : -1, rows->weight ? &weight : NULL, &t);
     }
     differ += cp_sgd_learn(s, rows, &learnt) != CP_SGD_OK || t.rows != s->totals.rows || t.weight != s->totals.weight;
     const double loss = (t.loss + t.logs + cp_log(t.ln)) / cp_sgd_loss(s) - 1, near = s->bytes == 4 ? 1e-6 : 1e-12;

@@ -27,7 +27,7 @@ static void rest(void)
             cp_sgd s = {.loss = CP_SQUARED, .rule = CP_SAME, .features = 8, .rate = 0.01, .averaged = averaged};
             double *losses = malloc((size_t)n * 8 + 1);
             memcpy(losses, known, (size_t)n * 8);
-            printf("%d ", cp_sgd_rests(&s, losses, n));
+            printf("%d ", cp_sgd_has_plateaued(&s, losses, n));
             free(losses);
         }
 }

@@ -69,7 +69,7 @@ def test_fractions_of_units_are_carried_on(plan, epochs):
         assert total == 0
     elif each <= plan.least:
         assert each * epochs - 1 - 1e-6 < total <= each * epochs + 1e-6
-    assert max(plan.moved(epoch) for epoch in range(epochs)) <= plan.most_moved <= each + 1
+    assert max(plan.moved(epoch) for epoch in range(epochs)) <= plan.max_moved <= each + 1
 
 
 @pytest.mark.parametrize(("units", "world", "fraction"), [(600, 6, 0.1), (605, 6, 0.3), (210, 20, 0.25), (8, 4, 0.5)])

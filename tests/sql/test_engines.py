@@ -270,7 +270,7 @@ class Statements:
         for kind in ("(10, 2)", "(38, 0)", "(5, 0)"):
             rows = self.rows(sql, f"SELECT a, part::numeric{kind} AS part FROM t ORDER BY i PREDICT BY g AS p")
             assert [row["p"] for row in rows] == wanted
-            refused = "text, whole numbers or booleans"
+            refused = "text, (whole numbers|integers) or booleans"
             self.fails(sql, f"{whole.format(kind)} TRAIN BY svm WITH by = part, label = label", refused)
             self.fails(sql, f"SELECT * FROM ML.EVALUATE(MODEL g, ({whole.format(kind)}))", refused)
         for other in (

@@ -106,7 +106,7 @@ class Labels:
         ):
             self.fails(sql, f"SELECT * FROM posts TRAIN BY logistic {what}", why)
         self.fails(sql, f"SELECT * FROM posts TRAIN BY softmax WITH {given}", "squared_hinge tell, got")
-        self.fails(sql, "SELECT a, b, big FROM posts TRAIN BY logistic USING m", "labels", kind=Exception)
+        self.fails(sql, "SELECT a, b, big FROM posts TRAIN BY logistic USING m", "label", kind=Exception)
 
     def test_functions_name_each_other(self, sql):
         self.table(sql)

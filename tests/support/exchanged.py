@@ -119,10 +119,10 @@ def run_cases(rank, world, folder, cases=CASES):
                 exchange.finish()
         kept = Path(f"{folder}/{number}-{rank}/slots")
         if kept.exists():
-            most = plan.size(rank) + plan.most_moved
+            most = plan.size(rank) + plan.max_moved
             assert kept.stat().st_size <= most * part.places.unit_bytes + part.said["rest"] * part.places.unit_bytes
         else:
-            assert len(list((kept.parent / "units").iterdir())) <= plan.size(rank) + plan.most_moved + 1
+            assert len(list((kept.parent / "units").iterdir())) <= plan.size(rank) + plan.max_moved + 1
         found.append(passes)
     return found
 

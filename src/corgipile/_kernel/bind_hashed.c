@@ -10,7 +10,7 @@ static int signalled(void)
     return error;
 }
 
-#define CP_STOPPED() signalled()
+#define CP_INTERRUPTED() signalled()
 #include "text/hashed.h"
 
 enum { BYTES, OFFSETS, NUMBERS, ARRAYS };
@@ -19,9 +19,9 @@ static const char *const array_names[ARRAYS] = {"bytes", "offsets", "numbers"};
 static const Py_ssize_t array_sizes[ARRAYS] = {1, 8, 8};
 
 typedef struct {
-    cp_hashed_column columns[CP_MOST_HASHED];
-    cp_hashed_term terms[CP_MOST_HASHED];
-    Py_buffer held[CP_MOST_HASHED * ARRAYS + 3]; /* of columns, and of ends, missing and beside */
+    cp_hashed_column columns[CP_MAX_HASHED_COLUMNS];
+    cp_hashed_term terms[CP_MAX_HASHED_COLUMNS];
+    Py_buffer held[CP_MAX_HASHED_COLUMNS * ARRAYS + 3]; /* of columns, and of ends, missing and beside */
     int held_count;
 } sources;
 
@@ -91,7 +91,7 @@ static int get_column(sources *s, cp_hashed_column *c, PyObject *object, Py_ssiz
 static int get_term(cp_hashed_term *t, PyObject *object, Py_ssize_t columns)
 {
     Py_ssize_t count = PyTuple_Check(object) ? PyTuple_Size(object) : 0;
-    if (count < 1 || count > CP_MOST_CROSSED)
+    if (count < 1 || count > CP_MAX_CROSSED)
         return value_error("terms must be tuples of 1 to 4 columns");
     t->count = (int)count;
     for (int i = 0; i < t->count; i++) {
@@ -110,7 +110,7 @@ static int get_all(sources *s, cp_hashed *h, PyObject *columns, PyObject *terms,
     Py_ssize_t count = PyList_Size(columns), crossed = PyList_Size(terms);
     if (count < 0 || crossed < 0)
         return -1;
-    if (count > CP_MOST_HASHED || crossed > CP_MOST_HASHED)
+    if (count > CP_MAX_HASHED_COLUMNS || crossed > CP_MAX_HASHED_COLUMNS)
         return value_error("at most 32 columns and terms are supported");
     for (Py_ssize_t i = 0; i < count; i++)
         if (get_column(s, &s->columns[i], PyList_GetItem(columns, i), rows) < 0)
@@ -162,7 +162,7 @@ static PyObject *hash_rows(PyObject *self, PyObject *args, PyObject *named)
         return NULL;
     Py_ssize_t rows = get_array(&s, ends, 4, 1, "ends", &to);
     int ok = rows >= 0;
-    if (ok && (h.bits < 1 || h.bits > CP_MOST_HASH_BITS || h.ngrams < 1 || h.ngrams > CP_MOST_NGRAMS))
+    if (ok && (h.bits < 1 || h.bits > CP_MAX_HASH_BITS || h.ngrams < 1 || h.ngrams > CP_MAX_NGRAMS))
         ok = value_error("bits or ngrams are out of range") == 0;
     ok = ok && get_all(&s, &h, columns, terms, rows) == 0 && get_extras(&s, &h, missing, beside, rows) == 0;
     if (ok) {
@@ -200,7 +200,7 @@ PyMethodDef cp_hashed_methods[] = {
 
 const cp_constant cp_hashed_constants[] = {
     {"HASHED_WORDS", CP_HASHED_WORDS},       {"HASHED_CATEGORY", CP_HASHED_CATEGORY},
-    {"HASHED_NUMBER", CP_HASHED_NUMBER},     {"MOST_HASH_BITS", CP_MOST_HASH_BITS},
-    {"MOST_NGRAMS", CP_MOST_NGRAMS},         {"MOST_CROSSED", CP_MOST_CROSSED},
-    {"MOST_HASHED_COLUMNS", CP_MOST_HASHED},   {NULL, 0},
+    {"HASHED_NUMBER", CP_HASHED_NUMBER},     {"MOST_HASH_BITS", CP_MAX_HASH_BITS},
+    {"MOST_NGRAMS", CP_MAX_NGRAMS},         {"MOST_CROSSED", CP_MAX_CROSSED},
+    {"MOST_HASHED_COLUMNS", CP_MAX_HASHED_COLUMNS},   {NULL, 0},
 };

@@ -164,14 +164,14 @@ static PyObject *sgd_again(PyObject *self, PyObject *args)
         return NULL;
     if (step < 0 || step >= CP_STEP_COUNT)
         return PyErr_Format(PyExc_ValueError, "step must be one of the table, got %d", step);
-    return PyFloat_FromDouble(cp_sgd_again((enum cp_step)step, rate, mean, untrained, far));
+    return PyFloat_FromDouble(cp_sgd_restart_rate((enum cp_step)step, rate, mean, untrained, far));
 }
 
 static PyObject *sgd_lowered(PyObject *self, PyObject *rate)
 {
     const double value = PyFloat_AsDouble(rate);
     (void)self;
-    return value == -1 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(cp_sgd_lowered(value));
+    return value == -1 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(cp_sgd_reduced_rate(value));
 }
 
 static PyObject *sgd_rate(PyObject *self, PyObject *args)
@@ -256,7 +256,7 @@ int cp_losses_constants(PyObject *module)
         {"TWO_CLASSES", CP_TWO_CLASSES},
         {"CLASSES", CP_CLASSES},
         {"NUMBERS", CP_NUMBERS},
-        {"MOST_CLASSES", CP_MOST_CLASSES},
+        {"MOST_CLASSES", CP_MAX_CLASSES},
         {"LOSS_UNKNOWN", CP_LOSS_UNKNOWN},
         {"LOSS_TAKES_NONE", CP_LOSS_TAKES_NONE},
         {"LOSS_BAD_PARAMETER", CP_LOSS_BAD_PARAMETER},

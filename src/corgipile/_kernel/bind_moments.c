@@ -225,7 +225,7 @@ static PyObject *look_add(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *x;
     Py_buffer rows;
-    cp_look *k;
+    cp_scale_sample *k;
     (void)self;
     if (!PyArg_ParseTuple(args, "OO", &capsule, &x) || !(k = PyCapsule_GetPointer(capsule, SCALE_SAMPLE)) ||
         cp_buffer(x, &rows, sizeof(double), 0, "rows") < 0)
@@ -242,18 +242,18 @@ static PyObject *look_end(PyObject *self, PyObject *args)
 {
     PyObject *capsule;
     long long rows;
-    cp_look *k;
+    cp_scale_sample *k;
     (void)self;
     if (!PyArg_ParseTuple(args, "OL", &capsule, &rows) || !(k = PyCapsule_GetPointer(capsule, SCALE_SAMPLE)))
         return NULL;
-    cp_looked result = cp_look_end(k, rows);
+    cp_scale_result result = cp_scale_sample_end(k, rows);
     return Py_BuildValue("iddddLL", (int)result.scales, result.length, result.apart, result.aside, result.least,
                          (long long)result.largest, (long long)result.smallest);
 }
 
-const cp_constant cp_moments_constants[] = {{"SCALES_FINE", CP_SCALES_FINE}, {"SCALES_APART", CP_SCALES_APART},
+const cp_constant cp_moments_constants[] = {{"SCALES_FINE", CP_SCALES_FINE}, {"SCALES_APART", CP_SCALES_DIFFER},
                                             {"FEATURES_SMALL", CP_FEATURES_SMALL}, {"ROWS_LONG", CP_ROWS_LONG},
-                                            {"ROWS_ASIDE", CP_ROWS_ASIDE}, {NULL, 0}};
+                                            {"ROWS_ASIDE", CP_ROWS_OFF_CENTRE}, {NULL, 0}};
 
 PyMethodDef cp_moments_methods[] = {
     {"look_add", look_add, METH_VARARGS, "Add rows to a scale sample."},

@@ -270,7 +270,7 @@ static PyObject *plan_fit(PyObject *self, PyObject *args, PyObject *named)
         return PyErr_Format(PyExc_ValueError, "blocks must have at least 1 row, and rows more than 0 bytes");
     spec.group = group, room.rows = rows, room.blocks = (rows + even - 1) / even, room.widest = even;
     room.wanted = wanted, room.budget = budget, room.step = cp_step_rows(row_bytes);
-    room.near = (int64_t)(CP_NEAR_BYTES / row_bytes), room.row_bytes = row_bytes;
+    room.near = (int64_t)(CP_CACHED_BUFFER_BYTES / row_bytes), room.row_bytes = row_bytes;
     cp_fit(&spec, &room);
     return Py_BuildValue("(LLN)", (long long)spec.buffer, (long long)spec.group, PyBool_FromLong(spec.whole));
 }

@@ -232,7 +232,7 @@ static PyObject *sgd_rests(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO", &capsule, &array) || !(m = model_of(capsule))
         || cp_buffer(array, &losses, 8, 0, "losses") < 0)
         return NULL;
-    plateaued = cp_sgd_rests(m->state, losses.buf, losses.len / 8);
+    plateaued = cp_sgd_has_plateaued(m->state, losses.buf, losses.len / 8);
     PyBuffer_Release(&losses);
     return PyBool_FromLong(plateaued);
 }
@@ -291,7 +291,7 @@ static PyObject *sgd_lines(PyObject *self, PyObject *capsule)
 {
     model_object *m = model_of(capsule);
     (void)self;
-    return m ? PyLong_FromLongLong(cp_sgd_lines(m->state)) : NULL;
+    return m ? PyLong_FromLongLong(cp_sgd_optimizer_lines(m->state)) : NULL;
 }
 
 /* sgd_keep(model, lines, into): copy the optimizer state out of a flushed model, or into it */
@@ -305,11 +305,11 @@ static PyObject *sgd_keep(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOp", &capsule, &lines, &into) || !(m = model_of(capsule)))
         return NULL;
     at = rows_hold(&r, lines, sizeof(double), !into, "lines");
-    if (at >= 0 && r.view[at].len != cp_sgd_lines(m->state) * (m->state->features + 1) * (int64_t)sizeof(double))
-        PyErr_Format(PyExc_ValueError, "lines must be [%lld, %lld]", (long long)cp_sgd_lines(m->state),
+    if (at >= 0 && r.view[at].len != cp_sgd_optimizer_lines(m->state) * (m->state->features + 1) * (int64_t)sizeof(double))
+        PyErr_Format(PyExc_ValueError, "lines must be [%lld, %lld]", (long long)cp_sgd_optimizer_lines(m->state),
                      (long long)m->state->features + 1);
     else if (at >= 0) {
-        cp_sgd_keep(m->state, r.view[at].buf, into);
+        cp_sgd_copy_optimizer_state(m->state, r.view[at].buf, into);
         result = Py_NewRef(Py_None);
     }
     rows_release(&r);

@@ -52,7 +52,7 @@ class LocalPart:
     def __init__(self, folder: PathLike) -> None:
         self.folder = Path(folder).expanduser().absolute()
         if not (self.folder / NOW).is_file():
-            raise MissingFile(f"{self.folder} has no finished part of a table: write it by corgipile stage")
+            raise MissingFile(f"{self.folder} has no finished part of a table: write it by corgipile partition")
         self._read()
 
     def _read(self) -> None:

@@ -154,14 +154,14 @@ def simulate(
     steps = -(-share[1] // batch)
     return Simulation(
         plan, each, size, batch, share, steps, (min(moved), max(moved)), sent, sent / steps, cluster.unbalanced(),
-        (min(moved) // peers, -(-max(moved) // peers)), (share[1] + plan.most_moved * each) * size,
+        (min(moved) // peers, -(-max(moved) // peers)), (share[1] + plan.max_moved * each) * size,
         (*(cluster.mixing(epoch) for epoch in REPORTED_EPOCHS if epoch < epochs), cluster.mixing(epochs)),
         tuple(_ways(plan, share[1], each, size, asked)),
     )  # fmt: skip
 
 
 def _ways(plan: Exchange, rows: int, block: int, size: int, request: int) -> list[Reading]:
-    blocks, gets, some = -(-plan.units // plan.world), -(-block * size // request), plan.most_moved
+    blocks, gets, some = -(-plan.units // plan.world), -(-block * size // request), plan.max_moved
     return [
         Reading("rows exchanged", 0, 0),
         Reading("blocks owned, kept", some * gets, some * block * size),

@@ -29,7 +29,7 @@ from corgipile.features.encoders import (
 )
 from corgipile.features.encoding import Encoding
 from corgipile.features.labels import read_labels
-from corgipile.features.numeric_text import nearly_numbers
+from corgipile.features.numeric_text import explain_text_columns
 from corgipile.sizes import Size, parse_bytes, whole
 from corgipile.suggestions import listed
 from corgipile.tables.columns import by_column
@@ -229,7 +229,7 @@ def _ways(table: Table, names: Sequence[str], encode: Encode) -> dict[str, str]:
 
 
 def _numeric_hint(table: Table, name: str) -> str:
-    found = nearly_numbers(table, [name])
+    found = explain_text_columns(table, [name])
     return f". It is not numeric: {found[name]}" if found else ""
 
 

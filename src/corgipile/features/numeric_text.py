@@ -23,7 +23,7 @@ from corgipile.tables.unit_check import check_decoding
 from corgipile.tables.values import as_type, value_type, values
 from corgipile.tables.views import Columns
 
-__all__ = ["nearly_numbers"]
+__all__ = ["explain_text_columns"]
 
 FIRST_ROWS, STEP_ROWS, MAX_ROWS = 16, 256, 4096  # rows read first, since text may be long; then at a time; in all
 MIN_SHARE = 0.9  # of cells that are numbers; half if all others are equal
@@ -96,7 +96,7 @@ class _CellCounts:
         return self.commas > 0 and self.numbers + self.commas >= MIN_SHARE * self.cells
 
 
-def nearly_numbers(table: Table, names: Sequence[str]) -> dict[str, str]:
+def explain_text_columns(table: Table, names: Sequence[str]) -> dict[str, str]:
     """Explain, by their first rows, why text columns whose cells are nearly all numbers are not numeric.
 
     Columns that the caller declared as text are ignored, and so are tables where this alone would need remote requests
@@ -105,7 +105,8 @@ def nearly_numbers(table: Table, names: Sequence[str]) -> dict[str, str]:
     Example:
         >>> import pyarrow as pa
         >>> from corgipile.tables import open
-        >>> found = nearly_numbers(open(pa.table({"x": ["1", "2.5", "3", "?"], "t": ["a", "b", "c", "d"]})), ["x", "t"])
+        >>> table = open(pa.table({"x": ["1", "2.5", "3", "?"], "t": ["a", "b", "c", "d"]}))
+        >>> found = explain_text_columns(table, ["x", "t"])
         >>> found["x"].partition(";")[0]
         "3 of its first 4 cells are numbers, but '?' (row 3) is not"
     """

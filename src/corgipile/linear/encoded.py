@@ -13,7 +13,7 @@ from corgipile.features.encoders import Categories, Classes, Number
 from corgipile.features.fit import chosen_columns, is_plain_number, is_text
 from corgipile.features.fit_hashed import fit_hashed, terms_of, unhashed_columns
 from corgipile.features.labels import Codes, read_labels
-from corgipile.features.numeric_text import nearly_numbers
+from corgipile.features.numeric_text import explain_text_columns
 from corgipile.features.table import EncodedColumns, encode_once
 from corgipile.linear.classes import check_classes
 from corgipile.losses import loss_of
@@ -102,7 +102,7 @@ def _names(table: Table, features: Any, settings: Settings) -> tuple[str, ...]:
     try:
         return named_columns(table.schema, features, settings).names
     except BadSchema as error:
-        encoding = nearly_numbers(table, [name for name in table.schema.names if name != settings.label])
+        encoding = explain_text_columns(table, [name for name in table.schema.names if name != settings.label])
         more = "; ".join(f"column {name!r}: {what}" for name, what in list(encoding.items())[:MAX_LISTED_COLUMNS])
         raise BadSchema(f"{error}. Text columns: {more}" if encoding else str(error)) from None
 

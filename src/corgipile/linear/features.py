@@ -12,7 +12,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema, LeftOutWarning
 from corgipile.features.choose import choose, is_number, item_of, require
 from corgipile.features.hashed import PAIR
-from corgipile.features.numeric_text import nearly_numbers
+from corgipile.features.numeric_text import explain_text_columns
 from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.buffer import inner
 from corgipile.loader.buffered_reader import BufferedReader
@@ -170,7 +170,9 @@ def warn_left_out(table: Table, left_out: Mapping[str, str]) -> list[str]:
         left_out: Why columns are not features.
     """
     text = [name for name, why in left_out.items() if why == str(table.schema.field(name).type)]
-    notes = [f"column {name!r} is left out as text, though {why}" for name, why in nearly_numbers(table, text).items()]
+    notes = [
+        f"column {name!r} is left out as text, though {why}" for name, why in explain_text_columns(table, text).items()
+    ]
     if len(notes) > MAX_WARNINGS:
         notes = [*notes[:MAX_WARNINGS], f"{len(notes) - MAX_WARNINGS} more columns are left out likewise"]
     for note in notes:

@@ -27,7 +27,7 @@ from corgipile.linear.schedule import schedule_of, uses_average
 from corgipile.linear.training import Task, Training
 from corgipile.linear.validation import measuring
 from corgipile.linear.warm_start import check_warm_start, resolve_features
-from corgipile.loader.cached_rows import most_read_once
+from corgipile.loader.cached_rows import max_cached_bytes
 from corgipile.loader.default_order import cap_buffer
 from corgipile.loader.materialize import bring
 from corgipile.losses import loss_of
@@ -254,7 +254,7 @@ def _open_nonempty(given: TrainArguments) -> Table:
 def _opened(given: TrainArguments) -> Table:
     """Open the table; a small one is read at once, unless it is the caller's, who may read it again."""
     opened = _open_nonempty(given)
-    return opened if opened is given.table else read_once(opened, most_read_once(given.memory, opened.nbytes))
+    return opened if opened is given.table else read_once(opened, max_cached_bytes(given.memory, opened.nbytes))
 
 
 def _split(table: Table, given: TrainArguments) -> tuple[Table, Table | None]:

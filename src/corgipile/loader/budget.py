@@ -26,7 +26,7 @@ from corgipile.tables.pages import run_cuts
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, is_list, row_sizes, shared_bytes
-from corgipile.tables.unit_check import DEFAULT_MEMORY, check_taken
+from corgipile.tables.unit_check import DEFAULT_MEMORY, check_budget
 
 __all__ = [
     "DEFAULT_MEMORY",
@@ -137,13 +137,13 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     limit = limit_of(order, memory, len(table) * columns.row_bytes)
     shared = shared_bytes(table, columns.sources)
     if limit is not None:
-        check_taken(table, shared, limit)
+        check_budget(table, shared, limit)
     share = None if limit is None else limit / workers - shared
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
     way = _read_strategy(table, order, columns.sources, share)
     if limit is not None and way.units is not None:
-        check_taken(table, shared + way.units.dictionary, limit)
+        check_budget(table, shared + way.units.dictionary, limit)
 
     def attempt(limit: int | None) -> Fitted:
         budget = None if limit is None else int(way.left(limit / workers - shared) / columns.row_bytes)

@@ -40,9 +40,9 @@ from corgipile.tables.methods import Views
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table
 
-__all__ = ["MOST_PREFETCH", "BufferedReader"]
+__all__ = ["MAX_PREFETCH", "BufferedReader"]
 
-MOST_PREFETCH = 64  # largest `prefetch`, in steps
+MAX_PREFETCH = 64  # largest `prefetch`, in steps
 ALL = Shard()
 WIDE = 32 << 10  # row bytes from which a row is read as fast alone as with its neighbours
 
@@ -108,7 +108,7 @@ class BufferedReader:
         sketch: Sketch = sketch,
         embed: Embed | None = None,
     ) -> None:
-        seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
+        seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MAX_PREFETCH)
         table = table if isinstance(table, Views) else open_table(table)
         self.columns = layout = columns_of(table, columns, casts, pack, widths)
         self.table: Table = table

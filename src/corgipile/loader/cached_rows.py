@@ -17,18 +17,18 @@ from corgipile.tables.encoded import is_encoded
 from corgipile.tables.memory import runs_in_memory
 from corgipile.tables.table import IntArray, Table, even_cuts
 
-__all__ = ["CachedRows", "fits_cache", "most_read_once", "read_all"]
+__all__ = ["CachedRows", "fits_cache", "max_cached_bytes", "read_all"]
 
 MAX_CACHED = 16 << 20  # largest cached table
 MIN_BUDGET_RATIO = 4  # smallest ratio of the budget to the cached rows: reading and learning need the others
 VARLEN_READS = 4  # reads of variable-length rows if only reading shows their size
 
 
-def most_read_once(memory: Size | None, nbytes: int) -> int:
+def max_cached_bytes(memory: Size | None, nbytes: int) -> int:
     """Return the largest table in bytes that is read into memory before it is examined.
 
     Example:
-        >>> most_read_once("64MB", 10**6), most_read_once("1%", 10**6)
+        >>> max_cached_bytes("64MB", 10**6), max_cached_bytes("1%", 10**6)
         (8388608, 1250)
     """
     limit = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=nbytes)

@@ -11,7 +11,7 @@ from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.segments import MAX_WORLD, EpochSegment, dealt, is_at, next_worker, remainder, same_value
 from corgipile.orders import Order, described, instead, seek
 from corgipile.orders.order import Seekable
-from corgipile.sizes import MOST_EPOCH, whole
+from corgipile.sizes import MAX_EPOCH, whole
 from corgipile.suggestions import listed
 from corgipile.tables.fingerprints import fingerprint_of, is_fingerprint_of
 from corgipile.tables.sketch import sketch
@@ -235,7 +235,7 @@ def checked(
         if not (is_fingerprint_of(state.get(name), mine) if name == "table" else same_value(state.get(name), mine)):
             raise StateMismatch(f"state belongs to another {name}: it has {state.get(name)!r}, here it is {mine!r}")
     try:
-        return whole(state.get("epoch"), "epoch", 0, MOST_EPOCH), segments_of(state.get("segments"), order)
+        return whole(state.get("epoch"), "epoch", 0, MAX_EPOCH), segments_of(state.get("segments"), order)
     except BadArgument as error:
         raise StateMismatch(f"state has no valid position: {error}") from None
 

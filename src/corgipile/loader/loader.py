@@ -26,7 +26,7 @@ from corgipile.loader.skips import Skipped, Skips, cut_without
 from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.wide_rows import WideRows
 from corgipile.orders import GlobalBatches, Order, Shard
-from corgipile.sizes import MOST_EPOCH, Size, whole
+from corgipile.sizes import MAX_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 
 __all__ = ["Loader"]
@@ -213,7 +213,7 @@ class Loader(Rewindable):
         self._begin(epoch)
 
     def _begin(self, epoch: int) -> None:
-        self.epoch, self._restored = whole(epoch, "epoch", 0, MOST_EPOCH), False
+        self.epoch, self._restored = whole(epoch, "epoch", 0, MAX_EPOCH), False
         self._step = self._offset = self._batches = self._delivered = 0
         self._position = []
 
@@ -237,7 +237,7 @@ class Loader(Rewindable):
         finally:
             if self._meter is meter:
                 meter.end(self.stats)
-        self._begin(min(self.epoch + 1, MOST_EPOCH))
+        self._begin(min(self.epoch + 1, MAX_EPOCH))
 
     def _yield_batches(self, total: int) -> Iterator[Any]:
         """Yield batches to the end, or until buffered rows exceed the budget: then drop the buffer."""

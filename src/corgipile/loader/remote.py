@@ -18,7 +18,7 @@ from corgipile.loader.parts import Part, divide
 from corgipile.orders.order import Step, rows_of
 from corgipile.stores.plan import LEAST_GAP
 from corgipile.tables.encoded import is_encoded
-from corgipile.tables.io.arriving import few_requests
+from corgipile.tables.io.arriving import limit_requests
 from corgipile.tables.io.pieces import places_of
 from corgipile.tables.io.remote import files_of_layout
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, type_code
@@ -109,7 +109,7 @@ class _Reader:
 
     def _submit(self, work: Callable[[], Result]) -> Future[Result]:
         if self._pool is None:
-            self._contexts.enter_context(few_requests(self.ahead))
+            self._contexts.enter_context(limit_requests(self.ahead))
             self._contexts.enter_context(frugal())  # each thread would hold on to Arrow's memory
             self._pool = ThreadPoolExecutor(self._threads, "corgipile-reader")
         return self._pool.submit(work)

@@ -15,7 +15,7 @@ from corgipile.loader.content import Content
 from corgipile.loader.default_order import LABEL
 from corgipile.loader.segments import EpochSegment, dealt, next_worker, remainder
 from corgipile.orders import Blocks, Key, Order, seek, turns_of, visited_rows
-from corgipile.sizes import MOST_EPOCH, whole
+from corgipile.sizes import MAX_EPOCH, whole
 from corgipile.tables.fingerprints import fingerprint_of
 from corgipile.tables.io.sources import files_read
 from corgipile.tables.subset import Subset
@@ -239,7 +239,7 @@ class Rewind:
                         break
 
     def _epoch(self, epoch: int | None) -> int:
-        return self.epoch if epoch is None else whole(epoch, "epoch", 0, MOST_EPOCH)
+        return self.epoch if epoch is None else whole(epoch, "epoch", 0, MAX_EPOCH)
 
     def _part(self, step: int, epoch: int | None) -> _EpochPart:
         step, steps = whole(step, "step", 0), self.steps(epoch)

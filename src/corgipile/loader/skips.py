@@ -12,7 +12,7 @@ from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader.batches import Cut
 from corgipile.loader.rewind import Rewind
 from corgipile.loader.segments import dealt, next_worker
-from corgipile.sizes import MOST_EPOCH, whole
+from corgipile.sizes import MAX_EPOCH, whole
 from corgipile.tables.arrow.spans import Rows
 
 __all__ = ["Skipped", "Skips", "cut_without", "drop_rows"]
@@ -61,7 +61,7 @@ class Skips:
             raise BadArgument(f"skip must be {SKIP_RULE}, got {given!r}")
         for item in given:
             if not isinstance(item, str) and isinstance(item, Sequence | np.ndarray) and len(item) == 2:
-                self._steps.add((whole(item[0], "epoch of skip", 0, MOST_EPOCH), whole(item[1], "step of skip", 0)))
+                self._steps.add((whole(item[0], "epoch of skip", 0, MAX_EPOCH), whole(item[1], "step of skip", 0)))
             elif isinstance(item, int | np.integer) and not isinstance(item, bool):
                 self._rows.add(whole(item, "row of skip", 0))
             else:

@@ -93,7 +93,7 @@ class Exchange:
         return min(int(self._exact_moved * (epoch + 1)) - int(self._exact_moved * epoch), self.least)
 
     @property
-    def most_moved(self) -> int:
+    def max_moved(self) -> int:
         """Return the largest number of units that a rank sends between two epochs."""
         return 0 if self.world == 1 else min(-int(-self._exact_moved // 1), self.least)
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from corgipile.outputs import PathLike
-from corgipile.quality.correlation import batches_again, common, correlation
+from corgipile.quality.correlation import common, correlation, shared_again
 from corgipile.quality.faults import Fault, compare_epochs, coverage_faults, rank_faults, storage_faults, worker_faults
 from corgipile.quality.keyed import KeyWatch, Spread
 from corgipile.quality.visits import VisitWatch
@@ -155,7 +155,7 @@ def _epoch(closed: Sequence[Closed], epoch: int) -> EpochReport:
     if seen and before:
         a, b = common(before.sample(), seen.sample())
         if len(a.ids) > 1:
-            pairs, share, chance = batches_again(a, b)
+            pairs, share, chance = shared_again(a, b)
             again = (share, chance) if pairs else None
             related = correlation(a.at, b.at).value
     spreads = tuple(watch.spread() for watch in watches)

@@ -77,7 +77,7 @@ def common(one: Sample, other: Sample) -> tuple[Sample, Sample]:
     return one.select(left[by_id]), other.select(right[by_id])
 
 
-def batches_again(one: Sample, other: Sample) -> tuple[int, float, float]:
+def shared_again(one: Sample, other: Sample) -> tuple[int, float, float]:
     """Return the number of row pairs in one batch, the share that share another, and that share by chance.
 
     Chance is estimated from pairs stored equally far apart, since any order of blocks keeps a block's rows together.
@@ -85,16 +85,16 @@ def batches_again(one: Sample, other: Sample) -> tuple[int, float, float]:
     Example:
         >>> rows, mixed = np.arange(4000), np.random.default_rng(0).permutation(4000)
         >>> fixed, free = (Sample(rows, rows, rows, batches // 40) for batches in (rows, mixed))
-        >>> [round(value, 2) for value in batches_again(fixed, fixed)]
+        >>> [round(value, 2) for value in shared_again(fixed, fixed)]
         [78000, 1.0, 0.65]
-        >>> pairs, share, chance = batches_again(fixed, free)
+        >>> pairs, share, chance = shared_again(fixed, free)
         >>> share < 1.2 * chance < 0.013
         True
     """
     sizes = [_pairs(np.unique(some.batches, return_counts=True)[1]) for some in (one, other)]
     if max(sizes) > MAX_PAIRS:
         fewer = one.hashes <= np.median(one.hashes)
-        return batches_again(one.select(np.flatnonzero(fewer)), other.select(np.flatnonzero(fewer)))
+        return shared_again(one.select(np.flatnonzero(fewer)), other.select(np.flatnonzero(fewer)))
     both = np.unique(np.column_stack([one.batches, other.batches]), axis=0, return_counts=True)[1]
     every, first, second = _all_distances(one.ids), _distances(one), _distances(other)
     chance = float((first * second / np.maximum(every, 1)).sum())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corgipile.quality.correlation import batches_again, common, correlation, units
+from corgipile.quality.correlation import common, correlation, shared_again, units
 from corgipile.quality.keyed import Spread
 from corgipile.quality.keys import Floats
 from corgipile.quality.visits import Sample, VisitWatch
@@ -17,7 +17,7 @@ NAMES = (
 )  # fmt: skip
 MIN_ERRORS = 6  # standard errors from which a correlation is no accident
 MIN_SORTED_CORRELATION = 0.97  # correlation with storage that a tenth of shuffled blocks does not reach
-LEAST_RUN = 32  # rows in storage order, or repeated row pairs, that are no accident
+MIN_RUN = 32  # rows in storage order, or repeated row pairs, that are no accident
 MAX_REPEATS = 3  # repeated row pairs, as a multiple of chance, at most
 
 
@@ -102,7 +102,7 @@ def _ends(rows: Floats, along: Floats, epoch: int) -> Iterator[Fault]:
         ordered = along[::way] > 0.5 * rows[::way]
         length = len(ordered) if ordered.all() else int(np.argmin(ordered))
         run = int(rows[::way][:length].sum())
-        if length >= 2 and run >= LEAST_RUN:
+        if length >= 2 and run >= MIN_RUN:
             yield Fault(name, f"about {run:,} rows come as they are stored", epoch)
 
 
@@ -154,8 +154,8 @@ def compare_epochs(one: Sample, other: Sample, epoch: int, what: str, *, named: 
         and np.arctanh(min(abs(related.value), 0.9999)) * free**0.5 > MIN_ERRORS
     ):
         yield Fault(f"correlated {what}", f"the places of rows correlate by {related.value:.2f}", epoch)
-    pairs, share, chance = batches_again(a, b)
+    pairs, share, chance = shared_again(a, b)
     max_share = (1 + chance) / 2 if named else min(MAX_REPEATS * chance, (1 + chance) / 2)
-    if pairs * share >= LEAST_RUN and share > max_share:
+    if pairs * share >= MIN_RUN and share > max_share:
         detail = f"{share:.1%} of the rows that shared a batch share one again, by chance {chance:.2%}"
         yield Fault("same batches", detail, epoch)

@@ -25,7 +25,7 @@ from corgipile.tables import Table
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.arrow.writer import TABLE, Writer, batch_bytes, conform, plain
 from corgipile.tables.inputs import check_target
-from corgipile.tables.io.arriving import few_requests, within
+from corgipile.tables.io.arriving import limit_requests, within
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import join, pick_rows
 from corgipile.tables.io.remote import is_remote
@@ -135,7 +135,7 @@ def reshuffle(
     with (
         frugal(),
         within(budget),
-        few_requests(budget // 8) if is_remote(opened) else nullcontext(),
+        limit_requests(budget // 8) if is_remote(opened) else nullcontext(),
         writing(goal),
         scratch.folder(goal.parent, goal.name) as folder,
         Writer(goal, schema, record_batch, compression, inputs=inputs, overwrite=overwrite) as writer,

@@ -21,7 +21,7 @@ from corgipile.sizes import Size, whole
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
 from corgipile.tables.arrow.writer import plain
-from corgipile.tables.io.arriving import few_requests, within
+from corgipile.tables.io.arriving import limit_requests, within
 from corgipile.tables.io.remote import is_remote
 
 __all__ = ["reshuffle"]
@@ -121,7 +121,7 @@ class _Shuffling:
         with (
             frugal(),
             within(self.memory),
-            few_requests(self.memory // 8) if is_remote(self.table) else nullcontext(),
+            limit_requests(self.memory // 8) if is_remote(self.table) else nullcontext(),
         ):
             for batch in chunks(rows_of(self.table, self.memory, self.width, start, stop), most):
                 parts = [(0, batch)] if piles == 1 else split_by_pile(batch, self.plan.piles(batch, start, piles))

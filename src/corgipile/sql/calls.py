@@ -4,7 +4,6 @@ from typing import Any
 
 from corgipile.sql.reader import Reader
 from corgipile.sql.statements import ModelCall, Source
-from corgipile.sql.values import value
 from corgipile.suggestions import did_you_mean
 
 __all__ = ["model_call", "model_name"]
@@ -105,6 +104,8 @@ def _source(inside: Reader, function: str, rows: bool | None) -> Source | None:
 
 def _options(inside: Reader, function: str, known: dict[str, type]) -> dict[str, Any]:
     """Read ``STRUCT(0.5 AS threshold, 'w' AS weight)``."""
+    from corgipile.sql.values import value  # noqa: PLC0415 - imports this module
+
     inside.expect("STRUCT", "(")
     options: dict[str, Any] = {}
     while not inside.accept(")"):
@@ -127,6 +128,8 @@ def _options(inside: Reader, function: str, known: dict[str, type]) -> dict[str,
 
 def _thresholds(inside: Reader) -> dict[str, Any]:
     """Read ``[0.1, 0.5]`` or ``GENERATE_ARRAY(0.1, 0.9, 0.1)``."""
+    from corgipile.sql.values import value  # noqa: PLC0415 - as above
+
     begin = inside.at
     generated = inside.accept("GENERATE_ARRAY")
     given = value(inside)

@@ -12,10 +12,8 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
 from corgipile.sql import exceptions
-from corgipile.sql.engines import duckdb, postgres
 from corgipile.sql.engines.engine import Engine, Progress, Result, Values, perform
 from corgipile.sql.exceptions import InterfaceError
-from corgipile.sql.grammar import parse
 from corgipile.sql.parameters import check_values
 from corgipile.sql.statements import Statement
 from corgipile.sql.types import type_code
@@ -62,12 +60,14 @@ def connect(
     if isinstance(database, str) and database.startswith(POSTGRES):
         if trust is not None:
             raise BadArgument(f"trust must be None for PostgreSQL, which reads no files, got {trust!r}")
+        from corgipile.sql.engines import postgres  # noqa: PLC0415 - each engine needs its own library
 
         return Connection(postgres.open_engine(database, **options), progress=progress, autocommit=autocommit)
     if not isinstance(database, str) and not hasattr(database, "execute"):
         raise BadArgument(
             f"database must be a path, ':memory:', a postgresql:// URL or an open DuckDB connection, got {database!r}"
         )
+    from corgipile.sql.engines import duckdb  # noqa: PLC0415 - needs its own library
 
     engine = duckdb.open_engine(database, **options)
     return Connection(engine, progress=progress, autocommit=autocommit, trust=trust)
@@ -125,6 +125,8 @@ class Connection:
         Raises:
             BadStatement: The script does not parse.
         """
+        from corgipile.sql.grammar import parse  # noqa: PLC0415 - slow to load
+
         return parse(script, self.engine.name.lower())
 
     def run(self, statement: Statement, values: Values = (), progress: Progress | None = None) -> Result:

@@ -12,9 +12,7 @@
 from typing import Any
 
 from corgipile.errors import BadArgument
-from corgipile.sql.bigquery import create_model, manage
 from corgipile.sql.calls import model_call, model_name
-from corgipile.sql.options import assignments, loss_name, setting
 from corgipile.sql.reader import Reader, Script
 from corgipile.sql.sources import source_of
 from corgipile.sql.statements import Explain, Fragment, Predict, Query, Statement, Train
@@ -65,6 +63,7 @@ def _of_models(reader: Reader, offset: int) -> Statement | None:
     """Read a statement that trains or manages models; the settings are loaded only if its words need them."""
     if not any(token.matches("MODEL", "MODELS", "TRAIN") for token in reader.tokens):
         return None
+    from corgipile.sql.bigquery import manage  # noqa: PLC0415 - loads all settings
 
     return manage(reader, offset) or _explain(reader, offset) or _training(reader, offset)
 
@@ -114,6 +113,8 @@ def _explain_options(look: Reader) -> bool:
 
 
 def _training(reader: Reader, offset: int) -> Train | None:
+    from corgipile.sql.bigquery import create_model  # noqa: PLC0415 - loads all settings
+    from corgipile.sql.options import loss_name  # noqa: PLC0415 - loads all settings
 
     if (train := create_model(reader, offset)) is not None:
         return train
@@ -152,6 +153,8 @@ def _clauses(reader: Reader) -> dict[str, Any]:
 
 def _clause_value(reader: Reader, word: str) -> Any:
     """Read the value of a clause."""
+    from corgipile.sql.options import assignments, setting  # noqa: PLC0415 - loads all settings
+
     if word == "WITH":
         settings: dict[str, Any] = {}
         for name in assignments(reader, CLAUSES):

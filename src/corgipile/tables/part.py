@@ -123,7 +123,7 @@ def open_part(folder: str) -> Table:
     """
     place = Path(folder)
     if not (place / NOW).is_file():
-        raise MissingFile(f"{folder} is incomplete; run the same `corgipile stage` again to continue")
+        raise MissingFile(f"{folder} is incomplete; run the same `corgipile partition` again to continue")
     return Manifest.read(place).table(place)
 
 

@@ -9,7 +9,7 @@ from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.tables.encoded import is_encoded
 from corgipile.tables.table import Table, row_sizes, shared_bytes
 
-__all__ = ["DEFAULT_MEMORY", "check_decoding", "check_taken"]
+__all__ = ["DEFAULT_MEMORY", "check_budget", "check_decoding"]
 
 DEFAULT_MEMORY = 64 << 20  # the default budget
 DECODING = 12 << 20  # bytes of decoding that are not part of the budget
@@ -26,14 +26,14 @@ def check_decoding(table: Table, columns: Sequence[str], memory: Size | None = N
     if not len(table) or not columns:
         return
     room = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
-    check_taken(table, shared_bytes(table, columns), room)
+    check_budget(table, shared_bytes(table, columns), room)
     if is_encoded(table, columns) and (units := table.units(columns)) is not None:
-        check_taken(table, max(units.dictionary, int(COPIES * units.each)), room)
+        check_budget(table, max(units.dictionary, int(COPIES * units.each)), room)
     elif (sizes := row_sizes(table, np.linspace(0, len(table) - 1, 3).astype(np.int64), columns)) is not None:
-        check_taken(table, int(sizes.mean()), room)
+        check_budget(table, int(sizes.mean()), room)
 
 
-def check_taken(table: Table, taken: int, room: float) -> None:
+def check_budget(table: Table, taken: int, room: float) -> None:
     """Raise BudgetTooSmall if decoding needs more bytes than the budget."""
     if taken > room + DECODING:
         enough = format_bytes(taken).replace(" ", "")

@@ -7,8 +7,8 @@ import numpy as np
 
 from corgipile.orders import Blocks, Key, Order, visited_rows
 from corgipile.orders.order import IntArray
-from corgipile.quality.correlation import batches_again
-from corgipile.quality.faults import LEAST_RUN, MAX_REPEATS
+from corgipile.quality.correlation import shared_again
+from corgipile.quality.faults import MAX_REPEATS, MIN_RUN
 from corgipile.quality.visits import Sample, mixed
 from corgipile.testing.laws import holds
 
@@ -158,10 +158,10 @@ def check_batches(order: Order, blocks: Blocks, batch: int) -> None:
     """
     one = _batches(order, blocks, Key(7, 1), batch)
     others = [_batches(order, blocks, key, batch) for key in (Key(7, 0), Key(7, 2), Key(8, 1), Key(8, 0))]
-    found = [batches_again(one, other) for other in others]
+    found = [shared_again(one, other) for other in others]
     again, expected = (sum(one[0] * one[at] for one in found) for at in (1, 2))
     holds(
-        again < LEAST_RUN or again <= MAX_REPEATS * expected,
+        again < MIN_RUN or again <= MAX_REPEATS * expected,
         otherwise=f"{order!r}: {again:.0f} pairs of rows share a batch again, {expected:.0f} by chance, {blocks!r}",
     )
 

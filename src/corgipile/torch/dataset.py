@@ -11,7 +11,7 @@ from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.array_pool import Make
 from corgipile.loader.budget import first_epoch_of, sketched
-from corgipile.loader.buffered_reader import MOST_PREFETCH
+from corgipile.loader.buffered_reader import MAX_PREFETCH
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
 from corgipile.loader.content import Embed
 from corgipile.loader.default_order import Reading, chosen, fixed
@@ -21,7 +21,7 @@ from corgipile.loader.skips import Skips
 from corgipile.loader.stats import LoaderStats
 from corgipile.loader.stats import joined as joined_stats
 from corgipile.orders import Order
-from corgipile.sizes import MOST_EPOCH, Size, whole
+from corgipile.sizes import MAX_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import unpack_shared
 from corgipile.tables.table import IntArray
@@ -126,7 +126,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         global_batches: Literal["fixed"] | None = None,
     ) -> None:
         batch_size = None if batch_size is None else whole(batch_size, "batch_size", 1)
-        seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
+        seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MAX_PREFETCH)
         options = {} if block_index_path is None else {"index": block_index_path}
         self.table, selection = select(
             open_table(path, **options), columns, widths, features, label, encode=encode, missing=missing,
@@ -197,7 +197,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         Raises:
             BadArgument: The epoch is invalid, or a loader of Accelerate would share the epoch a second time.
         """
-        epoch = whole(epoch, "epoch", 0, MOST_EPOCH)
+        epoch = whole(epoch, "epoch", 0, MAX_EPOCH)
         if self._places.find().world > 1 and dealt_by_accelerate(self):  # Accelerate sets each epoch
             raise BadArgument(
                 "Accelerate would share the epoch among ranks a second time and leave out rows: use "

@@ -222,7 +222,7 @@ class PartialExchange:
         moved = plan.moved(epoch)
         self._places, self._sums = part.begin(moved), np.zeros(moved, np.uint32)
         step = max(1, self._chunk // self._unit_bytes)
-        most = min(step, self.plan.most_moved) * self._unit_bytes
+        most = min(step, self.plan.max_moved) * self._unit_bytes
         if moved and not self._buffers:
             self._buffers = [np.empty(most, np.uint8) for _ in range(SENT + RECEIVED)]
         chunks = [(at, first, min(moved, first + step)) for at, first in enumerate(range(0, moved, step))]

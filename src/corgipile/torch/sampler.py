@@ -16,7 +16,7 @@ from corgipile.loader.default_order import fixed
 from corgipile.loader.segments import EpochSegment
 from corgipile.orders import Order, named, seek, visited_rows
 from corgipile.orders.riffle import CONTENT
-from corgipile.sizes import MOST_EPOCH, Size, to_rows, whole
+from corgipile.sizes import MAX_EPOCH, Size, to_rows, whole
 from corgipile.tables import MemoryTable, Subset, Table
 from corgipile.tables.table import IntArray
 from corgipile.torch.rank import RankFinder
@@ -125,7 +125,7 @@ class BatchSampler(Sampler[list[int]]):
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run this epoch: from its beginning, or from a state of it that was just loaded."""
-        epoch = whole(epoch, "epoch", 0, MOST_EPOCH)
+        epoch = whole(epoch, "epoch", 0, MAX_EPOCH)
         if self._latest is not None or self._planned[0] != epoch:
             self._planned, self._latest = (epoch, []), None
 

@@ -15,7 +15,7 @@ from corgipile.tables.io.files import File, IntArray
 if TYPE_CHECKING:
     from corgipile.tables.io.remote import RemoteFile
 
-__all__ = ["WINDOW", "Arriving", "Ranges", "at_once", "few_requests", "joined", "windows_of", "within"]
+__all__ = ["WINDOW", "Arriving", "Ranges", "at_once", "joined", "limit_requests", "windows_of", "within"]
 
 WINDOW, LEAST_WINDOW = 1 << 20, 64 << 10  # bytes of a request
 DEFAULT_IN_FLIGHT, LEAST_AT_ONCE, MAX_IN_FLIGHT = 16 << 20, 6 << 20, 32 << 20  # bytes in flight or unread
@@ -50,7 +50,7 @@ def at_once() -> int:
 
 
 @contextlib.contextmanager
-def few_requests(nbytes: int) -> Iterator[None]:
+def limit_requests(nbytes: int) -> Iterator[None]:
     """Limit the requests in flight to what ``nbytes`` of memory allow; each request takes memory itself."""
     from corgipile.stores.line import line  # noqa: PLC0415 - with asyncio, which local tables do not need
 

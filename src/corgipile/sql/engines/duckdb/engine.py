@@ -4,21 +4,16 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from corgipile.sql.engines.duckdb.binding import BoundSql, is_persistent
-from corgipile.sql.engines.duckdb.calls import call_sql, describe_model
-from corgipile.sql.engines.duckdb.explain import explain_training
 from corgipile.sql.engines.duckdb.faults import translate_errors
 from corgipile.sql.engines.duckdb.files import with_files
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
 from corgipile.sql.engines.duckdb.prediction import check_persistent, pin_models, prediction_sql
-from corgipile.sql.engines.duckdb.rows import read_rows
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.results import EPOCHS, epoch_row, result_of
 from corgipile.sql.engines.shared import BaseEngine
-from corgipile.sql.engines.training import arguments, fit_model
 from corgipile.sql.exceptions import DatabaseError
-from corgipile.sql.options import bind_settings
 from corgipile.sql.statements import (
     Explain,
     Fragment,
@@ -83,6 +78,8 @@ class DuckDB(BaseEngine[Session, Models]):
 
     def train(self, statement: Train, values: Values, progress: Progress | None = None) -> Result:
         """Train a model and store it if it has a name."""
+        from corgipile.sql.options import bind_settings  # noqa: PLC0415 - needed only to train
+
         self._begin()
         statement = bind_settings(statement, values)
         if statement.name is not None:
@@ -97,6 +94,9 @@ class DuckDB(BaseEngine[Session, Models]):
 
     def fit(self, statement: Train, values: Values, progress: Progress | None = None) -> "tuple[Model, Rows, int]":
         """Train a model by a bound statement; return it, its rows and the epochs of the warm start."""
+        from corgipile.sql.engines.duckdb.rows import read_rows  # noqa: PLC0415 - needed only to train
+        from corgipile.sql.engines.training import arguments, fit_model  # noqa: PLC0415 - needed only to train
+
         past = None if statement.warm_start is None else self.models.find(statement.warm_start).model
         rows = read_rows(self.session, statement.source, self.bound(values), statement.settings.get("memory"))
         given = arguments(statement, rows.columns)
@@ -116,6 +116,8 @@ class DuckDB(BaseEngine[Session, Models]):
 
     def explain(self, statement: Explain, values: Values) -> Result:
         """Return the operators of a training, one per line."""
+        from corgipile.sql.engines.duckdb.explain import explain_training  # noqa: PLC0415 - needed only for EXPLAIN
+
         self._begin()
         return explain_training(self, statement, values)
 
@@ -141,6 +143,7 @@ class DuckDB(BaseEngine[Session, Models]):
         self.session.close(owned=self._owned)
 
     def _properties(self, name: str) -> list[dict[str, str]]:
+        from corgipile.sql.engines.duckdb.calls import describe_model  # noqa: PLC0415 - loads the training code
 
         return describe_model(self.models.find(name))
 
@@ -155,5 +158,6 @@ class DuckDB(BaseEngine[Session, Models]):
         return BoundSql(values, self._call, persistent=is_persistent(sql))
 
     def _call(self, call: ModelCall, bound: BoundSql) -> str:
+        from corgipile.sql.engines.duckdb.calls import call_sql  # noqa: PLC0415 - loads the training code
 
         return call_sql(self, call, bound)

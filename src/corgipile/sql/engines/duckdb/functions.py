@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorgiPileError
 from corgipile.sql.engines.duckdb.faults import library
-from corgipile.sql.engines.duckdb.matrices import Scorer
 from corgipile.sql.engines.duckdb.models import Models, Stored
 from corgipile.sql.engines.duckdb.pins import Pins
 from corgipile.sql.engines.duckdb.session import Session
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from corgipile.linear.model import What
+    from corgipile.sql.engines.duckdb.matrices import Scorer
 
 __all__ = ["PREFIX", "Functions", "functions_of"]
 
@@ -131,6 +131,8 @@ class Functions:
 
     def _scorer(self, stored: Stored) -> "Scorer":
         """Return this thread's scorer of a model."""
+        from corgipile.sql.engines.duckdb.matrices import Scorer  # noqa: PLC0415 - loads the training code
+
         scorers: dict[str, Scorer] = self._local.__dict__.setdefault("scorers", {})
         if stored.version not in scorers:
             if len(scorers) > 8:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from corgipile.errors import BadArgument, BadModelFile
-from corgipile.linear.model import unpack
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.shared import name_taken
 from corgipile.sql.exceptions import DatabaseError, OperationalError
@@ -92,6 +91,8 @@ class Models:
             BadArgument: The model does not exist.
             BadModelFile: The model is damaged.
         """
+        from corgipile.linear.model import unpack  # noqa: PLC0415 - loads the training code
+
         place = self._table()
         sql = f"SELECT version::VARCHAR FROM {place} WHERE name = $name"
         versions = [] if place is None else self._rows(sql, {"name": name})
