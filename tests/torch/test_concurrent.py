@@ -375,7 +375,7 @@ def test_bad_arguments():
     for threads in (0, "4", 2.5, None):
         with pytest.raises(BadArgument, match=f"threads must be a whole number of 1 to 1024, got {threads!r}"):
             Concurrent([1], threads=threads)
-    with pytest.raises(BadArgument, match="map-style dataset with __getitem__ is needed, got int"):
+    with pytest.raises(BadArgument, match="must be a map-style dataset with __getitem__, got int"):
         Concurrent(3)
 
     class Stream(data.IterableDataset):
@@ -385,7 +385,7 @@ def test_bad_arguments():
         def __getitem__(self, row):
             return row
 
-    with pytest.raises(BadArgument, match="map-style dataset with __getitem__ is needed, got Stream"):
+    with pytest.raises(BadArgument, match="must be a map-style dataset with __getitem__, got Stream"):
         Concurrent(Stream())
     with pytest.raises(BadArgument, match="batches must be a whole number of 0 to 64, got -1"):
         Concurrent([1]).ahead([[0]], -1)

@@ -163,7 +163,7 @@ def test_numbers_of_numpy_are_as_good():
         ({"labels": ["a", None] * 5}, "labels must be all numbers or all text.* got NoneType, str"),
         ({"labels": [None] * 10}, "labels must be all numbers or all text.* got NoneType"),
         ({"order": "balanced"}, "give labels="),
-        ({"order": "full", "labels": [0, 1] * 5}, "full does not balance"),
+        ({"order": "full", "labels": [0, 1] * 5}, "full, which does not balance"),
     ],
 )
 def test_mistakes(settings, message):

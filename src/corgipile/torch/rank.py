@@ -45,7 +45,7 @@ class RankFinder:
             self.rank, self.world, *_ = Shard.checked(self.rank, self.world)
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_told": (os.getpid(), self.find())}
+        return vars(self) | {"_inherited": (os.getpid(), self.find())}
 
     def find(self) -> Place:
         """Return the rank and world of this process."""
