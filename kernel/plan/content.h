@@ -36,7 +36,10 @@ typedef struct {
     const double *turn;           /* [plain][plain], lower triangular */
 } cp_lens;
 
-static inline int64_t cp_content_plain(int64_t features) { return features < CP_CONTENT_FEATURES ? features : CP_CONTENT_FEATURES; }
+static inline int64_t cp_content_plain(int64_t features)
+{
+    return features < CP_CONTENT_FEATURES ? features : CP_CONTENT_FEATURES;
+}
 
 /* Return the number of features whose products with each other count: all of them, or none. */
 static inline int64_t cp_content_few(int64_t features) { return features <= CP_SQUARED_FEATURES ? features : 0; }

@@ -36,7 +36,10 @@ typedef struct {
 } cp_scale_result;
 
 /* Return the bytes of a sample. It starts as zeros, except for the width. */
-static inline size_t cp_look_size(int64_t width) { return sizeof(cp_scale_sample) + (size_t)width * 5 * sizeof(double); }
+static inline size_t cp_look_size(int64_t width)
+{
+    return sizeof(cp_scale_sample) + (size_t)width * 5 * sizeof(double);
+}
 
 /* Return the start of the next run of rows, and its end in `stop`; the previous run ended at `end`. A run may be
  * empty. */
