@@ -97,7 +97,8 @@ int64 corgi_learner_bytes(const CorgiRun *run)
     shape.l1 = shape.max_norm = 0;
     layout = cp_sgd_layout(&shape);
     return (int64) layout.size +
-           shape.features * (shape.outputs * 2 * shape.bytes + cp_sgd_optimizer_lines(&layout) * (int64) sizeof(double));
+           shape.features *
+               (shape.outputs * 2 * shape.bytes + cp_sgd_optimizer_lines(&layout) * (int64) sizeof(double));
 }
 
 /* Return the memory of a training learner; a lower bound while classes and features are unknown. */
@@ -143,7 +144,8 @@ double corgi_learner_restart_rate(const CorgiLearner *m, const CorgiRun *run, do
     const CorgiOptions *o = &run->options;
     return !m->watched
                ? 0
-               : cp_sgd_restart_rate(o->step, rate, loss, cp_untrained_loss(&m->untrained, o->of, run->survey.class_count),
+               : cp_sgd_restart_rate(o->step, rate, loss,
+                                     cp_untrained_loss(&m->untrained, o->of, run->survey.class_count),
                               cp_untrained_distance(&m->untrained));
 }
 
@@ -290,7 +292,10 @@ void corgi_learner_get(CorgiLearner *m, bool last, double *coefficients, double 
 int64 corgi_learner_state_rows(const CorgiLearner *m) { return cp_sgd_optimizer_lines(m->state); }
 
 /* Copy the optimizer state out of a flushed learner, or into it. */
-void corgi_learner_copy_state(CorgiLearner *m, double *lines, bool into) { cp_sgd_copy_optimizer_state(m->state, lines, into); }
+void corgi_learner_copy_state(CorgiLearner *m, double *lines, bool into)
+{
+    cp_sgd_copy_optimizer_state(m->state, lines, into);
+}
 
 void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts)
 {

@@ -305,7 +305,8 @@ static PyObject *sgd_keep(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOp", &capsule, &lines, &into) || !(m = model_of(capsule)))
         return NULL;
     at = rows_hold(&r, lines, sizeof(double), !into, "lines");
-    if (at >= 0 && r.view[at].len != cp_sgd_optimizer_lines(m->state) * (m->state->features + 1) * (int64_t)sizeof(double))
+    if (at >= 0 &&
+        r.view[at].len != cp_sgd_optimizer_lines(m->state) * (m->state->features + 1) * (int64_t)sizeof(double))
         PyErr_Format(PyExc_ValueError, "lines must be [%lld, %lld]", (long long)cp_sgd_optimizer_lines(m->state),
                      (long long)m->state->features + 1);
     else if (at >= 0) {
