@@ -13,6 +13,7 @@ from hostile import KINDS, NUMBER, SECRET, Trap, plain
 from hostile_files import postscript
 
 import corgipile as cp
+import corgipile.sql.runner
 from corgipile import cli, tables
 from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, UnknownFormat, UntrustedPath
 from corgipile.tables import zarr
@@ -151,7 +152,7 @@ def test_what_trust_may_be(tmp_path):
     with pytest.raises(BadArgument, match="trust must be 'paths' or None, got True"):
         tables.open(tmp_path / "a.npy", trust=True)
     with pytest.raises(BadArgument, match="trust must be None for a server"):
-        cp.sql.runner.opened(dsn="postgresql://localhost/none", trust="paths")
+        cp.sql.runner.open_connection(dsn="postgresql://localhost/none", trust="paths")
 
 
 @pytest.mark.parametrize(

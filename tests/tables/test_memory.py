@@ -67,5 +67,5 @@ def test_a_class_that_reads_other_rows_is_asked_for_them():
 
 def test_equal_names():
     rows = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
-    with pytest.raises(BadSchema, match="the table in memory: 2 columns named 'x'"):
+    with pytest.raises(BadSchema, match="the table in memory: column names must differ, got 2 columns named 'x'"):
         MemoryTable(rows)

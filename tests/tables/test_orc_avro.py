@@ -128,8 +128,8 @@ def test_avro_that_is_no_table(tmp_path):
     head = {"type": "record", "name": "r"}
     for schema, says in (
         ("long", "records"),
-        ({**head, "fields": [{"name": "x", "type": ["int", "string"]}]}, "several types"),
-        ({**head, "fields": [{"name": "x", "type": ["null", "r"]}]}, "holds itself"),
+        ({**head, "fields": [{"name": "x", "type": ["int", "string"]}]}, "values of one type"),
+        ({**head, "fields": [{"name": "x", "type": ["null", "r"]}]}, "not recursive"),
     ):
         with (tmp_path / "a.avro").open("wb") as file:
             fastavro.writer(file, schema, [])

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from corgipile import arrow_compute as pc
+from corgipile.arrow_memory import give_back
 from corgipile.tables.io.files import File, decoding
 from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.parquet_pages import BUFFER, page_bytes, page_head
@@ -26,7 +27,6 @@ __all__ = [
 ]
 
 LENGTH_BYTES, SHORT_BYTES = 4, 1 << 12  # of a value's length in a dictionary; of values that fit any batch
-MAX_SCANNED_BYTES = 2 << 20  # bytes of a dictionary that is decoded to find its longest value
 MAX_WORST_BYTES = 4 << 20  # bytes of a batch of longest values
 LARGE_PAGE = 8 << 20  # bytes far above the page size of common writers
 POINTER_BYTES = 16  # bytes of a decoder for each value of a dictionary, besides a copy
@@ -75,13 +75,13 @@ def decoding_bytes(file: File, chunks: Iterable[Any], least: int) -> int:
 
 
 def longest_value(file: File, metadata: Any, group: int, columns: Iterable[int]) -> int:
-    """Return the bytes of the longest dictionary values of column chunks, 0 if short; an upper bound if large."""
+    """Return the bytes of the longest dictionary values of column chunks, 0 if short; a bound if most are long."""
     longest = 0
     for chunk in map(metadata.row_group(group).column, columns):
         dictionary, path = _dictionary(file, chunk), chunk.path_in_schema
         if dictionary is None or (bound := dictionary.nbytes - LENGTH_BYTES * (dictionary.values - 1)) <= SHORT_BYTES:
             continue
-        if max(dictionary.nbytes, page_bytes(file, chunk)) > MAX_SCANNED_BYTES:
+        if dictionary.nbytes > SHORT_BYTES * dictionary.values:  # decoding them to find the longest takes too much
             longest += bound
             continue
         with decoding(file.path):
@@ -89,8 +89,10 @@ def longest_value(file: File, metadata: Any, group: int, columns: Iterable[int])
             column = next(opened.iter_batches(1, [group], [path], use_threads=False)).column(0)
             while column.type.num_fields and not pa.types.is_dictionary(column.type):
                 column = column.field(0) if pa.types.is_struct(column.type) else column.values
-            text = pa.types.is_dictionary(column.type)
-            longest += int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0) if text else 0
+            if pa.types.is_dictionary(column.type):
+                longest += int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
+            del opened, column
+            give_back()  # the dictionary is decoded again with the rows
     return longest if longest > SHORT_BYTES else 0
 
 

@@ -243,7 +243,7 @@ def test_a_sparse_batch_that_is_none(tmp_path):
         [(x, y)] = list(loader)
     assert (x.tolist(), y.tolist()) == ([[1, 0, 0, 2], [0, 3, 0, 0]], [0, 1])
     narrow = rows.replace_schema_metadata({"corgipile.dims": "2"})
-    with pytest.raises(BadSparseRow, match="indices from 0 to 3; rows have 2 places"):
+    with pytest.raises(BadSparseRow, match="must have indices below 2, got 0 to 3"):
         list(cp.Loader(narrow, features="x"))
     with pytest.raises(BadSparseRow, match="as many indices as values"):
         list(cp.Loader(rows.set_column(0, "x_k", pa.array([[0], [1]])), features="x"))

@@ -222,7 +222,7 @@ def test_braces_and_packed_archives(tmp_path):
     assert cp.convert(f"{tmp_path}/s-{{10..09}}.tar", tmp_path / "o.arrow") == 4
     with pytest.raises(MissingFile, match=r"no file at .*s-11.tar"):
         open_table(f"{tmp_path}/s-{{08..11}}.tar")
-    with pytest.raises(BadArgument, match="10000000000 files"):
+    with pytest.raises(BadArgument, match="at most 1000000 files, got 10000000000"):
         open_table("s-{0..9999999999}.tar")
     for name in ("s.tar.gz", "s.tgz"):
         with tarfile.open(tmp_path / name, "w:gz") as archive:
