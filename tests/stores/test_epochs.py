@@ -116,7 +116,7 @@ def test_single_rows_that_are_requests_are_warned_of(objects, bucket, monkeypatc
         check_epoch(loader)
     monkeypatch.setattr(spill, "MIN_FREE", 1 << 60)
     loader = cp.Loader("s3://bucket/a.arrow", order="full", memory="1MB")
-    with pytest.warns(UserWarning, match="each a request to the store.*are free"):
+    with pytest.warns(UserWarning, match="each a request to the store.*must have .* free"):
         check_epoch(loader)
 
 

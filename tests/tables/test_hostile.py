@@ -151,7 +151,7 @@ def test_what_trust_may_be(tmp_path):
     assert len(tables.open(tmp_path / "a.npy", trust="paths")) == 3
     with pytest.raises(BadArgument, match="trust must be 'paths' or None, got True"):
         tables.open(tmp_path / "a.npy", trust=True)
-    with pytest.raises(BadArgument, match="trust must be None for a server"):
+    with pytest.raises(BadArgument, match="trust must be None for PostgreSQL"):
         cp.sql.runner.open_connection(dsn="postgresql://localhost/none", trust="paths")
 
 
