@@ -1,4 +1,4 @@
-"""Loaders of other projects over tables in an S3 object store, each set up as its guide says.
+"""Loaders of other projects over tables in an S3 object store, set up as their guides recommend.
 
 A job writes its files into the server's folder, from the files there, and reads them by S3.
 """

@@ -159,7 +159,7 @@ def read_in_order(served: Remote, key: str, request: int) -> float:
 
 
 def epoch(loader: Loader, rows: int, labels: list[Any] | None = None) -> float:
-    """Return the seconds of an epoch, in which each row must come once."""
+    """Return the seconds of an epoch; each row must come once."""
     seen, begin = [], time.perf_counter()
     for batch in loader:
         seen.append(batch["row"])

@@ -75,7 +75,7 @@ class ThreadPerRow:
 
 
 def records(work: Path, total: int) -> Path:
-    """Make a file in which every 8 bytes hold their own number."""
+    """Make a file whose every 8 bytes hold their own number."""
     path = work / f"records-{total}.bin"
     if not path.exists():
         with path.open("wb") as file:

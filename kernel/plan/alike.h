@@ -1,4 +1,4 @@
-/* Measures how alike neighbouring rows are, and so how a buffer of few blocks affects a batch.
+/* Measures the similarity of neighbouring rows, and so how a buffer of few blocks affects a batch.
  *
  * The measure is the share of a feature's variance that lies between spots of a few rows, beyond what the label
  * explains: a one-way analysis of variance of the residuals after regressing the feature on the label, an intraclass

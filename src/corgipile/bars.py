@@ -54,7 +54,7 @@ def _terminal_bar(title: str) -> Iterator[Bar]:
 
 
 class Watch:
-    """Counts rows for a bar and keeps a note beside them."""
+    """Counts rows for a bar and shows a note with them."""
 
     def __init__(self, bar: Bar, total: int) -> None:
         self._bar, self._total, self._done, self._note = bar, total, 0, ""

@@ -66,7 +66,7 @@ def command(
 
 
 def _sorted(facts: "About") -> list[tuple[str, str]]:
-    """Return lines on the columns by which the file is sorted, as known from its footer."""
+    """Return lines on the file's sorted columns, from its footer."""
     lines = [(f"sorted by {name}", f"{way} from row group to row group") for name, way in facts.sorted_by.items()]
     more = [("", f"and by {len(lines) - _MAX_COLUMNS} other columns")] if len(lines) > _MAX_COLUMNS else []
     return lines[:_MAX_COLUMNS] + more

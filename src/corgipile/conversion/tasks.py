@@ -1,4 +1,4 @@
-"""Conversion of a table by tasks of an engine, such as Ray or Spark, each of which writes its own files."""
+"""Conversion of a table by tasks of an engine, such as Ray or Spark; each task writes its own files."""
 
 import errno
 import platform
@@ -165,7 +165,7 @@ def convert(
     zero_based: bool | Literal["auto"] = "auto",
     overwrite: bool = False,
 ) -> int:
-    """Write a table in another format by tasks, each of which reads some rows and writes them to its own files.
+    """Write a table in another format by tasks; each reads some rows and writes them to its own files.
 
     Args:
         engine: Runs the tasks.

@@ -117,7 +117,7 @@ def _units(share: Share, units: Callable[[int, int], IntArray]) -> Rows:
 
 
 class _Turns(NamedTuple):
-    """Turns in which the same ranks get one row each.
+    """Consecutive turns in which the same ranks get one row each.
 
     Attributes:
         row: The first row that is dealt.

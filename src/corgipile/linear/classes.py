@@ -273,7 +273,7 @@ def _for_numbers() -> str:
 
 
 def codes_of(classes: npt.NDArray[Any]) -> FloatArray:
-    """Return the numbers by which rows are labelled: numeric classes themselves, the places of text classes.
+    """Return the labels as numbers: numeric classes themselves, the places of text classes.
 
     Example:
         >>> codes_of(np.array([-1, 1])).tolist(), codes_of(np.array(["no", "yes"])).tolist()

@@ -56,7 +56,7 @@ class Values:
         return np.array(numbers, np.int64).take(flat(encoded.indices))
 
     def known(self, column: pa.Array, first: int, whose: str) -> npt.NDArray[np.int64]:
-        """Return the number of each value, all of which must be known.
+        """Return the number of each value; all must be known.
 
         Args:
             column: The values.

@@ -1,4 +1,4 @@
-"""What models in one file share: their class, by group or by label, and their learning rates."""
+"""Shared parts of the models in one file: their class, by group or by label, and their learning rates."""
 
 import math
 from typing import TYPE_CHECKING, Any

@@ -18,7 +18,7 @@ __all__ = ["NullsAsNaN"]
 
 
 class NullsAsNaN(Wrapper):
-    """A table whose null features read as NaN, so that the learner handles null and NaN alike.
+    """A table whose null features read as NaN, so that the learner handles both the same way.
 
     Args:
         table: The rows.

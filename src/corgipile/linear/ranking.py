@@ -104,7 +104,7 @@ class Ranking:
 
 
 class _Run:
-    """Sorted records of a file, of which some are in memory."""
+    """Sorted records of a file, partly in memory."""
 
     def __init__(self, file: int, offset: int, rows: int, read_rows: int, records: FloatArray | None = None) -> None:
         self._file, self._offset, self.remaining, self._read_rows = file, offset, rows, read_rows

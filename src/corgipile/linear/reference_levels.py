@@ -39,7 +39,7 @@ class References:
 
 
 def references(model: "Model", coef: FloatArray, curves: FloatArray) -> References:
-    """Remove the last level of each column in which every row has one level, and adjust the other coefficients.
+    """Remove the last level of each column with one level per row, and adjust the other coefficients.
 
     The dummies of such a column add up to the intercept's 1, or without an intercept to those of the first such
     column. Adding a constant to all levels and subtracting it from the intercept changes no score.

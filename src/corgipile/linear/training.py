@@ -44,7 +44,7 @@ log = logging.getLogger("corgipile")
 
 @dataclass
 class Task:
-    """What to train on which rows; ``weight`` is the weight column, ``class_weight_setting`` as the user gave it."""
+    """A training task: rows, features and label; ``class_weight_setting`` is as the user gave it."""
 
     source: Table
     inputs: Features

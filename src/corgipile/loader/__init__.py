@@ -1,4 +1,4 @@
-"""Where I/O, memory and order meet: runs an order over a table and yields batches."""
+"""Runs an order over a table within a memory budget and yields batches."""
 
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.loader import Loader

@@ -26,7 +26,7 @@ Place = tuple[int, int, int]  # step, offset among its visits, rows
 
 
 class Group(NamedTuple):
-    """Some batches, of which only a pass's last may be short.
+    """Some batches; only a pass's last may be short.
 
     Attributes:
         places: Steps and offsets at which the rows were visited.

@@ -293,7 +293,7 @@ class Loader(Rewindable):
         group.columns.clear()  # frees pooled arrays
 
     def skipping(self, skips: Skips, rewind: Rewind, first: int) -> None:
-        """Skip steps and rows given by numbers of the whole epoch, of which this table is the rest from a step on."""
+        """Skip steps and rows by their numbers in the whole epoch; this table is its rest from a step on."""
         self._skips, self._whole_epoch = skips, (rewind, first)
 
     @property

@@ -62,7 +62,7 @@ class SampledRuns(NamedTuple):
 
     @classmethod
     def of(cls, table: Table, names: list[str]) -> Self:
-        """Choose the runs of a table, of which these columns are read."""
+        """Choose the sampled runs of a table for these columns."""
         width = max(1.0, row_bytes(table, names)) if len(table) else 1.0
         count, run_rows, first = _kernel.spots(len(table), width)
         if is_encoded(table, names):

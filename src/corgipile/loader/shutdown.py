@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class Stoppable(Protocol):
-    """A reader with a thread of its own."""
+    """A reader with its own thread."""
 
     def stop(self) -> None:
         """Stop the thread."""

@@ -144,7 +144,7 @@ def _label(table: Table, label: str | None) -> str | None:
 
 
 def _shared_variance(table: Table, label: str) -> float | None:
-    """Return the share of its variance by which the blocks of the most clustered column but the label differ.
+    """Return the variance share between blocks of the most clustered column, without the label.
 
     None if measuring it takes more than a few hundred reads.
     """

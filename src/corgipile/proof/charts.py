@@ -208,7 +208,7 @@ def _shape(series: int, x: float, y: float, class_: str | None = None) -> Markup
 
 
 def _cut(name: str, room: float) -> str:
-    """Shorten a long name in the middle, since many names begin alike."""
+    """Shorten a long name in the middle, since many names share a beginning."""
     max_letters = max(4, int(room / LETTER))
     if len(name) <= max_letters:
         return name

@@ -79,7 +79,7 @@ def audit(
 
 
 class Audit:
-    """Watches the batches of a training and measures what `audit` does, without a run of its own.
+    """Watches the batches of a training and measures what `audit` does, without a separate run.
 
     Each rank has its own. Send it pickled to another process, such as by ``all_gather_object``, and `merge` there.
 

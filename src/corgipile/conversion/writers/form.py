@@ -38,7 +38,7 @@ class PartWriter(Protocol):
     """Writes one file of an output."""
 
     def write(self, batch: pa.RecordBatch, first: int) -> int:
-        """Write rows, the first of which has number ``first``; return how many fit."""
+        """Write rows from number ``first`` on; return how many fit."""
 
     def close(self) -> Any:
         """Finish the file; return data for `Form.finish`."""

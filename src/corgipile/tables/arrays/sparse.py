@@ -124,7 +124,7 @@ class SparseRows:
         return values if order is None else values[order]
 
     def edges(self) -> IntArray | None:
-        """Return the rows in which chunks begin; None if the arrays are not chunked."""
+        """Return the first row of each chunk; None if the arrays are not chunked."""
         chunk = max(self._indices.chunk, self._values.chunk)
         if not chunk:
             return None

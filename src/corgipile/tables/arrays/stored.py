@@ -176,7 +176,7 @@ class Chunked:
 
 
 class Field:
-    """A field of a structured array, of which ``Fetch`` reads all fields once.
+    """A field of a structured array; ``Fetch`` reads all its fields once.
 
     Args:
         whole: The array.
