@@ -55,7 +55,7 @@ def test_clustered_tables():
 
 
 def test_sizes_are_checked(tmp_path):
-    with pytest.raises(BadArgument, match="rows 0"):
+    with pytest.raises(BadArgument, match="at least 1, got 0, 28"):
         higgs_like(tmp_path / "a", 0)
-    with pytest.raises(BadArgument, match="classes 0"):
+    with pytest.raises(BadArgument, match="at least 1, got 5, 0, 8"):
         clustered(5, classes=0)
