@@ -1,6 +1,7 @@
 """Generated tables of the benchmarks."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,22 +60,22 @@ def classes(work: Path, rows: int, features: int, count: int = 10) -> tuple[Path
     return x, y, arrow
 
 
-def numbered(work: Path, rows: int, row_bytes: int = 1024) -> tuple[Path, Path]:
+def numbered(work: Path, rows: int, row_bytes: int = 1024, *, stream: bool = True) -> tuple[Path, Path]:
     """Make a table whose label is the row number: an Arrow IPC file, and an Arrow stream as used by Hugging Face."""
-    arrow, stream = (work / f"numbered-{rows}x{row_bytes}{end}.arrow" for end in ("", "-stream"))
-    if not stream.exists():
+    arrow, copied = (work / f"numbered-{rows}x{row_bytes}{end}.arrow" for end in ("", "-stream"))
+    if not (copied if stream else arrow).exists():
         width = row_bytes // 4 - 1
         schema = pa.schema([("features", pa.list_(pa.float32(), width)), ("label", pa.int32())])
-        with Writer(arrow, schema) as file, pa.ipc.new_stream(str(stream), schema) as copy:
+        with Writer(arrow, schema) as file, pa.ipc.new_stream(str(copied), schema) if stream else nullcontext() as copy:
             for start in range(0, rows, 10_000):
                 label = np.arange(start, min(start + 10_000, rows), dtype=np.int32)
                 values = pa.array(np.repeat(label.astype(np.float32), width))
                 columns = [pa.FixedSizeListArray.from_arrays(values, width), pa.array(label)]
                 batch = pa.RecordBatch.from_arrays(columns, schema=schema)
                 file.write(batch)
-                for at in range(0, batch.num_rows, 1000):  # the record batches that datasets writes
+                for at in range(0, batch.num_rows if copy else 0, 1000):  # the record batches that datasets writes
                     copy.write(batch.slice(at, 1000))
-    return arrow, stream
+    return arrow, copied
 
 
 def arrays(arrow: Path) -> tuple[Path, Path]:

@@ -2,7 +2,11 @@
  *
  * Slots are reused: step i may be read once the visits of step i - 1 - ahead are over. With ahead 0 there is no thread,
  * and a step is built and read on request. A waiting consumer helps to read. Upcoming steps are prefetched from a slow
- * device, `far` rows ahead. The memory of a step is reused after its visit. */
+ * device, `far` rows ahead. The memory of a step is reused after its visit.
+ *
+ * A staged run is for slots that lie elsewhere: each step is cut into pieces of at most `room` rows and visits, and
+ * piece i is read into rows i % places * room and following of the reader's buffer. A piece keeps the slots of its
+ * rows for the consumer, who moves them there. */
 #ifndef CP_PREFETCH_H
 #define CP_PREFETCH_H
 
@@ -20,7 +24,7 @@ enum cp_run_status {
 typedef struct cp_step {
     struct cp_step *next;
     int64_t extent_count, reads, visits, room;
-    int announced;
+    int announced, last; /* last: no later piece belongs to its step */
     int64_t *extents; /* owns the memory of all four */
     int32_t *into, *sweep, *visit;
 } cp_step;
@@ -33,6 +37,8 @@ typedef struct {
     cp_plan *plan;
     cp_reader *reader;
     int64_t ahead, far;
+    int64_t room, places, place; /* of a staged run: rows of a piece, places for pieces, and the next piece's place */
+    int32_t *into;               /* room places of rows */
     /* of the thread that builds steps */
     cp_steps coming;           /* built, not yet read; all but the first were prefetched */
     int64_t coming_count, coming_rows, cold;
@@ -75,11 +81,10 @@ static inline void cp_steps_free(cp_step *step)
     }
 }
 
-/* Allocate the arrays of the step that the plan has begun; memory left by a much larger step is freed. */
-static inline int cp_step_fit(cp_step *step, const cp_plan *plan)
+/* Allocate the arrays of a step; memory left by a much larger step is freed. */
+static inline int cp_step_fit(cp_step *step, int64_t extents, int64_t reads, int64_t visits, int64_t swept)
 {
-    int64_t swept = cp_plan_swept(plan);
-    int64_t need = 16 * plan->extents + 4 * (plan->reads + swept + plan->visits) + 64;
+    int64_t need = 16 * extents + 4 * (reads + swept + visits) + 64;
     if (need > step->room || need < step->room / 8) {
         free(step->extents);
         step->room = need + need / 4;
@@ -89,10 +94,10 @@ static inline int cp_step_fit(cp_step *step, const cp_plan *plan)
             return -1;
         }
     }
-    step->extent_count = plan->extents, step->reads = plan->reads, step->visits = plan->visits;
-    step->into = (int32_t *)(void *)(step->extents + 2 * plan->extents);
-    step->visit = step->into + plan->reads;
-    step->sweep = swept ? step->visit + plan->visits : NULL;
+    step->extent_count = extents, step->reads = reads, step->visits = visits, step->last = 1;
+    step->into = (int32_t *)(void *)(step->extents + 2 * extents);
+    step->visit = step->into + reads;
+    step->sweep = swept ? step->visit + visits : NULL;
     return 0;
 }
 
@@ -109,31 +114,94 @@ static inline void cp_run_unlock(cp_run *run)
         pthread_mutex_unlock(&run->lock);
 }
 
-/* Build the next step of the plan; prefetch it unless it is read at once. */
-static inline int cp_run_make(cp_run *run)
+/* Append an empty step to those that are built; NULL if out of memory. */
+static inline cp_step *cp_run_step(cp_run *run)
 {
-    int status = cp_plan_begin(run->plan);
-    cp_step *step;
-    if (status <= 0)
-        return status < 0 ? CP_RUN_NO_MEMORY : CP_RUN_END;
     cp_run_lock(run);
-    step = run->spare;
+    cp_step *step = run->spare;
     run->spare = step ? step->next : NULL;
     cp_run_unlock(run);
-    if (!step && !(step = calloc(1, sizeof *step)))
-        return CP_RUN_NO_MEMORY;
-    cp_steps_push(&run->coming, step);
-    if (cp_step_fit(step, run->plan) < 0)
-        return CP_RUN_NO_MEMORY;
-    if (cp_plan_next(run->plan, step->extents, step->into, step->sweep, step->visit) < 0)
-        return CP_RUN_OUTGROWN;
+    if (step || (step = calloc(1, sizeof *step)))
+        cp_steps_push(&run->coming, step);
+    return step;
+}
+
+/* Prefetch a step that was built, unless it is read at once. */
+static inline void cp_run_announce(cp_run *run, cp_step *step)
+{
     step->announced = step != run->coming.first;
     if (step->announced) {
         run->coming_count++;
         run->coming_rows += step->reads;
         cp_reader_prefetch(run->reader, step->extents, step->extent_count);
     }
+}
+
+/* Copy the rows of `step` from `done` on, and its visits from `seen` on, as many as a piece holds, to a new piece. */
+static inline int cp_run_piece(cp_run *run, const cp_step *step, int64_t done, int64_t seen)
+{
+    int64_t reads = cp_min64(run->room, step->reads - done), first = 0, count = 0, at = done, left = reads;
+    int64_t visits = done + reads < step->reads ? 0 : cp_min64(run->room, step->visits - seen);
+    for (; reads && at >= step->extents[2 * first + 1] - step->extents[2 * first]; first++)
+        at -= step->extents[2 * first + 1] - step->extents[2 * first];
+    for (int64_t rows = -at; rows < reads && reads; count++)
+        rows += step->extents[2 * (first + count) + 1] - step->extents[2 * (first + count)];
+    cp_step *piece = cp_run_step(run);
+    if (!piece || cp_step_fit(piece, count, reads, visits, 0) < 0)
+        return CP_RUN_NO_MEMORY;
+    for (int64_t e = 0; e < count; e++, at = 0) {
+        int64_t start = step->extents[2 * (first + e)] + at, stop = step->extents[2 * (first + e) + 1];
+        piece->extents[2 * e] = start;
+        piece->extents[2 * e + 1] = start + cp_min64(stop - start, left);
+        left -= piece->extents[2 * e + 1] - start;
+    }
+    memcpy(piece->into, step->into + done, 4 * (size_t)reads);
+    memcpy(piece->visit, step->visit + seen, 4 * (size_t)visits);
+    piece->last = done + reads == step->reads && seen + visits == step->visits;
+    cp_run_announce(run, piece);
     return CP_RUN_STEP;
+}
+
+/* Cut a step into pieces; its visits follow its rows. */
+static inline int cp_run_cut(cp_run *run, const cp_step *step)
+{
+    int64_t done = 0, seen = 0;
+    int status;
+    do {
+        status = cp_run_piece(run, step, done, seen);
+        done += cp_min64(run->room, step->reads - done);
+        seen += done < step->reads ? 0 : cp_min64(run->room, step->visits - seen);
+    } while (status == CP_RUN_STEP && (done < step->reads || seen < step->visits));
+    return status;
+}
+
+/* Build the next step of the plan; prefetch it unless it is read at once. */
+static inline int cp_run_make(cp_run *run)
+{
+    cp_plan *plan = run->plan;
+    int status = cp_plan_begin(plan);
+    if (status <= 0)
+        return status < 0 ? CP_RUN_NO_MEMORY : CP_RUN_END;
+    int large = run->room && (plan->reads > run->room || plan->visits > run->room);
+    cp_step whole = {0}, *step = large ? &whole : cp_run_step(run);
+    if (!step || cp_step_fit(step, plan->extents, plan->reads, plan->visits, cp_plan_swept(plan)) < 0)
+        status = CP_RUN_NO_MEMORY;
+    else if (cp_plan_next(plan, step->extents, step->into, step->sweep, step->visit) < 0)
+        status = CP_RUN_OUTGROWN;
+    else if (large)
+        status = cp_run_cut(run, step);
+    else
+        cp_run_announce(run, step), status = CP_RUN_STEP;
+    free(whole.extents);
+    return status;
+}
+
+/* Return the rows of the buffer that a step is read into: its slots, or the next place of a staged run. */
+static inline const int32_t *cp_run_into(cp_run *run, const cp_step *step)
+{
+    for (int64_t i = 0; run->room && i < step->reads; i++)
+        run->into[i] = (int32_t)(run->place * run->room + i);
+    return run->room ? run->into : step->into;
 }
 
 /* Build a step to read, and if the device is slow, enough more to keep it busy. */
@@ -153,12 +221,14 @@ static inline int cp_run_load(cp_run *run, int urgent)
     cp_step *step = run->coming.first;
     urgent = urgent && (!run->threaded || step->reads > run->far || atomic_load(&run->asleep));
     run->reader->read.soon = run->far && !step->announced;
-    int status = cp_reader_read(run->reader, step->extents, step->extent_count, step->into, step->sweep, urgent);
+    const int32_t *into = cp_run_into(run, step), *sweep = run->room ? NULL : step->sweep;
+    int status = cp_reader_read(run->reader, step->extents, step->extent_count, into, sweep, urgent);
     run->cold = run->reader->read.waited ? CP_COLD_FACTOR * run->far : run->cold - step->reads;
     if (atomic_load(&run->reader->read.quit))
         return CP_RUN_STOPPED;
     if (status)
         return status < 0 ? CP_RUN_NO_MEMORY : CP_RUN_FAILED;
+    run->place = run->room ? (run->place + 1) % run->places : 0;
     run->coming.first = step->next;
     if (run->coming.first) {
         run->coming_count--;
@@ -224,6 +294,14 @@ static inline void cp_run_init(cp_run *run, cp_plan *plan, cp_reader *reader, in
     pthread_mutex_init(&run->lock, NULL);
     pthread_cond_init(&run->loaded, NULL);
     pthread_cond_init(&run->left, NULL);
+}
+
+/* Make a run staged, before it begins; the reader's buffer has room * places rows. Returns -1 if out of memory. */
+static inline int cp_run_stage(cp_run *run, int64_t room, int64_t places)
+{
+    run->room = room, run->places = places, run->ahead = places - 2;
+    run->into = malloc(sizeof(int32_t) * (size_t)room);
+    return run->into ? 0 : -1;
 }
 
 /* Start the thread; if the system refuses, steps are read on request. */
@@ -341,6 +419,7 @@ static inline void cp_run_free(cp_run *run)
     cp_steps_free(run->spare);
     free(run->visited ? run->visited->extents : NULL);
     free(run->visited);
+    free(run->into);
     if (run->owner != getpid())
         return;
     pthread_cond_destroy(&run->loaded);

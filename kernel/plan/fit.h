@@ -11,6 +11,8 @@
 
 enum { CP_STEP_ROWS = 8192, CP_STEP_BYTES = 2 << 20 }; /* limits of a step that covers its overhead and still fits a
                                                         * cache */
+/* Steps of large buffers are larger, for hosts that pay for each step: a share of the buffer up to this size. */
+enum { CP_LARGE_STEP_BYTES = 16 << 20, CP_STEP_SHARE = 128 };
 enum { CP_BALANCED_BLOCKS = 64, CP_CACHED_BUFFER_BYTES = 4 << 20 }; /* buffer size that a core caches */
 enum { CP_PLAN_BYTES = 4 << 20 }; /* bytes of the plan that do not count against the budget */
 enum { CP_WHOLE_PILES = 192 }; /* twice as many hardly reduce the variation of a batch of 256 rows */
@@ -59,6 +61,8 @@ static inline void cp_fit(cp_spec *spec, const cp_room *r)
     int64_t step = (r->step + r->widest - 1) / r->widest;
     int64_t held = (r->wanted ? r->wanted : r->budget >= 0 ? r->budget : r->rows) / r->widest;
     if (cp_order(spec->kind)->deals) {
+        int64_t large = (int64_t)(CP_LARGE_STEP_BYTES / (r->row_bytes * (double)r->widest));
+        step = cp_max64(step, cp_min64(held / CP_STEP_SHARE, large));
         spec->group = spec->group ? spec->group : cp_max64(1, cp_min64(held / 8, step));
         spec->whole = spec->whole < 0 ? r->balanced || held >= CP_WHOLE_PILES : spec->whole;
     } else {

@@ -21,37 +21,47 @@ static void run_destroy(PyObject *capsule)
     free(o);
 }
 
-/* run_new(plan, reader, far): the run owns both; `far` rows are prefetched from a slow device */
+/* run_new(plan, reader, far, room, places): the run owns both; `far` rows are prefetched from a slow device; with
+ * `places` > 0 the run is staged, in pieces of `room` rows */
 static PyObject *run_new(PyObject *self, PyObject *args)
 {
     PyObject *plan_capsule, *reader_capsule, *capsule;
-    long long far;
+    long long far, room, places;
     plan_object *plan;
     reader_object *reader;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOL", &plan_capsule, &reader_capsule, &far) ||
+    if (!PyArg_ParseTuple(args, "OOLLL", &plan_capsule, &reader_capsule, &far, &room, &places) ||
         !(plan = PyCapsule_GetPointer(plan_capsule, PLAN)) || !(reader = PyCapsule_GetPointer(reader_capsule, READER)))
         return NULL;
     const cp_plan *p = &plan->plan;
-    if (p->spec.rows > reader->rows || cp_slots(&p->spec, p->widest, p->spec.blocks) > reader->slots)
+    int64_t slots = places ? reader->slots / places : reader->slots;
+    if (p->spec.rows > reader->rows || (places ? room : cp_slots(&p->spec, p->widest, p->spec.blocks)) > slots)
         return PyErr_Format(PyExc_ValueError, "the plan's rows and slots must not exceed the reader's");
+    if (places && (places < 3 || room < 1))
+        return PyErr_Format(PyExc_ValueError, "a staged run needs 3 places of at least one row");
     run_object *o = calloc(1, sizeof *o);
     if (!o)
         return PyErr_NoMemory();
     cp_run_init(&o->run, &plan->plan, &reader->reader, far);
+    if (places && cp_run_stage(&o->run, room, places) < 0) {
+        free(o);
+        return PyErr_NoMemory();
+    }
     o->plan = Py_NewRef(plan_capsule);
     o->reader = Py_NewRef(reader_capsule);
     capsule = PyCapsule_New(o, RUN, run_destroy);
     if (!capsule) {
         Py_DecRef(o->plan);
         Py_DecRef(o->reader);
+        free(o->run.into);
         free(o);
     }
     return capsule;
 }
 
 /* run_next(run): wait for the next step -> bytearray of int32, the slots to visit; None at the end, False once stopped,
- * or (errno, fd, row) of the failed request */
+ * or (errno, fd, row) of the failed request. Of a staged run: [slots of the rows, slots to visit, whether the piece ends
+ * its step]. */
 static PyObject *run_next(PyObject *self, PyObject *capsule)
 {
     run_object *o = PyCapsule_GetPointer(capsule, RUN);
@@ -70,6 +80,10 @@ static PyObject *run_next(PyObject *self, PyObject *capsule)
     const cp_read *read = &o->run.reader->read;
     switch (status) {
     case CP_RUN_STEP:
+        if (o->run.room)
+            return Py_BuildValue("[y#y#O]", (const char *)step->into, (Py_ssize_t)(4 * step->reads),
+                                 (const char *)step->visit, (Py_ssize_t)(4 * step->visits),
+                                 step->last ? Py_True : Py_False);
         return PyByteArray_FromStringAndSize((const char *)step->visit, (Py_ssize_t)(4 * step->visits));
     case CP_RUN_END:
         Py_RETURN_NONE;

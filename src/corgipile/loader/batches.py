@@ -132,7 +132,8 @@ def _tensors(torch: Any, column: Any, rows: int, size: int, unseen: Unseen) -> I
         return (unseen.numbers(torch.from_numpy(part.values), part.lengths.tolist()) for part in parts)
     if isinstance(column, list):
         return ([_tensor(torch, row) for row in part] for part in _slices(column, rows, size))
-    return torch.unsafe_split(torch.from_numpy(column), size)  # type: ignore[no-any-return]  # unsafe: no view tracking
+    column = column if isinstance(column, torch.Tensor) else torch.from_numpy(column)
+    return torch.unsafe_split(column, size)  # type: ignore[no-any-return]  # unsafe: no view tracking
 
 
 def _tensor(torch: Any, row: Any) -> Any:

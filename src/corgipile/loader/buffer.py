@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadSchema, BudgetTooSmall, RaggedRows
+from corgipile.loader.array_pool import Make
 from corgipile.loader.null_rows import NullRow, null_at
 from corgipile.loader.varlen import Varlen
 from corgipile.sizes import format_bytes
@@ -77,6 +78,7 @@ class Buffer:
         varlen: Names and types of the other columns, which stay in the record batches that were read.
         limit: Largest number of bytes; None: no limit.
         workers: Number of workers that share the slack above the limit.
+        make: Allocates the bytes of an array.
 
     Attributes:
         row_tap: Captures sampled rows as they enter slots; None: no capture.
@@ -89,13 +91,14 @@ class Buffer:
         varlen: Mapping[str, pa.DataType],
         limit: int | None = None,
         workers: int = 1,
+        make: Make = np.empty,
     ) -> None:
         self.slots, self.limit, self._workers = slots, limit, workers
         self.row_tap: RowTap | None = None
         self.fields = {field.name: field for field in fields}
         self.varlen = Varlen(slots, varlen)
         try:
-            self._arrays = {field.name: _aligned(slots, field) for field in fields}
+            self._arrays = {field.name: _aligned(slots, field, make) for field in fields}
         except (MemoryError, ValueError):  # NumPy raises ValueError for sizes beyond the address space
             size = format_bytes(sum(slots * field.row_bytes for field in fields))
             raise BudgetTooSmall(f"the machine has no memory for a buffer of {slots} rows, {size}") from None
@@ -158,9 +161,9 @@ class Buffer:
         _kernel.gather(out, self._arrays[name], self.fields[name].row_bytes, visit)
 
 
-def _aligned(slots: int, field: Field) -> npt.NDArray[np.generic]:
+def _aligned(slots: int, field: Field, make: Make) -> npt.NDArray[np.generic]:
     size = slots * field.row_bytes
-    raw = np.empty(size + 64, np.uint8)
+    raw = make((size + 64,), np.dtype(np.uint8))
     start = -raw.ctypes.data % 64
     flat: npt.NDArray[np.generic] = raw[start : start + size].view(field.dtype)
     return flat.reshape((slots, *field.shape))

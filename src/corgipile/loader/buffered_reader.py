@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
+from corgipile.loader.array_pool import Make
 from corgipile.loader.budget import (
     COLUMN_RUN,
     Sketch,
@@ -18,7 +19,7 @@ from corgipile.loader.budget import (
     readable_alone,
     sketched,
 )
-from corgipile.loader.buffer import Buffer, SlotArray
+from corgipile.loader.buffer import Buffer
 from corgipile.loader.cached_rows import CachedRows, fits_cache, read_all
 from corgipile.loader.content import Content, Embed
 from corgipile.loader.default_order import LABEL, Reading, chosen
@@ -27,6 +28,7 @@ from corgipile.loader.mixed import MixReader
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
 from corgipile.loader.single_rows import stage_locally
+from corgipile.loader.staging import Stage
 from corgipile.loader.stats import Progress
 from corgipile.orders import GlobalBatches, Key, Order, Shard, visited_rows
 from corgipile.orders.riffle import CONTENT
@@ -114,6 +116,7 @@ class BufferedReader:
         self.table: Table = table
         self.seed, self.shard = seed, shard
         self._closed = False
+        self._stage: Stage | None = None
         self._key = Key(self.seed, 0, *shard)
         self.row_bytes = layout.row_bytes
         reading = Reading(layout, memory, update) if embed is None else None
@@ -218,7 +221,14 @@ class BufferedReader:
         """Return the rows that an epoch visits."""
         return self.order.visits(self.blocks, self.key(epoch))
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[SlotArray]:
+    def stage(self, stage: Stage, make: Make) -> Buffer:
+        """Replace the buffer by staging memory, from which a device takes rows; `epoch` then yields pieces."""
+        self.stop()
+        self._stage, self._row_reader = stage, None
+        self.buffer = Buffer(stage.room * stage.places, self.columns.fields, {}, make=make)
+        return self.buffer
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """Yield the slots of each step; the next step may overwrite a yielded step's rows.
 
         The only buffer is shared: a new epoch ends a running one.
@@ -232,7 +242,8 @@ class BufferedReader:
             self._run = CachedRows(self.rows(epoch, start))
         else:
             key = self.key(epoch)
-            self._run = begin(self.order, self.blocks, key, start, self.buffer, self._reader(), self.row_bytes)
+            reader, stage = self._reader(), self._stage
+            self._run = begin(self.order, self.blocks, key, start, self.buffer, reader, self.row_bytes, stage)
         return self._run.visits()
 
     def kept(self) -> bool:

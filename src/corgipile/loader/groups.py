@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.stats import Progress
 from corgipile.tables.arrow.spans import Rows
 
-__all__ = ["BatchGatherer", "Group", "Place", "position_after"]
+__all__ = ["BatchGatherer", "BatchSource", "Group", "Place", "position_after"]
 
 GATHER_ROWS, GATHER_BYTES = 8192, 1 << 20  # rows and bytes gathered at a time
 POOLED = 4  # reusable arrays per column
@@ -37,6 +37,24 @@ class Group(NamedTuple):
     places: list[Place]
     rows: int
     columns: dict[str, Any]
+
+
+class BatchSource(Protocol):
+    """Source of a loader's batches, in groups."""
+
+    def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
+        """Yield this many rows of an epoch, starting at an offset in a step."""
+
+    @property
+    def progress(self) -> Progress:
+        """Return the reading progress."""
+
+    @property
+    def resident(self) -> int:
+        """Return the bytes of rows in memory."""
+
+    def close(self) -> None:
+        """Close what the source has opened."""
 
 
 class BatchGatherer:

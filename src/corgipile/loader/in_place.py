@@ -19,7 +19,7 @@ from corgipile.tables.table import ColumnLayout, IntArray, Layout, type_code
 __all__ = ["BLOCK_THREADS", "SHORT_RUNS", "THREAD_BYTES", "LayoutReader", "few_files", "movable"]
 
 MEMORY = -2  # the kernel's CP_MEMORY, in place of a descriptor
-BLOCK_THREADS = 4
+BLOCK_THREADS = max(4, min(8, (os.cpu_count() or 1) // 2))
 ROW_THREADS = 32
 MOST_REQUESTS = 1 << 15  # largest number of short runs per kernel call
 SHORT_RUNS = 8  # mean rows of a run below which runs are read together

@@ -1,7 +1,7 @@
 """The loader: batches of a table in any order, read nearly sequentially, resumable at any batch."""
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from corgipile.errors import RaggedRows, StateMismatch
@@ -14,7 +14,7 @@ from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.checkpoint import Position, check_place, find_place, identity_of, restore_part
 from corgipile.loader.content import Embed
 from corgipile.loader.default_order import Reading, chosen, fixed
-from corgipile.loader.groups import BatchGatherer, Group, Place, position_after
+from corgipile.loader.groups import BatchGatherer, BatchSource, Group, Place, position_after
 from corgipile.loader.null_rows import NullRow
 from corgipile.loader.one_thread import OneThread
 from corgipile.loader.prefetch import Overfull
@@ -273,7 +273,7 @@ class Loader(Rewindable):
         feeder, source = self.feeder, self._source
         return self._meter.now(self._batches, feeder.bytes_read, feeder.row_bytes, source.resident, source.progress)
 
-    def _make_source(self) -> BatchGatherer | WideRows:
+    def _make_source(self) -> BatchSource:
         arrow = self._settings["format"] == "arrow" or (self._unseen and not self.feeder.unbuffered)
         return (WideRows if self.feeder.unbuffered else BatchGatherer)(self.feeder, self._size, arrow=arrow)
 
@@ -312,6 +312,10 @@ class Loader(Rewindable):
         """Gather rows of later batches while one is in use, into arrays allocated by ``make``; None: on request."""
         if isinstance(self._source, BatchGatherer):
             self._source.gather_ahead(make)
+
+    def gather_by(self, source: Callable[[BufferedReader, int, Selection], BatchSource]) -> None:
+        """Let another source gather this loader's batches, made of its reader, batch size and selection."""
+        self._source = source(self.feeder, self._size, self._selection)
 
     def _current_place(self) -> tuple[int, int]:
         """Return step and offset of the first undelivered row."""

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.in_place import SHORT_RUNS, LayoutReader
 from corgipile.loader.readers import RowReader
 from corgipile.loader.shutdown import stop_at_exit
+from corgipile.loader.staging import Piece, Stage, pieces
 from corgipile.loader.stats import Progress
 from corgipile.orders import Blocks, Key, Order, Step
 from corgipile.orders.planned import Planned
@@ -48,8 +50,8 @@ class Overfull(BudgetTooSmall):  # only reading shows the size: the order was fi
 class Prefetch(Protocol):
     """A pass with its threads."""
 
-    def visits(self) -> Iterator[SlotArray]:
-        """Yield the slots each step visits."""
+    def visits(self) -> Iterator[Any]:
+        """Yield the slots each step visits, or the pieces of staged steps."""
 
     def progress(self) -> Progress:
         """Return the progress, from any thread; after `stop` the final one."""
@@ -59,29 +61,50 @@ class Prefetch(Protocol):
 
 
 def begin(
-    order: Order, blocks: Blocks, key: Key, start: int, buffer: Buffer, row_reader: RowReader, row_bytes: float
+    order: Order,
+    blocks: Blocks,
+    key: Key,
+    start: int,
+    buffer: Buffer,
+    row_reader: RowReader,
+    row_bytes: float,
+    stage: Stage | None = None,
 ) -> Prefetch:
-    """Prepare a pass: in the kernel if it can plan the steps and read the rows, else in a Python thread."""
+    """Prepare a pass: in the kernel if it can plan the steps and read the rows, else in a Python thread.
+
+    ``stage``: the buffer is staging memory, and the pass yields pieces.
+    """
     far = getattr(row_reader, "ahead", 0) or FAR_BYTES
     planned = order if isinstance(order, Planned) and type(order).steps is Planned.steps else None
     if planned and isinstance(row_reader, LayoutReader) and not buffer.varlen and row_reader.hold():
-        return KernelPrefetch(planned, blocks, key, start, row_reader, int(far / (row_bytes + PLANNED_ROW)))
-    return StepPrefetch(order.steps(blocks, key, start), row_reader, buffer, order, far, row_bytes)
+        return KernelPrefetch(planned, blocks, key, start, row_reader, int(far / (row_bytes + PLANNED_ROW)), stage)
+    steps = order.steps(blocks, key, start)
+    if stage is not None:
+        return StagedPrefetch(steps, row_reader, buffer, order, far, row_bytes, stage)
+    return StepPrefetch(steps, row_reader, buffer, order, far, row_bytes)
 
 
 class KernelPrefetch:
     """A pass in the kernel, which reads ahead in one thread; with ``ahead`` 0 there is no thread."""
 
     def __init__(
-        self, order: Planned, blocks: Blocks, key: Key, start: int, row_reader: LayoutReader, far: int
+        self,
+        order: Planned,
+        blocks: Blocks,
+        key: Key,
+        start: int,
+        row_reader: LayoutReader,
+        far: int,
+        stage: Stage | None,
     ) -> None:
+        self._stage = stage or Stage(0, 0)
         self._pass, self._row_reader = (order, blocks, key, start), row_reader
         self._far = far if blocks.rows >= SHORT_RUNS * blocks.count else 0
         self._run: object | None = None
         self._waited, self._reader_waited = 0.0, 0.0
         self._stopped, self._process = False, os.getpid()
 
-    def _next(self) -> SlotArray | None:
+    def _next(self) -> SlotArray | Piece | None:
         if os.getpid() != self._process:
             raise BadArgument(FORKED)
         if self._run is None:
@@ -93,14 +116,16 @@ class KernelPrefetch:
             raise BadArgument(ENDED)
         if isinstance(visit, tuple):
             raise self._row_reader.failure(*visit)
+        if isinstance(visit, list):
+            return Piece(np.frombuffer(visit[0], np.int32), np.frombuffer(visit[1], np.int32), visit[2])
         return None if visit is None else np.frombuffer(visit, np.int32)
 
-    def visits(self) -> Iterator[SlotArray]:
-        """Yield each step's slots."""
+    def visits(self) -> Iterator[SlotArray | Piece]:
+        """Yield each step's slots, or the pieces of staged steps."""
         if not self._stopped:
             order, blocks, key, start = self._pass
             reader = self._row_reader.reader(short=not self._far)
-            self._run = _kernel.run_new(order.plan(blocks, key, start), reader, self._far)
+            self._run = _kernel.run_new(order.plan(blocks, key, start), reader, self._far, *self._stage)
         try:
             while (visit := self._next()) is not None:
                 yield visit
@@ -255,7 +280,7 @@ class StepPrefetch:
         if limit is not None and self._buffer.nbytes > self._buffer.most:
             raise Overfull.of(self._buffer.nbytes, limit)
 
-    def visits(self) -> Iterator[SlotArray]:
+    def visits(self) -> Iterator[Any]:
         """Yield each step's slots."""
         if self._thread is not None:
             self._thread.start()
@@ -281,3 +306,37 @@ class StepPrefetch:
             self._thread.join()
         self._ready.put(None)  # wakes a consumer in another thread
         self._reader.idle()
+
+
+class StagedPrefetch(StepPrefetch):
+    """A pass that reads the pieces of steps into the places of staging memory in turn."""
+
+    def __init__(
+        self,
+        steps: Iterator[Step],
+        reader: RowReader,
+        buffer: Buffer,
+        order: Order,
+        far: int,
+        row_bytes: float,
+        stage: Stage,
+    ) -> None:
+        ahead = replace(order, ahead=stage.places - 2)  # type: ignore[type-var]
+        super().__init__(self._staged(steps, stage), reader, buffer, ahead, far, row_bytes)
+        self._pieces = deque[Piece]()
+
+    def _staged(self, steps: Iterator[Step], stage: Stage) -> Iterator[Step]:
+        """Yield each piece as a step into its place, and keep it for the consumer."""
+        number = 0
+        for step in steps:
+            coming = list(pieces(step, stage.room))
+            for piece in coming:
+                self._pieces.append(Piece(piece.into, piece.visit, piece is coming[-1]))
+                start = stage.rows(number).start
+                yield Step(piece.extents, np.arange(start, start + len(piece.into), dtype=np.int32), piece.visit)
+                number += 1
+
+    def visits(self) -> Iterator[Piece]:
+        """Yield pieces that are read."""
+        for _ in super().visits():
+            yield self._pieces.popleft()

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader.batches import Cut
 from corgipile.loader.rewind import Rewind
 from corgipile.loader.segments import dealt, next_worker
+from corgipile.loader.sparse import SparseRows
 from corgipile.sizes import MAX_EPOCH, whole
 from corgipile.tables.arrow.spans import Rows
 
@@ -148,13 +150,11 @@ def drop_rows(columns: dict[str, Any], rows: int, places: Sequence[int]) -> dict
 
 
 def _take(column: Any, left: npt.NDArray[np.int64]) -> Any:
-    if isinstance(column, np.ndarray):
-        return column[left]
     if isinstance(column, Rows):
         return column.taken(left)
     if isinstance(column, list):
         return [column[row] for row in left.tolist()]
-    return column.take(left)  # an Arrow array or sparse rows
+    return column.take(left) if isinstance(column, pa.Array | SparseRows) else column[left]
 
 
 def _turn(totals: Sequence[int], step: int, worker: int) -> int | None:

@@ -10,7 +10,7 @@ from corgipile.errors import BadArgument, StateMismatch
 from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.array_pool import Make
-from corgipile.loader.budget import first_epoch_of, sketched
+from corgipile.loader.budget import DEFAULT_MEMORY, first_epoch_of, sketched
 from corgipile.loader.buffered_reader import MAX_PREFETCH
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
 from corgipile.loader.content import Embed
@@ -20,14 +20,17 @@ from corgipile.loader.selection import select
 from corgipile.loader.skips import Skips
 from corgipile.loader.stats import LoaderStats
 from corgipile.loader.stats import joined as joined_stats
-from corgipile.orders import Order
-from corgipile.sizes import MAX_EPOCH, Size, whole
+from corgipile.orders import Auto, Order
+from corgipile.sizes import MAX_EPOCH, Size, parse_bytes, whole
+from corgipile.tables import Table
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import unpack_shared
+from corgipile.tables.io.arriving import within
 from corgipile.tables.table import IntArray
+from corgipile.torch.device_buffer import obstacle_of
 from corgipile.torch.epochs import Epochs, Turn
 from corgipile.torch.rank import RankFinder, dealt_by_accelerate
-from corgipile.torch.worker import ProcessState, Settings, WorkerIteration
+from corgipile.torch.worker import ProcessState, Settings, Source, WorkerIteration
 
 __all__ = ["CorgiPileDataset"]
 
@@ -132,26 +135,33 @@ class CorgiPileDataset(IterableDataset[Any]):
             open_table(path, **options), columns, widths, features, label, encode=encode, missing=missing,
             classes=classes, dtype=dtype, as_tuple=as_tuple, memory=memory,
         )  # fmt: skip
-        reading = Reading(selection.found(self.table), memory) if sketch is None else None
-        resolved = chosen(order, self.table, label, batch_size or 0, reading)
-        if first_epoch_of(resolved) is not None:
-            raise BadArgument("first_epoch is not for datasets, which sample blocks before it: use train or Loader")
-        runs: Order = replace(resolved, ahead=prefetch)  # type: ignore[type-var]
-        if global_batches is not None:
-            runs = fixed(global_batches, runs, batch_size)
+        self._requested = order, label, global_batches
         self._settings = Settings(
-            self.table, runs, memory, batch_size, selection, seed, drop_last, prefetch, transform, sketch, Skips(skip)
+            self.table, Auto(), memory, batch_size, selection, seed, drop_last, prefetch, transform, sketch, Skips(skip)
         )
         self._settings.skips.check(len(self.table))
         self._check_skips()
-        self._lengths: dict[tuple[int, ...], int] = {}
         self._places, self._epochs, self._kept = RankFinder(rank, world), Epochs(), ProcessState()
-        self._identity = identity_of(self.table, self._settings.order, seed, selection.encoding)
-        fitted = self._settings.fitted(self.table, 1)  # raises errors of columns and memory early
+        self._fit(self.table, memory)
+
+    def _fit(self, table: Table, memory: Size | None) -> None:
+        """Choose the order for a budget, and read what all workers and epochs share of a table with the same rows."""
+        (order, label, global_batches), settings = self._requested, self._settings
+        reading = Reading(settings.selection.found(self.table), memory) if settings.sketch is None else None
+        resolved = chosen(order, self.table, label, settings.batch_size or 0, reading)
+        if first_epoch_of(resolved) is not None:
+            raise BadArgument("first_epoch is not for datasets, which sample blocks before it: use train or Loader")
+        runs: Order = replace(resolved, ahead=settings.prefetch)  # type: ignore[type-var]
+        if global_batches is not None:
+            runs = fixed(global_batches, runs, settings.batch_size)
+        self._settings = settings = replace(settings, table=table, order=runs, memory=memory)
+        self._lengths: dict[tuple[int, ...], int] = {}
+        self._identity = identity_of(self.table, runs, settings.seed, settings.selection.encoding)
+        fitted = settings.fitted(table, 1)  # raises errors of columns and memory early
         if fitted.way.spilled:
-            unpack_shared(self.table, fitted.sources)  # once, for all workers and epochs
-        content = self._settings.content(unpacked=fitted.way.spilled)
-        sketched(self.table, fitted.order, fitted.blocks, content)  # likewise read once
+            unpack_shared(table, fitted.sources)  # once, for all workers and epochs
+        content = settings.content(unpacked=fitted.way.spilled)
+        sketched(table, fitted.order, fitted.blocks, content)  # likewise read once
 
     def __repr__(self) -> str:
         order = getattr(self.order, "title", self.order.name)
@@ -161,6 +171,12 @@ class CorgiPileDataset(IterableDataset[Any]):
     def order(self) -> Order:
         """Return the order that runs, with its sizes as given."""
         return self._settings.order
+
+    @property
+    def memory(self) -> int:
+        """Return the bytes for rows in memory."""
+        memory = self._settings.memory
+        return DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=self.table.nbytes)
 
     @property
     def encoding(self) -> Encoding | None:
@@ -256,13 +272,32 @@ class CorgiPileDataset(IterableDataset[Any]):
             done = part.after(batches, batch_size, settings.lost(part, self._places.find().rank))
         return {**identity, **part.standing(done)}
 
-    def run_ahead(self, make: Make) -> None:
+    def fit_device(self, memory: int) -> None:
+        """Fit the order to a device's memory for rows.
+
+        Raises:
+            BadArgument: The batches cannot be gathered on a device; the message says why.
+        """
+        settings = self._settings
+        if (obstacle := obstacle_of(settings)) is not None:
+            raise BadArgument(f"device_memory must be 0 here: {obstacle}")
+        balance = settings.order.sketch_column
+        sources = settings.selection.found(self.table).sources
+        if balance is not None and balance in self.table.schema.names and balance not in sources:
+            sources = [*sources, balance]
+        with within(self.memory):
+            table = unpack_shared(self.table, sources)
+        self._kept.loader = None
+        self._fit(table, memory)
+
+    def run_ahead(self, make: Make, source: Source | None = None) -> None:
         """Mark the latest iteration as ahead of the training loop, so that `state_dict` requires ``batches``.
 
         Args:
             make: Allocates the arrays of its batches from a shape and type, where no worker makes them.
+            source: Makes the source that gathers its batches instead, see `corgipile.Loader.gather_by`.
         """
-        self._kept.ahead, self._kept.make = self._epochs.latest(), make
+        self._kept.ahead, self._kept.make, self._kept.source = self._epochs.latest(), make, source
 
     def rows_of(
         self, step: int, *, rank: int | None = None, epoch: int | None = None, workers: int | None = None

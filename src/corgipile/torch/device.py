@@ -1,10 +1,12 @@
 """Loader that copies the next batch to a device while the current one is in use."""
 
+import logging
 from collections import UserDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
+from functools import partial
 from traceback import clear_frames
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +15,18 @@ import torch
 from corgipile.errors import BadArgument
 from corgipile.loader import Loader
 from corgipile.loader.shutdown import closed_at_exit
+from corgipile.sizes import Size, parse_bytes
 from corgipile.torch.dataset import CorgiPileDataset
+from corgipile.torch.device_buffer import DeviceBuffer
+
+if TYPE_CHECKING:
+    from corgipile.torch.worker import Source
 
 __all__ = ["DeviceLoader"]
 
 EXHAUSTED = object()
+DEVICE_MEMORY, DEVICE_SHARE = 2 << 30, 1 / 4  # default size of a buffer on a device; its largest share of the device
+log = logging.getLogger("corgipile")
 
 
 class DeviceLoader:
@@ -28,6 +37,11 @@ class DeviceLoader:
     the previous one is in use. Give the dataset itself if there are no workers. Batches of a DataLoader are pinned by
     its ``pin_memory``, else here. Devices other than CUDA get copies on request.
 
+    On a CUDA device the shuffle buffer itself lies there if the dataset is given without a DataLoader: rows are copied
+    once, in large parts, and gathered into batches on the device. Its size is ``device_memory``; the dataset's
+    ``memory`` then holds rows on their way, and the device as many. The batches are those of a dataset with
+    ``memory=device_memory``.
+
     Tensors in dictionaries, lists and tuples are moved. Objects with a method ``to`` (a ``PackedSequence``, a graph)
     move themselves when their batch is due; other values (text, bytes, arrays) stay as they are. The device holds two
     batches, the current and the next one. Up to eight arrays per column, each a megabyte or a batch, are page-locked on
@@ -37,13 +51,18 @@ class DeviceLoader:
         batches: A `CorgiPileDataset` with ``batch_size``, a DataLoader, or another iterable that yields batches each
             time it is iterated over.
         device: The target; by default the current CUDA device, or the CPU if there is none.
+        device_memory: Bytes of the shuffle buffer on the device, such as ``"2GB"``; 0: the buffer stays on the host.
+            None: on a CUDA device 2 GB, or ``memory`` if that is more, but at most a quarter of the device; 0 on others
+            and for batches that a device cannot gather (of rows of varying length, or changed by ``transform``).
 
     Attributes:
         device: The device, with its number.
+        device_memory: Bytes of the shuffle buffer on the device; 0: it is on the host.
 
     Raises:
-        BadArgument: The device does not exist, or ``batches`` is a `corgipile.Loader`, whose state would run ahead of
-            the training.
+        BadArgument: The device does not exist, ``batches`` cannot be gathered there, or is a `corgipile.Loader`, whose
+            state would run ahead of the training.
+        BudgetTooSmall: ``device_memory`` does not hold the smallest buffer.
 
     Example:
         >>> import pyarrow as pa
@@ -54,19 +73,53 @@ class DeviceLoader:
         (['cpu', 'cpu', 'cpu'], 3)
     """
 
-    def __init__(self, batches: Iterable[Any], device: "str | int | torch.device | None" = None) -> None:
+    def __init__(
+        self,
+        batches: Iterable[Any],
+        device: "str | int | torch.device | None" = None,
+        *,
+        device_memory: Size | None = None,
+    ) -> None:
         if isinstance(batches, Loader):
             raise BadArgument(
                 "batches must not be a corgipile.Loader, whose state would run ahead of the training: "
                 "give corgipile.torch.CorgiPileDataset, which takes the same arguments"
             )
         self._batches, self.device = batches, _resolve_device(device)
+        self._source: Source | None = None
+        self.device_memory = self._fit_device(device_memory)
         self._moves: Moves | None = None
         self._yielded: int | None = None
         self._latest: object = None
 
+    def _fit_device(self, wanted: Size | None) -> int:
+        """Fit the dataset to the device's memory; return its bytes, 0 if the buffer stays on the host."""
+        data, device = self._batches, self.device
+        if wanted == 0 or (wanted is None and (device.type != "cuda" or not isinstance(data, CorgiPileDataset))):
+            return 0
+        if not isinstance(data, CorgiPileDataset):
+            raise BadArgument(
+                f"device_memory needs a CorgiPileDataset, got {type(data).__name__}: give the dataset itself, "
+                "since the buffer of a DataLoader lies in its workers"
+            )
+        staging = data.memory
+        if wanted is None:
+            whole = torch.cuda.get_device_properties(device).total_memory
+            memory = min(max(DEVICE_MEMORY, staging), int(whole * DEVICE_SHARE))
+        else:
+            memory = parse_bytes(wanted, "device_memory")
+        try:
+            data.fit_device(memory)
+        except BadArgument as obstacle:
+            if wanted is not None:
+                raise
+            log.info("the shuffle buffer stays on the host: %s", obstacle)
+            return 0
+        self._source = partial(DeviceBuffer, device=device, staging=staging)
+        return memory
+
     def __repr__(self) -> str:
-        return f"DeviceLoader({self._batches!r}, device={str(self.device)!r})"
+        return f"DeviceLoader({self._batches!r}, device={str(self.device)!r}, device_memory={self.device_memory})"
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
@@ -81,7 +134,8 @@ class DeviceLoader:
     def __iter__(self) -> Iterator[Any]:
         """Begin an iteration, the next epoch of a `CorgiPileDataset`."""
         if self._moves is None:
-            self._moves = Streamed(self.device) if self.device.type == "cuda" else Direct(self.device)
+            streamed = self.device.type == "cuda" and not self.device_memory
+            self._moves = Streamed(self.device) if streamed else Direct(None if self.device_memory else self.device)
         moves, source = self._moves, iter(self._batches)
         yielded, this = 0, object()
         self._yielded, self._latest = yielded, this
@@ -132,7 +186,7 @@ class DeviceLoader:
 
     def _run_ahead(self, moves: "Moves") -> None:
         if isinstance(self.dataset, CorgiPileDataset):
-            self.dataset.run_ahead(moves.empty)
+            self.dataset.run_ahead(moves.empty, self._source)
 
     def _own(self) -> CorgiPileDataset:
         if isinstance(self.dataset, CorgiPileDataset):
@@ -157,9 +211,9 @@ class Moves(Protocol):
 
 
 class Direct:
-    """Copies on request."""
+    """Copies on request; None: batches lie on the device already."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device | None) -> None:
         self._device = device
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -168,7 +222,7 @@ class Direct:
 
     def begin(self, batch: Any) -> Any:
         """Copy a batch."""
-        return _map_tensors(batch, self._to, self._to)
+        return batch if self._device is None else _map_tensors(batch, self._to, self._to)
 
     def end(self, begun: Any) -> Any:
         """Return the batch."""

@@ -19,9 +19,11 @@ from corgipile.loader import Loader
 from corgipile.loader.array_pool import Make
 from corgipile.loader.batches import Unseen
 from corgipile.loader.budget import Fitted, fit, sketched
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.checkpoint import Part, checked, go_on, segments_of
 from corgipile.loader.content import Content, Embed
 from corgipile.loader.default_order import LABEL
+from corgipile.loader.groups import BatchSource
 from corgipile.loader.one_thread import OneThread
 from corgipile.loader.rewind import Rewind
 from corgipile.loader.segments import EpochSegment, next_worker
@@ -38,6 +40,9 @@ from corgipile.torch.shared_memory import Column, PackedRows, Split, share_tenso
 __all__ = ["ProcessState", "Settings", "WorkerIteration"]
 
 REPORT_SECONDS = 0.05  # seconds between two reports of a worker
+
+
+Source = Callable[[BufferedReader, int, Selection], BatchSource]
 
 
 @dataclass(frozen=True)
@@ -112,10 +117,11 @@ class ProcessState:
         turn: The last iteration.
         ahead: An iteration without workers that runs ahead of the training loop.
         make: Allocates the arrays of the batches of ``ahead``.
+        source: Makes the source of the batches of ``ahead``; None: they are gathered from the host's buffer.
         part: The part that the last iteration runs.
         latest: The loader of the last iteration.
         loader: The loader of whole epochs.
-        loader_of: Process, rank, world, worker and workers of ``loader``.
+        loader_of: Process, rank, world, worker and workers of ``loader``, and the source of its batches.
         turns: Rejects concurrent iteration by two threads.
     """
 
@@ -123,10 +129,11 @@ class ProcessState:
     turn: Turn | None = None
     ahead: Turn | None = None
     make: Make | None = None
+    source: Source | None = None
     part: Part | None = None
     latest: Loader | None = None
     loader: Loader | None = None
-    loader_of: tuple[int, ...] = ()
+    loader_of: tuple[Any, ...] = ()
     turns: OneThread = field(default_factory=OneThread)
 
     def __reduce__(self) -> tuple[type["ProcessState"], tuple[()]]:
@@ -182,7 +189,8 @@ class WorkerIteration:
         done, rows = part.segment.batches, self._settings.batch_size is None
         loader = self._kept.latest = self._loader(part)
         loader.rows_by(Unseen(Split, Column) if packed and transform is None and not rows else None)
-        loader.gather_ahead(self._kept.make if self._kept.ahead == self._turn else None)
+        if self._source() is None:
+            loader.gather_ahead(self._kept.make if self._kept.ahead == self._turn else None)
         loader.set_epoch(part.epoch)
         if skips := self._settings.skips:
             loader.skipping(skips, self._settings.rewind(part, self._rank), part.first)
@@ -221,13 +229,21 @@ class WorkerIteration:
         if self._cell != ALONE:
             self._epochs.report(self._cell, self._turn, loader.stats)
 
+    def _source(self) -> Source | None:
+        return self._kept.source if self._kept.ahead == self._turn else None
+
     def _loader(self, part: Part) -> Loader:
-        place = (self._rank, self._world, self._worker, self._workers)
-        if part.before:
-            return self._settings.loader(part.table, *place)
-        process = self._kept
-        if process.loader is None or process.loader_of != (os.getpid(), *place):
-            process.loader, process.loader_of = self._settings.loader(part.table, *place), (os.getpid(), *place)
+        """Return the loader of a part; whole epochs in a row share one."""
+        place, source, process = (self._rank, self._world, self._worker, self._workers), self._source(), self._kept
+        known = (os.getpid(), *place, source)
+        if part.before or process.loader is None or process.loader_of != known:
+            process.loader = None  # frees its buffer first
+            loader = self._settings.loader(part.table, *place)
+            if source is not None:
+                loader.gather_by(source)
+            if part.before:
+                return loader
+            process.loader, process.loader_of = loader, known
         return process.loader
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,0 +1,312 @@
+"""The shuffle buffer on a device: rows reach it in large copies and are gathered there into batches.
+
+The host reads runs of rows into page-locked staging memory, one part after the other, and a copy stream sends each
+part to the device. There its rows are scattered to slots, and batches are gathered from slots, on the stream of the
+training loop: the order of the stream is what keeps a slot's old row until its last visit.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from corgipile.errors import BudgetTooSmall
+from corgipile.loader.buffer import Field
+from corgipile.loader.buffered_reader import WIDE, BufferedReader
+from corgipile.loader.groups import Group, Place
+from corgipile.loader.selection import Selection
+from corgipile.loader.staging import Piece, Stage
+from corgipile.loader.stats import Progress
+from corgipile.sizes import format_bytes
+from corgipile.tables.encoded import is_encoded
+from corgipile.tables.io.remote import is_remote
+from corgipile.torch.worker import Settings
+
+__all__ = ["DeviceBuffer", "obstacle_of", "torch_type"]
+
+SLOT_BYTES = 8  # bytes of a row's slot and of its visit
+PLACES = 4  # places of the staging memory: two are read into or wait, one is copied, and one is scattered
+MAX_PLACE_BYTES, GROUP_BYTES = 32 << 20, 16 << 20  # largest place of the staging memory; bytes gathered at a time
+SUSPECTS = ("f2", "f4", "f8", "u8")
+# Types that PyTorch cannot index, and those of the same width that move their bytes.
+MOVED_AS = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
+
+def torch_type(dtype: np.dtype[Any]) -> torch.dtype:
+    """Return PyTorch's type for a NumPy dtype.
+
+    Raises:
+        TypeError: It has none.
+
+    Example:
+        >>> torch_type(np.dtype("f4"))
+        torch.float32
+    """
+    return torch.from_numpy(np.empty(0, dtype)).dtype
+
+
+def _is_tensor_type(dtype: np.dtype[Any]) -> bool:
+    try:
+        torch_type(dtype)
+    except TypeError:
+        return False
+    return True
+
+
+def obstacle_of(settings: Settings) -> str | None:
+    """Return why a dataset's batches cannot be gathered on a device, None if they can."""
+    table, columns = settings.table, settings.selection.found(settings.table)
+    if settings.batch_size is None:
+        return "the dataset yields rows; give it batch_size="
+    if settings.transform is not None:
+        return "transform= takes batches of the host; apply it to the batches of the loader"
+    loose = [*columns.varlen, *(columns.sources[:1] if settings.selection.sparse else [])]
+    loose += [of.name for of in columns.fields if not _is_tensor_type(of.dtype)]
+    if loose:
+        return f"column {loose[0]!r} has no tensor of rows of one length; choose others by columns= or features="
+    if columns.row_bytes >= WIDE:
+        return f"rows of {format_bytes(columns.row_bytes)} are read one by one; buffers are for rows below 32 KB"
+    if is_encoded(table, columns.sources):
+        spill = "the rows are encoded, and spill files are not allowed; open the table with spill=FOLDER"
+        return spill if table.spill is None else None
+    return "the table lies in a store; download it first" if is_remote(table) else None
+
+
+class Lane:
+    """One place of the staging memory and its copy on the device.
+
+    Args:
+        host: The place's rows.
+        room: Number of rows.
+        device: The device.
+    """
+
+    def __init__(self, host: dict[str, torch.Tensor], room: int, device: torch.device) -> None:
+        pinned = device.type == "cuda"
+        self.host, self.staged = host, {name: _movable(rows) for name, rows in host.items()}
+        self.rows = {name: torch.empty_like(rows, device=device) for name, rows in self.staged.items()}
+        self.staged_slots = torch.empty(2 * room, dtype=torch.int32, pin_memory=pinned)  # of rows, then of visits
+        self.host_slots = self.staged_slots.numpy()
+        self.slots = torch.empty_like(self.staged_slots, device=device)
+        self.suspect = torch.zeros((), dtype=torch.bool, pin_memory=pinned)  # whether the host must look at the rows
+        self.copied: Any = None  # events of the latest piece
+        self.scattered: Any = None
+
+
+class DeviceBuffer:
+    """Gathers batches from slots on a device.
+
+    Args:
+        feeder: Reader whose order and memory are those of the buffer on the device.
+        batch_size: Rows of a batch.
+        selection: Columns of batches.
+        device: The device.
+        staging: Bytes of staging memory on the host; the device has as many.
+
+    Raises:
+        BudgetTooSmall: The staging memory holds no row, or the device lacks memory for the slots.
+    """
+
+    def __init__(
+        self, feeder: BufferedReader, batch_size: int, selection: Selection, device: torch.device, staging: int
+    ) -> None:
+        self._feeder, self._batch_size, self._selection, self._device = feeder, batch_size, selection, device
+        self._fields = feeder.columns.fields
+        row_bytes = max(1, sum(field.row_bytes for field in self._fields))
+        room = min(staging // PLACES, MAX_PLACE_BYTES) // (row_bytes + SLOT_BYTES)
+        if room < 1:
+            needed = format_bytes(PLACES * (row_bytes + SLOT_BYTES)).replace(" ", "")
+            raise BudgetTooSmall(
+                f"memory must hold {PLACES} rows of {format_bytes(row_bytes)} on their way to the device, got "
+                f"{format_bytes(staging)}: give memory={needed!r}"
+            )
+        self._stage = Stage(min(room, max(1, len(feeder.table))), PLACES)
+        self._group = batch_size * max(1, GROUP_BYTES // (row_bytes * batch_size))
+        self._cuda = device.type == "cuda"
+        self._stream = torch.cuda.Stream(device) if self._cuda else None  # type: ignore[no-untyped-call]
+        self._work: Any = None  # the training loop's stream
+        made = selection.made({of.name: np.empty((0, *of.shape), of.dtype) for of in self._fields})
+        called = {of.name: selection.names.get(of.name, of.name) for of in self._fields}
+        self._types = {of.name: (torch_type(of.dtype), torch_type(made[called[of.name]].dtype)) for of in self._fields}
+        # Features and labels with values that no learner takes: NaN, and integers beyond int64.
+        self._checked = [f.name for f in self._fields if f.name in selection.names and f.dtype.str[1:] in SUSPECTS]
+        self._slots, self._lanes = self._allocate()
+
+    def _allocate(self) -> tuple[dict[str, torch.Tensor], list[Lane]]:
+        """Allocate the slots and the staging memory."""
+        stage, device, count = self._stage, self._device, self._feeder.slots + 1  # the last slot takes unwanted rows
+        buffer = self._feeder.stage(stage, self._pinned)
+        host = {of.name: torch.from_numpy(buffer.dense(of.name)) for of in self._fields}
+        try:
+            slots = self.fresh(count)
+            lanes = [
+                Lane({name: rows[stage.rows(at)] for name, rows in host.items()}, stage.room, device)
+                for at in range(PLACES)
+            ]
+        except torch.OutOfMemoryError as error:
+            size = format_bytes(count * self._feeder.row_bytes)
+            raise BudgetTooSmall(f"{device} has no memory for {size} of rows: lower device_memory") from error
+        return slots, lanes
+
+    def _pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        return torch.empty(shape, dtype=torch_type(dtype), pin_memory=self._cuda).numpy()
+
+    def _empty(self, rows: int, of: Field) -> torch.Tensor:
+        """Allocate rows of a column, of a type that can be indexed."""
+        kind = torch_type(of.dtype)
+        return torch.empty((rows, *of.shape), dtype=MOVED_AS.get(kind, kind), device=self._device)
+
+    def _sent(self, pieces: Iterator[Piece]) -> Iterator[tuple[Piece, Lane]]:
+        """Send each piece to the device; yield it once the next one is sent, too."""
+        earlier: tuple[Piece, Lane] | None = None
+        for number, piece in enumerate(pieces):
+            lane = self._lanes[number % PLACES]
+            self._send(piece, lane)
+            if earlier is not None:
+                yield earlier
+                if earlier[1].copied is not None:
+                    earlier[1].copied.synchronize()  # its place in the staging memory is read into again
+            earlier = piece, lane
+        if earlier is not None:
+            yield earlier
+
+    def _send(self, piece: Piece, lane: Lane) -> None:
+        """Copy a piece to the device on the copy stream, and look there for values that no learner takes."""
+        rows, visits = len(piece.into), len(piece.visit)
+        lane.host_slots[:rows] = np.where(piece.into < 0, self._feeder.slots, piece.into)
+        lane.host_slots[rows : rows + visits] = piece.visit
+        with self._copying():
+            if self._stream is not None and lane.scattered is not None:
+                self._stream.wait_event(lane.scattered)
+            for name, staged in lane.staged.items():
+                lane.rows[name][:rows].copy_(staged[:rows], non_blocking=True)
+            lane.slots[: rows + visits].copy_(lane.staged_slots[: rows + visits], non_blocking=True)
+            if self._checked:
+                flags = torch.stack([_suspect(lane.rows[name][:rows]) for name in self._checked])
+                lane.suspect.copy_(flags.any(), non_blocking=True)
+            lane.copied = self._event()
+
+    def _copying(self) -> AbstractContextManager[Any]:
+        return torch.cuda.stream(self._stream) if self._stream is not None else nullcontext()
+
+    def _event(self) -> Any:
+        return torch.cuda.current_stream(self._device).record_event() if self._cuda else None
+
+    def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
+        """Gather this many rows of an epoch, starting at an offset in a step."""
+        self._follow()
+        pieces, begun = self._feeder.epoch(epoch, step), 0  # visits of the step in earlier pieces
+        group = _Gathered(self, self._batch_size)
+        try:
+            for piece, lane in self._sent(pieces):
+                visit = self._scattered(piece, lane)
+                at, skip = min(skip, len(visit)), max(0, skip - len(visit))
+                while at < len(visit) and rows:
+                    taken = group.add(visit[at : at + rows])
+                    group.places.append((step, begun + at, taken))
+                    at, rows = at + taken, rows - taken
+                    if group.rows == group.most:
+                        yield group.finish()
+                        self._follow()
+                        group = _Gathered(self, min(self._group, 2 * group.grown))
+                step, begun = (step + 1, 0) if piece.last else (step, begun + len(visit))
+                if not rows:
+                    break
+            if group.rows:
+                yield group.finish()
+        finally:
+            pieces.close()  # type: ignore[attr-defined]  # a generator: ends its reading thread
+            if self._stream is not None:
+                self._stream.synchronize()  # copies read the staging memory
+
+    def _follow(self) -> None:
+        """Make the training loop's stream wait for the work of its last one."""
+        if self._cuda:
+            stream = torch.cuda.current_stream(self._device)
+            if self._work not in (None, stream):
+                stream.wait_stream(self._work)
+            self._work = stream
+
+    def _scattered(self, piece: Piece, lane: Lane) -> torch.Tensor:
+        """Move a piece's rows to their slots once they have arrived; return the slots to visit."""
+        if lane.copied is not None:
+            torch.cuda.current_stream(self._device).wait_event(lane.copied)
+        if self._checked:
+            self._check(piece, lane)
+        rows = len(piece.into)
+        slots = lane.slots[: rows + len(piece.visit)].long()  # the type that `index_copy_` takes
+        for name, column in self._slots.items():
+            if rows:
+                column.index_copy_(0, slots[:rows], lane.rows[name][:rows])
+        lane.scattered = self._event()
+        return slots[rows:]
+
+    def _check(self, piece: Piece, lane: Lane) -> None:
+        """Raise the error of a value that no learner takes, if the piece has one."""
+        if lane.copied is not None:
+            lane.copied.synchronize()
+        if lane.suspect:
+            kept = np.flatnonzero(piece.into >= 0)
+            self._selection.made({name: values.numpy()[kept] for name, values in lane.host.items()})
+
+    @property
+    def progress(self) -> Progress:
+        """Return the reading progress."""
+        return self._feeder.progress
+
+    @property
+    def resident(self) -> int:
+        """Return the bytes of rows on the device and in staging memory."""
+        return sum(slots.nbytes for slots in self._slots.values()) + self._feeder.buffer.nbytes
+
+    def close(self) -> None:
+        """Do nothing: the reader owns the files."""
+
+    def finished(self, columns: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return columns in the types of batches."""
+        types = self._types
+        return {name: rows.view(types[name][0]).to(types[name][1]) for name, rows in columns.items()}
+
+    def take(self, visit: torch.Tensor, into: dict[str, torch.Tensor], at: int) -> None:
+        """Gather visited slots into rows from ``at`` on."""
+        for name, slots in self._slots.items():
+            torch.index_select(slots, 0, visit, out=into[name][at : at + len(visit)])
+
+    def fresh(self, rows: int) -> dict[str, torch.Tensor]:
+        """Allocate rows on the device, which will belong to the caller of the loader."""
+        return {of.name: self._empty(rows, of) for of in self._fields}
+
+
+class _Gathered:
+    """A group that is being gathered."""
+
+    def __init__(self, buffer: DeviceBuffer, most: int) -> None:
+        self.most = self.grown = most
+        self._buffer, self._columns = buffer, buffer.fresh(most)
+        self.places: list[Place] = []
+        self.rows = 0
+
+    def add(self, visit: torch.Tensor) -> int:
+        """Gather the visited rows that fit; return their number."""
+        visit = visit[: self.most - self.rows]
+        self._buffer.take(visit, self._columns, self.rows)
+        self.rows += len(visit)
+        return len(visit)
+
+    def finish(self) -> Group:
+        """Return the gathered rows."""
+        columns = {name: rows[: self.rows] for name, rows in self._columns.items()}
+        return Group(self.places, self.rows, self._buffer.finished(columns))
+
+
+def _movable(rows: torch.Tensor) -> torch.Tensor:
+    """Return a view of rows with a type that PyTorch can index."""
+    return rows.view(MOVED_AS.get(rows.dtype, rows.dtype))
+
+
+def _suspect(rows: torch.Tensor) -> torch.Tensor:
+    """Return whether rows may hold NaN, or bits of integers beyond int64, in a tensor on their device."""
+    return rows.sum().isnan() if rows.dtype.is_floating_point else rows.lt(0).any()
