@@ -21,7 +21,7 @@ from corgipile.torch import CorgiPileDataset, DeviceLoader
 BATCH, BATCHES, FEATURES, CLASSES, WIDTH = 1024, (512, 4096, 16_384), 256, 10, 1024
 STEP_BOUNDS = (1.03, 1.05, 1.15)  # by batch size
 MAX_STEPS = 2000  # of an epoch that is timed
-THREADS, CHUNK = 8, 4 << 20  # of reading alone
+THREADS, CHUNK = 8, 16 << 20  # of reading alone
 WORKERS = (0, 4, 8)  # of the peer; the fastest counts
 
 

@@ -6,7 +6,7 @@
  *
  * A staged run is for slots that lie elsewhere: each step is cut into pieces of at most `room` rows and visits, and
  * piece i is read into rows i % places * room and following of the reader's buffer. A piece keeps the slots of its
- * rows for the consumer, who moves them there. */
+ * rows for the consumer, who moves them there. Another thread builds the next step meanwhile. */
 #ifndef CP_PREFETCH_H
 #define CP_PREFETCH_H
 
@@ -33,9 +33,18 @@ typedef struct {
     cp_step *first, *last;
 } cp_steps;
 
+/* The thread that builds the next step of a staged run while one is read. */
+typedef struct {
+    pthread_mutex_t lock;
+    pthread_cond_t turn;
+    int begun, asked, stopped, status; /* status: of the latest step */
+    pthread_t thread;
+} cp_planner;
+
 typedef struct {
     cp_plan *plan;
     cp_reader *reader;
+    cp_planner planner;
     int64_t ahead, far;
     int64_t room, places, place; /* of a staged run: rows of a piece, places for pieces, and the next piece's place */
     int32_t *into;               /* room places of rows */
@@ -129,12 +138,12 @@ static inline cp_step *cp_run_step(cp_run *run)
 /* Prefetch a step that was built, unless it is read at once. */
 static inline void cp_run_announce(cp_run *run, cp_step *step)
 {
-    step->announced = step != run->coming.first;
-    if (step->announced) {
-        run->coming_count++;
-        run->coming_rows += step->reads;
+    int later = step != run->coming.first;
+    step->announced = later && run->cold > 0;
+    run->coming_count += later;
+    run->coming_rows += later ? step->reads : 0;
+    if (step->announced)
         cp_reader_prefetch(run->reader, step->extents, step->extent_count);
-    }
 }
 
 /* Copy the rows of `step` from `done` on, and its visits from `seen` on, as many as a piece holds, to a new piece. */
@@ -204,6 +213,73 @@ static inline const int32_t *cp_run_into(cp_run *run, const cp_step *step)
     return run->room ? run->into : step->into;
 }
 
+static inline void *cp_planner_thread(void *argument)
+{
+    cp_run *run = argument;
+    cp_planner *p = &run->planner;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stopped) {
+        if (!p->asked) {
+            pthread_cond_wait(&p->turn, &p->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&p->lock);
+        int status = cp_run_make(run);
+        pthread_mutex_lock(&p->lock);
+        p->status = status;
+        p->asked = 0;
+        pthread_cond_broadcast(&p->turn);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* Start the thread; without it, steps are built between reads. */
+static inline void cp_planner_start(cp_run *run)
+{
+    cp_planner *p = &run->planner;
+    p->status = CP_RUN_STEP;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->turn, NULL);
+    p->begun = cp_thread_start(&p->thread, cp_planner_thread, run) == 0;
+}
+
+static inline void cp_planner_stop(cp_planner *p)
+{
+    if (!p->begun)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->stopped = 1;
+    pthread_cond_broadcast(&p->turn);
+    pthread_mutex_unlock(&p->lock);
+    pthread_join(p->thread, NULL);
+    p->begun = 0;
+}
+
+/* Begin to build the step after the first upcoming one, if there is none; until `cp_planner_join` the steps are the
+ * thread's. Returns whether it began. */
+static inline int cp_planner_ask(cp_run *run)
+{
+    cp_planner *p = &run->planner;
+    if (!p->begun || run->coming.first->next || p->status != CP_RUN_STEP)
+        return 0;
+    pthread_mutex_lock(&p->lock);
+    p->asked = 1;
+    pthread_cond_broadcast(&p->turn);
+    pthread_mutex_unlock(&p->lock);
+    return 1;
+}
+
+/* Wait for the step; returns CP_RUN_NO_MEMORY or CP_RUN_OUTGROWN if it could not be built. */
+static inline int cp_planner_join(cp_planner *p)
+{
+    pthread_mutex_lock(&p->lock);
+    while (p->asked)
+        pthread_cond_wait(&p->turn, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+    return p->status == CP_RUN_END ? CP_RUN_STEP : p->status;
+}
+
 /* Build a step to read, and if the device is slow, enough more to keep it busy. */
 static inline int cp_run_plan(cp_run *run)
 {
@@ -222,12 +298,16 @@ static inline int cp_run_load(cp_run *run, int urgent)
     urgent = urgent && (!run->threaded || step->reads > run->far || atomic_load(&run->asleep));
     run->reader->read.soon = run->far && !step->announced;
     const int32_t *into = cp_run_into(run, step), *sweep = run->room ? NULL : step->sweep;
+    int asked = cp_planner_ask(run);
     int status = cp_reader_read(run->reader, step->extents, step->extent_count, into, sweep, urgent);
+    int planned = asked ? cp_planner_join(&run->planner) : CP_RUN_STEP;
     run->cold = run->reader->read.waited ? CP_COLD_FACTOR * run->far : run->cold - step->reads;
     if (atomic_load(&run->reader->read.quit))
         return CP_RUN_STOPPED;
     if (status)
         return status < 0 ? CP_RUN_NO_MEMORY : CP_RUN_FAILED;
+    if (planned != CP_RUN_STEP)
+        return planned;
     run->place = run->room ? (run->place + 1) % run->places : 0;
     run->coming.first = step->next;
     if (run->coming.first) {
@@ -272,6 +352,8 @@ static inline void *cp_run_thread(void *argument)
 #ifdef __linux__
     pthread_setname_np(pthread_self(), "corgipile-read");
 #endif
+    if (run->room)
+        cp_planner_start(run);
     while ((status = cp_run_plan(run)) == CP_RUN_STEP) {
         urgent = cp_run_admit(run);
         status = urgent < 0 ? CP_RUN_STOPPED : cp_run_load(run, urgent);
@@ -279,6 +361,7 @@ static inline void *cp_run_thread(void *argument)
             break;
         pthread_cond_signal(&run->loaded);
     }
+    cp_planner_stop(&run->planner);
     pthread_mutex_lock(&run->lock);
     run->status = status;
     pthread_mutex_unlock(&run->lock);

@@ -12,7 +12,7 @@
 enum { CP_STEP_ROWS = 8192, CP_STEP_BYTES = 2 << 20 }; /* limits of a step that covers its overhead and still fits a
                                                         * cache */
 /* Steps of large buffers are larger, for hosts that pay for each step: a share of the buffer up to this size. */
-enum { CP_LARGE_STEP_BYTES = 16 << 20, CP_STEP_SHARE = 128 };
+enum { CP_LARGE_STEP_BYTES = 14 << 20, CP_STEP_SHARE = 128 };
 enum { CP_BALANCED_BLOCKS = 64, CP_CACHED_BUFFER_BYTES = 4 << 20 }; /* buffer size that a core caches */
 enum { CP_PLAN_BYTES = 4 << 20 }; /* bytes of the plan that do not count against the budget */
 enum { CP_WHOLE_PILES = 192 }; /* twice as many hardly reduce the variation of a batch of 256 rows */

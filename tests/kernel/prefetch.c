@@ -142,6 +142,60 @@ static void follow(uint64_t seed, int what, int fd)
     free(rows_at), free(row_of);
 }
 
+/* Run a plan staged, moving each piece's rows to their slots as a device would; what: as for `follow`, 0, 1 or 3. */
+static void follow_staged(uint64_t seed, int what, int fd)
+{
+    cp_spec spec = spec_of(seed);
+    int64_t slots = cp_slots(&spec, cp_widest(&spec), spec.blocks), count = 0, last = (int64_t)cp_below(seed, 10, 40);
+    int64_t room = 1 + (int64_t)cp_below(seed, 12, 400), places = 3 + (int64_t)cp_below(seed, 13, 3);
+    int32_t fds[2] = {fd, what == 3 ? -1 : fd}, *row_of = malloc(4 * (size_t)slots);
+    cp_plan plan, alone;
+    cp_reader reader;
+    cp_run run;
+    const cp_step *piece;
+    cp_step whole = {0};
+    int status = CP_RUN_STEP, over = 1;
+    int64_t done = 0, seen = 0;
+    rows_at = malloc(4 * ITEMS * (size_t)(room * places));
+    cp_column column = {2, starts, offsets, fds, {(char *)rows_at, 4 * ITEMS, ITEMS, CP_I32, CP_I32, 0}, NULL};
+    check(cp_plan_init(&plan, &spec, 0) == 0 && cp_plan_init(&alone, &spec, 0) == 0, "plans");
+    check(cp_reader_start(&reader, 1 + (int)(seed % 3)) == 0, "reader");
+    reader.columns = &column, reader.column_count = 1;
+    cp_run_init(&run, &plan, &reader, 100 * (int64_t)cp_below(seed, 11, 10));
+    check(cp_run_stage(&run, room, places) == 0, "stage");
+    for (; (what != 1 || count < last) && (status = next(&run, &piece)) == CP_RUN_STEP; count++) {
+        if (over) {
+            check(cp_plan_begin(&alone) == 1, "the run has more steps than the plan");
+            check(cp_step_fit(&whole, alone.extents, alone.reads, alone.visits, cp_plan_swept(&alone)) == 0, "fit");
+            check(cp_plan_next(&alone, whole.extents, whole.into, whole.sweep, whole.visit) == 1, "next");
+            done = seen = 0;
+        }
+        check(piece->reads <= room && piece->visits <= room && done + piece->reads <= whole.reads, "its room");
+        check(!memcmp(piece->into, whole.into + done, 4 * (size_t)piece->reads), "the same slots");
+        check(!memcmp(piece->visit, whole.visit + seen, 4 * (size_t)piece->visits), "the same visits");
+        const int32_t *at = rows_at + count % places * room * ITEMS;
+        for (int64_t i = 0; i < piece->reads; i++, at += ITEMS)
+            if (piece->into[i] >= 0)
+                row_of[piece->into[i]] = at[2] - 2;
+        for (int64_t i = done, e, row; i < done + piece->reads; i++) { /* the step's rows, in the order of its runs */
+            for (row = i, e = 0; row >= whole.extents[2 * e + 1] - whole.extents[2 * e]; e++)
+                row -= whole.extents[2 * e + 1] - whole.extents[2 * e];
+            check(whole.into[i] < 0 || row_of[whole.into[i]] == whole.extents[2 * e] + row, "the row in its place");
+        }
+        done += piece->reads, seen += piece->visits, over = piece->last;
+        check(!piece->visits || done == whole.reads, "visits follow the rows");
+        check(over == (done == whole.reads && seen == whole.visits), "the last piece");
+    }
+    if (what == 0)
+        check(status == CP_RUN_END && over && cp_plan_begin(&alone) == 0, "the end");
+    if (what == 3)
+        check(status == CP_RUN_FAILED && reader.read.error == EBADF, "the error");
+    cp_run_free(&run);
+    cp_reader_stop(&reader);
+    cp_plan_free(&plan), cp_plan_free(&alone);
+    free(whole.extents), free(rows_at), free(row_of);
+}
+
 int main(void)
 {
     FILE *file = tmpfile();
@@ -150,8 +204,11 @@ int main(void)
         data[i] = i / ITEMS + i % ITEMS;
     check(file && write(fileno(file), data, 4 * ROWS * ITEMS) == 4 * ROWS * ITEMS, "write");
     for (uint64_t seed = 0; seed < 120; seed++)
-        for (int what = 0; what < 4; what++)
+        for (int what = 0; what < 4; what++) {
             follow(seed, what, fileno(file));
+            if (what != 2)
+                follow_staged(seed, what, fileno(file));
+        }
     waits = 0;
     atomic_store(&slow, 3 * SLICE);
     for (uint64_t seed = 200; seed < 208; seed++)

@@ -1,5 +1,7 @@
 """Batches on their way to a CUDA device: pinned, copied without waiting, whole. Skipped where there is none."""
 
+import gc
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -89,7 +91,7 @@ def test_a_buffer_on_the_device_under_delays(path, order, monkeypatch):
         slots = scattered(self, piece, lane)
         for column in lane.rows.values():
             column[:] = 77  # whoever reads it again is wrong
-        lane.scattered = self._event()
+        lane.scattered.record()
         return slots
 
     monkeypatch.setattr(DeviceBuffer, "_send", late_send)
@@ -118,6 +120,8 @@ def test_a_buffer_on_the_device_follows_the_loop_to_other_streams(path):
 def test_a_buffer_too_large_for_the_device_is_an_error(path):
     data = CorgiPileDataset(path, memory="1MB", batch_size=BATCH)
     loader = DeviceLoader(data, device_memory="6MB")
+    gc.collect()
+    torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(1e-5)
     try:
         with pytest.raises(BudgetTooSmall, match="lower device_memory"):

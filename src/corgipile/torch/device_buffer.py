@@ -89,11 +89,11 @@ class Lane:
         self.host, self.staged = host, {name: _movable(rows) for name, rows in host.items()}
         self.rows = {name: torch.empty_like(rows, device=device) for name, rows in self.staged.items()}
         self.staged_slots = torch.empty(2 * room, dtype=torch.int32, pin_memory=pinned)  # of rows, then of visits
-        self.host_slots = self.staged_slots.numpy()
+        self.host_slots = self.staged_slots.numpy().view(np.uint32)
         self.slots = torch.empty_like(self.staged_slots, device=device)
         self.suspect = torch.zeros((), dtype=torch.bool, pin_memory=pinned)  # whether the host must look at the rows
-        self.copied: Any = None  # events of the latest piece
-        self.scattered: Any = None
+        self.copied: Any = torch.cuda.Event() if pinned else None  # type: ignore[no-untyped-call]  # the latest piece
+        self.scattered: Any = torch.cuda.Event() if pinned else None  # type: ignore[no-untyped-call]
 
 
 class DeviceBuffer:
@@ -128,9 +128,12 @@ class DeviceBuffer:
         self._cuda = device.type == "cuda"
         self._stream = torch.cuda.Stream(device) if self._cuda else None  # type: ignore[no-untyped-call]
         self._work: Any = None  # the training loop's stream
+        self._dropped = np.uint32(feeder.slots)  # the slot of unwanted rows
         made = selection.made({of.name: np.empty((0, *of.shape), of.dtype) for of in self._fields})
-        called = {of.name: selection.names.get(of.name, of.name) for of in self._fields}
-        self._types = {of.name: (torch_type(of.dtype), torch_type(made[called[of.name]].dtype)) for of in self._fields}
+        stored = {of.name: torch_type(of.dtype) for of in self._fields}
+        types = {name: (kind, torch_type(made[selection.names.get(name, name)].dtype)) for name, kind in stored.items()}
+        # Columns that are moved, or stored, in another type than that of batches.
+        self._types = {name: pair for name, pair in types.items() if pair[0] != pair[1] or pair[0] in MOVED_AS}
         # Features and labels with values that no learner takes: NaN, and integers beyond int64.
         self._checked = [f.name for f in self._fields if f.name in selection.names and f.dtype.str[1:] in SUSPECTS]
         self._slots, self._lanes = self._allocate()
@@ -167,7 +170,7 @@ class DeviceBuffer:
             self._send(piece, lane)
             if earlier is not None:
                 yield earlier
-                if earlier[1].copied is not None:
+                if self._cuda:
                     earlier[1].copied.synchronize()  # its place in the staging memory is read into again
             earlier = piece, lane
         if earlier is not None:
@@ -176,10 +179,10 @@ class DeviceBuffer:
     def _send(self, piece: Piece, lane: Lane) -> None:
         """Copy a piece to the device on the copy stream, and look there for values that no learner takes."""
         rows, visits = len(piece.into), len(piece.visit)
-        lane.host_slots[:rows] = np.where(piece.into < 0, self._feeder.slots, piece.into)
+        np.minimum(piece.into.view(np.uint32), self._dropped, out=lane.host_slots[:rows])  # -1 is the largest number
         lane.host_slots[rows : rows + visits] = piece.visit
         with self._copying():
-            if self._stream is not None and lane.scattered is not None:
+            if self._stream is not None:
                 self._stream.wait_event(lane.scattered)
             for name, staged in lane.staged.items():
                 lane.rows[name][:rows].copy_(staged[:rows], non_blocking=True)
@@ -187,13 +190,11 @@ class DeviceBuffer:
             if self._checked:
                 flags = torch.stack([_suspect(lane.rows[name][:rows]) for name in self._checked])
                 lane.suspect.copy_(flags.any(), non_blocking=True)
-            lane.copied = self._event()
+        if self._cuda:
+            lane.copied.record(self._stream)
 
     def _copying(self) -> AbstractContextManager[Any]:
         return torch.cuda.stream(self._stream) if self._stream is not None else nullcontext()
-
-    def _event(self) -> Any:
-        return torch.cuda.current_stream(self._device).record_event() if self._cuda else None
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
         """Gather this many rows of an epoch, starting at an offset in a step."""
@@ -202,17 +203,17 @@ class DeviceBuffer:
         group = _Gathered(self, self._batch_size)
         try:
             for piece, lane in self._sent(pieces):
-                visit = self._scattered(piece, lane)
-                at, skip = min(skip, len(visit)), max(0, skip - len(visit))
-                while at < len(visit) and rows:
-                    taken = group.add(visit[at : at + rows])
+                visit, visits = self._scattered(piece, lane), len(piece.visit)
+                at, skip = min(skip, visits), max(0, skip - visits)
+                while at < visits and rows:
+                    taken = group.add(visit, at, min(visits, at + rows))
                     group.places.append((step, begun + at, taken))
                     at, rows = at + taken, rows - taken
                     if group.rows == group.most:
                         yield group.finish()
                         self._follow()
                         group = _Gathered(self, min(self._group, 2 * group.grown))
-                step, begun = (step + 1, 0) if piece.last else (step, begun + len(visit))
+                step, begun = (step + 1, 0) if piece.last else (step, begun + visits)
                 if not rows:
                     break
             if group.rows:
@@ -232,21 +233,23 @@ class DeviceBuffer:
 
     def _scattered(self, piece: Piece, lane: Lane) -> torch.Tensor:
         """Move a piece's rows to their slots once they have arrived; return the slots to visit."""
-        if lane.copied is not None:
-            torch.cuda.current_stream(self._device).wait_event(lane.copied)
+        rows = len(piece.into)
+        if self._cuda:
+            self._work.wait_event(lane.copied)
         if self._checked:
             self._check(piece, lane)
-        rows = len(piece.into)
         slots = lane.slots[: rows + len(piece.visit)].long()  # the type that `index_copy_` takes
+        into = slots[:rows]
         for name, column in self._slots.items():
             if rows:
-                column.index_copy_(0, slots[:rows], lane.rows[name][:rows])
-        lane.scattered = self._event()
+                column.index_copy_(0, into, lane.rows[name][:rows])
+        if self._cuda:
+            lane.scattered.record(self._work)
         return slots[rows:]
 
     def _check(self, piece: Piece, lane: Lane) -> None:
         """Raise the error of a value that no learner takes, if the piece has one."""
-        if lane.copied is not None:
+        if self._cuda:
             lane.copied.synchronize()
         if lane.suspect:
             kept = np.flatnonzero(piece.into >= 0)
@@ -267,13 +270,14 @@ class DeviceBuffer:
 
     def finished(self, columns: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return columns in the types of batches."""
-        types = self._types
-        return {name: rows.view(types[name][0]).to(types[name][1]) for name, rows in columns.items()}
+        for name, (stored, made) in self._types.items():
+            columns[name] = columns[name].view(stored).to(made)
+        return columns
 
-    def take(self, visit: torch.Tensor, into: dict[str, torch.Tensor], at: int) -> None:
-        """Gather visited slots into rows from ``at`` on."""
+    def take(self, visit: torch.Tensor, into: dict[str, torch.Tensor], rows: slice) -> None:
+        """Gather visited slots into rows."""
         for name, slots in self._slots.items():
-            torch.index_select(slots, 0, visit, out=into[name][at : at + len(visit)])
+            torch.index_select(slots, 0, visit, out=into[name][rows])
 
     def fresh(self, rows: int) -> dict[str, torch.Tensor]:
         """Allocate rows on the device, which will belong to the caller of the loader."""
@@ -289,12 +293,12 @@ class _Gathered:
         self.places: list[Place] = []
         self.rows = 0
 
-    def add(self, visit: torch.Tensor) -> int:
-        """Gather the visited rows that fit; return their number."""
-        visit = visit[: self.most - self.rows]
-        self._buffer.take(visit, self._columns, self.rows)
-        self.rows += len(visit)
-        return len(visit)
+    def add(self, visit: torch.Tensor, at: int, end: int) -> int:
+        """Gather the rows visited from ``at`` to ``end``, as many as fit; return their number."""
+        end = min(end, at + self.most - self.rows)
+        before, self.rows = self.rows, self.rows + end - at
+        self._buffer.take(visit[at:end], self._columns, slice(before, self.rows))
+        return end - at
 
     def finish(self) -> Group:
         """Return the gathered rows."""
