@@ -3,12 +3,16 @@
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+import corgipile as cp
+from corgipile import orders
 from corgipile.cli.opening import source_of
+from corgipile.errors import BadArgument
 from corgipile.settings import BLOCK, Declared, TrainArguments, declared
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -162,11 +166,6 @@ def order_of(
     name: str, block: str | None, buffer: str | None, balance: str | None, label: str, first_epoch: str | None = None
 ) -> Any:
     """Return the order of these settings."""
-    from dataclasses import replace  # noqa: PLC0415
-
-    from corgipile import orders  # noqa: PLC0415
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-
     order: Any = orders.named(name)
     if getattr(order, "balance", None) is not None:
         order = replace(order, balance=label)
@@ -188,9 +187,7 @@ def filled(model: Any, missing: float | None) -> Any:
 
 
 def _model(path: str) -> Any:
-    from corgipile.linear import load  # noqa: PLC0415
-
-    return load(path)
+    return cp.load(path)
 
 
 READ: dict[str, Callable[[Any], Any]] = {
