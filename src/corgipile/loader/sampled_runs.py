@@ -203,7 +203,7 @@ class SampledRuns(NamedTuple):
         features = features[:, ~numbers]
         rows = np.ascontiguousarray(np.hstack([features, extras]))
         width = features.shape[1] if beyond_label else rows.shape[1]
-        return _kernel.alike(rows, self.run_rows, width, rows.shape[1] - width) if width else 0.0
+        return _kernel.similarity(rows, self.run_rows, width, rows.shape[1] - width) if width else 0.0
 
     def _read(self, unpacked: list[str] | None) -> Table:
         """Return the table, unpacked if the unpacked columns include all sampled ones, which a label may not be in."""
