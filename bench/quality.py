@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 from common import HERE, Bench, alone, check, interleave, median
 from content import TABLES, accuracy_part, cost_part, spread_part
-from first_epoch import first_epoch_part
 
 from corgipile import Loader
 from corgipile.orders import Blocks, CorgiPile, FullShuffle, Key, Order, Riffle, visited_rows
@@ -197,8 +196,6 @@ def main(bench: Bench) -> None:
                 f"content-accuracy-{name}-{batch}", lambda b, name=name, batch=batch: accuracy_part(b, name, batch)
             )
     bench.part("content-cost", cost_part)
-    for name, by in (("mixture", "cells"), ("fashion_mnist", "feature"), ("protein", "cells")):
-        bench.part(f"content-first-epoch-{name}", lambda b, name=name, by=by: first_epoch_part(b, name, by))
 
 
 if __name__ == "__main__":

@@ -201,7 +201,7 @@ def test_a_step_for_many_rows_wants_more_blocks_mixed(batch, by):
     assert train(rows("clustered"), features="x", order=order, batch_size=batch, epochs=1).params["balance"] == by
 
 
-@pytest.mark.parametrize("order", ["auto", Riffle(balance="content"), Riffle(balance="content", first_epoch="random")])
+@pytest.mark.parametrize("order", ["auto", Riffle(balance="content")])
 def test_a_label_that_is_not_loaded_tells_blocks_of_unpacked_tables_apart(order, tmp_path):
     table = rows("clustered").append_column("id", pa.array(np.arange(ROWS)))
     with cp.Loader(stored(table, tmp_path, "parquet"), order=order, memory=FEW, columns=["x", "id"]) as loader:

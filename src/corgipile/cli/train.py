@@ -16,7 +16,7 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, printable, show_json, show_table
 from corgipile.cli.flags import Json, Quiet, Tables
 from corgipile.cli.opening import source_of
-from corgipile.cli.options import Balance, Block, Buffer, FirstEpoch, order_of, read, with_settings
+from corgipile.cli.options import Balance, Block, Buffer, order_of, read, with_settings
 from corgipile.errors import DivergenceWarning, LeftOutWarning
 from corgipile.lazy import lazy
 from corgipile.settings import TrainArguments
@@ -41,7 +41,6 @@ def command(
     block: Block = None,
     buffer: Buffer = None,
     balance: Balance = None,
-    first_epoch: FirstEpoch = None,
     quiet: Quiet = False,
     json: Json = False,
     sync: Annotated[
@@ -64,7 +63,7 @@ def command(
     ):
         train_rows = len(opened) * (1.0 - (settings["validation"] or 0.0))
         watch = Watch(bar, int(train_rows) * settings["epochs"])
-        order = order_of(settings["order"], block, buffer, balance, settings["label"], first_epoch)
+        order = order_of(settings["order"], block, buffer, balance, settings["label"])
         given = read(settings) | {"order": order}
         say = lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}")  # noqa: E731
         with _ranks(sync) as ranks:

@@ -10,7 +10,7 @@ from corgipile.errors import BadArgument, StateMismatch
 from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.array_pool import Make
-from corgipile.loader.budget import first_epoch_of, sketched
+from corgipile.loader.budget import sketched
 from corgipile.loader.buffered_reader import MAX_PREFETCH
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
 from corgipile.loader.content import Embed
@@ -134,8 +134,6 @@ class CorgiPileDataset(IterableDataset[Any]):
         )  # fmt: skip
         reading = Reading(selection.found(self.table), memory) if sketch is None else None
         resolved = chosen(order, self.table, label, batch_size or 0, reading)
-        if first_epoch_of(resolved) is not None:
-            raise BadArgument("first_epoch is not for datasets, which sample blocks before it: use train or Loader")
         runs: Order = replace(resolved, ahead=prefetch)  # type: ignore[type-var]
         if global_batches is not None:
             runs = fixed(global_batches, runs, batch_size)
