@@ -40,8 +40,9 @@ $(BUILT): $(KERNEL)
 demo: setup
 	$(PY) examples/demo.py
 
-# In four processes, for most tests wait for a disk, a server, a compiler or processes of their own: what shares
-# PostgreSQL's servers; PyTorch, stores and damage; programs that are compiled, or whose memory is measured; the rest.
+# In four processes, for most tests wait for a disk, a server, a compiler or processes of their own: tests that share
+# PostgreSQL's servers; PyTorch, loaders, stores and damage; commands, and programs that are compiled or whose memory is
+# measured; the rest.
 BESIDE := tests/postgres tests/sql
 TORCH_TESTS := tests/torch tests/examples tests/stores tests/loader tests/tables/test_flips.py
 PROGRAMS := tests/kernel tests/cli tests/test_budget.py tests/test_documents.py
