@@ -40,11 +40,12 @@ $(BUILT): $(KERNEL)
 demo: setup
 	$(PY) examples/demo.py
 
-# In four processes, for most tests wait for a disk, a server, a compiler or processes of their own: what shares
-# PostgreSQL's servers; PyTorch, stores and damage; programs that are compiled, or whose memory is measured; the rest.
-BESIDE := tests/postgres tests/sql tests/cli
-TORCH_TESTS := tests/torch tests/examples tests/stores tests/tables/test_flips.py
-PROGRAMS := tests/kernel tests/test_budget.py tests/test_documents.py
+# In four processes, for most tests wait for a disk, a server, a compiler or processes of their own: tests that share
+# PostgreSQL's servers; PyTorch, loaders, stores and damage; commands, and programs that are compiled or whose memory is
+# measured; the rest.
+BESIDE := tests/postgres tests/sql
+TORCH_TESTS := tests/torch tests/examples tests/stores tests/loader tests/tables/test_flips.py
+PROGRAMS := tests/kernel tests/cli tests/test_budget.py tests/test_documents.py
 
 APART := beside torch programs
 TEST_beside := $(PY) -m pytest $(BESIDE)

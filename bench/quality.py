@@ -7,12 +7,11 @@ import numpy as np
 import pyarrow as pa
 from common import HERE, Bench, alone, check, interleave, median
 from content import TABLES, accuracy_part, cost_part, spread_part
-from first_epoch import first_epoch_part
 
 from corgipile import Loader
 from corgipile.orders import Blocks, CorgiPile, FullShuffle, Key, Order, Riffle, visited_rows
 from corgipile.quality import Audit, audit, coverage, deff, expected_deff_corgipile, h_d, prefix_discrepancy
-from corgipile.quality.faults import NAMES
+from corgipile.verdicts import FAULTS
 
 sys.path.insert(0, str(HERE.parent / "tests" / "support"))
 import planted
@@ -74,12 +73,12 @@ def mixing_part(bench: Bench) -> None:
 def faults_part(bench: Bench) -> None:
     """Check that each planted fault is found by its name."""
     found = []
-    for name in NAMES:
+    for name in FAULTS:
         loaders, other = planted.alone(name)
         report = audit(*loaders, id="id", key="label", rows=planted.ROWS, other_seed=other)
         found += [name] if name in [fault.name for fault in report.faults] else []
-    note = f"of {len(NAMES)} faults"
-    bench.report("audit: planted faults found by name", 100 * len(found) / len(NAMES), "%", ">= 100", note)
+    note = f"of {len(FAULTS)} faults"
+    bench.report("audit: planted faults found by name", 100 * len(found) / len(FAULTS), "%", ">= 100", note)
 
 
 def honest(run: int) -> list[object]:
@@ -197,8 +196,6 @@ def main(bench: Bench) -> None:
                 f"content-accuracy-{name}-{batch}", lambda b, name=name, batch=batch: accuracy_part(b, name, batch)
             )
     bench.part("content-cost", cost_part)
-    for name, by in (("mixture", "cells"), ("fashion_mnist", "feature"), ("protein", "cells")):
-        bench.part(f"content-first-epoch-{name}", lambda b, name=name, by=by: first_epoch_part(b, name, by))
 
 
 if __name__ == "__main__":

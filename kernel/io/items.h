@@ -157,7 +157,7 @@ static inline int cp_bundle_fill(cp_items *t, cp_walk w, cp_walk stop, int64_t r
     return 0;
 }
 
-/* Join close ranges into calls; ranges read from a device may be further apart. */
+/* Join close ranges into calls; the gap may be larger on a device. */
 static inline void cp_items_join(cp_items *t)
 {
     const int64_t gap = t->wait ? CP_GAP_BYTES : CP_ITEM_GAP;

@@ -1,4 +1,4 @@
-/* Describes blocks by vectors of their content: the sketches by which plan/seriate.h orders blocks.
+/* Describes blocks by vectors of their content; plan/seriate.h orders blocks by such sketches.
  *
  * A row is some features and some extras: its label, or the classes of it. Each number is centred and divided by its
  * column's spread; missing values count as the centre. More than CP_CONTENT_FEATURES features are first hashed into

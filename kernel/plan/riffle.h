@@ -121,8 +121,8 @@ static inline void cp_riffle_loads(cp_plan *plan)
         plan->load_from = cp_min64(plan->load_to, cp_max64(0, (from >> 32) - plan->piles / 2));
 }
 
-/* Return a lower bound of a block's next visit time after `to`. It is exact if rows are further apart than windows;
- * otherwise a block of few rows would be checked many times per row. */
+/* Return a lower bound of a block's next visit time after `to`. The bound is exact
+ * if rows are more distant than windows; otherwise a block of few rows would be checked many times per row. */
 static inline int64_t cp_due(const cp_plan *plan, cp_clock *c, int64_t to)
 {
     int64_t end = plan->count << 32, due = INT64_MAX, t;

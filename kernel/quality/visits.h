@@ -1,4 +1,4 @@
-/* Counters of an audit over the rows of a training: which rows were visited, in what order, and of which class. */
+/* Counters of an audit over the rows of a training: the rows visited, their order and their classes. */
 #ifndef CP_VISITS_H
 #define CP_VISITS_H
 

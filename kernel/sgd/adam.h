@@ -109,7 +109,7 @@ CP_INLINE void CP(adam_biases)(cp_sgd *s, const REAL *slope, const CP(adam_by) b
     }
 }
 
-/* Update by a dense row (`apart` is 0) or by factor[0] times a gradient; arguments are those of CP(update_dense). */
+/* Update by a dense row or by factor[0] times a gradient; arguments are those of CP(update_dense). */
 CP_INLINE void CP(adam_dense)(cp_sgd *s, const REAL *x, int64_t apart, const REAL *factor, const REAL *slope,
                               const CP(bits_type) *keep, REAL rate, REAL h)
 {

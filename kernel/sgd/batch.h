@@ -1,6 +1,6 @@
 /* Template: dense rows, one update per batch by the mean gradient of `batch` rows. A batch continues across calls. */
 
-/* Add slope[r] * row r to a gradient, in row order. `apart`: reals between the slopes of two rows. */
+/* Add the product of each row and its slope to a gradient, in row order; slopes may be strided. */
 CP_INLINE void CP(gather_gradient)(REAL *grad, const char *const *row, const REAL *slope, int64_t apart, int64_t rows,
                                    int64_t packs, const CP(bits_type) *keep)
 {

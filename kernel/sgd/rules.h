@@ -251,8 +251,8 @@ CP_INLINE void CP(apply_dense)(cp_sgd *s, const REAL *x, int64_t apart, const RE
     CP(move_biases)(s, slope, apart ? *factor : 1, rate, rule);
 }
 
-/* Update by a dense row and its slopes; or, if `apart` is the distance between outputs, by factor[0] times a
- * gradient. */
+/* Update by a dense row and its slopes, or by factor[0] times a gradient.
+ * `apart`: the distance between the outputs of a gradient, 0 for a row. */
 static CP_NOINLINE void CP(update_dense)(cp_sgd *s, const REAL *x, int64_t apart, const REAL *factor, const REAL *slope,
                                          const CP(bits_type) *keep)
 {

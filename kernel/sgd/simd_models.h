@@ -17,7 +17,7 @@ typedef struct { LANE v, q; } CP(sums_type);
 
 CP_INLINE SUMS CP(added)(SUMS a, SUMS b) { return (SUMS){a.v + b.v, a.q + b.q}; }
 
-/* Which products are summed: with v; with q too; with v as in CP(dot), for rows of at most two packs or of more. */
+/* The products summed: with v; with q too; with v as in CP(dot), for rows of at most two packs or of more. */
 enum CP(sums) { CP(OF_V), CP(OF_BOTH), CP(SHORT_DOT), CP(LONG_DOT) };
 
 /* Return the sum of products of features i, i + CP_LANES and so on, which lane i of a single model sums; CP(columns_2)

@@ -98,8 +98,8 @@ CP_INLINE int CP(per_class)(cp_sgd *s, REAL *score, int64_t target, double w, RE
     return 0;
 }
 
-/* Apply h * p to the weights of two outputs, at v and at v + apart, and score x by them, in one walk. `apart` is 0 for
- * the last of an odd number. */
+/* Apply h * p to the weights of two outputs and score x by them, in one walk.
+ * They lie at v and at v + apart; `apart` is 0 for the last of an odd number. */
 CP_INLINE void CP(walk_two)(REAL *v, int64_t apart, const REAL *p, const REAL *x, int64_t packs,
                             const CP(bits_type) *keep, const REAL *h, REAL *score)
 {

@@ -38,7 +38,7 @@ enum { CP_RECORD_REALS = 4 };
 /* Most models that visit a row at once; most bytes of the scratch memory that they share. */
 enum { CP_MAX_MODELS = 16, CP_SCRATCH_BYTES = 40 << 10 };
 
-/* Averaging: the power by which later weights count for more; rows between two samples of the weights. Large sparse
+/* Averaging: the exponent that favours later weights; rows between two samples of the weights. Large sparse
  * models sample less often, so that a sample costs at most as much as the rows between. */
 enum { CP_MEAN_ETA = 3, CP_MEAN_ROWS = 64, CP_MEAN_WEIGHTS_PER_ROW = 16 };
 

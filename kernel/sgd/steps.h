@@ -64,7 +64,7 @@ static inline double cp_step_times(enum cp_step step, int64_t features)
     return most == 0 ? 1 : times < most / 2 ? most / 2 : times < most ? times : most;
 }
 
-/* Return the factor by which steps grow with the number of classes, given rows per weight. With many classes few
+/* Return the growth of steps with the number of classes, given rows per weight. With many classes few
  * rows belong to each, and the combined move of a class's weights is a power of their number. With few rows per
  * weight, longer steps would overfit. */
 static inline double cp_step_of_classes(int64_t outputs, double density)

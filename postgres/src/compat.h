@@ -39,7 +39,7 @@
 #define CORGI_DEFINE_DOMAIN(statement) DefineDomain(statement)
 #endif
 
-/* Whether an error may point to a part of a type, as to a column of a table. */
+/* True if an error may point to a part of a type, as to a column of a table. */
 #define CORGI_TYPES_HAVE_PARTS (PG_VERSION_NUM >= 170000)
 
 /* A backend's status entry by index. */
@@ -63,7 +63,7 @@
 #define CORGI_STORAGE(rel) (RelationGetSmgr(rel)->smgr_rnode)
 #endif
 
-/* Whether direct I/O (16) bypasses the page cache. Prefetching is then useless and forbidden. */
+/* True if direct I/O (16) bypasses the page cache. Prefetching is then useless and forbidden. */
 #if PG_VERSION_NUM >= 160000
 #define CORGI_DIRECT_IO ((io_direct_flags & IO_DIRECT_DATA) != 0)
 #else

@@ -1,4 +1,4 @@
-/* Content vectors of a table's blocks, by which riffle balances blocks on request.
+/* Content vectors of a table's blocks; riffle balances blocks by them on request.
  * After the survey, sample runs of rows are read (kernel/plan/spots.h). Rows, numbers and vectors equal those of
  * corgipile.loader.sampled_runs in Python. */
 #include "corgipile.h"

@@ -28,7 +28,7 @@ typedef struct {
 #define TYPE(of) "coalesce(jsonb_typeof(" of "), 'nothing')"
 #define FEATURE "jsonb_path_query(m, '$.params.encoding.features[*]') e"
 #define HASHING "(m #> '{params,encoding,hashing}')"
-/* of features and of the label */
+/* encoders of features and of the label */
 #define ENCODER "jsonb_path_query(m #- '{params,encoding,hashing}', '$.params.encoding.*[*]') e"
 /* Query for errors in the metadata, features the extension lacks, the kind, and the type of the classes. */
 static const char *const check_query =

@@ -99,7 +99,7 @@ CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive, bool weighted)
     return r;
 }
 
-/* Pack a key and a weight of at least 0 into bytes that sort alike, and back. */
+/* Pack a key and a weight of at least 0 into bytes of the same order, and back. */
 static pg_uuid_t pair_of(int64 key, double weight)
 {
     uint64 words[2] = {(uint64) key ^ (uint64) PG_INT64_MIN, 0};

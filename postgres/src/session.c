@@ -8,7 +8,7 @@
 
 enum { SETTING_TEXTS = 4 };  /* texts */
 
-/* of the statement or the connection, so not transferred */
+/* settings of the statement or the connection, so not transferred */
 static const char *const excluded[] = {"application_name", "client_encoding", "statement_timeout",
                                        "transaction_timeout"};
 

@@ -18,7 +18,7 @@
 PG_FUNCTION_INFO_V1(corgipile_keep_version);
 PG_FUNCTION_INFO_V1(corgipile_rollback);
 
-/* Versioned columns, named alike in corgipile.past. */
+/* Versioned columns, with the same names in corgipile.past. */
 static const char *const versioned[] = {"kind",   "dims",   "classes", "coefficients", "intercepts",
                                         "params", "source", "created", "learnt"};
 static bool rolling_back = false; /* this backend is in a rollback */

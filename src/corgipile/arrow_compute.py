@@ -7,6 +7,7 @@ Example:
     3
 """
 
+from importlib import import_module
 from typing import Any
 
 
@@ -14,6 +15,4 @@ def __getattr__(name: str) -> Any:
     """Return a function of `pyarrow.compute`."""
     if name.startswith("__"):
         raise AttributeError(name)
-    import pyarrow.compute  # noqa: PLC0415 - lazy by design
-
-    return getattr(pyarrow.compute, name)
+    return getattr(import_module("pyarrow.compute"), name)

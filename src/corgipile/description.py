@@ -1,18 +1,13 @@
 """Description of tables: layout, labels, clustering."""
 
-import contextlib
-import os
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from corgipile import __version__, tables
+from corgipile import tables
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.quality import h_d_of_columns
 from corgipile.quality.labels import LabelTally
@@ -193,45 +188,6 @@ def _missing(table: Table, names: list[str], runs: int) -> tuple[int, dict[str, 
         if bad.any():
             counts[name] = int(bad.sum())
     return len(rows), counts
-
-
-def machine() -> dict[str, Any]:
-    """Return versions and hardware, to be stored with results.
-
-    Example:
-        >>> sorted(machine())
-        ['corgipile', 'machine']
-    """
-    cpus = [line for line in _text("/proc/cpuinfo").splitlines() if line.startswith("model name")]
-    facts = {
-        "cpu": cpus[0].partition(":")[2].strip() if cpus else platform.processor(),
-        "cores": os.cpu_count(),
-        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "pyarrow": pa.__version__,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    return {"corgipile": __version__, "machine": facts}
-
-
-def versions() -> dict[str, Any]:
-    """Return versions and hardware in one dictionary for display, without host or user names.
-
-    Example:
-        >>> "python" in versions()
-        True
-    """
-    facts_of = machine()
-    facts = facts_of.pop("machine")
-    return {**facts_of, **facts, "memory": format_bytes(facts["memory"])}
-
-
-def _text(path: str) -> str:
-    with contextlib.suppress(OSError):
-        return Path(path).read_text(errors="replace")
-    return ""
 
 
 def _reads_in_groups(table: Table, rows: int) -> bool:

@@ -53,7 +53,7 @@ class Kind(NamedTuple):
 
 @contextlib.contextmanager
 def replacing(path: PathLike, kind: Kind, *, overwrite: bool = False, of: PathLike | None = None) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; flush and rename the file on success, remove it on failure.
+    """Yield a temporary path in the folder of ``path``; flush and rename the file on success, remove it on failure.
 
     A file keeps the owner and mode of the one it replaces; a new file's mode follows the umask.
 

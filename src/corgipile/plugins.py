@@ -4,9 +4,12 @@ import warnings
 from functools import cache
 from typing import Any
 
+from corgipile.lazy import lazy
+
 __all__ = ["FORMATS", "ORDERS", "registered"]
 
 FORMATS, ORDERS = "corgipile.formats", "corgipile.orders"  # groups of entry points
+metadata = lazy("importlib.metadata")  # needed for unknown names only
 
 
 @cache
@@ -17,10 +20,8 @@ def registered(group: str) -> dict[str, Any]:
         >>> isinstance(registered(ORDERS), dict)
         True
     """
-    from importlib.metadata import entry_points  # noqa: PLC0415 - needed for unknown names only
-
     objects = {}
-    for entry in entry_points(group=group):
+    for entry in metadata.entry_points(group=group):
         try:
             objects[entry.name] = entry.load()
         except Exception as error:  # noqa: BLE001 - other packages may raise anything

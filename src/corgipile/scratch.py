@@ -39,7 +39,7 @@ def name_for(name: str, ending: str) -> str:
 
 @contextlib.contextmanager
 def temporary(goal: Path, mode: int = 0o666) -> Iterator[Path]:
-    """Yield an empty, locked file beside ``goal``, which is removed at the end of the block.
+    """Yield an empty, locked file in the folder of ``goal``, which is removed at the end of the block.
 
     Args:
         goal: The final file, or the file that it helps to write.

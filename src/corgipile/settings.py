@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, ParamSpec
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
+from corgipile.lazy import lazy
+from corgipile.losses import check_kind
 from corgipile.orders import Order, named
 from corgipile.sizes import MAX_EPOCH, OnBad, Size, choice, parse_bytes, real, whole, yes_or_no
+from corgipile.steps import step_of
 
 if TYPE_CHECKING:
+    from corgipile.features import fit, fit_hashed
     from corgipile.linear.model import Model
+else:  # these take longer to import than the rest of the settings
+    fit, fit_hashed = lazy("corgipile.features.fit"), lazy("corgipile.features.fit_hashed")
 
 __all__ = [
     "BLOCK",
@@ -63,15 +69,11 @@ class Declared(NamedTuple):
 
 
 def _kind(value: Any, _: str) -> Any:
-    from corgipile.losses import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
-
     check_kind(value)
     return value
 
 
 def _step(value: Any, _: str) -> Any:
-    from corgipile.steps import step_of  # noqa: PLC0415 - keeps the import of corgipile light
-
     return step_of(value).name
 
 
@@ -92,10 +94,8 @@ def _order(value: Any, _: str) -> Any:
 
 
 def _encode(value: Any, _: str) -> Any:
-    from corgipile.features.fit import check_encode  # noqa: PLC0415 - keeps the import of corgipile light
-
     if isinstance(value, str | Mapping):  # for other types, errors about columns are more specific
-        check_encode(value)
+        fit.check_encode(value)
     return value
 
 
@@ -108,15 +108,13 @@ def _text(value: Any, name: str) -> Any:
 
 
 def _interactions(value: Any, name: str) -> Any:
-    from corgipile.features.fit_hashed import terms_of  # noqa: PLC0415 - keeps the import of corgipile light
-
     if (
         not isinstance(value, list | tuple)
         or not value
         or not all(isinstance(one, str | list | tuple) for one in value)
     ):
         raise BadArgument(f'{name} must be a list of columns to cross, such as [("city", "device")], got {value!r}')
-    return terms_of(None, value)
+    return fit_hashed.terms_of(None, value)
 
 
 def _memory(value: Any, name: str) -> Any:

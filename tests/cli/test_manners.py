@@ -15,6 +15,7 @@ import pytest
 import corgipile as cp
 from corgipile import bars, cli
 from corgipile.cli import console
+from corgipile.cli.app import COMMANDS
 
 COMMAND = [sys.executable, "-m", "corgipile"]
 
@@ -279,6 +280,7 @@ def test_progress_of_rows_visited_twice_is_not_beyond_the_whole():
     ("words", "absent"),
     [
         (["--help"], {"numpy", "pyarrow", "corgipile.settings"}),
+        (["--version"], {"numpy", "pyarrow", "corgipile.settings"}),
         (
             ["sql", "SELECT 1"],
             {"corgipile.settings", "corgipile.linear", "corgipile.loader", "corgipile.tables.opening"},
@@ -289,6 +291,16 @@ def test_a_command_loads_what_it_needs(words, absent):
     code = "import sys, corgipile.cli as cli; cli.main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
     assert absent & set(done.stderr.split()) == set()
+
+
+def test_help_of_a_command_loads_no_tables_and_learners():
+    heavy = ("torch", "pyarrow", "corgipile.tables", "corgipile.loader", "corgipile.linear", "corgipile.quality")
+    own = {"sql", "search", "compare"}  # these modules load what they run to declare their options
+    names = [name for name in COMMANDS if name not in own]
+    code = "import sys, corgipile.cli as cli; [cli.main([name, '--help']) for name in sys.argv[1:]]"
+    code += "; print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True, check=True)
+    assert set(heavy) & set(done.stderr.split()) == set()
 
 
 @pytest.mark.parametrize("closed", [1, 2])

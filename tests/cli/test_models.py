@@ -15,7 +15,7 @@ from corgipile.cli import options
 from corgipile.datasets import higgs_like
 from corgipile.errors import BadArgument
 from corgipile.linear import load, passes
-from corgipile.orders import Auto, CorgiPile, Riffle
+from corgipile.orders import CorgiPile, Riffle
 
 
 @pytest.fixture(scope="module")
@@ -196,16 +196,6 @@ def test_probabilities_and_decisions(higgs, model, tmp_path, capsys):
     assert np.allclose(np.loadtxt(capsys.readouterr().out.splitlines()), both)
 
 
-def test_the_first_epoch_may_be_balanced_by_a_column(higgs, capsys):
-    words = ["--epochs", "2", "--balance", "content", "--first-epoch", "label", "--memory", "1MB", "--json"]
-    assert cli.main(["train", higgs[0], *words]) == 0
-    by_command = json.loads(capsys.readouterr().out)
-    order = Auto(balance="content", first_epoch="label")
-    by_hand = cp.train(higgs[0], epochs=2, order=order, memory="1MB")
-    assert by_command["history"][1]["loss"] == by_hand.history[1]["loss"]
-    assert by_command["params"]["balance"] == "content"
-
-
 def test_compare_prints_a_table(higgs, capsys):
     words = ["--test", higgs[1], "--memory", "200KB", "--epochs", "1", "--order", "no_shuffle,balanced,shuffle_once"]
     assert cli.main(["compare", higgs[0], *words]) == 0
@@ -272,8 +262,6 @@ def test_compare_prints_one_json_document(higgs, capsys):
         (["train", "{}", "--label", "target"], "no column 'target'"),
         (["train", "{}", "--memory", "1B"], "memory"),
         (["train", "{}", "--balance", "label", "--order", "full"], "balance needs order riffle"),
-        (["train", "{}", "--first-epoch", "label", "--order", "full"], "first_epoch needs order riffle"),
-        (["train", "{}", "--first-epoch", "label"], "balance='content'"),
         (["train", "{}", "--block", "100", "--order", "full"], "visits single rows"),
         (["train", "{}", "--block", "huge"], "block must be rows (1000), bytes"),
         (["train", "{}", "--model", "linear", "--learning-rate", "9"], "training diverged in epoch 0"),

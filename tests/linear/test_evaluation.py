@@ -13,7 +13,7 @@ import corgipile as cp
 from corgipile import cli
 from corgipile.errors import BadArgument, BadLabel, BadValue, WriteFailed
 from corgipile.linear import passes, ranking
-from corgipile.loader.readers import TableReader
+from corgipile.loader.table_reader import TableReader
 
 ROWS = 3000
 TWO = ("logistic", "svm", "squared_hinge")

@@ -60,6 +60,21 @@ def test_each_model_is_that_of_its_rows_alone(kind, groups, how, rows, standardi
         np.testing.assert_array_equal(one.predict(mine), alone.predict(mine))
 
 
+@pytest.mark.parametrize("kind", ["logistic", "softmax"])
+def test_each_model_counts_the_weights_of_its_rows(kind):
+    table = made(90, ("a", "b"), kind=kind)
+    weighted = table.append_column("w", pa.array(np.arange(90) % 4 / 2))
+    how = {"model": kind, "epochs": 2, "order": "no_shuffle", "standardize": False, "features": ["x0", "x1", "x2"]}
+    how["classes"] = [0, 1, 2] if kind == "softmax" else [0, 1]
+    models, plain = (
+        cp.train(rows, by="region", **how, **extra) for rows, extra in ((weighted, {"weight": "w"}), (table, {}))
+    )
+    for group in ("a", "b"):
+        alone = cp.train(only(weighted, group), weight="w", **how)
+        assert models.of(group).coef.tobytes() == alone.coef.tobytes()
+        assert models.of(group).coef.tobytes() != plain.of(group).coef.tobytes()
+
+
 @pytest.mark.parametrize("kind", ["logistic", "softmax", "linear"])
 def test_rows_are_predicted_and_measured_by_the_model_of_their_group(kind, tmp_path):
     table = made(5000, ("b", "a", None), kind=kind)

@@ -24,7 +24,7 @@ from corgipile.errors import BadArgument, CorruptFile, ReadFailed
 from corgipile.loader import prefetch
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.prefetch import KernelPrefetch, StepPrefetch
-from corgipile.loader.readers import TAKEN_BYTES
+from corgipile.loader.table_reader import TAKEN_BYTES
 from corgipile.orders import BlockOnly, Blocks, CorgiPile, FullShuffle, Key, NoShuffle, Riffle, Shard
 from corgipile.tables import MemoryTable
 

@@ -100,7 +100,7 @@ CASES = [
 MORE = ("softmax", "ovr_logistic", "svm of three")
 
 
-@pytest.mark.every_server
+@pytest.mark.every_build
 @pytest.mark.parametrize(("kind", "model", "options"), CASES)
 def test_same_seed_same_model(server, train, kind, model, options):
     make_table(server, kind, classes=3 if model in MORE else 2)
@@ -143,7 +143,7 @@ LABELS = {
 }
 
 
-@pytest.mark.every_server
+@pytest.mark.every_build
 @pytest.mark.parametrize("name", LABELS)
 def test_both_balance_blocks_by_awkward_labels_alike(server, train, name):
     kind, label, options = LABELS[name]

@@ -62,7 +62,7 @@ CASES = {
 }
 
 
-@pytest.mark.every_server
+@pytest.mark.every_build
 @pytest.mark.parametrize("case", CASES)
 def test_a_rate_that_diverges_is_lowered_as_in_python(server, store, case):
     shape, how, options = CASES[case]

@@ -58,7 +58,7 @@ def in_python(server, name):
     )
 
 
-@pytest.mark.every_server
+@pytest.mark.every_build
 @pytest.mark.parametrize("name", SUMMED)
 def test_standard_errors_are_those_of_python(server, name):
     model, rows = in_python(server, name)
@@ -133,7 +133,7 @@ def test_what_has_no_standard_errors(server, fails):
     )
 
 
-@pytest.mark.every_server
+@pytest.mark.every_build
 @pytest.mark.parametrize("name", ["logistic", "weighed", "sparse", "encoded", "three", "rest"])
 def test_calibration_is_that_of_python(server, name):
     model, rows = in_python(server, name)

@@ -152,7 +152,7 @@ def test_models_of_the_server_go_and_come(server, rows, name):
     assert again == row
 
 
-@pytest.mark.every_server
+@pytest.mark.every_build
 @pytest.mark.parametrize(
     "how",
     [

@@ -9,7 +9,7 @@ import corgipile as cp
 from corgipile.proof import audit_page
 from corgipile.proof.page import Page
 from corgipile.quality import Audit, audit
-from corgipile.quality.faults import NAMES
+from corgipile.verdicts import FAULTS
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -52,7 +52,7 @@ def test_places_are_of_rows_where_they_came(report):
     assert audit(named, id="id", epochs=1).epochs[0].places == ()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FAULTS)
 def test_planted_faults_are_on_the_page(name):
     loaders, other = alone(name)
     found = audit(*loaders, id="id", key="label", rows=ROWS, other_seed=other)

@@ -18,11 +18,12 @@ from planted import HONEST, LABELS, ROWS, Epochs, alone, shuffled, two
 import corgipile as cp
 from corgipile.errors import BadArgument
 from corgipile.quality import Audit, audit, deff, prefix_discrepancy
-from corgipile.quality.faults import NAMES, worker_faults
+from corgipile.quality.faults import worker_faults
 from corgipile.quality.visits import hash_of_all, mixed
+from corgipile.verdicts import FAULTS
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_named(name):
     loaders, other = alone(name)
     report = audit(*loaders, id="id", key="label", rows=ROWS, other_seed=other)

@@ -16,7 +16,7 @@ def test_create_model_has_the_options_of_bigquery():
             MODEL_TYPE = 'LOGISTIC_REG', input_label_cols = ['y'], learn_rate = 0.4, learn_rate_strategy = 'CONSTANT',
             max_iterations = 9, l1_reg = 0, l2_reg = 0.1, early_stop = TRUE, min_rel_progress = 0.002,
             data_split_method = 'RANDOM', data_split_eval_fraction = 0.25, category_encoding_method = 'LABEL_ENCODING',
-            fit_intercept = false, warm_start = true, friendly_name = 'm', auto_class_weights = false,
+            fit_intercept = false, warm_start = true, auto_class_weights = false,
             order = 'riffle', seed = 3
         ) AS SELECT * FROM t""")
 
@@ -26,7 +26,7 @@ def test_create_model_has_the_options_of_bigquery():
         "learning_rate": 0.4, "decay": 1.0, "epochs": 9, "l2": 0.1, "tolerance": 0.002, "validation": 0.25,
         "encode": "ordinal", "intercept": False, "order": "riffle", "seed": 3, "l1": 0,
     }  # fmt: skip
-    assert found.notes == ("option friendly_name has no effect here",)
+    assert found.notes == ()
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_options_together(options, settings):
 @pytest.mark.parametrize(
     "option",
     [
-        "optimize_strategy = 'NORMAL_EQUATION'", "learn_rate_strategy = 'LINE_SEARCH'", "ls_init_learn_rate = 1",
+        "optimize_strategy = 'NORMAL_EQUATION'", "friendly_name = 'm'", "learn_rate_strategy = 'LINE_SEARCH'", "ls_init_learn_rate = 1",
         "calculate_p_values = 2", "auto_class_weights = 'x'", "class_weights = ['a']", "class_weights = [STRUCT('a', 'b')]", "num_trials = 5",
         "data_split_method = 'SEQ'", "data_split_method = 'CUSTOM'", "data_split_col = 'x'", "hparam_tuning_algorithm = 'x'",
         "category_encoding_method = 'TARGET_ENCODING'", "early_stop = 3", "min_rel_progress = 'x'", "model_type = ?",

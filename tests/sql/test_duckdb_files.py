@@ -74,9 +74,9 @@ def test_explain_is_of_the_training_that_runs(tmp_path, way, more):
         held = f"SELECT A, LABEL FROM '{tmp_path}/t.parquet'{more} TRAIN BY logistic WITH validation = 0.5, epochs = 1"
         (epoch,) = session.execute(held).arrow()["rows"].to_pylist()
         assert plan(session, f"{way} {held}")[0].get("Rows per Epoch", str(epoch)) == str(epoch)
-        made = "CREATE MODEL m OPTIONS (model_type = 'SVM', friendly_name = 'x')"
+        made = "CREATE MODEL m OPTIONS (model_type = 'SVM', calculate_p_values = true)"
         notes = plan(session, f"{way} {made} AS SELECT a, label FROM '{tmp_path}/t.parquet'{more}")[1]
-        assert sum("friendly_name" in note for note in notes) == 1
+        assert sum("p-values" in note for note in notes) == 1
 
 
 def test_explain_of_a_file_that_only_we_read(tmp_path):

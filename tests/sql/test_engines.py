@@ -118,9 +118,9 @@ class Statements:
         assert found[0]["prediction"] == float(found[0]["yes"])
 
     def test_models_as_bigquery_makes_them(self, sql):
-        script = "MODEL m OPTIONS (model_type = 'LOGISTIC_REG', input_label_cols = ['label'], learn_rate = 0.5, max_iterations = {}, friendly_name = 'x') AS SELECT label, a FROM t"
+        script = "MODEL m OPTIONS (model_type = 'LOGISTIC_REG', input_label_cols = ['label'], learn_rate = 0.5, max_iterations = {}, calculate_p_values = true) AS SELECT label, a FROM t"
         cursor = sql.execute("CREATE " + script.format(2))
-        assert any("friendly_name" in note for note in cursor.notes)
+        assert any("p-values" in note for note in cursor.notes)
         self.fails(sql, "CREATE " + script.format(3), "model 'm' already exists", kind=IntegrityError)
         cursor = sql.execute("CREATE MODEL IF NOT EXISTS" + script.removeprefix("MODEL").format(3))
         assert any("nothing was trained" in note for note in cursor.notes)

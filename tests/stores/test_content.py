@@ -2,12 +2,10 @@
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import corgipile as cp
-from corgipile.loader import row_tap, sampled_runs
+from corgipile.loader import sampled_runs
 from corgipile.loader.content import Content
-from corgipile.orders import Riffle
 from corgipile.tables.io import index_cache
 
 ROWS = 3000
@@ -42,19 +40,3 @@ def test_tables_in_a_store_are_kept_on_this_machine(objects, tmp_path, monkeypat
     changed = write(bucket / "rows.arrow", seed=1)
     assert (vectors("s3://bucket/rows.arrow") == vectors(changed)).all()
     assert sorted(path.name for path in bucket.iterdir()) == ["parts", "rows.arrow"]
-
-
-def test_rows_of_a_store_that_pass_tell_blocks_apart(objects, tmp_path, monkeypatch):
-    monkeypatch.setenv(index_cache.CACHE_VARIABLE, str(tmp_path / "cache"))
-    left, picked = [], row_tap.RowTap.picked
-    monkeypatch.setattr(row_tap.RowTap, "picked", lambda self, of: left.append(len(self.missing)) or picked(self, of))
-    rows = write(objects.root / "bucket" / "rows.arrow")
-    pq.write_table(rows, objects.root / "bucket" / "rows.parquet", row_group_size=50)
-    order = Riffle(balance="content", first_epoch="label", block=50, buffer=500, group=1)
-    found = {}
-    for source in ("s3://bucket/rows.parquet", rows):
-        table = cp.open(source, spill="off") if isinstance(source, str) else cp.open(source)
-        with cp.Loader(table, batch_size=32, order=order, memory=None) as loader:
-            found[source is rows] = [np.concatenate([batch["x"] for batch in loader]) for _ in range(2)]
-    assert left == [0]
-    assert all((one == other).all() for one, other in zip(found[True], found[False], strict=True))

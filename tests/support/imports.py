@@ -15,7 +15,7 @@ class Import(NamedTuple):
     Attributes:
         module: The module that imports.
         target: What it imports: a module of the package where that is one, else the name as written.
-        late: Whether a function imports it when it is called.
+        late: Whether a function imports it when it is called; `corgipile.lazy.lazy` declares its module like an import.
         typing: Whether only type checkers see it.
     """
 
@@ -70,11 +70,14 @@ def _of(module: str, path: Path) -> Iterator[Import]:
     def walk(node: ast.AST, late: bool, typing: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            checking = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+            checked = isinstance(node, ast.If) and child in node.body and "TYPE_CHECKING" in ast.unparse(node.test)
+            checking = typing or checked
             if isinstance(child, ast.Import | ast.ImportFrom):
                 for target in sorted(_targets(child)):
-                    yield Import(module, target, late, typing)
-            yield from walk(child, late or function, typing or checking)
+                    yield Import(module, target, late, checking)
+            elif isinstance(child, ast.Call) and ast.unparse(child.func) == "lazy":
+                yield Import(module, ast.literal_eval(child.args[0]), late, checking)
+            yield from walk(child, late or function, checking)
 
     yield from walk(ast.parse(path.read_text()), late=False, typing=False)
 

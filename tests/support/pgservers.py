@@ -1,7 +1,8 @@
 """Starts servers of their own with the extension in them; nothing is written where servers are installed.
 
 All tests run on the newest server of the wheel, or on that of PG_CONFIG if it is set; those marked ``every_server`` run
-on every server that is to be had: the wheel's and the system's.
+on every server that is to be had: the wheel's and the system's. Those marked ``every_build`` compare bits, which depend
+on the compiler and not on the server: they run on the two newest.
 
 With CORGIPILE_VALGRIND=1 in the environment (`make memcheck`) servers run under valgrind, and tests end with an error
 if it finds fault with the extension.
@@ -137,8 +138,9 @@ def pytest_generate_tests(metafunc):
     if "server" not in metafunc.fixturenames:
         return
     found, missing = installations()
-    everywhere = metafunc.definition.get_closest_marker("every_server")
-    runs = [pytest.param((at, one), id=f"pg{one.version}") for at, one in enumerate(found if everywhere else found[:1])]
+    marked = metafunc.definition.get_closest_marker
+    most = len(found) if marked("every_server") else 2 if marked("every_build") else 1
+    runs = [pytest.param((at, one), id=f"pg{one.version}") for at, one in enumerate(found[:most])]
     nowhere = [pytest.param(None, marks=pytest.mark.skip(f"no PostgreSQL server here: {missing}"), id="no-server")]
     metafunc.parametrize("server", runs or nowhere, indirect=True, scope="session")
 

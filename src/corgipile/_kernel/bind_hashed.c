@@ -146,7 +146,8 @@ static int get_extras(sources *s, cp_hashed *h, PyObject *missing, PyObject *bes
                : 0;
 }
 
-/* hash_rows(columns, terms, ends, *, bits, ngrams, missing, beside) -> (indices, values), the bytes of int32 and
+/* hash_rows(columns, terms, ends, *, bits, ngrams, missing,
+ * beside) -> (indices, values), the bytes of int32 and
  * float32; `ends` gets the number of entries up to each row. */
 static PyObject *hash_rows(PyObject *self, PyObject *args, PyObject *named)
 {

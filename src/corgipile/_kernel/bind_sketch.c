@@ -1,4 +1,4 @@
-/* Binds descriptions of blocks: kernel/plan/sketch.h, content.h, spots.h and alike.h. */
+/* Binds descriptions of blocks: sketches, contents, spots and the similarity of rows. */
 #include "bind.h"
 #include "plan/alike.h"
 #include "plan/content.h"
@@ -309,9 +309,9 @@ static PyObject *spots_spread(PyObject *self, PyObject *args)
     return release(views, got);
 }
 
-/* alike(rows float64[spots * each, features + extras], each, features, extras) -> share of variance; rows are
+/* similarity(rows float64[spots * each, features + extras], each, features, extras) -> share of variance; rows are
  * overwritten */
-static PyObject *alike(PyObject *self, PyObject *args)
+static PyObject *similarity(PyObject *self, PyObject *args)
 {
     PyObject *array;
     Py_buffer rows;
@@ -337,7 +337,7 @@ static PyObject *alike(PyObject *self, PyObject *args)
     return PyErr_Occurred() ? NULL : PyFloat_FromDouble(share);
 }
 
-/* wants_content(alike, blocks, dealt, batch) -> whether blocks should be balanced by content */
+/* wants_content(similarity, blocks, dealt, batch) -> whether blocks should be balanced by content */
 static PyObject *wants_content(PyObject *self, PyObject *args)
 {
     double share;
@@ -349,11 +349,11 @@ static PyObject *wants_content(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_sketch_methods[] = {
-    {"alike", alike, METH_VARARGS, "Return how alike neighbouring rows are."},
     {"content", content, METH_VARARGS, "Describe blocks by vectors of their content."},
     {"content_scale", content_scale, METH_VARARGS, "Write centre and inverse spread of columns."},
     {"content_turn", content_turn, METH_VARARGS, "Write the whitening matrix of features."},
     {"content_width", content_width, METH_VARARGS, "Return the length of a vector."},
+    {"similarity", similarity, METH_VARARGS, "Return how similar neighbouring rows are."},
     {"sketch_add", sketch_add, METH_VARARGS, "Add rows to a sketch."},
     {"sketch_new", sketch_new, METH_VARARGS, "Create a sketch of blocks."},
     {"sketch_values", sketch_values, METH_VARARGS, "Write one number per block."},

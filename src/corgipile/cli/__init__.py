@@ -4,8 +4,12 @@ import sys
 from collections.abc import Sequence
 
 from corgipile.cli.signals import check_lost_signal, outcome, stoppable
+from corgipile.errors import MissingExtra
+from corgipile.lazy import lazy
 
 __all__ = ["main"]
+
+application = lazy("corgipile.cli.app")  # needs typer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,13 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     try:
-        from corgipile.cli.app import run  # noqa: PLC0415 - typer is optional
+        run = application.run
     except ImportError as error:
-        from corgipile.errors import MissingExtra  # noqa: PLC0415
-
-        print(
-            MissingExtra(f"the command line needs {error.name}: pip install 'corgipile[cli]'"),
-            file=sys.stderr,
-        )
+        print(MissingExtra(f"the command line needs {error.name}: pip install 'corgipile[cli]'"), file=sys.stderr)
         return 2
-    return run(words)
+    return int(run(words))

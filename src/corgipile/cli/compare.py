@@ -15,7 +15,7 @@ from corgipile.cli.options import Overwrite, read, with_settings
 from corgipile.cli.pages import Html, check_page, command_text, without_secrets
 from corgipile.cli.signals import outcome
 from corgipile.comparison import ORDERS, CompareArguments, compare
-from corgipile.description import machine
+from corgipile.environment import machine
 from corgipile.errors import CorgiPileError
 from corgipile.planner import choose
 from corgipile.proof import Compared, comparison_page

@@ -10,9 +10,11 @@ from corgipile.cli.console import printable, show_json
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of, types_of
 from corgipile.cli.options import Compression, Overwrite, RecordBatch, names_of, number_or_text
-from corgipile.conversion import convert
 from corgipile.errors import BadArgument
-from corgipile.tables.inputs import check_apart
+from corgipile.lazy import lazy
+
+conversion = lazy("corgipile.conversion")
+inputs = lazy("corgipile.tables.inputs")
 
 
 @guarded
@@ -41,9 +43,9 @@ def command(
     *sources, out = source
     if not sources:
         raise BadArgument(f"convert needs a source and an output, got only {out}")
-    check_apart(out, sources)
+    inputs.check_apart(out, sources)
     with progress(f"convert to {out}", quiet=quiet or json) as bar:
-        rows = convert(
+        rows = conversion.convert(
             source_of(sources),
             out,
             to=to,

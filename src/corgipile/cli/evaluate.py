@@ -5,15 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
-from corgipile import tables
+import corgipile as cp
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, printable, show_facts, show_json, show_table, table_width, terminal_width
 from corgipile.cli.flags import Json
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Fill, columns_of, filled
 from corgipile.errors import BadArgument
-from corgipile.linear import load
-from corgipile.linear.multilabel import LabelModels
+from corgipile.lazy import lazy
+
+multilabel = lazy("corgipile.linear.multilabel")
 
 MAX_MATRIX_CLASSES, MAX_PAIRS = 12, 10  # classes of a shown matrix; confused pairs shown if it is too wide
 MIN_NAME = 8  # characters of a shortened class name
@@ -40,12 +41,12 @@ def command(
 ) -> None:
     """Evaluate a model: per class, ROC AUC, calibration and confusion matrix; per label for multi-label models."""
     how: dict[str, Any] = {"positive": positive, "bins": bins, "on_bad": on_bad}
-    trained = filled(load(model), missing)
-    if isinstance(trained, LabelModels):
+    trained = filled(cp.load(model), missing)
+    if isinstance(trained, multilabel.LabelModels):
         _check_labels(positive, bins, on_bad)
-        _show_labels(trained, tables.open(source_of(table)), label, weight, json=json)
+        _show_labels(trained, cp.open(source_of(table)), label, weight, json=json)
         return
-    evaluation = trained.judge(tables.open(source_of(table)), label, weight, **how)
+    evaluation = trained.judge(cp.open(source_of(table)), label, weight, **how)
     classes = [] if evaluation.by_class is None else evaluation.by_class.to_pylist()
     bins_of = [] if evaluation.calibration is None else evaluation.calibration.to_pylist()
     if json:

@@ -8,7 +8,9 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable, show_json
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import Open, options_of
-from corgipile.tables.opening import write_indexes
+from corgipile.lazy import lazy
+
+opening = lazy("corgipile.tables.opening")
 
 
 @guarded
@@ -23,7 +25,7 @@ def command(
 ) -> None:
     """Write an index of row positions: text (start size) for TFRecord, Arrow for others."""
     written = []
-    for index in write_indexes(files, **options_of(open)):
+    for index in opening.write_indexes(files, **options_of(open)):
         written.append(index._asdict())
         if not (json or quiet):
             typer.echo(printable(f"{index.path}: {index.rows:,} rows, {index.nbytes:,} bytes"))

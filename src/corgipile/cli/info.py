@@ -10,13 +10,15 @@ from corgipile.cli.flags import Json, Tables
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Overwrite, number_or_text
 from corgipile.cli.pages import Html, check_page, command_text, without_secrets
-from corgipile.description import about
-from corgipile.proof import about_page
+from corgipile.lazy import lazy
 from corgipile.sizes import format_bytes
 
 if TYPE_CHECKING:
     from corgipile.description import About
     from corgipile.planner import Choice
+
+description = lazy("corgipile.description")
+proof = lazy("corgipile.proof")
 
 _MAX_LABELS = 12  # shown
 
@@ -33,7 +35,7 @@ def command(
 ) -> None:
     """Show rows, columns and bytes of a table, and how clustered its labels are."""
     source = writable(html, table, overwrite=overwrite)
-    facts = about(source, label=label, block=number_or_text(block), columns=html is not None)
+    facts = description.about(source, label=label, block=number_or_text(block), columns=html is not None)
     if html is not None:
         write_page(html, facts, table, label, source, overwrite=overwrite)
     if json:
@@ -54,7 +56,7 @@ def write_page(
     choice: "Choice | None" = None,
 ) -> None:  # fmt: skip
     """Write the HTML page of a table."""
-    page = about_page(facts, " ".join(map(without_secrets, table)), label, command_text(), choice)
+    page = proof.about_page(facts, " ".join(map(without_secrets, table)), label, command_text(), choice)
     page.save(html, inputs=[source], overwrite=overwrite)
 
 

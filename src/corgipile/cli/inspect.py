@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import corgipile as cp
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, show_facts, show_json
 from corgipile.cli.flags import Json, Tables
@@ -11,14 +12,14 @@ from corgipile.cli.info import lines_of, writable, write_page
 from corgipile.cli.options import Overwrite, number_or_text
 from corgipile.cli.pages import Html
 from corgipile.cli.plan import choice_facts, order_text, price_of, show_choice
-from corgipile.description import about
 from corgipile.errors import BadArgument, BudgetTooSmall
-from corgipile.planner import choose
-from corgipile.tables import open as open_table
-from corgipile.tables.unit_check import check_decoding
+from corgipile.lazy import lazy
 
 if TYPE_CHECKING:
     from corgipile.description import About
+
+description = lazy("corgipile.description")
+unit_check = lazy("corgipile.tables.unit_check")
 
 _MAX_COLUMNS = 12  # shown
 MARGIN, STANDARD_ERRORS = 0.5, 3  # h_D is reported above 1 + MARGIN + STANDARD_ERRORS of its error
@@ -41,12 +42,12 @@ def command(
     """Show what `info` shows, and the layout, clustering columns, missing values and the cost of each order."""
     cost = price_of(price) if price is not None else None
     source = writable(html, table, overwrite=overwrite)
-    opened = open_table(source)
-    check_decoding(opened, opened.schema.names, memory)
-    facts = about(opened, label=label, block=number_or_text(block), columns=True)
+    opened = cp.open(source)
+    unit_check.check_decoding(opened, opened.schema.names, memory)
+    facts = description.about(opened, label=label, block=number_or_text(block), columns=True)
     column = label if label in facts.columns else None
     try:
-        plan = choose(opened, memory=memory, batch_size=batch_size, label=column, seconds=seconds)
+        plan = cp.planner.choose(opened, memory=memory, batch_size=batch_size, label=column, seconds=seconds)
     except (BudgetTooSmall, BadArgument) as error:
         if facts.rows and not isinstance(error, BudgetTooSmall):
             raise

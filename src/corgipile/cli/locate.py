@@ -1,20 +1,22 @@
 """``corgipile locate``."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from corgipile import tables
+import corgipile as cp
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import show_json
 from corgipile.cli.flags import Json, Tables
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Memory, Seed, number_or_text
 from corgipile.errors import BadArgument, StateMismatch
-from corgipile.loader import Loader, Rewind
-from corgipile.loader.skips import Skips
-from corgipile.nesting import parse_json
-from corgipile.tables.io.files import readable
+from corgipile.lazy import lazy
+
+files = lazy("corgipile.tables.io.files")
+nesting = lazy("corgipile.nesting")
+skipping = lazy("corgipile.loader.skips")
 
 LOADER_OPTIONS = ("order", "memory", "batch_size", "seed", "ranks", "drop_last")  # which a state contains
 
@@ -42,16 +44,16 @@ def command(
     """Show the rows of a training step, or the steps of rows, computed from the seed alone."""
     if (step is None) == (not row):
         raise BadArgument("exactly one of --step and --row must be given: the rows of a step, or the steps of rows")
-    opened, skips = tables.open(source_of(table)), Skips()
+    opened, skips = cp.open(source_of(table)), skipping.Skips()
     if state is not None:
         given = [name for name in LOADER_OPTIONS if _is_given(ctx, name)]
         if given:
             raise BadArgument(f"--{given[0].replace('_', '-')} must be omitted, since the state contains it")
         known = _state(state)
-        rewind = Rewind.of(opened, known)
+        rewind = cp.loader.Rewind.of(opened, known)
         skips.resume(known.get("skip", []), len(opened))
     else:
-        rewind = Loader(
+        rewind = cp.Loader(
             opened, order=order, memory=number_or_text(memory), batch_size=batch_size, seed=seed, world=ranks,
             drop_last=drop_last,
         ).rewind()  # fmt: skip
@@ -89,12 +91,10 @@ def _is_given(ctx: typer.Context, name: str) -> bool:
 
 
 def _state(path: str) -> Any:
-    from pathlib import Path  # noqa: PLC0415
-
-    with readable(path):
+    with files.readable(path):
         text = Path(path).read_bytes()
     try:
-        return parse_json(text, path, ValueError)
+        return nesting.parse_json(text, path, ValueError)
     except ValueError as error:
         raise StateMismatch(
             f"{path} must be a JSON state, as json.dump(loader.state_dict()) writes it: {error}"

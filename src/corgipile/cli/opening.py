@@ -6,9 +6,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
+
+import corgipile as cp
+from corgipile.errors import BadArgument
+from corgipile.lazy import lazy
+from corgipile.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from corgipile.stores import opening as stores
+    from corgipile.tables import formats as registry
+else:
+    stores, registry = lazy("corgipile.stores.opening"), lazy("corgipile.tables.formats")
 
 __all__ = ["Open", "options_of", "source_of", "types_of", "with_opening"]
 
@@ -77,26 +88,20 @@ def source_of(names: str | Sequence[str], *, test: bool = False) -> Any:
     options = options_of((given.open_test if test else None) or given.open)
     if not options:
         return source
-    from corgipile import tables  # noqa: PLC0415
-
-    return tables.open(source, **options)
+    return cp.open(source, **options)
 
 
 def _cached(source: Any, given: _OpenOptions) -> Any:
     if given.cache is None and given.cache_size is None:
         return source
-    from corgipile.stores.opening import located  # noqa: PLC0415
-
-    return located(source, cache=given.cache, cache_size=given.cache_size)
+    return stores.located(source, cache=given.cache, cache_size=given.cache_size)
 
 
 def _pair(name: str) -> Any:
-    from corgipile import tables  # noqa: PLC0415
-
     features, comma, label = name.rpartition(",")
     if not (comma and features.endswith(".npy") and label.endswith(".npy")) or Path(name).exists():
         return name
-    return tables.open(features, label=label)
+    return cp.open(features, label=label)
 
 
 def options_of(words: Words) -> dict[str, Any]:
@@ -109,14 +114,10 @@ def options_of(words: Words) -> dict[str, Any]:
         >>> options_of(["group=/train", "columns=x,y", "version=3", "types=x=float32,y=int8"])
         {'group': '/train', 'columns': ['x', 'y'], 'version': 3, 'types': {'x': 'float32', 'y': 'int8'}}
     """
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-    from corgipile.suggestions import did_you_mean  # noqa: PLC0415
-    from corgipile.tables.formats import formats  # noqa: PLC0415
-
     options: dict[str, Any] = {}
     for word in words or ():
         name, equals, value = word.partition("=")
-        known = COMMON_OPTIONS.union(*(kind.options for kind in formats().values()))
+        known = COMMON_OPTIONS.union(*(kind.options for kind in registry.formats().values()))
         if not equals or name not in known:
             what = f"unknown option {name!r}" if equals else f"{word!r} must be KEY=VALUE"
             raise BadArgument(f"--open: {what}; options are {', '.join(sorted(known))}{did_you_mean(name, known)}")
@@ -132,8 +133,6 @@ def types_of(text: str) -> dict[str, str]:
     Raises:
         BadArgument: A name is empty, repeated or lacks a type.
     """
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-
     pairs = [part.partition("=") for part in text.split(",")]
     types = {name.strip(): kind.strip() for name, _, kind in pairs}
     if len(types) < len(pairs) or not all(types) or not all(types.values()):

@@ -3,12 +3,16 @@
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+import corgipile as cp
+from corgipile import orders
 from corgipile.cli.opening import source_of
+from corgipile.errors import BadArgument
 from corgipile.settings import BLOCK, Declared, TrainArguments, declared
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -20,10 +24,6 @@ Seed = Annotated[int, typer.Option(help=SHARED["seed"].setting.about)]
 Block = Annotated[str | None, typer.Option(help=BLOCK.about)]
 Buffer = Annotated[str | None, typer.Option(help="Buffer: rows, bytes or share (2%).")]
 Balance = Annotated[str | None, typer.Option(help="Column that balances Riffle's blocks, or content.")]
-FirstEpoch = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN|random", help="Balance of the first epoch, which reads what blocks contain."),
-]
 RecordBatch = Annotated[str | None, typer.Option(help="Record batch: bytes ('1MB') or rows.")]
 Compression = Annotated[str | None, typer.Option(help="lz4 or zstd.")]
 Fill = Annotated[
@@ -158,24 +158,15 @@ def number_or_word(text: str) -> str | float:
         return text
 
 
-def order_of(
-    name: str, block: str | None, buffer: str | None, balance: str | None, label: str, first_epoch: str | None = None
-) -> Any:
+def order_of(name: str, block: str | None, buffer: str | None, balance: str | None, label: str) -> Any:
     """Return the order of these settings."""
-    from dataclasses import replace  # noqa: PLC0415
-
-    from corgipile import orders  # noqa: PLC0415
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-
     order: Any = orders.named(name)
     if getattr(order, "balance", None) is not None:
         order = replace(order, balance=label)
-    given = {"balance": balance, "first_epoch": first_epoch}
-    given = {what: column for what, column in given.items() if column is not None}
-    if given:
+    if balance is not None:
         if not hasattr(order, "balance"):
-            raise BadArgument(f"{next(iter(given))} needs order riffle, got {name}")
-        order = replace(order, **given)
+            raise BadArgument(f"balance needs order riffle, got {name}")
+        order = replace(order, balance=balance)
     if block is not None and order.cuts_into == "row":
         raise BadArgument(f"block must be omitted for order {name}, which visits single rows, got {block}")
     sizes = {"block": block, "buffer": buffer}
@@ -188,9 +179,7 @@ def filled(model: Any, missing: float | None) -> Any:
 
 
 def _model(path: str) -> Any:
-    from corgipile.linear import load  # noqa: PLC0415
-
-    return load(path)
+    return cp.load(path)
 
 
 READ: dict[str, Callable[[Any], Any]] = {

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from corgipile.proof import PAGE
-from corgipile.tables.inputs import check_target
+from corgipile.lazy import lazy
 from corgipile.urls import is_url, redacted, redacted_in, secret
+
+writing = lazy("corgipile.tables.inputs")
+proof = lazy("corgipile.proof")
 
 __all__ = ["Html", "check_page", "command_text", "without_secrets"]
 
@@ -21,7 +23,7 @@ _PASSWORD = re.compile(r"\bpassword\s*=", re.IGNORECASE)  # in a connection stri
 
 def check_page(path: str, inputs: Iterable[Any], *, overwrite: bool) -> None:
     """Raise early unless the page can be written."""
-    check_target(path, PAGE, inputs=[one for one in inputs if one is not None], overwrite=overwrite)
+    writing.check_target(path, proof.PAGE, inputs=[one for one in inputs if one is not None], overwrite=overwrite)
 
 
 def command_text(words: Iterable[str] | None = None) -> str:

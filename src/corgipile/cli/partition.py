@@ -11,11 +11,13 @@ from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Seed, number_or_text
 from corgipile.errors import BadArgument
-from corgipile.exchange import stage
+from corgipile.lazy import lazy
 from corgipile.sizes import format_bytes
 
 if TYPE_CHECKING:
     from corgipile.exchange import LocalPart
+
+exchange = lazy("corgipile.exchange")
 
 Rank = Annotated[int, typer.Option(help="This rank, from 0.")]
 World = Annotated[int, typer.Option(help="Number of ranks.")]
@@ -43,8 +45,8 @@ def command(
         raise BadArgument(f"partition needs a table and an output folder, got only {folder}")
     size = None if unit is None else number_or_text(unit)
     with progress(f"partition to {folder}", quiet=quiet or json) as bar:
-        part = stage(
-            source_of(sources), folder, rank, world, by=by, label=label, unit=size, seed=seed, progress=bar,  # type: ignore[arg-type]  # checked there
+        part = exchange.stage(
+            source_of(sources), folder, rank, world, by=by, label=label, unit=size, seed=seed, progress=bar,
         )  # fmt: skip
     show(part, quiet=quiet, json=json)
 

@@ -3,14 +3,18 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from corgipile import postgres
 from corgipile.cli.console import command as guarded
 from corgipile.errors import BadArgument
-from corgipile.postgres import Server, default_home
+from corgipile.lazy import lazy
+
+if TYPE_CHECKING:
+    from corgipile import postgres
+else:
+    postgres = lazy("corgipile.postgres")
 
 Home = Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Folder of the server; has a default.")]
 
@@ -87,6 +91,5 @@ def psql(
     os.execv(words[0], words)  # noqa: S606 - psql replaces this process and gets its terminal and signals
 
 
-def _server(home: Path | None) -> Server:
-
-    return Server(home or default_home())
+def _server(home: Path | None) -> "postgres.Server":
+    return postgres.Server(home or postgres.default_home())

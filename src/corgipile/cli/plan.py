@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+import corgipile as cp
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, show_json, show_table
 from corgipile.cli.flags import Json, Tables
 from corgipile.cli.opening import source_of
 from corgipile.errors import BadArgument
-from corgipile.planner import choose
 from corgipile.sizes import format_bytes
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def command(
 ) -> None:
     """Choose the order and block size that read fastest among those that mix well enough in this memory."""
     cost = price_of(price) if price is not None else None
-    choice = choose(
+    choice = cp.planner.choose(
         source_of(table), memory=memory, batch_size=batch_size, label=label, tolerance=tolerance, ranks=ranks,
         seconds=seconds, probe=probe,
     )  # fmt: skip

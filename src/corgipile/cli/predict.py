@@ -4,17 +4,18 @@ from typing import Annotated, Any
 
 import typer
 
-from corgipile import tables
+import corgipile as cp
 from corgipile.bars import progress
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable, show_json
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Fill, Overwrite, filled
-from corgipile.cli.prediction_files import sink
 from corgipile.errors import BadArgument
-from corgipile.linear import load
+from corgipile.lazy import lazy
 from corgipile.suggestions import listed
+
+files = lazy("corgipile.cli.prediction_files")
 
 
 @guarded
@@ -35,12 +36,12 @@ def command(
         raise BadArgument(f"what must be one of {', '.join(kinds)}, got {what!r}")
     if json and out == "-":
         raise BadArgument("--json needs --out FILE for the predictions")
-    trained, opened = filled(load(model), missing), tables.open(source_of(table))
+    trained, opened = filled(cp.load(model), missing), cp.open(source_of(table))
     parts = trained.stream(opened, kinds[kinds.index(what)])
     silent, labels = quiet or json or out == "-", trained.params.get("labels")
     if labels and not (quiet or json):
         typer.echo(printable(f"corgipile: each row has a number for the labels {listed(labels)}"), err=True)
-    goal = sink(out, next(parts), len(opened), inputs=(model, *table, opened), overwrite=overwrite)
+    goal = files.sink(out, next(parts), len(opened), inputs=(model, *table, opened), overwrite=overwrite)
     with progress(f"predict to {out}", quiet=silent) as bar, goal as write:
         done = 0
         for part in parts:

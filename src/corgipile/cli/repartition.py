@@ -9,7 +9,9 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.options import Seed, number_or_text
 from corgipile.cli.partition import By, Label, Rank, Unit, World, show
-from corgipile.exchange import restage
+from corgipile.lazy import lazy
+
+exchange = lazy("corgipile.exchange")
 
 
 @guarded
@@ -29,7 +31,7 @@ def command(
     *old, folder = parts
     size = None if unit is None else number_or_text(unit)
     with progress(f"repartition to {folder}", quiet=quiet or json) as bar:
-        part = restage(
-            old, folder, rank, world, by=by, label=label, unit=size, seed=seed, progress=bar,  # type: ignore[arg-type]  # checked there
+        part = exchange.restage(
+            old, folder, rank, world, by=by, label=label, unit=size, seed=seed, progress=bar,
         )  # fmt: skip
     show(part, quiet=quiet, json=json)

@@ -1,5 +1,6 @@
 """``corgipile reshuffle``."""
 
+import time
 from typing import Annotated
 
 import typer
@@ -11,8 +12,10 @@ from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Block, Compression, Memory, Overwrite, RecordBatch, Seed, number_or_text
 from corgipile.errors import BadArgument
-from corgipile.relayout import reshuffle
-from corgipile.tables.inputs import check_apart
+from corgipile.lazy import lazy
+
+relayout = lazy("corgipile.relayout")
+inputs = lazy("corgipile.tables.inputs")
 
 
 @guarded
@@ -30,15 +33,13 @@ def command(
     json: Json = False,
 ) -> None:
     """Write the rows of a table once in a better order, within a memory budget."""
-    import time  # noqa: PLC0415
-
     *sources, out = source
     if not sources:
         raise BadArgument(f"reshuffle needs a table and an output file, got only {out}")
-    check_apart(out, sources)
+    inputs.check_apart(out, sources)
     start = time.perf_counter()
     with progress(f"reshuffle to {out}", quiet=quiet or json) as bar:
-        rows = reshuffle(
+        rows = relayout.reshuffle(
             source_of(sources),
             out,
             method,

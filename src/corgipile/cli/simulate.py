@@ -1,5 +1,7 @@
 """``corgipile simulate``."""
 
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,11 +11,14 @@ from corgipile.cli.console import show_facts, show_json, show_table
 from corgipile.cli.flags import Json
 from corgipile.cli.options import Overwrite, Seed, number_or_text
 from corgipile.errors import BadArgument
-from corgipile.exchange import simulate
+from corgipile.lazy import lazy
 from corgipile.sizes import format_bytes
 
 if TYPE_CHECKING:
     from corgipile.exchange import Simulation
+
+exchange = lazy("corgipile.exchange")
+picture = lazy("corgipile.exchange.picture")
 
 
 @guarded
@@ -35,15 +40,13 @@ def command(
     json: Json = False,
 ) -> None:
     """Simulate an exchange of rows among ranks: what it sends, stores, mixes and reads."""
-    simulation = simulate(
+    simulation = exchange.simulate(
         _count(ranks, "ranks"), _count(rows, "rows"), fraction, row_bytes=number_or_text(row_bytes),
         block=None if block is None else number_or_text(block), batch=batch, epochs=epochs, classes=classes,
-        staging=staging, request=number_or_text(request), seed=seed,  # type: ignore[arg-type]  # checked there
+        staging=staging, request=number_or_text(request), seed=seed,
     )  # fmt: skip
     if plot is not None:
-        from corgipile.exchange.picture import draw  # noqa: PLC0415
-
-        draw(simulation, plot, overwrite=overwrite)
+        picture.draw(simulation, plot, overwrite=overwrite)
     if json:
         show_json(simulation)
     else:
@@ -52,9 +55,6 @@ def command(
 
 def _count(text: str, what: str) -> int:
     """Parse an integer, also written as 1e12."""
-    from contextlib import suppress  # noqa: PLC0415
-    from decimal import Decimal, InvalidOperation  # noqa: PLC0415
-
     with suppress(InvalidOperation):
         number = Decimal(text.replace("_", ""))
         if number.is_finite() and number.adjusted() < 30 and number == int(number):
@@ -67,7 +67,6 @@ def _span(both: tuple[int, int]) -> str:
 
 
 def _show(simulation: "Simulation") -> None:
-
     plan = simulation.plan
     title = f"{plan.world:,} ranks, fraction {plan.fraction:g}, {plan.units:,} blocks of {simulation.block:,} rows of "
     show_facts(

@@ -14,6 +14,7 @@ from corgipile.cli.console import error_message, fail, printable, terminal_width
 from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.signals import outcome
 from corgipile.errors import BadArgument, MissingExtra
+from corgipile.lazy import lazy
 from corgipile.sql.answers.caret import around
 from corgipile.sql.answers.data import CsvAnswers, JsonAnswers
 from corgipile.sql.answers.text import TextAnswers
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from corgipile.sql.answers.answers import Answers
     from corgipile.sql.connection import Connection
 
+shell = lazy("corgipile.sql.shell.shell")  # needs prompt_toolkit
 _MAX_ROWS = 40  # shown of a result
 
 
@@ -62,7 +64,6 @@ def command(
 
 
 def _connect(db: str | None, dsn: str | None, memory: str | None, trust: Any) -> "Connection":
-
     return open_connection(db=db, dsn=dsn, memory=memory, trust=trust)
 
 
@@ -80,14 +81,12 @@ def _scripts(statement: str | None, files: list[str] | None) -> list[str] | None
 
 
 def _answers(rows: int, *, csv: bool, json: bool, quiet: bool) -> "Answers":
-
     if csv:
         return CsvAnswers(sys.stdout.buffer)
     return JsonAnswers(sys.stdout) if json else TextAnswers(sys.stdout, terminal_width, rows=rows, quiet=quiet)
 
 
 def _runner(connection: "Connection", answers: "Answers", memory: str | None, *, quiet: bool) -> Runner:
-
     return Runner(connection, answers, _nothing if quiet else _note, lambda: TrainingBar(quiet=quiet), memory)
 
 
@@ -129,10 +128,9 @@ def _show_error(message: str, code: int = 2) -> int:
 
 
 def _shell(runner: Runner) -> None:
-
     try:
-        from corgipile.sql.shell.shell import Shell  # noqa: PLC0415 - needs an optional dependency
+        kind = shell.Shell
     except ImportError as error:
         raise MissingExtra(f"the shell needs {error.name}: pip install 'corgipile[sql]'") from None
 
-    Shell(runner, typer.echo, lambda error: _show_error(error_message(error))).run()
+    kind(runner, typer.echo, lambda error: _show_error(error_message(error))).run()

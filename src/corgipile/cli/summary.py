@@ -4,12 +4,11 @@ from typing import Annotated
 
 import typer
 
-from corgipile import tables
+import corgipile as cp
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, printable, show_json, show_table
 from corgipile.cli.flags import Json
 from corgipile.cli.opening import source_of
-from corgipile.linear import load
 
 
 @guarded
@@ -22,7 +21,7 @@ def command(
     json: Json = False,
 ) -> None:
     """Show a model's coefficients with standard errors and p-values."""
-    summary = load(model).summary(tables.open(source_of(table)), label, weight)
+    summary = cp.load(model).summary(cp.open(source_of(table)), label, weight)
     columns = {"coef": summary.coef, "standard_error": summary.standard_error, "z": summary.z, "p": summary.p}
     columns |= {"low": summary.low, "high": summary.high}
     each = zip(*columns.values(), strict=True)

@@ -10,18 +10,21 @@ from typing import Annotated, Any
 
 import typer
 
-from corgipile import tables
+import corgipile as cp
 from corgipile.bars import Watch, progress, rate
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, printable, show_json, show_table
 from corgipile.cli.flags import Json, Quiet, Tables
 from corgipile.cli.opening import source_of
-from corgipile.cli.options import Balance, Block, Buffer, FirstEpoch, order_of, read, with_settings
+from corgipile.cli.options import Balance, Block, Buffer, order_of, read, with_settings
 from corgipile.errors import DivergenceWarning, LeftOutWarning
-from corgipile.linear.saving import MODEL
-from corgipile.linear.train import train_among
+from corgipile.lazy import lazy
 from corgipile.settings import TrainArguments
-from corgipile.tables.inputs import check_target
+
+inputs = lazy("corgipile.tables.inputs")
+saving = lazy("corgipile.linear.saving")
+training = lazy("corgipile.linear.train")
+ranks_of = lazy("corgipile.torch.linear")
 
 RUNNING = ("loss", "accuracy", "r2")
 SKIPPED = {
@@ -38,7 +41,6 @@ def command(
     block: Block = None,
     buffer: Buffer = None,
     balance: Balance = None,
-    first_epoch: FirstEpoch = None,
     quiet: Quiet = False,
     json: Json = False,
     sync: Annotated[
@@ -52,8 +54,8 @@ def command(
     quiet = quiet or is_follower  # rank 0 reports for all
     save, test = settings["save"], settings["test"]
     if save is not None:
-        check_target(save, MODEL, inputs=(table, [test] if test else []), overwrite=settings["overwrite"])
-    opened, several = tables.open(source_of(table)), bool(settings["by"] or settings["labels"])
+        inputs.check_target(save, saving.MODEL, inputs=(table, [test] if test else []), overwrite=settings["overwrite"])
+    opened, several = cp.open(source_of(table)), bool(settings["by"] or settings["labels"])
     with (
         progress("train", quiet=quiet or json) as bar,
         _resumable(save, several=several),
@@ -61,11 +63,13 @@ def command(
     ):
         train_rows = len(opened) * (1.0 - (settings["validation"] or 0.0))
         watch = Watch(bar, int(train_rows) * settings["epochs"])
-        order = order_of(settings["order"], block, buffer, balance, settings["label"], first_epoch)
+        order = order_of(settings["order"], block, buffer, balance, settings["label"])
         given = read(settings) | {"order": order}
         say = lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}")  # noqa: E731
         with _ranks(sync) as ranks:
-            trained = train_among(TrainArguments(opened, **given, callback=say, on_rows=watch.rows).checked(), ranks)
+            trained = training.train_among(
+                TrainArguments(opened, **given, callback=say, on_rows=watch.rows).checked(), ranks
+            )
     if is_follower:
         return
     if json:
@@ -100,9 +104,7 @@ def _ranks(sync: str) -> Iterator[Any]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield None
         return
-    from corgipile.torch.linear import launched  # noqa: PLC0415
-
-    with launched(sync) as ranks:
+    with ranks_of.launched(sync) as ranks:
         yield ranks
 
 

@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -15,13 +14,11 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffer import Field, fields_of
 from corgipile.loader.encoded import AS_CUT, ReadStrategy, choose_strategy, warn_few, wide_units
-from corgipile.loader.sampled_runs import SAMPLE_BYTES
 from corgipile.loader.varlen import slot_bytes
 from corgipile.orders import Blocks, GlobalBatches, Order
-from corgipile.orders.riffle import CONTENT, RANDOM
+from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.columns import by_column
-from corgipile.tables.encoded import is_encoded
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.sketch import sketch
@@ -35,7 +32,6 @@ __all__ = [
     "by_pages",
     "columns_of",
     "cut",
-    "first_epoch_of",
     "fit",
     "sketched",
 ]
@@ -45,7 +41,6 @@ TABLE_BLOCKS, BUFFER_BLOCKS = 512, 128  # smallest numbers of blocks that grown 
 # Remote tables: bytes worth one request, of one column where there are several; smallest numbers of blocks.
 REQUEST, COLUMN_REQUEST = 1 << 20, 128 << 10
 REMOTE_TABLE_BLOCKS, REMOTE_BUFFER_BLOCKS = 256, 64
-SAMPLED_COPIES = 3  # memory of sampled rows per byte: read, in order, and as numbers
 SUGGESTION_RATIO = 1.02  # largest ratio of the suggested budget to the smallest one that works
 
 
@@ -141,7 +136,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     share = None if limit is None else limit / workers - shared
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
-    way = _read_strategy(table, order, columns.sources, share)
+    way = choose_strategy(table, order, columns.sources, share)
     if limit is not None and way.units is not None:
         check_budget(table, shared + way.units.dictionary, limit)
 
@@ -154,7 +149,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
             fitted = attempt(limit)
             warn_few(table, way, fitted.order.slots(fitted.blocks) / max(1, fitted.blocks.widest))
             return fitted
-        way = _read_strategy(table, order, columns.sources, share, units_fit=False)
+        way = choose_strategy(table, order, columns.sources, share, units_fit=False)
     try:
         return attempt(limit)
     except BudgetTooSmall as error:
@@ -168,16 +163,6 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
             f"give memory={suggested!r} or a smaller {'block or buffer' if sized else 'block'}"
             f"{wide_units(table, way)}"
         ) from error
-
-
-def _read_strategy(
-    table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool = True
-) -> ReadStrategy:
-    """Choose how to read a table, with room for the rows sampled in a first epoch and their features."""
-    units = table.units(columns) if first_epoch_of(order) is not None and is_encoded(table, columns) else None
-    room = SAMPLED_COPIES * min(SAMPLE_BYTES, units.total) if units is not None else 0
-    way = choose_strategy(table, order, columns, None if share is None else share - room, units_fit=units_fit)
-    return way._replace(decoding_bytes=way.decoding_bytes + room) if way.units is not None and not way.spilled else way
 
 
 def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: ReadStrategy) -> Fitted:
@@ -272,24 +257,15 @@ def _text(size: float) -> str:
 
 
 def sketched(table: Table, order: Order, blocks: Blocks, look: Sketch = sketch) -> Blocks:
-    """Add to blocks the sketch that an order balances them by, and a function that makes later epochs' sketch.
+    """Add to blocks the sketch that an order balances them by.
 
     The last sketch of a table is cached: workers forked later, and the next order over the same blocks, do not read
     the column again.
     """
-    column, first = order.sketch_column, first_epoch_of(order)
-    if column is None:
+    if order.sketch_column is None:
         return blocks
     cuts = even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
-    if first is None:
-        return replace(blocks, sketch=_cached_sketch(table, cuts, column, look))
-    sketch = None if first == RANDOM else _cached_sketch(table, cuts, first, look)
-    return replace(blocks, sketch=sketch, later=cache(lambda: _cached_sketch(table, cuts, column, look)))
-
-
-def first_epoch_of(order: Order) -> str | None:
-    """Return the column that an order balances its first epoch by if it differs from later epochs, else None."""
-    return getattr(order, "first_epoch", None)
+    return replace(blocks, sketch=_cached_sketch(table, cuts, order.sketch_column, look))
 
 
 def _cached_sketch(table: Table, cuts: IntArray, column: str, look: Sketch) -> npt.NDArray[Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,6 @@ from corgipile.sizes import format_bytes
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.table import fixed_field, type_code
 from corgipile.tables.values import value_type
-
-if TYPE_CHECKING:
-    from corgipile.loader.row_tap import RowTap
 
 __all__ = ["FEATURE_RULE", "Buffer", "Field", "inner"]
 
@@ -79,9 +76,6 @@ class Buffer:
         limit: Largest number of bytes; None: no limit.
         workers: Number of workers that share the slack above the limit.
         make: Allocates the bytes of an array.
-
-    Attributes:
-        row_tap: Captures sampled rows as they enter slots; None: no capture.
     """
 
     def __init__(
@@ -94,7 +88,6 @@ class Buffer:
         make: Make = np.empty,
     ) -> None:
         self.slots, self.limit, self._workers = slots, limit, workers
-        self.row_tap: RowTap | None = None
         self.fields = {field.name: field for field in fields}
         self.varlen = Varlen(slots, varlen)
         try:
@@ -133,8 +126,6 @@ class Buffer:
                 self._put_dense(field, index, batch.column(source), into, numbered)
         if self.varlen:
             self.varlen.put(batch, into)
-        if self.row_tap is not None:
-            self.row_tap.note(batch, numbered)
 
     def _put_dense(self, field: Field, index: int, column: pa.Array, into: SlotArray, numbered: Numbered) -> None:
         values = numbers(column, field, index, numbered)

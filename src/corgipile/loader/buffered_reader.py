@@ -13,7 +13,6 @@ from corgipile.loader.budget import (
     COLUMN_RUN,
     Sketch,
     columns_of,
-    first_epoch_of,
     fit,
     limit_of,
     readable_alone,
@@ -24,7 +23,6 @@ from corgipile.loader.cached_rows import CachedRows, fits_cache, read_all
 from corgipile.loader.content import Content, Embed
 from corgipile.loader.default_order import LABEL, Reading, chosen
 from corgipile.loader.materialize import should_materialize
-from corgipile.loader.mixed import MixReader
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
 from corgipile.loader.single_rows import stage_locally
@@ -137,9 +135,6 @@ class BufferedReader:
         if embed is not None and self.order.sketch_column != CONTENT:
             raise BadArgument('sketch= describes blocks for balance="content": give order=Riffle(balance="content")')
         content = Content(tuple(layout.sources), LABEL if label is None else label, embed, self._way.spilled, sketch)
-        if first_epoch_of(self.order) is not None:
-            content = content.deferred(table)
-        self._row_tap = content.row_tap
         self.blocks = sketched(table, self.order, blocks, content)
         self.fitted = self.fitted._replace(blocks=self.blocks)
         self.slots = max(1, len(table) if self._kept else self.order.slots(self.blocks))
@@ -190,8 +185,6 @@ class BufferedReader:
             self._row_reader = row_reader(
                 self.source, self.buffer, sources, self.buffer_bytes, sequential=sequential, ahead=self._way.ahead
             )
-            if not isinstance(self._row_reader, MixReader):  # its row numbers are those of the mixed tables
-                self.buffer.row_tap = self._row_tap
         return self._row_reader
 
     @property
@@ -237,7 +230,6 @@ class BufferedReader:
         if self.unbuffered:
             raise BadArgument("this reader has no buffer: it reads rows one by one")
         self.stop()
-        self.blocks.sketch_of(epoch)  # may read the table: must happen in this thread
         if self.kept():
             self._run = CachedRows(self.rows(epoch, start))
         else:

@@ -141,7 +141,6 @@ def restore_part(
     """
     state, order = _in_segments(state, mine), identity["order"]
     epoch, segments = checked(state, {name: identity[name] for name in identity if name != "order"}, mine.order)
-    mine = mine.of_epoch(fitted, epoch) if segments else mine
     stored = state.get("order")
     if not same_value(stored, order) and not (
         segments and any(_same_but_sizes(stored, other) for other in (order, mine.order))

@@ -1,21 +1,18 @@
 """Content sketches: a vector per block, the mean of sampled rows, for balance by content."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.arrow_memory import give_back
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.loader.numbers import Numbers, is_class
-from corgipile.loader.row_tap import RowTap
 from corgipile.loader.sampled_runs import Featurizer, SampledRuns
 from corgipile.orders.riffle import CONTENT
 from corgipile.suggestions import listed
-from corgipile.tables.encoded import is_encoded
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table
 
@@ -43,7 +40,6 @@ class Content:
             columns; it must be deterministic.
         unpacked: Whether the columns are unpacked anyway, so that single rows can be read.
         look: Describes blocks by one column.
-        row_tap: Captures sampled rows while they are read for training.
 
     Example:
         >>> from corgipile.tables import open
@@ -57,7 +53,6 @@ class Content:
     embed: Embed | None = None
     unpacked: bool = field(default=False, compare=False)
     look: Look = field(default=sketch, compare=False)
-    row_tap: RowTap | None = field(default=None, compare=False, repr=False)
 
     def __call__(self, table: Table, cuts: IntArray, column: str) -> npt.NDArray[Any]:
         """Describe the blocks between these cuts.
@@ -73,27 +68,7 @@ class Content:
             return self.look(table, cuts, column)
         runs, features, label = self._sample(table)
         describe = runs.vectors if self.embed is None else runs.make_vectors
-        vectors = describe(features, label, self._unpacked, self.row_tap)
-        if self.row_tap is not None:
-            self.row_tap.end()
-            give_back()
-        return runs.spread(vectors, cuts)
-
-    def deferred(self, table: Table) -> "Content":
-        """Return a copy that describes blocks after an epoch, by rows captured in it if that saves a scan.
-
-        It captures a few megabytes of rows from tables decoded in units; other tables are sampled separately.
-
-        Raises:
-            BadSchema, BadArgument: The table has no numbers to describe blocks by.
-        """
-        runs, features, _ = self._sample(table)
-        if self.embed is not None:
-            features(table.read(0, min(1, len(table)), runs.names))
-        encoded = self.embed is None and not self.unpacked and is_encoded(table, runs.names)
-        if not encoded or not set(runs.names) <= set(self.columns):
-            return self
-        return replace(self, row_tap=RowTap(runs.names, runs.rows()))
+        return runs.spread(describe(features, label, self._unpacked), cuts)
 
     def shared_variance(self, table: Table, *, beyond_label: bool) -> float:
         """Return the largest share of a feature's variance that neighbouring rows have in common.

@@ -334,7 +334,7 @@ class Loader(Rewindable):
 
     def _segment(self) -> EpochSegment:
         fitted, shard, last = self.feeder.fitted, self.feeder.shard, self.drop_last
-        return EpochSegment.begin(fitted, self.batch_size, shard.world, shard.workers, drop_last=last, epoch=self.epoch)
+        return EpochSegment.begin(fitted, self.batch_size, shard.world, shard.workers, drop_last=last)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state: the next iteration yields the remaining batches.

@@ -265,11 +265,6 @@ class Rewind:
                 fitted = Fitted(*order, segment.cut, segment.columns)
             else:
                 fitted = segment.fitted(table, self._look, self.epoch)
-            if epoch and not self.epoch and not order and fitted.blocks.later is not None:
-                raise StateMismatch(
-                    f"state belongs to the first epoch, which does not hold the balance of epoch {epoch}; use a state "
-                    "of a later epoch, or the loader itself"
-                )
             limits = segment.totals(fitted, self._seed, epoch) if last else segment.batches
             parts.append(_EpochPart(table, segment, fitted.order, fitted.blocks, first, limits))
             first = parts[-1].stop

@@ -14,7 +14,6 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.loader.numbers import texts_of
-from corgipile.loader.row_tap import RowTap
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.encoded import is_encoded, unpack_shared
 from corgipile.tables.fingerprints import place_of
@@ -89,9 +88,7 @@ class SampledRuns(NamedTuple):
         """Return the row numbers of all runs."""
         return _rows(self.starts(), self.run_rows)
 
-    def vectors(
-        self, featurize: Featurizer, label: str | None, unpacked: list[str] | None, row_tap: RowTap | None = None
-    ) -> Vectors:
+    def vectors(self, featurize: Featurizer, label: str | None, unpacked: list[str] | None) -> Vectors:
         """Return the vectors from the table's cache, or make and cache them.
 
         The cache file lies beside a single-file table, else in this machine's index folder; tables in memory have
@@ -99,7 +96,7 @@ class SampledRuns(NamedTuple):
         """
         files = list(files_read(self.table))
         if not files or not self.n_runs:
-            return self.make_vectors(featurize, label, unpacked, row_tap)
+            return self.make_vectors(featurize, label, unpacked)
         key = repr((VERSION, self.names, label, self.n_runs, self.run_rows))
         if len(files) == 1 and isinstance(files[0], File):
             path, facts = index_path(files[0], SKETCH_SUFFIX), facts_of(files[0])
@@ -112,7 +109,7 @@ class SampledRuns(NamedTuple):
 
         def make_vectors(_: Any) -> Iterator[pa.RecordBatch]:
             if not made_vectors:
-                made_vectors.append(self.make_vectors(featurize, label, unpacked, row_tap))
+                made_vectors.append(self.make_vectors(featurize, label, unpacked))
             vectors = pa.FixedSizeListArray.from_arrays(array_of(made_vectors[0]), made_vectors[0].shape[1])
             yield pa.record_batch({"vector": vectors})
 
@@ -122,16 +119,13 @@ class SampledRuns(NamedTuple):
             log.info("content vectors of %r %s %s", self.table, how, path)
         return np.array(items_of(index.read(0, len(index), ["vector"]).column(0))).reshape(self.n_runs, -1)
 
-    def make_vectors(
-        self, featurize: Featurizer, label: str | None, unpacked: list[str] | None = None, row_tap: RowTap | None = None
-    ) -> Vectors:
+    def make_vectors(self, featurize: Featurizer, label: str | None, unpacked: list[str] | None = None) -> Vectors:
         """Return the vectors of all runs, int16[runs, numbers].
 
         Args:
             featurize: Makes features of rows.
             label: The label column; None: no label.
             unpacked: Columns that are unpacked anyway, so that single rows can be read.
-            row_tap: Rows captured while they were read for another purpose.
 
         Raises:
             BadArgument: ``featurize`` returned varying numbers of features.
@@ -140,7 +134,7 @@ class SampledRuns(NamedTuple):
             return np.zeros((0, 1), np.int16)
         table, starts = self._read(unpacked), self.starts()
         if is_encoded(table, self.names):
-            table = self._plain(table, row_tap)
+            table = self._plain(table)
             starts = np.arange(self.n_runs) * self.run_rows
         batch = self._rows(table, starts[self._first()])
         features = featurize(batch)
@@ -169,12 +163,8 @@ class SampledRuns(NamedTuple):
                 _kernel.content(width, center, scale, turn, rows, ends, out[first : first + at_once])
         return out
 
-    def _plain(self, table: Table, row_tap: RowTap | None) -> Table:
+    def _plain(self, table: Table) -> Table:
         """Return the rows of all runs of an encoded table, one run after the other."""
-        left = self.n_runs * self.run_rows if row_tap is None else len(row_tap.missing)
-        if row_tap is not None and left < self.n_runs * self.run_rows:
-            log.info("content vectors of %r use captured rows; %d more rows are read", table, left)
-            return row_tap.picked(table)
         log.info("content vectors of %r need a scan of the table, which is encoded in large units", table)
         return _picked(table, self.names, self.rows())
 
@@ -203,7 +193,7 @@ class SampledRuns(NamedTuple):
         features = features[:, ~numbers]
         rows = np.ascontiguousarray(np.hstack([features, extras]))
         width = features.shape[1] if beyond_label else rows.shape[1]
-        return _kernel.alike(rows, self.run_rows, width, rows.shape[1] - width) if width else 0.0
+        return _kernel.similarity(rows, self.run_rows, width, rows.shape[1] - width) if width else 0.0
 
     def _read(self, unpacked: list[str] | None) -> Table:
         """Return the table, unpacked if the unpacked columns include all sampled ones, which a label may not be in."""

@@ -50,13 +50,11 @@ class EpochSegment(NamedTuple):
     ranks: list[int] = []  # noqa: RUF012  # never changed
 
     @classmethod
-    def begin(
-        cls, fitted: Fitted, batch_size: int, world: int, workers: int, *, drop_last: bool, epoch: int = 0
-    ) -> "EpochSegment":
+    def begin(cls, fitted: Fitted, batch_size: int, world: int, workers: int, *, drop_last: bool) -> "EpochSegment":
         """Make a segment without finished batches."""
         columns = fitted.sources if by_pages(fitted.order) else []
         done = [0] * workers
-        order, sketch = described(fitted.order), _checksum(fitted.blocks, epoch)
+        order, sketch = described(fitted.order), _checksum(fitted.blocks)
         return cls(order, fitted.cut, columns, batch_size, drop_last, world, done, fitted.way.even, sketch)
 
     @classmethod
@@ -118,10 +116,6 @@ class EpochSegment(NamedTuple):
                 what = "number of workers" if name == "batches" else name
                 raise StateMismatch(f"state belongs to another {what}: it has {got[name]!r}, here it is {own[name]!r}")
 
-    def of_epoch(self, fitted: Fitted, epoch: int) -> "EpochSegment":
-        """Return this segment for another epoch, whose blocks may have another sketch."""
-        return self._replace(sketch=_checksum(fitted.blocks, epoch))
-
     def key(self, seed: int, epoch: int, rank: int, worker: int) -> Key:
         """Return a worker's key."""
         return Key(seed, epoch, rank, self.world, self.drop_last, worker, len(self.batches), self.batch_size)
@@ -146,7 +140,7 @@ class EpochSegment(NamedTuple):
             whole(order.block_rows, "block", 1)
         except (BadArgument, BadSchema, MissingColumn, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StateMismatch(f"state has a segment that does not fit the table: {error}") from None
-        if _checksum(blocks, epoch) != self.sketch:
+        if _checksum(blocks) != self.sketch:
             raise StateMismatch("state belongs to blocks of other rows, or to another sketch= of them")
         return Fitted(order, blocks, self.cut, self.columns)
 
@@ -170,9 +164,9 @@ class EpochSegment(NamedTuple):
                         break
 
 
-def _checksum(blocks: Blocks, epoch: int) -> int:
+def _checksum(blocks: Blocks) -> int:
     """Return a checksum of blocks' vectors, which depend on a sample and may depend on a user's function."""
-    sketch = blocks.sketch_of(epoch)
+    sketch = blocks.sketch
     return 0 if sketch is None or sketch.ndim == 1 else zlib.crc32(sketch.tobytes())
 
 

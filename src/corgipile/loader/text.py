@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from corgipile.loader.buffer import Buffer, SlotArray
-from corgipile.loader.readers import TableReader
+from corgipile.loader.table_reader import TableReader
 from corgipile.orders.order import Step
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.io.pieces import places_of

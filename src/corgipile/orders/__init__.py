@@ -101,7 +101,7 @@ def described(order: Order) -> dict[str, Any]:
     settings = {
         name: described(value) if hasattr(value, "steps") else value
         for name, value in values.items()
-        if name not in ("row_bytes", "ahead", "spare", "parts", "batch") and (name, value) != ("first_epoch", None)
+        if name not in ("row_bytes", "ahead", "spare", "parts", "batch")
     }
     return {"name": order.name} | version | settings
 

@@ -108,11 +108,6 @@ class GlobalBatches(Sized):
         order: Order = self.within
         return order.sketch_column
 
-    @property
-    def first_epoch(self) -> str | None:
-        """Return the inner order's balance column of the first epoch, if it differs."""
-        return getattr(self.within, "first_epoch", None)
-
     def batch_rows(self, world: int) -> int:
         """Return the rows of a batch for each rank.
 

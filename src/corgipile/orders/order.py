@@ -1,6 +1,6 @@
 """The protocol of orders, and their common parts: keys, blocks, steps, sizes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
@@ -136,7 +136,6 @@ class Blocks:
         cuts: int64[blocks + 1], or None if every block but the last has ``even`` rows.
         even: Rows of a block if ``cuts`` is None.
         sketch: One number, or int16 vector, per block: similar for blocks of similar rows; or None.
-        later: Makes the sketch of all epochs after the first if it differs; it must cache its result.
 
     Example:
         >>> Blocks(10, even=4).count, Blocks.of([0, 4, 10]).widest
@@ -147,7 +146,6 @@ class Blocks:
     cuts: IntArray | None = None
     even: int = 0
     sketch: Sketched | None = field(default=None, repr=False)
-    later: Callable[[], Sketched] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.cuts is None and self.even < 1:
@@ -162,10 +160,6 @@ class Blocks:
         if array.ndim != 1 or array.size < 1 or array[0] != 0 or (np.diff(array) < 0).any():
             raise BadArgument(f"cuts must ascend from 0, got {array[:8].tolist()}...")
         return cls(int(array[-1]), array)
-
-    def sketch_of(self, epoch: int) -> Sketched | None:
-        """Return the sketch of an epoch; this may compute it."""
-        return self.later() if epoch and self.later is not None else self.sketch
 
     @property
     def count(self) -> int:

@@ -89,8 +89,6 @@ class Partial(Sized):
         real(self.fraction, "fraction", 0, 1)
         if not isinstance(self.within, Sized) or not self.within.once or self.within.cuts_into == "page":
             raise BadArgument(f"within must be an order that visits single rows or blocks once, got {self.within!r}")
-        if getattr(self.within, "first_epoch", None) is not None:
-            raise BadArgument(f"within must have no first_epoch, got {self.within!r}: all epochs share one balance")
         if self.unit is not None:
             to_rows(self.unit, 1, 1.0, "unit")
 

@@ -16,7 +16,6 @@ MIN_BLOCKS, MAX_BLOCKS = 128, 1 << 20  # blocks in memory for known batch sizes
 MIN_BLOCK_BYTES, IN_FLIGHT = 32 << 10, 64  # smallest blocks made to get enough of them; further blocks in flight
 TABLE_RATIO = 16  # smallest ratio of the table's blocks to the buffered ones, if blocks are made larger
 CONTENT = "content"  # balance by block content instead of a column
-RANDOM = "random"  # a first epoch without balance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +35,6 @@ class Riffle(Planned):
     Attributes:
         balance: ``"label"`` or another column whose values balance blocks; ``"content"``: features and label balance
             them; None: random block order.
-        first_epoch: A column that balances the first epoch instead, or ``"random"``: no balance. The vectors for
-            ``"content"`` then come from rows that this epoch reads instead of an earlier scan, which takes as long as
-            an epoch if the table is encoded in large units. None: the first epoch is like all others.
         group: Blocks loaded per step; chosen by `fit` for low overhead per step.
         whole: Keep a block in its slots until its last row is visited; R is then n, else 2n. None: the default above,
             and always for variable-length rows.
@@ -59,7 +55,6 @@ class Riffle(Planned):
     name: ClassVar[str] = "riffle"
     kind: ClassVar[str] = "riffle"
     balance: str | None = None
-    first_epoch: str | None = None
     group: int = 0
     whole: bool | None = None
     spare: bool = field(default=False, repr=False)
@@ -69,14 +64,8 @@ class Riffle(Planned):
         super().__post_init__()
         if self.group < 0:
             raise BadArgument(f"group must be at least 1 block, got {self.group}")
-        for name, column in (("balance", self.balance), ("first_epoch", self.first_epoch)):
-            if column is not None and not isinstance(column, str):
-                raise BadArgument(f"{name} must be the name of a column, got {column!r}")
-        if self.first_epoch is not None and (self.balance != CONTENT or self.first_epoch == CONTENT):
-            raise BadArgument(
-                f"first_epoch must be a column or {RANDOM!r}, with balance={CONTENT!r}, "
-                f"got first_epoch={self.first_epoch!r}, balance={self.balance!r}"
-            )
+        if self.balance is not None and not isinstance(self.balance, str):
+            raise BadArgument(f"balance must be the name of a column, got {self.balance!r}")
 
     @property
     def version(self) -> int | None:
@@ -122,14 +111,11 @@ class Riffle(Planned):
         """Return the order's name and its balance."""
         if self.balance is None:
             return self.name
-        if self.first_epoch is not None:
-            first = self.name if self.first_epoch == RANDOM else f"balanced by {self.first_epoch!r}"
-            return f"{first}, from the second epoch on by content"
         return "balanced by content" if self.balance == CONTENT else f"balanced by {self.balance!r}"
 
     def block_order(self, blocks: Blocks, key: Key) -> IntArray | None:
         """Return the balanced order of blocks if their sketch is known."""
-        sketch = None if self.balance is None else blocks.sketch_of(key.epoch)
+        sketch = None if self.balance is None else blocks.sketch
         return None if sketch is None else _balanced(_Sketch(sketch), key.hash(_kernel.KEY_BALANCE))
 
 
@@ -165,7 +151,7 @@ class Auto(Riffle):
 
     Example:
         >>> Auto(block=10).settled("label")
-        Riffle(block=10, buffer=None, ahead=1, balance='label', first_epoch=None, group=0, whole=None)
+        Riffle(block=10, buffer=None, ahead=1, balance='label', group=0, whole=None)
     """
 
     name: ClassVar[str] = "auto"

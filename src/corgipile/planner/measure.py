@@ -185,7 +185,7 @@ class _Device:
         return count * nbytes
 
     def _places(self, pages: int, count: int, sequential: bool) -> npt.NDArray[np.int64]:
-        """Return the first pages of reads, each within one file; random reads are too far apart to be merged."""
+        """Return the first pages of reads, each within one file; random reads are too distant to be merged."""
         wide = np.array([max(0, have - pages + 1) for have in self._pages])
         if not wide.any():
             raise OSError(errno.EINVAL, "files are too small to read")

@@ -8,7 +8,7 @@ from corgipile.proof.charts import Chart, Interval, Line, dots, intervals, key, 
 from corgipile.proof.markup import Markup, element
 from corgipile.proof.page import Page, Section, table
 from corgipile.proof.scales import Scale, linear, log
-from corgipile.quality.faults import NAMES
+from corgipile.verdicts import FAULTS
 
 if TYPE_CHECKING:
     from corgipile.quality.audited import AuditReport, EpochReport
@@ -46,7 +46,7 @@ def audit_page(report: "AuditReport", command: str = "") -> Page:
 def fault_list(faults: "Sequence[Fault]", what: str = "") -> Markup:
     """Return a list of faults, or a sentence if there are none; ``what``: a prefix, such as the order's name."""
     if not faults:
-        return element("p", f"None of the {len(NAMES)} known faults: {', '.join(NAMES)}.")
+        return element("p", f"None of the {len(FAULTS)} known faults: {', '.join(FAULTS)}.")
     items = (
         element("li", element("b", f"{what}{each.name}"), element("span", f"Epoch {each.epoch}: {each.detail}."))
         for each in faults

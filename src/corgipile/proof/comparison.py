@@ -11,9 +11,9 @@ from corgipile.proof.charts import Chart, Interval, Line, intervals, key, lines
 from corgipile.proof.costs import speeds
 from corgipile.proof.page import Page, Section, table
 from corgipile.proof.scales import Scale, linear, log
-from corgipile.quality.audited import MAX_EVEN_DEFF
 from corgipile.repayment import repays
 from corgipile.sizes import format_bytes
+from corgipile.verdicts import MAX_EVEN_DEFF
 
 if TYPE_CHECKING:
     from corgipile.comparison import Result

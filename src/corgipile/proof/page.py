@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from corgipile.environment import versions
 from corgipile.outputs import Kind, PathLike
 from corgipile.proof.charts import Chart
 from corgipile.proof.markup import Markup, concatenate, element
@@ -107,8 +108,6 @@ class Page:
             Path(temporary).write_text(self.html(), encoding="utf-8")
 
     def _origin(self) -> Section:
-        from corgipile.description import versions  # noqa: PLC0415 - description imports proof
-
         parts = [element("pre", self.command, tabindex=0)] if self.command else []
         rows = [(name, str(value)) for name, value in versions().items()]
         return Section(

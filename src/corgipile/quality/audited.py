@@ -2,17 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from corgipile.lazy import lazy
 from corgipile.outputs import PathLike
 from corgipile.quality.correlation import common, correlation, shared_again
 from corgipile.quality.faults import Fault, compare_epochs, coverage_faults, rank_faults, storage_faults, worker_faults
 from corgipile.quality.keyed import KeyWatch, Spread
 from corgipile.quality.visits import VisitWatch
+from corgipile.verdicts import MAX_EVEN_DEFF
+
+if TYPE_CHECKING:
+    from corgipile.proof import audit as pages
+else:  # which few audits need
+    pages = lazy("corgipile.proof.audit")
 
 Closed = tuple[VisitWatch | None, list[KeyWatch]]
 MAX_PLACES = 1024  # row places that a page shows at most
-MAX_EVEN_DEFF = 1.5  # deff up to which an epoch mixes about as well as a full shuffle
 
 
 @dataclass(frozen=True)
@@ -105,9 +111,7 @@ class AuditReport:
             >>> path.stat().st_size < 500_000
             True
         """
-        from corgipile.proof import audit_page  # noqa: PLC0415 - proof imports quality
-
-        audit_page(self).save(path, overwrite=overwrite)
+        pages.audit_page(self).save(path, overwrite=overwrite)
 
 
 def build_report(closed: Sequence[Closed], rows: int | None, *, whole_epochs: bool) -> AuditReport:

@@ -10,11 +10,6 @@ from corgipile.quality.keyed import Spread
 from corgipile.quality.keys import Floats
 from corgipile.quality.visits import Sample, VisitWatch
 
-NAMES = (
-    "missing rows", "repeated rows", "foreign rows", "dropped tail", "worker copies", "rank imbalance",
-    "identical epochs", "correlated epochs", "correlated seeds", "same batches", "not shuffled",
-    "not shuffled within blocks", "unshuffled head", "unshuffled tail", "biased window", "worker-local buffers",
-)  # fmt: skip
 MIN_ERRORS = 6  # standard errors from which a correlation is no accident
 MIN_SORTED_CORRELATION = 0.97  # correlation with storage that a tenth of shuffled blocks does not reach
 MIN_RUN = 32  # rows in storage order, or repeated row pairs, that are no accident
@@ -26,7 +21,7 @@ class Fault:
     """A named fault.
 
     Attributes:
-        name: One of `NAMES`.
+        name: One of `corgipile.verdicts.FAULTS`.
         detail: The observation and its most frequent cause.
         epoch: The epoch in which it was observed.
     """
@@ -121,7 +116,7 @@ def _sorted_ends(sample: Sample, epoch: int) -> Iterator[Fault]:
 
 
 def worker_faults(spreads: Sequence[Spread], batches: int, epoch: int) -> Iterator[Fault]:
-    """Yield the fault of workers with separate buffers: batches some distance apart correlate, neighbours do not."""
+    """Yield the fault of workers with separate buffers: distant batches correlate, neighbours do not."""
     for spread in spreads:
         lags = spread.lags
         for at in range(1, len(lags) - 1):

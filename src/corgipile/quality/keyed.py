@@ -194,7 +194,7 @@ class KeyWatch:
         self._kinds = kinds
 
     def _add_lags(self, means: Floats) -> None:
-        """Add the products of the means of batches up to 64 apart."""
+        """Add the products of the means of batches at most 64 places away."""
         line = np.concatenate([np.zeros((MAX_LAGS, self._kinds)), self._last, means])
         for lag in range(1, MAX_LAGS + 1):  # a matrix product's threads would slow the loader
             self._products[lag - 1] += np.vdot(means, line[MAX_LAGS + len(self._last) - lag : len(line) - lag])

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from corgipile.lazy import lazy
 from corgipile.sql.connection import Connection, Cursor, connect
 from corgipile.sql.exceptions import (
     DatabaseError,
@@ -64,6 +65,7 @@ __all__ = [
     "threadsafety",
 ]
 
+magic = lazy("corgipile.sql.magic")  # needs IPython
 apilevel = "2.0"
 threadsafety = 1  # threads may share the module, not its connections
 paramstyle = "qmark"
@@ -71,6 +73,4 @@ paramstyle = "qmark"
 
 def load_ipython_extension(ipython: Any) -> None:
     """Register the magic ``%%corgipile`` in a notebook; ``%load_ext corgipile.sql`` calls this."""
-    from corgipile.sql.magic import CorgiPileMagics  # noqa: PLC0415 - needs IPython
-
-    ipython.register_magics(CorgiPileMagics(ipython))
+    ipython.register_magics(magic.CorgiPileMagics(ipython))

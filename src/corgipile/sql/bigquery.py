@@ -1,6 +1,5 @@
 """Parser of BigQuery's model statements; it maps their options to corgipile's settings."""
 
-from collections.abc import Callable
 from typing import Any
 
 from corgipile.errors import BadArgument
@@ -25,31 +24,10 @@ from corgipile.suggestions import did_you_mean
 __all__ = ["create_model", "manage"]
 
 # Accepted and ignored, whatever their value.
-IGNORED = frozenset(
-    """description enable_global_explain expiration_timestamp friendly_name kms_key_name model_registry
-    vertex_ai_model_id vertex_ai_model_version_aliases""".split()  # noqa: SIM905
-)
 # Error messages for statements about model versions.
 VERSIONS = {
     "duckdb": "DuckDB keeps one version of a model: store the second INTO another name, or ROLLBACK the transaction",
     "postgres": "SELECT * FROM corgipile.versions lists versions, SELECT corgipile.rollback('m') restores the previous",
-}
-
-
-def _never(_: Any) -> bool:
-    return False
-
-
-# Options with a value that changes nothing: the test for that value, and why all others are not supported.
-PARTIAL: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "optimize_strategy": (lambda given: str(given).upper() == "AUTO_STRATEGY", "models are trained by SGD"),
-    "learn_rate_strategy": (
-        _never,
-        "each epoch multiplies the step by decay; 'CONSTANT' keeps learn_rate",
-    ),
-    "ls_init_learn_rate": (_never, "there is no line search; learn_rate is the step of the first epoch"),
-    "num_trials": (lambda given: given in (0, 1), "settings are not tuned; corgipile.compare tries orders"),
-    "data_split_col": (_never, "rows are held out at random; use data_split_method = 'RANDOM'"),
 }
 ENCODINGS = {"ONE_HOT_ENCODING": "onehot", "LABEL_ENCODING": "ordinal"}
 SPLITS = {"NO_SPLIT": None, "RANDOM": 0.2}
@@ -64,8 +42,7 @@ OPTIONS = (
     "calculate_p_values",
     "auto_class_weights",
     "class_weights",
-    *PARTIAL,
-    *IGNORED,
+    "learn_rate_strategy",
 )
 
 
@@ -137,7 +114,7 @@ def create_model(reader: Reader, offset: int) -> Train | None:
 
 
 class Options:
-    """The options of CREATE MODEL, as settings of `corgipile.train` or as notes about ignored options.
+    """The options of CREATE MODEL, as settings of `corgipile.train`.
 
     Args:
         reader: The tokens between the brackets.
@@ -251,15 +228,14 @@ class Options:
             self.given[option] = _loss(given)
         elif option == "warm_start":
             self.settings[option] = given if isinstance(given, bool) else check_setting(option, given)
-        elif option in IGNORED or option == "labels":
-            self.notes.append(f"option {option} has no effect here")
-        elif option == "learn_rate_strategy" and str(given).upper() == "CONSTANT":
+        elif option == "labels":
+            self.notes.append("option labels has no effect here")
+        elif option == "learn_rate_strategy":
+            if str(given).upper() != "CONSTANT":
+                raise BadArgument(
+                    f"{option} must be 'CONSTANT', got {given!r}: each epoch multiplies the step by decay"
+                )
             self._set("decay", 1.0, option)
-        elif option in PARTIAL:
-            harmless, why = PARTIAL[option]
-            if not harmless(given):
-                raise BadArgument(f"{option} = {given!r} is not supported: {why}")
-            self.notes.append(f"option {option} = {given!r} is already the behaviour here")
         elif option in ("data_split_method", "category_encoding_method"):
             self._choose(option, given)
         elif option == "class_weights":

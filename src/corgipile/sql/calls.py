@@ -3,7 +3,9 @@
 from typing import Any
 
 from corgipile.sql.reader import Reader
+from corgipile.sql.sources import source_of, table_source
 from corgipile.sql.statements import ModelCall, Source
+from corgipile.sql.values import value
 from corgipile.suggestions import did_you_mean
 
 __all__ = ["model_call", "model_name"]
@@ -80,8 +82,6 @@ def model_call(reader: Reader) -> tuple[ModelCall, int] | None:
 
 def _source(inside: Reader, function: str, rows: bool | None) -> Source | None:
     """Read the rows: ``TABLE t`` or a SELECT in brackets."""
-    from corgipile.sql.sources import source_of, table_source  # noqa: PLC0415 - imports this module
-
     comma = inside.peek()
     following = inside.peek(1)
     given = following is not None and not following.matches("STRUCT")
@@ -104,8 +104,6 @@ def _source(inside: Reader, function: str, rows: bool | None) -> Source | None:
 
 def _options(inside: Reader, function: str, known: dict[str, type]) -> dict[str, Any]:
     """Read ``STRUCT(0.5 AS threshold, 'w' AS weight)``."""
-    from corgipile.sql.values import value  # noqa: PLC0415 - imports this module
-
     inside.expect("STRUCT", "(")
     options: dict[str, Any] = {}
     while not inside.accept(")"):
@@ -128,8 +126,6 @@ def _options(inside: Reader, function: str, known: dict[str, type]) -> dict[str,
 
 def _thresholds(inside: Reader) -> dict[str, Any]:
     """Read ``[0.1, 0.5]`` or ``GENERATE_ARRAY(0.1, 0.9, 0.1)``."""
-    from corgipile.sql.values import value  # noqa: PLC0415 - as above
-
     begin = inside.at
     generated = inside.accept("GENERATE_ARRAY")
     given = value(inside)

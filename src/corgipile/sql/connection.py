@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
+from corgipile.lazy import lazy
 from corgipile.sql import exceptions
 from corgipile.sql.engines.engine import Engine, Progress, Result, Values, perform
 from corgipile.sql.exceptions import InterfaceError
@@ -18,6 +19,13 @@ from corgipile.sql.parameters import check_values
 from corgipile.sql.statements import Statement
 from corgipile.sql.types import type_code
 from corgipile.tables.reach import Trust, trusting
+
+if TYPE_CHECKING:
+    from corgipile.sql import grammar
+    from corgipile.sql.engines import duckdb, postgres
+else:  # each engine needs its own library
+    duckdb, postgres = lazy("corgipile.sql.engines.duckdb"), lazy("corgipile.sql.engines.postgres")
+    grammar = lazy("corgipile.sql.grammar")
 
 __all__ = ["Connection", "Cursor", "connect"]
 
@@ -60,15 +68,11 @@ def connect(
     if isinstance(database, str) and database.startswith(POSTGRES):
         if trust is not None:
             raise BadArgument(f"trust must be None for PostgreSQL, which reads no files, got {trust!r}")
-        from corgipile.sql.engines import postgres  # noqa: PLC0415 - each engine needs its own library
-
         return Connection(postgres.open_engine(database, **options), progress=progress, autocommit=autocommit)
     if not isinstance(database, str) and not hasattr(database, "execute"):
         raise BadArgument(
             f"database must be a path, ':memory:', a postgresql:// URL or an open DuckDB connection, got {database!r}"
         )
-    from corgipile.sql.engines import duckdb  # noqa: PLC0415 - needs its own library
-
     engine = duckdb.open_engine(database, **options)
     return Connection(engine, progress=progress, autocommit=autocommit, trust=trust)
 
@@ -125,9 +129,7 @@ class Connection:
         Raises:
             BadStatement: The script does not parse.
         """
-        from corgipile.sql.grammar import parse  # noqa: PLC0415 - slow to load
-
-        return parse(script, self.engine.name.lower())
+        return grammar.parse(script, self.engine.name.lower())
 
     def run(self, statement: Statement, values: Values = (), progress: Progress | None = None) -> Result:
         """Run one parsed statement."""

@@ -9,15 +9,21 @@
     DROP MODEL, ALTER MODEL … RENAME TO, SHOW MODELS, DESCRIBE MODEL
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corgipile.errors import BadArgument
+from corgipile.lazy import lazy
 from corgipile.sql.calls import model_call, model_name
 from corgipile.sql.reader import Reader, Script
 from corgipile.sql.sources import source_of
 from corgipile.sql.statements import Explain, Fragment, Predict, Query, Statement, Train
 from corgipile.sql.tokens import statements, syntax_error
 from corgipile.sql.values import CLAUSES, column_names
+
+if TYPE_CHECKING:
+    from corgipile.sql import bigquery, options
+else:  # these load all settings
+    bigquery, options = lazy("corgipile.sql.bigquery"), lazy("corgipile.sql.options")
 
 __all__ = ["DIALECTS", "parse"]
 
@@ -44,7 +50,7 @@ def parse(script: str, dialect: str = "duckdb") -> list[Statement]:
         raise BadArgument(f"an SQL script must be text, got {type(script).__name__}")
     if dialect not in DIALECTS:
         raise BadArgument(f"dialect must be one of {', '.join(DIALECTS)}, got {dialect!r}")
-    text = Script(script, DIALECTS[dialect])
+    text = Script(script, DIALECTS[dialect], call=model_call)
     return [_statement(Reader(text, tokens)) for tokens in statements(script)]
 
 
@@ -52,7 +58,7 @@ def _statement(reader: Reader) -> Statement:
     if _keeps_places(reader):
         first, last = reader.tokens[0], reader.tokens[-1]
         return Query(offset=first.start, sql=Fragment((reader.script.text[first.start : last.stop],)))
-    whole = reader.part(0, reader.stop).fragment(model_call)  # first, to number question marks in their order
+    whole = reader.part(0, reader.stop).fragment()  # first, to number question marks in their order
     _check_places(reader)
     offset = reader.tokens[0].start
     statement = _of_models(reader, offset) or _prediction(reader, offset)
@@ -63,9 +69,7 @@ def _of_models(reader: Reader, offset: int) -> Statement | None:
     """Read a statement that trains or manages models; the settings are loaded only if its words need them."""
     if not any(token.matches("MODEL", "MODELS", "TRAIN") for token in reader.tokens):
         return None
-    from corgipile.sql.bigquery import manage  # noqa: PLC0415 - loads all settings
-
-    return manage(reader, offset) or _explain(reader, offset) or _training(reader, offset)
+    return bigquery.manage(reader, offset) or _explain(reader, offset) or _training(reader, offset)
 
 
 def _keeps_places(reader: Reader) -> bool:
@@ -113,10 +117,7 @@ def _explain_options(look: Reader) -> bool:
 
 
 def _training(reader: Reader, offset: int) -> Train | None:
-    from corgipile.sql.bigquery import create_model  # noqa: PLC0415 - loads all settings
-    from corgipile.sql.options import loss_name  # noqa: PLC0415 - loads all settings
-
-    if (train := create_model(reader, offset)) is not None:
+    if (train := bigquery.create_model(reader, offset)) is not None:
         return train
     at = _clause(reader, "TRAIN")
     if at is None:
@@ -127,7 +128,7 @@ def _training(reader: Reader, offset: int) -> Train | None:
     ):
         raise reader.error("TRAIN BY must end a whole statement: SELECT … TRAIN BY model INTO name", at)
     reader.at = at + 2
-    model = loss_name(reader)
+    model = options.loss_name(reader)
     clauses = _clauses(reader)
     if clauses.get("settings", {}).get("warm_start") is not None and clauses.get("warm_start") is not None:
         raise reader.error("USING and warm_start both name the model to start from; give one of them", at)
@@ -153,12 +154,10 @@ def _clauses(reader: Reader) -> dict[str, Any]:
 
 def _clause_value(reader: Reader, word: str) -> Any:
     """Read the value of a clause."""
-    from corgipile.sql.options import assignments, setting  # noqa: PLC0415 - loads all settings
-
     if word == "WITH":
         settings: dict[str, Any] = {}
-        for name in assignments(reader, CLAUSES):
-            setting(reader, name, settings)
+        for name in options.assignments(reader, CLAUSES):
+            options.setting(reader, name, settings)
         return settings
     if word == "GROUP":
         reader.expect("BY", what="BY and a column: GROUP BY region trains a model for each of its values")
@@ -196,8 +195,8 @@ def _prediction(reader: Reader, offset: int) -> Predict | None:
     model = model_name(tail)
     named = tail.accept("AS")
     column = tail.script.column(tail.next("a name for the column", "word", "name")) if named else "prediction"
-    before = Fragment((*reader.part(0, first).fragment(model_call).pieces, reader.gap_before(first)))
-    after = Fragment((tail.gap_before(tail.at), *tail.fragment(model_call).pieces))
+    before = Fragment((*reader.part(0, first).fragment().pieces, reader.gap_before(first)))
+    after = Fragment((tail.gap_before(tail.at), *tail.fragment().pieces))
     if tail.peek() is not None and (first == 0 or (tail.at < stop and first == level[0])):
         raise tail.unexpected(f"AS and a name for the column, or the end of the statement ({BEFORE} PREDICT BY)")
     if _clause(tail, "PREDICT") is not None:

@@ -23,12 +23,14 @@ class Script:
         text: The script.
         dialect: ``"duckdb"`` or ``"postgres"``.
         places: The parameter number of each question mark, by its offset.
+        call: Reads a model call that begins at a token.
         calls: Cache of model calls and their ends, by offset.
     """
 
     text: str
     dialect: str
     places: dict[int, int] = field(default_factory=dict)
+    call: Call = lambda _: None
     calls: dict[int, tuple[ModelCall, int] | None] = field(default_factory=dict)
 
     def column(self, token: Token) -> str:
@@ -175,15 +177,15 @@ class Reader:
         inside = 0 < at < len(self.tokens)
         return self.script.text[self.tokens[at - 1].stop : self.tokens[at].start] if inside else ""
 
-    def fragment(self, call: Call) -> Fragment:
-        """Return the SQL of the remaining tokens; `call` reads a model call that begins at a token."""
+    def fragment(self) -> Fragment:
+        """Return the SQL of the remaining tokens."""
         if self.at >= self.stop:
             return Fragment(())
         text, done, i = self.script.text, self.tokens[self.at].start, self.at
         pieces: list[str | Parameter | ModelCall] = []
         brackets: list[bool] = []
         while i < self.stop:
-            piece, stop = self._special(i, brackets, call)
+            piece, stop = self._special(i, brackets)
             if piece is not None:
                 pieces += [text[done : self.tokens[i].start], piece]
                 done = self.tokens[stop - 1].stop
@@ -191,7 +193,7 @@ class Reader:
         pieces.append(text[done : self.tokens[self.stop - 1].stop])
         return Fragment(tuple(piece for piece in pieces if piece != ""))
 
-    def _special(self, i: int, brackets: list[bool], call: Call) -> tuple[Parameter | ModelCall | None, int]:
+    def _special(self, i: int, brackets: list[bool]) -> tuple[Parameter | ModelCall | None, int]:
         """Return the parameter or call that begins at a token, and the next token; track subscript brackets."""
         token, before = self.tokens[i], self.tokens[i - 1] if i > self.at else None
         if token.kind == "sign" and token.text in CLOSING:
@@ -204,6 +206,6 @@ class Reader:
             return parameter, i + 1 + (parameter is not None and token.text == ":")
         elif token.matches("ML"):
             if token.start not in self.script.calls:
-                self.script.calls[token.start] = call(self.part(i, self.stop))
+                self.script.calls[token.start] = self.script.call(self.part(i, self.stop))
             return self.script.calls[token.start] or (None, i + 1)
         return None, i + 1

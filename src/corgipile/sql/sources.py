@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from corgipile.sql.calls import model_call
 from corgipile.sql.reader import Reader
 from corgipile.sql.statements import Fragment, Source
 from corgipile.sql.tokens import RESERVED, Token
@@ -32,12 +31,12 @@ def source_of(part: Reader) -> Source:
     level = list(part.top_level())
     first = "SELECT" if part.next_is("SELECT") else "FROM" if part.next_is("FROM") else ""
     begin = next((i for i in level if part.tokens[i].matches("FROM")), part.stop)
-    sql = part.fragment(model_call)
+    sql = part.fragment()
     words = [i for i in level if part.tokens[i].matches("FROM", *AFTER, *SETS, "SELECT", "VALUES")]
     if not first or any(part.tokens[i].matches(*SETS, "SELECT") for i in words if i > part.at):
         return Source(sql=sql, items=Fragment(("*",)), rest=Fragment(()))
-    items = Fragment(("*",)) if first == "FROM" else part.part(part.at + 1, begin).fragment(model_call)
-    rest = part.part(begin, part.stop).fragment(model_call)
+    items = Fragment(("*",)) if first == "FROM" else part.part(part.at + 1, begin).fragment()
+    rest = part.part(begin, part.stop).fragment()
     stop = next((i for i in words if i > begin), part.stop)
     named = _from(part.part(begin + 1, stop)) if begin < part.stop else _NOTHING
     columns = None if first == "FROM" else _columns(part.part(part.at + 1, begin))
@@ -54,7 +53,7 @@ def source_of(part: Reader) -> Source:
         alias=named.alias,
         file=named.file,
         plain=chosen and stop == part.stop,
-        where=part.part(stop + 1, part.stop).fragment(model_call) if chosen and where else None,
+        where=part.part(stop + 1, part.stop).fragment() if chosen and where else None,
         foldable=begin < part.stop and _foldable(part, level, begin),
     )
 
@@ -75,7 +74,7 @@ def table_source(part: Reader, what: str) -> Source:
         while part.accept("."):
             part.next("a name", "word", "name")
     named = part.part(begin, part.at)
-    text = named.fragment(model_call).pieces
+    text = named.fragment().pieces
     name = _from(named)
     sql, rest = Fragment(("SELECT * FROM ", *text)), Fragment(("FROM ", *text))
     return Source(

@@ -5,9 +5,9 @@ import os
 import re
 
 from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, MissingFile, ReadFailed
-from corgipile.urls import is_url, redacted
+from corgipile.urls import RemotePath, is_url, redacted
 
-__all__ = ["Denied", "Transient", "changed", "of_obstore", "refused"]
+__all__ = ["Denied", "Transient", "changed", "of_obstore", "of_status", "refused"]
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _EXPIRED = re.compile(r"ExpiredToken|TokenRefreshRequired|RequestTimeTooSkewed|InvalidToken|AuthenticationFailed")
@@ -49,6 +49,21 @@ def of_obstore(error: BaseException, url: str) -> BaseException:
     if isinstance(error, FileNotFoundError) or code == 404:
         return MissingFile(f"no object at {url}")
     return _permanent(name, text, code, url) or Transient(_reason(text, code))
+
+
+def of_status(status: int, path: RemotePath) -> BaseException:
+    """Convert an error status of the Hub, or of a storage server."""
+    if status in (401, 403):
+        return Denied(f"the Hub denies access ({status})")
+    if status in (404, 410):
+        return missing(path)
+    if status == 416:
+        return CorruptFile(f"{path} is shorter than before, or than the Hub reported")
+    if status == 200:
+        return no_ranges(path)
+    if 400 <= status < 500 and status not in (408, 425, 429):
+        return refused(path, f"the Hub answers with status {status}")
+    return Transient(f"status {status}")
 
 
 def _permanent(name: str, text: str, code: int, url: str) -> BaseException | None:

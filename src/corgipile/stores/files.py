@@ -13,39 +13,34 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, CorgiPileError, MissingExtra, MissingFile, ReadFailed
 from corgipile.stores.buckets import Listed
-from corgipile.stores.failures import Denied, Transient, missing, refused
+from corgipile.stores.failures import Denied, Transient, missing, of_status, refused
 from corgipile.stores.line import line
+from corgipile.stores.objects import check_inside
 from corgipile.stores.plan import plan
 from corgipile.stores.ranges import IntArray
 from corgipile.stores.requests import Ask, answered, fetch
 from corgipile.urls import RemotePath, parts_of
 
-__all__ = ["FileRanges", "listed", "open_file", "system_of"]
+__all__ = ["FileRanges", "is_hub", "listed", "open_file", "query", "system_of"]
 
 # Names of metadata that change with a file's content.
 _TAGS = ("ETag", "etag", "md5Hash", "md5", "content_md5", "generation", "sha256", "blob_id", "checksum", "ino")
 _PERMANENT = (errno.EISDIR, errno.ENOTDIR, errno.EINVAL, errno.ENAMETOOLONG)
 
 
-def open_file(path: RemotePath) -> tuple["FileRanges", bytes]:
+def open_file(path: RemotePath) -> "FileRanges":
     """Open a file.
 
     Raises:
         MissingFile: The file does not exist.
         MissingExtra: fsspec, or a package that it needs for this scheme, is not installed.
     """
-    from corgipile.stores import hub  # noqa: PLC0415 - derives from this module
-
-    if hub.is_hub(system_of(path)[0]):
-        found = _query(path, lambda system, name: hub.open_file(path, system, name))
-        if found is not None:
-            return found, b""
-    info = _query(path, lambda system, name: system.info(name))
+    info = query(path, lambda system, name: system.info(name))
     if info.get("type") == "directory":
         raise MissingFile(f"no file at {path}: it is a folder")
     if info.get("size") is None:
         raise ReadFailed(errno.ENOTSUP, f"{path}: its size is unknown, so ranges cannot be read")
-    return FileRanges(path, int(info["size"]), _tag(info)), b""
+    return FileRanges(path, int(info["size"]), _tag(info))
 
 
 def _tag(info: dict[str, Any]) -> str:
@@ -78,8 +73,6 @@ class FileRanges:
 
     def fetch(self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8], to: IntArray) -> None:
         """Read ranges, each to its place in ``out``."""
-        from corgipile.stores.objects import check_inside  # noqa: PLC0415 - opens files of this module
-
         check_inside(self, offsets, lengths)
         requester = line()
         requester.run(
@@ -88,19 +81,15 @@ class FileRanges:
 
     def whole(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
         """Read a range by one request."""
-        from corgipile.stores.objects import check_inside  # noqa: PLC0415 - as above
-
         check_inside(self, np.array([start]), np.array([stop - start]))
         requester = line()
         return np.frombuffer(requester.run(answered(requester, self.path, self._asking(), start, stop)), np.uint8)
 
     def _asking(self) -> Ask:
         """Return the function that requests bytes."""
-        from corgipile.stores import hub  # noqa: PLC0415 - derives from this module
-
         requester, (system, name) = line(), system_of(self.path)
         # The Hub's files would read megabytes ahead, again for each range.
-        cat = partial(system.cat_file, cache_type="none") if hub.is_hub(system) else system.cat_file
+        cat = partial(system.cat_file, cache_type="none") if is_hub(system) else system.cat_file
 
         async def ask(start: int, stop: int) -> memoryview:
             loop = asyncio.get_running_loop()
@@ -116,12 +105,12 @@ class FileRanges:
 def listed(path: RemotePath) -> Iterator[Listed]:
     """Yield the files below a folder, by the part of their URL after the host."""
     _, root = system_of(path)
-    for name, info in _query(path, lambda system, name: system.find(name, detail=True)).items():
+    for name, info in query(path, lambda system, name: system.find(name, detail=True)).items():
         below = name.removeprefix(root.rstrip("/")).lstrip("/")
         yield Listed(parts_of(path.full).key + below, int(info.get("size") or 0), _tag(info))
 
 
-def _query(path: RemotePath, ask: Any) -> Any:
+def query(path: RemotePath, ask: Any) -> Any:
     """Query a file system; failures are retried for a while."""
     requester, (system, name) = line(), system_of(path)
     answers: list[Any] = []
@@ -143,9 +132,7 @@ def _failure(error: Exception, path: RemotePath) -> BaseException:
         return error
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status is not None:
-        from corgipile.stores import hub  # noqa: PLC0415 - as above
-
-        return hub.failure(status, path)
+        return of_status(status, path)
     return _local_failure(error, path)
 
 
@@ -164,6 +151,11 @@ def _local_failure(error: Exception, path: RemotePath) -> BaseException:
         )  # may contain a signed URL
         return ReadFailed(getattr(error, "errno", None) or errno.EINVAL, f"{path}: {answers}")
     return Transient(type(error).__name__)
+
+
+def is_hub(system: Any) -> bool:
+    """Return whether an fsspec file system is the Hub's."""
+    return (type(system).__module__ or "").partition(".")[0] == "huggingface_hub"
 
 
 def system_of(path: RemotePath) -> tuple[Any, str]:

@@ -8,30 +8,35 @@ import asyncio
 import importlib
 from typing import Any
 
-from corgipile.errors import CorruptFile, ReadFailed
-from corgipile.stores.failures import Denied, Transient, changed, missing, no_ranges, refused
-from corgipile.stores.files import FileRanges, system_of
+from corgipile.errors import ReadFailed
+from corgipile.stores import files
+from corgipile.stores.failures import Transient, changed, of_status
+from corgipile.stores.files import FileRanges, is_hub, system_of
 from corgipile.stores.line import line
 from corgipile.stores.requests import Ask
 from corgipile.urls import RemotePath
 
-__all__ = ["HubRanges", "failure", "is_hub", "open_file"]
+__all__ = ["HubRanges", "open_file"]
 
 TIMEOUT = 60.0
-OK, PARTIAL, BAD, UNKNOWN, FORBIDDEN, MISSING, GONE, BEYOND = 200, 206, 400, 401, 403, 404, 410, 416
+OK, PARTIAL = 200, 206
+EXPIRED = (400, 401, 403, 404, 410)  # answers to an address that is no longer signed
 
 
-def is_hub(system: Any) -> bool:
-    """Return whether an fsspec file system is the Hub's."""
-    return (type(system).__module__ or "").partition(".")[0] == "huggingface_hub"
-
-
-def open_file(path: RemotePath, system: Any, name: str) -> "HubRanges | None":
-    """Open a file of a repository; None if it is in a bucket, which has no commits.
+def open_file(path: RemotePath) -> FileRanges:
+    """Open a file; one in a repository of the Hub at its commit.
 
     Raises:
         MissingFile: The file does not exist.
     """
+    found = (
+        files.query(path, lambda system, name: _resolved(path, system, name)) if is_hub(system_of(path)[0]) else None
+    )
+    return found or files.open_file(path)
+
+
+def _resolved(path: RemotePath, system: Any, name: str) -> "HubRanges | None":
+    """Return a file of a repository; None if it is in a bucket, which has no commits."""
     import huggingface_hub as hub  # noqa: PLC0415 - optional
 
     found = system.resolve_path(name)
@@ -76,18 +81,12 @@ class HubRanges(FileRanges):
     def _bytes(self, token: Any, start: int, stop: int) -> memoryview:
         signed = self._sent_to
         answer = self._answer(signed, token, start, stop)
-        if signed != self._address and answer.status_code in (
-            BAD,
-            UNKNOWN,
-            FORBIDDEN,
-            MISSING,
-            GONE,
-        ):  # the address has expired
+        if signed != self._address and answer.status_code in EXPIRED:
             self._sent_to = self._address
             answer = self._answer(self._address, token, start, stop)
         status = answer.status_code
         if status != PARTIAL and (status != OK or stop - start != self.size):
-            raise failure(status, self.path)
+            raise of_status(status, self.path)
         total = answer.headers.get("Content-Range", "").rpartition("/")[2]
         if total.isdecimal() and int(total) != self.size:
             raise changed(self.path)
@@ -104,18 +103,3 @@ class HubRanges(FileRanges):
         except Exception as error:  # noqa: BLE001 - library errors may contain a signed URL
             found = Transient(type(error).__name__)
         raise found
-
-
-def failure(status: int, path: RemotePath) -> BaseException:
-    """Convert an error status of the Hub, or of a storage server."""
-    if status in (UNKNOWN, FORBIDDEN):
-        return Denied(f"the Hub denies access ({status})")
-    if status in (MISSING, GONE):
-        return missing(path)
-    if status == BEYOND:
-        return CorruptFile(f"{path} is shorter than before, or than the Hub reported")
-    if status == OK:
-        return no_ranges(path)
-    if BAD <= status < 500 and status not in (408, 425, 429):
-        return refused(path, f"the Hub answers with status {status}")
-    return Transient(f"status {status}")

@@ -37,8 +37,7 @@ def obstore() -> Any:
             _load_again()
             _stale = False
         try:
-            import obstore  # noqa: PLC0415 - optional
-            import obstore.store  # noqa: PLC0415
+            import obstore.store  # noqa: PLC0415 - optional
         except ImportError as error:
             raise MissingExtra(
                 f"object stores and web servers need obstore, which is not installed ({error}): "

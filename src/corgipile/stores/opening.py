@@ -7,12 +7,19 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from corgipile.errors import BadArgument
+from corgipile.lazy import lazy
 from corgipile.sizes import Size
 from corgipile.stores.ranges import Ranges
 from corgipile.urls import RemotePath, is_url, parts_of, redacted
 
 if TYPE_CHECKING:
+    from corgipile.stores import buckets, files, hub, objects
+    from corgipile.stores import cache as disk_cache
     from corgipile.stores.buckets import Listed
+else:  # these need asyncio, which local tables do not
+    buckets, disk_cache = lazy("corgipile.stores.buckets"), lazy("corgipile.stores.cache")
+    files, hub = lazy("corgipile.stores.files"), lazy("corgipile.stores.hub")
+    objects = lazy("corgipile.stores.objects")
 
 __all__ = ["list_objects", "listed_ranges", "located", "open_ranges"]
 
@@ -28,9 +35,7 @@ def open_ranges(path: RemotePath) -> tuple[Ranges, bytes]:
         ReadFailed: The store refuses, or does not answer.
         MissingExtra: The library for it is not installed.
     """
-    from corgipile.stores import files, objects  # noqa: PLC0415 - needs asyncio, which local tables do not
-
-    found, tail = objects.open_object(path) if _by_obstore(path) else files.open_file(path)
+    found, tail = objects.open_object(path) if _by_obstore(path) else (hub.open_file(path), b"")
     return (found if path.cache is None else _cached(found, path.cache)), tail
 
 
@@ -41,8 +46,6 @@ def list_objects(path: RemotePath) -> Iterator["Listed"]:
         BadArgument: Web servers cannot list files.
         ReadFailed: The store refuses.
     """
-    from corgipile.stores import buckets, files  # noqa: PLC0415 - as above
-
     parts = parts_of(path.full)
     if not _by_obstore(path):
         return files.listed(path)
@@ -54,8 +57,6 @@ def list_objects(path: RemotePath) -> Iterator["Listed"]:
 
 def listed_ranges(path: RemotePath, one: "Listed") -> Ranges:
     """Return the reader of a listed object; it sends no request until it is read."""
-    from corgipile.stores import buckets, files, objects  # noqa: PLC0415 - as above
-
     if not _by_obstore(path):
         return files.FileRanges(path, one.size, one.etag)
     found = objects.ObjectRanges(path, buckets.Stated(one.size, one.etag, ""))
@@ -108,9 +109,7 @@ def _is_open(source: Any) -> bool:
 
 def _on(system: Any, path: str, cache: tuple[str, Size | None] | None) -> RemotePath:
     """Return the path of an object on a given obstore store or fsspec file system."""
-    from corgipile.stores.buckets import is_obstore  # noqa: PLC0415 - as above
-
-    if is_obstore(system):
+    if buckets.is_obstore(system):
         kind = type(system).__name__.removesuffix("Store").lower()
         scheme = {"gcs": "gs", "azure": "az", "http": "https"}.get(kind, kind)
         config = getattr(system, "config", None) or {}
@@ -123,14 +122,10 @@ def _on(system: Any, path: str, cache: tuple[str, Size | None] | None) -> Remote
 
 
 def _by_obstore(path: RemotePath) -> bool:
-    from corgipile.stores.buckets import is_obstore  # noqa: PLC0415 - as above
-
     if path.system is not None:
-        return is_obstore(path.system)
+        return buckets.is_obstore(path.system)
     return parts_of(path).scheme in OBSTORE
 
 
-def _cached(ranges: Ranges, cache: tuple[str, Size | None]) -> Ranges:
-    from corgipile.stores.cache import Cached  # noqa: PLC0415 - rarely needed
-
-    return Cached(ranges, *cache)
+def _cached(ranges: Ranges, place: tuple[str, Size | None]) -> Ranges:
+    return disk_cache.Cached(ranges, *place)

@@ -1,8 +1,8 @@
 """Planning of requests for byte ranges: close ranges are joined if the bytes between cost less than a request.
 
 A request waits ``LATENCY`` seconds for its answer, in which its share of the bandwidth could bring ``LATENCY *
-SHARE`` bytes. The defaults are those of S3 in or near its own region; faster stores are measured, and smaller gaps
-then end a request. Gaps up to that size are read over, the smallest first, while gaps make up at most ``WASTE`` of
+REQUEST_RATE`` bytes. The defaults are those of S3 in or near its own region; faster stores are measured, and smaller
+gaps then end a request. Gaps up to that size are read over, the smallest first, while gaps make up at most ``WASTE`` of
 all bytes, or ``TINY`` per range if that is more. Gaps up to ``LEAST_GAP`` are always read over.
 """
 
@@ -14,7 +14,7 @@ from corgipile.stores.ranges import IntArray
 
 __all__ = ["Requests", "plan"]
 
-SHARE = 16e6  # bytes per second of one of the requests in flight
+REQUEST_RATE = 16e6  # bytes per second of one of the requests in flight
 LATENCY = 0.05  # seconds, until it is measured
 LEAST_GAP, MOST_GAP = 4 << 10, 1 << 20
 WASTE = 1 / 16
@@ -73,7 +73,9 @@ def _joined(
 ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     """Return for each range except the first whether it is joined with the previous ones."""
     gaps = begins[1:] - reach[:-1]
-    limit = int(min(max((LATENCY if latency is None else min(latency, LATENCY * 4)) * SHARE, LEAST_GAP), MOST_GAP))
+    limit = int(
+        min(max((LATENCY if latency is None else min(latency, LATENCY * 4)) * REQUEST_RATE, LEAST_GAP), MOST_GAP)
+    )
     near = gaps <= limit
     wasted = np.maximum(gaps, 0)
     choosable = np.flatnonzero(near & (wasted > LEAST_GAP))

@@ -7,13 +7,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile import arrow_compute as pc
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
+from corgipile.lazy import lazy
 from corgipile.suggestions import listed
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.scan import scan
 from corgipile.tables.table import Table
 
 __all__ = ["columns_of", "row_masks"]
+
+acero = lazy("pyarrow.acero")
 
 
 def columns_of(expression: Any, schema: pa.Schema) -> list[str]:
@@ -29,8 +33,6 @@ def columns_of(expression: Any, schema: pa.Schema) -> list[str]:
         >>> columns_of(pc.field("x") > 1, pa.schema([("x", pa.int64()), ("y", pa.int64())]))
         ['x']
     """
-    import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
-
     if not isinstance(expression, pc.Expression):
         raise BadArgument(
             "a filter must be an expression such as pyarrow.compute.field('year') > 2020, "
@@ -66,8 +68,6 @@ def _uses(expression: Any, schema: pa.Schema, name: str) -> bool:
 
 
 def _evaluated(expression: Any, rows: pa.Table) -> pa.ChunkedArray:
-    from pyarrow import acero  # noqa: PLC0415 - slow to import
-
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
     project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["is"]), inputs=[source])
     return project.to_table(use_threads=False).column(0)

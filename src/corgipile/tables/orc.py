@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from corgipile.errors import BadSchema, CorruptFile, UnknownFormat
+from corgipile.lazy import lazy
 from corgipile.nesting import check_depth
 from corgipile.tables.io.files import File, PathLike, decoding
 from corgipile.tables.io.pieces import check_names, pick
@@ -21,6 +22,7 @@ from corgipile.tables.table import IntArray
 
 __all__ = ["MAGIC", "SUFFIXES", "OrcTable"]
 
+ds = lazy("pyarrow.dataset")
 MAGIC, SUFFIXES = b"ORC", (".orc",)
 CODECS = {0: "none", 1: "zlib", 2: "snappy", 4: "lz4_raw", 5: "zstd"}
 TAIL = 1 << 14
@@ -79,8 +81,6 @@ class OrcTable(UnitTable):
             return self._whole(pa.Table.from_batches([batch]).select(names), rows, names)
 
     def _batches(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-        import pyarrow.dataset as ds  # noqa: PLC0415 - keeps the import of corgipile light
-
         with decoding(self.path):
             dataset = ds.dataset(self.path, schema=self.schema, format="orc")
             scanner = dataset.scanner(

@@ -257,7 +257,7 @@ class UnitTable(Checked):
         return int(np.mean(sizes) * len(self._places))
 
     def cuts(self, rows: int) -> IntArray:
-        """Cut between units, about ``rows`` rows apart."""
+        """Cut between units, every ``rows`` rows or so."""
         return merge_cuts(self._starts, rows)
 
     def _unit(self, piece: int, names: list[str]) -> pa.RecordBatch:

@@ -137,7 +137,7 @@ class Table(Protocol):
     def __len__(self) -> int: ...
 
     def cuts(self, rows: int) -> IntArray:
-        """Return block boundaries, int64[blocks + 1], about ``rows`` apart, on the format's natural units."""
+        """Return block boundaries, int64[blocks + 1], about one every ``rows`` rows, on the format's natural units."""
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one contiguous run of rows."""

@@ -10,7 +10,7 @@ from corgipile.errors import BadArgument, StateMismatch
 from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.array_pool import Make
-from corgipile.loader.budget import DEFAULT_MEMORY, first_epoch_of, sketched
+from corgipile.loader.budget import DEFAULT_MEMORY, sketched
 from corgipile.loader.buffered_reader import MAX_PREFETCH
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
 from corgipile.loader.content import Embed
@@ -149,8 +149,6 @@ class CorgiPileDataset(IterableDataset[Any]):
         (order, label, global_batches), settings = self._requested, self._settings
         reading = Reading(settings.selection.found(self.table), memory) if settings.sketch is None else None
         resolved = chosen(order, self.table, label, settings.batch_size or 0, reading)
-        if first_epoch_of(resolved) is not None:
-            raise BadArgument("first_epoch is not for datasets, which sample blocks before it: use train or Loader")
         runs: Order = replace(resolved, ahead=settings.prefetch)  # type: ignore[type-var]
         if global_batches is not None:
             runs = fixed(global_batches, runs, settings.batch_size)

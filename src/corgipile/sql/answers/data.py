@@ -8,10 +8,13 @@ from typing import Any, BinaryIO, TextIO
 
 import pyarrow as pa
 
+from corgipile.lazy import lazy
 from corgipile.sql.answers.cells import json_values
 from corgipile.sql.engines.engine import Result
 
 __all__ = ["CsvAnswers", "JsonAnswers"]
+
+arrow_csv = lazy("pyarrow.csv")
 
 
 class CsvAnswers:
@@ -31,15 +34,13 @@ class CsvAnswers:
 
     def show(self, result: Result) -> None:
         """Write the rows of a result, if it has any."""
-        from pyarrow.csv import WriteOptions, write_csv  # noqa: PLC0415 - slow to load
-
         if result.schema is None:
             return
         head = io.StringIO()
         csv.writer(head, lineterminator="\n").writerow(result.schema.names)
         self._out.write(b"\n" * self._some + head.getvalue().encode())
         for batch in result.batches:
-            write_csv(_flat(batch), self._out, WriteOptions(include_header=False))
+            arrow_csv.write_csv(_flat(batch), self._out, arrow_csv.WriteOptions(include_header=False))
         self._out.flush()
         self._some = True
 

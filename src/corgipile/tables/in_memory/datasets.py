@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorgiPileError
+from corgipile.lazy import lazy
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.arrow.stream import ArrowStream
 from corgipile.tables.concat import ConcatTable
@@ -21,6 +22,7 @@ from corgipile.tables.views import mask_rows, masks_of, select, slice  # noqa: A
 
 __all__ = ["HuggingFaceTable", "of_arrow_dataset", "of_hugging_face"]
 
+ds, fs = lazy("pyarrow.dataset"), lazy("pyarrow.fs")
 REPLAYABLE = {"replace_schema_metadata", "slice", "drop", "select", "remove_column"}
 
 
@@ -123,13 +125,10 @@ def of_arrow_dataset(dataset: Any, open_file: Callable[[str], Table], stream: Ca
 
 def _fragments(dataset: Any, open_file: Callable[[str], Table]) -> list[Table] | None:
     """Open the files of a dataset; None if they are remote, of another format, or have other columns."""
-    import pyarrow.dataset as ds  # noqa: PLC0415 - which the caller has loaded
-    from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 - as above
-
     formats = tuple(kind for kind in (getattr(ds, "ParquetFileFormat", None), ds.IpcFileFormat) if kind is not None)
     if not isinstance(dataset, ds.FileSystemDataset) or not isinstance(dataset.format, formats):
         return None
-    if not isinstance(dataset.filesystem, LocalFileSystem):
+    if not isinstance(dataset.filesystem, fs.LocalFileSystem):
         return None
     tables: list[Table] = []
     for fragment in dataset.get_fragments():

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from corgipile.lazy import lazy
 from corgipile.tables.io.files import File, IntArray
 
 if TYPE_CHECKING:
+    from corgipile.stores import line as lines
     from corgipile.tables.io.remote import RemoteFile
+else:  # with asyncio, which local tables do not need
+    lines = lazy("corgipile.stores.line")
 
 __all__ = ["WINDOW", "Arriving", "Ranges", "at_once", "joined", "limit_requests", "windows_of", "within"]
 
@@ -52,9 +56,7 @@ def at_once() -> int:
 @contextlib.contextmanager
 def limit_requests(nbytes: int) -> Iterator[None]:
     """Limit the requests in flight to what ``nbytes`` of memory allow; each request takes memory itself."""
-    from corgipile.stores.line import line  # noqa: PLC0415 - with asyncio, which local tables do not need
-
-    with line().turns.few(max(MIN_REQUESTS, nbytes // REQUEST)):
+    with lines.line().turns.few(max(MIN_REQUESTS, nbytes // REQUEST)):
         yield
 
 
@@ -124,11 +126,9 @@ class Arriving(File):
             self._next += 1
 
     def _submit(self, window: int) -> None:
-        from corgipile.stores.line import line  # noqa: PLC0415 - with asyncio, which local tables do not need
-
         start, stop = self._windows[window].tolist()
         self._unread[window], self._requested[window] = int(self._needed[window]), True
-        self._in_flight[window] = line().waiters.submit(self._file.whole, start, stop)
+        self._in_flight[window] = lines.line().waiters.submit(self._file.whole, start, stop)
 
 
 def windows_of(groups: Iterable[Ranges], most: int, over: int = 0) -> IntArray:
@@ -174,7 +174,7 @@ def _needed(windows: IntArray, groups: Sequence[Ranges]) -> IntArray:
 
 
 def joined(ranges: Ranges, over: int = 0) -> Ranges:
-    """Join ranges that overlap, touch or lie at most ``over`` bytes apart.
+    """Join ranges that overlap, touch or have a gap of at most ``over`` bytes.
 
     Example:
         >>> [part.tolist() for part in joined((np.array([5, 0, 9]), np.array([4, 5, 0])))]

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from corgipile.arrow_memory import frugal
 from corgipile.errors import MissingFile
+from corgipile.lazy import lazy
 from corgipile.stores.opening import open_ranges
 from corgipile.tables.io.arriving import at_once
 from corgipile.tables.io.descriptors import Identity
@@ -23,6 +24,11 @@ from corgipile.tables.io.pieces import Recent
 from corgipile.tables.io.sources import files_read
 from corgipile.tables.table import Layout
 from corgipile.urls import RemotePath, is_url, local_path
+
+if TYPE_CHECKING:
+    from corgipile.stores import ahead as read_ahead
+else:  # with asyncio, which local tables do not need
+    read_ahead = lazy("corgipile.stores.ahead")
 
 __all__ = ["RemoteFile", "file_of", "files_of_layout", "in_turn", "is_remote", "open_together", "run_cache"]
 
@@ -247,9 +253,7 @@ class _SequentialFile(RemoteFile):
 
     def __init__(self, file: RemoteFile) -> None:
         self.__dict__.update(file.__dict__)
-        from corgipile.stores.ahead import Ahead  # noqa: PLC0415 - with asyncio, which local tables do not need
-
-        self._read_ahead = Ahead(file.ranges)
+        self._read_ahead = read_ahead.Ahead(file.ranges)
 
     def read(self, offset: int, length: int) -> bytes:
         """Read exactly ``length`` bytes."""

@@ -3,6 +3,7 @@
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from corgipile.lazy import lazy
 from corgipile.sql.engines.duckdb.binding import BoundSql, is_persistent
 from corgipile.sql.engines.duckdb.faults import translate_errors
 from corgipile.sql.engines.duckdb.files import with_files
@@ -27,7 +28,16 @@ from corgipile.tables.inputs import check_apart
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
+    from corgipile.sql import options
+    from corgipile.sql.engines import training
+    from corgipile.sql.engines.duckdb import calls
+    from corgipile.sql.engines.duckdb import explain as explaining
+    from corgipile.sql.engines.duckdb import rows as reading
     from corgipile.sql.engines.duckdb.rows import Rows
+else:  # these load the training code
+    calls, explaining = lazy("corgipile.sql.engines.duckdb.calls"), lazy("corgipile.sql.engines.duckdb.explain")
+    options, reading = lazy("corgipile.sql.options"), lazy("corgipile.sql.engines.duckdb.rows")
+    training = lazy("corgipile.sql.engines.training")
 
 __all__ = ["DuckDB", "check_copy"]
 
@@ -78,10 +88,8 @@ class DuckDB(BaseEngine[Session, Models]):
 
     def train(self, statement: Train, values: Values, progress: Progress | None = None) -> Result:
         """Train a model and store it if it has a name."""
-        from corgipile.sql.options import bind_settings  # noqa: PLC0415 - needed only to train
-
         self._begin()
-        statement = bind_settings(statement, values)
+        statement = options.bind_settings(statement, values)
         if statement.name is not None:
             self.models.check_writable(statement.name)
         if (skipped := self._skip_existing(statement)) is not None:
@@ -94,13 +102,10 @@ class DuckDB(BaseEngine[Session, Models]):
 
     def fit(self, statement: Train, values: Values, progress: Progress | None = None) -> "tuple[Model, Rows, int]":
         """Train a model by a bound statement; return it, its rows and the epochs of the warm start."""
-        from corgipile.sql.engines.duckdb.rows import read_rows  # noqa: PLC0415 - needed only to train
-        from corgipile.sql.engines.training import arguments, fit_model  # noqa: PLC0415 - needed only to train
-
         past = None if statement.warm_start is None else self.models.find(statement.warm_start).model
-        rows = read_rows(self.session, statement.source, self.bound(values), statement.settings.get("memory"))
-        given = arguments(statement, rows.columns)
-        model = fit_model(rows.table, given, past, progress, self.session.check)
+        rows = reading.read_rows(self.session, statement.source, self.bound(values), statement.settings.get("memory"))
+        given = training.arguments(statement, rows.columns)
+        model = training.fit_model(rows.table, given, past, progress, self.session.check)
         return model, rows, 0 if past is None else len(past.history)
 
     def predict(self, statement: Predict, values: Values) -> Result:
@@ -116,10 +121,8 @@ class DuckDB(BaseEngine[Session, Models]):
 
     def explain(self, statement: Explain, values: Values) -> Result:
         """Return the operators of a training, one per line."""
-        from corgipile.sql.engines.duckdb.explain import explain_training  # noqa: PLC0415 - needed only for EXPLAIN
-
         self._begin()
-        return explain_training(self, statement, values)
+        return explaining.explain_training(self, statement, values)
 
     def lend(self, name: str, rows: Any) -> None:
         """Register a data frame or Arrow table as a view of this session."""
@@ -143,9 +146,7 @@ class DuckDB(BaseEngine[Session, Models]):
         self.session.close(owned=self._owned)
 
     def _properties(self, name: str) -> list[dict[str, str]]:
-        from corgipile.sql.engines.duckdb.calls import describe_model  # noqa: PLC0415 - loads the training code
-
-        return describe_model(self.models.find(name))
+        return calls.describe_model(self.models.find(name))
 
     def _begin(self) -> None:
         self.session.begin()
@@ -158,6 +159,4 @@ class DuckDB(BaseEngine[Session, Models]):
         return BoundSql(values, self._call, persistent=is_persistent(sql))
 
     def _call(self, call: ModelCall, bound: BoundSql) -> str:
-        from corgipile.sql.engines.duckdb.calls import call_sql  # noqa: PLC0415 - loads the training code
-
-        return call_sql(self, call, bound)
+        return calls.call_sql(self, call, bound)

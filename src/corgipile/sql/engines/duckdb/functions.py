@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorgiPileError
+from corgipile.lazy import lazy
 from corgipile.sql.engines.duckdb.faults import library
 from corgipile.sql.engines.duckdb.models import Models, Stored
 from corgipile.sql.engines.duckdb.pins import Pins
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from corgipile.linear.model import What
-    from corgipile.sql.engines.duckdb.matrices import Scorer
+    from corgipile.sql.engines.duckdb import matrices
+else:  # which loads the training code
+    matrices = lazy("corgipile.sql.engines.duckdb.matrices")
 
 __all__ = ["PREFIX", "Functions", "functions_of"]
 
@@ -129,15 +132,13 @@ class Functions:
         scores, valid = self._scorer(stored)(columns, rows)
         return _column(stored, function, scores, valid)
 
-    def _scorer(self, stored: Stored) -> "Scorer":
+    def _scorer(self, stored: Stored) -> "matrices.Scorer":
         """Return this thread's scorer of a model."""
-        from corgipile.sql.engines.duckdb.matrices import Scorer  # noqa: PLC0415 - loads the training code
-
-        scorers: dict[str, Scorer] = self._local.__dict__.setdefault("scorers", {})
+        scorers: dict[str, matrices.Scorer] = self._local.__dict__.setdefault("scorers", {})
         if stored.version not in scorers:
             if len(scorers) > 8:
                 scorers.clear()
-            scorers[stored.version] = Scorer(stored)
+            scorers[stored.version] = matrices.Scorer(stored)
         return scorers[stored.version]
 
     def _stored(self, name: str) -> Stored:

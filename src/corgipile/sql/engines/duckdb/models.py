@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from corgipile.errors import BadArgument, BadModelFile
+from corgipile.lazy import lazy
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.shared import name_taken
 from corgipile.sql.exceptions import DatabaseError, OperationalError
@@ -12,7 +13,10 @@ from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.databases import quoted
 
 if TYPE_CHECKING:
+    from corgipile.linear import model as trained
     from corgipile.linear.model import Model
+else:  # which loads the training code
+    trained = lazy("corgipile.linear.model")
 
 __all__ = ["Models", "Stored"]
 
@@ -91,8 +95,6 @@ class Models:
             BadArgument: The model does not exist.
             BadModelFile: The model is damaged.
         """
-        from corgipile.linear.model import unpack  # noqa: PLC0415 - loads the training code
-
         place = self._table()
         sql = f"SELECT version::VARCHAR FROM {place} WHERE name = $name"
         versions = [] if place is None else self._rows(sql, {"name": name})
@@ -105,7 +107,7 @@ class Models:
         content = rows[0][0] if rows else None
         if content is None:
             raise BadModelFile(f"model {name!r} in table {TABLE} is empty; drop it and train it again")
-        self._kept[name] = Stored(name, version, unpack(bytes(content), f"model {name!r} in table {TABLE}"))
+        self._kept[name] = Stored(name, version, trained.unpack(bytes(content), f"model {name!r} in table {TABLE}"))
         return self._kept[name]
 
     def check_writable(self, name: str) -> None:

@@ -1,0 +1,10 @@
+"""Names of the faults that audits find, and the limit of an even mix; audits and their pages use both."""
+
+__all__ = ["FAULTS", "MAX_EVEN_DEFF"]
+
+FAULTS = (
+    "missing rows", "repeated rows", "foreign rows", "dropped tail", "worker copies", "rank imbalance",
+    "identical epochs", "correlated epochs", "correlated seeds", "same batches", "not shuffled",
+    "not shuffled within blocks", "unshuffled head", "unshuffled tail", "biased window", "worker-local buffers",
+)  # fmt: skip
+MAX_EVEN_DEFF = 1.5  # deff up to which an epoch mixes about as well as a full shuffle
