@@ -8,9 +8,9 @@ from common import Bench, alone, check, interleave, median, rate, ratio
 from peer_walk import timed
 
 from corgipile.linear.features import Features
-from corgipile.linear.model_stack import learn_labels, learn_parts
 from corgipile.linear.sgd import SGD
 from corgipile.linear.sparse import Sparse
+from corgipile.linear.stack import learn_labels, learn_parts
 
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},

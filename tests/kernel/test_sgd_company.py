@@ -8,7 +8,7 @@ from sgd_rows import KINDS, NUMBERS, made, sgd, sparse_rows, where
 
 from corgipile import _kernel
 from corgipile.errors import BadValue, Diverged
-from corgipile.linear.model_stack import learn_labels, learn_parts, teams
+from corgipile.linear.stack import learn_labels, learn_parts, teams
 from corgipile.steps import STEPS
 from corgipile.tables.table import type_code
 
@@ -85,7 +85,8 @@ def same_bits(how, models, kind, form, width, theirs):
     for epoch in range(2):
         visit, parts = rng.permutation(rows).astype(np.int32), rng.integers(0, theirs.max() + 1, rows).astype(np.uint8)
         parts = np.sort(parts) if how["apart"] else parts
-        left = learn_parts(there, theirs, given_rows, y, visit, parts, where, own=how["own"], each=how["each"])
+        gone = learn_parts(there, theirs, given_rows, y, visit, parts, where, own=how["own"], each=how["each"])
+        left = [at in gone for at in range(len(there))]
         assert left == alone(others, theirs, given_rows, y, visit, parts, own=how["own"]), epoch
         good = [at for at, gone in enumerate(left) if not gone]
         assert [bits(there[at]) for at in good] == [bits(others[at]) for at in good]

@@ -35,17 +35,13 @@ class Untrained:
         if not loss.numbers:
             self._zero = _kernel.sgd_constant_of_classes(loss.code, loss.parameter, np.full(classes, 1 / classes))[0]
 
-    def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None) -> None:
-        """Add labels with their weights; labels that cannot be trained on are ignored."""
-        self.add_each(labels, weights, None)
-
-    def add_each(
+    def add(
         self,
         labels: npt.NDArray[Any],
-        weights: npt.NDArray[Any] | None,
-        numbers: npt.NDArray[np.integer[Any]] | None,
+        weights: npt.NDArray[Any] | None = None,
+        numbers: npt.NDArray[np.integer[Any]] | None = None,
     ) -> None:
-        """Add labels, each to the model of its number."""
+        """Add labels, each to the model of its number; those that cannot be trained on are ignored."""
         if not self.loss.numbers:
             return
         labels = np.ascontiguousarray(labels, np.float64)
@@ -95,7 +91,7 @@ class Baseline(Untrained):
         self._mean, self._squares = 0.0, 0.0
         self._constant: float | None = None
 
-    def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None) -> None:
+    def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None, numbers: Any = None) -> None:
         """Add labels with their weights; labels that cannot be trained on are ignored."""
         self._constant = None
         super().add(labels, weights)

@@ -4,7 +4,6 @@ import math
 import mmap
 import os
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,13 @@ from corgipile.errors import BadArgument
 from corgipile.linear.classes import codes_of
 from corgipile.linear.dual_weights import Spread
 from corgipile.linear.features import Features
+from corgipile.linear.row_names import Locate
 from corgipile.linear.scaling import Scaling
-from corgipile.linear.sgd import ROW_FAULTS, SGD, Figures, FloatArray, Locate, SlotArray, plain
+from corgipile.linear.sgd import ROW_FAULTS, SGD, Figures, FloatArray, SlotArray, Step
 from corgipile.linear.sparse import Sparse
 from corgipile.sizes import OnBad
 from corgipile.tables.io.spill import check_room, nameless, spill_folder, writing
-from corgipile.tables.table import IntArray, type_code
+from corgipile.tables.table import IntArray
 
 __all__ = ["KINDS", "Dual", "DualVariables"]
 
@@ -191,7 +191,7 @@ class Dual(SGD):
         visit: SlotArray,
         locate: Locate,
         weights: FloatArray | None = None,
-        numbers: IntArray | None = None,
+        numbers: npt.NDArray[np.integer[Any]] | None = None,
     ) -> None:
         """Learn from rows by slot, in the order of ``visit``; without their numbers only evaluate them.
 
@@ -201,45 +201,26 @@ class Dual(SGD):
             BadSparseRow: Sparse indices do not increase, or lie outside the features.
             Diverged: A score is beyond what float64 can hold.
         """
-        labels, weights = plain(labels), None if weights is None else plain(weights)
         if weights is not None:
             self._spread.add(labels[visit], weights[visit], locate)
-        values, places = (None, None) if numbers is None else self.variables.take(numbers)
-        for piece in self._pieces(slice(0, len(visit))):
-            part, names = visit[piece], None if places is None else np.ascontiguousarray(places[piece])
-            if self.scaling is None:
-                self._train(rows, labels, weights, part, locate, values, names)
-                continue
-            scaled, owners = self.scaled(rows, part)
-            within = np.arange(len(part), dtype=np.int32)
-            counts = None if weights is None else weights[part]
-            self._train(scaled, labels[part], counts, within, partial(_shifted, locate, piece.start), values, names)
-            del owners
+        values, places = (None, None) if numbers is None else self.variables.take(np.asarray(numbers, np.int64))
+        for piece in self.pieces(Step(rows, labels, visit, locate, weights, places)):
+            self._train(piece, values)
         if numbers is not None and values is not None:
-            self.variables.put(numbers, values)
+            self.variables.put(np.asarray(numbers, np.int64), values)
 
-    def _train(
-        self,
-        rows: FloatArray | Sparse,
-        labels: FloatArray,
-        weights: FloatArray | None,
-        visit: SlotArray,
-        locate: Locate,
-        values: FloatArray | None,
-        numbers: IntArray | None,
-    ) -> None:
-        features, start = tuple(rows[:3]) if isinstance(rows, Sparse) else rows, 0
-        label_args = labels, type_code(labels.dtype), weights, 0 if weights is None else type_code(weights.dtype)
-        good = np.ones(len(visit), bool)
+    def _train(self, step: Step, values: FloatArray | None) -> None:
+        features, labels, weights = step.for_kernel()
+        numbers = None if step.numbers is None else np.ascontiguousarray(step.numbers)
+        good, visit, start = np.ones(len(step.visit), bool), step.visit, 0
         while True:
             left = None if numbers is None else numbers[start:]
-            status, done = _kernel.dual_learn(self._dual, features, *label_args, visit[start:], left, values)
+            status, done = _kernel.dual_learn(self._dual, features, *labels, *weights, visit[start:], left, values)
             if not status:
                 break
             start += done
             if not (self._skip and status in ROW_FAULTS):
-                of = weights if status == _kernel.BAD_WEIGHT and weights is not None else labels
-                raise self._refused(status, rows, int(visit[start]), locate(start), of[visit[start]])
+                raise self._refused_in(step, status, start)
             good[start] = False
             self.skipped += 1
             start += 1
@@ -248,8 +229,8 @@ class Dual(SGD):
         if not good.all():
             visit, numbers = visit[good], numbers[good]
         self._calls += 1
-        key = random.derive(self._seed, self._calls, REVISIT_KEY)
-        _kernel.dual_again(self._dual, features, *label_args, visit, numbers, values, self.passes - 1, self.still, key)
+        passes, key = self.passes - 1, random.derive(self._seed, self._calls, REVISIT_KEY)
+        _kernel.dual_again(self._dual, features, *labels, *weights, visit, numbers, values, passes, self.still, key)
 
     def flush(self) -> Figures:
         """End a pass and return its figures."""
@@ -269,7 +250,3 @@ class Dual(SGD):
         return coef.astype(self.inputs.dtype), bias.astype(self.inputs.dtype)
 
     last = weights
-
-
-def _shifted(locate: Locate, by: int, place: int) -> str:
-    return locate(by + place)

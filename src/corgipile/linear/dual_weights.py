@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear.classes import codes_of
-from corgipile.linear.sgd import Locate
+from corgipile.linear.row_names import Locate
 
 __all__ = ["Spread"]
 

@@ -31,7 +31,7 @@ class GroupBaselines(Untrained):
     Example:
         >>> from corgipile.losses import loss_of
         >>> base = GroupBaselines(loss_of("huber:1", 0), np.zeros(0), 2)
-        >>> base.add_each(np.array([1e5, 1e5, 1.0]), None, np.array([0, 0, 1]))
+        >>> base.add(np.array([1e5, 1e5, 1.0]), None, np.array([0, 0, 1]))
         >>> base.learnt_nothing(0, Figures(2, 9e4, 0.0)), base.learnt_nothing(1, Figures(2, 0.0, 0.0))
         (True, False)
     """
@@ -44,10 +44,9 @@ class GroupBaselines(Untrained):
         self._sample = np.zeros((groups, MAX_SAMPLED_LABELS if loss.numbers and not self._squared else 0))
         self._n_sampled = np.zeros(groups, np.int64)
 
-    def add_each(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None, numbers: Numbers | None) -> None:
+    def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None, numbers: Any = None) -> None:
         """Add labels, each to the group of its number."""
-        super().add_each(labels, weights, numbers)
-        assert numbers is not None  # noqa: S101 - for the type checker
+        super().add(labels, weights, numbers)
         labels, good = labels.astype(np.float64, copy=False), np.isfinite(labels)
         if weights is not None:
             good &= np.isfinite(weights) & (weights > 0)

@@ -1,5 +1,6 @@
 """Names of rows in errors, with the missing value that makes a row unusable."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,9 @@ from corgipile.linear.nulls import NullsAsNaN
 from corgipile.tables.row_place import row_place
 from corgipile.tables.table import Table
 
-__all__ = ["RowName"]
+__all__ = ["Locate", "RowName", "picked"]
+
+Locate = Callable[[int], str]  # names a row by its place in a visit
 
 
 class RowName(str):
@@ -69,6 +72,18 @@ class RowName(str):
                 return True
             table = getattr(table, "table", None)
         return False
+
+
+def picked(locate: Locate, places: Any) -> Locate:
+    """Return a function that names the rows at some places: a slice, or an array of numbers.
+
+    Example:
+        >>> picked(str, slice(3, 9))(1), picked(str, np.array([4, 8]))(1)
+        ('4', '8')
+    """
+    if isinstance(places, slice):
+        return lambda place: locate((places.start or 0) + place)
+    return lambda place: locate(int(places[place]))
 
 
 def _describe_null(column: str = "", kind: str = "") -> str:

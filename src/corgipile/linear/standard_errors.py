@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +16,8 @@ from corgipile.linear.encoded import as_numbers, encode_pass
 from corgipile.linear.features import Features
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.reference_levels import references
+from corgipile.linear.row_names import Locate
 from corgipile.linear.scaling import Scaling
-from corgipile.linear.sgd import Locate, rows_in
 from corgipile.linear.sparse import Flaw, Sparse, gather
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
@@ -199,22 +198,16 @@ def _rows(
     inputs = model.inputs(opened, label)
     part_rows = max(1, CAST_NUMBERS // (inputs.width + 1))
     with passes.reader(inputs, NullsAsNaN(opened, inputs, label), label, weight) as feeder:
-        for step, visit in enumerate(feeder.epoch(0)):
-            rows, labels = rows_in(feeder.buffer, inputs, visit), feeder.buffer.dense(label)
-            counts = None if weight is None else feeder.buffer.dense(weight)
-            for start in range(0, len(visit), part_rows):
-                part = visit[start : start + part_rows]
-                x, y = _dense(rows, part, inputs), labels[part].astype(np.float64)
-                w = np.ones(len(part)) if counts is None else counts[part].astype(np.float64)
-                _check_rows(model, inputs, x, y, w, partial(_locate_after, passes.row_at(feeder, 0, step), start))
+        for step in passes.steps(feeder, inputs, label, weight):
+            for start in range(0, len(step.visit), part_rows):
+                rows, labels, visit, locate, counts, _ = step.part(slice(start, start + part_rows))
+                x, y = _dense(rows, visit, inputs), labels[visit].astype(np.float64)
+                w = np.ones(len(visit)) if counts is None else counts[visit].astype(np.float64)
+                _check_rows(model, inputs, x, y, w, locate)
                 if class_weights is not None:
                     at = np.searchsorted(codes_of(model.classes), y)
                     w *= class_weights[np.minimum(at, len(class_weights) - 1)]
                 yield x, y, w
-
-
-def _locate_after(where: Locate, start: int, place: int) -> str:
-    return where(start + place)
 
 
 def _check_rows(model: "Model", inputs: Features, x: FloatArray, y: FloatArray, w: FloatArray, where: Locate) -> None:

@@ -14,8 +14,8 @@ from corgipile.linear.encoded import as_numbers, encode_table
 from corgipile.linear.features import find_inputs, log_unknown
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NullsAsNaN
+from corgipile.linear.problem import Record, Task
 from corgipile.linear.sgd import SGD
-from corgipile.linear.training import Record, Task
 from corgipile.loader.materialize import bring
 from corgipile.tables import open as open_table
 

@@ -14,7 +14,7 @@ from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.steps import step_of
 
 if TYPE_CHECKING:
-    from corgipile.linear.training import Task
+    from corgipile.linear.problem import Task
 
 __all__ = ["memory_for_rows"]
 
