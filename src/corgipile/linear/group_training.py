@@ -11,7 +11,8 @@ import numpy as np
 
 from corgipile.errors import BadArgument
 from corgipile.linear import passes
-from corgipile.linear.group_baselines import GroupBaselines
+from corgipile.linear.divergence import GroupBaselines
+from corgipile.linear.fit import StackTraining, memory_beside
 from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Codes, Value, Values, find_groups
 from corgipile.linear.groups import Groups
@@ -19,7 +20,6 @@ from corgipile.linear.model import Model
 from corgipile.linear.problem import Record, Task, order_of, prepare
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import Figures
-from corgipile.linear.stack_training import StackTraining, memory_beside
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.settings import TrainArguments
 from corgipile.sizes import parse_bytes

@@ -12,6 +12,7 @@ import numpy as np
 from corgipile.errors import BadArgument, BadLabel
 from corgipile.linear import passes
 from corgipile.linear.divergence import Untrained
+from corgipile.linear.fit import StackTraining, memory_beside
 from corgipile.linear.label_sets import LabelSets, find_label_sets
 from corgipile.linear.model import Model
 from corgipile.linear.multilabel import LabelModels
@@ -19,7 +20,6 @@ from corgipile.linear.problem import MIN_IDS, Task, order_of, prepare
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import MAX_SCALED_BYTES, MAX_SCALED_ROWS, Figures
 from corgipile.linear.stack import Run, Stack, max_threads, worth_a_thread
-from corgipile.linear.stack_training import StackTraining, memory_beside
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.losses import loss_of
 from corgipile.settings import TrainArguments

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from corgipile import _kernel
 from corgipile.errors import BadArgument, BadModelFile
 from corgipile.features import Encoding
 from corgipile.linear import passes
@@ -17,7 +18,6 @@ from corgipile.linear.encoded import encode_pass, encode_table
 from corgipile.linear.evaluation import Evaluation, figures_on, judge
 from corgipile.linear.features import Features, find_inputs, log_unknown
 from corgipile.linear.imputation import filled
-from corgipile.linear.link import exponential, probabilities
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.saving import (
     check_model,
@@ -226,9 +226,14 @@ class Model:
         if what == "decision":
             return flat
         if what == "predict_proba":
-            return probabilities(self.loss, flat.astype(np.float64))
+            scores = flat.astype(np.float64)
+            shares = np.ascontiguousarray(scores if scores.ndim == 2 else np.stack([0 * scores, scores], axis=1))
+            _kernel.sgd_probabilities(self.loss.code, shares, shares.shape[1])
+            return shares
         if self.loss.exponential:
-            return exponential(flat)
+            predicted = np.array(flat, np.float64, order="C")
+            _kernel.sgd_exp(predicted)
+            return predicted
         if self.loss.numbers:
             return flat
         return np.asarray(self.classes[flat.argmax(axis=1) if flat.ndim == 2 else (flat > 0).astype(np.intp)])

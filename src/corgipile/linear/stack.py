@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,8 @@ from corgipile.errors import Diverged
 from corgipile.linear import passes
 from corgipile.linear.divergence import Untrained
 from corgipile.linear.problem import Task
-from corgipile.linear.row_names import Locate
 from corgipile.linear.schedule import Schedule
-from corgipile.linear.sgd import SGD, FloatArray, SlotArray, Step
-from corgipile.linear.sparse import Sparse
+from corgipile.linear.sgd import SGD, Step
 from corgipile.loader.buffered_reader import BufferedReader
 
 __all__ = ["Run", "Stack", "learn_labels", "learn_parts", "max_threads", "teams", "worth_a_thread"]
@@ -181,32 +179,22 @@ class Stack:
             if self._sets is not None:
                 self._visit_labels(piece, left, own=own)
                 continue
-            theirs = np.array([run.fold for run in left], np.uint8)
-            rows, labels, visit, locate, weights, folds = piece
-            models = [run.sgd for run in left]
-            assert folds is not None  # noqa: S101 - for the type checker
-            how: dict[str, Any] = {"own": own, "each": self._each}
-            for at, error in learn_parts(models, theirs, rows, labels, visit, folds, locate, weights, **how).items():
+            models, folds = [run.sgd for run in left], np.array([run.fold for run in left], np.uint8)
+            for at, error in learn_parts(models, folds, piece, own=own, each=self._each).items():
                 left[at].error = error
 
     def _visit_labels(self, step: Step, runs: Sequence[Run], *, own: bool) -> None:
         """Train the models of each fold on its rows, in chunks."""
+        assert self._sets is not None  # noqa: S101 - for the type checker: the caller checked it
         for fold, some in groupby(runs, key=attrgetter("fold")):
             of_fold = list(some)
             part = step if step.numbers is None else step.part(np.flatnonzero((step.numbers == fold) == own))
             for start in range(0, len(part.visit), self._each):
-                chunk = part.part(slice(start, start + self._each))[:5]
+                chunk = part.part(slice(start, start + self._each))
                 for team in _consecutive([run for run in of_fold if run.error is None]):
-                    self._visit_chunk(chunk, team)
-
-    def _visit_chunk(self, chunk: Any, team: list[Run]) -> None:
-        rows, numbers, visit, locate, weights = chunk
-        assert self._sets is not None  # noqa: S101 - for the type checker
-        models = [run.sgd for run in team]
-        for at, error in learn_labels(
-            models, rows, numbers, self._sets, visit, locate, weights, first=team[0].label
-        ).items():
-            team[at].error = error
+                    found = learn_labels([run.sgd for run in team], chunk, self._sets, first=team[0].label)
+                    for at, error in found.items():
+                        team[at].error = error
 
 
 def max_threads() -> int:
@@ -240,17 +228,7 @@ def teams(models: Sequence[SGD], theirs: npt.NDArray[np.uint8], parts: npt.NDArr
 
 
 def learn_parts(
-    models: Sequence[SGD],
-    theirs: npt.NDArray[np.uint8],
-    rows: FloatArray | Sparse,
-    labels: FloatArray,
-    visit: SlotArray,
-    parts: npt.NDArray[np.integer[Any]],
-    locate: Locate,
-    weights: FloatArray | None = None,
-    *,
-    own: bool,
-    each: int,
+    models: Sequence[SGD], theirs: npt.NDArray[np.uint8], step: Step, *, own: bool, each: int
 ) -> dict[int, Diverged]:
     """Train models on the same rows, each without its part or only on it; return divergences by model.
 
@@ -258,60 +236,43 @@ def learn_parts(
         models: Models that do not standardise. Models that differ only in rates, penalties or means should be
             adjacent, and among them those of a part: the kernel vectorises across them.
         theirs: The part of each model.
-        rows: Rows by slot.
-        labels: Labels by slot.
-        visit: Slots.
-        parts: The part of each visit.
-        locate: Names a row by its place in ``visit``.
-        weights: Weights by slot.
+        step: The rows; its ``numbers`` are the part of each visit.
         own: Whether models see their own part, or all others.
         each: Visits that all models make before the next ones.
 
     Raises:
         CorgiPileError: As in `SGD.learn`, except Diverged.
     """
-    step = Step(rows, labels, visit, locate, weights, parts)
-    features, of_rows, of_weights = step.for_kernel()
+    features, labels, weights = step.for_kernel()
+    parts = step.numbers
+    assert parts is not None  # noqa: S101 - for the type checker
     states = [model._state for model in models]  # noqa: SLF001 - a function of the class
-    results = _kernel.sgd_parts(states, theirs, own, features, *of_rows, visit, *of_weights, parts, each)
+    results = _kernel.sgd_parts(states, theirs, own, features, *labels, step.visit, *weights, parts, each)
     refused = [at for at, (status, _) in enumerate(results) if status]
     return _finish(models, results, {at: step.part(np.flatnonzero((parts == theirs[at]) == own)) for at in refused})
 
 
 def learn_labels(
-    models: Sequence[SGD],
-    rows: FloatArray | Sparse,
-    numbers: npt.NDArray[np.integer[Any]],
-    sets: npt.NDArray[np.bool_],
-    visit: SlotArray,
-    locate: Locate,
-    weights: FloatArray | None = None,
-    *,
-    first: int = 0,
+    models: Sequence[SGD], step: Step, sets: npt.NDArray[np.bool_], *, first: int = 0
 ) -> dict[int, Diverged]:
     """Train models on the same rows, each on its own label; return divergences by model.
 
     Args:
         models: Models that do not standardise; the kernel vectorises across models that differ only in weights.
-        rows: Rows by slot.
-        numbers: The set number of each row, by slot.
+        step: The rows; their labels are numbers of sets.
         sets: Whether a set has a label: [sets, labels].
-        visit: Slots.
-        locate: Names a row by its place in ``visit``.
-        weights: Weights by slot.
         first: The label of the first model; others follow.
 
     Raises:
         CorgiPileError: As in `SGD.learn`, except Diverged.
     """
-    step = Step(rows, numbers, visit, locate, weights)
-    features, of_rows, of_weights = step.for_kernel()
+    features, numbers, weights = step.for_kernel()
     states = [model._state for model in models]  # noqa: SLF001 - a function of the class
-    results = _kernel.sgd_each(states, features, *of_rows, visit, *of_weights, sets, sets.shape[1], first)
+    results = _kernel.sgd_each(states, features, *numbers, step.visit, *weights, sets, sets.shape[1], first)
     steps = {}
     for at in [at for at, (status, _) in enumerate(results) if status]:
         # slots outside the visit may hold anything
-        set_numbers = np.fmax(np.fmin(numbers, len(sets) - 1), 0).astype(np.intp)
+        set_numbers = np.fmax(np.fmin(step.labels, len(sets) - 1), 0).astype(np.intp)
         steps[at] = step._replace(labels=sets[:, first + at].take(set_numbers).astype(np.float64))
     return _finish(models, results, steps)
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from corgipile.errors import BadArgument
 from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divide_memory
+from corgipile.linear.evaluation import measuring
 from corgipile.linear.group_training import train_groups
 from corgipile.linear.label_training import check_model, train_labels
 from corgipile.linear.model import Model
@@ -14,7 +15,6 @@ from corgipile.linear.ranks import Ranks, order_for, rank_settings, shard_of
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import schedule_of
 from corgipile.linear.training import Training
-from corgipile.linear.validation import measuring
 from corgipile.loader.cached_rows import max_cached_bytes
 from corgipile.losses import loss_of
 from corgipile.orders import Shard
