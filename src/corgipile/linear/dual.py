@@ -13,11 +13,9 @@ from corgipile import _kernel, random
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
-from corgipile.linear.row_names import Locate
-from corgipile.linear.scaling import Scaling
+from corgipile.linear.row_errors import Locate
 from corgipile.linear.sgd import ROW_FAULTS, SGD, Figures, FloatArray, SlotArray, Step
 from corgipile.linear.sparse import Sparse
-from corgipile.sizes import OnBad
 from corgipile.tables.io.spill import check_room, nameless, spill_folder, writing
 from corgipile.tables.table import IntArray
 
@@ -205,14 +203,13 @@ class Dual(SGD):
         rows: Rows of the table.
         l2: Strength of the penalty, above 0.
         limit: Bytes of dual variables in memory.
-        intercept: Whether to learn one.
-        on_bad: As in `SGD`.
-        scaling: As in `SGD`.
         passes: Visits of each row while it is in memory.
         seed: Seeds the order of all visits after the first.
         isa: Vector instructions; -1: the best available.
         weighted: Whether rows have weights.
         class_weight: The weight of each class; None: 1.
+        intercept: Whether to learn one.
+        **settings: Other settings of `SGD`.
 
     Source: Hsieh et al., A dual coordinate descent method for large-scale linear SVM, ICML 2008; Yu, Huang and Lin,
     Dual coordinate descent methods for logistic regression, Machine Learning 2011; with ``passes`` Yu et al., Large
@@ -228,16 +225,15 @@ class Dual(SGD):
         rows: int,
         l2: float,
         limit: int | None = None,
-        intercept: bool = True,
-        on_bad: OnBad = "raise",
-        scaling: Scaling | None = None,
         passes: int = 1,
         seed: int = 0,
         isa: int = -1,
         weighted: bool = False,
         class_weight: npt.NDArray[np.float64] | None = None,
+        intercept: bool = True,
+        **settings: Any,
     ) -> None:
-        super().__init__(kind, inputs, classes, intercept=intercept, on_bad=on_bad, scaling=scaling)
+        super().__init__(kind, inputs, classes, intercept=intercept, **settings)
         self.rows, self.l2, self.passes, self._seed = rows, l2, passes, seed
         bound = 1 / (l2 * rows) if l2 * rows > 0 else math.inf
         self._spread = Spread(bound, l2, classes, class_weight)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
-from corgipile.linear.row_names import Locate, RowName, picked
+from corgipile.linear.row_errors import Locate, RowName, picked
 from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, Step
 from corgipile.linear.sparse import Sparse
 

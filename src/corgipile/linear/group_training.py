@@ -17,10 +17,9 @@ from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Codes, Value, Values, find_groups
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
-from corgipile.linear.problem import Record, Task, order_of, prepare
+from corgipile.linear.problem import Record, order_of, prepare
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import Figures
-from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.settings import TrainArguments
 from corgipile.sizes import parse_bytes
 from corgipile.steps import step_of
@@ -54,7 +53,7 @@ def train_groups(
         left = memory_beside(memory, task, codes.nbytes + each * len(groups), describe(len(groups), each))
         memory = max(1, int(left * task.row_bytes / (task.row_bytes + ROW_OVERHEAD)))
     with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
-        training = GroupTraining(task.with_statistics(), feeder, schedule, given, Values(by, groups), codes)
+        training = GroupTraining(task.with_statistics(), feeder, schedule, given, known=Values(by, groups), codes=codes)
         return training.run(given.epochs, None, given.callback, save)
 
 
@@ -70,25 +69,15 @@ class GroupTraining(StackTraining):
     """A training run of models by group.
 
     Args:
-        task: The task.
-        feeder: Reads the rows.
-        schedule: The learning rates.
-        given: The settings.
+        *how: As for `StackTraining`.
         known: The groups.
         codes: The group number of each row.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        feeder: BufferedReader,
-        schedule: Schedule,
-        given: TrainArguments,
-        known: Values,
-        codes: Codes,
-    ) -> None:
+    def __init__(self, *how: Any, known: Values, codes: Codes) -> None:
         self._groups, self._by, self._codes = [*known.number_of], known.column, codes
-        super().__init__(task, feeder, schedule, given, by=self._by, groups=self._groups)
+        super().__init__(*how, by=self._by, groups=self._groups)
+        task, schedule = self.task, self.schedule
         rows = np.bincount(codes, minlength=len(self._groups)).tolist()
         self.sgd = task.new_sgd(partial(GroupSGD, rows, known.describe), schedule)
         self._schedules: list[Schedule] = [schedule] * len(rows)

@@ -16,11 +16,10 @@ from corgipile.linear.fit import StackTraining, memory_beside
 from corgipile.linear.label_sets import LabelSets, find_label_sets
 from corgipile.linear.model import Model
 from corgipile.linear.multilabel import LabelModels
-from corgipile.linear.problem import MIN_IDS, Task, order_of, prepare
+from corgipile.linear.problem import MIN_IDS, order_of, prepare
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import MAX_SCALED_BYTES, MAX_SCALED_ROWS, Figures
 from corgipile.linear.stack import Run, Stack, max_threads, worth_a_thread
-from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.losses import loss_of
 from corgipile.settings import TrainArguments
 from corgipile.sizes import parse_bytes
@@ -52,7 +51,7 @@ def train_labels(
         what = f"models of {count} labels take {models} bytes and the labels of {rows} rows {sets}"
         memory = memory_beside(memory, task, models + sets, f"{what}; give {2 * (models + sets)} bytes")
     with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
-        training = LabelTraining(task.with_statistics(), feeder, schedule, given, labels)
+        training = LabelTraining(task.with_statistics(), feeder, schedule, given, found=labels)
         return training.run(given.epochs, None, given.callback, save)
 
 
@@ -102,17 +101,13 @@ class LabelTraining(StackTraining):
     """A training run of models by label.
 
     Args:
-        task: The task.
-        feeder: Reads the rows.
-        schedule: The learning rates.
-        given: The settings.
+        *how: As for `StackTraining`.
         found: The labels of the rows.
     """
 
-    def __init__(
-        self, task: Task, feeder: BufferedReader, schedule: Schedule, given: TrainArguments, found: LabelSets
-    ) -> None:
-        super().__init__(task, feeder, schedule, given, label=found.column, labels=found.labels)
+    def __init__(self, *how: Any, found: LabelSets) -> None:
+        super().__init__(*how, label=found.column, labels=found.labels)
+        task, schedule = self.task, self.schedule
         self._params.pop("balance")
         self._labels, self._untrained = found.labels, Untrained(task.loss, len(task.classes))
         make, count = partial(task.sgd, scaled=False), len(found.labels)

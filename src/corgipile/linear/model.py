@@ -13,12 +13,12 @@ from corgipile.errors import BadArgument, BadModelFile
 from corgipile.features import Encoding
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
-from corgipile.linear.bad_values import FILLED
 from corgipile.linear.encoded import encode_pass, encode_table
 from corgipile.linear.evaluation import Evaluation, figures_on, judge
 from corgipile.linear.features import Features, find_inputs, log_unknown
 from corgipile.linear.imputation import filled
 from corgipile.linear.nulls import NullsAsNaN
+from corgipile.linear.row_errors import FILLED
 from corgipile.linear.saving import (
     check_model,
     classes_of,

@@ -17,7 +17,8 @@ from corgipile.linear.label_sets import Label, LabelSets, find_label_sets
 from corgipile.linear.model import Model, What
 from corgipile.linear.multi_model import MultiModel
 from corgipile.linear.nulls import NullsAsNaN
-from corgipile.linear.sgd import SGD, Figures, Step
+from corgipile.linear.sgd import SGD, Figures
+from corgipile.linear.stack import learn_labels
 from corgipile.sizes import OnBad, choice
 from corgipile.tables import open as open_table
 
@@ -37,7 +38,7 @@ class ModelList:
         self.each, self.inputs = each, each[0].inputs
 
     def decide(self, *rows: Any) -> npt.NDArray[Any]:
-        """Score rows by slot, see `SGD.decide`: [rows, models]."""
+        """Score rows as `SGD.decide` does: [rows, models]."""
         return np.concatenate([model.decide(*rows) for model in self.each], axis=1)
 
 
@@ -183,7 +184,8 @@ class LabelModels(MultiModel, named="labels"):
         if weight is not None:
             check_weight(opened, weight, label_sets.name, repr(opened))
         source = encode_table(label_sets.table(opened), self.encoding, label_sets.name)
-        each = self.sgd(self.inputs(source, label_sets.name)).each
+        models, sets = self.sgd(self.inputs(source, label_sets.name)), np.ascontiguousarray(label_sets.sets)
+        each = models.each
         tally = Tally(*np.zeros((3, len(each))))
         for model in each:
             model.eval_mode()
@@ -191,7 +193,9 @@ class LabelModels(MultiModel, named="labels"):
         rows = NullsAsNaN(source, each[0].inputs, label_sets.name)
         with passes.reader(each[0].inputs, rows, label_sets.name, weight) as feeder:
             for step in passes.steps(feeder, each[0].inputs, label_sets.name, weight):
-                _evaluate_rows(each, tally, step, label_sets.sets)
+                learn_labels(each, step, sets)
+                actual = sets[step.labels[step.visit].astype(np.intp)]
+                tally.add(actual, passes.score(models, step) > 0, step.counts())
             figures = [passes.check_figures(model.flush(), model, feeder) for model in each]
         if skipped := max(model.skipped for model in each):
             raise BadValue(f"{skipped} rows of {opened!r} have scores outside the range of {self.coef.dtype}")
@@ -204,16 +208,3 @@ class LabelModels(MultiModel, named="labels"):
         if not isinstance(column, str) and len(column) != len(self.labels):
             raise BadArgument(f"label must name {len(self.labels)} columns, one per label, got {len(column)}")
         return find_label_sets(opened, column, self.labels)
-
-
-def _evaluate_rows(each: list[SGD], tally: Tally, step: Step, sets: npt.NDArray[np.bool_]) -> None:
-    """Evaluate all models on the rows of a step, whose labels are numbers of sets."""
-    visit, weights = step.visit, step.weights
-    actual = sets[step.labels[visit].astype(np.intp)]
-    predicted = np.empty_like(actual)
-    for at, model in enumerate(each):
-        labels = np.zeros(len(step.labels))
-        labels[visit] = actual[:, at]
-        model.learn(*step._replace(labels=labels))
-        predicted[:, at] = passes.score(model, step)[:, 0] > 0
-    tally.add(actual, predicted, np.ones(len(visit)) if weights is None else weights[visit].astype(np.float64))

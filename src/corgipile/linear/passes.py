@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from corgipile.errors import BadValue, BudgetTooSmall
 from corgipile.linear.features import Features
-from corgipile.linear.row_names import RowName
+from corgipile.linear.row_errors import RowName
 from corgipile.linear.scaling import Moments
 from corgipile.linear.sgd import SGD, Figures, Step, rows_in
 from corgipile.linear.sparse import Sparse, gather
@@ -153,9 +153,7 @@ def _send_scores(watch: Watch, sgd: SGD, step: Step) -> None:
     some = max(1, MAX_SCORES // sgd.outputs)
     for start in range(0, len(step.visit), some):
         part = step.part(slice(start, start + some))
-        slots = part.visit
-        counts = np.ones(len(slots)) if part.weights is None else part.weights[slots].astype(np.float64)
-        watch(score(sgd, part), part.labels[slots], counts)
+        watch(score(sgd, part), part.labels[part.visit], part.counts())
 
 
 def score(sgd: Any, step: Step) -> npt.NDArray[Any]:

@@ -1,6 +1,7 @@
 """The training task: its rows, features, label and classes, found from the settings."""
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -10,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BadValue, CorgiPileError
+from corgipile.errors import BadArgument, BadValue, BudgetTooSmall, CorgiPileError
 from corgipile.features import Encoding
 from corgipile.features.choose import describe_left_out
 from corgipile.features.fit import chosen_columns
 from corgipile.linear import passes
 from corgipile.linear.classes import Labels, check_classes, check_label, check_weight, weights_of
-from corgipile.linear.encoded import as_numbers, classes_of, encode_table, encoding_of, hashed_columns, named_columns
+from corgipile.linear.encoded import as_numbers, encode_table, encoding_of, hashed_columns, named_columns
 from corgipile.linear.features import Features, find_inputs, log_unknown, warn_left_out
 from corgipile.linear.group_values import check_group
 from corgipile.linear.model import Model
@@ -25,23 +26,26 @@ from corgipile.linear.precheck import precheck
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.schedule import Schedule, uses_average
 from corgipile.linear.sgd import SGD
-from corgipile.linear.weights_memory import memory_for_rows
 from corgipile.loader.buffered_reader import ALL, BufferedReader
 from corgipile.loader.default_order import cap_buffer
 from corgipile.loader.materialize import bring
-from corgipile.losses import Loss, loss_of
+from corgipile.losses import Loss, loss_of, most_classes
 from corgipile.orders import Shard
 from corgipile.settings import Settings, TrainArguments, TrainSettings, declared
-from corgipile.sizes import OnBad, Size
+from corgipile.sizes import OnBad, Size, format_bytes, parse_bytes
+from corgipile.steps import step_of
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table
 from corgipile.tables.unit_check import check_decoding
 
-__all__ = ["MIN_IDS", "Record", "Task", "open_nonempty", "order_of", "prepare"]
+__all__ = ["MIN_IDS", "Record", "Task", "memory_for_rows", "open_nonempty", "order_of", "prepare"]
 
 MIN_IDS = 100  # more classes may be ids
+MAX_SHARE = 3 / 4  # of the budget
+WEIGHT_BYTES = 24  # per weight, during training
+DEFAULT_STEP = step_of("auto")  # no step has a larger state per feature
 SCALING_HELPS = "standardize=True would help"
 Record = dict[str, Any]
 K = TypeVar("K", bound=SGD)
@@ -181,6 +185,55 @@ class Task:
         log.warning(text)
 
 
+def memory_for_rows(task: Task, memory: Size | None, models: int = 1) -> Size | None:
+    """Return the part of a budget for rows, without that for models of hashed features.
+
+    Args:
+        task: The task.
+        memory: The budget.
+        models: How many models train at once.
+
+    Raises:
+        BudgetTooSmall: The models take more than three quarters; the message names the memory that suffices.
+    """
+    _check_width(task.inputs.width)
+    if memory is None or task.encoding is None or task.encoding.hashing is None:
+        return memory
+    limit = parse_bytes(memory, whole=len(task.source) * task.row_bytes)
+    taken = _bytes(task) * models
+    if taken > limit * MAX_SHARE:
+        usage = (
+            f"the model takes {format_bytes(taken)}" if models == 1 else f"{models} models take {format_bytes(taken)}"
+        )
+        raise BudgetTooSmall(
+            f"memory is {memory!r}: {usage} in training, with hash_bits={task.encoding.hashing.bits}; "
+            f"give memory={int(taken / MAX_SHARE) + 1}, or fewer bits"
+        )
+    return limit - taken
+
+
+def _check_width(width: int) -> None:
+    """Raise BudgetTooSmall if the weights alone exceed the machine's memory, as one wrong index can cause."""
+    has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if width * WEIGHT_BYTES > has:
+        raise BudgetTooSmall(
+            f"{width} features must fit in memory as weights, {format_bytes(width * WEIGHT_BYTES)}, got "
+            f"{format_bytes(has)}: check the largest index, or hash features to fewer"
+        )
+
+
+def _bytes(task: Task) -> int:
+    """Return the bytes of a model in training and as saved; labels are read only if there is a score per class."""
+    if 0 < most_classes(task.kind) <= 2:  # any two classes will do
+        task = replace(task, labels=Labels(task.source, task.label, task.kind, classes=np.arange(2)))
+    sgd = task.sgd(Schedule(DEFAULT_STEP.usual, 1.0, 0.0, None, DEFAULT_STEP.name))
+    return (
+        sgd.bytes
+        + sgd.outputs * sgd.inputs.width * 2 * sgd.inputs.dtype.itemsize
+        + sgd.state_rows * sgd.inputs.width * 8
+    )
+
+
 def open_nonempty(source: Any) -> Table:
     """Open a table for training.
 
@@ -235,7 +288,7 @@ def prepare(
     inputs = inputs if left_out is None else replace(inputs, left_out=left_out)
     inputs = inputs if left is None else replace(inputs, left_out=left)
     known = past.classes if classes is None and past else classes
-    texts = classes_of(encoding)
+    texts = None if encoding is None else encoding.classes
     known = _check_given(table, label, model, known) if texts is None else check_classes(texts, model, label)
     labels = Labels(table, label, model, skip=skip, classes=known)
     if codes is not None:

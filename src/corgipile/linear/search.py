@@ -11,19 +11,19 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BudgetTooSmall, Diverged
+from corgipile.errors import BadArgument, Diverged
 from corgipile.linear import passes
+from corgipile.linear.fit import memory_beside
 from corgipile.linear.label_sets import LabelSets
 from corgipile.linear.label_training import CLASSES, check_model, labels_of
 from corgipile.linear.model import Model
-from corgipile.linear.problem import Record, Task, order_of, prepare
+from corgipile.linear.problem import Record, Task, memory_for_rows, order_of, prepare
 from corgipile.linear.schedule import schedule_of, uses_average
 from corgipile.linear.search_runs import Runs
 from corgipile.linear.sgd import Figures
 from corgipile.linear.train import train
-from corgipile.linear.weights_memory import memory_for_rows
 from corgipile.settings import CALL, Setting, TrainArguments, TrainSettings, changed, declared, takes
-from corgipile.sizes import parse_bytes, whole, yes_or_no
+from corgipile.sizes import whole, yes_or_no
 from corgipile.tables import open as open_table
 from corgipile.tables.splitting import folds_of
 from corgipile.tables.table import Table
@@ -225,15 +225,13 @@ def _memory(given: SearchArguments, task: Task, models: int, found: LabelSets | 
     if given.memory is None:
         return None
     rows, width = len(task.source), task.row_bytes
-    memory, overhead, what = parse_bytes(given.memory, whole=rows * width), rows, "folds"
+    overhead, what = rows, "folds"
     if found is not None:
         overhead, what = rows + found.numbers.nbytes + found.sets.nbytes, "folds and labels"
         models *= len(found.labels)
-    if overhead > memory // 2:
-        raise BudgetTooSmall(
-            f"memory is {given.memory!r}: {what} of {rows} rows take {overhead} bytes; give twice that"
-        )
-    memory = parse_bytes(memory_for_rows(task, memory, models) or memory, whole=1.0)
+    describe = f"{what} of {rows} rows take {overhead} bytes; give twice that"
+    memory: Any = memory_beside(given.memory, task, overhead, describe) + overhead
+    memory = memory_for_rows(task, memory, models)
     return max(1, int((memory - overhead) * width / (width + ROW_OVERHEAD)))
 
 

@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
-from corgipile.linear.bad_values import TRAINED, bad_value
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
-from corgipile.linear.row_names import Locate, picked
+from corgipile.linear.row_errors import TRAINED, Locate, bad_value, picked
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sparse import Flaw, Sparse, flaw, gather, sparse_rows
 from corgipile.loader.buffer import Buffer
@@ -71,6 +70,10 @@ class Step(NamedTuple):
         numbers = None if self.numbers is None else self.numbers[places]
         locate = picked(self.locate, places)
         return Step(self.rows, self.labels, self.visit[places], locate, self.weights, numbers)
+
+    def counts(self) -> npt.NDArray[np.float64]:
+        """Return the weight of each visit."""
+        return np.ones(len(self.visit)) if self.weights is None else self.weights[self.visit].astype(np.float64)
 
     def for_kernel(self) -> tuple[Any, tuple[FloatArray, int], tuple[FloatArray | None, int]]:
         """Return features, labels and weights as the kernel takes them."""

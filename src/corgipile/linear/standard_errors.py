@@ -13,9 +13,10 @@ from corgipile.features.encoders import Categories
 from corgipile.linear import passes
 from corgipile.linear.classes import Labels, check_label, check_weight, codes_of, weights_of
 from corgipile.linear.encoded import as_numbers, encode_pass
+from corgipile.linear.features import Features
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.scaling import Scaling
-from corgipile.linear.sgd import SGD
+from corgipile.linear.sgd import SGD, Step
 from corgipile.linear.sparse import Sparse, gather
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
@@ -202,9 +203,8 @@ def _rows(
             sgd.begin(0.0)
             sgd.learn(*step)
             for start in range(0, len(step.visit), part_rows):
-                rows, labels, visit, _, counts, _ = step.part(slice(start, start + part_rows))
-                x, y = _dense(rows, visit, inputs), labels[visit].astype(np.float64)
-                w = np.ones(len(visit)) if counts is None else counts[visit].astype(np.float64)
+                part = step.part(slice(start, start + part_rows))
+                x, y, w = _dense(part, inputs), part.labels[part.visit].astype(np.float64), part.counts()
                 if class_weights is not None:
                     at = np.searchsorted(codes_of(model.classes), y)
                     w *= class_weights[np.minimum(at, len(class_weights) - 1)]
@@ -215,7 +215,8 @@ def _labels(model: "Model", table: Table, label: str) -> Labels:
     return Labels(table, label, model.kind, classes=model.classes)
 
 
-def _dense(rows: Any, visit: npt.NDArray[np.int32], inputs: Any) -> FloatArray:
+def _dense(step: Step, inputs: Features) -> FloatArray:
+    rows, visit = step.rows, step.visit
     x = np.zeros((len(visit), inputs.width + 1))
     x[:, -1] = 1
     if not isinstance(rows, Sparse):
