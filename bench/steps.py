@@ -8,9 +8,9 @@ from common import Bench, alone, check, interleave, median, rate, ratio
 from peer_walk import timed
 
 from corgipile.linear.features import Features
-from corgipile.linear.model_stack import learn_labels, learn_parts
-from corgipile.linear.sgd import SGD
+from corgipile.linear.sgd import SGD, Step
 from corgipile.linear.sparse import Sparse
+from corgipile.linear.stack import learn_labels, learn_parts
 
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -88,9 +88,9 @@ def several(bench: Bench, step: str, l1: float = 0.0) -> None:
             if models == 1:
                 all_of[0].learn(rows, labels, visit, str)
             elif own_labels:
-                learn_labels(all_of, rows, numbers, sets, visit, str)
+                learn_labels(all_of, Step(rows, numbers, visit, str), sets)
             else:
-                learn_parts(all_of, theirs, rows, labels, visit, parts, str, own=False, each=4096)
+                learn_parts(all_of, theirs, Step(rows, labels, visit, str, None, parts), own=False, each=4096)
 
         def run() -> float:
             for at, one in enumerate(all_of):

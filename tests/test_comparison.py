@@ -140,7 +140,7 @@ def test_the_table_is_surveyed_once_for_all_orders_and_seeds(monkeypatch):
     def counting(real):
         return lambda *given, **also: surveyed.append(real.__name__) or real(*given, **also)
 
-    for module, name in (("passes", "moments"), ("train", "find_inputs"), ("validation", "find_inputs")):
+    for module, name in (("passes", "moments"), ("problem", "find_inputs"), ("evaluation", "find_inputs")):
         place = importlib.import_module(f"corgipile.linear.{module}")
         monkeypatch.setattr(place, name, counting(getattr(place, name)))
     x = np.arange(3000.0)

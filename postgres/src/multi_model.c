@@ -15,7 +15,7 @@ struct CorgiGroupIndex {
     int64 null_at;          /* group number of null; -1: none */
 };
 
-/* Python's checks of a file, see corgipile.linear.groups.check_groups. */
+/* Python's checks of a file, see corgipile.linear.groups.Groups.check. */
 #define SHAPE \
     "strict $ ? (@.by.type() == \"string\" && @.groups.type() == \"array\" && @.groups.size() > 0 && " \
     "@.of_groups.type() == \"object\" && !exists(@.of_groups.* ? (@.type() != \"array\")) && !exists(@.groups[*] ? (" \

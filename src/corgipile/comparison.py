@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from corgipile import orders, tables
 from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
+from corgipile.linear.evaluation import measuring
 from corgipile.linear.features import find_inputs
+from corgipile.linear.problem import prepare
 from corgipile.linear.schedule import schedule_of
-from corgipile.linear.train import prepare
 from corgipile.linear.training import Training
-from corgipile.linear.validation import measuring
 from corgipile.loader import Loader
 from corgipile.orders import Order, visited_rows
 from corgipile.quality import AuditReport, Report, audit, measure
@@ -32,8 +32,8 @@ from corgipile.tables import Table
 from corgipile.tables.columns import column
 
 if TYPE_CHECKING:
+    from corgipile.linear.problem import Task
     from corgipile.linear.schedule import Schedule
-    from corgipile.linear.training import Task
     from corgipile.loader.buffered_reader import BufferedReader
 
 __all__ = ["ORDERS", "CompareArguments", "Result", "compare", "measure_order"]

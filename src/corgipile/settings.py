@@ -2,9 +2,10 @@
 
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, wraps
+from reprlib import repr as short
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, ParamSpec, Protocol, Self, TypeVar, get_args
 
@@ -31,6 +32,7 @@ __all__ = [
     "Settings",
     "TrainArguments",
     "TrainSettings",
+    "changed",
     "declared",
     "takes",
 ]
@@ -312,6 +314,20 @@ def declared(kind: type) -> Mapping[str, Declared]:
     if kind not in _declared:
         _declared[kind] = MappingProxyType(_settings_of(kind))
     return _declared[kind]
+
+
+def changed(given: Any, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield settings that differ from their defaults, with their text in errors.
+
+    Example:
+        >>> list(changed(TrainSettings(epochs=9), ("epochs", "l2")))
+        [('epochs', 'epochs=9')]
+    """
+    known = declared(type(given))
+    for name in names:
+        value, default = getattr(given, name), known[name].default if name in known else None
+        if value is not default and value != default:
+            yield name, f"{name}={short(value)}"
 
 
 _declared: dict[type, Mapping[str, Declared]] = {}  # cache by class

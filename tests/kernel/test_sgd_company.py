@@ -8,7 +8,8 @@ from sgd_rows import KINDS, NUMBERS, made, sgd, sparse_rows, where
 
 from corgipile import _kernel
 from corgipile.errors import BadValue, Diverged
-from corgipile.linear.model_stack import learn_labels, learn_parts, teams
+from corgipile.linear.sgd import Step
+from corgipile.linear.stack import learn_labels, learn_parts, teams
 from corgipile.steps import STEPS
 from corgipile.tables.table import type_code
 
@@ -85,7 +86,9 @@ def same_bits(how, models, kind, form, width, theirs):
     for epoch in range(2):
         visit, parts = rng.permutation(rows).astype(np.int32), rng.integers(0, theirs.max() + 1, rows).astype(np.uint8)
         parts = np.sort(parts) if how["apart"] else parts
-        left = learn_parts(there, theirs, given_rows, y, visit, parts, where, own=how["own"], each=how["each"])
+        step = Step(given_rows, y, visit, where, None, parts)
+        gone = learn_parts(there, theirs, step, own=how["own"], each=how["each"])
+        left = [at in gone for at in range(len(there))]
         assert left == alone(others, theirs, given_rows, y, visit, parts, own=how["own"]), epoch
         good = [at for at, gone in enumerate(left) if not gone]
         assert [bits(there[at]) for at in good] == [bits(others[at]) for at in good]
@@ -170,7 +173,7 @@ def test_labels_of_their_own_change_nothing(kind, form, width, rows, one, labels
     there, others = (alike([one] * labels, kind, width, dtype, [0.05] * labels, **how) for _ in range(2))
     for _ in range(2):
         visit = rng.permutation(rows).astype(np.int32)
-        learn_labels(there, given_rows, numbers, sets, visit, where, weights, first=2)
+        learn_labels(there, Step(given_rows, numbers, visit, where, weights), sets, first=2)
         for at, model in enumerate(others):
             model.learn(given_rows, sets[numbers, 2 + at].astype(np.uint8), visit, where, weights)
         assert [bits(model) for model in there] == [bits(model) for model in others]
@@ -253,7 +256,7 @@ def test_a_row_that_cannot_be_learnt_from_is_named():
     for model in models:
         model.begin(0.1)
     with pytest.raises(BadValue, match="place 37 has null or NaN in feature"):
-        learn_parts(models, np.zeros(3, np.uint8), x, y, visit, parts, where, own=False, each=8)
+        learn_parts(models, np.zeros(3, np.uint8), Step(x, y, visit, where, None, parts), own=False, each=8)
 
 
 def test_arrays_that_do_not_fit_are_refused():

@@ -8,8 +8,8 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BadLabel, BadValue
-from corgipile.linear.bad_values import FILLED
-from corgipile.linear.bad_values import TRAINED as CURE
+from corgipile.linear.row_errors import FILLED
+from corgipile.linear.row_errors import TRAINED as CURE
 
 ROWS = 40
 CASES = {"null": (None, f": {CURE}"), "NaN": (math.nan, f": {CURE}"), "inf": (math.inf, ""), "-inf": (-math.inf, "")}

@@ -6,7 +6,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BadValue
-from corgipile.linear.dual_weights import MAX_WEIGHT_RATIO
+from corgipile.linear.dual import MAX_WEIGHT_RATIO
 
 ROWS = 200
 KINDS = ("logistic", "svm", "squared_hinge")

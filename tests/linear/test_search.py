@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import corgipile as cp
 from corgipile.cli.app import app
 from corgipile.errors import BadArgument, BadLabel, BadValue, BudgetTooSmall, Diverged
-from corgipile.linear import search_runs
+from corgipile.linear import search_runs, stack
 from corgipile.tables.splitting import folds_of
 
 ROWS = 900
@@ -42,7 +42,7 @@ def test_models_side_by_side_are_those_alone(kind, sparse, monkeypatch):
     monkeypatch.setattr(search_runs, "CHUNK_BYTES", 1)
     monkeypatch.setattr(search_runs, "MIN_ROWS", 7)
     monkeypatch.setattr(search_runs, "SPARSE", 7)
-    monkeypatch.setattr(search_runs, "MAX_THREADS", 1)
+    monkeypatch.setattr(stack, "MAX_THREADS", 1)
     for point in list(together)[:5]:
         alone = cp.search(rows, {name: [value] for name, value in zip(grid, point, strict=True)}, **how)
         assert losses(alone, *grid)[point] == together[point]
@@ -51,8 +51,8 @@ def test_models_side_by_side_are_those_alone(kind, sparse, monkeypatch):
 @pytest.mark.parametrize("threads", [1, 2, 16])
 def test_models_of_several_folds_in_one_vector_are_those_alone(threads, monkeypatch):
     """Results do not depend on other steps and penalties, or threads."""
-    monkeypatch.setattr(search_runs, "MAX_THREADS", threads)
-    monkeypatch.setattr(search_runs.os, "sched_getaffinity", lambda _: range(64))
+    monkeypatch.setattr(stack, "MAX_THREADS", threads)
+    monkeypatch.setattr(stack.os, "sched_getaffinity", lambda _: range(64))
     rows, how = rows_of(), {"folds": 4, "epochs": 2, "refit": False}
     grid = {"step": ["auto", "normalized", "decay"], "l1": [0.0, 1e-3], "l2": [0.0, 1e-3]}
     together = losses(cp.search(rows, grid, **how), *grid)

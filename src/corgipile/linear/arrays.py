@@ -19,12 +19,11 @@ MAX_ROWS = 1 << 31  # int32 row numbers
 
 @dataclass(frozen=True)
 class ArrayRows:
-    """Rows in memory, with the arrays that own them."""
+    """Rows in memory."""
 
     inputs: Features
     rows: npt.NDArray[Any] | Sparse
     count: int
-    owners: tuple[Any, ...] = ()
 
     def filled(self, fill: Sequence[float | None]) -> "ArrayRows":
         """Return the rows with missing values replaced, by one number per feature; None leaves NaN."""
@@ -70,6 +69,7 @@ def _sparse(matrix: Any, real: np.dtype[Any]) -> ArrayRows:
         (indices.ctypes.data + starts[:-1] * 4).astype(np.uint64),
         (values.ctypes.data + starts[:-1] * real.itemsize).astype(np.uint64),
         np.diff(starts),
+        owners=(indices, values),
     )
     inputs = Features(("features_k", "features_v"), sparse=True, width=csr.shape[1], dtype=real, lists=True)
-    return ArrayRows(inputs, sparse, csr.shape[0], owners=(indices, values))
+    return ArrayRows(inputs, sparse, csr.shape[0])

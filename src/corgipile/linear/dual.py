@@ -4,23 +4,20 @@ import math
 import mmap
 import os
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel, random
-from corgipile.errors import BadArgument
+from corgipile.errors import BadArgument, BadValue
 from corgipile.linear.classes import codes_of
-from corgipile.linear.dual_weights import Spread
 from corgipile.linear.features import Features
-from corgipile.linear.scaling import Scaling
-from corgipile.linear.sgd import ROW_FAULTS, SGD, Figures, FloatArray, Locate, SlotArray, plain
+from corgipile.linear.row_errors import Locate
+from corgipile.linear.sgd import ROW_FAULTS, SGD, Figures, FloatArray, SlotArray, Step
 from corgipile.linear.sparse import Sparse
-from corgipile.sizes import OnBad
 from corgipile.tables.io.spill import check_room, nameless, spill_folder, writing
-from corgipile.tables.table import IntArray, type_code
+from corgipile.tables.table import IntArray
 
 __all__ = ["KINDS", "Dual", "DualVariables"]
 
@@ -28,6 +25,16 @@ REVISIT_KEY = 0xD0A1  # distinguishes the random keys of repeated visits
 KINDS = ("logistic", "svm", "squared_hinge", "ovr_logistic")
 MAPPED_BYTES = 64 << 10  # bytes that the system maps around a touched page
 SUMMED_ROWS = 1 << 20  # dual variables summed at a time
+# A dual variable is at most C times its row's weight, and the model is a sum of rows times their variables.
+# Such a sum has 53 binary digits: beside a row of weight 2^40 a row of weight 1 has 13 left, as many as a duality
+# gap of 1e-4 needs.
+MAX_WEIGHT_RATIO = 2.0**40
+# The variable of a row of margin m is near C exp(-m): 1e-308 is the end of normal numbers, and squares end at 1e308.
+MIN_C, MAX_C = 2.0**-512, 2.0**512
+RATIO_LIMIT = (
+    f"solver='dual' supports a ratio up to {MAX_WEIGHT_RATIO:.2g}: give weights nearer to each other, or 0 to rows "
+    "to leave out"
+)
 
 
 class DualVariables:
@@ -117,6 +124,75 @@ class DualVariables:
         return total
 
 
+class Spread:
+    """Tracks the smallest and the largest weight, and refuses ratios that float64 cannot hold.
+
+    Args:
+        bound: C, 1 / (l2 rows).
+        l2: The penalty, for errors.
+        classes: Class values, ascending.
+        class_weight: The weight of each class; None: 1.
+
+    Raises:
+        BadArgument: Class weights or the penalty exceed the range of float64.
+
+    Example:
+        >>> Spread(1e300, 1e-303, np.array([0, 1]))
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.BadArgument: l2=1e-303 gives C = 1 / (l2 rows) = 1e+300; C must be 7.5e-155 to 1.3e+154
+    """
+
+    def __init__(
+        self, bound: float, l2: float, classes: npt.NDArray[Any], class_weight: FloatArray | None = None
+    ) -> None:
+        if not MIN_C <= bound <= MAX_C:
+            raise BadArgument(f"l2={l2:g} gives C = 1 / (l2 rows) = {bound:.3g}; C must be {MIN_C:.2g} to {MAX_C:.2g}")
+        self._bound, self._classes, self._class_weight = bound, codes_of(classes), class_weight
+        self._least, self._most = np.inf, 0.0
+        if class_weight is not None and (class_weight > 0).any():
+            self._check_classes(classes, class_weight)
+
+    def _check_classes(self, classes: FloatArray, weights: FloatArray) -> None:
+        heavy, light = int(np.argmax(weights)), int(np.argmin(np.where(weights > 0, weights, np.inf)))
+        described = {at: f"rows of class {classes[at].item()!r} have weight {weights[at]:g}" for at in (light, heavy)}
+        if weights[heavy] / MAX_WEIGHT_RATIO > weights[light]:
+            raise BadArgument(f"class_weight: {described[heavy]}, {described[light]}; {RATIO_LIMIT}")
+        for at, description in described.items():
+            if self._out_of_range(weights[at]):
+                raise BadArgument(f"class_weight: {description}; {self._range()}")
+
+    def _out_of_range(self, count: float) -> bool:
+        return not MIN_C <= self._bound * count <= MAX_C
+
+    def _range(self) -> str:
+        low, high = MIN_C / self._bound, min(MAX_C / self._bound, float(np.finfo(np.float64).max))
+        return f"with this l2 solver='dual' needs 0, or {low:.2g} to {high:.2g}"
+
+    def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any], locate: Locate) -> None:
+        """Take in row weights; rows that cannot be trained on are ignored.
+
+        Raises:
+            BadValue: A weight differs from another by more than float64 supports.
+        """
+        counts = weights.astype(np.float64)
+        if self._class_weight is not None:
+            at = np.minimum(np.searchsorted(self._classes, labels), len(self._classes) - 1)
+            counts = counts * self._class_weight[at]
+        good = np.isfinite(counts) & (counts > 0)
+        if not good.any():
+            return
+        light, heavy = int(np.argmin(np.where(good, counts, np.inf))), int(np.argmax(np.where(good, counts, 0.0)))
+        for row in (light, heavy):
+            if self._out_of_range(counts[row]):
+                raise BadValue(f"{locate(row)} has weight {counts[row]:g}; {self._range()}")
+        if max(self._most, counts[heavy]) / MAX_WEIGHT_RATIO > min(self._least, counts[light]):
+            row, other = (light, self._most) if counts[light] < self._most / MAX_WEIGHT_RATIO else (heavy, self._least)
+            other = counts[light] if row == heavy and counts[light] < other else other
+            raise BadValue(f"{locate(row)} has weight {counts[row]:g}, another row {other:g}; {RATIO_LIMIT}")
+        self._least, self._most = min(self._least, counts[light]), max(self._most, counts[heavy])
+
+
 class Dual(SGD):
     """A linear model trained by dual coordinate descent.
 
@@ -127,14 +203,13 @@ class Dual(SGD):
         rows: Rows of the table.
         l2: Strength of the penalty, above 0.
         limit: Bytes of dual variables in memory.
-        intercept: Whether to learn one.
-        on_bad: As in `SGD`.
-        scaling: As in `SGD`.
         passes: Visits of each row while it is in memory.
         seed: Seeds the order of all visits after the first.
         isa: Vector instructions; -1: the best available.
         weighted: Whether rows have weights.
         class_weight: The weight of each class; None: 1.
+        intercept: Whether to learn one.
+        **settings: Other settings of `SGD`.
 
     Source: Hsieh et al., A dual coordinate descent method for large-scale linear SVM, ICML 2008; Yu, Huang and Lin,
     Dual coordinate descent methods for logistic regression, Machine Learning 2011; with ``passes`` Yu et al., Large
@@ -150,16 +225,15 @@ class Dual(SGD):
         rows: int,
         l2: float,
         limit: int | None = None,
-        intercept: bool = True,
-        on_bad: OnBad = "raise",
-        scaling: Scaling | None = None,
         passes: int = 1,
         seed: int = 0,
         isa: int = -1,
         weighted: bool = False,
         class_weight: npt.NDArray[np.float64] | None = None,
+        intercept: bool = True,
+        **settings: Any,
     ) -> None:
-        super().__init__(kind, inputs, classes, intercept=intercept, on_bad=on_bad, scaling=scaling)
+        super().__init__(kind, inputs, classes, intercept=intercept, **settings)
         self.rows, self.l2, self.passes, self._seed = rows, l2, passes, seed
         bound = 1 / (l2 * rows) if l2 * rows > 0 else math.inf
         self._spread = Spread(bound, l2, classes, class_weight)
@@ -191,7 +265,7 @@ class Dual(SGD):
         visit: SlotArray,
         locate: Locate,
         weights: FloatArray | None = None,
-        numbers: IntArray | None = None,
+        numbers: npt.NDArray[np.integer[Any]] | None = None,
     ) -> None:
         """Learn from rows by slot, in the order of ``visit``; without their numbers only evaluate them.
 
@@ -201,45 +275,26 @@ class Dual(SGD):
             BadSparseRow: Sparse indices do not increase, or lie outside the features.
             Diverged: A score is beyond what float64 can hold.
         """
-        labels, weights = plain(labels), None if weights is None else plain(weights)
         if weights is not None:
             self._spread.add(labels[visit], weights[visit], locate)
-        values, places = (None, None) if numbers is None else self.variables.take(numbers)
-        for piece in self._pieces(slice(0, len(visit))):
-            part, names = visit[piece], None if places is None else np.ascontiguousarray(places[piece])
-            if self.scaling is None:
-                self._train(rows, labels, weights, part, locate, values, names)
-                continue
-            scaled, owners = self.scaled(rows, part)
-            within = np.arange(len(part), dtype=np.int32)
-            counts = None if weights is None else weights[part]
-            self._train(scaled, labels[part], counts, within, partial(_shifted, locate, piece.start), values, names)
-            del owners
+        values, places = (None, None) if numbers is None else self.variables.take(np.asarray(numbers, np.int64))
+        for piece in self.pieces(Step(rows, labels, visit, locate, weights, places)):
+            self._train(piece, values)
         if numbers is not None and values is not None:
-            self.variables.put(numbers, values)
+            self.variables.put(np.asarray(numbers, np.int64), values)
 
-    def _train(
-        self,
-        rows: FloatArray | Sparse,
-        labels: FloatArray,
-        weights: FloatArray | None,
-        visit: SlotArray,
-        locate: Locate,
-        values: FloatArray | None,
-        numbers: IntArray | None,
-    ) -> None:
-        features, start = tuple(rows[:3]) if isinstance(rows, Sparse) else rows, 0
-        label_args = labels, type_code(labels.dtype), weights, 0 if weights is None else type_code(weights.dtype)
-        good = np.ones(len(visit), bool)
+    def _train(self, step: Step, values: FloatArray | None) -> None:
+        features, labels, weights = step.for_kernel()
+        numbers = None if step.numbers is None else np.ascontiguousarray(step.numbers)
+        good, visit, start = np.ones(len(step.visit), bool), step.visit, 0
         while True:
             left = None if numbers is None else numbers[start:]
-            status, done = _kernel.dual_learn(self._dual, features, *label_args, visit[start:], left, values)
+            status, done = _kernel.dual_learn(self._dual, features, *labels, *weights, visit[start:], left, values)
             if not status:
                 break
             start += done
             if not (self._skip and status in ROW_FAULTS):
-                of = weights if status == _kernel.BAD_WEIGHT and weights is not None else labels
-                raise self._refused(status, rows, int(visit[start]), locate(start), of[visit[start]])
+                raise self._refused_in(step, status, start)
             good[start] = False
             self.skipped += 1
             start += 1
@@ -248,8 +303,8 @@ class Dual(SGD):
         if not good.all():
             visit, numbers = visit[good], numbers[good]
         self._calls += 1
-        key = random.derive(self._seed, self._calls, REVISIT_KEY)
-        _kernel.dual_again(self._dual, features, *label_args, visit, numbers, values, self.passes - 1, self.still, key)
+        passes, key = self.passes - 1, random.derive(self._seed, self._calls, REVISIT_KEY)
+        _kernel.dual_again(self._dual, features, *labels, *weights, visit, numbers, values, passes, self.still, key)
 
     def flush(self) -> Figures:
         """End a pass and return its figures."""
@@ -269,7 +324,3 @@ class Dual(SGD):
         return coef.astype(self.inputs.dtype), bias.astype(self.inputs.dtype)
 
     last = weights
-
-
-def _shifted(locate: Locate, by: int, place: int) -> str:
-    return locate(by + place)

@@ -1,20 +1,20 @@
 """Training by dual coordinate descent until the duality gap is within the tolerance."""
 
 import math
-import time
-from collections.abc import Callable
-from reprlib import repr as short
+
+import numpy as np
 
 from corgipile.errors import BadArgument
 from corgipile.linear import passes
 from corgipile.linear.dual import KINDS, Dual
+from corgipile.linear.fit import Meter, Trainer
 from corgipile.linear.model import Model
+from corgipile.linear.problem import Record, Task
 from corgipile.linear.scaling import Learnt
-from corgipile.linear.sgd import Figures, outputs_of, rows_in
-from corgipile.linear.training import Record, Task
+from corgipile.linear.sgd import Figures, outputs_of
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.losses import loss_of, most_classes
-from corgipile.settings import TrainArguments, declared
+from corgipile.settings import TrainArguments, changed, declared
 from corgipile.sizes import Size, format_bytes, parse_bytes
 
 __all__ = ["ORDER", "DualTraining", "check_settings", "divide_memory"]
@@ -41,9 +41,8 @@ def check_settings(given: TrainArguments) -> None:
         if given.inner is not None:
             raise BadArgument(f"inner needs solver='dual', got inner={given.inner}")
         return
-    for name, setting in declared(type(given)).items():
-        if name not in DUAL_SETTINGS and getattr(given, name) != setting.default:
-            raise BadArgument(f"{name} needs solver='sgd', got {name}={short(getattr(given, name))} with solver='dual'")
+    for name, got in changed(given, [name for name in declared(type(given)) if name not in DUAL_SETTINGS]):
+        raise BadArgument(f"{name} needs solver='sgd', got {got} with solver='dual'")
     if loss_of(given.model).name not in KINDS:
         raise BadArgument(f"with solver='dual' model must be one of {', '.join(KINDS)}, got {given.model!r}")
 
@@ -67,7 +66,7 @@ def divide_memory(given: TrainArguments, task: Task) -> tuple[Size | None, int |
     return max(1, int((memory - min(size, share)) * width / (width + ROW_BYTES + 8 * each))), max(share, MIN_BYTES)
 
 
-class DualTraining:
+class DualTraining(Trainer):
     """A training run by dual coordinate descent.
 
     Args:
@@ -81,9 +80,9 @@ class DualTraining:
     def __init__(
         self, task: Task, feeder: BufferedReader, given: TrainArguments, params: Record, share: int | None
     ) -> None:
-        self.task, self.history = task, list[Record]()
-        self._feeder, self._given = feeder, given
-        self._params = params | {"solver": given.solver, "inner": given.inner or INNER}
+        params = params | {"solver": given.solver, "inner": given.inner or INNER}
+        super().__init__(task, feeder, params, on_rows=given.on_rows)
+        self._given, self._done = given, False
         self._next = 0  # first epoch in which the gap may be measured again
         self._whole = False  # whether the last pass buffered all rows at once
         self.dual = Dual(
@@ -104,48 +103,23 @@ class DualTraining:
         if self.dual.variables.in_file:
             task.note(f"dual variables are in a file of {format_bytes(self.dual.variables.values.nbytes)}")
 
-    def run(
-        self,
-        epochs: int,
-        measure: Callable[[Model], Record] | None,
-        callback: Callable[[Record], object],
-        save: Callable[[Model], object] | None,
-    ) -> Model:
-        """Train until the tolerance is reached, at most so many epochs, and return the model."""
-        for epoch in range(epochs):
-            record = self._epoch(epoch)
-            done = self._converged(record, last=epoch + 1 == epochs)
-            if measure is not None:
-                record |= measure(self.model())
-            self.history.append(record)
-            callback(record)
-            if save is not None:
-                save(self.model())
-            if done:
-                break
-        tolerance = self._given.tolerance
-        if tolerance is not None and self.history and self.history[-1]["gap"] > tolerance:
-            self.task.note(f"the final duality gap is {self.history[-1]['gap']:.3g}, above tolerance={tolerance:g}")
-        model = self.model()
-        if save is not None:
-            save(model)
-        return model
-
-    def _epoch(self, epoch: int) -> Record:
-        start, read = time.perf_counter(), self._feeder.bytes_read
+    def _epoch(self, epoch: int, *, last: bool) -> Record:
+        meter = Meter(self._feeder)
         self.dual.still = math.ldexp(math.sqrt(self._given.tolerance or 0.0), -epoch)
         figures, (loss, bound) = self._pass(self._feeder, epoch, learn=True)
         gap = _gap(loss, bound)
-        return {
-            "epoch": epoch,
-            **figures.record(self.task.kind),
-            "rows": figures.rows,
-            "seconds": time.perf_counter() - start,
-            "bytes_read": self._feeder.bytes_read - read,
-            "bound": bound,
-            **({"objective": loss, "gap": abs(gap)} if self._whole else {"running_gap": gap}),
-            **({"skipped": self.dual.skipped} if self.dual.skipped else {}),
-        }
+        more = {"objective": loss, "gap": abs(gap)} if self._whole else {"running_gap": gap}
+        record = meter.record(epoch, self.task.kind, figures, self.dual.skipped, bound=bound, **more)
+        self._done = self._converged(record, last=last)
+        return record
+
+    def _note_outcome(self) -> None:
+        tolerance = self._given.tolerance
+        if tolerance is not None and self.history and self.history[-1]["gap"] > tolerance:
+            self.task.note(f"the final duality gap is {self.history[-1]['gap']:.3g}, above tolerance={tolerance:g}")
+
+    def _stops(self, record: Record) -> bool:
+        return self._done
 
     def _converged(self, record: Record, *, last: bool) -> bool:
         """Measure the gap if the running gap is small enough or the epoch is the last; return whether it converged.
@@ -171,23 +145,20 @@ class DualTraining:
         dual, task, evaluated = self.dual, self.task, None
         self._whole = False  # the steps of an order may differ by epoch
         dual.begin()
-        for step, (visit, numbers) in enumerate(zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True)):
-            rows, labels = rows_in(feeder.buffer, dual.inputs, visit), feeder.buffer.dense(task.label)
-            weights = None if task.weight is None else feeder.buffer.dense(task.weight)
-            where, whole = passes.row_at(feeder, epoch, step), learn and len(visit) == len(feeder.table)
+        for step in passes.steps(feeder, dual.inputs, task.label, task.weight, epoch, np.asarray if learn else None):
+            whole = learn and len(step.visit) == len(feeder.table)
             if whole and self._given.inner is None and self._given.tolerance:
                 dual.passes = WHOLE_INNER
-            dual.learn(rows, labels, visit, where, weights, numbers if learn else None)
+            dual.learn(*step)
             if whole:
                 self._whole, evaluated = True, dual.flush()
                 dual.begin()
-                dual.learn(rows, labels, visit, where, weights)
-            if learn and self._given.on_rows is not None:
-                self._given.on_rows(len(visit))
+                dual.learn(*step[:5])
+            if learn:
+                self._on_rows(len(step.visit))
         return passes.check_figures(evaluated or dual.flush(), dual, feeder), dual.objective()
 
-    def model(self) -> Model:
-        """Return the current model, for unscaled features."""
+    def _current_model(self) -> Model:
         coef, bias = self.dual.weights()
         learnt, scaling = None, self.task.scaling
         if scaling is not None:

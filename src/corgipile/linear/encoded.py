@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
@@ -200,8 +199,3 @@ def as_numbers(table: Table, *columns: str | None, once: bool = False) -> Table:
     if not encoded.changed:
         return table
     return encode_once(encoded) if once else encoded
-
-
-def classes_of(encoding: Encoding | None) -> npt.NDArray[Any] | None:
-    """Return the classes of a text label; None for a numeric label."""
-    return None if encoding is None else encoding.classes

@@ -96,6 +96,34 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
             )
         return kind
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
+        """Train on arrays or a data frame, or on a table (path, `Table` or ``pyarrow.Table``).
+
+        A table's labels are its column ``label``, or ``y``. With ``encode``, ``text``, ``interactions`` or
+        ``missing`` a data frame is a table too: its columns match by name. ``sample_weight`` holds a weight per row.
+        """
+        if not self._by_name(X):
+            return self._fit_arrays(X, y, sample_weight)
+        table, labels = self._open(X, y)
+        weights = self._weights(sample_weight, len(table))
+        if labels is None:
+            return self._fit_column(table, by_table=True, weights=weights)
+        return self._fit_labels(partial(Labelled, table, self.label), labels, by_table=True, weights=weights)
+
+    def _fit_arrays(self, x: Any, y: Any, sample_weight: Any, *, more: bool = False) -> Self:
+        self._arrays_only()
+        x, y = self._checked(x, y, reset=not (more and hasattr(self, "model_")))
+        weights = self._weights(sample_weight, len(y))
+        return self._fit_labels(partial(_as_table, x), y, more=more, weights=weights)
+
+    def _fit_column(self, table: Table, **options: Any) -> Self:
+        """Train on a table's label column."""
+        raise NotImplementedError
+
+    def _fit_labels(self, table: Callable[[Any], Any], y: npt.NDArray[Any], **options: Any) -> Self:
+        """Train on the table that ``table`` returns for labels."""
+        raise NotImplementedError
+
     def _train(
         self,
         table: Any,
@@ -255,29 +283,14 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
 
     _usual = "logistic"
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
-        """Train on arrays or a data frame, or on a table (path, `Table` or ``pyarrow.Table``).
+    def _fit_column(self, table: Table, **options: Any) -> Self:
+        self._train(table, self._kind(numbers=False), **options)
+        self.classes_ = self.model_.classes
+        return self
 
-        A table's labels are its column ``label``, or ``y``. With ``encode``, ``text``, ``interactions`` or
-        ``missing`` a data frame is a table too: its columns match by name. ``sample_weight`` holds a weight per row.
-        """
-        if self._by_name(X):
-            table, labels = self._open(X, y)
-            return self._fit_table(table, labels, self._weights(sample_weight, len(table)))
-        self._arrays_only()
-        x, y = self._checked(X, y, reset=True)
+    def _fit_labels(self, table: Callable[[Any], Any], y: npt.NDArray[Any], **options: Any) -> Self:
         check_classification_targets(y)
-        weights = self._weights(sample_weight, len(y))
-        return self._fit_coded(lambda coded: _as_table(x, coded), y, np.unique(y), weights=weights)
-
-    def _fit_table(self, table: Table, y: npt.NDArray[Any] | None, weights: npt.NDArray[Any] | None) -> Self:
-        if y is None:
-            self._train(table, self._kind(numbers=False), by_table=True, weights=weights)
-            self.classes_ = self.model_.classes
-            return self
-        check_classification_targets(y)
-        labelled = partial(Labelled, table, self.label)
-        return self._fit_coded(labelled, y, np.unique(y), by_table=True, weights=weights)
+        return self._fit_coded(table, y, np.unique(y), **options)
 
     def partial_fit(
         self,
@@ -299,7 +312,7 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         if not np.isin(y, known).all():
             raise ValueError(f"y has the labels {np.setdiff1d(y, known)!r}, which are not among the classes {known!r}")
         weights = self._weights(sample_weight, len(y))
-        return self._fit_coded(lambda coded: _as_table(x, coded), y, known, more=True, weights=weights)
+        return self._fit_coded(partial(_as_table, x), y, known, more=True, weights=weights)
 
     def _fit_coded(
         self,
@@ -360,29 +373,16 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
 
     _usual = "linear"
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
-        """Train on arrays or a data frame, or on a table (path, `Table` or ``pyarrow.Table``).
+    def _fit_column(self, table: Table, **options: Any) -> Self:
+        return self._train(table, self._kind(numbers=True), **options)
 
-        A table's labels are its column ``label``, or ``y``. With ``encode``, ``text``, ``interactions`` or
-        ``missing`` a data frame is a table too: its columns match by name. ``sample_weight`` holds a weight per row.
-        """
-        if self._by_name(X):
-            table, labels = self._open(X, y)
-            weights = self._weights(sample_weight, len(table))
-            table = table if labels is None else Labelled(table, self.label, labels.astype(np.float64))
-            return self._train(table, self._kind(numbers=True), by_table=True, weights=weights)
-        return self._fit_arrays(X, y, sample_weight, more=False)
+    def _fit_labels(self, table: Callable[[Any], Any], y: npt.NDArray[Any], **options: Any) -> Self:
+        return self._fit_column(table(y.astype(np.float64)), **options)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Train one more epoch on arrays."""
         self._rows_only(X)
         return self._fit_arrays(X, y, sample_weight, more=True)
-
-    def _fit_arrays(self, x: Any, y: Any, sample_weight: Any, *, more: bool) -> Self:
-        self._arrays_only()
-        x, y = self._checked(x, y, reset=not (more and hasattr(self, "model_")))
-        weights = self._weights(sample_weight, len(y))
-        return self._train(_as_table(x, y.astype(np.float64)), self._kind(numbers=True), more=more, weights=weights)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
         """Return the value of each row."""

@@ -70,28 +70,15 @@ class Features:
         """Open a reader of these features, the label and the weight; other arguments are those of `BufferedReader`."""
         labels = [name for name in (label, weight) if name is not None]
         casts: dict[str, Any] = {name: np.float32 for name in labels if _is_half(table, name)}
-        if self.sparse:
-            names = [*self.columns, *labels]
-            return BufferedReader(
-                table, order=order, memory=memory, columns=names, casts=casts, seed=seed, label=label, **also
-            )
-        pack = {} if self.lists else {PACKED: self.columns}
-        widths = {self.name: self.width} if self.lists else dict(zip(self.columns, self.widths, strict=True))
-        widths = {name: width for name, width in widths.items() if item_of(table.schema.field(name).type) is not None}
-        casts = {**casts, self.name: self.dtype}
-        names = [self.name, *labels]
-        return BufferedReader(
-            table,
-            order=order,
-            memory=memory,
-            columns=names,
-            casts=casts,
-            pack=pack,
-            widths=widths,
-            seed=seed,
-            label=label,
-            **also,
-        )
+        names: list[str] = [*self.columns, *labels] if self.sparse else [self.name, *labels]
+        if not self.sparse:
+            casts |= {self.name: self.dtype}
+            also["pack"] = {} if self.lists else {PACKED: self.columns}
+            sizes = {self.name: self.width} if self.lists else dict(zip(self.columns, self.widths, strict=True))
+            lists = {name: size for name, size in sizes.items() if item_of(table.schema.field(name).type) is not None}
+            also["widths"] = lists
+        how: dict[str, Any] = {"order": order, "memory": memory, "seed": seed, "label": label}
+        return BufferedReader(table, columns=names, casts=casts, **how, **also)
 
 
 def _is_half(table: Table, label: str) -> bool:

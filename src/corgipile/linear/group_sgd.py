@@ -7,10 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
-from corgipile.linear.row_names import RowName
-from corgipile.linear.sgd import SGD, Figures, FloatArray, Locate, SlotArray
+from corgipile.linear.row_errors import Locate, RowName, picked
+from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, Step
 from corgipile.linear.sparse import Sparse
-from corgipile.tables.table import type_code
 
 __all__ = ["GroupSGD", "total_figures"]
 
@@ -61,70 +60,65 @@ class GroupSGD(SGD):
         """Reset a group's model."""
         self._states[group] = self._new_state(rows=self._rows[group])
 
-    def learn_groups(
+    def learn(
         self,
         rows: FloatArray | Sparse,
         labels: FloatArray,
         visit: SlotArray,
-        numbers: Numbers,
         locate: Locate,
         weights: FloatArray | None = None,
+        numbers: Numbers | None = None,
     ) -> None:
-        """Train each group on its rows, in the order of ``visit``.
-
-        Args:
-            rows: Rows by slot.
-            labels: Labels by slot.
-            visit: Slots.
-            numbers: The group of each visit.
-            locate: Names a row by its place in ``visit``.
-            weights: Weights by slot.
+        """Train each group on its rows, in the order of ``visit``; ``numbers`` holds the group of each visit.
 
         Raises:
             BadLabel: As in `SGD.learn`; the message names the group.
         """
-        for piece in self._pieces(slice(0, len(visit))):
-            groups = numbers[piece]
+        assert numbers is not None  # noqa: S101 - for the type checker
+        step = Step(rows, labels, visit, self._namer(locate, numbers), weights, numbers)
+        for part in self.slices(len(visit)):
+            groups = numbers[part]
             places = np.argsort(groups, kind="stable")
             if not self.learning.all():
                 places = places[self.learning[groups[places]]]
             counts = np.bincount(groups[places], minlength=len(self._states))
             np.cumsum(counts, out=self._starts[1:])
+            super().learn(*step.part(part.start + places)[:5])
 
-            def of_group(place: int, places: Numbers = places, piece: slice = piece) -> str:
-                at = piece.start + int(places[place])
-                name, of = locate(at), f", of {self._describe(int(numbers[at]))},"
-                return name.further(of) if isinstance(name, RowName) else f"{name}{of}"
+    def _namer(self, locate: Locate, numbers: Numbers) -> Locate:
+        """Return a function that names a row with its group."""
 
-            self.learn(rows, labels, np.ascontiguousarray(visit[piece][places]), of_group, weights)
+        def name(place: int) -> str:
+            row, of = locate(place), f", of {self._describe(int(numbers[place]))},"
+            return row.further(of) if isinstance(row, RowName) else f"{row}{of}"
 
-    def _learn(
-        self, rows: FloatArray | Sparse, labels: FloatArray, weights: FloatArray | None, visit: SlotArray
-    ) -> tuple[int, int]:
-        code, weight_code = type_code(labels.dtype), 0 if weights is None else type_code(weights.dtype)
-        features = (rows[0], rows[1], rows[2]) if isinstance(rows, Sparse) else rows
+        return name
+
+    def _learn(self, step: Step, visit: SlotArray) -> tuple[int, int]:
+        features, labels, weights = step.for_kernel()
         first = int(self._starts[-1]) - len(visit)  # of the remaining visits
         begin = first
         while True:
             starts, left = np.maximum(self._starts - begin, 0), visit[begin - first :]
-            status, done = _kernel.sgd_groups(self._states, starts, features, labels, code, left, weights, weight_code)
+            status, done = _kernel.sgd_groups(self._states, starts, features, *labels, left, *weights)
             group = int(np.searchsorted(self._starts, begin + done, "right")) - 1
             if status != _kernel.DIVERGED or not self.tried[group]:
                 return status, begin - first + done
             self.learning[group] = False
             begin = int(self._starts[group + 1])
 
-    def decide_groups(
-        self, rows: FloatArray | Sparse, visit: SlotArray, numbers: Numbers, locate: Locate
+    def decide(
+        self, rows: FloatArray | Sparse, visit: SlotArray, locate: Locate, numbers: Numbers | None = None
     ) -> FloatArray:
         """Score rows by slot, each with the model of its group: [rows, outputs]."""
+        assert numbers is not None  # noqa: S101 - for the type checker
         out, first = np.empty((len(visit), self.outputs), self.inputs.dtype), self._state
         places = np.argsort(numbers, kind="stable")
         present, starts = np.unique(numbers[places], return_index=True)
         try:
             for number, part in zip(present.tolist(), np.split(places, starts[1:]), strict=True):
                 self._state = self._states[number]
-                out[part] = self.decide(rows, np.ascontiguousarray(visit[part]), _at(locate, part))
+                out[part] = super().decide(rows, np.ascontiguousarray(visit[part]), picked(locate, part))
         finally:
             self._state = first
         return out
@@ -158,7 +152,3 @@ class GroupSGD(SGD):
     def _parts(self) -> Iterator[slice]:
         for number in range(len(self._states)):
             yield slice(number * self.outputs, (number + 1) * self.outputs)
-
-
-def _at(locate: Locate, places: Numbers) -> Locate:
-    return lambda place: locate(int(places[place]))

@@ -3,28 +3,36 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from corgipile import _kernel
 from corgipile.errors import BadArgument, BadModelFile
 from corgipile.features import Encoding
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
-from corgipile.linear.bad_values import FILLED
 from corgipile.linear.encoded import encode_pass, encode_table
 from corgipile.linear.evaluation import Evaluation, figures_on, judge
 from corgipile.linear.features import Features, find_inputs, log_unknown
 from corgipile.linear.imputation import filled
-from corgipile.linear.link import exponential, probabilities
-from corgipile.linear.multi_model import class_of_models
 from corgipile.linear.nulls import NullsAsNaN
-from corgipile.linear.saving import classes_of, from_bytes, learnt_of, read_tensors, tensors_of, to_bytes, write_tensors
+from corgipile.linear.row_errors import FILLED
+from corgipile.linear.saving import (
+    check_model,
+    classes_of,
+    from_bytes,
+    learnt_of,
+    read_tensors,
+    tensors_of,
+    to_bytes,
+    write_tensors,
+)
 from corgipile.linear.scaling import Learnt
-from corgipile.linear.sgd import SGD, Figures, outputs_of
+from corgipile.linear.sgd import SGD, Figures
 from corgipile.linear.standard_errors import Summary, summary
-from corgipile.losses import Loss, loss_of, most_classes, quoted
+from corgipile.losses import Loss, loss_of, quoted
 from corgipile.sizes import OnBad, choice
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
@@ -34,7 +42,6 @@ __all__ = ["Model", "load", "unpack"]
 FORMAT = 1
 What = Literal["predict", "predict_proba", "decision"]
 OUTPUT_KINDS = ("predict", "predict_proba", "decision")
-NOTE_TYPES = {"left_out": dict, "notes": list, "others": list}
 
 
 @dataclass
@@ -65,6 +72,12 @@ class Model:
     params: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     learnt: Learnt | None = field(default=None, repr=False)
+    kinds: ClassVar[dict[str, "type[Model]"]] = {}  # classes of several models, by a parameter that only they have
+
+    def __init_subclass__(cls, named: str | None = None) -> None:
+        """Register a class of several models by a parameter that only it has."""
+        if named is not None:
+            Model.kinds[named] = cls
 
     @property
     def loss(self) -> Loss:
@@ -80,6 +93,11 @@ class Model:
     def features(self) -> tuple[str, ...]:
         """Return the feature columns of training; scalar columns are in the order of the coefficients."""
         return tuple(self.params.get("features") or ())
+
+    @property
+    def models(self) -> int:
+        """Return the number of models that the coefficients hold."""
+        return 1
 
     @property
     def outputs(self) -> int:
@@ -129,10 +147,16 @@ class Model:
             inputs = replace(inputs, dtype=np.promote_types(inputs.dtype, self.coef.dtype))
         if inputs.width != self.width:
             raise BadArgument(f"rows must have {self.width} features as in training, got {inputs.width}")
-        sgd = SGD(self.kind, inputs, self.classes, on_bad=on_bad)
+        sgd = self._new_sgd(inputs, on_bad)
         sgd.assign(self.coef, self.intercept)
         sgd.hint = FILLED
         return sgd
+
+    def _new_sgd(self, inputs: Features, on_bad: OnBad) -> SGD:
+        return SGD(self.kind, inputs, self.classes, on_bad=on_bad)
+
+    def _route(self, source: Table) -> passes.Route | None:
+        """Return a function that finds the models of rows; None for one model."""
 
     def decision(self, rows: Any) -> npt.NDArray[Any]:
         """Return scores: one per row, positive for the second class; for softmax one per row and class.
@@ -175,10 +199,11 @@ class Model:
             for visit in array.visits():
                 yield sgd.decide(array.rows, visit, lambda place, visit=visit: f"row {visit[place]}")  # type: ignore[misc]
             return
-        table = encode_table(open_table(rows), self.encoding, None)
+        source = open_table(rows)
+        route, table = self._route(source), encode_table(source, self.encoding, None)
         sgd = self.sgd(self.inputs(table))
         with passes.reader(sgd.inputs, NullsAsNaN(table, sgd.inputs, None)) as feeder:
-            yield from passes.scores(sgd, feeder)
+            yield from passes.scores(sgd, feeder, route)
 
     def inputs(self, table: Table, label: str | None = None) -> Features:
         """Return the features of a table in this model's form."""
@@ -201,9 +226,14 @@ class Model:
         if what == "decision":
             return flat
         if what == "predict_proba":
-            return probabilities(self.loss, flat.astype(np.float64))
+            scores = flat.astype(np.float64)
+            shares = np.ascontiguousarray(scores if scores.ndim == 2 else np.stack([0 * scores, scores], axis=1))
+            _kernel.sgd_probabilities(self.loss.code, shares, shares.shape[1])
+            return shares
         if self.loss.exponential:
-            return exponential(flat)
+            predicted = np.array(flat, np.float64, order="C")
+            _kernel.sgd_exp(predicted)
+            return predicted
         if self.loss.numbers:
             return flat
         return np.asarray(self.classes[flat.argmax(axis=1) if flat.ndim == 2 else (flat > 0).astype(np.intp)])
@@ -242,12 +272,12 @@ class Model:
         self, opened: Table, column: str, weight: str | None, watch: passes.Watch | None, on_bad: OnBad = "raise"
     ) -> tuple[Figures, int]:
         """Return the figures of a table, and the number of rows left out, also when scores overflow."""
-        skip = choice(on_bad, "on_bad", OnBad) == "skip"
+        route, skip = self._route(opened), choice(on_bad, "on_bad", OnBad) == "skip"
         table = encode_pass(opened, self.encoding, column, skip=skip)
         sgd = self.sgd(self.inputs(table, column), on_bad)
         rows = NullsAsNaN(table, sgd.inputs, column, weight, skip=skip)
         with passes.reader(sgd.inputs, rows, column, weight) as feeder:
-            return passes.measure(sgd, feeder, column, weight, watch), sgd.skipped
+            return passes.measure(sgd, feeder, column, weight, watch, route), sgd.skipped
 
     def summary(self, table: Any, label: str | None = None, weight: str | None = None) -> Summary:
         """Return the coefficients with standard errors and p-values; see `corgipile.linear.standard_errors.summary`."""
@@ -273,6 +303,9 @@ class Model:
             2
         """
         return to_bytes(*self._content())
+
+    def check(self) -> None:
+        """Raise ValueError or TypeError unless the parameters of several models are as training writes them."""
 
     def _content(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Return the tensors and metadata of the model file."""
@@ -331,65 +364,11 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
         if meta["format"] != FORMAT:
             raise BadModelFile(f"format must be {FORMAT}, got {meta['format']}")
         classes = classes_of(meta["classes"], meta["class_type"])
-        cls = class_of_models(meta["params"]) or Model
+        cls = next((cls for named, cls in Model.kinds.items() if named in meta["params"]), Model)
         model = cls(meta["kind"], tensors["coef"], tensors["intercept"], classes, meta["params"], meta["history"])
-        _check(model)
-        _check_notes(model)
+        model.check()
+        check_model(model)
         model.learnt = learnt_of(tensors, model.coef)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise BadModelFile(f"{name} is not a model saved by corgipile: {error}") from None
     return model
-
-
-def _check(model: Model) -> None:
-    """Raise unless the parts of a model are consistent."""
-    outputs = outputs_of(model.kind, model.classes) * len(
-        model.params.get("groups") or model.params.get("labels") or [None]
-    )
-    if model.coef.ndim != 2 or model.width < 1:
-        raise ValueError(f"kind {model.kind!r} with coefficients of shape {model.coef.shape}")
-    if (
-        model.coef.shape[0] != outputs
-        or model.intercept.shape != (outputs,)
-        or model.intercept.dtype != model.coef.dtype
-    ):
-        raise ValueError(f"{outputs} outputs, but coefficients {model.coef.shape}, intercepts {model.intercept.shape}")
-    if (
-        model.classes.ndim != 1
-        or model.classes.dtype.kind not in ("biufU" if model.params.get("encoding") else "biuf")
-        or (np.unique(model.classes) != model.classes).any()
-    ):
-        raise ValueError("its classes must ascend")
-    most = most_classes(model.kind)
-    if not min(most, 2) <= len(model.classes) <= most:
-        raise ValueError(f"{len(model.classes)} classes for a {model.kind} model")
-    if not (np.isfinite(model.coef).all() and np.isfinite(model.intercept).all()):
-        raise ValueError("a coefficient is NaN or infinite")
-    if not isinstance(model.params, dict) or not isinstance(model.history, list):
-        raise TypeError("parameters or history are missing")
-
-
-def _check_notes(model: Model) -> None:
-    """Raise unless parameters and history are as training writes them."""
-    features, label, lists = (model.params.get(name) for name in ("features", "label", "lists"))
-    if features is not None and not (isinstance(features, list) and all(isinstance(name, str) for name in features)):
-        raise ValueError(f"its features must be a list of names, got {features!r}")
-    encoding = model.encoding
-    if encoding is not None and not encoding.fits(features, model.width):
-        raise ValueError(f"its features are {features!r} ({model.width}), and those encoded {list(encoding.columns)}")
-    named = len(features or ())  # among several some may be lists
-    if encoding is None and lists is False and named != model.width and not 1 < named < model.width:
-        raise ValueError(f"{named} names for {model.width} features")
-    if not (isinstance(label, str | None) and isinstance(lists, bool | None)):
-        raise TypeError(f"its label is {label!r} and lists is {lists!r}")
-    best = model.params.get("best_epoch")
-    if best is not None and (type(best) is not int or not 0 <= best < len(model.history)):
-        raise ValueError(f"its best epoch is {best!r} of {len(model.history)}")
-    if best is not None and not isinstance(model.history[best].get("test_loss"), int | float):
-        raise TypeError("its best epoch has no test_loss")
-    if not all(isinstance(model.params.get(name, kind()), kind) for name, kind in NOTE_TYPES.items()):
-        raise TypeError("its notes are damaged")
-    for record in model.history:
-        loss = record["loss"]
-        if isinstance(loss, bool) or not isinstance(loss, int | float):
-            raise TypeError(f"its history has the loss {loss!r}")

@@ -1,63 +1,59 @@
-"""Shared parts of the models in one file: their class, by group or by label, and their learning rates."""
+"""Several models with the same features in one file: by group, or by label."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from corgipile.linear.scaling import Learnt, Scaling
+from corgipile.errors import BadArgument
+from corgipile.linear.model import Model
+from corgipile.linear.scaling import Learnt
+from corgipile.linear.standard_errors import Summary
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+__all__ = ["RATES", "MultiModel", "check_rates"]
 
-    from corgipile.linear.model import Model
-    from corgipile.linear.schedule import Schedule
-
-__all__ = ["HELD_OUT", "check_rates", "class_of_models", "learnt_of_model", "params_of_model", "rates_of", "unscale"]
-
-HELD_OUT = "to score held-out rows use measure(...) of the result, or `corgipile evaluate` of its file"
 RATES = "learning_rates"  # the parameter's key when models' rates differ
 
 
-def class_of_models(params: dict[str, Any]) -> "type[Model] | None":
-    """Return the class of a multi-model file by its parameters; None for a single model.
+@dataclass
+class MultiModel(Model):
+    """Models with the same features, one per value of the parameter ``each``; their outputs follow each other."""
 
-    Raises:
-        TypeError, ValueError: The parameters are damaged.
-    """
-    if "labels" in params:
-        from corgipile.linear.multilabel import LabelModels, check_labels  # noqa: PLC0415 - imports Model
+    each: ClassVar[str]
+    own: ClassVar[tuple[str, ...]]  # the parameters that a single model does not have
+    single: ClassVar[str]  # how to use one model instead
 
-        check_labels(params)
-        return LabelModels
-    if "by" in params:
-        from corgipile.linear.groups import Groups, check_groups  # noqa: PLC0415 - as above
+    @property
+    def values(self) -> list[Any]:
+        """Return what the models are for, in their order."""
+        return list(self.params[self.each])
 
-        check_groups(params)
-        return Groups
-    return None
+    @property
+    def models(self) -> int:
+        """Return the number of models."""
+        return len(self.params[self.each])
 
+    def model(self, at: int) -> Model:
+        """Return one model by its place, with its own rate."""
+        params = {name: value for name, value in self.params.items() if name not in (RATES, *self.own)}
+        if RATES in self.params:
+            params["learning_rate"] = self.params[RATES][at]
+        outputs = len(self.coef) // self.models
+        own, learnt = slice(at * outputs, (at + 1) * outputs), self.learnt
+        if learnt is not None:
+            learnt = Learnt(learnt.scaling, learnt.coef[own], learnt.intercept[own])
+        return Model(self.kind, self.coef[own], self.intercept[own], self.classes, params, self.history, learnt)
 
-def rates_of(schedules: "Sequence[Schedule]") -> dict[str, Any]:
-    """Return the learning rates of models as parameters."""
-    rates = [schedule.learning_rate for schedule in schedules]
-    return {RATES: rates} if len({*rates}) > 1 else {"learning_rate": rates[0]}
+    def summary(self, table: Any, label: str | None = None, weight: str | None = None) -> Summary:
+        """Raise: standard errors need a single model.
 
+        Raises:
+            BadArgument: Always.
+        """
+        raise BadArgument(f"standard errors need one model: use of(...) with {self.single}")
 
-def unscale(scaling: Scaling | None, coef: Any, bias: Any) -> tuple[Any, Any, Learnt | None]:
-    """Return weights and intercepts for unscaled features, and the scaled ones if features were standardised."""
-    if scaling is None:
-        return coef, bias, None
-    return *scaling.fold(coef, bias), Learnt(scaling, coef, bias)
-
-
-def learnt_of_model(learnt: Learnt | None, part: slice) -> Learnt | None:
-    """Return the part of one model, by its outputs."""
-    return None if learnt is None else Learnt(learnt.scaling, learnt.coef[part], learnt.intercept[part])
-
-
-def params_of_model(params: dict[str, Any], at: int) -> dict[str, Any]:
-    """Return the parameters of one model, with its own rate."""
-    shared = {name: value for name, value in params.items() if name != RATES}
-    return {**shared, "learning_rate": params[RATES][at]} if RATES in params else shared
+    def check(self) -> None:
+        """Raise ValueError or TypeError unless the parameters are as training writes them."""
+        check_rates(self.params, self.models)
 
 
 def check_rates(params: dict[str, Any], models: int) -> None:

@@ -15,15 +15,14 @@ from corgipile.linear.evaluation import Evaluation, figures_of
 from corgipile.linear.features import Features
 from corgipile.linear.label_sets import Label, LabelSets, find_label_sets
 from corgipile.linear.model import Model, What
-from corgipile.linear.multi_model import check_rates, learnt_of_model, params_of_model
+from corgipile.linear.multi_model import MultiModel
 from corgipile.linear.nulls import NullsAsNaN
-from corgipile.linear.sgd import SGD, Figures, Locate, SlotArray, rows_in
-from corgipile.linear.standard_errors import Summary
-from corgipile.loader.buffered_reader import BufferedReader
+from corgipile.linear.sgd import SGD, Figures
+from corgipile.linear.stack import learn_labels
 from corgipile.sizes import OnBad, choice
 from corgipile.tables import open as open_table
 
-__all__ = ["LabelModels", "check_labels"]
+__all__ = ["LabelModels"]
 
 Counts = npt.NDArray[np.float64]
 
@@ -39,7 +38,7 @@ class ModelList:
         self.each, self.inputs = each, each[0].inputs
 
     def decide(self, *rows: Any) -> npt.NDArray[Any]:
-        """Score rows by slot, see `SGD.decide`: [rows, models]."""
+        """Score rows as `SGD.decide` does: [rows, models]."""
         return np.concatenate([model.decide(*rows) for model in self.each], axis=1)
 
 
@@ -76,7 +75,7 @@ class Tally:
 
 
 @dataclass
-class LabelModels(Model):
+class LabelModels(MultiModel, named="labels"):
     """Linear models with the same features, one per label, from ``train(labels=...)``.
 
     ``coef`` is [labels, features]. Predictions are scikit-learn's indicator [rows, labels]: 1 if a row has the label.
@@ -89,10 +88,12 @@ class LabelModels(Model):
         (['high', 'low', 'odd'], [[0, 1, 0], [1, 0, 1]], [['low'], ['high', 'odd']])
     """
 
+    each, own, single = "labels", ("labels",), "a table that has the label's column"
+
     @property
     def labels(self) -> list[Label]:
         """Return the labels, in the order of the coefficients."""
-        return list(self.params["labels"])
+        return self.values
 
     def of(self, label: Label) -> Model:
         """Return the model of one label, whose classes are 0 and 1.
@@ -102,11 +103,7 @@ class LabelModels(Model):
         """
         if label not in self.labels:
             raise BadArgument(f"label {label!r} has no model; labels are {self.labels[:10]!r}")
-        at = self.labels.index(label)
-        params = {name: value for name, value in params_of_model(self.params, at).items() if name != "labels"}
-        own = slice(at, at + 1)
-        learnt = learnt_of_model(self.learnt, own)
-        return Model(self.kind, self.coef[own], self.intercept[own], self.classes, params, self.history, learnt)
+        return self.model(self.labels.index(label))
 
     def sets(self, rows: Any) -> list[list[Label]]:
         """Return the predicted labels of each row."""
@@ -116,14 +113,6 @@ class LabelModels(Model):
     def sgd(self, inputs: Features, on_bad: OnBad = "raise") -> Any:
         """Return SGD kernels with these models' weights, for features of the given form."""
         return ModelList([self.of(label).sgd(inputs, on_bad) for label in self.labels])
-
-    def summary(self, table: Any, label: str | None = None, weight: str | None = None) -> Summary:
-        """Raise: standard errors need a single model.
-
-        Raises:
-            BadArgument: Always.
-        """
-        raise BadArgument("standard errors need one model: use of(...) with a table that has the label's column")
 
     def judge(self, *rows: Any, **how: Any) -> Evaluation:
         """Raise: `measure` and `label_metrics` evaluate all labels.
@@ -135,6 +124,14 @@ class LabelModels(Model):
             "judge needs one model: use of(...) with a table that has the label's column; for all labels use "
             "measure and label_metrics (`corgipile evaluate`)"
         )
+
+    def check(self) -> None:
+        """Raise ValueError unless the labels in a model file are as training writes them."""
+        labels = self.params["labels"]
+        fits = isinstance(labels, list) and labels and all(type(one) in (str, int) for one in labels)
+        if not fits or len({*labels}) < len(labels):
+            raise ValueError("its labels are damaged")
+        super().check()
 
     def finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
         """Return scores, [rows, labels], as themselves, probabilities by label, or predictions."""
@@ -187,15 +184,18 @@ class LabelModels(Model):
         if weight is not None:
             check_weight(opened, weight, label_sets.name, repr(opened))
         source = encode_table(label_sets.table(opened), self.encoding, label_sets.name)
-        each = self.sgd(self.inputs(source, label_sets.name)).each
+        models, sets = self.sgd(self.inputs(source, label_sets.name)), np.ascontiguousarray(label_sets.sets)
+        each = models.each
         tally = Tally(*np.zeros((3, len(each))))
         for model in each:
             model.eval_mode()
             model.begin(0.0)
         rows = NullsAsNaN(source, each[0].inputs, label_sets.name)
         with passes.reader(each[0].inputs, rows, label_sets.name, weight) as feeder:
-            for step, visit in enumerate(feeder.epoch(0)):
-                _evaluate_rows(each, tally, feeder, label_sets, visit, passes.row_at(feeder, 0, step), weight)
+            for step in passes.steps(feeder, each[0].inputs, label_sets.name, weight):
+                learn_labels(each, step, sets)
+                actual = sets[step.labels[step.visit].astype(np.intp)]
+                tally.add(actual, passes.score(models, step) > 0, step.counts())
             figures = [passes.check_figures(model.flush(), model, feeder) for model in each]
         if skipped := max(model.skipped for model in each):
             raise BadValue(f"{skipped} rows of {opened!r} have scores outside the range of {self.coef.dtype}")
@@ -208,34 +208,3 @@ class LabelModels(Model):
         if not isinstance(column, str) and len(column) != len(self.labels):
             raise BadArgument(f"label must name {len(self.labels)} columns, one per label, got {len(column)}")
         return find_label_sets(opened, column, self.labels)
-
-
-def _evaluate_rows(
-    each: list[SGD],
-    tally: Tally,
-    feeder: BufferedReader,
-    label_sets: LabelSets,
-    visit: SlotArray,
-    locate: Locate,
-    weight: str | None,
-) -> None:
-    """Evaluate all models on the rows of a step."""
-    slots, numbers = rows_in(feeder.buffer, each[0].inputs, visit), feeder.buffer.dense(label_sets.name)
-    weights = None if weight is None else feeder.buffer.dense(weight)
-    actual = label_sets.sets[numbers[visit].astype(np.intp)]
-    predicted = np.empty_like(actual)
-    for at, model in enumerate(each):
-        labels = np.zeros(len(numbers))
-        labels[visit] = actual[:, at]
-        model.learn(slots, labels, visit, locate, weights)
-        predicted[:, at] = model.decide(slots, visit, locate)[:, 0] > 0
-    tally.add(actual, predicted, np.ones(len(visit)) if weights is None else weights[visit].astype(np.float64))
-
-
-def check_labels(params: dict[str, Any]) -> None:
-    """Raise ValueError unless the labels in a model file are as training writes them."""
-    labels = params["labels"]
-    fits = isinstance(labels, list) and labels and all(type(one) in (str, int) for one in labels)
-    if not fits or len({*labels}) < len(labels):
-        raise ValueError("its labels are damaged")
-    check_rates(params, len(labels))

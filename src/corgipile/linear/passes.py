@@ -1,8 +1,7 @@
 """A pass of the SGD kernel over a table: training, evaluation, scoring or moments."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -10,22 +9,24 @@ import numpy.typing as npt
 
 from corgipile.errors import BadValue, BudgetTooSmall
 from corgipile.linear.features import Features
-from corgipile.linear.row_names import RowName
+from corgipile.linear.row_errors import RowName
 from corgipile.linear.scaling import Moments
-from corgipile.linear.sgd import SGD, Figures, Locate, rows_in
+from corgipile.linear.sgd import SGD, Figures, Step, rows_in
 from corgipile.linear.sparse import Sparse, gather
 from corgipile.loader.buffer import SlotArray
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.orders.order import visited_rows
-from corgipile.tables.table import Table, even_cuts
+from corgipile.tables.table import IntArray, Table, even_cuts
 
-__all__ = ["check_figures", "learn", "measure", "moments", "reader", "scores"]
+__all__ = ["check_figures", "learn", "measure", "moments", "reader", "row_at", "score", "scores", "steps", "visit_all"]
 
 READ_MEMORY = 4 << 20
 SURVEY_ROWS = 1 << 14  # rows added to moments at a time
 LABEL_ROWS = 1 << 16  # labels counted at a time
 Count = Callable[[int], object]
-Labels = Callable[[npt.NDArray[Any], npt.NDArray[Any] | None], object]
+Labels = Callable[[npt.NDArray[Any], npt.NDArray[Any] | None, Any], object]
+Route = Callable[[IntArray], npt.NDArray[np.integer[Any]]]
+NO_LABELS = np.zeros(0)
 Watch = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.float64]], object]
 MAX_SCORES = 1 << 17  # scores computed at a time
 
@@ -40,37 +41,70 @@ def row_at(feeder: BufferedReader, epoch: int, step: int) -> Callable[[int], str
     return name
 
 
-def learn(
-    sgd: SGD,
+def steps(
     feeder: BufferedReader,
-    label: str,
-    rate: float,
-    epoch: int,
-    on_rows: Count | None = None,
-    on_labels: Labels | None = None,
+    inputs: Features,
+    label: str | None = None,
     weight: str | None = None,
-) -> Figures:
-    """Train one epoch and return its figures; ``weight`` is the weight column.
+    epoch: int = 0,
+    route: Route | None = None,
+) -> Iterator[Step]:
+    """Yield the steps of an epoch.
+
+    Args:
+        feeder: Reads the rows.
+        inputs: The features.
+        label: The label column; None: steps have no labels.
+        weight: The weight column.
+        epoch: The epoch.
+        route: Returns the ``numbers`` of a step from the row numbers of its visits.
+    """
+    visits = feeder.epoch(epoch)
+    numbers = repeat(None) if route is None else map(route, feeder.rows(epoch))
+    for step, (visit, of_models) in enumerate(zip(visits, numbers, strict=False)):
+        labels, weights = (None if name is None else feeder.buffer.dense(name) for name in (label, weight))
+        rows, locate = rows_in(feeder.buffer, inputs, visit), row_at(feeder, epoch, step)
+        yield Step(rows, NO_LABELS if labels is None else labels, visit, locate, weights, of_models)
+
+
+def learn(sgd: SGD, feeder: BufferedReader, *how: Any, **named: Any) -> Figures:
+    """Train one epoch as `visit_all` does, and return its figures.
 
     Raises:
         BadValue: There are no rows, all were skipped, or all have weight 0.
     """
-    sgd.begin(rate)
-    steps = feeder.epoch(epoch)
-    if on_labels is not None and feeder.kept() and not sgd.loss.numbers:  # class counts do not depend on the order
-        on_labels(feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight))
-        on_labels = None
-    for step, visit in enumerate(steps):
-        where = row_at(feeder, epoch, step)
-        labels, weights = feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight)
-        sgd.learn(rows_in(feeder.buffer, sgd.inputs, visit), labels, visit, where, weights)
-        if on_labels is not None:
-            for start in range(0, len(visit), LABEL_ROWS):
-                some = visit[start : start + LABEL_ROWS]
-                on_labels(labels[some], None if weights is None else weights[some])
-        if on_rows is not None:
-            on_rows(len(visit))
+    visit_all(sgd, feeder, *how, **named)
     return check_figures(sgd.flush(), sgd, feeder)
+
+
+def visit_all(
+    sgd: SGD,
+    feeder: BufferedReader,
+    label: str,
+    rate: Any,
+    epoch: int,
+    on_rows: Count | None = None,
+    on_labels: Labels | None = None,
+    weight: str | None = None,
+    route: Route | None = None,
+) -> int:
+    """Train on the rows of an epoch, and return their number."""
+    sgd.begin(rate)
+    seen = 0
+    for step in steps(feeder, sgd.inputs, label, weight, epoch, route):
+        if not seen and on_labels is not None and route is None and feeder.kept() and not sgd.loss.numbers:
+            on_labels(step.labels, step.weights, None)  # class counts do not depend on the order
+            on_labels = None
+        sgd.learn(*step)
+        if on_labels is not None:
+            for start in range(0, len(step.visit), LABEL_ROWS):
+                some, (slots, numbers) = slice(start, start + LABEL_ROWS), (step.visit, step.numbers)
+                weights = None if step.weights is None else step.weights[slots[some]]
+                on_labels(step.labels[slots[some]], weights, None if numbers is None else numbers[some])
+        seen += len(step.visit)
+        if on_rows is not None:
+            on_rows(len(step.visit))
+    return seen
 
 
 def check_figures(figures: Figures, sgd: SGD, feeder: BufferedReader) -> Figures:
@@ -88,7 +122,12 @@ def check_figures(figures: Figures, sgd: SGD, feeder: BufferedReader) -> Figures
 
 
 def measure(
-    sgd: SGD, feeder: BufferedReader, label: str, weight: str | None = None, watch: Watch | None = None
+    sgd: SGD,
+    feeder: BufferedReader,
+    label: str,
+    weight: str | None = None,
+    watch: Watch | None = None,
+    route: Route | None = None,
 ) -> Figures:
     """Return the figures of a table without learning, by a pass at learning rate 0.
 
@@ -98,44 +137,28 @@ def measure(
         label: The label column.
         weight: The weight column.
         watch: Receives the rows' scores, [rows, outputs], labels and weights.
+        route: As for `steps`.
     """
     sgd.eval_mode()
-    if watch is None:
-        return learn(sgd, feeder, label, 0.0, 0, weight=weight)
     sgd.begin(0.0)
-    for step, visit in enumerate(feeder.epoch(0)):
-        rows, where = rows_in(feeder.buffer, sgd.inputs, visit), row_at(feeder, 0, step)
-        labels, weights = feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight)
-        sgd.learn(rows, labels, visit, where, weights)
-        some = visit[sgd.counted(visit)]
-        send_scores(watch, partial(_scores_of, sgd, rows, some, where), sgd.outputs, some, labels, weights)
+    for step in steps(feeder, sgd.inputs, label, weight, route=route):
+        sgd.learn(*step)
+        if watch is not None:
+            _send_scores(watch, sgd, step.part(np.flatnonzero(sgd.counted(step.visit))))
     return check_figures(sgd.flush(), sgd, feeder)
 
 
-def _scores_of(sgd: SGD, rows: Any, visit: SlotArray, where: Locate, some: slice) -> npt.NDArray[Any]:
-    return sgd.decide(rows, visit[some], shifted(where, some.start))
-
-
-def shifted(where: Locate, start: int) -> Locate:
-    """Return a function that names a row by its place after ``start``."""
-    return lambda place: where(start + place)
-
-
-def send_scores(
-    watch: Watch,
-    scores: Callable[[slice], npt.NDArray[Any]],
-    outputs: int,
-    visit: SlotArray,
-    labels: npt.NDArray[Any],
-    weights: npt.NDArray[Any] | None,
-) -> None:
+def _send_scores(watch: Watch, sgd: SGD, step: Step) -> None:
     """Pass the scores of a step's rows to ``watch``, in parts: a row may have many classes."""
-    some = max(1, MAX_SCORES // outputs)
-    for start in range(0, len(visit), some):
-        part = slice(start, start + some)
-        slots = visit[part]
-        counts = np.ones(len(slots)) if weights is None else weights[slots].astype(np.float64)
-        watch(scores(part), labels[slots], counts)
+    some = max(1, MAX_SCORES // sgd.outputs)
+    for start in range(0, len(step.visit), some):
+        part = step.part(slice(start, start + some))
+        watch(score(sgd, part), part.labels[part.visit], part.counts())
+
+
+def score(sgd: Any, step: Step) -> npt.NDArray[Any]:
+    """Return the scores of a step's rows, [rows, outputs]."""
+    return np.asarray(sgd.decide(step.rows, step.visit, step.locate, step.numbers))
 
 
 def moments(inputs: Features, table: Table, feeder: BufferedReader | None = None) -> Moments:
@@ -174,7 +197,7 @@ def reader(inputs: Features, table: Table, label: str | None = None, weight: str
             memory *= 2
 
 
-def scores(sgd: SGD, feeder: BufferedReader) -> Iterator[npt.NDArray[Any]]:
+def scores(sgd: Any, feeder: BufferedReader, route: Route | None = None) -> Iterator[npt.NDArray[Any]]:
     """Yield the scores of a table's rows in file order, [rows, outputs] per step."""
-    for step, visit in enumerate(feeder.epoch(0)):
-        yield sgd.decide(rows_in(feeder.buffer, sgd.inputs, visit), visit, row_at(feeder, 0, step))
+    for step in steps(feeder, sgd.inputs, route=route):
+        yield score(sgd, step)

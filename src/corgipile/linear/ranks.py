@@ -1,7 +1,6 @@
 """One model trained by many ranks: weights are averaged after each batch or each epoch."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -9,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadValue
-from corgipile.linear.passes import Count, Labels, row_at
-from corgipile.linear.sgd import SGD, Figures, rows_in
+from corgipile.linear.passes import Count, Labels, steps
+from corgipile.linear.sgd import SGD, Figures
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.default_order import chosen
 from corgipile.orders import GlobalBatches, Order, Shard
-from corgipile.settings import TrainArguments, declared
+from corgipile.settings import TrainArguments, changed
 from corgipile.steps import step_of
 from corgipile.tables.table import Table
 
@@ -57,9 +56,8 @@ def rank_settings(given: TrainArguments, ranks: Ranks) -> TrainArguments:
         raise BadArgument(
             f"ranks must train on the same rows each time, got on_bad={given.on_bad!r}; give on_bad='raise'"
         )
-    for name in ONE_RANK_SETTINGS:
-        if getattr(given, name) != declared(TrainArguments)[name].default:
-            raise BadArgument(f"{name} needs one rank, got {name}={getattr(given, name)!r} and {ranks.world} ranks")
+    for name, got in changed(given, ONE_RANK_SETTINGS):
+        raise BadArgument(f"{name} needs one rank, got {got} and {ranks.world} ranks")
     if ranks.sync == "epoch":
         return given
     given = replace(given, step=given.step or "decay")
@@ -102,22 +100,24 @@ def learn(
     sgd.begin(rate)
     totals = np.zeros(3)  # labels, their sum, the sum of their squares
     batch = 0
-    for step, visit in enumerate(feeder.epoch(epoch)):
-        where, labels = row_at(feeder, epoch, step), feeder.buffer.dense(label)
-        each = feeder.shard.batch if ranks.sync == "batch" else max(1, len(visit))
-        for start in range(0, len(visit), each):
-            part = visit[start : start + each][: _batch_share(feeder, batch, ranks)]
-            if len(part):
-                sgd.learn(rows_in(feeder.buffer, sgd.inputs, part), labels, part, _locate_after(where, start))
-                seen = labels[part].astype(np.float64)
+    for step in steps(feeder, sgd.inputs, label, epoch=epoch):
+        rows = len(step.visit)
+        each = feeder.shard.batch if ranks.sync == "batch" else max(1, rows)
+        for start in range(0, rows, each):
+            part = step.part(slice(start, start + min(each, _batch_share(feeder, batch, ranks))))
+            if len(part.visit):
+                sgd.learn(*part)
+                seen = step.labels[part.visit].astype(np.float64)
                 totals += len(seen), seen.sum(), (seen * seen).sum()
                 if on_labels is not None:
-                    on_labels(labels[part], None)
+                    on_labels(step.labels[part.visit], None, None)
             if ranks.sync == "batch":
-                _average(sgd, len(part), feeder.shard.batch, ranks, f"the weights after batch {batch} of epoch {epoch}")
+                _average(
+                    sgd, len(part.visit), feeder.shard.batch, ranks, f"the weights after batch {batch} of epoch {epoch}"
+                )
             batch += 1
         if on_rows is not None:
-            on_rows(len(visit))
+            on_rows(rows)
     figures = sgd.flush()
     if ranks.sync == "epoch":
         _average(sgd, figures.rows, 0, ranks, f"the weights after epoch {epoch}")
@@ -132,10 +132,6 @@ def _batch_share(feeder: BufferedReader, batch: int, ranks: Ranks) -> int:
     if batch < whole:
         return feeder.shard.batch
     return (ranks.rank + 1) * left // ranks.world - ranks.rank * left // ranks.world
-
-
-def _locate_after(where: Callable[[int], str], start: int) -> Callable[[int], str]:
-    return lambda place: where(start + place)
 
 
 def _average(sgd: SGD, rows: int, batch: int, ranks: Ranks, what: str) -> None:

@@ -12,7 +12,7 @@ from corgipile.linear.classes import check_label
 from corgipile.linear.encoded import as_numbers, encode_table
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NullsAsNaN
-from corgipile.linear.sgd import SGD, rows_in
+from corgipile.linear.sgd import SGD
 from corgipile.tables import open as open_table
 
 __all__ = ["gradients"]
@@ -53,12 +53,11 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
     sgd = SGD(model.kind, inputs, model.classes, scaling=scaling)
     gradients_ = []
     with passes.reader(inputs, NullsAsNaN(table, inputs, column), column) as feeder:
-        for step, visit in enumerate(feeder.epoch(0)):
-            at, labels = rows_in(feeder.buffer, inputs, visit), feeder.buffer.dense(column)
-            for place in range(len(visit)):
+        for step in passes.steps(feeder, inputs, column):
+            for place in range(len(step.visit)):
                 sgd.assign(coef, bias)
                 sgd.begin(1.0)
-                sgd.learn(at, labels, visit[place : place + 1], passes.row_at(feeder, 0, step))
+                sgd.learn(*step.part(slice(place, place + 1)))
                 sgd.flush()
                 moved, shifted = sgd.weights()
                 gradients_.append(np.concatenate([(coef - moved).ravel(), bias - shifted]))

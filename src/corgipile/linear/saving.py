@@ -7,18 +7,24 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadModelFile, MissingFile, ReadFailed
 from corgipile.linear.scaling import Learnt, Scaling
+from corgipile.linear.sgd import outputs_of
+from corgipile.losses import most_classes
 from corgipile.nesting import parse_json
 from corgipile.outputs import Kind, refuse_url, replacing
 
+if TYPE_CHECKING:
+    from corgipile.linear.model import Model
+
 __all__ = [
     "MODEL",
+    "check_model",
     "classes_of",
     "from_bytes",
     "learnt_of",
@@ -33,6 +39,7 @@ MAX_HEADER_BYTES = 100 << 20
 MAX_CLASS_LETTERS = 1 << 24  # letters of all class names, each counted as the longest
 LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors that only a warm start needs
 OPTIMIZER_STATE = "beside"
+NOTE_TYPES = {"left_out": dict, "notes": list, "others": list}
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -194,3 +201,56 @@ def _is_optimizer_state(rows: npt.NDArray[Any], width: int) -> bool:
     """Return whether an array has the form of `SGD.optimizer_state`; a warm start checks the number of rows."""
     fits = rows.ndim == 2 and rows.shape[1] == width + 1 and len(rows) > 1 and rows.dtype == np.float64
     return bool(fits and np.isfinite(rows).all() and 0 <= rows[-1, 0] < 1 << 62)
+
+
+def check_model(model: "Model") -> None:
+    """Raise unless the parts of a model are consistent."""
+    outputs = outputs_of(model.kind, model.classes) * model.models
+    if model.coef.ndim != 2 or model.width < 1:
+        raise ValueError(f"kind {model.kind!r} with coefficients of shape {model.coef.shape}")
+    if (
+        model.coef.shape[0] != outputs
+        or model.intercept.shape != (outputs,)
+        or model.intercept.dtype != model.coef.dtype
+    ):
+        raise ValueError(f"{outputs} outputs, but coefficients {model.coef.shape}, intercepts {model.intercept.shape}")
+    if (
+        model.classes.ndim != 1
+        or model.classes.dtype.kind not in ("biufU" if model.params.get("encoding") else "biuf")
+        or (np.unique(model.classes) != model.classes).any()
+    ):
+        raise ValueError("its classes must ascend")
+    most = most_classes(model.kind)
+    if not min(most, 2) <= len(model.classes) <= most:
+        raise ValueError(f"{len(model.classes)} classes for a {model.kind} model")
+    if not (np.isfinite(model.coef).all() and np.isfinite(model.intercept).all()):
+        raise ValueError("a coefficient is NaN or infinite")
+    if not isinstance(model.params, dict) or not isinstance(model.history, list):
+        raise TypeError("parameters or history are missing")
+    _check_notes(model)
+
+
+def _check_notes(model: "Model") -> None:
+    """Raise unless parameters and history are as training writes them."""
+    features, label, lists = (model.params.get(name) for name in ("features", "label", "lists"))
+    if features is not None and not (isinstance(features, list) and all(isinstance(name, str) for name in features)):
+        raise ValueError(f"its features must be a list of names, got {features!r}")
+    encoding = model.encoding
+    if encoding is not None and not encoding.fits(features, model.width):
+        raise ValueError(f"its features are {features!r} ({model.width}), and those encoded {list(encoding.columns)}")
+    named = len(features or ())  # among several some may be lists
+    if encoding is None and lists is False and named != model.width and not 1 < named < model.width:
+        raise ValueError(f"{named} names for {model.width} features")
+    if not (isinstance(label, str | None) and isinstance(lists, bool | None)):
+        raise TypeError(f"its label is {label!r} and lists is {lists!r}")
+    best = model.params.get("best_epoch")
+    if best is not None and (type(best) is not int or not 0 <= best < len(model.history)):
+        raise ValueError(f"its best epoch is {best!r} of {len(model.history)}")
+    if best is not None and not isinstance(model.history[best].get("test_loss"), int | float):
+        raise TypeError("its best epoch has no test_loss")
+    if not all(isinstance(model.params.get(name, kind()), kind) for name, kind in NOTE_TYPES.items()):
+        raise TypeError("its notes are damaged")
+    for record in model.history:
+        loss = record["loss"]
+        if isinstance(loss, bool) or not isinstance(loss, int | float):
+            raise TypeError(f"its history has the loss {loss!r}")

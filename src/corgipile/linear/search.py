@@ -11,20 +11,19 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BudgetTooSmall, Diverged
+from corgipile.errors import BadArgument, Diverged
 from corgipile.linear import passes
+from corgipile.linear.fit import memory_beside
 from corgipile.linear.label_sets import LabelSets
 from corgipile.linear.label_training import CLASSES, check_model, labels_of
 from corgipile.linear.model import Model
+from corgipile.linear.problem import Record, Task, memory_for_rows, order_of, prepare
 from corgipile.linear.schedule import schedule_of, uses_average
-from corgipile.linear.search_labels import LabelRuns
 from corgipile.linear.search_runs import Runs
 from corgipile.linear.sgd import Figures
-from corgipile.linear.train import order_of, prepare, train
-from corgipile.linear.training import Record, Task
-from corgipile.linear.weights_memory import memory_for_rows
-from corgipile.settings import CALL, Setting, TrainArguments, TrainSettings, declared, takes
-from corgipile.sizes import parse_bytes, whole, yes_or_no
+from corgipile.linear.train import train
+from corgipile.settings import CALL, Setting, TrainArguments, TrainSettings, changed, declared, takes
+from corgipile.sizes import whole, yes_or_no
 from corgipile.tables import open as open_table
 from corgipile.tables.splitting import folds_of
 from corgipile.tables.table import Table
@@ -155,9 +154,9 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - arguments of Searc
         >>> found.best, found.results[0]["score"], found.model.predict(rows)[:4].tolist()
         ({'learning_rate': 0.1}, 1.0, [0, 0, 1, 1])
     """
-    for name, one in declared(type(given)).items():
-        if name not in SEARCH_SETTINGS | SHARED | {*GRID_SETTINGS} and getattr(given, name) != one.default:
-            raise BadArgument(f"search does not support {name}, got {name}={getattr(given, name)!r}; use train")
+    unsupported = [name for name in declared(type(given)) if name not in {*SEARCH_SETTINGS, *SHARED, *GRID_SETTINGS}]
+    for name, got in changed(given, unsupported):
+        raise BadArgument(f"search does not support {name}, got {got}; use train")
     candidates = [replace(given, **point).checked() for point in points(given.grid)]
     schedules = [schedule_of(one) for one in candidates]
     table = open_table(given.table)
@@ -171,8 +170,7 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - arguments of Searc
         names = [
             None if one.learning_rate else f"{point}" for one, point in zip(candidates, points(given.grid), strict=True)
         ]
-        make = Runs if found is None else partial(LabelRuns, found=found)
-        with make(tasks, schedules, names, parts, given.folds) as runs:
+        with Runs(tasks, schedules, names, parts, given.folds, found) as runs:
             runs.learn(feeder, given.epochs, given.on_rows)
             with passes.reader(task.inputs, task.table(), task.label, task.weight) as held_out:
                 figures = runs.evaluate(held_out)
@@ -195,9 +193,8 @@ def _labels_of(table: Table, given: SearchArguments) -> LabelSets:
         BadArgument: A setting is not supported with labels, or the model is not binary.
         BadLabel: No row has a label, or all have.
     """
-    for name in NOT_WITH_LABELS:
-        if getattr(given, name) != declared(type(given))[name].default:
-            raise BadArgument(f"{name} does not go with labels, got {name}={getattr(given, name)!r}")
+    for name, got in changed(given, NOT_WITH_LABELS):
+        raise BadArgument(f"{name} does not go with labels, got {got}")
     check_model(given.model)
     return labels_of(table, given)
 
@@ -228,15 +225,13 @@ def _memory(given: SearchArguments, task: Task, models: int, found: LabelSets | 
     if given.memory is None:
         return None
     rows, width = len(task.source), task.row_bytes
-    memory, overhead, what = parse_bytes(given.memory, whole=rows * width), rows, "folds"
+    overhead, what = rows, "folds"
     if found is not None:
         overhead, what = rows + found.numbers.nbytes + found.sets.nbytes, "folds and labels"
         models *= len(found.labels)
-    if overhead > memory // 2:
-        raise BudgetTooSmall(
-            f"memory is {given.memory!r}: {what} of {rows} rows take {overhead} bytes; give twice that"
-        )
-    memory = parse_bytes(memory_for_rows(task, memory, models) or memory, whole=1.0)
+    describe = f"{what} of {rows} rows take {overhead} bytes; give twice that"
+    memory: Any = memory_beside(given.memory, task, overhead, describe) + overhead
+    memory = memory_for_rows(task, memory, models)
     return max(1, int((memory - overhead) * width / (width + ROW_OVERHEAD)))
 
 

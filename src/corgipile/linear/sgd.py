@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
-from corgipile.linear.bad_values import TRAINED, bad_value
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
+from corgipile.linear.row_errors import TRAINED, Locate, bad_value, picked
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sparse import Flaw, Sparse, flaw, gather, sparse_rows
 from corgipile.loader.buffer import Buffer
@@ -21,7 +21,7 @@ from corgipile.sizes import OnBad, choice
 from corgipile.steps import step_of
 from corgipile.tables.table import type_code
 
-__all__ = ["SGD", "Figures", "outputs_of", "plain", "rows_in"]
+__all__ = ["SGD", "Figures", "Step", "outputs_of", "plain", "rows_in"]
 
 FloatArray = npt.NDArray[Any]
 INDEX_FAULTS = (_kernel.BAD_INDEX, _kernel.BAD_ORDER)
@@ -29,7 +29,6 @@ INDEX_FAULTS = (_kernel.BAD_INDEX, _kernel.BAD_ORDER)
 ROW_FAULTS = (_kernel.BAD_LABEL, _kernel.LABEL_VALUE, _kernel.BAD_VALUE, _kernel.BAD_WEIGHT, *INDEX_FAULTS)
 MAX_SCALED_ROWS, MAX_SCALED_BYTES = 4096, 4 << 20  # rows standardised at a time: copies of narrow rows stay in a cache
 SlotArray = npt.NDArray[np.int32]
-Locate = Callable[[int], str]
 
 
 def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:
@@ -45,6 +44,44 @@ def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:
 def plain(numbers: FloatArray) -> FloatArray:
     """Return numbers in a type that the kernel takes: booleans as bytes."""
     return numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
+
+
+class Step(NamedTuple):
+    """Rows in the buffer that a model visits in sequence.
+
+    Attributes:
+        rows: The features by slot.
+        labels: The labels by slot.
+        visit: The slots to visit.
+        locate: Names a row by its place in ``visit``.
+        weights: The weights by slot; None: all 1.
+        numbers: A number of each visit, such as its model; None: there is one.
+    """
+
+    rows: FloatArray | Sparse
+    labels: FloatArray
+    visit: SlotArray
+    locate: Locate
+    weights: FloatArray | None = None
+    numbers: npt.NDArray[np.integer[Any]] | None = None
+
+    def part(self, places: Any) -> "Step":
+        """Return the visits at some places: a slice, or an array of numbers."""
+        numbers = None if self.numbers is None else self.numbers[places]
+        locate = picked(self.locate, places)
+        return Step(self.rows, self.labels, self.visit[places], locate, self.weights, numbers)
+
+    def counts(self) -> npt.NDArray[np.float64]:
+        """Return the weight of each visit."""
+        return np.ones(len(self.visit)) if self.weights is None else self.weights[self.visit].astype(np.float64)
+
+    def for_kernel(self) -> tuple[Any, tuple[FloatArray, int], tuple[FloatArray | None, int]]:
+        """Return features, labels and weights as the kernel takes them."""
+        weights = None if self.weights is None else plain(self.weights)
+        labels = plain(self.labels)
+        features = tuple(self.rows[:3]) if isinstance(self.rows, Sparse) else self.rows
+        weight_code = 0 if weights is None else type_code(weights.dtype)
+        return features, (labels, type_code(labels.dtype)), (weights, weight_code)
 
 
 class Figures(NamedTuple):
@@ -148,8 +185,9 @@ class SGD:
         visit: SlotArray,
         locate: Locate,
         weights: FloatArray | None = None,
+        numbers: npt.NDArray[np.integer[Any]] | None = None,
     ) -> None:
-        """Learn from rows by slot, in the order of ``visit``, with weights by slot.
+        """Learn from a `Step`, in the order of its visits; one model needs no ``numbers``.
 
         Raises:
             BadLabel: A label is none of the classes.
@@ -157,74 +195,70 @@ class SGD:
             BadSparseRow: Sparse indices do not increase, or lie outside the features.
             Diverged: The weights grew without bound.
         """
-        labels, weights = plain(labels), None if weights is None else plain(weights)
         if self._left_out:
             self._left_out.clear()
+        for piece in self.pieces(Step(rows, labels, visit, locate, weights)):
+            self._learn_all(piece)
+
+    def pieces(self, step: Step, rows: int = MAX_SCALED_ROWS) -> Iterator[Step]:
+        """Cut a step into standardised copies of at most ``rows`` rows; without scaling yield it whole."""
         if self.scaling is None:
-            self._learn_all(rows, labels, weights, visit, locate)
+            yield step
             return
-        for piece in self._pieces(slice(0, len(visit))):
-            part, first = visit[piece], piece.start
-            scaled, owners = self.scaled(rows, part)
-            places = np.arange(len(part), dtype=np.int32)
-            counts = None if weights is None else weights[part]
-            self._learn_all(scaled, labels[part], counts, places, lambda place, first=first: locate(first + place))  # type: ignore[misc]
-            del owners
+        for part in self.slices(len(step.visit), rows):
+            one = step.part(part)
+            places = np.arange(len(one.visit), dtype=np.int32)
+            weights = None if step.weights is None else step.weights[one.visit]
+            rows_ = self._scaled(step.rows, one.visit)
+            yield Step(rows_, step.labels[one.visit], places, one.locate, weights, one.numbers)
 
-    def _pieces(self, part: slice) -> Iterator[slice]:
-        """Cut visits into pieces that are standardised at a time; without scaling there is one piece."""
-        some = MAX_SCALED_ROWS
+    def slices(self, rows: int, most: int = MAX_SCALED_ROWS) -> Iterator[slice]:
+        """Cut visits into the slices that `pieces` standardises; without scaling there is one."""
         if not self.inputs.sparse:
-            some = max(1, min(some, MAX_SCALED_BYTES // (self.inputs.width * self.inputs.dtype.itemsize)))
-        some = max(1, part.stop - part.start) if self.scaling is None else some
-        for first in range(part.start, part.stop, some):
-            yield slice(first, min(first + some, part.stop))
+            most = max(1, min(most, MAX_SCALED_BYTES // (self.inputs.width * self.inputs.dtype.itemsize)))
+        most = max(1, rows) if self.scaling is None else most
+        for first in range(0, rows, most):
+            yield slice(first, min(first + most, rows))
 
-    def scaled(self, rows: FloatArray | Sparse, visit: SlotArray) -> tuple[FloatArray | Sparse, Any]:
-        """Return standardised copies of rows, and the arrays that own them."""
+    def _scaled(self, rows: FloatArray | Sparse, visit: SlotArray) -> FloatArray | Sparse:
+        """Return standardised copies of rows."""
         assert self.scaling is not None  # noqa: S101 - for the type checker: the caller checked it
         if not isinstance(rows, Sparse):
-            scaled = self.scaling.dense(rows, visit)
-            return scaled, scaled
+            return self.scaling.dense(rows, visit)
         indices, values, lengths = gather(rows, visit, self.inputs.dtype)
         self.scaling.sparse(indices, values)
         starts = np.cumsum(lengths) - lengths
         at = [(part.ctypes.data + starts * part.itemsize).astype(np.uint64) for part in (indices, values)]
         flaws = {place: rows.flaws[slot] for place, slot in enumerate(visit.tolist()) if slot in rows.flaws}
-        return Sparse(at[0], at[1], lengths, flaws), (indices, values)
+        return Sparse(at[0], at[1], lengths, flaws, (indices, values))
 
-    def _learn_all(
-        self,
-        rows: FloatArray | Sparse,
-        labels: FloatArray,
-        weights: FloatArray | None,
-        visit: SlotArray,
-        locate: Locate,
-        known: tuple[int, int] | None = None,
-    ) -> None:
-        """Learn, skipping rows where allowed; ``known`` is the kernel's result for these rows, if it has one."""
-        start = 0
+    def _learn_all(self, step: Step, known: tuple[int, int] | None = None) -> None:
+        """Learn, skipping rows where allowed; ``known`` is the kernel's result for this step, if it has one."""
+        visit, start = step.visit, 0
         while True:
-            status, done = known or self._learn(rows, labels, weights, visit[start:])
+            status, done = known or self._learn(step, visit[start:])
             known = None
             if not status:
                 return
             start += done
             if not (self._skip and status in self._skipped_for):
-                fault_of = weights if status == _kernel.BAD_WEIGHT and weights is not None else labels
-                raise self._refused(status, rows, int(visit[start]), locate(start), fault_of[visit[start]])
+                raise self._refused_in(step, status, start)
             if self._left_out is not None:
                 self._left_out.append(int(visit[start]))
             self.skipped += 1
             start += 1
 
-    def _learn(
-        self, rows: FloatArray | Sparse, labels: FloatArray, weights: FloatArray | None, visit: SlotArray
-    ) -> tuple[int, int]:
-        code, weight_code = type_code(labels.dtype), 0 if weights is None else type_code(weights.dtype)
-        if isinstance(rows, Sparse):
-            return _kernel.sgd_sparse(self._state, *rows[:3], labels, code, visit, weights, weight_code)
-        return _kernel.sgd_dense(self._state, rows, labels, code, visit, weights, weight_code)
+    def _learn(self, step: Step, visit: SlotArray) -> tuple[int, int]:
+        features, labels, weights = step.for_kernel()
+        if isinstance(step.rows, Sparse):
+            return _kernel.sgd_sparse(self._state, *step.rows[:3], *labels, visit, *weights)
+        return _kernel.sgd_dense(self._state, features, *labels, visit, *weights)
+
+    def _refused_in(self, step: Step, status: int, place: int) -> CorgiPileError:
+        """Return the error for a visit that the kernel refused."""
+        slot = int(step.visit[place])
+        of = step.weights if status == _kernel.BAD_WEIGHT and step.weights is not None else step.labels
+        return self._refused(status, step.rows, slot, step.locate(place), of[slot])
 
     def _refused(
         self, status: int, rows: FloatArray | Sparse, slot: int, where: str, label: Any = None
@@ -319,8 +353,14 @@ class SGD:
         if state is not None:
             _kernel.sgd_keep(self._state, np.ascontiguousarray(state), 1)
 
-    def decide(self, rows: FloatArray | Sparse, visit: SlotArray, locate: Locate) -> FloatArray:
-        """Score rows by slot: [rows, outputs].
+    def decide(
+        self,
+        rows: FloatArray | Sparse,
+        visit: SlotArray,
+        locate: Locate,
+        numbers: npt.NDArray[np.integer[Any]] | None = None,
+    ) -> FloatArray:
+        """Score rows by slot: [rows, outputs]; one model needs no ``numbers``.
 
         Raises:
             BadValue: A feature is NaN or infinite, or so large that the score overflows.

@@ -34,12 +34,14 @@ class Sparse(NamedTuple):
         values: Address of its values.
         lengths: Its number of entries.
         flaws: The fault of each row that was replaced, by slot.
+        owners: The arrays at these addresses, if nothing else owns them.
     """
 
     indices: npt.NDArray[np.uint64]
     values: npt.NDArray[np.uint64]
     lengths: npt.NDArray[np.int64]
     flaws: Mapping[int, Flaw] = {}
+    owners: tuple[Any, ...] = ()
 
 
 def gather(

@@ -3,23 +3,21 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import BadArgument, BadLabel, BadValue
+from corgipile.errors import BadArgument, BadValue
+from corgipile.features.encoders import Categories
 from corgipile.linear import passes
-from corgipile.linear.bad_values import bad_value
 from corgipile.linear.classes import Labels, check_label, check_weight, codes_of, weights_of
 from corgipile.linear.encoded import as_numbers, encode_pass
 from corgipile.linear.features import Features
 from corgipile.linear.nulls import NullsAsNaN
-from corgipile.linear.reference_levels import references
 from corgipile.linear.scaling import Scaling
-from corgipile.linear.sgd import Locate, rows_in
-from corgipile.linear.sparse import Flaw, Sparse, gather
+from corgipile.linear.sgd import SGD, Step
+from corgipile.linear.sparse import Sparse, gather
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
 from corgipile.tables.io.remote import is_remote
@@ -37,6 +35,7 @@ SINGULAR = 1e-12  # smallest eigenvalue over the largest, with features scaled t
 NORMAL_95 = 1.959963984540054
 HINT = "leave a column out (features=), or train with l2= above 0"
 INTERCEPT = "(intercept)"
+SUM_TOLERANCE = 1e-10  # relative difference of equal sums
 SUPPORTED = ("logistic", "linear", "poisson")
 
 
@@ -146,7 +145,7 @@ def summary(model: "Model", table: Any, label: str | None = None, weight: str | 
         raise BadValue(why)
     penalty = _penalty(model, width) * rows
     coef = np.append(model.coef[0], model.intercept)[:width].astype(np.float64)
-    names, found = _names(model)[:width], references(model, coef, bread)
+    names, found = _names(model)[:width], _references(model, coef, bread)
     kept = tuple(names[at] for at in found.kept)
     inverse = _inverse(found.of(bread + penalty), kept)
     error = np.sqrt(np.diag(inverse @ found.of(meat) @ inverse))
@@ -198,57 +197,32 @@ def _rows(
     class_weights = weights_of(model.params.get("class_weight"), _labels(model, opened, label), model.kind)
     inputs = model.inputs(opened, label)
     part_rows = max(1, CAST_NUMBERS // (inputs.width + 1))
+    sgd = SGD(model.kind, inputs, model.classes)  # its weights stay 0: it only checks rows
     with passes.reader(inputs, NullsAsNaN(opened, inputs, label), label, weight) as feeder:
-        for step, visit in enumerate(feeder.epoch(0)):
-            rows, labels = rows_in(feeder.buffer, inputs, visit), feeder.buffer.dense(label)
-            counts = None if weight is None else feeder.buffer.dense(weight)
-            for start in range(0, len(visit), part_rows):
-                part = visit[start : start + part_rows]
-                x, y = _dense(rows, part, inputs), labels[part].astype(np.float64)
-                w = np.ones(len(part)) if counts is None else counts[part].astype(np.float64)
-                _check_rows(model, inputs, x, y, w, partial(_locate_after, passes.row_at(feeder, 0, step), start))
+        for step in passes.steps(feeder, inputs, label, weight):
+            sgd.begin(0.0)
+            sgd.learn(*step)
+            for start in range(0, len(step.visit), part_rows):
+                part = step.part(slice(start, start + part_rows))
+                x, y, w = _dense(part, inputs), part.labels[part.visit].astype(np.float64), part.counts()
                 if class_weights is not None:
                     at = np.searchsorted(codes_of(model.classes), y)
                     w *= class_weights[np.minimum(at, len(class_weights) - 1)]
                 yield x, y, w
 
 
-def _locate_after(where: Locate, start: int, place: int) -> str:
-    return where(start + place)
-
-
-def _check_rows(model: "Model", inputs: Features, x: FloatArray, y: FloatArray, w: FloatArray, where: Locate) -> None:
-    """Raise BadValue or BadLabel for the first row with a bad value."""
-    known = np.isfinite(y) if model.loss.numbers else np.isin(y, codes_of(model.classes))
-    good = np.isfinite(x).all(axis=1) & np.isfinite(w) & (w >= 0) & known
-    if good.all():
-        return
-    at = int(np.argmin(good))
-    flaw: Flaw
-    if not (np.isfinite(w[at]) and w[at] >= 0):
-        flaw = (BadValue, f"has weight {w[at]:g}; a finite number of 0 or more is needed")
-    elif not np.isfinite(y[at]):
-        flaw = (BadValue, f"has label {y[at]:g}; a finite number is needed")
-    elif not known[at]:
-        flaw = (BadLabel, f"has label {y[at]:g}; the model's classes are {model.classes.tolist()}")
-    else:
-        flaw = bad_value(inputs, where(at), x[at])
-    raise flaw[0](f"{where(at)} {flaw[1]}")
-
-
 def _labels(model: "Model", table: Table, label: str) -> Labels:
     return Labels(table, label, model.kind, classes=model.classes)
 
 
-def _dense(rows: Any, visit: npt.NDArray[np.int32], inputs: Any) -> FloatArray:
+def _dense(step: Step, inputs: Features) -> FloatArray:
+    rows, visit = step.rows, step.visit
     x = np.zeros((len(visit), inputs.width + 1))
     x[:, -1] = 1
     if not isinstance(rows, Sparse):
         x[:, :-1] = rows[visit].reshape(len(visit), -1)
         return x
     indices, values, lengths = gather(rows, visit, inputs.dtype)
-    if len(indices) and not 0 <= indices.min() <= indices.max() < inputs.width:
-        raise BadValue(f"a row has a sparse index outside the model's {inputs.width} features")
     x[np.repeat(np.arange(len(visit)), lengths), indices] = values
     return x
 
@@ -290,3 +264,62 @@ def _inverse(matrix: FloatArray, names: Sequence[str]) -> FloatArray:
             f"the information matrix is singular: {listed(mixed)} are linearly dependent, or constant; {HINT}"
         )
     return np.asarray((vectors / values) @ vectors.T / np.outer(size, size))
+
+
+@dataclass(frozen=True)
+class _References:
+    """An equivalent model with fewer coefficients.
+
+    Attributes:
+        kept: Places of the remaining coefficients.
+        coef: All coefficients; those of removed levels are 0.
+        left: Places of the removed levels.
+    """
+
+    kept: npt.NDArray[np.intp]
+    coef: FloatArray
+    left: tuple[int, ...] = ()
+
+    def of(self, matrix: FloatArray) -> FloatArray:
+        """Return the remaining rows and columns of a matrix."""
+        return matrix[np.ix_(self.kept, self.kept)]
+
+
+def _references(model: "Model", coef: FloatArray, curves: FloatArray) -> _References:
+    """Remove the last level of each column with one level per row, and adjust the other coefficients.
+
+    The dummies of such a column add up to the intercept's 1, or without an intercept to those of the first such
+    column. Adding a constant to all levels and subtracting it from the intercept changes no score.
+
+    Args:
+        model: The model; with a penalty its levels are distinct and stay.
+        coef: The coefficients, the intercept last.
+        curves: The sum of second derivatives over rows, [coefficients, coefficients].
+    """
+    coef, left = coef.copy(), []
+    base = [model.width] if len(coef) > model.width else []
+    for levels in [] if model.params.get("l2") else _levels(model):
+        if not base:
+            base = levels
+            continue
+        both = float(curves[np.ix_(base, levels)].sum())
+        sums = [float(curves[part, part].sum()) for part in (base, levels)]
+        if both <= 0 or not np.allclose(sums, both, rtol=SUM_TOLERANCE, atol=0):
+            continue
+        last = max(at for at in levels if curves[at, at] > 0)
+        coef[base] += coef[last]
+        coef[levels] -= coef[last]
+        left.append(last)
+    return _References(np.setdiff1d(np.arange(len(coef)), left), coef, tuple(left))
+
+
+def _levels(model: "Model") -> list[list[int]]:
+    """Return the places of the levels of each categorical column."""
+    encoding, levels, at = model.encoding, [], 0
+    encoders: Sequence[Any] = encoding.features if encoding is not None and model.names else ()
+    for encoder in encoders:
+        stop = at + len(encoder.names)
+        if isinstance(encoder, Categories) and encoder.way != "ordinal":
+            levels.append(list(range(at, stop)))
+        at = stop
+    return levels

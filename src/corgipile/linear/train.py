@@ -1,50 +1,35 @@
 """Trains linear models by SGD, in place in the slots of the buffer."""
 
-import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
-from corgipile.errors import BadArgument, BadValue, CorgiPileError
-from corgipile.features.choose import describe_left_out
-from corgipile.features.fit import chosen_columns
-from corgipile.linear.classes import Labels, check_classes, check_label, check_weight
+from corgipile.errors import BadArgument
 from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divide_memory
-from corgipile.linear.encoded import as_numbers, classes_of, encode_table, encoding_of, hashed_columns, named_columns
-from corgipile.linear.features import Features, find_inputs, warn_left_out
-from corgipile.linear.group_values import check_group
+from corgipile.linear.evaluation import measuring
+from corgipile.linear.group_training import train_groups
+from corgipile.linear.label_training import check_model, train_labels
 from corgipile.linear.model import Model
-from corgipile.linear.precheck import precheck
+from corgipile.linear.problem import open_nonempty, order_of, prepare
 from corgipile.linear.ranks import Ranks, order_for, rank_settings, shard_of
 from corgipile.linear.saving import MODEL
-from corgipile.linear.schedule import schedule_of, uses_average
-from corgipile.linear.training import Task, Training
-from corgipile.linear.validation import measuring
-from corgipile.linear.warm_start import check_warm_start, resolve_features
+from corgipile.linear.schedule import schedule_of
+from corgipile.linear.training import Training
 from corgipile.loader.cached_rows import max_cached_bytes
-from corgipile.loader.default_order import cap_buffer
-from corgipile.loader.materialize import bring
 from corgipile.losses import loss_of
 from corgipile.orders import Shard
-from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
-from corgipile.sizes import OnBad
-from corgipile.suggestions import listed
+from corgipile.settings import TrainArguments, changed, takes
 from corgipile.tables import open as open_table
 from corgipile.tables.inputs import check_target
 from corgipile.tables.read_once import read_once
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
-from corgipile.tables.unit_check import check_decoding
 
-__all__ = ["open_source", "order_of", "prepare", "train", "train_among"]
+__all__ = ["train", "train_among"]
 
-log = logging.getLogger("corgipile")
+NOT_SEVERAL = ("solver", "inner", "warm_start", "test", "validation", "group", "patience")
+NOT_WITH_LABELS = ("by", "class_weight", "label", "classes")
+HELD_OUT = "to score held-out rows use measure(...) of the result, or `corgipile evaluate` of its file"
 
 
 @takes(TrainArguments)
@@ -170,15 +155,29 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - arguments of TrainArg
 
 def train_among(given: TrainArguments, ranks: Ranks | None) -> Model:
     """Train as `train` does, on one of several ranks if ``ranks`` is not None."""
-    if given.labels is not None and ranks is None:
-        from corgipile.linear.label_training import train_labels  # noqa: PLC0415 - as below
-
-        return train_labels(given)
-    if given.by is None or ranks is not None:
+    if ranks is not None or (given.by is None and given.labels is None):
         return _train_one(given, ranks)
-    from corgipile.linear.group_training import train_groups  # noqa: PLC0415 - imports this module
+    _check_several(given)
+    schedule = schedule_of(given, given.tolerance)
+    opened = open_nonempty(given.table)
+    if given.save is not None:
+        check_target(given.save, MODEL, inputs=(given.table, opened), overwrite=given.overwrite)
+    return (train_groups if given.labels is None else train_labels)(given, schedule, opened, _saver(given))
 
-    return train_groups(given)
+
+def _check_several(given: TrainArguments) -> None:
+    """Raise BadArgument for settings that several models do not support."""
+    labels = given.labels is not None
+    for name, got in changed(given, NOT_SEVERAL + NOT_WITH_LABELS * labels):
+        why = f"{name} does not go with labels, got {got}" if labels else f"{name} is for one model, got {got}"
+        hint = f"; {HELD_OUT}" if name in ("test", "validation") else ""
+        raise BadArgument(f"{why}{'' if labels else f' with by={given.by!r}'}{hint}")
+    if labels:
+        check_model(given.model)
+
+
+def _saver(given: TrainArguments) -> Callable[[Model], object] | None:
+    return None if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
 
 
 def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
@@ -211,49 +210,21 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
         task = task.with_statistics(feeder)
-        params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
-        params |= feeder.facts() | {"adaptive": adaptive}
-        params |= {"step": schedule.step, "average": task.average}
+        params = task.params(given, feeder, schedule.step) | {"adaptive": adaptive}
         training: Training | DualTraining
         if dual:
             training = DualTraining(task, feeder, given, params, share)
         else:
             on_rows = given.on_rows
             training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=on_rows, ranks=ranks)
-        target = given.save if ranks is None or not ranks.rank else None
-        keep = None if target is None else partial(Model.save, path=target, overwrite=given.overwrite)
+        save = _saver(given) if ranks is None or not ranks.rank else None
         with measuring(held_out, task) as measure:
-            return training.run(given.epochs, measure, given.callback or _ignore, keep)
-
-
-def order_of(order: Any, memory: Any) -> Any:
-    """Return the order of training; the default memory is capped at what the order needs."""
-    return cap_buffer(order) if memory == declared(TrainArguments)["memory"].default else order
-
-
-def open_source(given: TrainArguments) -> Table:
-    """Open the table for several models, and check that they can be saved.
-
-    Raises:
-        BadValue: The table has no rows.
-        BadArgument, WriteFailed: The file cannot be written, see `corgipile.tables.inputs.check_target`.
-    """
-    opened = _open_nonempty(given)
-    if given.save is not None:
-        check_target(given.save, MODEL, inputs=(given.table, opened), overwrite=given.overwrite)
-    return opened
-
-
-def _open_nonempty(given: TrainArguments) -> Table:
-    opened = open_table(given.table)
-    if not len(opened):
-        raise BadValue(f"{opened!r} has no rows to train on")
-    return opened
+            return training.run(given.epochs, measure, given.callback, save)
 
 
 def _opened(given: TrainArguments) -> Table:
     """Open the table; a small one is read at once, unless it is the caller's, who may read it again."""
-    opened = _open_nonempty(given)
+    opened = open_nonempty(given.table)
     return opened if opened is given.table else read_once(opened, max_cached_bytes(given.memory, opened.nbytes))
 
 
@@ -268,123 +239,3 @@ def _split(table: Table, given: TrainArguments) -> tuple[Table, Table | None]:
     if given.test is not None:
         raise BadArgument("test and validation both name rows to evaluate on; give one of them")
     return train_test_split(table, given.validation, given.seed, given.group)
-
-
-def _ignore(_: object) -> None:
-    """Do nothing."""
-
-
-def prepare(
-    table: Table,
-    settings: Settings,
-    *,
-    classes: Any = None,
-    past: Model | None = None,
-    on_bad: OnBad = "raise",
-) -> Task:
-    """Return the task of the settings; `Task.with_statistics` reads what needs the whole table.
-
-    Args:
-        table: The rows.
-        settings: The settings.
-        classes: The classes, if given.
-        past: The model of a warm start.
-        on_bad: Whether to skip rows that cannot be trained on.
-    """
-    label, model, opened = settings.label, settings.model, table
-    features, skip = resolve_features(settings.features, past), on_bad == "skip"
-    weight, weighs, by = (getattr(settings, name, None) for name in ("weight", "class_weight", "by"))
-    features, left = _without_weight_and_group(table, features, settings, weight, by)
-    columns = [name for name in (label, weight, by) if name is not None]
-    used = [*_named(table, features, settings), *columns]
-    if not getattr(table, "at_hand", False):
-        check_decoding(table, [name for name in used if name in table.schema.names], settings.memory)
-        bring(table, used, settings.memory)
-    table = as_numbers(table, weight, once=True)
-    encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
-    left_out = encoding.left_out if encoding else None
-    if encoding is not None:
-        table, features = encode_table(table, encoding, label, once=True, codes=codes), encoding.read_as
-    elif callable(features) or features == "numeric":
-        features = chosen_columns(table.schema, features, label).names
-    inputs = find_inputs(table, features, label, past.width if past else None)
-    inputs = inputs if left_out is None else replace(inputs, left_out=left_out)
-    inputs = inputs if left is None else replace(inputs, left_out=left)
-    known = past.classes if classes is None and past else classes
-    texts = classes_of(encoding)
-    known = _check_given(table, label, model, known) if texts is None else check_classes(texts, model, label)
-    labels = Labels(table, label, model, skip=skip, classes=known)
-    if codes is not None:
-        labels.keep(codes)
-    options = settings.batch_size, settings.intercept, on_bad, encoding, uses_average(settings, model, past)
-    task = Task(table, inputs, label, model, labels, *options, weight, weighs)
-    if past is not None:
-        check_warm_start(past, task)
-    return _with_scaling(task, settings.standardize, past, opened)
-
-
-def _named(table: Table, features: Any, settings: Settings) -> Sequence[str]:
-    """Return the feature columns; empty if they are wrong, which a later check reports."""
-    with suppress(CorgiPileError):
-        return [*named_columns(table.schema, features, settings).names, *hashed_columns(settings)]
-    return ()
-
-
-def _without_weight_and_group(
-    table: Table, features: Any, settings: Settings, weight: str | None, by: str | None
-) -> tuple[Any, dict[str, str] | None]:
-    """Return the features without weight and group columns, and the columns left out if none were named."""
-    if weight is None and by is None:
-        return features, None
-    if weight is not None:
-        check_weight(table, weight, settings.label)
-    if by is not None:
-        check_group(table.schema, by, repr(table))
-    for name, what in ((weight, "weight"), (by, "group")):
-        if isinstance(features, list | tuple) and name in features:
-            raise BadArgument(f"the {what} column {name!r} is among the features; leave it out")
-    if isinstance(features, list | tuple):
-        return features, None
-    others = pa.schema([field for field in table.schema if field.name not in (weight, by)])
-    chosen = named_columns(others, features, settings)
-    return list(chosen.names), chosen.left_out if features is None else None
-
-
-def _check_given(table: Table, label: str, model: str, given: Any) -> npt.NDArray[Any] | None:
-    """Check the given classes."""
-    if given is None or loss_of(model).numbers:
-        return None
-    kind, found = check_label(table, label), check_classes(given, model, label)
-    if found.dtype.kind == "U":
-        raise BadArgument(f"classes of label column {label!r}, {kind}, must be numbers, got {found.tolist()}")
-    return found
-
-
-def _with_scaling(task: Task, standardize: bool | None, past: Model | None, table: Table) -> Task:
-    """Log the features of a task, and standardise it if requested or needed."""
-    inputs, seen = task.inputs, precheck(task.table(), task.inputs, intercept=task.intercept)
-    log.info("features: %s (%d); label: %s", listed(task.columns), inputs.width, task.label)
-    if inputs.left_out:
-        task.note(f"columns left out: {describe_left_out(inputs.left_out)}")
-        task.notes.extend(warn_left_out(table, inputs.left_out))
-    for text in seen.notes():
-        task.note(text)
-    scaling = past.learnt.scaling if past is not None and past.learnt is not None else None
-    if standardize is None and past is None and seen.unscaled:
-        task.note(f"{seen.describe_scales()}: they are standardised; standardize=False turns that off")
-    elif standardize is None:
-        return task if scaling is None else replace(task, scaling=scaling, inputs=_widened(inputs, task.source))
-    elif not standardize:
-        if seen.unscaled:
-            task.hint_scaling(seen.describe_scales())
-        return task
-    return replace(
-        task, inputs=_widened(inputs, task.source), standardize=True, keep_flags=standardize is None, scaling=scaling
-    )
-
-
-def _widened(inputs: Features, table: Table) -> Features:
-    """Read integers that float32 may not hold as float64: differences of large ones would be lost."""
-    kinds = [table.schema.field(name).type for name in inputs.columns]
-    wide = not inputs.lists and any(pa.types.is_integer(kind) and kind.bit_width > 16 for kind in kinds)
-    return replace(inputs, dtype=np.dtype(np.float64)) if wide else inputs

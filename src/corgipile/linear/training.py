@@ -1,172 +1,31 @@
-"""A training run: its task, and the loop over epochs."""
+"""A training run of one model, epoch by epoch."""
 
 import logging
-import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import Diverged, DivergenceWarning
-from corgipile.features import Encoding
 from corgipile.linear import passes
-from corgipile.linear.classes import Labels, weights_of
 from corgipile.linear.divergence import Baseline
-from corgipile.linear.features import Features
+from corgipile.linear.fit import Meter, Trainer
 from corgipile.linear.model import Model
-from corgipile.linear.nulls import NullsAsNaN
+from corgipile.linear.problem import Record, Task
 from corgipile.linear.ranks import Ranks, learn
-from corgipile.linear.scaling import Learnt, Scaling
+from corgipile.linear.scaling import Learnt
 from corgipile.linear.schedule import Schedule, recent_losses
-from corgipile.linear.sgd import SGD
-from corgipile.linear.weights_memory import memory_for_rows
-from corgipile.loader.buffered_reader import ALL, BufferedReader
-from corgipile.losses import Loss, loss_of
-from corgipile.orders import Shard
-from corgipile.sizes import OnBad, Size
+from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.steps import step_of
-from corgipile.tables.row_bytes import row_bytes
-from corgipile.tables.table import Table
 
-__all__ = ["Task", "Training"]
+__all__ = ["Training"]
 
-MIN_IDS = 100  # more classes may be ids; also the largest reduction of a rate
-SCALING_HELPS = "standardize=True would help"
+MAX_REDUCTION = 100  # of a rate that does not show that few rows determine it
 STATE_SETTINGS = ("average", "step", "l1")  # settings that determine the optimizer state
-Record = dict[str, Any]
-K = TypeVar("K", bound=SGD)
 log = logging.getLogger("corgipile")
-
-
-@dataclass
-class Task:
-    """A training task: rows, features and label; ``class_weight_setting`` is as the user gave it."""
-
-    source: Table
-    inputs: Features
-    label: str
-    kind: str
-    labels: Labels
-    batch_size: int
-    intercept: bool
-    on_bad: OnBad
-    encoding: Encoding | None = None
-    average: bool = False
-    weight: str | None = None
-    class_weight_setting: str | Mapping[str, float] | None = None
-    class_weight: npt.NDArray[np.float64] | None = None
-    standardize: bool = False
-    keep_flags: bool = False  # leave features of 0 and 1 unscaled, if standardize was not set
-    scaling: Scaling | None = None
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def classes(self) -> npt.NDArray[Any]:
-        """Return the classes; this reads the labels unless an order has read them."""
-        return self.labels.find()
-
-    @property
-    def loss(self) -> Loss:
-        """Return the loss to minimise."""
-        return loss_of(self.kind, len(self.classes))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Return the feature columns as the table stores them."""
-        return self.inputs.columns if self.encoding is None else self.encoding.columns
-
-    @property
-    def row_bytes(self) -> float:
-        """Return the stored bytes of a row: its features, label and weight."""
-        return row_bytes(self.source, [*self.inputs.columns, self.label, *filter(None, [self.weight])])
-
-    def table(self) -> NullsAsNaN:
-        """Return the table with nulls as NaN."""
-        return NullsAsNaN(self.source, self.inputs, self.label, self.weight, skip=self.on_bad == "skip")
-
-    def feeder(
-        self, order: Any, memory: Size | None, seed: int, shard: Shard = ALL, *, keep: bool = False
-    ) -> BufferedReader:
-        """Open a reader of the training rows, or of a rank's shard; ``keep``: it may cache few rows."""
-        rows, sketch = (self.table(), self.label, order, memory_for_rows(self, memory), seed), self.labels.sketch
-        options: dict[str, Any] = {"weight": self.weight, "shard": shard, "update": self.batch_size, "keep": keep}
-        return self.inputs.feeder(*rows, sketch=sketch, **options)
-
-    def with_statistics(self, feeder: BufferedReader | None = None) -> Self:
-        """Read the labels unless they were read, and the features if they are standardised; return the full task.
-
-        Features that a reader caches are not read again.
-        """
-        classes, rows = self.labels.find(), len(self.source)
-        if len(classes) > MIN_IDS and 2 * len(classes) > rows:
-            self.note(f"label {self.label!r} has {len(classes)} values in {rows} rows: does it hold ids?")
-        found = replace(self, class_weight=weights_of(self.class_weight_setting, self.labels, self.kind))
-        if not self.standardize or self.scaling is not None:
-            return found
-        moments, centred = passes.moments(self.inputs, self.table(), feeder), not self.inputs.sparse and self.intercept
-        return replace(found, scaling=moments.scaling(centred=centred, keep_flags=self.keep_flags))
-
-    def sgd(self, schedule: Schedule, *, scaled: bool = True, left_out: int = 0) -> SGD:
-        """Return an untrained SGD kernel, which standardises rows itself with ``scaled``.
-
-        Args:
-            schedule: The learning rates.
-            scaled: Whether the kernel standardises rows, if the task does.
-            left_out: Rows of the table that it does not see.
-        """
-        return self.new_sgd(SGD, schedule, scaled=scaled, left_out=left_out)
-
-    def new_sgd(self, make: Callable[..., K], schedule: Schedule, *, scaled: bool = True, left_out: int = 0) -> K:
-        """Return what ``make`` creates for this task: an SGD kernel, or several."""
-        return make(
-            self.kind,
-            self.inputs,
-            self.classes,
-            batch_size=self.batch_size,
-            l2=schedule.l2,
-            intercept=self.intercept,
-            average=self.average,
-            step=schedule.step,
-            l1=schedule.l1,
-            max_norm=schedule.max_norm,
-            on_bad=self.on_bad,
-            scaling=self.scaling if scaled else None,
-            class_weight=self.class_weight,
-            rows=len(self.source) - left_out,
-        )
-
-    def facts(self) -> Record:
-        """Return the facts of the task that a model stores."""
-        listed = {*self.columns, *self.inputs.columns, self.label, *self.inputs.left_out}
-        return {
-            "features": list(self.columns),
-            "lists": self.inputs.lists,
-            **({"encoding": self.encoding.state()} if self.encoding else {}),
-            "left_out": self.inputs.left_out,
-            "others": [name for name in self.source.schema.names if name not in listed],
-            "notes": self.notes,
-            "standardize": self.scaling is not None and self.scaling.setting(keep_flags=self.keep_flags),
-        }
-
-    def hint_scaling(self, why: str) -> None:
-        """Suggest standardised features once, if features are unscaled."""
-        if self.scaling is None and not any(SCALING_HELPS in note for note in self.notes):
-            self.note(f"{why}: {SCALING_HELPS}")
-
-    def note_restart(self, before: Schedule, other: Schedule, of: str = "") -> None:
-        """Log that training restarts at another rate; ``of`` names the affected models."""
-        self.note(other.describe_restart(before, of))
-        if other.learning_rate < before.learning_rate:
-            self.hint_scaling("if features differ in scale")
-
-    def note(self, text: str) -> None:
-        """Add a note to the log and to the model."""
-        self.notes.append(text)
-        log.warning(text)
 
 
 class BestEpoch(NamedTuple):
@@ -178,8 +37,8 @@ class BestEpoch(NamedTuple):
     intercept: npt.NDArray[Any]
 
 
-class Training:
-    """A training run, epoch by epoch.
+class Training(Trainer):
+    """A training run of one model by SGD.
 
     Args:
         task: The task.
@@ -189,7 +48,7 @@ class Training:
         params: The settings that the model records.
         adaptive: Whether the learning rate is a default: it is lowered if an epoch diverges or a regression plateaus,
             and raised for labels far from 0.
-        on_rows: Called with numbers of trained rows; a negative number undoes those of an epoch that restarts.
+        on_rows: As for `Trainer`.
         ranks: The ranks that train the same model.
     """
 
@@ -205,46 +64,27 @@ class Training:
         on_rows: Callable[[int], object] | None,
         ranks: Ranks | None = None,
     ) -> None:
+        super().__init__(task, feeder, params, past.history if past else (), on_rows)
         self._learn = partial(passes.learn, weight=task.weight) if ranks is None else partial(learn, ranks)
-        self.task, self.schedule = task, schedule
-        self.history = [dict(record) for record in past.history] if past else []
-        self._feeder, self._past, self._params = feeder, past, params
+        self.schedule, self._past = schedule, past
         self._adaptive, self._may_restart = adaptive, adaptive and not self.history
-        self._on_rows, self._rows_reported = on_rows, 0
+        self._rows_reported = 0
         self._baseline: Baseline | None = None
         self._best = self._past_best()
         self._scaled = self._scale_cached()
         self._new_sgd()
 
-    def run(
-        self,
-        epochs: int,
-        measure: Callable[[Model], Record] | None,
-        callback: Callable[[Record], object],
-        save: Callable[[Model], object] | None,
-    ) -> Model:
-        """Train so many more epochs, or until a stopping rule holds, and return the model."""
-        for epoch in range(len(self.history), len(self.history) + epochs):
-            record = self._run_with_retry(epoch) if self._may_restart else self._epoch(epoch)
-            if measure is not None:
-                record |= measure(self._current_model())
-            self.history.append(record)
-            out_of_patience = self._reduce_on_plateau(record)
-            callback(record)
-            self._hint_scaling()
-            stop = self.schedule.enough(recent_losses(self.history), epoch) or out_of_patience
-            self._update_best()
-            if save is not None:
-                save(self.model())
-            if stop:
-                break
-        self._note_outcome()
-        model = self.model()
-        if save is not None:
-            save(model)
-        return model
+    def _epoch(self, epoch: int, *, last: bool) -> Record:
+        return self._run_with_retry(epoch) if self._may_restart else self._pass(epoch)
 
-    def _reduce_on_plateau(self, record: Record) -> bool:
+    def _stops(self, record: Record) -> bool:
+        out_of_patience = self._update_best(record)
+        self._hint_scaling()
+        stop = self.schedule.enough(recent_losses(self.history), record["epoch"]) or out_of_patience
+        self._reduce_on_plateau()
+        return stop
+
+    def _update_best(self, record: Record) -> bool:
         """Keep the weights if they are the best so far; return whether patience has run out."""
         patience = self._params.get("patience")
         if patience is None:
@@ -294,7 +134,7 @@ class Training:
         """Train an epoch; restart at another rate if it diverges or its labels are far from 0."""
         while True:
             try:
-                record = self._epoch(epoch)
+                record = self._pass(epoch)
                 other = None if self._baseline is None else self.schedule.restarted(self._baseline, 0, record["loss"])
                 if other is None:
                     return record
@@ -310,7 +150,7 @@ class Training:
         del self.sgd  # two kernels would exceed the budget
         self._new_sgd()
 
-    def _update_best(self) -> None:
+    def _reduce_on_plateau(self) -> None:
         """Lower the learning rate if a regression has plateaued because of its steps."""
         lowered_schedule = self.schedule.lowered()
         if self._adaptive and lowered_schedule is not None and self.sgd.has_plateaued(recent_losses(self.history)):
@@ -319,12 +159,10 @@ class Training:
 
     def _report_rows(self, rows: int) -> None:
         self._rows_reported += rows
-        if self._on_rows is not None:
-            self._on_rows(rows)
+        self._on_rows(rows)
 
-    def _epoch(self, epoch: int) -> Record:
-        start, read = time.perf_counter(), self._feeder.bytes_read
-        counted, self._rows_reported = None, 0
+    def _pass(self, epoch: int) -> Record:
+        meter, counted, self._rows_reported = Meter(self._feeder), None, 0
         if self._baseline is None:
             self._baseline = Baseline(self.task.kind, self.task.classes, self.task.class_weight)
             counted = self._baseline.add
@@ -334,14 +172,7 @@ class Training:
         except Diverged as error:
             standardized = self.task.scaling is not None
             raise self.schedule.diverged(epoch, str(error), standardized=standardized) from None
-        return {
-            "epoch": epoch,
-            **figures.record(self.sgd.kind),
-            "rows": figures.rows,
-            "seconds": time.perf_counter() - start,
-            "bytes_read": self._feeder.bytes_read - read,
-            **({"skipped": self.sgd.skipped} if self.sgd.skipped else {}),
-        }
+        return meter.record(epoch, self.sgd.kind, figures, self.sgd.skipped)
 
     def model(self) -> Model:
         """Return the model: with the weights of the best epoch if patience is set, else with the current ones."""
@@ -392,7 +223,7 @@ class Training:
     def _hint(self) -> str:
         """Return a hint for a model that learnt nothing."""
         step = step_of(self.schedule.step)
-        if self._adaptive and step.same and self.schedule.learning_rate < step.usual / MIN_IDS:
+        if self._adaptive and step.same and self.schedule.learning_rate < step.usual / MAX_REDUCTION:
             return "a few rows are far longer than all others and determine the learning rate; try step='normalized'"
         options = "" if self.task.scaling is not None else ", or standardize=True"
         return f"try more epochs or another {'step' if step.fixed else 'learning_rate'}{options}"

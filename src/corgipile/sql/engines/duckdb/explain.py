@@ -9,7 +9,7 @@ import numpy as np
 
 from corgipile.linear.features import find_inputs
 from corgipile.linear.nulls import NullsAsNaN
-from corgipile.linear.train import order_of
+from corgipile.linear.problem import order_of
 from corgipile.orders.riffle import CONTENT
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import parse_bytes

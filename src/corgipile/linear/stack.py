@@ -1,0 +1,288 @@
+"""Rows routed to several models: each learns outside its fold, on its label, or both, vectorised across models."""
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from operator import attrgetter
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile import _kernel
+from corgipile.errors import Diverged
+from corgipile.linear import passes
+from corgipile.linear.divergence import Untrained
+from corgipile.linear.problem import Task
+from corgipile.linear.schedule import Schedule
+from corgipile.linear.sgd import SGD, Step
+from corgipile.loader.buffered_reader import BufferedReader
+
+__all__ = ["Run", "Stack", "learn_labels", "learn_parts", "max_threads", "teams", "worth_a_thread"]
+
+MAX_THREADS = 16
+
+
+@dataclass(eq=False)
+class Run:
+    """One model in training.
+
+    Attributes:
+        sgd: The model.
+        schedule: Its learning rates.
+        make: Creates an untrained model.
+        adaptive: Whether its rate is a default, which is lowered if it diverges.
+        fold: The fold that it does not see.
+        label: The number of its label, with labels.
+        team: The number of its team, which visits rows at once in one thread.
+        point: The text of its grid point.
+        losses: Losses of the epochs so far.
+        error: Its divergence, with which it stopped learning.
+    """
+
+    sgd: SGD
+    schedule: Schedule
+    make: Callable[[Schedule], SGD]
+    adaptive: bool
+    fold: int = 0
+    label: int = 0
+    team: int = 0
+    point: str = ""
+    losses: list[float] = field(default_factory=list)
+    error: Diverged | None = None
+
+
+class Stack:
+    """Models in training on the same rows.
+
+    Args:
+        task: The rows.
+        scaler: Standardises rows.
+        runs: The models; those of a team, and the labels of a fold, are adjacent.
+        each: Rows that all models visit before the next ones.
+        threads: The number of threads.
+        parts: The fold of each row; None: models see all rows.
+        sets: Whether a label set has a label, [sets, labels]; None: rows have one label.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        scaler: SGD,
+        runs: list[Run],
+        *,
+        each: int,
+        threads: int,
+        parts: npt.NDArray[np.uint8] | None = None,
+        sets: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        self._task, self._scaler, self.all = task, scaler, runs
+        self._each, self._parts, self._sets = each, parts, sets
+        self._threads = min(max_threads(), threads)
+        self._pool = ThreadPoolExecutor(self._threads, "corgipile-stack")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def visit_all(
+        self,
+        feeder: BufferedReader,
+        epoch: int,
+        runs: Sequence[Run],
+        watch: Callable[[Step], object] | None = None,
+        on_rows: Callable[[int], object] | None = None,
+        *,
+        own: bool = False,
+        strict: bool = False,
+    ) -> int:
+        """Train models on the rows of an epoch outside their fold, and return the number of rows.
+
+        Args:
+            feeder: Reads the rows.
+            epoch: The epoch.
+            runs: The models.
+            watch: Receives each step; its ``numbers`` are the folds.
+            on_rows: Called with numbers of rows.
+            own: Evaluate models on the rows of their fold instead.
+            strict: Raise the error of a model that diverged.
+        """
+        task, seen = self._task, 0
+        for run in runs:
+            run.sgd.begin(0.0 if own else run.schedule.rate(epoch))
+        route = None if self._parts is None else self._parts.__getitem__
+        for step in passes.steps(feeder, task.inputs, task.label, task.weight, epoch, route):
+            if watch is not None:
+                watch(step)
+            self._share(step, runs, own=own)
+            for error in filter(None, (run.error for run in runs if strict)):
+                raise error
+            seen += len(step.visit)
+            if on_rows is not None:
+                on_rows(len(step.visit))
+        return seen
+
+    def restart(
+        self, runs: Sequence[Run], untrained: Untrained, announce: Callable[[Schedule, Schedule, list[Run]], object]
+    ) -> list[Run]:
+        """Reset models whose default rate diverged, with a lower rate, and return them.
+
+        Args:
+            runs: The models of the last pass.
+            untrained: The losses of untrained models, by fold.
+            announce: Receives the schedule before and after, and the models that change so.
+        """
+        changed, restarting = defaultdict[tuple[str, Schedule, Schedule], list[Run]](list), []
+        for run in runs:
+            loss = math.nan if run.error else run.sgd.flush().loss
+            other = run.schedule.restarted(untrained, run.fold, loss) if run.adaptive else None
+            if other is not None:
+                changed[run.point, run.schedule, other].append(run)
+                restarting.append(run)
+                run.schedule, run.sgd, run.error = other, run.make(other), None
+        for (_, before, other), of in changed.items():
+            announce(before, other, of)
+        return restarting
+
+    def _share(self, step: Step, runs: Sequence[Run], *, own: bool) -> None:
+        """Let all models visit a step: with enough threads one model per thread, else whole teams."""
+        if self._threads == len(self.all):
+            groups = [[run] for run in runs]
+        else:
+            groups = [list(team) for _, team in groupby(runs, key=attrgetter("team"))]
+        threads = min(self._threads, len(groups))
+        at = [len(groups) * thread // threads for thread in range(threads + 1)]
+        shares = [[run for some in groups[start:stop] for run in some] for start, stop in pairwise(at)]
+        futures = [self._pool.submit(self._visit, step, some, own=own) for some in shares[1:]]
+        try:
+            self._visit(step, shares[0], own=own)
+        finally:
+            wait(futures)  # they read slots that the next step may overwrite
+        for future in futures:
+            future.result()
+
+    def _visit(self, step: Step, runs: Sequence[Run], *, own: bool) -> None:
+        """Train or evaluate some models on their rows."""
+        for piece in self._scaler.pieces(step, self._each):
+            left = [run for run in runs if run.error is None]
+            if not left:
+                return
+            if self._sets is not None:
+                self._visit_labels(piece, left, own=own)
+                continue
+            models, folds = [run.sgd for run in left], np.array([run.fold for run in left], np.uint8)
+            for at, error in learn_parts(models, folds, piece, own=own, each=self._each).items():
+                left[at].error = error
+
+    def _visit_labels(self, step: Step, runs: Sequence[Run], *, own: bool) -> None:
+        """Train the models of each fold on its rows, in chunks."""
+        assert self._sets is not None  # noqa: S101 - for the type checker: the caller checked it
+        for fold, some in groupby(runs, key=attrgetter("fold")):
+            of_fold = list(some)
+            part = step if step.numbers is None else step.part(np.flatnonzero((step.numbers == fold) == own))
+            for start in range(0, len(part.visit), self._each):
+                chunk = part.part(slice(start, start + self._each))
+                for team in _consecutive([run for run in of_fold if run.error is None]):
+                    found = learn_labels([run.sgd for run in team], chunk, self._sets, first=team[0].label)
+                    for at, error in found.items():
+                        team[at].error = error
+
+
+def max_threads() -> int:
+    """Return how many threads may train models."""
+    return min(len(os.sched_getaffinity(0)), MAX_THREADS)
+
+
+def _consecutive(runs: list[Run]) -> Iterator[list[Run]]:
+    """Yield runs of models with consecutive labels."""
+    ends = [at for at in range(1, len(runs)) if runs[at].label != runs[at - 1].label + 1]
+    yield from (runs[start:stop] for start, stop in pairwise([0, *ends, len(runs)]) if stop > start)
+
+
+def worth_a_thread(model: SGD) -> int:
+    """Return the number of similar models worth a thread: half of those that the kernel runs at once.
+
+    Fewer take nearly as long.
+    """
+    return max(1, _kernel.sgd_at_once(model._state) // 2)  # noqa: SLF001 - a function of the class
+
+
+def teams(models: Sequence[SGD], theirs: npt.NDArray[np.uint8], parts: npt.NDArray[np.uint8]) -> list[int]:
+    """Return for each model how many models visit a row at once with it, outside its own part.
+
+    Args:
+        models: As in `learn_parts`.
+        theirs: The part of each model.
+        parts: The part of each row.
+    """
+    return _kernel.sgd_teams([model._state for model in models], theirs, parts)  # noqa: SLF001 - a function of the class
+
+
+def learn_parts(
+    models: Sequence[SGD], theirs: npt.NDArray[np.uint8], step: Step, *, own: bool, each: int
+) -> dict[int, Diverged]:
+    """Train models on the same rows, each without its part or only on it; return divergences by model.
+
+    Args:
+        models: Models that do not standardise. Models that differ only in rates, penalties or means should be
+            adjacent, and among them those of a part: the kernel vectorises across them.
+        theirs: The part of each model.
+        step: The rows; its ``numbers`` are the part of each visit.
+        own: Whether models see their own part, or all others.
+        each: Visits that all models make before the next ones.
+
+    Raises:
+        CorgiPileError: As in `SGD.learn`, except Diverged.
+    """
+    features, labels, weights = step.for_kernel()
+    parts = step.numbers
+    assert parts is not None  # noqa: S101 - for the type checker
+    states = [model._state for model in models]  # noqa: SLF001 - a function of the class
+    results = _kernel.sgd_parts(states, theirs, own, features, *labels, step.visit, *weights, parts, each)
+    refused = [at for at, (status, _) in enumerate(results) if status]
+    return _finish(models, results, {at: step.part(np.flatnonzero((parts == theirs[at]) == own)) for at in refused})
+
+
+def learn_labels(
+    models: Sequence[SGD], step: Step, sets: npt.NDArray[np.bool_], *, first: int = 0
+) -> dict[int, Diverged]:
+    """Train models on the same rows, each on its own label; return divergences by model.
+
+    Args:
+        models: Models that do not standardise; the kernel vectorises across models that differ only in weights.
+        step: The rows; their labels are numbers of sets.
+        sets: Whether a set has a label: [sets, labels].
+        first: The label of the first model; others follow.
+
+    Raises:
+        CorgiPileError: As in `SGD.learn`, except Diverged.
+    """
+    features, numbers, weights = step.for_kernel()
+    states = [model._state for model in models]  # noqa: SLF001 - a function of the class
+    results = _kernel.sgd_each(states, features, *numbers, step.visit, *weights, sets, sets.shape[1], first)
+    steps = {}
+    for at in [at for at, (status, _) in enumerate(results) if status]:
+        # slots outside the visit may hold anything
+        set_numbers = np.fmax(np.fmin(step.labels, len(sets) - 1), 0).astype(np.intp)
+        steps[at] = step._replace(labels=sets[:, first + at].take(set_numbers).astype(np.float64))
+    return _finish(models, results, steps)
+
+
+def _finish(models: Sequence[SGD], results: list[tuple[int, int]], steps: dict[int, Step]) -> dict[int, Diverged]:
+    """Let models that the kernel stopped finish their steps alone; return divergences."""
+    diverged = {}
+    for at, step in steps.items():
+        try:
+            models[at]._learn_all(step, results[at])  # noqa: SLF001 - a function of the class
+        except Diverged as error:
+            diverged[at] = error
+    return diverged
