@@ -23,17 +23,17 @@ PG_FUNCTION_INFO_V1(corgipile_may);
 
 static const char *const rights[] = {"use", "read", "replace", "own"};
 
-static Oid named_table(const char *name)
+Oid corgi_models_table(void)
 {
     Oid schema = get_namespace_oid("corgipile", true);
-    Oid table = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+    Oid table = OidIsValid(schema) ? get_relname_relid("models", schema) : InvalidOid;
     if (!OidIsValid(table))
-        ereport(ERROR, errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no table corgipile.%s", name),
-                errhint("Run CREATE EXTENSION corgipile, or ALTER EXTENSION corgipile UPDATE."));
+        ereport(ERROR, errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no table corgipile.models"),
+                errhint("Run CREATE EXTENSION corgipile."));
     return table;
 }
 
-/* Raise an error if another version of the extension made the functions and tables. */
+/* Refuse functions that another version of the extension created. */
 void corgi_refuse_version(void)
 {
     ereport(ERROR, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -41,20 +41,10 @@ void corgi_refuse_version(void)
             errhint("Run ALTER EXTENSION corgipile UPDATE in this database, and connect again."));
 }
 
-/* Return whether models have owners and rights, since 0.2. */
-bool corgi_has_rights(void) { return get_attnum(named_table("models"), "may_use") > 0; }
-
-Oid corgi_models_table(void)
-{
-    if (!corgi_has_rights())
-        corgi_refuse_version();
-    return named_table("models");
-}
-
 /* Refuse a role without a privilege on the table of models. */
 void corgi_check_models(AclMode mode, Oid user)
 {
-    AclResult may = pg_class_aclcheck(named_table("models"), user, mode);
+    AclResult may = pg_class_aclcheck(corgi_models_table(), user, mode);
     if (may != ACLCHECK_OK)
         aclcheck_error(may, OBJECT_TABLE, "models");
 }
@@ -88,7 +78,7 @@ CorgiCaller corgi_become_owner(void)
 {
     CorgiCaller caller = {.path = corgi_enter_path()};
     GetUserIdAndSecContext(&caller.user, &caller.context);
-    SetUserIdAndSecContext(owner_of(named_table("models")),
+    SetUserIdAndSecContext(owner_of(corgi_models_table()),
                            caller.context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
     return caller;
 }

@@ -48,7 +48,6 @@ extern struct TriggerData *corgi_trigger_of(FunctionCallInfo fcinfo);
 
 /* rights.c */
 extern void corgi_refuse_version(void) __attribute__((noreturn));
-extern bool corgi_has_rights(void);
 extern Oid corgi_models_table(void);
 extern void corgi_check_models(AclMode mode, Oid user);
 extern int corgi_enter_path(void);
