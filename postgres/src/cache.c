@@ -1,5 +1,5 @@
 /* Per-backend cache of models that predict, keyed by the version of their row. */
-#include "corgipile.h"
+#include "models.h"
 
 #include "access/transam.h"
 #include "catalog/pg_type.h"
