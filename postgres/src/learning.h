@@ -24,7 +24,7 @@ extern bool corgi_learner_has_plateaued(const CorgiLearner *m, const double *los
 extern int64 corgi_learner_piece(const CorgiLearner *m, const CorgiRun *run);
 extern int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
 extern cp_sgd *corgi_learner_state(const CorgiLearner *m);
-/* Which labels each set has: [count][labels], one byte each. */
+/* Labels of each set: [count][labels], one byte each. */
 typedef struct {
     const uint8 *has;
     int64 count, labels;

@@ -223,7 +223,7 @@ static int compare_sets(const void *a, const void *b)
     return x->length < y->length ? -1 : x->length > y->length;
 }
 
-/* Number the sets' labels anew, sort the sets, and fill the matrix of labels by set. */
+/* Renumber the sets' labels, sort the sets, and fill the matrix of labels by set. */
 static void settle_sets(CorgiMembers *m, const int32 *number)
 {
     int32 *set_number;

@@ -219,7 +219,7 @@ void corgi_write_scaling(const CorgiRun *run, double *to)
     to[2 * line - 1] = 1;
 }
 
-/* Write a learner's weights, the predicting or the last ones, each output's with its intercept: [outputs][width + 1]. */
+/* Write a learner's weights, the predicting or the last ones, with each output's intercept: [outputs][width + 1]. */
 void corgi_write_weights(CorgiLearner *learner, int64 width, bool last, double *to)
 {
     const int64 outputs = corgi_learner_outputs(learner), line = width + 1;
