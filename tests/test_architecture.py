@@ -9,6 +9,7 @@ import tokenize
 from pathlib import Path
 
 import imports
+from calls_in_c import calls, included
 
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src" / "corgipile"
@@ -16,6 +17,7 @@ RETIRED = {"store", "held", "filler", "crew", "flight", "flights", "parcel", "pa
 RETIRED |= {"machine", "course", "bodies"}
 ALLOWED = {("environment.py", "machine"), ("cli/compare.py", "machine")}  # a computer
 ALLOWED |= {(f"stores/{name}.py", "store") for name in ("buckets", "library")}  # a module of obstore
+MEASURING = {"evaluate.c", "measure.c", "multilabel_metrics.c", "ranks.c"}  # call each other
 ALLOWED |= {(f"torch/{name}.py", "store") for name in ("elastic", "members")}  # one of torch.distributed
 
 UNMENDED = {"corgipile.linear.multi_model", "corgipile.linear.train"}
@@ -81,6 +83,25 @@ def test_modules_are_small():
     lengths = {path: len(path.read_text().splitlines()) for path in modules()}
     assert statistics.median(lengths.values()) <= 150
     assert {path: n for path, n in lengths.items() if n > 400} == {}
+
+
+def test_files_in_c_are_small():
+    lengths = {
+        path: len(path.read_text().splitlines())
+        for folder in ("kernel", "postgres", "src/corgipile/_kernel")
+        for path in (ROOT / folder).rglob("*.[ch]")
+    }
+    assert {path: n for path, n in lengths.items() if n > 400} == {}
+
+
+def test_files_of_the_extension_do_not_call_in_circles():
+    assert [circle for circle in imports.circles_of(calls()) if not MEASURING.issuperset(circle)] == []
+
+
+def test_no_header_is_in_half_of_the_extension():
+    files = included()
+    headers = [header for name, some in files.items() if name.endswith(".c") for header in some]
+    assert max(map(headers.count, headers)) <= sum(name.endswith(".c") for name in files) // 2
 
 
 def test_public_names_are_documented():

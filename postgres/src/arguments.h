@@ -1,8 +1,10 @@
-/* Arguments of a call that predicts. Include after corgipile.h. */
+/* Arguments of a call that predicts. */
 #ifndef CORGIPILE_ARGUMENTS_H
 #define CORGIPILE_ARGUMENTS_H
 
-#include "corgipile.h"
+#include "postgres.h"
+
+#include "models.h"
 
 typedef struct {
     bool list, pair, mixed; /* features: one array; a sparse pair of arrays; an array and a number; else one argument

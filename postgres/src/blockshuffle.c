@@ -1,5 +1,5 @@
 /* BlockShuffle operator: returns the visible rows of any block of pages. */
-#include "corgipile.h"
+#include "operators.h"
 
 #include "executor/instrument.h"
 #include "plan/plan.h"

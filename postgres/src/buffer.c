@@ -2,7 +2,8 @@
  * Dense rows lie at their slot. Sparse rows vary in length, so they lie one after the other in the region of their
  * block, sized for the block with the most items. The buffer's size is thus known before the first row is read, and
  * buffer_size bounds it. */
-#include "corgipile.h"
+#include "learning.h"
+#include "reading.h"
 
 #include <sys/mman.h>
 

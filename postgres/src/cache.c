@@ -1,5 +1,5 @@
 /* Per-backend cache of models that predict, keyed by the version of their row. */
-#include "corgipile.h"
+#include "models.h"
 
 #include "access/transam.h"
 #include "catalog/pg_type.h"
@@ -13,10 +13,6 @@ enum { MAX_CACHED_MODELS = 64 };
 static const char *const version_query =
     "SELECT xmin, cmin, ctid, " CORGI_HOLDERS " FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
 
-/* For extension version 0.1, in which every reader of the table may use all models. */
-static const char *const old_query =
-    "SELECT xmin, cmin, ctid FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
-
 /* Return the version of a model's row in the current snapshot: its transaction, command and position. The command
  * matters because a transaction may have emptied the table in between. Refuses a caller without the right. */
 CorgiVersion corgi_find_model(const char *name, CorgiRight right)
@@ -25,33 +21,27 @@ CorgiVersion corgi_find_model(const char *name, CorgiRight right)
     static SPIPlanPtr saved_plan = NULL;
     Oid types[] = {TEXTOID};
     Datum values[1];
-    bool null, old = right == CORGI_USE && !corgi_has_rights();
+    bool null;
     CorgiCaller caller = corgi_become_owner();
-    if (old)
-        corgi_check_models(ACL_SELECT, caller.user);
-    else
-        (void) corgi_models_table();
     SPI_connect();
-    if (saved_plan == NULL && !old) {
+    if (saved_plan == NULL) {
         SPIPlanPtr plan = SPI_prepare(version_query, lengthof(types), types);
         if (plan == NULL || SPI_keepplan(plan) != 0)
             elog(ERROR, "preparing to read corgipile.models failed");
         saved_plan = plan;
     }
     values[0] = CStringGetTextDatum(name);
-    if ((old ? SPI_execute_with_args(old_query, 1, types, values, NULL, true, 1)
-             : SPI_execute_plan(saved_plan, values, NULL, true, 1)) != SPI_OK_SELECT)
+    if (SPI_execute_plan(saved_plan, values, NULL, true, 1) != SPI_OK_SELECT)
         elog(ERROR, "reading corgipile.models failed");
     if (SPI_processed > 0) {
         HeapTuple row = SPI_tuptable->vals[0];
         TupleDesc columns = SPI_tuptable->tupdesc;
+        CorgiHolders holders;
         version.writer = DatumGetTransactionId(SPI_getbinval(row, columns, 1, &null));
         version.command = DatumGetCommandId(SPI_getbinval(row, columns, 2, &null));
         version.place = *(ItemPointer) DatumGetPointer(SPI_getbinval(row, columns, 3, &null));
-        if (!old) {
-            CorgiHolders holders = corgi_holders_at(row, columns, 4);
-            corgi_check_right(right, caller.user, &holders, name);
-        }
+        holders = corgi_holders_at(row, columns, 4);
+        corgi_check_right(right, caller.user, &holders, name);
     }
     SPI_finish();
     corgi_become_caller(caller);

@@ -1,5 +1,6 @@
 /* A corgipile.train call written as SQL, to be run elsewhere or again. */
 #include "jobs.h"
+#include "options.h"
 
 #include "catalog/pg_type.h"
 #include "fmgr.h"

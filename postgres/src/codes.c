@@ -40,7 +40,7 @@ static void widen_codes(CorgiCodes *c, int64 code)
 /* Append the code of the next row. Returns whether the array grew. */
 bool corgi_add_code(CorgiCodes *c, int64 code)
 {
-    const bool grows = corgi_codes_full(c);
+    const bool grows = c->rows == c->room;
     widen_codes(c, code);
     if (grows) {
         c->room += c->room / 4 + INITIAL_ROWS;

@@ -15,10 +15,6 @@ extern bool corgi_add_code(CorgiCodes *c, int64 code);
 extern void corgi_drop_codes(CorgiCodes *c);
 extern void corgi_number_codes(CorgiCodes *c, const int32 *numbers);
 
-static inline bool corgi_codes_full(const CorgiCodes *c) { return c->rows == c->room; }
-
-static inline int64 corgi_codes_bytes(const CorgiCodes *c) { return c->rows * c->width; }
-
 static inline int64 corgi_code_at(const CorgiCodes *c, int64 row)
 {
     switch (c->width) {

@@ -1,9 +1,9 @@
 /* Conversion of row values to numbers: labels to doubles, features straight into a buffer slot. */
-#include "corgipile.h"
+
+#include "numbers.h"
 
 #include "access/detoast.h"
 #include "mb/pg_wchar.h"
-#include "numbers.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
@@ -12,8 +12,6 @@
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
 enum { MAX_LABEL_BYTES = 100 }; /* bytes of a label in an error */
-
-bool corgi_is_number(Oid type) { return type == NUMERICOID || corgi_stored_type(type) != CP_TYPES; }
 
 /* Name a row so that SQL finds it: WHERE ctid = '(page,item)'. */
 char *corgi_row_name(const CorgiColumn *c, const ItemPointerData *tid)
@@ -26,21 +24,6 @@ void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *wha
 {
     REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in %s column \"%s\"; every row must have a number",
            corgi_row_name(c, &row->tts_tid), what, c->name);
-}
-
-static double numeric_to_double(Datum value) { return DatumGetFloat8(DirectFunctionCall1(numeric_float8, value)); }
-
-static double label_number(const CorgiColumn *c, Datum value)
-{
-    switch (c->type) {
-    case BOOLOID: return DatumGetBool(value);
-    case INT2OID: return DatumGetInt16(value);
-    case INT4OID: return DatumGetInt32(value);
-    case INT8OID: return (double) DatumGetInt64(value);
-    case FLOAT4OID: return DatumGetFloat4(value);
-    case FLOAT8OID: return DatumGetFloat8(value);
-    default: return numeric_to_double(value);
-    }
 }
 
 /* Return the index of a row's class. */
@@ -68,7 +51,7 @@ double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row)
         corgi_null_value(label, row, "label");
     if (label->classes != NULL)
         return label_class(label, value, row);
-    y = label_number(label, value);
+    corgi_read_number(label->type, value, sizeof y, (char *) &y);
     if (unlikely(!isfinite(y)) && label->lenient)
         return NAN;
     if (unlikely(!isfinite(y)))
@@ -170,15 +153,12 @@ static int64 read_numerics(Datum array, int bytes, int64 width, char *to, const 
     int64 count;
     const char *at = array_elements(a, 1, &count, &bitmap, why);
     for (int64 i = 0; i < count && *why == NULL; i++) {
-        double value;
         if (bitmap != NULL && is_null(bitmap, i))
             *why = has_null;
         else if ((at = next_numeric(at, end)) == NULL)
             *why = damaged_array;
-        else if (count == width) {
-            value = numeric_to_double(PointerGetDatum(at));
-            cp_cast(to + i * bytes, bytes == 8, (const char *) &value, CP_F64, 1);
-        }
+        else if (count == width)
+            corgi_read_number(NUMERICOID, PointerGetDatum(at), bytes, to + i * bytes);
         at = at ? at + VARSIZE_ANY(at) : NULL;
     }
     return count;
@@ -290,25 +270,6 @@ static void read_list(const CorgiSource *s, TupleTableSlot *row, int64 width, ch
         REFUSE(ERRCODE_DATA_EXCEPTION,
                "%s has " INT64_FORMAT " numbers in column \"%s\" where " INT64_FORMAT " are needed",
                corgi_row_name(c, &row->tts_tid), count, c->name, width);
-}
-
-/* Convert a number exactly as the kernel converts arrays of its type. */
-void corgi_read_number(Oid type, Datum value, int bytes, char *to)
-{
-    union { bool b; int16 i2; int32 i4; int64 i8; float4 f4; float8 f8; } scalar;
-    enum cp_type from = corgi_stored_type(type);
-    switch (type) {
-    case BOOLOID: scalar.b = DatumGetBool(value); break;
-    case INT2OID: scalar.i2 = DatumGetInt16(value); break;
-    case INT4OID: scalar.i4 = DatumGetInt32(value); break;
-    case INT8OID: scalar.i8 = DatumGetInt64(value); break;
-    case FLOAT4OID: scalar.f4 = DatumGetFloat4(value); break;
-    case FLOAT8OID: scalar.f8 = DatumGetFloat8(value); break;
-    default:
-        scalar.f8 = numeric_to_double(value);
-        from = CP_F64;
-    }
-    cp_cast(to, bytes == 8, (const char *) &scalar, from, 1);
 }
 
 /* Encode a row's columns into a slot. */

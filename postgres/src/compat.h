@@ -2,6 +2,8 @@
 #ifndef CORGIPILE_COMPAT_H
 #define CORGIPILE_COMPAT_H
 
+#include "postgres.h"
+
 #if PG_VERSION_NUM < 150000
 #error "corgipile needs PostgreSQL 15 or later"
 #endif

@@ -1,6 +1,7 @@
 /* Rows passed as one record: ROW(a, b) with fields in the model's order, or a named row type with columns matched by
  * name. */
-#include "corgipile.h"
+#include "composite.h"
+#include "models.h"
 
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"

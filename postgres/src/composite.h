@@ -2,6 +2,10 @@
 #ifndef CORGIPILE_COMPOSITE_H
 #define CORGIPILE_COMPOSITE_H
 
+#include "postgres.h"
+
+#include "models.h"
+
 /* Reader of features from records of one type. */
 typedef struct {
     TupleDesc columns;

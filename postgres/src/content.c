@@ -1,18 +1,19 @@
 /* Content vectors of a table's blocks; riffle balances blocks by them on request.
  * After the survey, sample runs of rows are read (kernel/plan/spots.h). Rows, numbers and vectors equal those of
  * corgipile.loader.sampled_runs in Python. */
-#include "corgipile.h"
+
+#include "members.h"
+#include "numbers.h"
+#include "reading.h"
 
 #include <math.h>
 
 #include "catalog/pg_type.h"
 #include "io/gather.h"
-#include "numbers.h"
 #include "plan/alike.h"
 #include "plan/content.h"
 #include "plan/seriate.h"
 #include "plan/spots.h"
-#include "reading.h"
 #include "utils/memutils.h"
 
 /* one-hot columns of a label; distinct values of a column of classes */
@@ -26,7 +27,7 @@ typedef struct {
     int64 count, room;      /* count: rows read */
     double *center, *scale, *turn, *packed; /* packed: [room][features + extras] */
     int64 *sums;            /* scratch for cp_content */
-    CorgiLabels *labels;    /* multilabel targets, or NULL */
+    CorgiMembers *labels;   /* multilabel targets, or NULL */
     int16 *vector;          /* of the next run, of `room` rows; NULL: rows are stored as they are */
 } ContentSample;
 
@@ -197,7 +198,8 @@ static double shared_variance(const CorgiRun *run, Snapshot snapshot)
     double variance, bytes = row_bytes(run);
     cp_spots spots = cp_spots_make(run->survey.rows, bytes);
     int64 few = cp_spots_few(&spots, cp_spots_first(bytes));
-    ContentSample k = {.features = run->source.sparse ? CP_CONTENT_FEATURES : run->survey.width, .labels = run->labels};
+    ContentSample k = {.features = run->source.sparse ? CP_CONTENT_FEATURES : run->survey.width,
+                       .labels = corgi_are_labels(run->members) ? run->members : NULL};
     read_sampled_runs(run, snapshot, &spots, few, &k);
     find_classes(&k, &run->source.label);
     k.packed = allocate(k.count * (k.features + k.extras), sizeof *k.packed);
@@ -233,7 +235,8 @@ void corgi_describe_blocks(CorgiRun *run, Snapshot snapshot)
     MemoryContext outside = MemoryContextSwitchTo(context);
     double bytes = row_bytes(run);
     cp_spots spots = cp_spots_make(v->rows, bytes);
-    ContentSample k = {.features = run->source.sparse ? CP_CONTENT_FEATURES : v->width, .labels = run->labels};
+    ContentSample k = {.features = run->source.sparse ? CP_CONTENT_FEATURES : v->width,
+                       .labels = corgi_are_labels(run->members) ? run->members : NULL};
     int16 *vectors;
     read_sampled_runs(run, snapshot, &spots, cp_spots_few(&spots, cp_spots_first(bytes)), &k);
     find_scale(&k, &run->source.label, spots.each);

@@ -1,11 +1,12 @@
 /* Fast path that copies rows of a heap page into the buffer without deforming them.
  * It handles numbers and arrays stored inline and uncompressed. A page with any other row, a damaged one included,
  * takes the general path, corgi_put_row. */
-#include "corgipile.h"
+
+#include "numbers.h"
+#include "reading.h"
 
 #include "access/htup_details.h"
 #include "access/tupmacs.h"
-#include "numbers.h"
 
 enum { PREFETCH_DISTANCE = 4, MAX_PREFETCH_BYTES = 512 }; /* rows between prefetch and use; bytes per row */
 

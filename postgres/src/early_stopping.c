@@ -1,5 +1,5 @@
 /* Early stopping: the weights of the epoch with the least validation loss, which predict if patience is set. */
-#include "corgipile.h"
+#include "learning.h"
 
 #include "catalog/pg_type.h"
 #include "utils/array.h"

@@ -1,5 +1,5 @@
 /* Encoding of a value as numbers by its fitted column encoder. */
-#include "corgipile.h"
+#include "source.h"
 
 #include <math.h>
 

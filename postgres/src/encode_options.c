@@ -1,5 +1,5 @@
 /* Parsers of the arguments encode and missing of corgipile.train. */
-#include "corgipile.h"
+#include "options.h"
 
 #include <math.h>
 

@@ -1,6 +1,8 @@
-/* Encoders of columns as numbers, equivalent to corgipile.features in Python. Included by corgipile.h. */
+/* Encoders of columns as numbers, equivalent to corgipile.features in Python. */
 #ifndef CORGIPILE_ENCODERS_H
 #define CORGIPILE_ENCODERS_H
+
+#include "postgres.h"
 
 #include "lib/stringinfo.h"
 #include "names.h"

@@ -1,5 +1,5 @@
 /* Choice of each column's encoder, before any row is read. */
-#include "corgipile.h"
+#include "source.h"
 
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"

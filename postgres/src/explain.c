@@ -1,5 +1,6 @@
 /* EXPLAIN output of the three operators. */
-#include "corgipile.h"
+#include "members.h"
+#include "operators.h"
 
 void corgi_explain_blocks(const CorgiRun *run, ExplainState *es)
 {
@@ -67,10 +68,9 @@ void corgi_explain_learning(const CorgiRun *run, ExplainState *es)
     }
     ExplainPropertyText("Numbers", run->source.bytes == 4 ? "real" : "double precision", es);
     if (run->prepared) {
-        if (run->groups != NULL)
-            ExplainPropertyInteger("Groups", NULL, corgi_group_count(run->groups), es);
-        if (run->labels != NULL)
-            ExplainPropertyInteger("Labels", NULL, corgi_label_count(run->labels), es);
+        if (run->members != NULL)
+            ExplainPropertyInteger(corgi_are_labels(run->members) ? "Labels" : "Groups", NULL, corgi_model_count(run),
+                                   es);
         ExplainPropertyInteger("Passes before Epochs", NULL, run->passes, es);
         ExplainPropertyInteger("Features", NULL, run->survey.width, es);
         ExplainPropertyInteger("Rows per Epoch", NULL, run->survey.rows, es);

@@ -1,4 +1,5 @@
 /* corgipile.export: a stored model as the bytes of a model file. */
+#include "models.h"
 #include "safetensors.h"
 
 #include "catalog/pg_type.h"

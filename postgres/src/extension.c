@@ -1,8 +1,8 @@
 /* Entry points: library loading, and the function that the operators replace in a query. */
-#include "corgipile.h"
+#include "operators.h"
+#include "settings.h"
 
 #include "fmgr.h"
-#include "settings.h"
 
 PG_MODULE_MAGIC;
 

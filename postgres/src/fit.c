@@ -1,6 +1,6 @@
 /* Pass before the survey that fits encoders: text classes, categories, and fill values of missing numbers.
  * Classes come from all rows, as for numeric labels; everything else comes from training rows only, as in Python. */
-#include "corgipile.h"
+#include "operators.h"
 
 #include <math.h>
 

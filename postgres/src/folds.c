@@ -2,6 +2,7 @@
  * A hash of the seed and of a row's number among the visible rows selects its fold, as in Python: fold 0 of n is the
  * test part of train_test_split(table, 1 / n, seed). */
 #include "jobs.h"
+#include "run.h"
 
 #include "catalog/pg_type.h"
 #include "executor/spi.h"

@@ -1,7 +1,8 @@
 /* Hashed rows of a table or of a call, by kernel/text/hashed.h. */
-#include "corgipile.h"
+#include "source.h"
 
 #include "mb/pg_wchar.h"
+#include "utils/memutils.h"
 
 enum { MAX_RETAINED_BYTES = 1 << 20 }; /* bytes that stay allocated between rows */
 

@@ -1,5 +1,5 @@
 /* Choice of hashed columns by the arguments text, interactions, hash_bits and ngrams. */
-#include "corgipile.h"
+#include "source.h"
 
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"

@@ -1,7 +1,10 @@
-/* Hashed features of columns, equivalent to corgipile.features.hashing in Python. Included by corgipile.h. */
+/* Hashed features of columns, equivalent to corgipile.features.hashing in Python. */
 #ifndef CORGIPILE_HASHING_H
 #define CORGIPILE_HASHING_H
 
+#include "postgres.h"
+
+#include "encoders.h"
 #include "miscadmin.h"
 
 static inline int corgi_no_stop(void)

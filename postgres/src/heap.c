@@ -2,7 +2,7 @@
  * Pages are read through scan fields that are no public interface: a minor version may move them, and a library built
  * with other headers would read something else. A new scan has known values, so every scan is checked before its fields
  * are used. */
-#include "corgipile.h"
+#include "reading.h"
 
 #include "access/heapam.h"
 #include "storage/bufmgr.h"

@@ -1,5 +1,5 @@
 /* Error hints for near-miss input. */
-#include "corgipile.h"
+#include "run.h"
 
 #include <math.h>
 
@@ -115,7 +115,7 @@ static bool nothing_learnt(const CorgiRun *run, const CorgiEpoch *epoch)
 /* Suggest standardised features if the first two epochs learnt nothing. */
 void corgi_hint_nothing_learnt(CorgiRun *run, const CorgiHistory *h, const CorgiEpoch *last)
 {
-    if (h->past + h->count == 2 && !run->stack && !run->scaling && !run->hinted && nothing_learnt(run, last))
+    if (h->past + h->count == 2 && !run->members && !run->scaling && !run->hinted && nothing_learnt(run, last))
         ereport(NOTICE, errmsg("two epochs were no better than a constant prediction"), corgi_hint_scaling(run));
 }
 

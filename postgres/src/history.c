@@ -1,5 +1,6 @@
 /* Training history: metrics of epochs, their log lines, and convergence. */
-#include "corgipile.h"
+#include "models.h"
+#include "run.h"
 
 #include "catalog/pg_type.h"
 #include "executor/spi.h"

@@ -1,4 +1,5 @@
 /* corgipile.import: stores a model file's bytes as a model. Nothing in the bytes is trusted. */
+#include "models.h"
 #include "safetensors.h"
 
 #include <math.h>

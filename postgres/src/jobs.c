@@ -2,6 +2,8 @@
  * The caller's transaction adds the job's row, so ROLLBACK cancels the job. The worker starts at once, because starting
  * may fail, and waits for the transaction's end. */
 #include "jobs.h"
+#include "options.h"
+#include "settings.h"
 
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
@@ -11,7 +13,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
-#include "settings.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"

@@ -2,8 +2,9 @@
 #ifndef CORGIPILE_JOBS_H
 #define CORGIPILE_JOBS_H
 
-#include "corgipile.h"
+#include "postgres.h"
 
+#include "nodes/pg_list.h"
 #include "storage/lock.h"
 #include "utils/array.h"
 #include "utils/backend_status.h"

@@ -1,5 +1,5 @@
 /* Reader of a row's labels, from an array column or from columns of 0 and 1. */
-#include "corgipile.h"
+#include "members.h"
 
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
@@ -19,7 +19,7 @@ Oid corgi_label_type(const CorgiSource *s) { return s->labels->list ? s->labels-
 const char *corgi_name_of_sets(const List *labels) { return list_length(labels) == 1 ? linitial(labels) : "labels"; }
 
 /* Return whether a column is one of several labels. */
-bool corgi_is_label(const CorgiOptions *o, const char *column)
+static bool is_label(const CorgiOptions *o, const char *column)
 {
     ListCell *cell;
     foreach (cell, o->labels)
@@ -41,11 +41,11 @@ void corgi_check_labels(const CorgiOptions *o, bool label, bool classes)
     if (cp_losses[o->of.loss].labels != CP_TWO_CLASSES)
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE,
                "a label is there or not: logistic, svm and squared_hinge tell, got \"%s\"", o->kind);
-    if (o->weight != NULL && corgi_is_label(o, o->weight))
+    if (o->weight != NULL && is_label(o, o->weight))
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "column \"%s\" is a label; it cannot be the weight too", o->weight);
     for (int i = 1; i < list_length(o->labels); i++) {
         others.labels = list_copy_tail(o->labels, i);
-        if (corgi_is_label(&others, list_nth(o->labels, i - 1)))
+        if (is_label(&others, list_nth(o->labels, i - 1)))
             REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "labels must not repeat columns, got \"%s\" twice",
                    (char *) list_nth(o->labels, i - 1));
     }
@@ -126,12 +126,17 @@ static int compare_numbers(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+void corgi_sort_tags(int32 *at, int64 count)
+{
+    if (count > 1)
+        qsort(at, (size_t) count, sizeof *at, compare_numbers);
+}
+
 /* Sort numbers and drop duplicates. */
 static void sort_tags(CorgiTags *t)
 {
     int64 unique = 0;
-    if (t->count > 1)
-        qsort(t->at, (size_t) t->count, sizeof *t->at, compare_numbers);
+    corgi_sort_tags(t->at, t->count);
     for (int64 i = 0; i < t->count; i++)
         if (unique == 0 || t->at[unique - 1] != t->at[i])
             t->at[unique++] = t->at[i];

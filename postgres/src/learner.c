@@ -1,11 +1,10 @@
 /* The SGD kernel (kernel/sgd/sgd.h) with the server's memory and errors. */
-#include "corgipile.h"
+#include "learning.h"
 
-#include "utils/memutils.h"
-
-#include "sgd/multi_model.h"
 #include "sgd/baseline.h"
 #include "sgd/evaluate.h"
+#include "sgd/multi_model.h"
+#include "utils/memutils.h"
 
 enum { NUMBERS_PER_CHECK = 1 << 22 }; /* numbers read between two checks for a cancel request */
 
@@ -163,50 +162,6 @@ bool corgi_learner_skips(const CorgiRun *run, int status)
                                    status == CP_SGD_BAD_VALUE || status == CP_SGD_BAD_WEIGHT);
 }
 
-/* Raise an error about a row that the kernel refused. */
-void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot)
-{
-    const CorgiBuffer *b = &run->buffer;
-    const CorgiColumn *c = run->source.parts[b->part ? b->part[slot] : 0].features;
-    const char *row = corgi_row_name(c, &b->tid[slot]);
-    if (run->groups != NULL)
-        row = psprintf("%s of group %s", row, corgi_group_name(run->groups, b->group[slot]));
-    switch (status) {
-    case CP_SGD_BAD_LABEL:
-        if (corgi_predicts_numbers(&run->options.of))
-            ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("%s has label %g; a %s model takes labels of 0 or more", row, b->y[slot],
-                           corgi_loss_name(&run->options.of)));
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("%s has label %g, which is none of the classes", row, b->y[slot]));
-        break;
-    case CP_SGD_BAD_WEIGHT:
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("%s has weight %g; a finite number of 0 or more is needed", row, b->weight[slot]));
-        break;
-    case CP_SGD_BAD_VALUE:
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("%s has a feature that is NaN or infinite; finite numbers are needed", row));
-        break;
-    case CP_SGD_BAD_INDEX:
-    case CP_SGD_BAD_ORDER:
-        corgi_refuse_indices(c, &b->tid[slot], status, run->survey.width);
-        break;
-    case CP_SGD_DIVERGED:
-        if (run->options.learning_rate == 0)
-            ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-                    errmsg("%s has a score that overflows %s", row,
-                           run->source.bytes == 4 ? "real" : "double precision"));
-        ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-                errmsg("training diverged: %s brought the weights beyond what %s can hold", row,
-                       run->source.bytes == 4 ? "real" : "double precision"),
-                corgi_hint_rate(run));
-        break;
-    default:
-        elog(ERROR, "%s was refused by the kernel with status %d", row, status);
-    }
-}
-
 static cp_rows buffer_rows(const CorgiBuffer *b, const int32 *visit, int64 count)
 {
     return (cp_rows){.x = b->x,
@@ -227,25 +182,29 @@ cp_sgd *corgi_learner_state(const CorgiLearner *m) { return m->state; }
 
 /* Let learners learn from the same rows by slot, learner i from label `first` + i of the rows' label sets. Sets each
  * one's status and number of learnt rows. Thread-safe. */
-void corgi_learn_each(cp_sgd *const *states, int64 count, const CorgiRun *run, int64 first, const int32 *visit,
-                      int64 rows, int *status, int64 *done)
+void corgi_learn_each(cp_sgd *const *states, int64 count, const CorgiRun *run, CorgiLabelSets sets, int64 first,
+                      const int32 *visit, int64 rows, int *status, int64 *done)
 {
     cp_rows all = buffer_rows(&run->buffer, visit, rows);
-    int64 sets;
-    all.set = corgi_label_sets(run->labels, &sets) + first;
-    all.sets = sets;
-    all.labels = corgi_label_count(run->labels);
+    all.set = sets.has + first;
+    all.sets = sets.count;
+    all.labels = sets.labels;
     cp_sgd_learn_all(states, count, &all, status, done);
 }
 
-/* Learn from one piece of rows by slot, from visit[*done] on. The model does not depend on the piece size. Moves `done`
- * behind the last row learnt. Returns a kernel status. Thread-safe. */
-int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done)
+/* Return the number of visits between two checks for a cancel request. */
+int64 corgi_learner_piece(const CorgiLearner *m, const CorgiRun *run)
 {
     const CorgiBuffer *b = &run->buffer;
     int64 row_bytes = run->source.sparse ? Max(b->heaviest / b->widest, 1) : b->stride;
-    int64 piece = Max(NUMBERS_PER_CHECK * (int64) m->state->bytes / (row_bytes * m->state->outputs), 1);
-    cp_rows rows = buffer_rows(b, visit + *done, Min(piece, count - *done));
+    return Max(NUMBERS_PER_CHECK * (int64) m->state->bytes / (row_bytes * m->state->outputs), 1);
+}
+
+/* Learn from rows by slot, from visit[*done] on. Moves `done` behind the last row learnt. Returns a kernel status.
+ * Thread-safe. */
+int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done)
+{
+    cp_rows rows = buffer_rows(&run->buffer, visit + *done, count - *done);
     int64_t learnt;
     int status = cp_sgd_learn(m->state, &rows, &learnt);
     *done += learnt;
@@ -305,17 +264,6 @@ void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double
     cp_cast(weights, bytes == 8, (const char *) coefficients, CP_F64, count);
     cp_cast(weights + count * bytes, bytes == 8, (const char *) intercepts, CP_F64, outputs);
     cp_sgd_set(m->state, weights, weights + count * bytes);
-    pfree(weights);
-}
-
-/* Copy a flushed learner's model, for unscaled rows, into a measuring learner. */
-void corgi_learner_copy_model(const CorgiRun *run, CorgiLearner *evaluator, CorgiLearner *learner)
-{
-    int64 count = evaluator->state->outputs * evaluator->state->features;
-    double *weights =
-        MemoryContextAllocHuge(CurrentMemoryContext, sizeof *weights * (Size) (count + evaluator->state->outputs));
-    corgi_get_folded(run, learner, weights, weights + count);
-    corgi_learner_set(evaluator, weights, weights + count);
     pfree(weights);
 }
 

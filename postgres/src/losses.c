@@ -1,5 +1,5 @@
 /* SQL names of losses, all from the table of kernel/sgd/losses.h. */
-#include "corgipile.h"
+#include "options.h"
 
 #include "lib/stringinfo.h"
 

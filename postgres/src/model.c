@@ -1,5 +1,5 @@
 /* Loader of models from corgipile.models. Anybody may have written a row, so nothing in it is trusted. */
-#include "corgipile.h"
+#include "learning.h"
 
 #include <math.h>
 

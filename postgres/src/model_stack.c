@@ -1,25 +1,16 @@
-/* Learners of several models: by group, each on its group's rows (corgipile.linear.group_sgd in Python), or by label,
- * each on all rows (model_stack_labels.c). */
+/* Learners of one or several models. A row trains the one model, its group's (corgipile.linear.group_sgd in Python), or
+ * those of all labels: models with equal settings then visit a row together (kernel/sgd/multi_model.h). */
+#include "members.h"
 #include "model_stack.h"
 
 #include "miscadmin.h"
 #include "sgd/state.h"
 
 enum { VISITS_PER_DEAL = 8192 }; /* visits distributed to groups at a time */
+enum { MAX_CHUNK_ROWS = 4096, MIN_CHUNK_ROWS = 64 }; /* rows that all labels' models visit before the next ones */
+static const int64 numbers_per_check = INT64CONST(1) << 26; /* numbers between two checks for a cancel request */
 
-/* Return the number of models. */
-int64 corgi_model_count(const CorgiRun *run)
-{
-    return run->groups ? corgi_group_count(run->groups) : run->labels ? corgi_label_count(run->labels) : 1;
-}
-
-/* Return the share of buffer_size that several models and their row assignments take. */
-int64 corgi_stack_bytes(const CorgiRun *run)
-{
-    return run->groups ? corgi_groups_bytes(run) : run->labels ? corgi_labels_bytes(run) : 0;
-}
-
-static CorgiModelStack *make_stack(int64 groups, int64 seats)
+static CorgiModelStack *allocate_stack(int64 groups, int64 seats)
 {
     CorgiModelStack *c = palloc0(sizeof *c);
     Size count = (Size) groups;
@@ -40,24 +31,45 @@ static CorgiModelStack *make_stack(int64 groups, int64 seats)
     return c;
 }
 
-/* Return one learner per group or label at the initial rate; NULL for a single model. */
-CorgiModelStack *corgi_make_stack(const CorgiRun *run)
+/* Allocate the kernel's arguments. */
+static void allocate_labels(CorgiModelStack *c, const CorgiRun *run)
+{
+    const Size count = (Size) c->count;
+    c->sets = corgi_label_sets(run->members);
+    c->states = palloc_extended(count * sizeof *c->states, MCXT_ALLOC_HUGE);
+    c->status = palloc_extended(count * sizeof *c->status, MCXT_ALLOC_HUGE);
+    c->learnt = palloc_extended(count * sizeof *c->learnt, MCXT_ALLOC_HUGE);
+    for (int64 k = 0; k < c->count; k++)
+        c->states[k] = corgi_learner_state(c->each[k]);
+}
+
+/* Return one learner per model at the initial rate, or at the state of a warm start. */
+CorgiModelStack *corgi_make_stack(const CorgiRun *run, const CorgiHistory *past)
 {
     const int64 count = corgi_model_count(run);
-    int64 *rows = run->groups ? corgi_group_rows(run) : NULL;
-    CorgiModelStack *c;
-    if (run->groups == NULL && run->labels == NULL)
-        return NULL;
-    c = make_stack(count, count);
+    int64 *rows = corgi_rows_per_model(run);
+    CorgiModelStack *c = allocate_stack(count, count);
     for (int64 k = 0; k < count; k++) {
         c->each[k] = corgi_learner_for(run, rows ? rows[k] : run->survey.rows);
         c->rate[k] = run->options.learning_rate;
     }
     if (rows != NULL)
         pfree(rows);
-    else
-        corgi_allocate_labels(c);
+    if (corgi_are_labels(run->members))
+        allocate_labels(c, run);
+    if (run->past != NULL)
+        corgi_resume(run, c->each[0]);
+    c->epochs = past->past;
+    c->losses[0][1] = past->past ? past->losses[past->past - 1] : 0;
+    c->watched = run->options.adaptive && past->past == 0;
+    c->recount = true;
     return c;
+}
+
+/* Return the one learner; NULL for models by group or label. */
+CorgiLearner *corgi_single_learner(const CorgiModelStack *c, const CorgiRun *run)
+{
+    return run->members ? NULL : c->each[0];
 }
 
 /* Return learners that score rows with stored models by group. Learners stay within work_mem, except the first; metrics
@@ -66,7 +78,7 @@ CorgiModelStack *corgi_make_evaluation_stack(const CorgiModel *m, const char *na
 {
     CorgiLearner *first = corgi_model_learner(m, sparse);
     const int64 most = work_mem * INT64CONST(1024) / corgi_learner_memory(first);
-    CorgiModelStack *c = make_stack(m->groups, Max(Min(m->groups, most), 1));
+    CorgiModelStack *c = allocate_stack(m->groups, Max(Min(m->groups, most), 1));
     c->model = m;
     c->name = name;
     c->each[0] = first;
@@ -83,8 +95,8 @@ CorgiModelStack *corgi_make_evaluation_stack(const CorgiModel *m, const char *na
     return c;
 }
 
-/* Return a group's learner, which replaces another group's if there are too few. */
-static CorgiLearner *group_learner(CorgiModelStack *c, int64 k)
+/* Return a model's learner, which replaces another group's if there are too few. */
+static CorgiLearner *seated_learner(CorgiModelStack *c, int64 k)
 {
     const int64 seat = k % c->seats, before = c->seated ? c->seated[seat] : k;
     CorgiLearner *learner = c->each[seat];
@@ -114,17 +126,8 @@ void corgi_stack_decide(CorgiModelStack *c, const CorgiRun *run, const int32 *vi
 {
     const int64 outputs = corgi_stack_outputs(c);
     for (int64 i = 0; i < count; i++)
-        corgi_learner_decide_rows(group_learner(c, run->buffer.group[visit[i]]), run, visit + i, 1,
+        corgi_learner_decide_rows(seated_learner(c, run->buffer.group[visit[i]]), run, visit + i, 1,
                                   scores + i * outputs);
-}
-
-/* Return the bytes per model: its learner and bookkeeping. */
-int64 corgi_member_bytes(const CorgiRun *run)
-{
-    const CorgiModelStack *c = NULL;
-    return corgi_learner_size(run) +
-           (int64) (sizeof *c->each + sizeof *c->rate + sizeof *c->losses + sizeof *c->figures + sizeof *c->skipped +
-                    2 * sizeof(bool) + sizeof *c->starts + sizeof(CorgiName));
 }
 
 /* Return the weighted means of group metrics. */
@@ -142,11 +145,12 @@ static cp_figures mean_metrics(const cp_figures *each, int64 count)
     return all;
 }
 
-/* Begin a pass of the running groups: all, or only those with a reduced rate. */
+/* Begin a pass of the running models: all, or only those with another rate. */
 void corgi_stack_begin(CorgiModelStack *c, const CorgiRun *run, int64 epoch)
 {
     const CorgiOptions *o = &run->options;
     c->so_far = (cp_figures){0};
+    c->left = 0;
     for (int64 k = 0; k < c->count; k++) {
         if (!c->running[k]) {
             c->so_far.rows += c->figures[k].rows;
@@ -154,12 +158,17 @@ void corgi_stack_begin(CorgiModelStack *c, const CorgiRun *run, int64 epoch)
             c->so_far.weight += c->figures[k].weight;
             continue;
         }
+        c->left++;
         c->failed[k] = false;
         c->skipped[k] = 0;
-        corgi_learner_watch(group_learner(c, k), o->adaptive && cp_sgd_reduced_rate(c->rate[k]) > 0, epoch == 0);
-        corgi_learner_begin(group_learner(c, k), cp_sgd_rate(o->step, c->rate[k], o->decay, epoch));
+        corgi_learner_watch(seated_learner(c, k), c->watched && cp_sgd_reduced_rate(c->rate[k]) > 0, c->recount);
+        corgi_learner_begin(seated_learner(c, k), cp_sgd_rate(o->step, c->rate[k], o->decay, epoch));
     }
+    c->recount = false;
 }
+
+/* Return whether all running models overflowed at a rate under watch: the rest of the pass is of no use. */
+bool corgi_stack_has_failed(const CorgiModelStack *c) { return c->left == 0; }
 
 /* Group the next visits by group, keeping their order. Returns the number of groups among them. */
 static int64 deal_visits(CorgiModelStack *c, const int32 *group, const int32 *visit, int64 count)
@@ -181,11 +190,21 @@ static int64 deal_visits(CorgiModelStack *c, const int32 *group, const int32 *vi
     return touched;
 }
 
-/* Let a group learn from visits. Returns a kernel status, and sets the slot of a refused row. */
-static int learn_group(CorgiModelStack *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count,
+/* Return whether a model failed at a rate under watch, which is noted. */
+static bool note_failure(CorgiModelStack *c, int64 k, int status)
+{
+    if (status != CP_SGD_DIVERGED || !corgi_learner_is_watched(seated_learner(c, k)))
+        return false;
+    c->failed[k] = true;
+    c->left--;
+    return true;
+}
+
+/* Let a model learn from visits. Returns a kernel status, and sets the slot of a refused row. */
+static int learn_model(CorgiModelStack *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count,
                        int32 *refused)
 {
-    CorgiLearner *learner = group_learner(c, k);
+    CorgiLearner *learner = seated_learner(c, k);
     const cp_figures before = corgi_learner_figures(learner);
     cp_figures after;
     int status = CP_SGD_OK;
@@ -199,10 +218,8 @@ static int learn_group(CorgiModelStack *c, const CorgiRun *run, int64 k, const i
             done++;
         }
     }
-    if (status == CP_SGD_DIVERGED && corgi_learner_is_watched(learner)) {
-        c->failed[k] = true;
+    if (note_failure(c, k, status))
         return CP_SGD_OK;
-    }
     *refused = status != CP_SGD_OK ? visit[done] : 0;
     after = corgi_learner_figures(learner);
     c->so_far.rows += after.rows - before.rows;
@@ -211,26 +228,112 @@ static int learn_group(CorgiModelStack *c, const CorgiRun *run, int64 k, const i
     return status;
 }
 
-/* Learn from some rows by slot, from visit[*done] on, and advance `done`. Returns a kernel status. Thread-safe. */
-int corgi_stack_learn(CorgiModelStack *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done,
-                      int32 *refused)
+/* Let the groups learn from a piece of visits. */
+static int learn_groups(CorgiModelStack *c, const CorgiRun *run, const int32 *visit, int64 count, int32 *refused)
 {
-    const int64 piece = Min(count - *done, VISITS_PER_DEAL);
-    int64 touched;
+    const int64 touched = deal_visits(c, run->buffer.group, visit, count);
     int status = CP_SGD_OK;
     int32 from = 0;
-    if (run->labels != NULL)
-        return corgi_labels_learn(c, run, visit, count, done, refused);
-    touched = deal_visits(c, run->buffer.group, visit + *done, piece);
     for (int64 t = 0; t < touched; t++) {
         const int32 k = c->touched[t], to = c->starts[k];
         c->starts[k] = 0;
         if (status == CP_SGD_OK && c->running[k] && !c->failed[k])
-            status = learn_group(c, run, k, c->visit + from, to - from, refused);
+            status = learn_model(c, run, k, c->visit + from, to - from, refused);
         from = to;
     }
-    *done += piece;
     return status;
+}
+
+/* Resume a label's model behind refused rows that may be skipped. Returns the remaining status. */
+static int skip_refused(CorgiModelStack *c, const CorgiRun *run, int64 k, const int32 *visit, int64 count)
+{
+    while (corgi_learner_skips(run, c->status[k])) {
+        int64 more;
+        c->skipped[k]++;
+        c->learnt[k]++;
+        corgi_learn_each(&c->states[k], 1, run, c->sets, k, visit + c->learnt[k], count - c->learnt[k], &c->status[k],
+                         &more);
+        c->learnt[k] += more;
+    }
+    return note_failure(c, k, c->status[k]) ? CP_SGD_OK : c->status[k];
+}
+
+/* Let the models of adjacent labels learn from rows. */
+static int learn_adjacent(CorgiModelStack *c, const CorgiRun *run, int64 from, int64 to, const int32 *visit,
+                          int64 count, int32 *refused)
+{
+    int status = CP_SGD_OK;
+    corgi_learn_each(c->states + from, to - from, run, c->sets, from, visit, count, c->status + from, c->learnt + from);
+    for (int64 k = from; k < to && status == CP_SGD_OK; k++) {
+        status = c->status[k] == CP_SGD_OK ? CP_SGD_OK : skip_refused(c, run, k, visit, count);
+        *refused = status != CP_SGD_OK ? visit[c->learnt[k]] : 0;
+    }
+    return status;
+}
+
+/* Let the models of all labels learn from a piece of visits. */
+static int learn_labels(CorgiModelStack *c, const CorgiRun *run, const int32 *visit, int64 count, int32 *refused)
+{
+    int status = CP_SGD_OK;
+    for (int64 from = 0, to; from < c->count && status == CP_SGD_OK; from = to + 1) {
+        for (to = from; to < c->count && c->running[to] && !c->failed[to];)
+            to++;
+        if (to > from)
+            status = learn_adjacent(c, run, from, to, visit, count, refused);
+    }
+    return status;
+}
+
+/* Return the number of visits between two checks for a cancel request. */
+static int64 visits_per_piece(const CorgiModelStack *c, const CorgiRun *run)
+{
+    const int64 numbers = (run->sizes.row_bytes / run->source.bytes + 1) * c->count;
+    if (c->states == NULL)
+        return run->buffer.group ? VISITS_PER_DEAL : corgi_learner_piece(c->each[0], run);
+    return Max(Min(numbers_per_check / numbers, (int64) MAX_CHUNK_ROWS), (int64) MIN_CHUNK_ROWS);
+}
+
+/* Learn from some rows by slot, from visit[*done] on, and advance `done`. Returns a kernel status: that of a refused
+ * row, or CP_SGD_DIVERGED once corgi_stack_has_failed. Thread-safe. */
+int corgi_stack_learn(CorgiModelStack *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done,
+                      int32 *refused)
+{
+    const int64 piece = Min(count - *done, visits_per_piece(c, run));
+    const int32 *some = visit + *done;
+    const int status = c->states           ? learn_labels(c, run, some, piece, refused)
+                       : run->buffer.group ? learn_groups(c, run, some, piece, refused)
+                                           : learn_model(c, run, 0, some, piece, refused);
+    *done += piece;
+    return status == CP_SGD_OK && corgi_stack_has_failed(c) ? CP_SGD_DIVERGED : status;
+}
+
+/* Return the means of label metrics, added one by one as Python does. */
+static cp_figures label_metrics(const cp_figures *each, int64 count)
+{
+    cp_figures all = {.rows = each[0].rows, .weight = each[0].weight};
+    for (int64 k = 0; k < count; k++) {
+        all.loss += each[k].loss;
+        all.score += each[k].score;
+    }
+    all.loss /= (double) count;
+    all.score /= (double) count;
+    return all;
+}
+
+/* Return the pass's rows and the mean loss of the labels' running models so far. */
+static cp_figures labels_so_far(const CorgiModelStack *c)
+{
+    cp_figures all = {0};
+    int64 running = 0;
+    for (int64 k = 0; k < c->count; k++) {
+        const cp_figures one = c->running[k] ? corgi_learner_figures(c->each[k]) : c->figures[k];
+        all.rows = Max(all.rows, one.rows);
+        all.weight = Max(all.weight, one.weight);
+        all.loss += c->failed[k] ? 0 : one.loss;
+        running += !c->failed[k];
+    }
+    all.loss /= (double) Max(running, 1);
+    return all;
 }
 
 /* Return the pass's rows and loss so far, for progress reports. */
@@ -238,7 +341,7 @@ cp_figures corgi_stack_so_far(const CorgiModelStack *c)
 {
     cp_figures so_far = c->so_far;
     if (c->states != NULL)
-        return corgi_labels_so_far(c);
+        return labels_so_far(c);
     so_far.loss /= so_far.weight > 0 ? so_far.weight : 1;
     return so_far;
 }
@@ -249,12 +352,14 @@ cp_figures corgi_stack_end(CorgiModelStack *c, int64 *skipped)
     *skipped = 0;
     for (int64 k = 0; k < c->count; k++) {
         if (c->running[k])
-            c->figures[k] = corgi_learner_end(group_learner(c, k));
+            c->figures[k] = corgi_learner_end(seated_learner(c, k));
         *skipped += c->skipped[k];
     }
+    if (c->count == 1)
+        return c->figures[0];
     if (c->states != NULL) {
         *skipped = c->skipped[0]; /* all visit the same rows */
-        return corgi_labels_mean(c->figures, c->count);
+        return label_metrics(c->figures, c->count);
     }
     return mean_metrics(c->figures, c->count);
 }
@@ -271,16 +376,8 @@ void corgi_stack_get(const CorgiModelStack *c, const CorgiRun *run, double *coef
  * weights. */
 void corgi_stack_write_state(const CorgiModelStack *c, const CorgiRun *run, double *to)
 {
-    const int64 outputs = corgi_learner_outputs(c->each[0]), width = run->survey.width, line = width + 1;
-    double *coefficients = MemoryContextAllocHuge(CurrentMemoryContext, sizeof *coefficients * (Size) (outputs * line));
+    const int64 outputs = corgi_learner_outputs(c->each[0]), line = run->survey.width + 1;
     corgi_write_scaling(run, to);
-    for (int64 k = 0; k < c->count; k++) {
-        corgi_learner_get(c->each[k], false, coefficients, coefficients + outputs * width);
-        for (int64 i = 0; i < outputs; i++) {
-            double *at = to + (k * outputs + i + 2) * line;
-            memcpy(at, coefficients + i * width, sizeof *at * (Size) width);
-            at[width] = coefficients[outputs * width + i];
-        }
-    }
-    pfree(coefficients);
+    for (int64 k = 0; k < c->count; k++)
+        corgi_write_weights(c->each[k], run->survey.width, false, to + (k * outputs + 2) * line);
 }

@@ -1,8 +1,11 @@
-/* Shared declarations of the model_stack*.c files: several models that learn from one read. */
+/* One or several models that learn from one read. Every row goes to the one model, to its group's, or to those of all
+ * labels. */
 #ifndef CORGI_MODEL_STACK_H
 #define CORGI_MODEL_STACK_H
 
-#include "corgipile.h"
+#include "postgres.h"
+
+#include "learning.h"
 
 struct CorgiModelStack {
     const CorgiModel *model; /* stored model that measures rows, or NULL */
@@ -14,20 +17,23 @@ struct CorgiModelStack {
     cp_sgd_totals *totals;  /* of groups without a seat */
     double *rate;           /* learning rate of each */
     double (*losses)[2];    /* of each model's last two epochs */
-    int64 epochs;
+    int64 epochs;           /* those of a warm start included */
+    bool watched, recount;  /* watched: default rates may change; recount: labels are counted in the next pass too */
     cp_figures *figures;    /* of each model's last pass */
     int64 *skipped;         /* rows */
     bool *running, *failed; /* running: in this pass; failed: overflowed in it, with a rate under watch */
+    int64 left;             /* models that run and have not failed */
     cp_figures so_far;
     cp_sgd **states; int *status; int64 *learnt; /* of labels: kernel arguments; else NULL */
+    CorgiLabelSets sets;    /* of labels */
     int32 *starts, *touched, *visit, *group; /* starts: [count], 0 between pieces; else of a piece */
 };
 
-/* model_stack_labels.c */
-extern void corgi_allocate_labels(CorgiModelStack *c);
-extern int corgi_labels_learn(CorgiModelStack *c, const CorgiRun *run, const int32 *visit, int64 count, int64 *done,
-                              int32 *refused);
-extern cp_figures corgi_labels_so_far(const CorgiModelStack *c);
-extern cp_figures corgi_labels_mean(const cp_figures *each, int64 count);
+/* Bytes of bookkeeping per model with its name, and per label besides. */
+enum {
+    CORGI_MODEL_BYTES = sizeof(CorgiLearner *) + 3 * sizeof(double) + sizeof(cp_figures) + sizeof(int64) +
+                        2 * sizeof(bool) + sizeof(int32) + sizeof(CorgiName),
+    CORGI_LABEL_BYTES = sizeof(void *) + sizeof(int64) + sizeof(int)
+};
 
 #endif

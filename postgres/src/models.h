@@ -1,16 +1,40 @@
-/* Stored models: loading, caching, writing. Included by corgipile.h. */
+/* Stored models: loading, caching, writing. */
 #ifndef CORGI_MODELS_H
 #define CORGI_MODELS_H
+
+#include "postgres.h"
+
+#include "source.h"
+
+typedef struct CorgiLearner CorgiLearner;
+
+enum { CORGI_FIGURES = 8 };
+/* A stored model. */
+typedef struct CorgiModel {
+    char *kind, *label;
+    char *weight;           /* default row-weight column of calls; NULL: each row weighs 1 */
+    Datum figures[CORGI_FIGURES]; /* per-epoch metrics, as arrays, see model.c */
+    List *features;         /* of char ** */
+    cp_loss_choice of;
+    int bytes;
+    int64 width, outputs, classes, epochs, best; /* best: predicting epoch; -1: the last */
+    double *class_values, *coefficients, *intercepts;
+    double *learnt;         /* [outputs + 2 + beside][width + 1], see corgi_get_learnt; NULL: weights suffice */
+    int64 beside;           /* rows of optimizer state */
+    int64 groups;           /* models by group, each of `outputs`; 0: one model */
+    struct CorgiGroupIndex *known; /* their groups, see multi_model.c; or NULL */
+    CorgiNames *labels; bool whole; /* labels: one output each; whole: labels are numbers */
+    bool standardized;      /* features were standardised */
+    char *how;              /* optimizer description, as of corgi_describe_optimizer */
+    double rate;            /* of the first epoch; 0: unknown */
+    double *losses;         /* [epochs] */
+    CorgiEncoding *encoding; /* NULL: columns are plain numbers */
+} CorgiModel;
 
 /* model.c */
 extern CorgiModel *corgi_load_model(const char *name, bool past);
 extern List *corgi_model_columns(const char *name, bool needed);
 extern CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse);
-
-/* warm.c */
-extern CorgiModel *corgi_load_past(CorgiOptions *o);
-extern void corgi_check_past(const CorgiOptions *o);
-extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
 
 /* multi_model.c */
 extern void corgi_load_members(CorgiModel *m, const char *name, MemoryContext context);
@@ -66,10 +90,10 @@ typedef struct {
 extern ArrayType *corgi_make_doubles(int dimensions, int64 rows, int64 columns);
 extern void corgi_check_name(const char *name, Oid user, const char *what);
 extern void corgi_check_weights(int64 outputs, int64 width, int64 classes, int64 learnt);
-extern void corgi_check_size(const CorgiRun *run, const CorgiLearner *learner);
-extern CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner);
 extern void corgi_store_row(const CorgiRow *row);
-extern void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *history,
-                              const CorgiModel *past);
+
+/* state.c */
+extern void corgi_write_encoding(StringInfo json, const CorgiEncoding *e, const char *label, bool strict);
+extern CorgiEncoding *corgi_read_encoding(const char *name, MemoryContext context);
 
 #endif

@@ -1,5 +1,5 @@
 /* Stored models by group and multilabel models: one row for all of them, like Python's one file. */
-#include "corgipile.h"
+#include "models.h"
 
 #include "catalog/pg_type.h"
 #include "executor/spi.h"

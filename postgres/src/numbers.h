@@ -2,10 +2,12 @@
 #ifndef CORGIPILE_NUMBERS_H
 #define CORGIPILE_NUMBERS_H
 
+#include "postgres.h"
+
 #include <math.h>
 
 #include "catalog/pg_type.h"
-#include "corgipile.h"
+#include "source.h"
 #include "io/gather.h"
 #include "utils/array.h"
 

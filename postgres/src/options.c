@@ -1,11 +1,11 @@
 /* Parser of the arguments of corgipile.train. */
-#include "corgipile.h"
+#include "members.h"
+#include "settings.h"
 
 #include <math.h>
 
 #include "catalog/pg_type.h"
 #include "plan/plan.h"
-#include "settings.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/float.h"
@@ -322,17 +322,6 @@ static bool may_be_null(int argument)
            argument == ARG_LEARNING_RATE || argument == ARG_WEIGHT || argument == ARG_CLASS_WEIGHT ||
            argument == ARG_STEP || argument == ARG_PATIENCE || argument == ARG_MAX_NORM || argument == ARG_AVERAGE ||
            argument == ARG_TEXT || argument == ARG_INTERACTIONS || argument == ARG_BY || argument == ARG_LABELS;
-}
-
-/* Check that rows come from one place: a table with an optional condition, or a query. */
-void corgi_check_rows(bool no_source, const char *query, const char *where)
-{
-    if (no_source && query == NULL)
-        REFUSE("source must not be NULL; name a table, or give a query");
-    if (!no_source && query != NULL)
-        REFUSE("source and query both name rows; give one of them");
-    if (where != NULL && query != NULL)
-        REFUSE("where filters source; move the condition into query");
 }
 
 void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types)

@@ -3,7 +3,9 @@
  * The thread runs only kernel code: it calls no server function, owns no server memory, and receives no signals. It
  * lives within one epoch; errors, cancel requests and the backend's exit join it. Plans never write a slot that the
  * current step visits: see `ahead` in kernel/plan/plan.h. */
-#include "corgipile.h"
+#include "learning.h"
+#include "operators.h"
+#include "steps.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -11,14 +13,12 @@
 #include "io/pool.h"
 #include "miscadmin.h"
 #include "sgd/state.h"
-#include "steps.h"
 #include "storage/ipc.h"
 #include "utils/wait_event.h"
 
 enum { WAIT_NANOSECONDS = 10 * 1000 * 1000 }; /* longest delay of a cancel request */
 
 typedef struct {
-    CorgiLearner *learner;
     const CorgiRun *run;
     CustomScanState *tuples;
     corgi_steps *steps;
@@ -32,13 +32,12 @@ typedef struct {
     bool planning;          /* a step is being planned */
     bool ended;             /* no step is left to plan */
     cp_figures so_far;      /* of the steps learnt */
-    int64 skipped;          /* rows */
     int failure;            /* planner error, below 0; kernel status, above */
     int32 refused;          /* slot of the row that the kernel refused */
 } Compute;
 
-/* Let groups learn from their rows of a step. Returns a kernel status. */
-static int learn_groups(Compute *c, const corgi_step *step)
+/* Learn from a step. Returns a kernel status. */
+static int learn_step(Compute *c, const corgi_step *step)
 {
     int status = CP_SGD_OK;
     int64 done = 0;
@@ -47,34 +46,6 @@ static int learn_groups(Compute *c, const corgi_step *step)
             CHECK_FOR_INTERRUPTS();
         status = corgi_stack_learn(c->run->stack, c->run, step->visit, step->visits, &done, &c->refused);
     }
-    return status;
-}
-
-static cp_figures current_figures(const Compute *c)
-{
-    return c->run->stack ? corgi_stack_so_far(c->run->stack) : corgi_learner_figures(c->learner);
-}
-
-/* Learn from a step. Returns a kernel status. */
-static int learn_step(Compute *c, const corgi_step *step)
-{
-    int status = CP_SGD_OK;
-    int64 done = 0;
-    if (c->run->stack != NULL)
-        return learn_groups(c, step);
-    corgi_learner_count(c->learner, c->run, step->visit, step->visits);
-    while (status == CP_SGD_OK && done < step->visits && !c->stop) {
-        if (!c->running)
-            CHECK_FOR_INTERRUPTS();
-        status = corgi_learner_learn(c->learner, c->run, step->visit, step->visits, &done);
-        if (corgi_learner_skips(c->run, status)) {
-            status = CP_SGD_OK;
-            c->skipped++;
-            done++;
-        }
-    }
-    if (status != CP_SGD_OK)
-        c->refused = step->visit[done];
     return status;
 }
 
@@ -106,7 +77,7 @@ static void do_task(Compute *c, PipelineTask task)
         c->planning = false;
     } else {
         c->failure = c->failure == 0 ? result : c->failure;
-        c->so_far = current_figures(c);
+        c->so_far = corgi_stack_so_far(c->run->stack);
         c->learnt++;
     }
     pthread_cond_signal(&c->changed);
@@ -153,15 +124,9 @@ static void stop_thread(int code, Datum argument)
     pthread_mutex_destroy(&c->lock);
 }
 
-/* Return whether the epoch must restart. */
-static bool must_restart(const Compute *c)
-{
-    return c->failure == CP_SGD_DIVERGED && c->learner != NULL && corgi_learner_is_watched(c->learner);
-}
-
 static void raise_failure(const Compute *c)
 {
-    if (must_restart(c))
+    if (c->failure == CP_SGD_DIVERGED && corgi_stack_has_failed(c->run->stack))
         return;
     if (c->failure == CORGI_NO_MEMORY)
         ereport(ERROR, errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"));
@@ -232,19 +197,16 @@ static void run_serial(Compute *c)
         raise_failure(c);
         if (c->failure != 0)
             break;
-        c->so_far = current_figures(c);
+        c->so_far = corgi_stack_so_far(c->run->stack);
         corgi_progress_rows(c->run, &c->so_far);
     }
     raise_failure(c);
 }
 
-/* Learn from all rows of the begun epoch, with a learner or, if NULL, with group models. Returns the skipped rows, or
- * CORGI_DIVERGED if weights overflowed at a rate under watch. */
-int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples)
+/* Learn from all rows of the begun epoch, unless corgi_stack_has_failed earlier. */
+void corgi_compute_epoch(const CorgiRun *run, CustomScanState *tuples)
 {
     Compute *c = palloc0(sizeof *c);
-    int64 skipped;
-    c->learner = learner;
     c->run = run;
     c->tuples = tuples;
     c->wait_event = corgi_wait_event(); /* may fail, so not while the lock is held */
@@ -260,7 +222,5 @@ int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScan
     }
     PG_END_ENSURE_ERROR_CLEANUP(stop_thread, PointerGetDatum(c));
     stop_thread(0, PointerGetDatum(c));
-    skipped = must_restart(c) ? CORGI_DIVERGED : c->skipped;
     pfree(c);
-    return skipped;
 }

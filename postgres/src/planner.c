@@ -1,5 +1,5 @@
 /* Planner hook that replaces a corgipile.train call by SGD over TupleShuffle over BlockShuffle. */
-#include "corgipile.h"
+#include "operators.h"
 
 #include "access/htup_details.h"
 #include "catalog/pg_language.h"

@@ -1,5 +1,7 @@
 /* corgipile.predict, predict_proba and decision: a stored model applied to one row. */
 #include "arguments.h"
+#include "composite.h"
+#include "learning.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* A stored model applied to one sparse row. */
-#include "corgipile.h"
+#include "learning.h"
 
 #include "catalog/pg_type.h"
 #include "io/gather.h"

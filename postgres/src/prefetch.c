@@ -3,7 +3,8 @@
  * blocks read shows whether calls help. If not, occasional calls only probe; call times would not show it, because
  * useless calls are slow too on a busy machine. Once calls help, a thread makes them and sleeps while the device is
  * saturated. It runs only system calls and ends with the epoch. */
-#include "corgipile.h"
+#include "compat.h"
+#include "reading.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -2,7 +2,9 @@
  * Every backend has a shared-memory entry for its command's progress, which others read without locks and the server
  * clears at the transaction's end. The server's own views do not know training, so they hide it. If the entry is taken,
  * as by COPY (SELECT ...), nothing shows. */
+#include "compat.h"
 #include "jobs.h"
+#include "run.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* Rows of a query, read once as the caller into a temporary table that is dropped when training ends.
  * The query is one SELECT without side effects. The server runs it normally: with the caller's privileges and row
  * security, and cancellable. Rows are stored one by one, in order. */
-#include "corgipile.h"
+#include "run.h"
 
 #include "access/heapam.h"
 #include "access/table.h"

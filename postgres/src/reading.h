@@ -1,6 +1,10 @@
-/* Declarations for reading pages into buffer slots. Included by corgipile.h. */
+/* Declarations for reading pages into buffer slots. */
 #ifndef CORGIPILE_READING_H
 #define CORGIPILE_READING_H
+
+#include "postgres.h"
+
+#include "source.h"
 
 /* deform.c */
 typedef struct {

@@ -2,7 +2,9 @@
  * A record holds a job's last written state, and a killed worker writes nothing. A job is therefore unfinished only
  * while its worker exists, identified by process number and start time. Records are read as they are now, not in the
  * transaction's snapshot. */
+#include "compat.h"
 #include "jobs.h"
+#include "rights.h"
 
 #include <math.h>
 #include <signal.h>

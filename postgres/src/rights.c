@@ -23,17 +23,7 @@ PG_FUNCTION_INFO_V1(corgipile_may);
 
 static const char *const rights[] = {"use", "read", "replace", "own"};
 
-static Oid named_table(const char *name)
-{
-    Oid schema = get_namespace_oid("corgipile", true);
-    Oid table = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
-    if (!OidIsValid(table))
-        ereport(ERROR, errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no table corgipile.%s", name),
-                errhint("Run CREATE EXTENSION corgipile, or ALTER EXTENSION corgipile UPDATE."));
-    return table;
-}
-
-/* Raise an error if another version of the extension made the functions and tables. */
+/* Refuse functions that another version of the extension created. */
 void corgi_refuse_version(void)
 {
     ereport(ERROR, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -41,62 +31,12 @@ void corgi_refuse_version(void)
             errhint("Run ALTER EXTENSION corgipile UPDATE in this database, and connect again."));
 }
 
-/* Return whether models have owners and rights, since 0.2. */
-bool corgi_has_rights(void) { return get_attnum(named_table("models"), "may_use") > 0; }
-
-Oid corgi_models_table(void)
-{
-    if (!corgi_has_rights())
-        corgi_refuse_version();
-    return named_table("models");
-}
-
 /* Refuse a role without a privilege on the table of models. */
 void corgi_check_models(AclMode mode, Oid user)
 {
-    AclResult may = pg_class_aclcheck(named_table("models"), user, mode);
+    AclResult may = pg_class_aclcheck(corgi_models_table(), user, mode);
     if (may != ACLCHECK_OK)
         aclcheck_error(may, OBJECT_TABLE, "models");
-}
-
-static Oid owner_of(Oid table)
-{
-    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
-    Oid owner;
-    if (!HeapTupleIsValid(tuple))
-        elog(ERROR, "the table of models no longer exists");
-    owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-    ReleaseSysCache(tuple);
-    return owner;
-}
-
-/* Set the search path of the extension's own queries to pg_catalog, so that no object of the caller replaces a name.
- * They run before corgi_leave_path, the caller's own SQL outside. An error restores the caller's search path. */
-int corgi_enter_path(void)
-{
-    int level = NewGUCNestLevel();
-    (void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
-                             false);
-    return level;
-}
-
-void corgi_leave_path(int level) { AtEOXact_GUC(true, level); }
-
-/* Become the owner of the model tables, with a search path free of other roles' objects. An error restores the caller
- * and its path. */
-CorgiCaller corgi_become_owner(void)
-{
-    CorgiCaller caller = {.path = corgi_enter_path()};
-    GetUserIdAndSecContext(&caller.user, &caller.context);
-    SetUserIdAndSecContext(owner_of(named_table("models")),
-                           caller.context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
-    return caller;
-}
-
-void corgi_become_caller(CorgiCaller caller)
-{
-    SetUserIdAndSecContext(caller.user, caller.context);
-    corgi_leave_path(caller.path);
 }
 
 static bool is_listed(Oid user, const ArrayType *roles)

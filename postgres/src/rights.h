@@ -34,6 +34,13 @@ typedef struct {
     int context, path;      /* saved security context; nesting level of the settings to restore */
 } CorgiCaller;
 
+/* owner.c */
+extern Oid corgi_models_table(void);
+extern int corgi_enter_path(void);
+extern void corgi_leave_path(int level);
+extern CorgiCaller corgi_become_owner(void);
+extern void corgi_become_caller(CorgiCaller caller);
+
 /* roles.c */
 extern Oid corgi_resolve(int64 role);
 extern char *corgi_role_name(int64 value);
@@ -48,13 +55,7 @@ extern struct TriggerData *corgi_trigger_of(FunctionCallInfo fcinfo);
 
 /* rights.c */
 extern void corgi_refuse_version(void) __attribute__((noreturn));
-extern bool corgi_has_rights(void);
-extern Oid corgi_models_table(void);
 extern void corgi_check_models(AclMode mode, Oid user);
-extern int corgi_enter_path(void);
-extern void corgi_leave_path(int level);
-extern CorgiCaller corgi_become_owner(void);
-extern void corgi_become_caller(CorgiCaller caller);
 extern bool corgi_may(CorgiRight right, Oid user, const CorgiHolders *h);
 extern CorgiHolders corgi_holders_at(HeapTuple row, TupleDesc columns, int from);
 extern void corgi_check_right(CorgiRight right, Oid user, const CorgiHolders *h, const char *name);

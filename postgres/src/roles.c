@@ -3,8 +3,8 @@
  * shows names. Each role that owns models has a type in the extension's schema, owned by the role, which stands for it.
  * The server then treats models like its own objects: REASSIGN OWNED moves the type, and its models, to another role,
  * and DROP ROLE is refused. */
-#include "rights.h"
 #include "compat.h"
+#include "rights.h"
 
 #include "access/genam.h"
 #include "access/table.h"

@@ -1,8 +1,8 @@
 /* Reader of selected training rows by their numbers, between the survey and the first epoch. */
-#include "corgipile.h"
+#include "reading.h"
+#include "run.h"
 
 #include "miscadmin.h"
-#include "reading.h"
 #include "utils/memutils.h"
 
 /* Pass on a block's rows that lie in the runs from `at` on. Returns the first run that continues behind it. */

@@ -9,6 +9,7 @@
 #include "port/pg_bswap.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
+#include "utils/memutils.h"
 
 #ifdef WORDS_BIGENDIAN
 #error "numbers are little-endian in files and copied as they are"

@@ -2,7 +2,7 @@
 #ifndef CORGIPILE_SAFETENSORS_H
 #define CORGIPILE_SAFETENSORS_H
 
-#include "corgipile.h"
+#include "postgres.h"
 
 #define CORGI_META "corgipile.model" /* metadata key of a model's description */
 enum { CORGI_MAX_HEADER = 100000000 }; /* bytes, by the format */

@@ -1,7 +1,8 @@
 /* Table scan by page ranges.
  * Heap pages are read in order, and the server finds each one's visible rows. Other access methods scan a range of row
  * addresses, row by row. */
-#include "corgipile.h"
+#include "compat.h"
+#include "reading.h"
 
 #include "access/heapam.h"
 #include "miscadmin.h"

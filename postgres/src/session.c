@@ -1,5 +1,6 @@
 /* Transfer of a session's settings to another session: those that were set for it and may be set at any time. */
 #include "jobs.h"
+#include "options.h"
 
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"

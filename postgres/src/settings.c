@@ -1,10 +1,10 @@
 /* Configuration settings of a server, database, role or session. */
-#include "postgres.h"
+#include "rights.h"
+#include "settings.h"
 
 #include <limits.h>
 
-#include "rights.h"
-#include "settings.h"
+#include "postgres.h"
 #include "utils/guc.h"
 
 int corgi_share = CORGI_SHARE_NONE;

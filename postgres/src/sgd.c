@@ -1,5 +1,6 @@
 /* SGD operator: trains a linear model on TupleShuffle's steps in place, and returns one row per epoch. */
-#include "corgipile.h"
+#include "members.h"
+#include "operators.h"
 
 #include <math.h>
 
@@ -142,77 +143,59 @@ static void prepare_run(SgdState *s)
     corgi_check_past(&run->options);
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
-    run->stack = corgi_make_stack(run);
-    s->learner = run->stack ? NULL : corgi_learner_for(run, run->survey.rows);
+    run->stack = corgi_make_stack(run, &s->history);
+    s->learner = corgi_single_learner(run->stack, run);
     if (run->options.name != NULL || run->options.weights)
         corgi_check_size(run, s->learner);
-    corgi_begin_rate(run, s->learner, &s->history);
     corgi_begin_best(run);
     s->evaluator = run->survey.held > 0 ? corgi_evaluation_learner(run) : NULL;
 }
 
-/* Run an epoch. Its metrics are empty if it must restart. */
-static cp_figures train_epoch(SgdState *s, int64 epoch, int64 *skipped)
+static void check_epoch(const CorgiRun *run, int64 epoch, const cp_figures *figures, int64 skipped)
 {
-    const CorgiOptions *o = &s->run.options;
-    cp_figures figures;
-    corgi_tuple_begin(s->tuples, (int) epoch);
-    if (s->run.stack != NULL)
-        corgi_stack_begin(s->run.stack, &s->run, epoch);
-    else
-        corgi_learner_begin(s->learner, cp_sgd_rate(o->step, o->learning_rate, o->decay, epoch));
-    *skipped = corgi_compute_epoch(s->learner, &s->run, s->tuples);
-    corgi_end_loop(s->tuples);
-    corgi_end_loop(linitial(s->tuples->custom_ps));
-    if (*skipped == CORGI_DIVERGED)
-        return (cp_figures){0};
-    figures = s->run.stack ? corgi_stack_end(s->run.stack, skipped) : corgi_learner_end(s->learner);
-    if (s->run.stack != NULL && corgi_stack_restart_rates(s->run.stack, &s->run)) {
-        *skipped = CORGI_DIVERGED;
-        return (cp_figures){0};
-    }
-    if (figures.rows == 0 && *skipped > 0)
+    if (figures->rows == 0 && skipped > 0)
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
-                errmsg("none of " INT64_FORMAT " rows can be learnt from: each lacks a feature or a label",
-                       *skipped));
-    corgi_check_weight(&figures, "the rows to learn from");
-    if (figures.rows + *skipped != s->run.survey.rows)
-        elog(ERROR, "epoch " INT64_FORMAT " visited " INT64_FORMAT " of " INT64_FORMAT " rows", epoch, figures.rows,
-             s->run.survey.rows);
-    return figures;
+                errmsg("none of " INT64_FORMAT " rows can be learnt from: each lacks a feature or a label", skipped));
+    corgi_check_weight(figures, "the rows to learn from");
+    if (figures->rows + skipped != run->survey.rows)
+        elog(ERROR, "epoch " INT64_FORMAT " visited " INT64_FORMAT " of " INT64_FORMAT " rows", epoch, figures->rows,
+             run->survey.rows);
 }
 
-/* Run the next epoch; restart with another default rate if it diverges or labels are far off. */
+/* Run the next epoch; restart the models whose default rate diverges or is small for the labels. */
 static CorgiEpoch next_result(SgdState *s)
 {
     const int64 number = s->history.past + s->history.count;
+    CorgiRun *run = &s->run;
     CorgiEpoch epoch = {0};
-    for (;;) {
-        double rate;
+    do {
         instr_time start, took;
-        corgi_progress_epoch(&s->run, number, s->history.past + s->run.options.epochs);
+        corgi_progress_epoch(run, number, s->history.past + run->options.epochs);
         INSTR_TIME_SET_CURRENT(start);
-        epoch.learnt = train_epoch(s, number, &epoch.skipped);
+        corgi_tuple_begin(s->tuples, (int) number);
+        corgi_stack_begin(run->stack, run, number);
+        corgi_compute_epoch(run, s->tuples);
+        corgi_end_loop(s->tuples);
+        corgi_end_loop(linitial(s->tuples->custom_ps));
+        epoch.learnt = corgi_stack_end(run->stack, &epoch.skipped);
         INSTR_TIME_SET_CURRENT(took);
         INSTR_TIME_SUBTRACT(took, start);
         epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
-        rate = s->learner == NULL ? 0 : corgi_learner_restart_rate(s->learner, &s->run, s->run.options.learning_rate,
-                                                            epoch.skipped == CORGI_DIVERGED ? NAN : epoch.learnt.loss);
-        if (epoch.skipped != CORGI_DIVERGED && rate == 0)
-            break;
-        corgi_change_rate(&s->run, s->learner, &s->history, rate);
-    }
+    } while (corgi_stack_restart_rates(run->stack, run));
+    check_epoch(run, number, &epoch.learnt, epoch.skipped);
     return epoch;
 }
 
 /* Measure the validation rows, if any. */
 static cp_figures measure_validation(SgdState *s)
 {
+    CorgiRun run = s->run;
     cp_figures figures;
     if (s->evaluator == NULL)
         return (cp_figures){0};
     corgi_learner_copy_model(&s->run, s->evaluator, s->learner);
-    figures = corgi_measure(&s->run, s->evaluator, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
+    run.stack = NULL; /* the evaluator measures */
+    figures = corgi_measure(&run, s->evaluator, true, corgi_snapshot(&run, s->css.ss.ps.state));
     if (figures.rows > 0)
         corgi_check_weight(&figures, "the validation rows");
     return figures;
@@ -242,16 +225,15 @@ static void advance_epoch(SgdState *s)
         epoch.held = measure_validation(s);
     s->finished = corgi_add_epoch(h, &s->run, &epoch);
     corgi_hint_nothing_learnt(&s->run, h, &epoch);
-    corgi_settle_rate(&s->run, s->learner, h);
+    corgi_stack_reduce_rates(s->run.stack, &s->run);
     s->finished |= corgi_note_best(&s->run, s->learner, h->past + h->count - 1, &epoch.held);
     if (s->finished) {
         if (s->run.fold != NULL)
             fill_fold(s);
         corgi_progress_end(&s->run);
-        if (s->run.labels == NULL)
+        if (!corgi_are_labels(s->run.members))
             corgi_warn_no_better(&s->run, &epoch);
-        if (s->run.stack != NULL)
-            corgi_stack_report(s->run.stack, &s->run);
+        corgi_stack_report(s->run.stack, &s->run);
         if (o->name != NULL) {
             corgi_free_buffer(&s->run.buffer);
             corgi_store_model(&s->run, s->learner, h, s->run.past);

@@ -1,5 +1,6 @@
 /* Sizes: pages per block from stored bytes, TOAST included; buffered blocks from their bytes in memory. */
-#include "corgipile.h"
+#include "members.h"
+#include "reading.h"
 
 #include "access/relation.h"
 #include "plan/fit.h"
@@ -42,7 +43,7 @@ static int64 bytes_for(const CorgiRun *run, const cp_room *room, int64 blocks)
         cp_fit(&spec, &larger);
     } while (larger.budget < INT32_MAX / 2 &&
              (spec.buffer < blocks || cp_slots(&spec, run->survey.widest, run->survey.blocks) > larger.budget));
-    return larger.budget * run->sizes.row_bytes + corgi_learner_bytes(run) + corgi_stack_bytes(run);
+    return larger.budget * run->sizes.row_bytes + corgi_learner_bytes(run) + corgi_members_bytes(run);
 }
 
 /* Hint at sufficient sizes. */
@@ -92,7 +93,7 @@ static int64 bytes_for_rows(const CorgiRun *run)
                    " kB while it learns, for hash_bits %d",
                    bytes / 1024, model_bytes / 1024, corgi_hashing(&run->source)->bits),
             errhint("Give buffer_size => '" INT64_FORMAT "kB', or fewer hash_bits.", model_bytes / 3 * 4 / 1024 + 1));
-    return bytes - model_bytes - corgi_stack_bytes(run);
+    return bytes - model_bytes - corgi_members_bytes(run);
 }
 
 /* Convert buffer_size to blocks and slots as Python does. One read-ahead step always counts, so that threads do not

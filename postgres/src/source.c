@@ -1,5 +1,6 @@
 /* Source table: its kind, privileges, columns and parts. */
-#include "corgipile.h"
+#include "compat.h"
+#include "run.h"
 
 #include "access/relation.h"
 #include "access/table.h"
@@ -355,4 +356,15 @@ int64 corgi_max_blocks(const CorgiSource *s)
     for (int i = 0; i < s->part_count; i++)
         blocks += (s->parts[i].pages + s->block_pages - 1) / s->block_pages;
     return blocks;
+}
+
+/* Check that rows come from one place: a table with an optional condition, or a query. */
+void corgi_check_rows(bool no_source, const char *query, const char *where)
+{
+    const char *problem = no_source && query == NULL       ? "source must not be NULL; name a table, or give a query"
+                          : !no_source && query != NULL    ? "source and query both name rows; give one of them"
+                          : where != NULL && query != NULL ? "where filters source; move the condition into query"
+                                                           : NULL;
+    if (problem != NULL)
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s", problem));
 }

@@ -1,10 +1,17 @@
 /* Sparse rows: an array of increasing feature numbers from 0, and an array of values; or hashed columns. */
-#include "corgipile.h"
 
 #include "numbers.h"
+#include "reading.h"
+
 #include "plan/content.h"
 #include "sgd/rows.h"
 #include "utils/memutils.h"
+
+/* Return the bytes of a sparse row: indices, then aligned values. */
+static int64 pair_bytes(int64 count, int bytes)
+{
+    return TYPEALIGN(bytes, count * sizeof(int32)) + count * bytes;
+}
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
@@ -44,7 +51,7 @@ int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
     int status;
     if (h != NULL) {
         *width = corgi_hashed_width(h);
-        return corgi_pair_bytes(corgi_hash_row(s, row)->entries, s->bytes);
+        return pair_bytes(corgi_hash_row(s, row)->entries, s->bytes);
     }
     list = open_list(c, row);
     count = list.count;
@@ -57,14 +64,14 @@ int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
     if (count > 0)
         *width = Max(*width, (int64) index[count - 1] + 1);
     pfree(index);
-    return corgi_pair_bytes(count, s->bytes);
+    return pair_bytes(count, s->bytes);
 }
 
 /* Put indices and values behind the previous rows. Returns false if they do not fit. */
 static bool put_entries(int bytes, const char *index, const char *values, enum cp_type type, int64 count,
                         CorgiBuffer *b, int64 slot)
 {
-    int64 size = corgi_pair_bytes(count, bytes);
+    int64 size = pair_bytes(count, bytes);
     char *to = b->next + size - count * bytes;
     if (size > b->stop - b->next)
         return false;

@@ -1,7 +1,7 @@
 /* Feature standardisation: the decision, its parameters, and conversion of weights between scaled and unscaled rows.
  * The kernel computes every number, so results equal Python's: kernel/sgd/scale_sample.h decides, kernel/sgd/moments.h
  * gives the parameters. Rows are scaled in their slots only. */
-#include "corgipile.h"
+#include "learning.h"
 
 #include <math.h>
 
@@ -196,6 +196,16 @@ void corgi_get_folded(const CorgiRun *run, CorgiLearner *learner, double *coeffi
              coefficients, intercepts);
 }
 
+/* Copy a flushed learner's model, for unscaled rows, into a measuring learner. */
+void corgi_learner_copy_model(const CorgiRun *run, CorgiLearner *evaluator, CorgiLearner *learner)
+{
+    int64 outputs = corgi_learner_outputs(evaluator), count = outputs * run->survey.width;
+    double *weights = allocate(sizeof *weights * (Size) (count + outputs));
+    corgi_get_folded(run, learner, weights, weights + count);
+    corgi_learner_set(evaluator, weights, weights + count);
+    pfree(weights);
+}
+
 /* Write the scaling: two rows [width + 1], centre and scale. */
 void corgi_write_scaling(const CorgiRun *run, double *to)
 {
@@ -209,22 +219,28 @@ void corgi_write_scaling(const CorgiRun *run, double *to)
     to[2 * line - 1] = 1;
 }
 
-/* Write the training state, from which a warm start continues bit for bit: centre, scale, each output's weights with
- * its intercept, and the optimizer state. */
+/* Write a learner's weights, the predicting or the last ones, with each output's intercept: [outputs][width + 1]. */
+void corgi_write_weights(CorgiLearner *learner, int64 width, bool last, double *to)
+{
+    const int64 outputs = corgi_learner_outputs(learner), line = width + 1;
+    double *coefficients = allocate(sizeof *coefficients * (Size) (outputs * line));
+    corgi_learner_get(learner, last, coefficients, coefficients + outputs * width);
+    for (int64 k = 0; k < outputs; k++) {
+        memcpy(to + k * line, coefficients + k * width, sizeof *to * (Size) width);
+        to[k * line + width] = coefficients[outputs * width + k];
+    }
+    pfree(coefficients);
+}
+
+/* Write the training state, from which a warm start continues bit for bit: centre, scale, weights, and the optimizer
+ * state. */
 void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to)
 {
-    int64 outputs = corgi_learner_outputs(learner), width = run->survey.width, line = width + 1;
-    double *coefficients = allocate(sizeof *coefficients * (Size) (outputs * line)),
-           *intercepts = coefficients + outputs * width;
-    corgi_learner_get(learner, true, coefficients, intercepts);
+    const int64 width = run->survey.width, line = width + 1;
     corgi_write_scaling(run, to);
-    for (int64 k = 0; k < outputs; k++) {
-        memcpy(to + (k + 2) * line, coefficients + k * width, sizeof *to * (Size) width);
-        to[(k + 3) * line - 1] = intercepts[k];
-    }
+    corgi_write_weights(learner, width, true, to + 2 * line);
     if (corgi_learner_state_rows(learner) > 0)
-        corgi_learner_copy_state(learner, to + (outputs + 2) * line, false);
-    pfree(coefficients);
+        corgi_learner_copy_state(learner, to + (corgi_learner_outputs(learner) + 2) * line, false);
 }
 
 /* Restore an earlier model's training state if it is stored, comes from an equal optimizer, and its predicting weights

@@ -1,5 +1,5 @@
 /* Encodings as JSON, in the format of Encoding in Python, and back. */
-#include "corgipile.h"
+#include "models.h"
 
 #include <math.h>
 

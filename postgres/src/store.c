@@ -1,12 +1,12 @@
 /* Storage of trained models in the table corgipile.models. */
-#include "corgipile.h"
+#include "members.h"
+#include "settings.h"
 
 #include "access/toast_internals.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "settings.h"
 #include "sgd/state.h"
 #include "utils/acl.h"
 #include "utils/array.h"
@@ -197,7 +197,7 @@ static char *params_of(const CorgiRun *run)
     add_integer(&json, "epochs", o->epochs);
     add_integer(&json, "batch_size", o->batch);
     add_integer(&json, "seed", o->seed);
-    if (run->stack != NULL)
+    if (run->members != NULL)
         corgi_stack_write_params(&json, run->stack, run);
     else
         add_number(&json, "learning_rate", o->learning_rate);
@@ -275,7 +275,7 @@ CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner)
                       .intercepts = corgi_make_doubles(1, 0, outputs)};
     w.names = corgi_text_array(run->source.label.classes);
     w.classes = v->class_count ? corgi_make_doubles(1, 0, v->class_count) : construct_empty_array(FLOAT8OID);
-    if (run->stack != NULL)
+    if (learner == NULL)
         corgi_stack_get(run->stack, run, (double *) ARR_DATA_PTR(w.coefficients),
                         (double *) ARR_DATA_PTR(w.intercepts));
     else
@@ -294,7 +294,7 @@ static ArrayType *learnt(const CorgiRun *run, CorgiLearner *learner)
     if (lines == 0)
         return NULL;
     a = corgi_make_doubles(2, lines, run->survey.width + 1);
-    if (run->stack != NULL)
+    if (learner == NULL)
         corgi_stack_write_state(run->stack, run, (double *) ARR_DATA_PTR(a));
     else
         corgi_get_learnt(run, learner, (double *) ARR_DATA_PTR(a));

@@ -2,7 +2,9 @@
  * computes them.
  * Sandwich estimator: the inverse of H (second derivatives of the loss) and G (outer products of row gradients). Sums
  * are per class, so that class weights can be applied afterwards. */
-#include "corgipile.h"
+#include "learning.h"
+#include "metrics.h"
+#include "symmetric.h"
 
 #include <math.h>
 
@@ -12,7 +14,6 @@
 #include "io/gather.h"
 #include "miscadmin.h"
 #include "sgd/totals.h"
-#include "symmetric.h"
 #include "utils/builtins.h"
 #include "utils/float.h"
 

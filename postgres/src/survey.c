@@ -1,7 +1,8 @@
 /* Survey, the first pass: visible rows per block, classes, row width and block sketches.
  * Plans consist of row numbers, so every block's rows must be known before the first step. The pass reads the table
  * once in storage order, and of each row at most its label. */
-#include "corgipile.h"
+#include "members.h"
+#include "operators.h"
 
 #include <math.h>
 
@@ -43,7 +44,7 @@ static const double binary_classes[] = {0, 1};
 static Tally make_tally(const CorgiRun *run, int64 blocks)
 {
     const CorgiOptions *o = &run->options;
-    const bool one = run->labels == NULL;
+    const bool one = !corgi_are_labels(run->members);
     Tally t = {.kind = o->kind,
                .wanted = one && !corgi_predicts_numbers(&o->of) && (o->classes == NULL || corgi_is_balanced(o)),
                .sketching = one && o->balance && !o->content, .limit = corgi_max_classes(o->kind), .room = 16};
@@ -134,10 +135,8 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
             if (run->where != NULL && !corgi_row_matches(run, source, number - 1, row))
                 continue;
             learnt += !held;
-            if (run->groups != NULL)
-                corgi_note_group(run, source, row);
-            if (run->labels != NULL)
-                corgi_note_labels(run, source, row);
+            if (run->members != NULL)
+                corgi_note_member(run, source, row);
             held_rows += held;
             bytes += survey_row(v, source, row, held, t);
         }
@@ -170,7 +169,7 @@ static void finish_classes(CorgiRun *run, Tally *t)
     CorgiOptions *o = &run->options;
     if (corgi_predicts_numbers(&o->of))
         return;
-    if (run->labels != NULL) {
+    if (corgi_are_labels(run->members)) {
         v->classes = memcpy(palloc(sizeof binary_classes), binary_classes, sizeof binary_classes);
         v->class_count = lengthof(binary_classes);
         return;
@@ -217,12 +216,12 @@ static void sketch_labels(CorgiRun *run)
 {
     CorgiSurvey *v = &run->survey;
     cp_sketch *s;
-    if (run->labels == NULL || !run->options.balance || run->options.content)
+    if (!corgi_are_labels(run->members) || !run->options.balance || run->options.content)
         return;
     s = make_sketch(INT4OID, v->cuts, v->blocks);
     for (int64 block = 0; block < v->blocks; block++) {
         for (int64 row = v->cuts[block]; row < v->cuts[block + 1]; row++) {
-            const double set = (double) corgi_set_of(run->labels, row);
+            const double set = (double) corgi_member_of(run->members, row);
             cp_sketch_add(s, &set, 1);
         }
         cp_sketch_end_block(s);
@@ -242,8 +241,7 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     v->cuts = allocate(most + 1, sizeof *v->cuts);
     v->place = allocate(most, sizeof *v->place);
     v->cuts[0] = 0;
-    corgi_begin_groups(run);
-    corgi_begin_labels(run);
+    corgi_begin_members(run);
     t = make_tally(run, most);
     for (CorgiPlace at = {0}; corgi_settle(source, &at); at.page += source->block_pages)
         at.row += survey_block(run, blocks, &at, &t, leftovers);
@@ -253,8 +251,7 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     check_rows(run);
     v->width = Max(v->width, 1);
     finish_classes(run, &t);
-    corgi_settle_groups(run);
-    corgi_settle_labels(run);
+    corgi_settle_members(run);
     sketch_labels(run);
     check_weights(run);
     if (t.sketching) {

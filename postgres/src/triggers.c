@@ -1,8 +1,9 @@
 /* Triggers that keep models consistent with the server's roles, on the table of models and on statements.
  * An owner is stored as a type that stands for the role, see roles.c. DROP OWNED first drops a role's models. The
  * server's dependencies also record which roles have rights on a model, as for its own objects. */
-#include "rights.h"
+#include "compat.h"
 #include "jobs.h"
+#include "rights.h"
 
 #include "access/genam.h"
 #include "access/xact.h"

@@ -1,10 +1,11 @@
 /* TupleShuffle operator: executes the plan of an order. Each step loads blocks into buffer slots and lists the slots to
  * visit. */
-#include "corgipile.h"
-
-#include "plan/seriate.h"
-#include "executor/instrument.h"
+#include "members.h"
+#include "operators.h"
 #include "steps.h"
+
+#include "executor/instrument.h"
+#include "plan/seriate.h"
 #include "utils/memutils.h"
 
 typedef struct {
@@ -81,6 +82,19 @@ static int select_rows(const CorgiRun *run, int64 number, int count, int16 *whic
     return chosen;
 }
 
+/* Note the groups, or the label sets, of rows from number `row` on in their slots. */
+static void note_members(CorgiRun *run, int64 row, const int32 *slot, int count)
+{
+    const bool labels = corgi_are_labels(run->members);
+    for (int i = 0; i < count; i++) {
+        const int64 member = corgi_member_of(run->members, row + i);
+        if (labels)
+            run->buffer.y[slot[i]] = (double) member;
+        else
+            run->buffer.group[slot[i]] = (int32) member;
+    }
+}
+
 /* Read a block's rows into their slots. `into` must have exactly one slot per row. Returns their number. */
 static int64 load_block(TupleState *s, int64 block, const int32 *into)
 {
@@ -98,10 +112,8 @@ static int64 load_block(TupleState *s, int64 block, const int32 *into)
             break;
         if (run->scaling != NULL)
             corgi_scale_rows(run, into + i, chosen);
-        for (int k = 0; run->groups != NULL && k < chosen; k++)
-            run->buffer.group[into[i + k]] = corgi_group_of(run->groups, run->survey.cuts[block] + i + k);
-        for (int k = 0; run->labels != NULL && k < chosen; k++)
-            run->buffer.y[into[i + k]] = (double) corgi_set_of(run->labels, run->survey.cuts[block] + i + k);
+        if (run->members != NULL)
+            note_members(run, run->survey.cuts[block] + i, into + i, chosen);
         number += count;
         i += chosen;
     }

@@ -1,5 +1,6 @@
 /* Values as numbers, and as text that is equal for equal values of any type. */
-#include "corgipile.h"
+
+#include "numbers.h"
 
 #include <math.h>
 
@@ -8,12 +9,16 @@
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/datetime.h"
+#include "utils/fmgrprotos.h"
 #include "utils/json.h"
 #include "utils/lsyscache.h"
+#include "utils/numeric.h"
 #include "utils/timestamp.h"
 
 static const int64 epoch_days = POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE;
 enum { LOWEST_DECIMAL = -6, FIRST_EXPONENT = 15 }; /* powers of ten between which numbers need no exponent */
+
+bool corgi_is_number(Oid type) { return type == NUMERICOID || corgi_stored_type(type) != CP_TYPES; }
 
 bool corgi_is_text(Oid type)
 {
@@ -28,6 +33,25 @@ CorgiFamily corgi_family(Oid type)
     if (corgi_is_number(type) || type == TIMEOID)
         return CORGI_NUMBER;
     return corgi_is_text(type) ? CORGI_TEXT : CORGI_NO_FAMILY;
+}
+
+/* Convert a number exactly as the kernel converts arrays of its type. */
+void corgi_read_number(Oid type, Datum value, int bytes, char *to)
+{
+    union { bool b; int16 i2; int32 i4; int64 i8; float4 f4; float8 f8; } scalar;
+    enum cp_type from = corgi_stored_type(type);
+    switch (type) {
+    case BOOLOID: scalar.b = DatumGetBool(value); break;
+    case INT2OID: scalar.i2 = DatumGetInt16(value); break;
+    case INT4OID: scalar.i4 = DatumGetInt32(value); break;
+    case INT8OID: scalar.i8 = DatumGetInt64(value); break;
+    case FLOAT4OID: scalar.f4 = DatumGetFloat4(value); break;
+    case FLOAT8OID: scalar.f8 = DatumGetFloat8(value); break;
+    default:
+        scalar.f8 = DatumGetFloat8(DirectFunctionCall1(numeric_float8, value));
+        from = CP_F64;
+    }
+    cp_cast(to, bytes == 8, (const char *) &scalar, from, 1);
 }
 
 /* Return microseconds since 1970; the server's infinities stay infinite. */

@@ -1,15 +1,15 @@
 /* Versions of models: an update keeps what it replaces, and rollback restores it.
  * A trigger keeps versions, so any kind of update does. Each version names its predecessor, to which rollback goes.
  * Versions keep their numbers, and a new one gets a new number. */
-#include "rights.h"
 #include "compat.h"
+#include "rights.h"
+#include "settings.h"
 
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "settings.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"

@@ -1,5 +1,5 @@
 /* Warm starts: loading of the earlier model, and compatibility checks. */
-#include "corgipile.h"
+#include "learning.h"
 
 #include "utils/snapmgr.h"
 

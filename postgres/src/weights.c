@@ -1,5 +1,5 @@
 /* Row weights, from a column and from classes. */
-#include "corgipile.h"
+#include "learning.h"
 
 #include <math.h>
 

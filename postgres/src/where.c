@@ -1,6 +1,7 @@
 /* Rows that satisfy the where condition, evaluated once per row and stored as bits by row number, so that volatile
  * functions give all passes the same rows. */
-#include "corgipile.h"
+#include "compat.h"
+#include "run.h"
 
 #include "access/sysattr.h"
 #include "catalog/partition.h"

@@ -3,6 +3,7 @@
  * function becomes its owner: nothing it runs, triggers at commit included, can become another role. One transaction
  * stores the model and the job's success. */
 #include "jobs.h"
+#include "rights.h"
 
 #include <math.h>
 

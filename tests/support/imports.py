@@ -52,6 +52,11 @@ def circles() -> list[list[str]]:
     for one in imports():
         if not one.typing and one.target in targets:
             targets[one.module].add(one.target)
+    return circles_of(targets)
+
+
+def circles_of(targets: dict[str, set[str]]) -> list[list[str]]:
+    """Return groups of names that reach each other."""
     reach = {name: _reached(name, targets) for name in targets}
     groups = {frozenset(other for other in reach[name] if name in reach[other]) for name in targets}
     return [sorted(group) for group in groups if len(group) > 1]

@@ -67,8 +67,6 @@ def train_call(train: Train, relation: Relation, known: Known, writer: Writer, s
     given = {**_arguments(train, balanced_by({"labels": labels, "label": label}), size), **hashed}
     if "encode" not in given:
         _check_kinds(features, relation)
-    if not given.get("standardize", True) and "standardize" not in known.arguments:
-        del given["standardize"]  # an older extension never standardizes
     written = {name: _argument_sql(name, value, writer) for name, value in given.items()}
     columns = (
         f"ARRAY[{', '.join(map(writer.literal, features))}]::pg_catalog.text[]"
