@@ -306,10 +306,10 @@ class TestDuckDB(OnDuckDB, Evaluation):
         query = "SELECT * FROM ML.EVALUATE(MODEL m, (SELECT a, b, label FROM noisy WHERE a > 0.1))"
         few = self.rows(sql, query)
         monkeypatch.setattr(rows, "DEFAULT", 4096)
-        lent, before = list[object](), evaluation.arrow_rows
-        monkeypatch.setattr(evaluation, "arrow_rows", lambda table: lent.append(table) or before(table))
+        read, before = list[object](), evaluation.read_query
+        monkeypatch.setattr(evaluation, "read_query", lambda *rows: read.append(before(*rows)) or read[-1])
         assert self.rows(sql, query) == few
-        assert "SpilledTable" in repr(lent)
+        assert "SpilledTable" in repr(read)
 
 
 class TestPostgreSQL(OnPostgreSQL, Evaluation):

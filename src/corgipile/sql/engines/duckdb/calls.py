@@ -9,11 +9,11 @@ from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.linear.multilabel import LabelModels
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
-from corgipile.sql.engines.duckdb.evaluation import calibration, confusion, errors, evaluate, roc
+from corgipile.sql.engines.duckdb.evaluation import ModelEvaluator
 from corgipile.sql.engines.duckdb.files import select_text
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.engines.duckdb.prediction import cast_classes, class_call, function_call, match_columns, model_key
-from corgipile.sql.engines.evaluation import INTERCEPT, need_one_label, threshold_of
+from corgipile.sql.engines.evaluation import EVALUATIONS, INTERCEPT, need_one_label, threshold_of
 from corgipile.sql.engines.results import EPOCHS, epoch_row
 from corgipile.sql.engines.shared import check_new_columns
 from corgipile.sql.statements import ModelCall
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["call_sql", "describe_model"]
 
-EVALUATIONS = {
-    "evaluate": evaluate,
-    "confusion_matrix": confusion,
-    "roc_curve": roc,
-    "calibration": calibration,
-    "advanced_weights": errors,
-}
-
 
 def call_sql(engine: "DuckDB", call: ModelCall, bound: BoundSql) -> str:
     """Return the SQL that replaces a call: a query in brackets, or the name of lent rows."""
@@ -39,7 +31,7 @@ def call_sql(engine: "DuckDB", call: ModelCall, bound: BoundSql) -> str:
     if call.function == "predict":
         return _prediction_query(engine, call, stored, bound)
     if call.function in EVALUATIONS:
-        return engine.session.lend(EVALUATIONS[call.function](engine, call, stored, bound))
+        return engine.session.lend(EVALUATIONS[call.function](ModelEvaluator(engine, call, stored, bound)))
     rows = _weights(stored.model) if call.function == "weights" else _history(stored.model)
     return engine.session.lend(rows)
 

@@ -7,17 +7,8 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.losses import loss_of
-from corgipile.sql.engines.evaluation import INTERCEPT, need_one_label, threshold_of
-from corgipile.sql.engines.postgres.evaluation import (
-    FLOAT,
-    calibration,
-    class_function,
-    confusion,
-    errors,
-    evaluate,
-    function_call,
-    roc,
-)
+from corgipile.sql.engines.evaluation import EVALUATIONS, INTERCEPT, need_one_label, threshold_of
+from corgipile.sql.engines.postgres.evaluation import FLOAT, ServerEvaluator, class_function, function_call
 from corgipile.sql.engines.postgres.models import Stored
 from corgipile.sql.engines.postgres.writing import Writer
 from corgipile.sql.engines.shared import check_new_columns
@@ -30,13 +21,6 @@ __all__ = ["call_sql", "describe_model", "prediction_sql"]
 
 KINDS = {"int64": "bigint", "double": FLOAT, "bool": "boolean"}  # PostgreSQL types of Arrow types; others are TEXT
 TEXT = "pg_catalog.text"
-EVALUATIONS = {
-    "evaluate": evaluate,
-    "confusion_matrix": confusion,
-    "roc_curve": roc,
-    "calibration": calibration,
-    "advanced_weights": errors,
-}
 HIDDEN = ("features", "label", "encoding", "class_type", "imported")  # parameters omitted from descriptions
 
 
@@ -46,7 +30,7 @@ def call_sql(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
     if call.function == "predict":
         query = _prediction_query(engine, call, stored, writer)
     elif call.function in EVALUATIONS:
-        query = _values(EVALUATIONS[call.function](engine, call, stored, writer), writer)
+        query = _values(EVALUATIONS[call.function](ServerEvaluator(engine, call, stored, writer)), writer)
     elif call.function == "weights":
         query = _weights(engine, stored, writer)
     else:
