@@ -32,6 +32,7 @@ __all__ = [
     "need_one_label",
     "threshold_of",
     "weight_of",
+    "weights",
 ]
 
 # Columns of ML.EVALUATE for classifiers and for regression.
@@ -269,6 +270,40 @@ def _table(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> pa.Table:
     """Return rows as a table of numbers; missing ones are null."""
     kinds = pa.schema([(name, pa.int64() if name == "rows" else pa.float64()) for name in names])
     return pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows], kinds)
+
+
+def weights(
+    names: Sequence[str],
+    lines: Iterable[Sequence[float]],
+    constants: Iterable[float],
+    classes: Sequence[Any],
+    by: str | None = None,
+    values: Sequence[Any] = (None,),
+) -> pa.Table:
+    """Return the result of ``ML.WEIGHTS``: a row for each input and the intercept.
+
+    Args:
+        names: The inputs.
+        lines: Their weights, for each group or label, and for each class if the model has several outputs.
+        constants: The intercepts, likewise.
+        classes: The classes; empty for a model of one output.
+        by: The column of groups or labels.
+        values: The groups or labels.
+
+    Example:
+        >>> weights(["x"], [[2.0], [3.0]], [0.5, 1.0], [], "city", ["A", "B"]).to_pylist()[3]
+        {'city': 'B', 'processed_input': '__INTERCEPT__', 'weight': 1.0}
+    """
+    outputs = [(value, str(label)) for value in values for label in classes or ("",)]
+    rows = [
+        (value, name, weight, label)
+        for (value, label), line, constant in zip(outputs, lines, constants, strict=True)
+        for name, weight in zip([*names, INTERCEPT], [*line, constant], strict=True)
+    ]
+    group, *columns = (pa.array(column) for column in zip(*rows, strict=True))
+    titles = ["processed_input", "weight", "class"][: 3 if classes else 2]
+    table = pa.Table.from_arrays(columns[: len(titles)], titles)
+    return table if by is None else table.add_column(0, by, group)
 
 
 def need_one_label(call: ModelCall, labels: Sequence[Any] | None) -> None:
