@@ -1,6 +1,8 @@
 /* corgipile.confusion_matrix and corgipile.class_metrics: actual against predicted classes. */
 #include "corgipile.h"
 
+#include <math.h>
+
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -53,39 +55,32 @@ static void count_matrix_row(CorgiWatch *w, double label, double weight, const d
     cell->weight += weight;
 }
 
-/* Count the rows of a call. */
-static void count_matrix(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, const char *what, Matrix *x)
-{
-    HASHCTL shape = {.keysize = sizeof ((Cell *) NULL)->key, .entrysize = sizeof(Cell), .hcxt = CurrentMemoryContext};
-    corgi_need_classes(m, name, what);
-    *x = (Matrix){.watch = {.row = count_matrix_row}, .model = m};
-    x->cells = hash_create("corgipile matrix", 256, &shape, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-    (void) corgi_evaluate_rows(fcinfo, m, name, &x->watch);
-}
-
 /* confusion_matrix(model, ...): row counts by actual and predicted class. */
 Datum corgipile_confusion_matrix(PG_FUNCTION_ARGS)
 {
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-    Matrix x;
+    HASHCTL shape = {.keysize = sizeof ((Cell *) NULL)->key, .entrysize = sizeof(Cell), .hcxt = CurrentMemoryContext};
+    Matrix x = {.watch = {.row = count_matrix_row}};
     char *name;
     CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    m = corgi_model_to_evaluate(fcinfo, &name);
+    x.model = m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         return (Datum) 0;
-    count_matrix(fcinfo, m, name, "confusion_matrix", &x);
-    if (x.model->classes > MAX_MATRIX_CLASSES)
+    corgi_need_classes(m, name, "confusion_matrix");
+    x.cells = hash_create("corgipile matrix", 256, &shape, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    (void) corgi_evaluate_rows(fcinfo, m, name, &x.watch);
+    if (m->classes > MAX_MATRIX_CLASSES)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                errmsg("the model has " INT64_FORMAT " classes; a matrix can have %d", x.model->classes,
+                errmsg("the model has " INT64_FORMAT " classes; a matrix can have %d", m->classes,
                        MAX_MATRIX_CLASSES),
                 errhint("corgipile.class_metrics has one row a class."));
-    for (int32 i = 0; i < x.model->classes; i++)
-        for (int32 j = 0; j < x.model->classes; j++) {
+    for (int32 i = 0; i < m->classes; i++)
+        for (int32 j = 0; j < m->classes; j++) {
             Cell wanted = {.key = {i, j}};
             const Cell *cell = hash_search(x.cells, &wanted.key, HASH_FIND, NULL);
-            Datum values[4] = {CStringGetTextDatum(corgi_class_name(x.model, i)),
-                               CStringGetTextDatum(corgi_class_name(x.model, j)), Int64GetDatum(cell ? cell->rows : 0),
+            Datum values[4] = {CStringGetTextDatum(corgi_class_name(m, i)),
+                               CStringGetTextDatum(corgi_class_name(m, j)), Int64GetDatum(cell ? cell->rows : 0),
                                Float8GetDatum(cell ? cell->weight : 0)};
             bool nulls[4] = {false};
             tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
@@ -93,53 +88,55 @@ Datum corgipile_confusion_matrix(PG_FUNCTION_ARGS)
     return (Datum) 0;
 }
 
-/* Sums of one class. */
 typedef struct {
-    int64 rows;
-    double actual, predicted, both; /* row weights */
-} Tally;
+    CorgiWatch watch;
+    const CorgiModel *model;
+    CorgiTally *tallies;    /* [classes] */
+} Classes;
 
-static Datum ratio(double part, double whole, bool *null)
+static void tally_row(CorgiWatch *w, double label, double weight, const double *scores)
 {
-    *null = whole == 0;
-    return Float8GetDatum(*null ? 0 : part / whole);
+    Classes *c = (Classes *) w;
+    int64 predicted = corgi_best_class(c->model, scores);
+    CorgiTally *actual = &c->tallies[class_index(c->model, label)];
+    actual->rows++;
+    actual->actual += weight;
+    actual->hits += actual == &c->tallies[predicted] ? weight : 0;
+    c->tallies[predicted].predicted += weight;
 }
 
-/* class_metrics(model, ...): precision, recall and F1 of each class or label, NULL if 0 / 0. */
+/* Return a class's or label's row: NULL if 0 / 0. */
+static void put_tally(const char *name, const CorgiTally *t, ReturnSetInfo *result)
+{
+    double figures[3];
+    Datum values[6] = {CStringGetTextDatum(name), [4] = Int64GetDatum(t->rows), [5] = Float8GetDatum(t->actual)};
+    bool nulls[6] = {false};
+    corgi_f1_metrics(t, figures);
+    for (int i = 0; i < lengthof(figures); i++) {
+        nulls[i + 1] = isnan(figures[i]);
+        values[i + 1] = Float8GetDatum(figures[i]);
+    }
+    tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* class_metrics(model, ...): precision, recall and F1 of each class or label. */
 Datum corgipile_class_metrics(PG_FUNCTION_ARGS)
 {
-    ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-    Matrix x;
-    Tally *tallies;
-    HASH_SEQ_STATUS all;
-    const Cell *cell;
+    Classes c = {.watch = {.row = tally_row}};
     char *name;
     CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    m = corgi_model_to_evaluate(fcinfo, &name);
-    if (m != NULL && m->labels != NULL)
-        corgi_put_labels(fcinfo, m, name);
-    if (m == NULL || m->labels != NULL)
+    c.model = m = corgi_model_to_evaluate(fcinfo, &name);
+    if (m == NULL)
         return (Datum) 0;
-    count_matrix(fcinfo, m, name, "class_metrics", &x);
-    tallies = palloc0(sizeof *tallies * (Size) x.model->classes);
-    hash_seq_init(&all, x.cells);
-    while ((cell = hash_seq_search(&all)) != NULL) {
-        tallies[cell->key.actual].rows += cell->rows;
-        tallies[cell->key.actual].actual += cell->weight;
-        tallies[cell->key.predicted].predicted += cell->weight;
-        tallies[cell->key.actual].both += cell->key.actual == cell->key.predicted ? cell->weight : 0;
+    if (m->labels == NULL) {
+        corgi_need_classes(m, name, "class_metrics");
+        c.tallies = palloc_extended(sizeof *c.tallies * (Size) m->classes, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     }
-    for (int64 k = 0; k < x.model->classes; k++) {
-        const Tally *t = &tallies[k];
-        bool nulls[6] = {false};
-        Datum values[6] = {CStringGetTextDatum(corgi_class_name(x.model, k)),
-                           ratio(t->both, t->predicted, &nulls[1]),
-                           ratio(t->both, t->actual, &nulls[2]),
-                           ratio(2 * t->both, t->actual + t->predicted, &nulls[3]),
-                           Int64GetDatum(t->rows),
-                           Float8GetDatum(t->actual)};
-        tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-    }
+    (void) corgi_evaluate_rows(fcinfo, m, name, &c.watch);
+    for (int64 k = 0; k < (m->labels ? m->labels->count : m->classes); k++)
+        put_tally(m->labels ? m->labels->names[k].text : corgi_class_name(m, k),
+                  m->labels ? &corgi_truth_tallies(c.watch.truth)[k] : &c.tallies[k],
+                  (ReturnSetInfo *) fcinfo->resultinfo);
     return (Datum) 0;
 }

@@ -17,6 +17,12 @@ extern CorgiModel *corgi_model_to_evaluate(FunctionCallInfo fcinfo, char **name)
 extern void corgi_need_classes(const CorgiModel *m, const char *name, const char *what);
 extern cp_figures corgi_evaluate_rows(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch);
 
+/* Sums of one class or label. */
+typedef struct {
+    int64 rows;             /* rows that have it */
+    double hits, predicted, actual; /* row weights: true positives, predicted, actual */
+} CorgiTally;
+
 /* multilabel_metrics.c */
 typedef struct CorgiTruth CorgiTruth;
 extern CorgiTruth *corgi_make_truth(const CorgiModel *m, const char *name, const CorgiSource *source);
@@ -24,7 +30,8 @@ extern int64 corgi_truth_rows(const CorgiTruth *t);
 extern void corgi_note_truth(CorgiTruth *t, const CorgiSource *part, TupleTableSlot *row, int64 at);
 extern void corgi_evaluate_labels(CorgiTruth *t, const CorgiRun *run, const int32 *visit, int64 count);
 extern cp_figures corgi_truth_figures(const CorgiTruth *t);
-extern void corgi_put_labels(FunctionCallInfo fcinfo, CorgiModel *m, const char *name);
+extern const CorgiTally *corgi_truth_tallies(const CorgiTruth *t);
+extern void corgi_f1_metrics(const CorgiTally *t, double *figures);
 
 /* ranks.c */
 typedef struct CorgiRanks CorgiRanks;

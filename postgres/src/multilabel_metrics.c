@@ -12,19 +12,13 @@ PG_FUNCTION_INFO_V1(corgipile_evaluate_labels);
 
 enum { MAX_LABEL_BYTES = 4 << 20, SCORES_PER_CALL = 1 << 17 }; /* of buffered rows' labels; per kernel call */
 
-/* Sums of one label. */
-typedef struct {
-    cp_sgd_totals totals;
-    int64 rows;             /* rows that have the label */
-    double hits, predicted, actual; /* row weights: true positives, predicted, actual */
-} Tally;
-
 struct CorgiTruth {
     const CorgiModel *model;
     CorgiLearner *scorer;
     CorgiTags tags;         /* of the last row */
     uint8 *actual;           /* [rows][labels]: labels of the buffered rows */
-    Tally *tallies;         /* [labels] */
+    CorgiTally *tallies;    /* [labels] */
+    cp_sgd_totals *totals;  /* [labels] */
     double *scores;
     double right;           /* weight of rows whose labels are all right */
 };
@@ -51,8 +45,9 @@ CorgiTruth *corgi_make_truth(const CorgiModel *m, const char *name, const CorgiS
     t->tags = corgi_make_tags();
     t->actual = MemoryContextAllocHuge(CurrentMemoryContext, (Size) (corgi_truth_rows(t) * m->outputs));
     t->tallies = palloc_extended(sizeof *t->tallies * (Size) m->outputs, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    t->totals = palloc_extended(sizeof *t->totals * (Size) m->outputs, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     for (int64 k = 0; k < m->outputs; k++)
-        t->tallies[k].totals.ln = 1;
+        t->totals[k].ln = 1;
     t->scores = MemoryContextAllocHuge(CurrentMemoryContext,
                                        sizeof *t->scores * (Size) Max((int64) SCORES_PER_CALL, m->outputs));
     return t;
@@ -79,9 +74,9 @@ static void count_row(CorgiTruth *t, int32 slot, const double *weight, const dou
     const double counts = weight ? *weight : 1;
     bool right = true;
     for (int64 k = 0; k < labels; k++) {
-        Tally *one = &t->tallies[k];
+        CorgiTally *one = &t->tallies[k];
         const bool predicted = scores[k] > 0;
-        corgi_add_score(t->model, scores[k], actual[k], weight, &one->totals);
+        corgi_add_score(t->model, scores[k], actual[k], weight, &t->totals[k]);
         one->rows += actual[k];
         one->hits += predicted && actual[k] ? counts : 0;
         one->predicted += predicted ? counts : 0;
@@ -141,7 +136,7 @@ cp_figures corgi_truth_figures(const CorgiTruth *t)
 {
     cp_figures all = {0};
     for (int64 k = 0; k < t->model->outputs; k++) {
-        const cp_figures one = corgi_score_figures(t->model, &t->tallies[k].totals);
+        const cp_figures one = corgi_score_figures(t->model, &t->totals[k]);
         all.rows = one.rows;
         all.weight = one.weight;
         all.loss += one.loss;
@@ -155,50 +150,30 @@ cp_figures corgi_truth_figures(const CorgiTruth *t)
 static double ratio(double part, double whole) { return whole == 0 ? NAN : part / whole; }
 
 /* Compute precision, recall and F1; NaN if 0 / 0. */
-static void f1_metrics(const Tally *t, double *figures)
+void corgi_f1_metrics(const CorgiTally *t, double *figures)
 {
     figures[0] = ratio(t->hits, t->predicted);
     figures[1] = ratio(t->hits, t->actual);
     figures[2] = ratio(2 * t->hits, t->predicted + t->actual);
 }
 
-/* Return one row per label: precision, recall and F1, NULL if 0 / 0. */
-void corgi_put_labels(FunctionCallInfo fcinfo, CorgiModel *m, const char *name)
-{
-    ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-    CorgiWatch watch = {0};
-    (void) corgi_evaluate_rows(fcinfo, m, name, &watch);
-    for (int64 k = 0; k < m->outputs; k++) {
-        const Tally *t = &watch.truth->tallies[k];
-        Datum values[6] = {CStringGetTextDatum(m->labels->names[k].text)};
-        bool nulls[6] = {false};
-        double figures[3];
-        f1_metrics(t, figures);
-        for (int i = 0; i < lengthof(figures); i++) {
-            nulls[i + 1] = isnan(figures[i]);
-            values[i + 1] = Float8GetDatum(figures[i]);
-        }
-        values[4] = Int64GetDatum(t->rows);
-        values[5] = Float8GetDatum(t->actual);
-        tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-    }
-}
+const CorgiTally *corgi_truth_tallies(const CorgiTruth *t) { return t->tallies; }
 
 /* Compute micro and macro averages of precision, recall and F1; 0 / 0 counts as 0. */
 static void fill_means(const CorgiTruth *t, double *micro, double *macro)
 {
     const int64 labels = t->model->outputs;
-    Tally all = {.rows = 0};
+    CorgiTally all = {.rows = 0};
     for (int64 k = 0; k < labels; k++) {
         double figures[3];
-        f1_metrics(&t->tallies[k], figures);
+        corgi_f1_metrics(&t->tallies[k], figures);
         for (int i = 0; i < lengthof(figures); i++)
             macro[i] += isnan(figures[i]) ? 0 : figures[i] / (double) labels;
         all.hits += t->tallies[k].hits;
         all.predicted += t->tallies[k].predicted;
         all.actual += t->tallies[k].actual;
     }
-    f1_metrics(&all, micro);
+    corgi_f1_metrics(&all, micro);
     for (int i = 0; i < 3; i++)
         micro[i] = isnan(micro[i]) ? 0 : micro[i];
 }

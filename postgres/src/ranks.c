@@ -206,16 +206,12 @@ bool corgi_auc(CorgiRanks *r, double *area)
 /* Return the argument's value as text; NULL if it is NULL. */
 static char *class_argument(FunctionCallInfo fcinfo)
 {
-    Oid type = get_fn_expr_argtype(fcinfo->flinfo, CORGI_EVALUATED_CLASS), output;
-    bool varlena;
+    Oid type = get_fn_expr_argtype(fcinfo->flinfo, CORGI_EVALUATED_CLASS);
     if (PG_ARGISNULL(CORGI_EVALUATED_CLASS))
         return NULL;
-    if (type == UNKNOWNOID)
-        return DatumGetCString(PG_GETARG_DATUM(CORGI_EVALUATED_CLASS));
     if (getBaseType(type) == BOOLOID)
         return PG_GETARG_BOOL(CORGI_EVALUATED_CLASS) ? "1" : "0";
-    getTypeOutputInfo(type, &output, &varlena);
-    return OidOutputFunctionCall(output, PG_GETARG_DATUM(CORGI_EVALUATED_CLASS));
+    return corgi_argument_text(PG_GETARG_DATUM(CORGI_EVALUATED_CLASS), type);
 }
 
 /* Return the class with a name; -1 if there is none. */

@@ -288,6 +288,18 @@ class Evaluation:
             "threshold must be from 0 to 1",
         )
 
+    def test_models_by_group(self, sql):
+        sql.execute(f"CREATE TABLE towns AS SELECT *, CASE WHEN a < 0.4 THEN 'A' ELSE 'B' END AS town FROM ({NOISY}) q")
+        sql.execute("SELECT a, b, town, label FROM towns TRAIN BY logistic WITH by = town, epochs = 2 INTO m")
+        pairs = shares(self, sql, "towns")
+        (found,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE towns)")
+        assert found["roc_auc"] == pytest.approx(area(pairs), abs=1e-12)
+        for threshold in (0.5, 0.3):
+            cells = counts(pairs, threshold)
+            of = f"MODEL m, TABLE towns, STRUCT({threshold} AS threshold)"
+            matrix = self.rows(sql, f"SELECT * FROM ML.CONFUSION_MATRIX({of})")
+            assert [tuple(row.values())[1:] for row in matrix] == [(cells[k, 0], cells[k, 1]) for k in (0, 1)]
+
     def test_booleans(self, sql):
         sql.execute(f"CREATE TABLE truths AS SELECT a, b, label = 1 AS label FROM ({NOISY}) q")
         sql.execute(f"SELECT * FROM truths {TRAIN} INTO m")
@@ -306,10 +318,23 @@ class TestDuckDB(OnDuckDB, Evaluation):
         query = "SELECT * FROM ML.EVALUATE(MODEL m, (SELECT a, b, label FROM noisy WHERE a > 0.1))"
         few = self.rows(sql, query)
         monkeypatch.setattr(rows, "DEFAULT", 4096)
-        lent, before = list[object](), evaluation.arrow_rows
-        monkeypatch.setattr(evaluation, "arrow_rows", lambda table: lent.append(table) or before(table))
+        read, before = list[object](), evaluation.read_query
+        monkeypatch.setattr(evaluation, "read_query", lambda *rows: read.append(before(*rows)) or read[-1])
         assert self.rows(sql, query) == few
-        assert "SpilledTable" in repr(lent)
+        assert "SpilledTable" in repr(read)
+
+    def test_columns_match_in_any_case(self, sql, noisy):
+        for function in ("EVALUATE", "CONFUSION_MATRIX", "ROC_CURVE", "CALIBRATION", "ADVANCED_WEIGHTS"):
+            call = f"SELECT * FROM ML.{function}(MODEL m, (SELECT {{}} FROM noisy))"
+            assert self.rows(sql, call.format('a AS "A", b, label AS "Label"')) == self.rows(sql, call.format("*"))
+
+    def test_more_classes_than_a_matrix_has(self, sql):
+        sql.execute("CREATE TABLE fine AS SELECT i % 2000 AS a, i % 1030 AS kind FROM range(4000) r (i)")
+        sql.execute("SELECT a, kind FROM fine TRAIN BY softmax WITH epochs = 1 INTO m")
+        (found,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE fine)")
+        right = "SELECT avg((kind = prediction)::int) FROM (SELECT * FROM fine PREDICT BY m)"
+        assert found["accuracy"] == pytest.approx(self.value(sql, right))
+        self.fails(sql, "SELECT * FROM ML.CONFUSION_MATRIX(MODEL m, TABLE fine)", "at most 1000 classes, got 1030")
 
 
 class TestPostgreSQL(OnPostgreSQL, Evaluation):

@@ -1,40 +1,38 @@
 """Results of ``ML.EVALUATE`` and related functions, computed from counts that an engine returns."""
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
+from corgipile.errors import BadArgument, BadSchema
 from corgipile.features.fit import is_plain_number
 from corgipile.linear.evaluation import MAX_BINS
+from corgipile.losses import loss_of
 from corgipile.sizes import whole
 from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import ModelCall
-from corgipile.suggestions import listed
 
 __all__ = [
     "CALIBRATION_COLUMNS",
     "CLASS_METRICS",
+    "EVALUATIONS",
     "INTERCEPT",
     "LABEL_METRICS",
+    "PERCENT",
     "REGRESSION_METRICS",
-    "WEIGHT_SUM",
     "Counts",
-    "bin_count",
-    "class_counts",
-    "confusion_table",
-    "metrics_table",
-    "need_classes",
+    "Curve",
+    "Evaluator",
+    "Number",
+    "Row",
     "need_one_label",
-    "need_two_classes",
-    "quantiles",
-    "roc_table",
     "threshold_of",
     "weight_of",
-    "weights_table",
+    "weights",
 ]
 
 # Columns of ML.EVALUATE for classifiers and for regression.
@@ -49,13 +47,9 @@ CALIBRATION_COLUMNS = ("low", "high", "predicted", "observed", "rows", "weight")
 COEFFICIENT_COLUMNS = ("weight", "standard_error", "z", "p_value", "low", "high", "gap")
 INTERCEPT = "__INTERCEPT__"
 OUTCOMES = ("true_positives", "false_positives", "true_negatives", "false_negatives")
-# SQL that sums the column `weight` and counts its invalid values.
-WEIGHT_SUM = "sum(weight), count(*) FILTER (WHERE (weight >= 0 AND weight < 'Infinity'::float8) IS NOT TRUE)"
-PERCENT = 100
+PERCENT = 100  # quantiles of the probabilities are a ROC curve's default thresholds
 MAX_CONFUSION_CLASSES = 1000  # one result column each
 Row = dict[str, Any]
-
-
 Number = int | float
 
 
@@ -90,6 +84,18 @@ class Counts(NamedTuple):
         }
         return {name: _mean(pairs) for name, pairs in ratios.items()}
 
+    def table(self) -> pa.Table:
+        """Return the result of ``ML.CONFUSION_MATRIX``: a row for each actual class, a column for each predicted one.
+
+        Example:
+            >>> Counts([0.0, 1.0], {(0, 0): 2, (1, 0): 1}).table().to_pylist()
+            [{'expected_label': 0.0, '_0': 2, '_1': 0}, {'expected_label': 1.0, '_0': 1, '_1': 0}]
+        """
+        columns, kind = {"expected_label": pa.array(self.classes)}, pa.float64() if self.weighted else pa.int64()
+        for k, name in enumerate(map(_column, self.classes)):
+            columns[name] = pa.array([self.cells.get((i, k), 0) for i in range(len(self.classes))], kind)
+        return pa.table(columns)
+
 
 def _mean(ratios: Sequence[tuple[Number, Number]]) -> float | None:
     if len(ratios) == 1:
@@ -116,155 +122,188 @@ def weight_of(call: ModelCall, kinds: Mapping[str, pa.DataType], label: str) -> 
     return name
 
 
-def total_weight(count: int, weights: Sequence[Any], weight: str | None) -> Number:
-    """Return the total weight of rows from SQL's counts: their number, and `WEIGHT_SUM` if they have weights.
-
-    Raises:
-        BadValue: A weight is not a finite number of 0 or more.
-    """
-    if weight is None:
-        return count
-    total, wrong = weights
-    if wrong:
-        raise BadValue(
-            f"weights must be finite and 0 or more; {wrong} rows have a null, negative or infinite {weight!r}"
-        )
-    return float(total)
-
-
-def _check_weights(cells: Collection[Number]) -> None:
-    """Raise BadValue if there are rows but all weights are zero."""
-    if cells and not any(cells):
-        raise BadValue("at least one weight of the evaluated rows must be above 0, got only zeros")
-
-
-def class_counts(
-    rows: Iterable[Sequence[Any]], classes: Sequence[Any], model: str, weight: str | None = None
-) -> Counts:
-    """Build counts from SQL's rows: actual and predicted class (from 1), number of rows, and their `WEIGHT_SUM`.
-
-    Raises:
-        BadLabel: The label of a row is no class of the model.
-        BadValue: A row has no prediction or an invalid weight.
-    """
-    cells = defaultdict[tuple[int, int], Number](int)
-    for actual, predicted, count, *weights in rows:
-        if not actual:
-            raise BadLabel(
-                f"labels must be classes of model {model!r} ({listed(classes)}); {count} rows have another label"
-            )
-        if not predicted:
-            raise BadValue(f"model {model!r} has no prediction for {count} rows: a feature is null")
-        cells[actual - 1, predicted - 1] += total_weight(count, weights, weight)
-    _check_weights(cells.values())
-    return Counts(list(classes), cells, weight is not None)
-
-
-def metrics_table(names: Sequence[str], metrics: Mapping[str, Any]) -> pa.Table:
-    """Return the result of ``ML.EVALUATE``, one row."""
-    kinds = pa.schema([(name, pa.int64() if name == "rows" else pa.float64()) for name in names])
-    return pa.Table.from_pylist([{name: metrics.get(name) for name in names}], kinds)
-
-
-def confusion_table(counts: Counts) -> pa.Table:
-    """Return the result of ``ML.CONFUSION_MATRIX``: a row for each actual class, a column for each predicted class.
-
-    Example:
-        >>> confusion_table(Counts([0.0, 1.0], {(0, 0): 2, (1, 0): 1})).to_pylist()
-        [{'expected_label': 0.0, '_0': 2, '_1': 0}, {'expected_label': 1.0, '_0': 1, '_1': 0}]
-    """
-    classes = counts.classes
-    if len(classes) > MAX_CONFUSION_CLASSES:
-        raise BadArgument(
-            f"ML.CONFUSION_MATRIX takes at most {MAX_CONFUSION_CLASSES} classes, got {len(classes)}; use GROUP BY"
-        )
-    columns = {"expected_label": pa.array(classes)}
-    for k, name in enumerate(map(_column, classes)):
-        kind = pa.float64() if counts.weighted else pa.int64()
-        columns[name] = pa.array([counts.cells.get((i, k), 0) for i in range(len(classes))], kind)
-    return pa.table(columns)
-
-
 def _column(value: Any) -> str:
     """Return BigQuery's column name of a class: names that would begin with a digit or sign get an underscore."""
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     return text if isinstance(value, str) and not text[:1].isdigit() else f"_{text}"
 
 
-def quantiles() -> list[float]:
-    """Return the quantiles that are a ROC curve's default thresholds."""
-    return [i / PERCENT for i in range(PERCENT + 1)]
+class Curve(NamedTuple):
+    """Rows, or their weights, by class and by the number of thresholds that their probability reaches.
 
-
-def roc_table(
-    thresholds: Sequence[float], rows: Iterable[Sequence[Any]], model: str, weight: str | None = None
-) -> pa.Table:
-    """Return the result of ``ML.ROC_CURVE``, one row a threshold.
-
-    Args:
-        thresholds: Probabilities from which a row counts as the second class, in increasing order.
-        rows: Class number (from 1), number of thresholds reached, number of rows, and their `WEIGHT_SUM`.
-        model: The model's name.
-        weight: The weight column.
-
-    Example:
-        >>> roc_table([0.2, 0.5], [(2, 2, 3), (2, 0, 1), (1, 1, 4)], "m").to_pylist()[1]["recall"]
-        0.75
+    Attributes:
+        thresholds: The thresholds, in increasing order.
+        reached: For each of the two classes, the rows that reach 0, 1, ... thresholds.
+        weighted: Whether rows have weights.
     """
-    masses: list[Number] = []
-    tallies: dict[int, list[Number]] = {1: [0] * (len(thresholds) + 1), 2: [0] * (len(thresholds) + 1)}
-    for actual, reached, count, *weights in rows:
-        if reached is None:
-            raise BadValue(f"model {model!r} has no prediction for {count} rows: a feature is null")
-        if actual not in tallies:
-            raise BadLabel(f"labels must be classes of model {model!r}; {count} rows have another label")
-        masses.append(total_weight(count, weights, weight))
-        tallies[actual][reached] += masses[-1]
-    _check_weights(masses)
-    (false, negatives), (true, positives) = (_rows_above(tallies[k]) for k in (1, 2))
-    points = {
-        at: (at, _mean([(tp, positives)]), _mean([(fp, negatives)]), tp, fp, negatives - fp, positives - tp)
-        for at, tp, fp in zip(thresholds, true, false, strict=True)
-    }
-    side = pa.int64() if weight is None else pa.float64()
-    kinds = pa.schema([(name, pa.float64()) for name in RATES] + [(name, side) for name in OUTCOMES])
-    return pa.Table.from_pylist([dict(zip(kinds.names, row, strict=True)) for row in reversed(points.values())], kinds)
+
+    thresholds: Sequence[float]
+    reached: Sequence[Sequence[Number]]
+    weighted: bool = False
+
+    def table(self) -> pa.Table:
+        """Return the result of ``ML.ROC_CURVE``, one row a threshold.
+
+        Example:
+            >>> Curve([0.2, 0.5], [[4, 4, 0], [1, 0, 3]]).table().to_pylist()[1]["recall"]
+            0.75
+        """
+        (false, negatives), (true, positives) = map(_rows_above, self.reached)
+        points = {
+            at: (at, _mean([(tp, positives)]), _mean([(fp, negatives)]), tp, fp, negatives - fp, positives - tp)
+            for at, tp, fp in zip(self.thresholds, true, false, strict=True)
+        }
+        kind = pa.float64() if self.weighted else pa.int64()
+        kinds = pa.schema([(name, pa.float64()) for name in RATES] + [(name, kind) for name in OUTCOMES])
+        named = [dict(zip(kinds.names, row, strict=True)) for row in reversed(points.values())]
+        return pa.Table.from_pylist(named, kinds)
 
 
-def _rows_above(reached: list[Number]) -> tuple[list[Number], Number]:
+def _rows_above(reached: Sequence[Number]) -> tuple[list[Number], Number]:
     """Return how many rows reach each threshold, and the number of rows."""
     at_least = list(accumulate(reversed(reached)))[::-1]
     return at_least[1:], at_least[0]
 
 
-def weights_table(names: Sequence[str], values: Iterable[Sequence[float | None]]) -> pa.Table:
-    """Return the result of ``ML.ADVANCED_WEIGHTS``: a row of `COEFFICIENT_COLUMNS` for each weight.
+class Evaluator(ABC):
+    """Evaluates a model for one call; each engine counts in its own way.
+
+    Args:
+        call: The model call.
+        kind: The model's kind.
+        classes: Its classes.
+        labels: Its labels, if it is a multi-label model.
+        last: The figures of its last epoch.
+    """
+
+    def __init__(
+        self, call: ModelCall, kind: str, classes: list[Any], labels: Sequence[Any] | None, last: Mapping[str, Any]
+    ) -> None:
+        self.call, self.kind, self.classes, self.labels, self._last = call, kind, classes, labels, last
+        self.loss = loss_of(kind, len(classes))
+
+    @abstractmethod
+    def figures(self, threshold: float | None) -> Mapping[str, Any]:
+        """Return the metrics of ``ML.EVALUATE`` on the rows of the call."""
+
+    @abstractmethod
+    def counts(self, threshold: float | None) -> Counts:
+        """Count rows by actual and predicted class."""
+
+    @abstractmethod
+    def curve(self, thresholds: list[float] | None) -> Curve:
+        """Count rows by class and reached thresholds, by default percentiles of the probabilities."""
+
+    @abstractmethod
+    def bins(self, count: int) -> Iterable[Row]:
+        """Return rows of `CALIBRATION_COLUMNS`, one for each filled bin of probabilities."""
+
+    @abstractmethod
+    def errors(self) -> tuple[Sequence[str], Iterable[Sequence[float | None]]]:
+        """Return the names of the inputs, and the `COEFFICIENT_COLUMNS` of each weight."""
+
+    def evaluate(self) -> pa.Table:
+        """Return the result of ``ML.EVALUATE``; without rows, the metrics of the validation or training set."""
+        names = LABEL_METRICS if self.labels else REGRESSION_METRICS if self.loss.numbers else CLASS_METRICS
+        if self.call.options.get("threshold") is not None:
+            need_one_label(self.call, self.labels)
+        threshold = threshold_of(self.call, self.classes, probable=self.loss.probability)
+        if self.call.source is not None:
+            return _table([self.figures(threshold)], names)
+        held_out = self._last.get("holdout_loss") is not None
+        metrics = {name: self._last.get(f"holdout_{name}" if held_out else name) for name in names}
+        return _table([metrics | {"rows": None if held_out else self._last.get("rows")}], names)
+
+    def confusion_matrix(self) -> pa.Table:
+        """Return the result of ``ML.CONFUSION_MATRIX``."""
+        self._need_classes()
+        if len(self.classes) > MAX_CONFUSION_CLASSES:
+            raise BadArgument(
+                f"ML.CONFUSION_MATRIX takes at most {MAX_CONFUSION_CLASSES} classes, got {len(self.classes)}; "
+                "use GROUP BY"
+            )
+        return self.counts(threshold_of(self.call, self.classes, probable=self.loss.probability)).table()
+
+    def roc_curve(self) -> pa.Table:
+        """Return the result of ``ML.ROC_CURVE``."""
+        self._need_classes(two=True)
+        return self.curve(self.call.options.get("thresholds")).table()
+
+    def calibration(self) -> pa.Table:
+        """Return the result of ``ML.CALIBRATION``."""
+        self._need_classes(two=True)
+        count = whole(self.call.options.get("bins", 10), "bins", 1, MAX_BINS)
+        return _table(self.bins(count), CALIBRATION_COLUMNS)
+
+    def advanced_weights(self) -> pa.Table:
+        """Return the result of ``ML.ADVANCED_WEIGHTS``."""
+        need_one_label(self.call, self.labels)
+        names, values = self.errors()
+        rows = [dict(zip(COEFFICIENT_COLUMNS, row, strict=True)) for row in values]
+        return _table(rows, COEFFICIENT_COLUMNS).add_column(
+            0, "processed_input", pa.array([*names, INTERCEPT][: len(rows)])
+        )
+
+    def _need_classes(self, *, two: bool = False) -> None:
+        """Raise BadArgument unless the model has one label, and classes; with `two`, two with probabilities."""
+        need_one_label(self.call, self.labels)
+        function, name = self.call.function.upper(), self.call.model
+        if self.loss.numbers:
+            raise BadArgument(f"ML.{function} needs a classifier; model {name!r} is {self.kind} and predicts numbers")
+        if two and (len(self.classes) != 2 or not self.loss.probability):
+            raise BadArgument(
+                f"ML.{function} needs two classes and probabilities, as of a logistic model; {name!r} has "
+                f"{len(self.classes)} classes and {'' if self.loss.probability else 'no '}probabilities"
+            )
+
+
+EVALUATIONS = {  # by the name of the function
+    "evaluate": Evaluator.evaluate,
+    "confusion_matrix": Evaluator.confusion_matrix,
+    "roc_curve": Evaluator.roc_curve,
+    "calibration": Evaluator.calibration,
+    "advanced_weights": Evaluator.advanced_weights,
+}
+
+
+def _table(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> pa.Table:
+    """Return rows as a table of numbers; missing ones are null."""
+    kinds = pa.schema([(name, pa.int64() if name == "rows" else pa.float64()) for name in names])
+    return pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows], kinds)
+
+
+def weights(
+    names: Sequence[str],
+    lines: Iterable[Sequence[float]],
+    constants: Iterable[float],
+    classes: Sequence[Any],
+    by: str | None = None,
+    values: Sequence[Any] = (None,),
+) -> pa.Table:
+    """Return the result of ``ML.WEIGHTS``: a row for each input and the intercept.
+
+    Args:
+        names: The inputs.
+        lines: Their weights, for each group or label, and for each class if the model has several outputs.
+        constants: The intercepts, likewise.
+        classes: The classes; empty for a model of one output.
+        by: The column of groups or labels.
+        values: The groups or labels.
 
     Example:
-        >>> weights_table(["x"], [(2, 1, 2, 0.05, 0, 4, 0.1)]).to_pylist()[0]["p_value"]
-        0.05
+        >>> weights(["x"], [[2.0], [3.0]], [0.5, 1.0], [], "city", ["A", "B"]).to_pylist()[3]
+        {'city': 'B', 'processed_input': '__INTERCEPT__', 'weight': 1.0}
     """
-    rows = [dict(zip(COEFFICIENT_COLUMNS, row, strict=True)) for row in values]
-    named = [*names, INTERCEPT][: len(rows)]
-    kinds = pa.schema([(name, pa.float64()) for name in COEFFICIENT_COLUMNS])
-    return pa.Table.from_pylist(rows, kinds).add_column(0, "processed_input", pa.array(named))
-
-
-def bin_count(call: ModelCall) -> int:
-    """Return the number of bins of a call.
-
-    Raises:
-        BadArgument: The number is out of range.
-    """
-    return whole(call.options.get("bins", 10), "bins", 1, MAX_BINS)
-
-
-def need_classes(call: ModelCall, kind: str, *, numbers: bool) -> None:
-    """Raise BadArgument for a regression model."""
-    if numbers:
-        raise BadArgument(
-            f"ML.{call.function.upper()} needs a classifier; model {call.model!r} is {kind} and predicts numbers"
-        )
+    outputs = [(value, str(label)) for value in values for label in classes or ("",)]
+    rows = [
+        (value, name, weight, label)
+        for (value, label), line, constant in zip(outputs, lines, constants, strict=True)
+        for name, weight in zip([*names, INTERCEPT], [*line, constant], strict=True)
+    ]
+    group, *columns = (pa.array(column) for column in zip(*rows, strict=True))
+    titles = ["processed_input", "weight", "class"][: 3 if classes else 2]
+    table = pa.Table.from_arrays(columns[: len(titles)], titles)
+    return table if by is None else table.add_column(0, by, group)
 
 
 def need_one_label(call: ModelCall, labels: Sequence[Any] | None) -> None:
@@ -273,15 +312,6 @@ def need_one_label(call: ModelCall, labels: Sequence[Any] | None) -> None:
         raise BadArgument(
             f"ML.{call.function.upper()} needs a model of one label; {call.model!r} has {len(labels)}. Use ML.EVALUATE "
             "without a threshold"
-        )
-
-
-def need_two_classes(call: ModelCall, classes: Sequence[Any], *, probable: bool) -> None:
-    """Raise BadArgument unless a model has two classes and probabilities."""
-    if len(classes) != 2 or not probable:
-        raise BadArgument(
-            f"ML.{call.function.upper()} needs two classes and probabilities, as of a logistic model; "
-            f"{call.model!r} has {len(classes)} classes and {'' if probable else 'no '}probabilities"
         )
 
 

@@ -9,11 +9,11 @@ from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.linear.multilabel import LabelModels
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
-from corgipile.sql.engines.duckdb.evaluation import calibration, confusion, errors, evaluate, roc
+from corgipile.sql.engines.duckdb.evaluation import ModelEvaluator
 from corgipile.sql.engines.duckdb.files import select_text
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.engines.duckdb.prediction import cast_classes, class_call, function_call, match_columns, model_key
-from corgipile.sql.engines.evaluation import INTERCEPT, need_one_label, threshold_of
+from corgipile.sql.engines.evaluation import EVALUATIONS, need_one_label, threshold_of, weights
 from corgipile.sql.engines.results import EPOCHS, epoch_row
 from corgipile.sql.engines.shared import check_new_columns
 from corgipile.sql.statements import ModelCall
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["call_sql", "describe_model"]
 
-EVALUATIONS = {
-    "evaluate": evaluate,
-    "confusion_matrix": confusion,
-    "roc_curve": roc,
-    "calibration": calibration,
-    "advanced_weights": errors,
-}
-
 
 def call_sql(engine: "DuckDB", call: ModelCall, bound: BoundSql) -> str:
     """Return the SQL that replaces a call: a query in brackets, or the name of lent rows."""
@@ -39,7 +31,7 @@ def call_sql(engine: "DuckDB", call: ModelCall, bound: BoundSql) -> str:
     if call.function == "predict":
         return _prediction_query(engine, call, stored, bound)
     if call.function in EVALUATIONS:
-        return engine.session.lend(EVALUATIONS[call.function](engine, call, stored, bound))
+        return engine.session.lend(EVALUATIONS[call.function](ModelEvaluator(engine, call, stored, bound)))
     rows = _weights(stored.model) if call.function == "weights" else _history(stored.model)
     return engine.session.lend(rows)
 
@@ -73,29 +65,16 @@ def _threshold_case(model: Model, shares: str, threshold: float) -> str:
 
 def _weights(model: Model) -> pa.Table:
     """Return the weights, a row for each feature and the intercept, for each class, group or label."""
+    by: str | None = None
+    values: list[Any] = [None]
     if isinstance(model, Groups):
-        each = [_weights(model.of(group)) for group in model.groups]
-        values = [group for group, part in zip(model.groups, each, strict=True) for _ in range(len(part))]
-        return pa.concat_tables(each).add_column(0, model.by, pa.array(values))
-    if isinstance(model, LabelModels):
-        each = [_weights(model.of(label)) for label in model.labels]
-        values = [label for label, part in zip(model.labels, each, strict=True) for _ in range(len(part))]
-        return pa.concat_tables(each).add_column(0, "label", pa.array(values))
-    names = [*(model.names or [f"{_feature_prefix(model)}[{i}]" for i in range(model.width)]), INTERCEPT]
-    multiclass = len(model.coef) > 1
-    rows = [
-        {"class": str(label), "processed_input": name, "weight": float(weight)}
-        for label, coef, constant in zip(
-            model.classes.tolist() if multiclass else [""], model.coef.tolist(), model.intercept.tolist(), strict=True
-        )
-        for name, weight in zip(names, [*coef, constant], strict=True)
-    ]
-    kinds = {"processed_input": pa.string(), "weight": pa.float64()} | ({"class": pa.string()} if multiclass else {})
-    return pa.Table.from_pylist(rows, pa.schema(kinds))
-
-
-def _feature_prefix(model: Model) -> str:
-    return model.features[0] if len(model.features) == 1 else "feature"
+        by, values = model.by, model.groups
+    elif isinstance(model, LabelModels):
+        by, values = "label", model.labels
+    prefix = model.features[0] if len(model.features) == 1 else "feature"
+    names = model.names or [f"{prefix}[{i}]" for i in range(model.width)]
+    classes = model.classes.tolist() if len(model.coef) > len(values) else []
+    return weights(names, model.coef.tolist(), model.intercept.tolist(), classes, by, values)
 
 
 def _history(model: Model) -> pa.Table:

@@ -16,16 +16,14 @@ from corgipile.sql.statements import Source
 from corgipile.sql.tokens import tokenize
 from corgipile.tables.arrow.writer import plain
 from corgipile.tables.databases import quoted
-from corgipile.tables.in_memory.streams import SpilledTable
 from corgipile.tables.io.spill import IN_MEMORY, SpillWriter, spill_folder
-from corgipile.tables.memory import MemoryTable
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.scan import scan
 from corgipile.tables.table import Table
 from corgipile.tables.unit_check import check_decoding
 from corgipile.tables.values import as_type
 
-__all__ = ["Text", "arrow_rows", "readable_by_duckdb", "select_text", "with_files"]
+__all__ = ["Text", "readable_by_duckdb", "select_text", "with_files"]
 
 PACKED = (".gz", ".zst")
 READABLE = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")  # by DuckDB without corgipile, as views need
@@ -56,15 +54,6 @@ class _Stream:
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return pa.ipc.open_stream(self._begin()).__arrow_c_stream__(requested_schema)
-
-
-def arrow_rows(table: Table) -> Any:
-    """Return rows as an object that DuckDB can scan; rows not yet in memory or a spill file are written there."""
-    if isinstance(table, MemoryTable):
-        return table.rows
-    if isinstance(table, SpilledTable):
-        return _Stream(table.stream)
-    return _materialize(table)
 
 
 def _materialize(table: Table) -> _Stream:

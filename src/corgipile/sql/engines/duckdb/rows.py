@@ -2,8 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ from corgipile.tables.in_memory.streams import SpilledTable, of_reader
 from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.table import Table
 
-__all__ = ["Rows", "choose_columns", "open_source", "read_rows"]
+__all__ = ["Rows", "choose_columns", "open_source", "read_query", "read_rows"]
 
 BATCH_BYTES = 5 << 18  # of rows fetched at once: enough to skip joining batches, little beside DuckDB's own memory
 MAX_VARLEN_ROWS = 4096  # fetched at once if rows contain lists or text
@@ -63,25 +63,38 @@ def read_rows(session: Session, source: Source, bound: BoundSql, memory: Size | 
     start = time.perf_counter()
     computed = source.table is None or not source.plain or _is_view(session, source)
     place = "a query" if computed else ".".join(source.table or ())
+    sql = select_text(session, source, bound).sql
+    columns, left_out = choose_columns(session.schema(sql, bound.values).names, source)
+    table = read_query(session, sql, bound.values, place, memory)
+    notes = [*_read_notes(table, place, computed=computed), *left_out]
+    return Rows(table, columns, notes, place, time.perf_counter() - start)
+
+
+def read_query(session: Session, sql: str, values: Mapping[str, Any] | None, place: str, memory: Size | None) -> Table:
+    """Run a query once into memory or, if large, a spill file.
+
+    Args:
+        session: The session, whose transaction sees the rows.
+        sql: The query.
+        values: Its parameter values.
+        place: A description of the rows.
+        memory: The memory budget; buffered rows take at most half of it.
+    """
     budget = parse_bytes(
         DEFAULT if memory is None else memory, "memory", whole=0
     )  # the number of rows is unknown, so a percentage is 0
-    sql = select_text(session, source, bound).sql
-    schema = session.schema(sql, bound.values)
-    columns, left_out = choose_columns(schema.names, source)
+    schema = session.schema(sql, values)
     rows = max(1, int(BATCH_BYTES / (fixed_row_bytes(schema) or BATCH_BYTES / MAX_VARLEN_ROWS)))
-    reader = session.reader(sql, bound.values, min(rows, 1 << 17))
+    reader = session.reader(sql, values, min(rows, 1 << 17))
     kinds = pa.record_batch(
         [as_durations(pa.array([], kind)) for kind in reader.schema.types], reader.schema.names
     ).schema
     checked = pa.RecordBatchReader.from_batches(kinds, _checked(reader, session))
     try:
-        table = of_reader(checked, place, most=budget // 2)
+        return of_reader(checked, place, most=budget // 2)
     finally:
         reader.close()
-    give_back()  # frees the transfer's memory for the training
-    notes = [*_read_notes(table, place, computed=computed), *left_out]
-    return Rows(table, columns, notes, place, time.perf_counter() - start)
+        give_back()  # frees the transfer's memory
 
 
 def open_source(source: Source) -> Table | None:

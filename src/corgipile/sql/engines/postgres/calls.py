@@ -7,17 +7,8 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.losses import loss_of
-from corgipile.sql.engines.evaluation import INTERCEPT, need_one_label, threshold_of
-from corgipile.sql.engines.postgres.evaluation import (
-    FLOAT,
-    calibration,
-    class_function,
-    confusion,
-    errors,
-    evaluate,
-    function_call,
-    roc,
-)
+from corgipile.sql.engines.evaluation import EVALUATIONS, need_one_label, threshold_of, weights
+from corgipile.sql.engines.postgres.evaluation import FLOAT, ServerEvaluator, class_function, function_call
 from corgipile.sql.engines.postgres.models import Stored
 from corgipile.sql.engines.postgres.writing import Writer
 from corgipile.sql.engines.shared import check_new_columns
@@ -30,13 +21,6 @@ __all__ = ["call_sql", "describe_model", "prediction_sql"]
 
 KINDS = {"int64": "bigint", "double": FLOAT, "bool": "boolean"}  # PostgreSQL types of Arrow types; others are TEXT
 TEXT = "pg_catalog.text"
-EVALUATIONS = {
-    "evaluate": evaluate,
-    "confusion_matrix": confusion,
-    "roc_curve": roc,
-    "calibration": calibration,
-    "advanced_weights": errors,
-}
 HIDDEN = ("features", "label", "encoding", "class_type", "imported")  # parameters omitted from descriptions
 
 
@@ -46,9 +30,9 @@ def call_sql(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
     if call.function == "predict":
         query = _prediction_query(engine, call, stored, writer)
     elif call.function in EVALUATIONS:
-        query = _values(EVALUATIONS[call.function](engine, call, stored, writer), writer)
+        query = _values(EVALUATIONS[call.function](ServerEvaluator(engine, call, stored, writer)), writer)
     elif call.function == "weights":
-        query = _weights(engine, stored, writer)
+        query = _values(_weights(engine, stored), writer)
     else:
         names = "epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds"
         named = f"model OPERATOR(pg_catalog.=) {writer.literal(stored.name)}"
@@ -96,28 +80,13 @@ def _values(table: pa.Table, writer: Writer) -> str:
     return f"SELECT {columns} WHERE false" + (f" UNION ALL VALUES {', '.join(rows)}" if rows else "")
 
 
-def _weights(engine: "PostgreSQL", stored: Stored, writer: Writer) -> str:
-    """Return a query of the weights, a row for each feature and the intercept, for each class, group or label."""
+def _weights(engine: "PostgreSQL", stored: Stored) -> pa.Table:
+    """Return the weights, a row for each feature and the intercept, for each class, group or label."""
     coefficients, constants = engine.models.weights(stored.name)
-    groups = [None] if stored.by is None else stored.params["groups"]
-    groups = groups if stored.labels is None else stored.labels
-    names, multiclass = [*stored.numbers, INTERCEPT], len(coefficients) > len(groups)
-    classes = (stored.class_names or stored.classes) if multiclass else [None]
-    by = stored.by if stored.labels is None else "label"
-    of = [(group, label) for group in groups for label in classes]
-    lines = [
-        f"({_group(group, writer) if by else ''}{writer.literal(name)}::{TEXT}, {writer.literal(weight)}::{FLOAT}"
-        + (f", {writer.literal(str(label))}::{TEXT})" if multiclass else ")")
-        for (group, label), line, constant in zip(of, coefficients, constants, strict=True)
-        for name, weight in zip(names, [*line, constant], strict=True)
-    ]
-    first, also = "" if by is None else f"{writer.name(by)}, ", ", class" if multiclass else ""
-    return f"SELECT * FROM (VALUES {', '.join(lines)}) AS corgipile_weights ({first}processed_input, weight{also})"
-
-
-def _group(group: Any, writer: Writer) -> str:
-    kind = "boolean" if isinstance(group, bool) else "bigint" if isinstance(group, int) else TEXT
-    return "NULL, " if group is None else f"{writer.literal(group)}::{kind}, "
+    by, values = (stored.by, [None] if stored.by is None else stored.params["groups"])
+    by, values = (by, values) if stored.labels is None else ("label", stored.labels)
+    classes = (stored.class_names or stored.classes) if len(coefficients) > len(values) else []
+    return weights(stored.numbers, coefficients, constants, classes, by, values)
 
 
 def prediction_sql(engine: "PostgreSQL", statement: Predict, stored: Stored, writer: Writer) -> str:

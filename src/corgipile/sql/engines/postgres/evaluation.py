@@ -1,31 +1,24 @@
-"""``ML.EVALUATE``, ``ML.CONFUSION_MATRIX`` and ``ML.ROC_CURVE`` on the server, which predicts each row and counts."""
+"""``ML.EVALUATE`` and related functions on the server: metrics of the extension, and counts of predicted rows."""
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from corgipile.losses import loss_of
+from corgipile.errors import BadLabel, BadValue
 from corgipile.sql.engines.evaluation import (
     CALIBRATION_COLUMNS,
-    CLASS_METRICS,
     LABEL_METRICS,
-    REGRESSION_METRICS,
+    PERCENT,
     Counts,
-    bin_count,
-    class_counts,
-    confusion_table,
-    metrics_table,
-    need_classes,
-    need_one_label,
-    need_two_classes,
-    quantiles,
-    roc_table,
-    threshold_of,
+    Curve,
+    Evaluator,
+    Number,
+    Row,
     weight_of,
-    weights_table,
 )
 from corgipile.sql.engines.postgres.models import Stored
 from corgipile.sql.engines.postgres.rows import Relation, relation_of
@@ -35,20 +28,23 @@ from corgipile.sql.engines.postgres.writing import Writer
 from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import ModelCall, Source
 from corgipile.sql.tokens import tokenize
+from corgipile.suggestions import listed
 
 if TYPE_CHECKING:
     from corgipile.sql.engines.postgres.engine import PostgreSQL
 
-__all__ = ["calibration", "class_function", "confusion", "errors", "evaluate", "function_call", "roc"]
+__all__ = ["ServerEvaluator", "class_function", "function_call"]
 
 FLOAT = "double precision"  # a keyword, which no type in the search path can shadow
-WEIGHT_SUM = (
-    "pg_catalog.sum(weight), pg_catalog.count(*) FILTER (WHERE (weight OPERATOR(pg_catalog.>=) 0 "
+# Number and weight of rows, and the number of invalid weights.
+SUMS = (
+    "pg_catalog.count(*), pg_catalog.sum(weight), pg_catalog.count(*) FILTER (WHERE (weight OPERATOR(pg_catalog.>=) 0 "
     f"AND weight OPERATOR(pg_catalog.<) 'Infinity'::{FLOAT}) IS NOT TRUE)"
 )
 MAX_ARGUMENTS = 99  # of a function call; more features are passed as one row
 METRICS = ("loss", "accuracy", "r2", "rows", "auc", "log_loss", "rmse", "mae")  # columns of corgipile.evaluate
 SUMMARY = ("coefficient", "standard_error", "z", "p", "low", "high", "gap")  # columns of corgipile.summary
+PERCENTILES = [i / PERCENT for i in range(PERCENT + 1)]
 
 
 def function_call(function: str, stored: Stored, names: list[str], writer: Writer, of: str = "") -> str:
@@ -67,138 +63,153 @@ def class_function(stored: Stored) -> str:
     return "predict_text" if stored.class_names else "predict"
 
 
-class _EvaluationRows:
-    """Rows to evaluate, as SQL.
+class ServerEvaluator(Evaluator):
+    """Evaluates a model of a server.
 
     Args:
         engine: The engine.
-        stored: The model.
         call: The model call.
-        sql: The query of the rows.
+        stored: The model.
         writer: Writes SQL.
-
-    Raises:
-        MissingColumn: The rows lack a column of the model or the weight column.
-        BadSchema: The weight column is not numeric.
     """
 
-    def __init__(self, engine: "PostgreSQL", stored: Stored, call: ModelCall, sql: str, writer: Writer) -> None:
-        self.engine, self.stored, self.sql, self.writer = engine, stored, sql, writer
-        columns = columns_of(engine.session.describe(sql))
+    def __init__(self, engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> None:
+        last = (engine.models.history(stored.name) or [{}])[-1] if call.source is None else {}
+        super().__init__(call, stored.kind, stored.class_names or stored.classes, stored.labels, last)
+        self._engine, self._stored, self._writer = engine, stored, writer
+
+    def figures(self, threshold: float | None) -> Mapping[str, Any]:
+        """Return the metrics of ``ML.EVALUATE`` on the rows of the call."""
+        if self.labels is not None:
+            (row,) = self._metric("evaluate_labels", LABEL_METRICS)
+            return dict(zip(LABEL_METRICS, row, strict=True))
+        source = self._source
+        if not self.loss.numbers and _is_volatile(self._engine, source, self._writer):
+            source = replace(source, where=None)  # forces a temporary table, since the rows are read twice
+        with relation_of(self._engine.session, source, self._writer, queries=self.loss.numbers) as relation:
+            figures = dict(zip(METRICS, self._metric_of(relation, "evaluate", METRICS)[0], strict=True))
+            if self.loss.numbers:
+                square = None if figures["rmse"] is None else figures["rmse"] ** 2
+                return figures | {"mean_absolute_error": figures["mae"], "mean_squared_error": square}
+            where = "" if relation.where is None else f" WHERE {relation.where}"
+            counts = self._counts(f"SELECT * FROM {relation.name}{where}", threshold)
+        return figures | {"roc_auc": figures["auc"]} | counts.figures()
+
+    def counts(self, threshold: float | None) -> Counts:
+        """Count rows by actual and predicted class."""
+        return self._counts(self._writer.text(self._source.sql), threshold)
+
+    def curve(self, thresholds: list[float] | None) -> Curve:
+        """Count rows by class and reached thresholds, by default percentiles of the probabilities."""
+        percentiles = f"pg_catalog.percentile_disc(ARRAY{PERCENTILES!r}::{FLOAT}[]) WITHIN GROUP (ORDER BY share)"
+        points = f"ARRAY{thresholds!r}::{FLOAT}[] AS cuts" if thresholds else f"{percentiles} AS cuts FROM scored"
+        scored, weight = self._scored(self._writer.text(self._source.sql), "predict_proba")
+        rows = self._engine.session.rows(
+            f"{scored}, points AS MATERIALIZED (SELECT {points}) SELECT pg_catalog.min(cuts), actual, "
+            f"pg_catalog.width_bucket(share, cuts) OPERATOR(pg_catalog.+) 1, {SUMS} FROM scored, points GROUP BY 2, 3"
+        )
+        cuts = thresholds or (rows[0][0] if rows else [])
+        cells = self._cells([row[1:] for row in rows], weight)
+        return Curve(cuts, [[cells[k, at] for at in range(len(cuts) + 1)] for k in (0, 1)], weight is not None)
+
+    def bins(self, count: int) -> Iterable[Row]:
+        """Return rows of `CALIBRATION_COLUMNS`, one for each filled bin of probabilities."""
+        rows = self._metric("calibration", CALIBRATION_COLUMNS, bins=f"{count}::int")
+        return [dict(zip(CALIBRATION_COLUMNS, row, strict=True)) for row in rows]
+
+    def errors(self) -> tuple[Sequence[str], Iterable[Sequence[float | None]]]:
+        """Return the names of the inputs, and the `COEFFICIENT_COLUMNS` of each weight."""
+        return self._stored.numbers, self._metric("summary", SUMMARY)
+
+    @property
+    def _source(self) -> Source:
+        assert self.call.source is not None  # noqa: S101 - the caller checks
+        return self.call.source
+
+    def _metric(self, function: str, columns: Sequence[str], **more: str) -> list[tuple[Any, ...]]:
+        """Return the result of a function of the extension on the rows of the call."""
+        with relation_of(self._engine.session, self._source, self._writer) as relation:
+            return self._metric_of(relation, function, columns, **more)
+
+    def _metric_of(
+        self, relation: Relation, function: str, columns: Sequence[str], **more: str
+    ) -> list[tuple[Any, ...]]:
+        stored, writer = self._stored, self._writer
+        if stored.match_columns(relation.columns) is None:
+            raise stored.missing(relation.columns)
+        source = source_arguments(relation, self._engine.models.known(), writer)
+        given = {"model": f"{writer.literal(stored.name)}::pg_catalog.text", **source, **more}
+        if "weight" in self.call.options:
+            weight = column_named(self.call.options["weight"], relation.columns)
+            given["weight"] = f"{writer.literal(weight)}::pg_catalog.text"
+        arguments = ", ".join(f"{writer.name(name)} => {text}" for name, text in given.items())
+        return self._engine.session.rows(f"SELECT {', '.join(columns)} FROM corgipile.{function}({arguments})")
+
+    def _counts(self, sql: str, threshold: float | None) -> Counts:
+        if threshold is None:
+            function, place = class_function(self._stored), self._place("share")
+        else:
+            reached = f"share OPERATOR(pg_catalog.>=) {threshold!r}::{FLOAT}"
+            function, place = "predict_proba", f"CASE WHEN {reached} THEN 2 WHEN share IS NOT NULL THEN 1 END"
+        scored, weight = self._scored(sql, function)
+        rows = self._engine.session.rows(f"{scored} SELECT actual, {place}, {SUMS} FROM scored GROUP BY 1, 2")
+        return Counts(self.classes, self._cells(rows, weight), weight is not None)
+
+    def _scored(self, sql: str, function: str) -> tuple[str, str | None]:
+        """Return a WITH clause of the rows ``scored``, and the weight column.
+
+        They have ``actual``, the number of the class, from 1, ``weight``, and ``share``, the function's result.
+
+        Raises:
+            MissingColumn: The rows lack a column of the model or the weight column.
+            BadSchema: The weight column is not numeric.
+        """
+        stored, writer = self._stored, self._writer
+        columns = columns_of(self._engine.session.describe(sql))
         kinds, available = {column.name: column.kind for column in columns}, [column.name for column in columns]
         names = stored.match_columns(available)
         if names is None or stored.label not in kinds:
             raise stored.missing(available, also=stored.label)
-        self._names = names
-        self._label = writer.name(stored.label) + "::int" * pa.types.is_boolean(kinds[stored.label])
-        self.weight, self._weight, self.weight_sums = weight_of(call, kinds, stored.label), "1", ""
-        if self.weight is not None:
-            self._weight = writer.name(self.weight) + "::int" * pa.types.is_boolean(kinds[self.weight])
-            self.weight_sums = f", {WEIGHT_SUM}"
+        weight, share = weight_of(self.call, kinds, stored.label), function_call(function, stored, names, writer)
+        actual, counts = (
+            "1" if name is None else writer.name(name) + "::int" * pa.types.is_boolean(kinds[name])
+            for name in (stored.label, weight)
+        )
+        share = f"({share})[2]" if function == "predict_proba" else share
+        listed = f"{self._place(actual)} AS actual, ({counts})::{FLOAT} AS weight, {share} AS share"
+        return f"WITH scored AS MATERIALIZED (SELECT {listed} FROM ({sql}\n) AS corgipile_rows)", weight
 
-    def function_call(self, function: str) -> str:
-        """Return the SQL call of an extension function."""
-        return function_call(function, self.stored, self._names, self.writer)
-
-    def place(self, value: str) -> str:
+    def _place(self, value: str) -> str:
         """Return SQL for the number (from 1) of the class that an expression returns."""
-        names = self.stored.class_names
+        names = self._stored.class_names
         kind = FLOAT if names is None else "pg_catalog.text"
-        listed = ", ".join(map(self.writer.literal, names or map(float, self.stored.classes)))
+        listed = ", ".join(map(self._writer.literal, names or map(float, self._stored.classes)))
         return f"pg_catalog.array_position(ARRAY[{listed}]::{kind}[], ({value})::{kind})"
 
-    def scored(self, **columns: str) -> str:
-        """Return a WITH clause of the rows ``scored``: actual class number, weight and some columns."""
-        named = {"actual": self.place(self._label), "weight": f"({self._weight})::{FLOAT}", **columns}
-        listed = ", ".join(f"{text} AS {name}" for name, text in named.items())
-        return f"WITH scored AS MATERIALIZED (SELECT {listed} FROM ({self.sql}\n) AS corgipile_rows)"
+    def _cells(self, rows: Iterable[Sequence[Any]], weight: str | None) -> dict[tuple[int, int], Number]:
+        """Return rows, or their weights, by class and place, from SQL's: both numbered from 1, and `SUMS`.
 
-    def counts(self, threshold: float | None) -> Counts:
-        """Count rows by actual and predicted class."""
-        share = f"({self.function_call('predict_proba')})[2]"
-        reached = f"{share} OPERATOR(pg_catalog.>=) {threshold!r}::{FLOAT}"
-        beyond = f"CASE WHEN {reached} THEN 2 WHEN {share} IS NOT NULL THEN 1 END"
-        predicted = self.place(self.function_call(class_function(self.stored))) if threshold is None else beyond
-        each = f"SELECT actual, predicted, pg_catalog.count(*){self.weight_sums} FROM scored GROUP BY 1, 2"
-        classes = self.stored.class_names or self.stored.classes
-        rows = self.engine.session.rows(f"{self.scored(predicted=predicted)} {each}")
-        return class_counts(rows, classes, self.stored.name, self.weight)
-
-
-def evaluate(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
-    """Evaluate a model on rows; without rows, return the metrics of its validation or training set."""
-    loss = loss_of(stored.kind, len(stored.classes))
-    names = LABEL_METRICS if stored.labels else REGRESSION_METRICS if loss.numbers else CLASS_METRICS
-    if call.options.get("threshold") is not None:
-        need_one_label(call, stored.labels)
-    threshold = threshold_of(call, stored.classes, probable=loss.probability)
-    if call.source is None:
-        last = (engine.models.history(stored.name) or [{}])[-1]
-        held_out = last.get("holdout_loss") is not None
-        metrics = {name: last.get(f"holdout_{name}" if held_out else name) for name in names}
-        return metrics_table(names, metrics | {"rows": None if held_out else last.get("rows")})
-    source = call.source
-    if stored.labels is not None:
-        with relation_of(engine.session, source, writer) as relation:
-            (row,) = _extension_rows(engine, call, stored, relation, writer, "evaluate_labels", LABEL_METRICS)
-            return metrics_table(names, dict(zip(LABEL_METRICS, row, strict=True)))
-    if not loss.numbers and _is_volatile(engine, source, writer):
-        source = replace(source, where=None)  # forces a temporary table, since the rows are read twice
-    with relation_of(engine.session, source, writer, queries=loss.numbers) as relation:
-        row = _extension_rows(engine, call, stored, relation, writer, "evaluate", METRICS)[0]
-        metrics = dict(zip(METRICS, row, strict=True))
-        if loss.numbers:
-            square = None if metrics["rmse"] is None else metrics["rmse"] ** 2
-            return metrics_table(names, metrics | {"mean_absolute_error": metrics["mae"], "mean_squared_error": square})
-        where = "" if relation.where is None else f" WHERE {relation.where}"
-        rows = _EvaluationRows(engine, stored, call, f"SELECT * FROM {relation.name}{where}", writer)
-        return metrics_table(names, metrics | rows.counts(threshold).figures() | {"roc_auc": metrics["auc"]})
-
-
-def _extension_rows(
-    engine: "PostgreSQL",
-    call: ModelCall,
-    stored: Stored,
-    relation: Relation,
-    writer: Writer,
-    function: str,
-    columns: Sequence[str],
-    **more: str,
-) -> list[tuple[Any, ...]]:
-    """Return the rows of an extension function for a model and rows."""
-    if stored.match_columns(relation.columns) is None:
-        raise stored.missing(relation.columns)
-    source = source_arguments(relation, engine.models.known(), writer)
-    given = {"model": f"{writer.literal(stored.name)}::pg_catalog.text", **source, **more}
-    if "weight" in call.options:
-        weight = column_named(call.options["weight"], relation.columns)
-        given["weight"] = f"{writer.literal(weight)}::pg_catalog.text"
-    arguments = ", ".join(f"{writer.name(name)} => {text}" for name, text in given.items())
-    return engine.session.rows(f"SELECT {', '.join(columns)} FROM corgipile.{function}({arguments})")
-
-
-def calibration(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
-    """Return predicted and observed probabilities of the second class by bin."""
-    assert call.source is not None  # noqa: S101 - the grammar requires it
-    loss = loss_of(stored.kind, len(stored.classes))
-    need_one_label(call, stored.labels)
-    need_classes(call, stored.kind, numbers=loss.numbers)
-    need_two_classes(call, stored.classes, probable=loss.probability)
-    bins = f"{bin_count(call)}::int"
-    with relation_of(engine.session, call.source, writer) as relation:
-        rows = _extension_rows(engine, call, stored, relation, writer, "calibration", CALIBRATION_COLUMNS, bins=bins)
-    kinds = pa.schema([(name, pa.int64() if name == "rows" else pa.float64()) for name in CALIBRATION_COLUMNS])
-    return pa.Table.from_pylist([dict(zip(CALIBRATION_COLUMNS, row, strict=True)) for row in rows], kinds)
-
-
-def errors(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
-    """Return the weights with their standard errors."""
-    assert call.source is not None  # noqa: S101 - the grammar requires it
-    need_one_label(call, stored.labels)
-    with relation_of(engine.session, call.source, writer) as relation:
-        return weights_table(
-            stored.numbers, _extension_rows(engine, call, stored, relation, writer, "summary", SUMMARY)
-        )
+        Raises:
+            BadLabel: The label of a row is no class of the model.
+            BadValue: A row has no prediction or an invalid weight, or all weights are 0.
+        """
+        cells = defaultdict[tuple[int, int], Number](int)
+        for actual, place, count, total, wrong in rows:
+            if not actual:
+                raise BadLabel(
+                    f"labels must be classes of model {self.call.model!r} ({listed(self.classes)}); {count} rows have "
+                    "another label"
+                )
+            if not place:
+                raise BadValue(f"model {self.call.model!r} has no prediction for {count} rows: a feature is null")
+            if wrong:
+                raise BadValue(
+                    f"weights must be finite and 0 or more; {wrong} rows have a null, negative or infinite {weight!r}"
+                )
+            cells[actual - 1, place - 1] += count if weight is None else float(total)
+        if cells and not any(cells.values()):
+            raise BadValue("at least one weight of the evaluated rows must be above 0, got only zeros")
+        return cells
 
 
 def _is_volatile(engine: "PostgreSQL", source: Source, writer: Writer) -> bool:
@@ -211,35 +222,3 @@ def _is_volatile(engine: "PostgreSQL", source: Source, writer: Writer) -> bool:
         "AND pg_catalog.lower(proname::pg_catalog.text) OPERATOR(pg_catalog.=) ANY (%s) LIMIT 1"
     )
     return bool(engine.session.rows(volatile, [words]))
-
-
-def confusion(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
-    """Count rows by actual and predicted class."""
-    assert call.source is not None  # noqa: S101 - the grammar requires it
-    loss = loss_of(stored.kind, len(stored.classes))
-    need_one_label(call, stored.labels)
-    need_classes(call, stored.kind, numbers=loss.numbers)
-    threshold = threshold_of(call, stored.classes, probable=loss.probability)
-    return confusion_table(
-        _EvaluationRows(engine, stored, call, writer.text(call.source.sql), writer).counts(threshold)
-    )
-
-
-def roc(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
-    """Return the ROC curve at the given thresholds, by default at percentiles of the probabilities."""
-    assert call.source is not None  # noqa: S101 - the grammar requires it
-    loss = loss_of(stored.kind, len(stored.classes))
-    need_one_label(call, stored.labels)
-    need_classes(call, stored.kind, numbers=loss.numbers)
-    need_two_classes(call, stored.classes, probable=loss.probability)
-    rows = _EvaluationRows(engine, stored, call, writer.text(call.source.sql), writer)
-    share, given = f"({rows.function_call('predict_proba')})[2]", call.options.get("thresholds")
-    percentiles = f"pg_catalog.percentile_disc(ARRAY{quantiles()!r}::{FLOAT}[]) WITHIN GROUP (ORDER BY share)"
-    points = f"SELECT ARRAY{given!r}::{FLOAT}[] AS cuts" if given else f"SELECT {percentiles} AS cuts FROM scored"
-    cells = engine.session.rows(
-        f"{rows.scored(share=share)}, points AS MATERIALIZED ({points}) "
-        f"SELECT pg_catalog.min(cuts), actual, pg_catalog.width_bucket(share, cuts) AS reached, "
-        f"pg_catalog.count(*){rows.weight_sums} "
-        "FROM scored, points GROUP BY 2, 3"
-    )
-    return roc_table(given or (cells[0][0] if cells else []), [cell[1:] for cell in cells], stored.name, rows.weight)
