@@ -119,6 +119,15 @@ def test_other_rows_go_through_record_batches(tmp_path, column):
     )
 
 
+@pytest.mark.parametrize("kind", [pa.int32(), pa.float32(), pa.float64()])
+def test_lists_of_one_length_beside_text_are_read_as_numbers(tmp_path, kind):
+    """Their values are read, not their offsets."""
+    lists = pa.array([[i, i + 1, i + 2] for i in range(300)], pa.list_(kind))
+    path = write(tmp_path / "a.arrow", pa.table({"x": lists, "text": [f"{i}" for i in range(300)]}))
+    with cp.Loader(path, batch_size=100, order="no_shuffle") as loader:
+        assert np.concatenate([batch["x"] for batch in loader]).tolist() == lists.to_pylist()
+
+
 def test_a_mix_takes_nulls_of_one_file_and_none_of_another(tmp_path, stored):
     nulls = pa.table({"text": [None if i % 3 else f"{i}" * 40 for i in range(300)], "row": np.arange(300) + ROWS})
     other = cp.open(write(tmp_path / "nulls.arrow", nulls))
