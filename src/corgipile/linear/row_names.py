@@ -10,6 +10,7 @@ from corgipile.features.table import EncodedColumns
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.tables.row_place import row_place
 from corgipile.tables.table import Table
+from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["RowName"]
 
@@ -62,12 +63,12 @@ class RowName(str):
 
     def fills(self, column: str) -> bool:
         """Return whether a column already has a fill value."""
-        table: Any = self._table
-        while table is not None:
+        table = self._table
+        while isinstance(table, Wrapper):
             changed = table.changed if isinstance(table, EncodedColumns) else {}
             if getattr(changed.get(column), "fill", None) is not None:
                 return True
-            table = getattr(table, "table", None)
+            table = table.table
         return False
 
 

@@ -15,7 +15,6 @@ from corgipile.loader.row_tap import RowTap
 from corgipile.loader.sampled_runs import Featurizer, SampledRuns
 from corgipile.orders.riffle import CONTENT
 from corgipile.suggestions import listed
-from corgipile.tables.encoded import is_encoded
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table
 
@@ -90,7 +89,7 @@ class Content:
         runs, features, _ = self._sample(table)
         if self.embed is not None:
             features(table.read(0, min(1, len(table)), runs.names))
-        encoded = self.embed is None and not self.unpacked and is_encoded(table, runs.names)
+        encoded = self.embed is None and not self.unpacked and table.units(runs.names) is not None
         if not encoded or not set(runs.names) <= set(self.columns):
             return self
         return replace(self, row_tap=RowTap(runs.names, runs.rows()))

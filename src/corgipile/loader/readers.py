@@ -16,15 +16,13 @@ from corgipile.loader.remote import RemoteLayoutReader, RemoteTableReader
 from corgipile.orders.order import Step, rows_of
 from corgipile.tables.io.descriptors import POOL
 from corgipile.tables.io.remote import is_remote
-from corgipile.tables.location import location, varlen_location
 from corgipile.tables.mixing import Mix
 from corgipile.tables.row_bytes import row_bytes
-from corgipile.tables.table import IntArray, Table, row_sizes
+from corgipile.tables.table import TAKEN_RUNS, IntArray, Table
 from corgipile.tables.values import values
 
 __all__ = ["RowReader", "row_reader"]
 
-TAKEN_RUNS = 256  # mean rows of a run below which runs are taken in one Python call, which costs hundreds of rows
 CALL_BYTES = 64 << 10  # bytes of a run of wide rows worth a call; its rows then leave memory together
 MIN_TAKEN, TAKEN_BYTES = 4 << 10, 2 << 20  # smallest and largest number of bytes of scattered rows per call
 PART = 1 << 16  # rows numbered at once: the record of a row takes more memory than a narrow row
@@ -66,28 +64,21 @@ def row_reader(
             for source in table.tables
         ]
         return MixReader(table, readers, ahead)
-    place = None if buffer.varlen else location(table, sources)
+    place, fixed = table.location(sources), not buffer.varlen
     if ahead and is_remote(table):
-        plain = place is not None and place.bits is None and not place.kept
+        plain = fixed and place is not None and place.bits is None and not place.kept
         if place is not None and plain and all(movable(place.layout, buffer)):
             return RemoteLayoutReader(place.layout, buffer, ahead)
         return RemoteTableReader(table, buffer, sources, ahead, max(1.0, row_bytes(table, sources)))
     openable = place is not None and (place.bits is None or POOL.spare(len(place.layout.paths)))
-    if place is not None and openable and all(movable(place.layout, buffer)):
+    if place is not None and fixed and openable and all(movable(place.layout, buffer)):
         return LayoutReader(place, buffer, len(table), sequential=sequential)
     from corgipile.loader.text import TextReader  # noqa: PLC0415 - subclasses this module's class
     from corgipile.loader.varlen_reader import VarlenReader  # noqa: PLC0415 - subclasses this module's class
 
-    varlen_place = varlen_location(table, sources) if buffer.varlen else None
-    if varlen_place is not None and VarlenReader.supports(varlen_place, buffer):
-        return VarlenReader(table, varlen_place, buffer, sources, size, sequential=sequential)
+    if place is not None and not fixed and VarlenReader.supports(place, buffer):
+        return VarlenReader(table, place, buffer, sources, size, sequential=sequential)
     return TextReader.of(table, buffer, sources, size) or TableReader(table, buffer, sources, size)
-
-
-def taken_runs(table: Table) -> int:
-    """Return the mean rows of a run below which a table's runs are taken together; tables may set ``taken_runs``."""
-    inside = getattr(table, "table", None) or next(iter(getattr(table, "tables", ())), None)
-    return taken_runs(inside) if inside is not None else getattr(table, "taken_runs", TAKEN_RUNS)
 
 
 def _parts(extents: IntArray, *, ascending: bool = False) -> Iterator[tuple[IntArray, IntArray]]:
@@ -117,7 +108,7 @@ class TableReader:
         self._taken = SHORT_RUNS  # rows per call, until the row size is known
         width, most = max(1, size // max(1, buffer.slots)), max(size, buffer.limit or 0)
         # An order may need less than its budget: its rows may then stay in memory longer.
-        worth, runs = CALL_BYTES if most < 2 * size else 4 * CALL_BYTES, taken_runs(table)
+        worth, runs = CALL_BYTES if most < 2 * size else 4 * CALL_BYTES, table.taken_runs
         worth *= runs // TAKEN_RUNS
         self._short = max(SHORT_RUNS, min(runs, worth // width))  # mean rows of a run below which runs are taken
         self._room = min(TAKEN_BYTES, max(MIN_TAKEN, most // 64))  # a call's rows stay until the last one leaves
@@ -166,7 +157,7 @@ class TableReader:
             runs = (rows for rows, _ in _parts(extents))
         else:
             runs = (np.arange(start, stop) for start, stop in extents.tolist())
-        sizes = (row_sizes(self._table, rows, columns) for rows in runs if len(rows))
+        sizes = (self._table.row_sizes(rows, columns) for rows in runs if len(rows))
         return sum(int(place.sum()) for place in sizes if place is not None)
 
     def hint(self, step: Step) -> None:
