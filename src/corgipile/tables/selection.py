@@ -25,6 +25,8 @@ class Selection(Wrapper):
         table: The underlying table.
     """
 
+    samples_widths = True
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} rows of {self.table!r})"
 

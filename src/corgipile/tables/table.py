@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,6 @@ from corgipile.tables.layout import (
     type_code,
 )
 from corgipile.tables.location import Location
-from corgipile.tables.methods import Views
 from corgipile.tables.pages import layout_cuts
 from corgipile.tables.units import Units
 
@@ -41,6 +40,7 @@ __all__ = [
     "Table",
     "VarlenLayout",
     "adopt",
+    "as_method",
     "check_columns",
     "check_run",
     "even_cuts",
@@ -55,9 +55,10 @@ __all__ = [
 
 MAX_LOOKUPS = 64  # columns looked up one by one; above, a set of all names is built
 TAKEN_RUNS = 256  # mean rows of a run below which runs are taken in one Python call, which costs hundreds of rows
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Table(Views):
+class Table:
     """Rows in storage, addressable by row number; read-only, thread-safe and picklable.
 
     A table must have `schema`, `nbytes`, `fingerprint`, ``len()``, `cuts`, `read`, `take` and `layout`. All other
@@ -65,9 +66,26 @@ class Table(Views):
 
     Attributes:
         columnar: Whether each column is read without the others.
+
+    Example:
+        >>> import corgipile as cp, pyarrow.compute as pc
+        >>> table = cp.open(pa.table({"x": [1, 2, 3], "label": [0, 1, 1]}))
+        >>> table.filter(pc.field("label") == 1).slice(1).select(["x"]).read(0, 1).to_pydict()
+        {'x': [3]}
     """
 
     columnar = False
+
+    if TYPE_CHECKING:  # `as_method` adds these views, which copy nothing
+
+        def select(self, names: Sequence[str]) -> "Table":
+            """Return the table with some of its columns."""
+
+        def slice(self, start: int = 0, stop: int | None = None) -> "Table":
+            """Return the rows from ``start`` to ``stop``."""
+
+        def filter(self, expression: Any) -> "Table":
+            """Return the rows for which an expression is true."""
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -245,6 +263,12 @@ class _Adopted(Table):
             return own(name)
 
 
+def as_method(view: Function) -> Function:
+    """Add a function of a table to `Table` as a method of the same name."""
+    setattr(Table, view.__name__, view)
+    return view
+
+
 def adopt(table: Any) -> Table:
     """Return a table with all members of the contract: itself, or an object with the required members in a wrapper.
 
@@ -261,7 +285,7 @@ def adopt(table: Any) -> Table:
         ...         return pa.RecordBatch.from_arrays([pa.array(rows**2)], ["x"])
         ...     def layout(self, columns):
         ...         return None
-        >>> adopt(Squares()).slice(1, 4).read(0, 3).to_pydict(), adopt(Squares()).units(["x"])
+        >>> adopt(Squares()).read(1, 4).to_pydict(), adopt(Squares()).units(["x"])
         ({'x': [1, 4, 9]}, None)
     """
     return table if isinstance(table, Table) else _Adopted(table)

@@ -12,11 +12,10 @@ from corgipile.sizes import whole
 from corgipile.tables.expressions import row_masks
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
-from corgipile.tables.methods import as_method
 from corgipile.tables.row_mask import RowMask
 from corgipile.tables.selection import MaskTable
 from corgipile.tables.subset import Subset
-from corgipile.tables.table import IntArray, Table, adopt, check_columns
+from corgipile.tables.table import IntArray, Table, adopt, as_method, check_columns
 from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["Columns", "filter", "mask_rows", "select", "slice"]
@@ -33,6 +32,7 @@ class Columns(Wrapper):
         names: The columns.
 
     Example:
+        >>> import pyarrow as pa
         >>> from corgipile.tables import MemoryTable
         >>> Columns(MemoryTable(pa.table({"x": [1], "y": [2]})), ["y"]).read(0, 1).to_pydict()
         {'y': [2]}
@@ -68,7 +68,7 @@ def select(table: Table, names: Sequence[str]) -> Table:
         BadArgument: The list is empty, or names a column twice.
 
     Example:
-        >>> import corgipile as cp
+        >>> import corgipile as cp, pyarrow as pa
         >>> select(cp.open(pa.table({"x": [1, 2], "y": [3, 4]})), ["y"]).schema.names
         ['y']
     """
@@ -84,7 +84,7 @@ def slice(table: Table, start: int = 0, stop: int | None = None) -> Table:  # no
     """Return the rows from ``start`` to ``stop``, as in a Python slice; negative numbers count from the end.
 
     Example:
-        >>> import corgipile as cp
+        >>> import corgipile as cp, pyarrow as pa
         >>> slice(cp.open(pa.table({"x": [1, 2, 3, 4]})), 1, -1).read(0, 2).to_pydict()
         {'x': [2, 3]}
     """
@@ -114,7 +114,7 @@ def filter(table: Table, expression: Any) -> Table:  # noqa: A001 - the name use
         BadArgument: The argument is not a boolean expression.
 
     Example:
-        >>> import corgipile as cp, pyarrow.compute as pc
+        >>> import corgipile as cp, pyarrow as pa, pyarrow.compute as pc
         >>> table = cp.open(pa.table({"year": [2019, 2021, None, 2022], "x": [1, 2, 3, 4]}))
         >>> filter(table, pc.field("year") > 2020).read(0, 2, ["x"]).to_pydict()
         {'x': [2, 4]}
@@ -127,7 +127,7 @@ def mask_rows(table: Table, bits: RowMask) -> Table:
     """Return the rows that a mask selects; masks of selections refer to the underlying table.
 
     Example:
-        >>> import corgipile as cp
+        >>> import corgipile as cp, pyarrow as pa
         >>> table = cp.open(pa.table({"x": range(6)}))
         >>> even = mask_rows(table, RowMask.of([True, False] * 3))
         >>> mask_rows(even, RowMask.of([False, True, True])).read(0, 2).to_pydict()

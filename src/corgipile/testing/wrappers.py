@@ -17,6 +17,8 @@ from corgipile.tables.wrapper import Wrapper
 class _Instrumented(Wrapper):
     """Delegates to a table, without a layout, so that every read passes through it."""
 
+    samples_widths = True
+
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         self._lock = threading.Lock()
