@@ -90,6 +90,8 @@ class Table:
     def __len__(self) -> int:
         raise NotImplementedError
 
+    # Subclasses set or override the following as attributes or properties, which `cached_property` permits.
+
     @cached_property
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of a row."""
@@ -234,7 +236,7 @@ class Table:
         raise NotImplementedError
 
     def unpacked(self, columns: Sequence[str], unpack: "Callable[[Table, Sequence[str]], Table]") -> Self | None:
-        """Return these columns of the table over other tables, which ``unpack`` returns; None for stored tables."""
+        """Return the same table with these columns, over what ``unpack`` makes of its `tables`; None if it has none."""
 
 
 class _Adopted(Table):

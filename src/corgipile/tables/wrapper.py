@@ -46,7 +46,7 @@ class Wrapper(Checked):
         return rows
 
     def _assemble(self, batch: pa.RecordBatch | None, names: list[str], rows: range | IntArray) -> pa.RecordBatch:
-        """Return these columns of rows, made from their `stored` columns; None if there are none."""
+        """Return columns of rows, given a batch of their `stored` columns; the batch is None if they have none."""
         return batch
 
     def _locate(self, place: Location | None) -> Location | None:
@@ -54,7 +54,7 @@ class Wrapper(Checked):
         return place
 
     def _in_place(self, columns: Sequence[str]) -> list[str] | None:
-        """Return the columns of the table whose bytes are these columns; None if some are not."""
+        """Return the columns if the table has all of them unchanged, else None."""
         names = check_columns(self.schema, columns)
         return names if all(map(self.keeps, names)) else None
 
@@ -148,6 +148,7 @@ class Wrapper(Checked):
         return copied
 
 
+# The table's own values; a property for each would only repeat the contract.
 for _name in ("nbytes", "fingerprint", "at_hand", "taken_runs", "samples_widths", "advice", "place", "spill"):
     setattr(Wrapper, _name, property(attrgetter(f"table.{_name}")))
 
