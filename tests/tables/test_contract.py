@@ -1,10 +1,10 @@
 """The contract of a table: wrappers forward every member of it, and no caller guesses whether a table has one."""
 
-import ast
 import importlib
 import inspect
 import pickle
 import pkgutil
+import re
 from pathlib import Path
 
 import numpy as np
@@ -97,8 +97,8 @@ CHANGED = {
 
 def subclasses(kind):
     """Return all classes of the package that derive from a class."""
-    for found in pkgutil.walk_packages(cp.__path__, "corgipile."):
-        if found.name.split(".")[1] in {"tables", "features", "linear", "testing", "loader"}:
+    for room in ("tables", "features", "linear", "testing"):
+        for found in pkgutil.walk_packages([str(SRC / room)], f"corgipile.{room}."):
             importlib.import_module(found.name)
     waiting, seen = [kind], set()
     while waiting:
@@ -188,13 +188,8 @@ def test_combined_tables_forward_members():
 
 def test_members_are_asked_for_without_a_guess():
     """All tables have all members, so no caller needs ``getattr`` or ``hasattr``."""
-    optional, found = MEMBERS - REQUIRED, []
-    for path in SRC.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 1
-            if named and node.func.id in {"getattr", "hasattr"} and getattr(node.args[1], "value", None) in optional:
-                found.append(f"{path.relative_to(SRC)}:{node.lineno}")
-    assert found == []
+    asked = re.compile(rf'\b(?:get|has)attr\([^"\n]*, "(?:{"|".join(MEMBERS - REQUIRED)})"')
+    assert [path.name for path in SRC.rglob("*.py") if asked.search(path.read_text())] == []
 
 
 class Foreign:
