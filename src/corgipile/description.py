@@ -15,9 +15,8 @@ from corgipile.quality.sampled_blocks import cuts_of
 from corgipile.sizes import Size, format_bytes, to_rows
 from corgipile.tables import Table
 from corgipile.tables.ascending import sorted_columns
-from corgipile.tables.encoded import is_encoded
 from corgipile.tables.row_bytes import row_bytes
-from corgipile.tables.table import check_columns, even_cuts, fixed_field, is_list, row_sizes
+from corgipile.tables.table import check_columns, even_cuts, fixed_field, is_list
 from corgipile.tables.unit_check import DEFAULT_MEMORY, check_decoding
 from corgipile.tables.views import Columns
 
@@ -95,7 +94,7 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
         unit=int(np.diff(table.cuts(1)).max(initial=0)) if _reads_in_groups(table, rows) else min(1, rows),
         block_rows=int(np.diff(cuts).max(initial=0)),
         blocks=len(cuts) - 1,
-        advice=getattr(table, "advice", None),
+        advice=table.advice,
     )
     asked = table.schema.names if columns else [name for name in table.schema.names if name == label]
     small = [name for name in asked if _decodes(table, name)]
@@ -160,12 +159,12 @@ def _layout(table: Table) -> str:
     layout = table.layout(names) if len(table) else None
     if layout is not None:
         return f"in place: {len(names)} columns of fixed width in {len(layout.paths) or 'no'} files"
-    if is_encoded(table, names) and (units := table.units(names)) is not None:
+    if (units := table.units(names)) is not None:
         return (
             f"encoded in {units.pieces:,} units of up to {units.rows:,} rows, {format_bytes(units.nbytes)} decoded, "
             f"{format_bytes(units.total)} in all"
         )
-    alone = len(table) and row_sizes(table, np.array([0, len(table) - 1]), names) is not None
+    alone = len(table) and table.row_sizes(np.array([0, len(table) - 1]), names) is not None
     return "rows of varying length, each located alone" if alone else "rows are located by the table"
 
 

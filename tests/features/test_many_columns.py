@@ -12,11 +12,11 @@ from corgipile.features.choose import require
 from corgipile.features.fit import chosen_columns
 from corgipile.loader.buffer import Field
 from corgipile.loader.wide_rows import _in_place
-from corgipile.tables.columns import by_column
 from corgipile.tables.concat import _check_equal
 from corgipile.tables.in_memory.frames import plain
 from corgipile.tables.io.pieces import places_of
 from corgipile.tables.table import check_columns
+from corgipile.tables.wrapper import Wrapper
 
 COLUMNS = 500
 
@@ -54,15 +54,9 @@ def test_names_are_listed_once_for_all_columns(rows):
 
 
 def test_no_names_are_listed_for_a_column_of_a_wrapped_table(rows):
-    class Wrapper:
-        columnar = True
-
-        def __init__(self, table):
-            self.table = table
-            self.table.schema = Counted(table.schema)
-
     wrapped = Wrapper(cp.open(rows))
-    assert all(by_column(wrapped, name) for name in rows.column_names)
+    wrapped.table.schema = Counted(wrapped.schema)
+    assert all(wrapped.by_column(name) for name in rows.column_names)
     assert wrapped.table.schema.listed == 0
 
 

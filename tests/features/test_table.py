@@ -11,7 +11,6 @@ from corgipile.features import fit_encoding
 from corgipile.features.table import EncodedColumns
 from corgipile.linear import train
 from corgipile.loader.buffered_reader import BufferedReader
-from corgipile.tables.location import location
 from corgipile.tables.splitting import train_test_split
 
 ROWS = 6000
@@ -48,7 +47,7 @@ def test_both_parts_of_a_table_are_read_in_place_once_encoded(source, share):
         with BufferedReader(
             encoding.table(part, once=True), order="riffle", columns=[*names, "label"], memory="60KB", seed=2
         ) as feeder:
-            assert (location(feeder.source, [*names, "label"]) is not None) == (len(part) * 32 >= ROWS)
+            assert (feeder.source.location([*names, "label"]) is not None) == (len(part) * 32 >= ROWS)
             visits = [
                 {name: feeder.buffer.dense(name)[visit] for name in feeder.columns.sources} for visit in feeder.epoch(0)
             ]

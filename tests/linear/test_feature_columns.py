@@ -15,7 +15,7 @@ from corgipile.errors import BadArgument, BadSchema, BadValue, MissingColumn
 from corgipile.linear import load, train
 from corgipile.linear.labelled import Labelled
 from corgipile.loader import Loader
-from corgipile.tables.location import IN_MEMORY, location
+from corgipile.tables.location import IN_MEMORY
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
@@ -178,7 +178,7 @@ def test_labels_in_memory_are_loaded_beside_rows_where_they_lie(tmp_path, where)
     labelled = Labelled(rows, "label", y)
     if where == "filtered":
         labelled = labelled.filter(pc.field("label") < 90)
-    found = location(labelled, ["a", "label"])
+    found = labelled.location(["a", "label"])
     assert (found is None) == (where == "spilled")
     assert found is None or IN_MEMORY in found.layout.columns["label"].files
     batches = list(Loader(labelled, columns=["a", "label"], batch_size=32, memory="8KB"))

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader import Loader, Rewind
+from corgipile.loader.rewind import place_of
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Reservoir, Riffle, SlidingWindow
+from corgipile.tables.row_place import row_place
 
 ORDERS = [
     Riffle(block=5, buffer=40), Riffle(block=7, buffer=50, balance="label"), CorgiPile(block=6, buffer=30),
@@ -120,6 +122,17 @@ def test_features_and_files(tmp_path):
     state = loader.state_dict()
     assert [batch["row"].tolist() for batch in loader] == told
     assert [Rewind.of(cp.open(tmp_path / "t.parquet"), state).rows_of(step).tolist() for step in range(18)] == told
+
+
+def test_rows_of_any_table_have_a_place(tmp_path):
+    cp.convert(pa.table({"x": np.arange(10.0)}), tmp_path / "t.parquet")
+    np.savez(tmp_path / "t.npz", x=np.arange(10.0))
+    (tmp_path / "t.csv").write_text("x\n" + "".join(f"{row}.5\n" for row in range(10)))
+    for name in ("t.npz", "t.csv", "t.parquet"):
+        opened = cp.open(tmp_path / name)
+        assert place_of(opened, 3)[0] == place_of(opened.slice(2), 1)[0] == 3
+        assert row_place(cp.mix([(opened.select(["x"]), 1.0)] * 2, rows=20), 7) == row_place(opened, 3)
+        assert place_of(opened, 3)[1] in {"", str(tmp_path / name)}
 
 
 def test_bad_input():

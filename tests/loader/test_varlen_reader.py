@@ -12,7 +12,6 @@ from corgipile.loader import BufferedReader
 from corgipile.loader.in_place import LayoutReader
 from corgipile.loader.varlen import Varlen
 from corgipile.loader.varlen_reader import VarlenReader
-from corgipile.tables.location import varlen_location
 from corgipile.tables.row_mask import RowMask
 from corgipile.tables.selection import MaskTable
 from corgipile.tables.table import VarlenLayout
@@ -95,7 +94,7 @@ def test_files_that_cannot_all_be_open_are_opened_in_turn(stored, monkeypatch):
 
 def test_what_a_table_says_of_places(stored):
     names = ["narrow", "wide", "text", "large", "bytes", "row"]
-    found = varlen_location(stored["files"], names).layout
+    found = stored["files"].location(names).layout
     assert [Path(path).name for path in found.paths] == ["0.arrow", "1.arrow", "2.arrow"]
     assert {name: isinstance(column, VarlenLayout) for name, column in found.columns.items()} == {
         **dict.fromkeys(names, True),
@@ -105,18 +104,27 @@ def test_what_a_table_says_of_places(stored):
     assert [found.columns[name].text for name in names[:5]] == [False, False, True, True, False]
     assert [found.columns[name].dtype.itemsize for name in names[:5]] == [4, 8, 4, 8, 4]
     assert stored["files"].layout(["narrow"]) is None
-    assert varlen_location(cp.open(rows()), names) is None
+    assert cp.open(rows()).location(names) is None
 
 
 @pytest.mark.parametrize("column", [pa.array(["a", None] * 50), pa.array([[1, None]] * 100), pa.array([["a"]] * 100)])
 def test_other_rows_go_through_record_batches(tmp_path, column):
     table = cp.open(write(tmp_path / "a.arrow", pa.table({"x": column})))
-    assert varlen_location(table, ["x"]) is None
+    assert table.location(["x"]) is None
     made, reader = batches(table, "riffle")
     assert type(reader) is not VarlenReader
     assert sorted(str(row["x"]) for batch in made[: len(made) // 2] for row in batch) == sorted(
         map(str, column.to_pylist())
     )
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.float32(), pa.float64()])
+def test_lists_of_one_length_beside_text_are_read_as_numbers(tmp_path, kind):
+    """Their values are read, not their offsets."""
+    lists = pa.array([[i, i + 1, i + 2] for i in range(300)], pa.list_(kind))
+    path = write(tmp_path / "a.arrow", pa.table({"x": lists, "text": [f"{i}" for i in range(300)]}))
+    with cp.Loader(path, batch_size=100, order="no_shuffle") as loader:
+        assert np.concatenate([batch["x"] for batch in loader]).tolist() == lists.to_pylist()
 
 
 def test_a_mix_takes_nulls_of_one_file_and_none_of_another(tmp_path, stored):
@@ -160,7 +168,7 @@ def broken(path, name, change):
     """Write rows after changing bytes of a column's offsets or items."""
     table = pa.table({name: rows()[name], "label": rows()["label"]})
     write(path, table)
-    column = varlen_location(cp.open(path), [name]).layout.columns[name]
+    column = cp.open(path).location([name]).layout.columns[name]
     data = bytearray(path.read_bytes())
     change(data, column)
     path.write_bytes(data)

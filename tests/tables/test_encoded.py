@@ -371,8 +371,8 @@ def test_no_spill_files_wanted_is_not_the_same_as_nothing_said(tmp_path):
     rows = pa.table({"x": range(9)})
     pq.write_table(rows, tmp_path / "t.parquet")
     wanted, off = open_table(tmp_path / "t.parquet", spill=tmp_path), open_table(tmp_path / "t.parquet", spill="off")
-    for table, said in ((wanted, tmp_path), (off, None), (open_table(rows), "nothing")):
+    for table, said in ((wanted, tmp_path), (off, None), (open_table(rows), spill_folder(None))):
         for over in (table.slice(1), table.slice(2).slice(1), cp.concat([table, table]), cp.mix([(table, 1.0)])):
-            assert getattr(over, "spill", "nothing") == said
+            assert over.spill == said
     assert cp.concat([open_table(rows), wanted]).spill == tmp_path
     assert cp.concat([wanted, off]).spill is None

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corgipile.tables import open as open_table
-from corgipile.tables.pages import run_cuts, varlen_cuts
-from corgipile.tables.table import ColumnLayout, Layout
+from corgipile.tables.pages import varlen_cuts
+from corgipile.tables.table import ColumnLayout, Layout, Table
 from corgipile.testing import Counting
 
 
@@ -34,7 +34,7 @@ def columns(draw):
     return ColumnLayout(np.dtype("u1"), shape, np.array(starts), np.array(files, np.int32), np.array(offsets))
 
 
-class Location:
+class Location(Table):
     """A table with only a layout."""
 
     schema, nbytes = None, 1
@@ -55,7 +55,7 @@ def test_fixed_rows_belong_to_the_run_of_their_first_byte(column, run_bytes):
     row = np.arange(column.starts[-1])
     first = column.offsets[piece] + (row - column.starts[piece]) * column.width
     runs = column.files[piece] * 10**6 + first // run_bytes
-    assert run_cuts(Location(column), ["x"], run_bytes).tolist() == by_definition(runs)
+    assert Location(column).run_cuts(["x"], run_bytes).tolist() == by_definition(runs)
 
 
 @given(st.lists(st.integers(1, 90), max_size=200), st.integers(1, 300), st.integers(1, 40))
@@ -70,10 +70,10 @@ def test_the_widest_column_decides(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((rows, 25), np.float32))
     np.save(tmp_path / "y.npy", np.zeros(rows, np.int64))
     table = open_table(tmp_path / "x.npy", label=tmp_path / "y.npy")
-    alone = run_cuts(table, ["features"], 65536)
-    assert run_cuts(table, ["features", "label"], 65536).tolist() == alone.tolist()
-    assert run_cuts(Counting(table), ["features", "label"], 65536).tolist() == alone.tolist()
-    assert run_cuts(table, ["label"], 8192)[1] == (8192 - 128) // 8
+    alone = table.run_cuts(["features"], 65536)
+    assert table.run_cuts(["features", "label"], 65536).tolist() == alone.tolist()
+    assert Counting(table).run_cuts(["features", "label"], 65536).tolist() == alone.tolist()
+    assert table.run_cuts(["label"], 8192)[1] == (8192 - 128) // 8
     assert set(np.diff(alone[1:-1]).tolist()) == {655, 656}
 
 
@@ -84,8 +84,8 @@ def test_text_is_cut_by_its_index(tmp_path, monkeypatch):
         (tmp_path / f"{part}.svm").write_text("".join(lines))
     begins = np.cumsum([0, *map(len, lines)])[:-1]
     expected = by_definition(begins // 1000)
-    assert run_cuts(open_table(tmp_path / "a.svm"), ["label"], 1000).tolist() == expected
-    both = run_cuts(open_table(str(tmp_path / "*.svm")), ["label"], 1000).tolist()
+    assert open_table(tmp_path / "a.svm").run_cuts(["label"], 1000).tolist() == expected
+    both = open_table(str(tmp_path / "*.svm")).run_cuts(["label"], 1000).tolist()
     assert both == expected + [cut + 500 for cut in expected[1:]]
 
 
@@ -96,7 +96,7 @@ def test_rows_without_a_place_are_cut_on_natural_units(tmp_path, compression):
         str(tmp_path / "a.arrow"), rows.schema, options=pa.ipc.IpcWriteOptions(compression=compression)
     ) as writer:
         writer.write_table(rows, max_chunksize=1000)
-    stored = run_cuts(open_table(tmp_path / "a.arrow"), ["x"], 4096)
+    stored = open_table(tmp_path / "a.arrow").run_cuts(["x"], 4096)
     assert (stored % 1000 == 0).all() == (compression is not None)
-    assert run_cuts(open_table(rows), ["x"], 4096).tolist() == [*range(0, 10_000, 512), 10_000]
-    assert run_cuts(open_table(rows.slice(0, 0)), ["x"], 4096).tolist() == [0]
+    assert open_table(rows).run_cuts(["x"], 4096).tolist() == [*range(0, 10_000, 512), 10_000]
+    assert open_table(rows.slice(0, 0)).run_cuts(["x"], 4096).tolist() == [0]

@@ -12,7 +12,6 @@ from corgipile.errors import CorruptFile
 from corgipile.tables import Subset, row_bytes
 from corgipile.tables.arrow.spans import flat, objects
 from corgipile.tables.io.files import File
-from corgipile.tables.table import row_sizes
 from corgipile.testing import Counting
 
 BYTES, TEXT = False, True
@@ -53,27 +52,27 @@ def test_any_rows_in_any_order(tables, name):
     @given(st.lists(st.integers(0, len(blobs) - 1), max_size=30))
     def check(rows):
         rows = np.array(rows, np.int64)
-        assert row_sizes(table, rows, [column]).tolist() == [len(blobs[row]) for row in rows]
+        assert table.row_sizes(rows, [column]).tolist() == [len(blobs[row]) for row in rows]
         assert table.take_bytes(rows, column) == [blobs[row] for row in rows]
         if len(rows):
             assert table.take(rows, [column]).column(0).to_pylist() == [blobs[row] for row in rows]
 
     check()
     rows = np.arange(5, 25)
-    assert row_sizes(table, rows, [column]).tolist() == [len(blobs[row]) for row in rows]
+    assert table.row_sizes(rows, [column]).tolist() == [len(blobs[row]) for row in rows]
 
 
 def test_tables_that_do_not_tell(tmp_path):
     table = pa.table({"x": [b"1", None], "s": [{"a": 1}, {"a": 2}]})
-    assert row_sizes(cp.open(table), np.array([0]), ["x"]) is None
+    assert cp.open(table).row_sizes(np.array([0]), ["x"]) is None
     for name, options in (("plain", None), ("packed", "zstd")):
         with pa.ipc.new_file(
             str(tmp_path / name), table.schema, options=pa.ipc.IpcWriteOptions(compression=options)
         ) as writer:
             writer.write_table(table)
         stored = cp.tables.ArrowFile(tmp_path / name) if hasattr(cp.tables, "ArrowFile") else cp.open(tmp_path / name)
-        assert row_sizes(stored, np.array([0, 1]), ["x"]) is None
-        assert row_sizes(stored, np.array([0, 1]), ["s"]) is None
+        assert stored.row_sizes(np.array([0, 1]), ["x"]) is None
+        assert stored.row_sizes(np.array([0, 1]), ["s"]) is None
 
 
 def test_a_file_that_changed_is_an_error(tmp_path):

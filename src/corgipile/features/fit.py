@@ -32,7 +32,6 @@ from corgipile.features.labels import read_labels
 from corgipile.features.numeric_text import explain_text_columns
 from corgipile.sizes import Size, parse_bytes, whole
 from corgipile.suggestions import listed
-from corgipile.tables.columns import by_column
 from corgipile.tables.scan import scan
 from corgipile.tables.table import Table
 
@@ -258,7 +257,7 @@ def _columns(table: Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.Arr
     """Read columns once in parts, one column after another where that takes less memory."""
     if not columns:
         return
-    for some in [[name] for name in columns] if len(table) and by_column(table, columns[0]) else [columns]:
+    for some in [[name] for name in columns] if len(table) and table.by_column(columns[0]) else [columns]:
         for _, batch in scan(table, some):
             yield from zip(some, batch.columns, strict=True)
 

@@ -13,7 +13,8 @@ from corgipile.features.encoders import Encoder
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.concat import DIMS_KEY
 from corgipile.tables.io.files import digest
-from corgipile.tables.table import IntArray, Layout, Table, check_columns, row_sizes
+from corgipile.tables.table import IntArray, Table
+from corgipile.tables.units import Units
 from corgipile.tables.wrapper import Wrapper
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ __all__ = ["PAIR", "HashedColumns"]
 
 PAIR = ("\x1fhashed_k", "\x1fhashed_v")  # the prefix avoids clashes with stored columns
 SAMPLED_ROWS = 64  # rows sampled at each of three places
-Reader = Callable[[Sequence[str]], pa.RecordBatch]
 
 
 class HashedColumns(Wrapper):
@@ -73,14 +73,6 @@ class HashedColumns(Wrapper):
         state = repr(([encoder.state() for encoder in self._encoders], self._hashing.state()))
         return digest(self.table.fingerprint, state)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read a run of rows."""
-        return self._read(lambda names: self.table.read(start, stop, names), columns, lambda at: f"row {start + at}")
-
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows, in the given order."""
-        return self._read(lambda names: self.table.take(rows, names), columns, lambda at: f"row {rows[at]}")
-
     def missing(self, row: int) -> tuple[str, str] | tuple[()]:
         """Return a column that is null in a row and its `Source.kind`; empty if there is none."""
         data = self.table.take(np.array([row]), self.sources)
@@ -99,16 +91,7 @@ class HashedColumns(Wrapper):
             feature -= width
         return None
 
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return where columns lie; None if one is hashed."""
-        names = check_columns(self.schema, columns)
-        return self.table.layout(names) if set(PAIR).isdisjoint(names) else None
-
-    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows, if the table knows them and no column is hashed."""
-        return row_sizes(self.table, rows, columns) if set(PAIR).isdisjoint(columns) else None
-
-    def units(self, columns: Sequence[str]) -> Any:
+    def units(self, columns: Sequence[str]) -> Units | None:
         """Return the units of the table, with the row size of hashed samples."""
         units = super().units(columns)
         if units is None or set(PAIR).isdisjoint(columns):
@@ -119,16 +102,19 @@ class HashedColumns(Wrapper):
             self._row_bytes = sum(self.read(at, at + size, PAIR).nbytes for at in starts) / max(1, size * len(starts))
         return units._replace(each=self._row_bytes)
 
-    def _stored(self, columns: Sequence[str]) -> list[str]:
+    def stored(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns that are hashed, and those that are read as they are."""
         hashed = [] if set(PAIR).isdisjoint(columns) else self.sources
         return list(dict.fromkeys([*hashed, *(name for name in columns if name not in PAIR)]))
 
-    def _read(self, read: Reader, columns: Sequence[str] | None, row: Callable[[int], str]) -> pa.RecordBatch:
-        names = check_columns(self.schema, columns)
-        stored = read(self._stored(names))
-        data: dict[str, pa.Array] = dict(zip(stored.schema.names, stored.columns, strict=True))
+    def keeps(self, column: str) -> bool:
+        """Return whether a column is read as it is."""
+        return column not in PAIR
+
+    def _assemble(self, batch: pa.RecordBatch | None, names: list[str], rows: range | IntArray) -> pa.RecordBatch:
+        data: dict[str, pa.Array] = {} if batch is None else dict(zip(batch.schema.names, batch.columns, strict=True))
         if not set(PAIR).isdisjoint(names):
-            dense = self._numbers(data, row) if self._encoders else None
+            dense = self._numbers(data, lambda at: f"row {rows[at]}") if self._encoders else None
             data |= zip(PAIR, self._hashing.rows([data[name] for name in self._hashing.columns], dense), strict=True)
         schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
         return pa.RecordBatch.from_arrays([data[name] for name in names], schema=schema)

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from corgipile.errors import BudgetTooSmall
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.encoded import SMALL, is_encoded
+from corgipile.tables.encoded import SMALL
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.partitions import Partition
 from corgipile.tables.read_once import ReadOnce
 from corgipile.tables.row_place import row_place
-from corgipile.tables.table import Table, is_text, row_sizes
+from corgipile.tables.table import Table, is_text
 from corgipile.tables.text.guess import is_number
 from corgipile.tables.text.table import TextTable
 from corgipile.tables.unit_check import check_decoding
@@ -132,7 +132,7 @@ def explain_text_columns(table: Table, names: Sequence[str]) -> dict[str, str]:
 
 def _is_short(table: Table, name: str) -> bool:
     """Return whether the first rows of a column take little memory."""
-    first = row_sizes(table, np.arange(min(FIRST_ROWS, len(table))), [name])
+    first = table.row_sizes(np.arange(min(FIRST_ROWS, len(table))), [name])
     if first is not None and int(first.sum()) > SMALL:
         return False
     try:
@@ -154,12 +154,13 @@ def _with_comma(table: Table, seen: _CellCounts) -> str:
 
 def _count_cells(table: Table, names: list[str]) -> dict[str, _CellCounts]:
     """Count the cells of columns' first rows; encoded columns are read one after another to save memory."""
-    plain = [name for name in names if not is_encoded(table, [name])]
+    units_of = {name: table.units([name]) for name in names}
+    plain = [name for name, units in units_of.items() if units is None]
     seen, stored = _read(table, plain), next(_parquet(table, names), None)
     for name in names:
         if name not in seen and stored is not None:
             seen[name] = _count_parquet(stored, name)
-        elif name not in seen and table.units([name]).nbytes <= SMALL:  # type: ignore[attr-defined]
+        elif (units := units_of[name]) is not None and units.nbytes <= SMALL:
             seen |= _read(table, [name])
     return {name: seen[name] for name in names if name in seen}
 
@@ -219,10 +220,9 @@ def _remedy(name: str, *, parsed: bool) -> str:
     return f"pandas.to_numeric(..., errors='coerce') turns such cells into missing values, {missing}"
 
 
-def _text_tables(table: Any) -> Iterator[TextTable]:
+def _text_tables(table: Table) -> Iterator[TextTable]:
     """Yield the text tables beneath all wrappers."""
     if isinstance(table, TextTable):
         yield table
-    for inner in table.tables if isinstance(table, ConcatTable) else [getattr(table, "table", None)]:
-        if inner is not None:
-            yield from _text_tables(inner)
+    for inner in table.tables:
+        yield from _text_tables(inner)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,12 @@ from corgipile.tables.fingerprints import place_of
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.shared_spill import shared
-from corgipile.tables.io.spill import SpillFile, SpillWriter, check_room, spill_folder
-from corgipile.tables.location import Location, location, varlen_location
+from corgipile.tables.io.spill import SpillFile, SpillWriter, check_room
+from corgipile.tables.location import Location
 from corgipile.tables.row_mask import RowMask
 from corgipile.tables.scan import scan
 from corgipile.tables.selection import MaskTable
-from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, even_cuts, row_sizes
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns, even_cuts
 from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["EncodedColumns", "encode_once"]
@@ -80,78 +80,62 @@ class EncodedColumns(Wrapper):
         state = json.dumps([encoder.state() for encoder in self.changed.values()], default=str)
         return digest(self.table.fingerprint, state)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read a run of rows."""
-        return self._read(lambda table, some: table.read(start, stop, some), columns, lambda at: f"row {start + at}")
+    def stored(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns that are read from the table."""
+        return list(columns) if self.kept is None else list(filter(self.keeps, columns))
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows, in the given order."""
-        return self._read(lambda table, some: table.take(rows, some), columns, lambda at: f"row {rows[at]}")
+    def keeps(self, column: str) -> bool:
+        """Return whether a column is not encoded."""
+        return column not in self.changed
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return where columns lie; None if a read must encode one."""
-        changed = [name for name in check_columns(self.schema, columns) if name in self.changed]
-        if not changed:
-            return self.table.layout(columns)
-        if self.kept is None:
-            return None
-        found = [self.kept.layout(changed)]
-        if stored := self._stored(columns):
-            found.append(self.table.layout(stored))
-        return _merge([encoder for encoder in found if encoder is not None], columns) if None not in found else None
+        changed, stored = self._divide(columns)
+        if self.kept is None or not changed:
+            return super().layout(columns)
+        found = [self.kept.layout(changed), *([self.table.layout(stored)] if stored else [])]
+        return None if None in found else _merge([layout for layout in found if layout is not None], columns)
 
     def location(self, columns: Sequence[str]) -> Location | None:
         """Return where columns lie for the kernel; those encoded once lie like all rows under a mask."""
-        return self._locate(columns, location)
-
-    def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Return where columns lie for the kernel, if some unencoded ones are of varying length."""
-        return self._locate(columns, varlen_location)
-
-    def _locate(
-        self, columns: Sequence[str], find: Callable[[Table, Sequence[str]], Location | None]
-    ) -> Location | None:
-        changed = [name for name in check_columns(self.schema, columns) if name in self.changed]
-        if not changed:
-            return find(self.table, columns)
-        stored = self._stored(columns)
-        found = [location(self.kept, changed) if self.kept is not None else None]
-        found += [find(self.table, stored)] if stored else []
-        known = [encoder for encoder in found if encoder is not None]
-        if len(known) < len(found) or any(encoder.bits is not known[0].bits for encoder in known):
+        changed, stored = self._divide(columns)
+        if self.kept is None or not changed:
+            return super().location(columns)
+        found = [self.kept.location(changed), *([self.table.location(stored)] if stored else [])]
+        known = [one for one in found if one is not None]
+        if len(known) < len(found) or any(one.bits is not known[0].bits for one in known):
             return None
-        kept = tuple(some for encoder in known for some in encoder.kept)
-        return Location(_merge([encoder.layout for encoder in known], columns), known[0].bits, kept)
+        kept = tuple(some for one in known for some in one.kept)
+        return Location(_merge([one.layout for one in known], columns), known[0].bits, kept)
 
-    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows, if the table knows them and no column is encoded."""
-        return None if not self.changed.keys().isdisjoint(columns) else row_sizes(self.table, rows, columns)
+    def _divide(self, columns: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return the encoded columns and the others."""
+        names = check_columns(self.schema, columns)
+        return [name for name in names if name in self.changed], list(filter(self.keeps, names))
 
     def shared_bytes(self, columns: Sequence[str]) -> int:
         """Return the bytes that the table and the encoders hold for columns, independent of rows."""
         encoder_bytes = sum(encoder.nbytes for name, encoder in self.changed.items() if name in columns)
         return encoder_bytes + super().shared_bytes(columns)
 
-    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
-        """Read scattered rows of a binary column, each as bytes."""
-        return cast("Single", self.table).take_bytes(rows, column)
-
-    def loose(self, columns: Sequence[str]) -> bool:
+    def is_unencoded(self, columns: Sequence[str]) -> bool:
         """Return whether all columns are stored outside the table, so that its units do not matter."""
-        return self.kept is not None and not self._stored(columns)
+        return self.kept is not None and not self.stored(columns)
 
-    def _stored(self, columns: Sequence[str]) -> list[str]:
-        return [name for name in columns if self.kept is None or name not in self.changed]
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        return self._join(names, lambda table, some: table.read(start, stop, some), range(start, stop))
 
-    def _read(self, read: Any, columns: Sequence[str] | None, row: Callable[[int], str]) -> pa.RecordBatch:
-        names = check_columns(self.schema, columns)
-        stored = self._stored(names)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        return self._join(names, lambda table, some: table.take(rows, some), rows)
+
+    def _join(self, names: list[str], read: Any, rows: range | IntArray) -> pa.RecordBatch:
+        stored = self.stored(names)
         found: dict[str, pa.Array] = {}
         if self.kept is not None and (some := [name for name in names if name in self.changed]):
             found |= zip(some, read(self.kept, some).columns, strict=True)
         if stored or not found:
             found |= zip(stored, read(self.table, stored).columns, strict=True)
-        return self._encode(found, names, row, stored)
+        return self._encode(found, names, lambda at: f"row {rows[at]}", stored)
 
     def _encode(
         self, found: dict[str, pa.Array], names: list[str], row: Callable[[int], str], raw: Sequence[str] | None = None
@@ -216,7 +200,7 @@ def encode_once(table: EncodedColumns) -> Table:
         return table
     if isinstance(table.table, MemoryTable):
         return table.table.replaced(pa.Table.from_batches(table.batches(names), pick(table.schema, names)))
-    folder = table.table.spill if hasattr(table.table, "spill") else spill_folder(None)
+    folder = table.spill
     if folder is None:
         return table
     source: Table = EncodedColumns(table.table, list(table.changed.values()))

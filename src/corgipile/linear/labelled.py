@@ -12,7 +12,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.files import digest
-from corgipile.tables.location import IN_MEMORY, Location, address_of, location
+from corgipile.tables.location import IN_MEMORY, Location, address_of
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns
 from corgipile.tables.wrapper import Wrapper
 
@@ -54,23 +54,11 @@ class Labelled(Wrapper):
         values = blake2b(labels.data, digest_size=16).hexdigest()
         return digest(self.table.fingerprint, self._name, str(labels.dtype), values)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read a run of rows with their labels."""
-        return self._join(columns, lambda names: self.table.read(start, stop, names), slice(start, stop))
-
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows with their labels."""
-        return self._join(columns, lambda names: self.table.take(rows, names), rows)
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return where columns lie; None if the labels are among them."""
-        return None if self._name in check_columns(self.schema, columns) else self.table.layout(columns)
-
     def location(self, columns: Sequence[str]) -> Location | None:
         """Return where columns lie for the kernel, the labels in memory; None if the table has no location."""
         names = check_columns(self.schema, columns)
-        stored, address = self._stored(names), address_of(self._labels)
-        found = location(self.table, stored) if stored else Location(Layout((), {}))
+        stored, address = self.stored(names), address_of(self._labels)
+        found = self.table.location(stored) if stored else Location(Layout((), {}))
         if stored == names or address is None or found is None or found.bits is not None:
             return found if stored == names else None
         where = ColumnLayout.joined(self._labels.type, np.array([0, len(self)]), np.array([address]))
@@ -79,13 +67,15 @@ class Labelled(Wrapper):
             replace(found.layout, columns={**found.layout.columns, **own}), kept=(*found.kept, self._labels)
         )
 
-    def _stored(self, columns: Sequence[str]) -> list[str]:
-        return [name for name in columns if name != self._name]
+    def stored(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns without the labels."""
+        return list(filter(self.keeps, columns))
 
-    def _join(self, columns: Sequence[str] | None, read: Any, at: Any) -> pa.RecordBatch:
-        names = check_columns(self.schema, columns)
-        stored = self._stored(names)
-        batch: Any = read(stored) if stored else None
-        labels = self._labels[at] if isinstance(at, slice) else self._labels.take(array_of(at))
-        arrays = [labels if name == self._name else batch.column(name) for name in names]
+    def keeps(self, column: str) -> bool:
+        """Return whether a column is not that of the labels."""
+        return column != self._name
+
+    def _assemble(self, batch: pa.RecordBatch | None, names: list[str], rows: range | IntArray) -> pa.RecordBatch:
+        own = self._labels[rows.start : rows.stop] if isinstance(rows, range) else self._labels.take(array_of(rows))
+        arrays = [own if batch is None or name == self._name else batch.column(name) for name in names]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([self.schema.field(name) for name in names]))

@@ -10,8 +10,7 @@ from corgipile import arrow_compute as pc
 from corgipile.features.choose import is_number, item_of
 from corgipile.linear.features import Features
 from corgipile.linear.sparse import NULL
-from corgipile.tables.location import Location, location, varlen_location
-from corgipile.tables.table import IntArray, Layout, Table
+from corgipile.tables.table import Table
 from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["NullsAsNaN"]
@@ -44,37 +43,23 @@ class NullsAsNaN(Wrapper):
         for name in self._widened:
             self.schema = self.schema.set(self.schema.get_field_index(name), pa.field(name, pa.float64()))
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read a run of rows."""
-        return self._fill_batch(self.table.read(start, stop, columns))
+    def keeps(self, column: str) -> bool:
+        """Return whether the nulls of a column stay."""
+        return column not in self._features and column not in self._fill_labels
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows."""
-        return self._fill_batch(self.table.take(rows, columns))
+    def _in_place(self, columns: Sequence[str]) -> list[str]:
+        return list(columns)  # columns that lie in place have no nulls
 
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return where columns lie; None if one has nulls."""
-        return self.table.layout(columns)
-
-    def location(self, columns: Sequence[str]) -> Location | None:
-        """Return where columns lie for the kernel; None if one has nulls."""
-        return location(self.table, columns)
-
-    def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Return where columns lie for the kernel, if some are of varying length."""
-        return varlen_location(self.table, columns)
-
-    def _fill_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        names, columns = batch.schema.names, batch.columns
-        arrays = [self._fill(name, array) for name, array in zip(names, columns, strict=True)]
-        if all(map(operator.is_, arrays, columns)):
+    def _assemble(self, batch: pa.RecordBatch, names: list[str], rows: object) -> pa.RecordBatch:
+        arrays = [self._fill(name, array) for name, array in zip(names, batch.columns, strict=True)]
+        if all(map(operator.is_, arrays, batch.columns)):
             return batch
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _fill(self, name: str, array: pa.Array) -> pa.Array:
         if name in self._widened:
             array = array.cast(pa.float64(), safe=False)
-        if name not in self._features and name not in self._fill_labels:
+        if self.keeps(name):
             return array
         if item_of(array.type) is None:
             return _numbers(array)

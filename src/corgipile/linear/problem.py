@@ -274,7 +274,7 @@ def prepare(
     features, left = _without_weight_and_group(table, features, settings, weight, by)
     columns = [name for name in (label, weight, by) if name is not None]
     used = [*_named(table, features, settings), *columns]
-    if not getattr(table, "at_hand", False):
+    if not table.at_hand:
         check_decoding(table, [name for name in used if name in table.schema.names], settings.memory)
         bring(table, used, settings.memory)
     table = as_numbers(table, weight, once=True)

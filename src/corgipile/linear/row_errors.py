@@ -15,6 +15,7 @@ from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.sparse import NULL_VALUE, Flaw
 from corgipile.tables.row_place import row_place
 from corgipile.tables.table import Table
+from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["FILLED", "TRAINED", "Locate", "RowName", "bad_value", "picked"]
 
@@ -72,12 +73,12 @@ class RowName(str):
 
     def fills(self, column: str) -> bool:
         """Return whether a column already has a fill value."""
-        table: Any = self._table
-        while table is not None:
+        table = self._table
+        while isinstance(table, Wrapper):
             changed = table.changed if isinstance(table, EncodedColumns) else {}
             if getattr(changed.get(column), "fill", None) is not None:
                 return True
-            table = getattr(table, "table", None)
+            table = table.table
         return False
 
 

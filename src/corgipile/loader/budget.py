@@ -18,11 +18,9 @@ from corgipile.loader.varlen import slot_bytes
 from corgipile.orders import Blocks, GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
-from corgipile.tables.columns import by_column
-from corgipile.tables.pages import run_cuts
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.sketch import sketch
-from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, is_list, row_sizes, shared_bytes
+from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, is_list
 from corgipile.tables.unit_check import DEFAULT_MEMORY, check_budget
 
 __all__ = [
@@ -107,7 +105,7 @@ def readable_alone(table: Table, columns: Columns) -> bool:
         return False
     lists = [name for name in columns.sources if name not in columns.varlen and is_list(table.schema.field(name).type)]
     if columns.varlen or lists:
-        return row_sizes(table, np.array([0, len(table) - 1]), [*columns.varlen, *lists]) is not None
+        return table.row_sizes(np.array([0, len(table) - 1]), [*columns.varlen, *lists]) is not None
     return table.layout(columns.sources) is not None
 
 
@@ -130,7 +128,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     if sized is not None and workers > 1:
         order = replace(order, buffer=part_of(sized, workers))  # type: ignore[type-var]
     limit = limit_of(order, memory, len(table) * columns.row_bytes)
-    shared = shared_bytes(table, columns.sources)
+    shared = table.shared_bytes(columns.sources)
     if limit is not None:
         check_budget(table, shared, limit)
     share = None if limit is None else limit / workers - shared
@@ -193,7 +191,7 @@ def _column_runs(table: Table, order: Order, columns: Columns, budget: int | Non
     """
     if getattr(order, "block", 0) is not None or order.cuts_into != "block" or len(columns.sources) < MANY_COLUMNS:
         return 0
-    if order.sequential or columns.varlen or not all(by_column(table, name) for name in columns.sources):
+    if order.sequential or columns.varlen or not all(table.by_column(name) for name in columns.sources):
         return 0
     most = min(len(table) // TABLE_BLOCKS, len(table) if budget is None else budget // BUFFER_BLOCKS)
     return min(int(COLUMN_RUN * len(columns.sources) / columns.row_bytes), most)
@@ -223,7 +221,7 @@ def cut(table: Table, order: Order, rows: int, columns: Sequence[str], *, even: 
         return Blocks(len(table), even=1)
     if even:
         return Blocks(len(table), even=max(1, rows))
-    return Blocks.of(run_cuts(table, columns, order.run_bytes) if by_pages(order) else table.cuts(rows))
+    return Blocks.of(table.run_cuts(columns, order.run_bytes) if by_pages(order) else table.cuts(rows))
 
 
 def by_pages(order: Order) -> bool:

@@ -33,10 +33,8 @@ from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, to_rows, whole
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
-from corgipile.tables.columns import by_column
 from corgipile.tables.encoded import unpack_shared, use_spilled
 from corgipile.tables.io.arriving import within
-from corgipile.tables.methods import Views
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table
 
@@ -109,7 +107,7 @@ class BufferedReader:
         embed: Embed | None = None,
     ) -> None:
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MAX_PREFETCH)
-        table = table if isinstance(table, Views) else open_table(table)
+        table = table if isinstance(table, Table) else open_table(table)
         self.columns = layout = columns_of(table, columns, casts, pack, widths)
         self.table: Table = table
         self.seed, self.shard = seed, shard
@@ -145,7 +143,7 @@ class BufferedReader:
         # A request to a store costs as much for one row as for many, so remote rows are read in blocks.
         # Each column of a columnar table is read by its own request.
         requests = (
-            sum(by_column(table, name) for name in layout.sources) if layout.row_bytes >= WIDE and unbuffered else 0
+            sum(table.by_column(name) for name in layout.sources) if layout.row_bytes >= WIDE and unbuffered else 0
         )
         self._wide = unbuffered and layout.row_bytes >= max(WIDE, COLUMN_RUN * requests) and not self._way.ahead
         self.unbuffered = self._wide and readable_alone(table, layout)

@@ -13,8 +13,6 @@ from corgipile.loader.readers import RowReader
 from corgipile.loader.stats import Progress
 from corgipile.orders import Step
 from corgipile.sizes import Size, parse_bytes
-from corgipile.tables.encoded import is_encoded
-from corgipile.tables.memory import runs_in_memory
 from corgipile.tables.table import IntArray, Table, even_cuts
 
 __all__ = ["CachedRows", "fits_cache", "max_cached_bytes", "read_all"]
@@ -48,8 +46,8 @@ def fits_cache(rows: int, row_bytes: float, limit: int | None) -> bool:
 def read_all(reader: RowReader, table: Table, buffer: Buffer, limit: int | None) -> bool:
     """Read all rows into the slots of their numbers; False if they take more than twice the cache's limit."""
     rows, cap = len(table), 2 * (MAX_CACHED if limit is None else min(MAX_CACHED, limit // MIN_BUDGET_RATIO))
-    known = not buffer.varlen or (table.nbytes <= cap and not is_encoded(table, buffer.varlen.names))
-    whole = (runs_in_memory(table, rows) or [(0, rows)]) if known else None
+    known = not buffer.varlen or (table.nbytes <= cap and table.units(buffer.varlen.names) is None)
+    whole = (table.memory_runs(rows) or [(0, rows)]) if known else None
     for start, stop in whole or pairwise(even_cuts(rows, max(1, -(-rows // VARLEN_READS))).tolist()):
         into = np.arange(start, stop, dtype=np.int32)
         reader.fill(Step(np.array([[start, stop]]), into, into))

@@ -13,8 +13,6 @@ from corgipile.loader.numbers import Numbers
 from corgipile.orders import Auto, GlobalBatches, Order, Riffle, named
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size
-from corgipile.tables.columns import by_column
-from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.numbered import is_numbered
 from corgipile.tables.row_bytes import row_bytes
@@ -97,7 +95,7 @@ def _by_content(order: Riffle, table: Table, label: str, batch: int, reading: Re
     with suppress(BudgetTooSmall, BadSchema):  # the reader raises them; without numbers there is no content
         fitted = fit(table, order, memory, columns)
         label_unpacked = label in columns.sources or label not in table.schema.names
-        if is_encoded(table, columns.sources) and not (fitted.way.spilled and label_unpacked):
+        if table.units(columns.sources) is not None and not (fitted.way.spilled and label_unpacked):
             return None
         sizes: Any = fitted.order
         blocks, dealt = fitted.blocks.count, sizes.buffer_blocks() * (1 if sizes.whole else 2)
@@ -149,7 +147,7 @@ def cheap(table: Table, column: str) -> bool:
     """
     if column not in table.schema.names or not len(table) or not is_numbered(table.schema.field(column).type):
         return False
-    if not by_column(table, column):
+    if not table.by_column(column):
         return False
     size = len(table) * row_bytes(table, [column])
     return size <= MAX_LABEL_BYTES or size * MIN_TABLE_RATIO <= table.nbytes

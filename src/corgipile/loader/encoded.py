@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from corgipile.orders import Order
 from corgipile.sizes import format_bytes
-from corgipile.tables.encoded import SMALL, Encoded, Units, is_encoded
+from corgipile.tables.encoded import SMALL, Units
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.io.shared_spill import expect_room
 from corgipile.tables.table import Table
@@ -77,10 +77,9 @@ def _strategy(table: Table, order: Order, columns: list[str], share: float | Non
     Raises:
         WriteFailed: A spill file is needed and the disk has too little space.
     """
-    if not is_encoded(table, columns):
-        return ReadStrategy(even=True) if _is_loose(table, columns) else AS_CUT
     units = table.units(columns)
-    assert units is not None  # noqa: S101 - is_encoded says so
+    if units is None:
+        return ReadStrategy(even=True) if table.is_unencoded(columns) else AS_CUT
     decoding_bytes = min(DECODED_UNITS * units.nbytes, 2 * units.total)
     singly = order.cuts_into == "row"
     needed = units.total if singly else min(MIXING_UNITS * units.nbytes, units.total)
@@ -97,13 +96,7 @@ def _strategy(table: Table, order: Order, columns: list[str], share: float | Non
     )
 
 
-def _is_loose(table: Table, columns: list[str]) -> bool:
-    """Return whether these columns are stored without encoding, whatever the units of others."""
-    own, inner = getattr(table, "loose", None), getattr(table, "table", None)  # inner: the table of a wrapper or part
-    return bool(own(columns)) if own is not None else inner is not None and _is_loose(inner, columns)
-
-
-def _expect(table: Encoded, units: Units, columns: list[str], *, spilled: bool) -> None:
+def _expect(table: Table, units: Units, columns: list[str], *, spilled: bool) -> None:
     assert table.spill is not None  # noqa: S101 - the caller checks it
     expect_room(table.spill, f"{table.place} {columns!r}", units.total if spilled else 2 * units.nbytes)
 

@@ -14,7 +14,7 @@ from corgipile.orders.order import Step
 from corgipile.tables.io.descriptors import POOL, Descriptor
 from corgipile.tables.io.files import readable
 from corgipile.tables.location import Location
-from corgipile.tables.table import ColumnLayout, IntArray, Layout, type_code
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, VarlenLayout, type_code
 
 __all__ = ["BLOCK_THREADS", "SHORT_RUNS", "THREAD_BYTES", "LayoutReader", "few_files", "movable"]
 
@@ -31,7 +31,8 @@ Call = Callable[[object, IntArray, SlotArray, SlotArray | None, bool], Failure |
 def movable(layout: Layout, buffer: Buffer) -> list[bool]:
     """Return for each column whether the kernel can copy its numbers and cast them to the buffer's dtype."""
     return [
-        type_code(layout.columns[source].dtype) >= 0
+        not isinstance(layout.columns[source], VarlenLayout)
+        and type_code(layout.columns[source].dtype) >= 0
         and (layout.columns[source].dtype == field.dtype or field.dtype in (np.float32, np.float64))
         and not (layout.columns[source].dtype == np.float16 != field.dtype)
         for field in buffer.fields.values()

@@ -8,7 +8,6 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.loader.materialize import bring
 from corgipile.sizes import Size, whole
-from corgipile.tables.even_lists import list_width
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import Table, check_columns, is_list, item_bytes
 from corgipile.tables.unit_check import check_decoding
@@ -49,7 +48,7 @@ def widths_of(
     if memory is not None and not is_remote(table):
         check_decoding(table, columns or table.schema.names, memory)
     names = [name for name in columns or table.schema.names if _may_be_even(table.schema, name)]
-    if names and not hasattr(table, "list_width"):  # rows must be read to infer lengths
+    if names and table.samples_widths:
         bring(table, columns or table.schema.names, memory)
     lengths = {name: _sampled_width(table, name) for name in names}
     return {name: width for name, width in lengths.items() if width}
@@ -76,10 +75,7 @@ def _may_be_even(schema: pa.Schema, name: str) -> bool:
 
 def _sampled_width(table: Table, name: str) -> int | None:
     """Return the length of all sampled rows, cached per table; None if they differ, are empty or hold nulls."""
-    try:
-        widths = _widths.setdefault(table, {})
-    except TypeError:  # a composed table that is not hashable
-        widths = {}
+    widths = _widths.setdefault(table, {})
     if name not in widths:
-        widths[name] = list_width(table, name)
+        widths[name] = table.list_width(name)
     return widths[name]

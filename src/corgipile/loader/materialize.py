@@ -9,7 +9,7 @@ from corgipile.loader.encoded import ReadStrategy, choose_strategy
 from corgipile.orders import Order, Riffle
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, parse_bytes
-from corgipile.tables.encoded import Units, is_encoded, unpack_shared
+from corgipile.tables.encoded import unpack_shared
 from corgipile.tables.io.arriving import within
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import Table
@@ -32,7 +32,7 @@ def bring(table: Table, columns: Sequence[str], memory: Size | None) -> None:
     """
     schema_names = set(table.schema.names)
     names = [name for name in dict.fromkeys(columns) if name in schema_names]
-    if not names or not is_remote(table) or not is_encoded(table, names) or table.spill is None:
+    if not names or not is_remote(table) or table.units(names) is None or table.spill is None:
         return
     limit = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
     with contextlib.suppress(WriteFailed), within(limit):
@@ -51,7 +51,7 @@ def should_materialize(table: Table, order: Order, columns: Sequence[str], way: 
         return way.spilled
     if label is None or label not in columns or not way.spilled or way.units is None or not is_remote(table):
         return False
-    labels: Units | None = table.units([label])  # type: ignore[attr-defined]
+    labels = table.units([label])
     total = way.units.total
     few = way.units.pieces <= LABEL_PART * total / REQUEST and labels is not None and labels.total <= LABEL_PART * total
     return total <= MAX_SOON or not few

@@ -13,7 +13,6 @@ from corgipile.loader.varlen_reader import VarlenReader
 from corgipile.orders.order import Step
 from corgipile.tables.io.descriptors import POOL
 from corgipile.tables.io.remote import is_remote
-from corgipile.tables.location import location, varlen_location
 from corgipile.tables.mixing import Mix
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table
@@ -57,16 +56,15 @@ def row_reader(
             for source in table.tables
         ]
         return MixReader(table, readers, ahead)
-    place = None if buffer.varlen else location(table, sources)
+    place, fixed = table.location(sources), not buffer.varlen
     if ahead and is_remote(table):
-        plain = place is not None and place.bits is None and not place.kept
+        plain = fixed and place is not None and place.bits is None and not place.kept
         if place is not None and plain and all(movable(place.layout, buffer)):
             return RemoteLayoutReader(place.layout, buffer, ahead)
         return RemoteTableReader(table, buffer, sources, ahead, max(1.0, row_bytes(table, sources)))
     openable = place is not None and (place.bits is None or POOL.spare(len(place.layout.paths)))
-    if place is not None and openable and all(movable(place.layout, buffer)):
+    if place is not None and fixed and openable and all(movable(place.layout, buffer)):
         return LayoutReader(place, buffer, len(table), sequential=sequential)
-    varlen_place = varlen_location(table, sources) if buffer.varlen else None
-    if varlen_place is not None and VarlenReader.supports(varlen_place, buffer):
-        return VarlenReader(table, varlen_place, buffer, sources, size, sequential=sequential)
+    if place is not None and not fixed and VarlenReader.supports(place, buffer):
+        return VarlenReader(table, place, buffer, sources, size, sequential=sequential)
     return TextReader.of(table, buffer, sources, size) or TableReader(table, buffer, sources, size)

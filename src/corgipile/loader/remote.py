@@ -17,7 +17,6 @@ from corgipile.loader.buffer import Buffer, Field, SlotArray
 from corgipile.loader.parts import Part, divide
 from corgipile.orders.order import Step, rows_of
 from corgipile.stores.plan import LEAST_GAP
-from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.arriving import limit_requests
 from corgipile.tables.io.pieces import places_of
 from corgipile.tables.io.remote import files_of_layout
@@ -203,7 +202,7 @@ class RemoteTableReader(_Reader):
     def __init__(self, table: Table, buffer: Buffer, sources: Sequence[str], ahead: int, row_bytes: float) -> None:
         super().__init__(ahead, READS)
         self._table, self._buffer, self._sources = table, buffer, list(sources)
-        self._encoded, self._row_bytes = is_encoded(table, sources), row_bytes
+        self._encoded, self._row_bytes = table.units(sources) is not None, row_bytes
 
     def size(self, step: Step) -> int:
         """Return 0: measuring a step takes as long as reading it."""

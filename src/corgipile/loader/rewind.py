@@ -18,6 +18,7 @@ from corgipile.orders import Blocks, Key, Order, seek, turns_of, visited_rows
 from corgipile.sizes import MAX_EPOCH, whole
 from corgipile.tables.fingerprints import fingerprint_of
 from corgipile.tables.io.sources import files_read
+from corgipile.tables.row_place import origin
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import IntArray, Table
 
@@ -315,7 +316,7 @@ class Rewindable:
         return next(iter(self.visits_of(row, epoch=epoch)), None)
 
 
-def place_of(table: Any, row: int) -> tuple[int, str]:
+def place_of(table: Table, row: int) -> tuple[int, str]:
     """Return a row's number within its file, and the file; in memory, the row and ''.
 
     Example:
@@ -323,17 +324,7 @@ def place_of(table: Any, row: int) -> tuple[int, str]:
         >>> place_of(open({"x": [1, 2]}), 1)
         (1, '')
     """
-    inner = table
-    while inner is not None:
-        table, at = inner, np.array([row])
-        inner = getattr(table, "table", None)
-        if hasattr(table, "parts_of"):
-            [(inner, _, at)] = table.parts_of(at)
-        elif hasattr(table, "places"):
-            at = table.places(at)
-        elif inner is not None and len(inner) != len(table):
-            break
-        row = int(at[0])
+    table, row = origin(table, row)
     paths = {str(file.path) for file in files_read(table)}
     return row, paths.pop() if len(paths) == 1 else ""
 

@@ -15,7 +15,7 @@ from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.loader.numbers import texts_of
 from corgipile.tables.arrow.spans import array_of
-from corgipile.tables.encoded import is_encoded, unpack_shared
+from corgipile.tables.encoded import unpack_shared
 from corgipile.tables.fingerprints import place_of
 from corgipile.tables.io.files import File, digest
 from corgipile.tables.io.index_cache import INDEX_SUFFIX, cache_folder, cached_index, facts_of, index_path, items_of
@@ -64,7 +64,7 @@ class SampledRuns(NamedTuple):
         """Choose the sampled runs of a table for these columns."""
         width = max(1.0, row_bytes(table, names)) if len(table) else 1.0
         count, run_rows, first = _kernel.spots(len(table), width)
-        if is_encoded(table, names):
+        if table.units(names) is not None:
             room = max(1, int(SAMPLE_BYTES / width))
             count = min(count, room)
             run_rows = min(run_rows, room // max(1, count))
@@ -133,7 +133,7 @@ class SampledRuns(NamedTuple):
         if not self.n_runs:
             return np.zeros((0, 1), np.int16)
         table, starts = self._read(unpacked), self.starts()
-        if is_encoded(table, self.names):
+        if table.units(self.names) is not None:
             table = self._plain(table)
             starts = np.arange(self.n_runs) * self.run_rows
         batch = self._rows(table, starts[self._first()])

@@ -9,7 +9,6 @@ from corgipile.orders import Blocks, Order
 from corgipile.sizes import format_bytes
 from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.io.sources import files_read
-from corgipile.tables.io.spill import spill_folder
 from corgipile.tables.io.staged import copy_to_spill
 from corgipile.tables.table import Table
 
@@ -34,7 +33,7 @@ def stage_locally(table: Table, order: Order, blocks: Blocks, row_bytes: float, 
     size = sum(file.size for file in files)
     if not files or size > LATENCY_BYTES * blocks.count:
         return
-    folder = getattr(table, "spill", spill_folder(None))
+    folder = table.spill
     failure = "spill files are off"
     if folder is not None:
         try:

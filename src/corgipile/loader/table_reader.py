@@ -11,21 +11,14 @@ from corgipile.arrow_memory import Tidy, frugal
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.in_place import BLOCK_THREADS, SHORT_RUNS, THREAD_BYTES
 from corgipile.orders.order import Step, rows_of
-from corgipile.tables.table import IntArray, Table, row_sizes
+from corgipile.tables.table import TAKEN_RUNS, IntArray, Table
 from corgipile.tables.values import values
 
 __all__ = ["TableReader"]
 
-TAKEN_RUNS = 256  # mean rows of a run below which runs are taken in one Python call, which costs hundreds of rows
 CALL_BYTES = 64 << 10  # bytes of a run of wide rows worth a call; its rows then leave memory together
 MIN_TAKEN, TAKEN_BYTES = 4 << 10, 2 << 20  # smallest and largest number of bytes of scattered rows per call
 PART = 1 << 16  # rows numbered at once: the record of a row takes more memory than a narrow row
-
-
-def taken_runs(table: Table) -> int:
-    """Return the mean rows of a run below which a table's runs are taken together; tables may set ``taken_runs``."""
-    inside = getattr(table, "table", None) or next(iter(getattr(table, "tables", ())), None)
-    return taken_runs(inside) if inside is not None else getattr(table, "taken_runs", TAKEN_RUNS)
 
 
 def _parts(extents: IntArray, *, ascending: bool = False) -> Iterator[tuple[IntArray, IntArray]]:
@@ -55,7 +48,7 @@ class TableReader:
         self._taken = SHORT_RUNS  # rows per call, until the row size is known
         width, most = max(1, size // max(1, buffer.slots)), max(size, buffer.limit or 0)
         # An order may need less than its budget: its rows may then stay in memory longer.
-        worth, runs = CALL_BYTES if most < 2 * size else 4 * CALL_BYTES, taken_runs(table)
+        worth, runs = CALL_BYTES if most < 2 * size else 4 * CALL_BYTES, table.taken_runs
         worth *= runs // TAKEN_RUNS
         self._short = max(SHORT_RUNS, min(runs, worth // width))  # mean rows of a run below which runs are taken
         self._room = min(TAKEN_BYTES, max(MIN_TAKEN, most // 64))  # a call's rows stay until the last one leaves
@@ -104,7 +97,7 @@ class TableReader:
             runs = (rows for rows, _ in _parts(extents))
         else:
             runs = (np.arange(start, stop) for start, stop in extents.tolist())
-        sizes = (row_sizes(self._table, rows, columns) for rows in runs if len(rows))
+        sizes = (self._table.row_sizes(rows, columns) for rows in runs if len(rows))
         return sum(int(place.sum()) for place in sizes if place is not None)
 
     def hint(self, step: Step) -> None:

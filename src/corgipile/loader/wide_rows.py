@@ -25,10 +25,9 @@ from corgipile.loader.prefetch import ENDED, FORKED
 from corgipile.loader.shutdown import stop_at_exit
 from corgipile.loader.stats import Progress
 from corgipile.tables.arrow.spans import objects
-from corgipile.tables.columns import by_column
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.remote import files_of_layout
-from corgipile.tables.table import IntArray, Single, Table, row_sizes
+from corgipile.tables.table import IntArray, Table
 
 __all__ = ["WideRows"]
 
@@ -57,7 +56,7 @@ class WideRows:
         self._fields = {field.name: field for field in columns.fields}
         self._in_place = _in_place(self._table, columns.fields)
         self._varlen = list(columns.varlen)
-        self._by_column = {name for name in self._varlen if by_column(self._table, name)}
+        self._by_column = {name for name in self._varlen if self._table.by_column(name)}
         self._tidy = Tidy(every=TIDY_BYTES)
         self._run: _Ahead | _Direct | None = None
 
@@ -114,7 +113,7 @@ class WideRows:
                     return
 
     def _sizes(self, rows: IntArray) -> IntArray:
-        sizes = row_sizes(self._table, rows, self._varlen) if self._varlen else None
+        sizes = self._table.row_sizes(rows, self._varlen) if self._varlen else None
         return np.full(len(rows), self._fixed_bytes) if sizes is None else sizes + self._fixed_bytes
 
     def _group(self, places: list[Place], rows: IntArray, nbytes: int) -> Group:
@@ -129,7 +128,7 @@ class WideRows:
             if (in_place := self._in_place.get(name)) is not None:
                 columns[name] = in_place.take(rows)
             elif name in self._by_column and pa.types.is_binary(self._columns.varlen[name]) and not self._arrow:
-                columns[name] = cast("Single", self._table).take_bytes(rows, name)
+                columns[name] = self._table.take_bytes(rows, name)
             else:
                 others.append(name)
         if others:

@@ -15,7 +15,7 @@ from corgipile.planner.mixing import MAX_VISITS, Visits, simulate, worst
 from corgipile.quality.spread import deff_of
 from corgipile.sizes import Size, parse_bytes, to_rows
 from corgipile.tables.io.remote import is_remote
-from corgipile.tables.table import Table, shared_bytes
+from corgipile.tables.table import Table
 
 __all__ = ["BLOCK_READS", "Candidate", "Setting", "candidates"]
 
@@ -128,7 +128,7 @@ def candidates(orders: Sequence[Order], setting: Setting) -> list[Candidate]:
     if not feasible:
         return results
     labels, blocks = _read_labels(setting, [fitted for _, fitted in feasible])
-    room = parse_bytes(setting.memory, whole=setting.table.nbytes) - shared_bytes(setting.table, columns.sources)
+    room = parse_bytes(setting.memory, whole=setting.table.nbytes) - setting.table.shared_bytes(columns.sources)
     visits = int(max(room, MIN_VISIT_BYTES) / VISIT_BYTES)
     group_size, far = max(1, visits // min(MAX_VISITS, len(setting.table))), MAX_VISITS
     if is_remote(setting.table):

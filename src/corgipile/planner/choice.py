@@ -19,7 +19,6 @@ from corgipile.repayment import repays
 from corgipile.sizes import Size, parse_bytes, real, whole
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
-from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import check_columns
 
@@ -149,7 +148,7 @@ def _shared_variance(table: Table, label: str) -> float | None:
     None if measuring it takes more than a few hundred reads.
     """
     names = [name for name in table.schema.names if name != label]
-    if not names or is_remote(table) or is_encoded(table, names) or len(table) < MIN_H_D_ROWS:
+    if not names or is_remote(table) or table.units(names) is not None or len(table) < MIN_H_D_ROWS:
         return None
     rows = max(2, min(len(table) // MIN_H_D_BLOCKS, int(H_D_BLOCK_BYTES * len(table) / max(1, table.nbytes))))
     try:

@@ -1,17 +1,16 @@
 """Tables with columns cast to the common schema of several files."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from corgipile.errors import BadSchema, BadValue
 from corgipile.tables.io.files import describe, digest
-from corgipile.tables.io.pieces import check_rows, pick
-from corgipile.tables.io.spill import Section, SpillWriter
+from corgipile.tables.io.pieces import pick
 from corgipile.tables.parquet_pages import row_bits
 from corgipile.tables.promotion import DIGITS, common_type, holds_all, may_hold
-from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.table import IntArray, Table
+from corgipile.tables.units import Units
 from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["CastTable"]
@@ -41,7 +40,7 @@ class CastTable(Wrapper):
         self, table: Table, schema: pa.Schema, names: Mapping[str, str], values: Mapping[str, pa.Scalar]
     ) -> None:
         super().__init__(table)
-        self.schema: pa.Schema = schema
+        self.schema = schema
         stored_names = set(table.schema.names)
         self.names = {name: stored for name, stored in names.items() if stored in stored_names and name not in values}
         self.values = dict(values)
@@ -57,17 +56,7 @@ class CastTable(Wrapper):
         constants = [f"{name!r}:{value.as_py()!r}" for name, value in self.values.items()]
         return digest(self.table.fingerprint, describe(self.schema), repr(self.names), *constants)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        return self._assemble(columns, stop - start, lambda stored: self.table.read(start, stop, stored))
-
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the requested order."""
-        rows = check_rows(rows, len(self))
-        return self._assemble(columns, len(rows), lambda stored: self.table.take(rows, stored))
-
-    def units(self, columns: Sequence[str]) -> Any:
+    def units(self, columns: Sequence[str]) -> Units | None:
         """Return the units of the table, with the bytes of cast columns added."""
         units, stored = super().units(columns), self.table.schema
         types = [field.type for field in pick(self.schema, list(dict.fromkeys(columns))) if field.name in self.names]
@@ -75,45 +64,24 @@ class CastTable(Wrapper):
         added_bits = sum(row_bits(kind) for kind, old in zip(types, stored_types, strict=True) if kind != old)
         return units and units._replace(nbytes=units.nbytes + units.rows * added_bits // 8)
 
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return the layout of columns that are stored as they are; None if one is renamed, cast or constant."""
-        names, stored = check_columns(self.schema, columns), self.table.schema
-        same = all(self.names.get(name) == name for name in names)
-        kinds = same and all(stored.field(name).type == self.schema.field(name).type for name in names)
-        return self.table.layout(names) if kinds else None
-
-    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        """Write the rows of the table as sections of a spill file."""
-        self.table.write_plain(self._stored(columns), out)  # type: ignore[attr-defined]
-
-    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        """Open the sections that `write_plain` wrote as a table with the same casts."""
-        stored = self._stored(columns)
-        plain = self.table.open_plain(stored, sections)  # type: ignore[attr-defined]
-        return CastTable(plain, pick(self.schema, list(dict.fromkeys(columns))), self.names, self.values)
-
-    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> Self:
-        """Return a copy over the unpacked table, with these columns only."""
-        same = super().unpacked(columns, unpack)
-        same.schema = pick(self.schema, list(dict.fromkeys(columns)))
-        return same
-
-    def _stored(self, columns: Sequence[str]) -> list[str]:
+    def stored(self, columns: Sequence[str]) -> list[str]:
+        """Return the stored names of columns that are not constant."""
         return list(dict.fromkeys(self.names[name] for name in columns if name in self.names))
 
-    def _assemble(
-        self, columns: Sequence[str] | None, rows: int, read: Callable[[list[str]], pa.RecordBatch]
-    ) -> pa.RecordBatch:
-        names = check_columns(self.schema, columns)
-        stored = self._stored(names)
-        batch, arrays = read(stored) if stored else None, []
-        for field in pick(self.schema, names):
+    def keeps(self, column: str) -> bool:
+        """Return whether a column is stored under the same name and type."""
+        stored, schema = self.table.schema, self.schema
+        return self.names.get(column) == column and bool(stored.field(column).type == schema.field(column).type)
+
+    def _assemble(self, batch: pa.RecordBatch | None, names: list[str], rows: range | IntArray) -> pa.RecordBatch:
+        schema, arrays = pick(self.schema, names), []
+        for field in schema:
             if batch is not None and field.name in self.names:
                 arrays.append(self._cast(batch.column(self.names[field.name]), field))
             else:
                 constant = self.values.get(field.name)
-                arrays.append(pa.nulls(rows, field.type) if constant is None else pa.repeat(constant, rows))
-        return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
+                arrays.append(pa.nulls(len(rows), field.type) if constant is None else pa.repeat(constant, len(rows)))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _cast(self, column: pa.Array, field: pa.Field) -> pa.Array:
         """Cast a column; a null column becomes any type, even where Arrow has no such cast."""

@@ -8,13 +8,12 @@ import pyarrow as pa
 from corgipile.errors import CorruptFile
 from corgipile.tables.io.pieces import check_rows, empty
 from corgipile.tables.materialized import find_spilled
-from corgipile.tables.methods import Views
-from corgipile.tables.table import IntArray, Layout, check_columns, check_run, even_cuts
+from corgipile.tables.table import IntArray, Table, check_columns, check_run
 
 __all__ = ["Checked"]
 
 
-class Checked(Views):
+class Checked(Table):
     """Validates requested rows and columns; subclasses define `__len__`, `schema` and `_take_rows`.
 
     Example:
@@ -31,15 +30,6 @@ class Checked(Views):
         ...
         corgipile.errors.BadArgument: row 5 asked for; the table has rows 0 to 5
     """
-
-    schema: pa.Schema
-
-    def __len__(self) -> int:
-        raise NotImplementedError
-
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows."""
@@ -60,11 +50,6 @@ class Checked(Views):
         spilled = find_spilled(self, names)
         batch = self._take_rows(rows, names) if spilled is None else spilled.take(rows, names)
         return self._check_count(batch, len(rows))
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: rows have no fixed-width location in files."""
-        check_columns(self.schema, columns)
-        return None
 
     def _check_count(self, batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
         if batch.num_columns and batch.num_rows != rows:

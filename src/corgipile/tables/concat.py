@@ -1,33 +1,20 @@
 """Concatenation of tables."""
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import cast
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.tables.checked import Checked
-from corgipile.tables.encoded import Encoded, Units, combine_spill_folders, combine_units, is_encoded
-from corgipile.tables.even_lists import list_width
 from corgipile.tables.io.files import digest, sampled_among
 from corgipile.tables.io.pieces import pick, places_of, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
-from corgipile.tables.location import Location, location, varlen_location
-from corgipile.tables.pages import run_cuts
-from corgipile.tables.table import (
-    ColumnLayout,
-    IntArray,
-    Layout,
-    Single,
-    Table,
-    check_columns,
-    row_sizes,
-    shared_bytes,
-)
+from corgipile.tables.location import Location
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns
 from corgipile.tables.values import as_type
 from corgipile.tables.views import select
+from corgipile.tables.wrapper import Combined
 
 MAX_LAYOUTS = 64  # layouts joined at a time, since each uncombined layout takes as much memory as a joined one
 DIMS_KEY = b"corgipile.dims"
@@ -35,7 +22,7 @@ FEATURES_KEY = b"corgipile.features"  # default feature column, or the name of i
 _WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
-class ConcatTable(Checked):
+class ConcatTable(Combined):
     """Concatenates tables of equal schema; text and bytes may have offsets of either width.
 
     Args:
@@ -54,88 +41,66 @@ class ConcatTable(Checked):
             raise BadArgument("tables to join must be at least one, got none")
         for table in tables[1:]:
             _check_equal(tables[0], table)
-        self.tables = self._tables = list(tables)
+        super().__init__(tables)
         self._starts = np.cumsum([0, *map(len, tables)], dtype=np.int64)
         self.schema: pa.Schema = _joined_schema([table.schema for table in tables])
 
-    def __reduce__(self) -> tuple[type["ConcatTable"], tuple[list[Table]]]:
-        return ConcatTable, (self._tables,)
+    def __reduce__(self) -> tuple[type["ConcatTable"], tuple[Sequence[Table]]]:
+        return ConcatTable, (self.tables,)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def __repr__(self) -> str:
-        return f"ConcatTable({len(self._tables)} tables from {self._tables[0]!r})"
+        return f"ConcatTable({len(self.tables)} tables from {self.tables[0]!r})"
 
     @property
     def nbytes(self) -> int:
         """Return the stored bytes of all rows."""
-        return sum(table.nbytes for table in self._tables)
+        return sum(table.nbytes for table in self.tables)
 
     @property
     def fingerprint(self) -> str:
         """Return the identity of all tables, in order."""
-        with sampled_among(len(self._tables)):
-            return digest(*(table.fingerprint for table in self._tables))
+        with sampled_among(len(self.tables)):
+            return digest(*(table.fingerprint for table in self.tables))
 
     def cuts(self, rows: int) -> IntArray:
         """Cut each table separately, so that no block crosses files."""
-        parts = [table.cuts(rows) + start for table, start in zip(self._tables, self._starts[:-1], strict=True)]
+        parts = [table.cuts(rows) + start for table, start in zip(self.tables, self._starts[:-1], strict=True)]
         return np.unique(np.concatenate(parts))
 
     def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
         """Cut each table separately at runs of pages."""
-        parts = [run_cuts(table, columns, run_bytes) for table in self._tables]
+        parts = [table.run_cuts(columns, run_bytes) for table in self.tables]
         return np.unique(np.concatenate([part + start for part, start in zip(parts, self._starts, strict=False)]))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return read_pieces(
-            self._starts, start, stop, lambda i, a, b: recast(self._tables[i].read(a, b, names), self.schema)
+            self._starts, start, stop, lambda i, a, b: recast(self.tables[i].read(a, b, names), self.schema)
         )
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        return take_pieces(self._starts, rows, lambda i, local: recast(self._tables[i].take(local, names), self.schema))
+        return take_pieces(self._starts, rows, lambda i, local: recast(self.tables[i].take(local, names), self.schema))
 
     def list_width(self, name: str) -> int | None:
         """Return the length of a list column's rows, if the first, the middle and the last table agree."""
-        tables = [table for table in self._tables if len(table)]
-        widths = {list_width(table, name) for table in {*tables[:1], *tables[len(tables) // 2 :][:1], *tables[-1:]}}
+        tables = [table for table in self.tables if len(table)]
+        widths = {table.list_width(name) for table in {*tables[:1], *tables[len(tables) // 2 :][:1], *tables[-1:]}}
         return widths.pop() if len(widths) == 1 else None
-
-    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows, None if one of their tables does not know them."""
-        sizes = np.empty(len(rows), np.int64)
-        for table, places, local in self.parts_of(rows):
-            part_sizes = row_sizes(table, local, columns)
-            if part_sizes is None:
-                return None
-            sizes[places] = part_sizes
-        return sizes
-
-    def shared_bytes(self, columns: Sequence[str]) -> int:
-        """Return the bytes of dictionaries that the tables keep for columns."""
-        return sum(shared_bytes(table, columns) for table in self._tables)
-
-    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
-        """Read scattered rows of a binary column as separate objects."""
-        values = [b""] * len(rows)
-        for table, places, local in self.parts_of(rows):
-            for place, value in zip(places.tolist(), cast("Single", table).take_bytes(local, column), strict=True):
-                values[place] = value
-        return values
 
     def parts_of(self, rows: IntArray) -> Iterator[tuple[Table, IntArray, IntArray]]:
         """Yield each table of the rows, their positions in ``rows``, and their row numbers in the table."""
         owners = np.searchsorted(self._starts, rows, side="right") - 1
         for owner, places in places_of(owners):
-            yield self._tables[owner], places, rows[places] - self._starts[owner]
+            yield self.tables[owner], places, rows[places] - self._starts[owner]
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Join the layouts of all tables; None if one table has none."""
         names = check_columns(self.schema, columns)
         layouts: list[Layout] = []
-        for first in range(0, len(self._tables), MAX_LAYOUTS):
-            parts = [table.layout(names) for table in self._tables[first : first + MAX_LAYOUTS]]
+        for first in range(0, len(self.tables), MAX_LAYOUTS):
+            parts = [table.layout(names) for table in self.tables[first : first + MAX_LAYOUTS]]
             known = [layout for layout in parts if layout is not None]
             if len(known) < len(parts):
                 return None
@@ -144,75 +109,41 @@ class ConcatTable(Checked):
 
     def location(self, columns: Sequence[str]) -> Location | None:
         """Return the location of columns; None if a table has none, or has a row mask."""
-        return self._locate(columns, location)
-
-    def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Return the location of columns, some of them of varying length."""
-        return self._locate(columns, varlen_location)
-
-    def _locate(
-        self, columns: Sequence[str], find: Callable[[Table, Sequence[str]], Location | None]
-    ) -> Location | None:
-        names = check_columns(self.schema, columns)
-        if not len(self):
-            return None
-        parts = [find(table, names) for table in self._tables if len(table)]
+        if (found := super().location(columns)) is not None:
+            return found
+        tables = [table for table in self.tables if len(table)]
+        parts = [table.location(columns) for table in tables]
         unmasked = [part for part in parts if part is not None and part.bits is None]
-        if len(unmasked) < len(parts) or not all(_same_dtype(unmasked, name) for name in names):
+        if not tables or len(unmasked) < len(parts) or not all(_same_dtype(unmasked, name) for name in columns):
             return None
         owners = tuple(owner for part in unmasked for owner in part.kept)
-        full = ConcatTable([table for table in self._tables if len(table)])
-        return Location(_join([part.layout for part in unmasked], names, full._starts), kept=owners)
-
-    @property
-    def advice(self) -> str | None:
-        """Return the advice on reading cost of the first table that has one; see `corgipile.description`."""
-        return next((table.advice for table in self._tables if hasattr(table, "advice")), None)
-
-    @property
-    def place(self) -> str:
-        """Return the identity of the encoded files in their present state on this machine."""
-        return digest(*(str(table.place) for table in self._tables if hasattr(table, "place")))
-
-    @property
-    def spill(self) -> Path | None:
-        """Return the folder for spill files, None if a table must not spill."""
-        return combine_spill_folders(self._tables)
-
-    def units(self, columns: Sequence[str]) -> Units | None:
-        """Return the decoding units; None if rows of these columns can be read one by one."""
-        return combine_units(table.units(columns) for table in self._encoded(columns))
+        begins = np.cumsum([0, *map(len, tables)], dtype=np.int64)
+        return Location(_join([part.layout for part in unmasked], list(columns), begins), kept=owners)
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write the rows of all encoded tables as sections of a spill file."""
-        for table in self._encoded(columns):
+        for table in self.tables:
             _write_plain(table, columns, out)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Join the tables of sections that `write_plain` wrote with those that are not encoded."""
-        names, parts = list(dict.fromkeys(columns)), [_open_plain(table, columns, sections) for table in self._tables]
+        names, parts = list(dict.fromkeys(columns)), [_open_plain(table, columns, sections) for table in self.tables]
         return ConcatTable([one if one.schema.names == names else select(one, names) for one in parts])
-
-    def _encoded(self, columns: Sequence[str]) -> list[Encoded]:
-        return [table for table in self._tables if is_encoded(table, columns)]
 
 
 def _write_plain(table: Table, columns: Sequence[str], out: SpillWriter) -> Table:
     """Write the rows of an encoded table; for a view, those of the underlying table."""
-    if hasattr(table, "unpacked"):
-        table.unpacked(columns, lambda below, stored: _write_plain(below, stored, out))
-    elif is_encoded(table, columns):
+    if table.units(columns) is not None and table.unpacked(columns, partial(_write_plain, out=out)) is None:
         table.write_plain(columns, out)
     return table
 
 
 def _open_plain(table: Table, columns: Sequence[str], sections: Iterator[Section]) -> Table:
     """Open a table that `_write_plain` has written; return it unchanged if it is not encoded."""
-    if not is_encoded(table, columns):
+    if table.units(columns) is None:
         return table
-    if hasattr(table, "unpacked"):
-        return cast("Table", table.unpacked(columns, lambda below, stored: _open_plain(below, stored, sections)))
-    return table.open_plain(columns, sections)
+    opened = table.unpacked(columns, partial(_open_plain, sections=sections))
+    return table.open_plain(columns, sections) if opened is None else opened
 
 
 def _join(layouts: list[Layout], names: list[str], begins: IntArray) -> Layout:

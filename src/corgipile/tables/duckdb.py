@@ -13,11 +13,11 @@ import pyarrow as pa
 from corgipile.errors import BadSchema, CorgiPileError, CorruptFile, ReadFailed
 from corgipile.extras import extra
 from corgipile.tables.databases import Database, quoted, select_table
-from corgipile.tables.encoded import Units, unpack, write_plain
+from corgipile.tables.encoded import Part, Units, unpack, write_plain
 from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import check_names, pick, read_pieces
-from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
+from corgipile.tables.io.spill import Spill, SpillWriter, spill_folder
 from corgipile.tables.library import UnitTable
 from corgipile.tables.table import IntArray, Table, even_cuts
 from corgipile.tables.values import value_type
@@ -99,8 +99,9 @@ class DuckDBTable(UnitTable):
     def _group(self, i: int, names: list[str]) -> Table:
         """Return an unpacked row group; recent ones are cached."""
         assert self.spill is not None  # noqa: S101 - checked by the caller
-        folder = self.spill
-        return _unpacked.of(self, (i, *names), lambda: unpack(_Group(self, i), names, folder))
+        folder, rows = self.spill, (i * GROUP, min(len(self), (i + 1) * GROUP))
+        part = Part(lambda columns, out: self.write_rows(columns, out, *rows), self.open_plain)
+        return _unpacked.of(self, (i, *names), lambda: unpack(part, names, folder))
 
     def _some(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         ids = self._rowids(rows)
@@ -277,19 +278,6 @@ class DuckDBTable(UnitTable):
             else:
                 raise CorruptFile(f"{self.path}: {reason}") from None
             raise ReadFailed(errno.EBUSY, f"{self.path} is in use ({reason}); {way}") from None
-
-
-class _Group:
-    """One row group of a table."""
-
-    def __init__(self, table: DuckDBTable, i: int) -> None:
-        self._table, self._rows = table, (i * GROUP, min(len(table), (i + 1) * GROUP))
-
-    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        self._table.write_rows(columns, out, *self._rows)
-
-    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        return self._table.open_plain(columns, sections)
 
 
 class _MemoryLimitExceeded(CorruptFile):

@@ -5,10 +5,9 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeGuard, cast
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import arrow_compute as pc
@@ -21,21 +20,19 @@ from corgipile.tables.io.pieces import Recent, pick
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
-from corgipile.tables.location import Location, varlen_location
+from corgipile.tables.location import Location
 from corgipile.tables.materialized import find_spilled, record_spilled
-from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, row_sizes
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns
+from corgipile.tables.units import Units, combine_units, units_of
 from corgipile.tables.values import as_type, viewless
 
 __all__ = [
     "SMALL",
-    "Encoded",
     "Part",
     "SpilledTable",
     "Units",
-    "combine_spill_folders",
     "combine_units",
     "group_columns",
-    "is_encoded",
     "restore_type",
     "units_of",
     "unpack",
@@ -51,104 +48,14 @@ WARN_BYTES = 64 << 20  # unpacked bytes that log a warning
 log = logging.getLogger("corgipile")
 
 
-class Units(NamedTuple):
-    """The units that are decoded whole: row groups, or compressed record batches.
-
-    Attributes:
-        rows: Rows of the largest unit.
-        nbytes: Decoded bytes of the largest unit, in the requested columns.
-        total: Decoded bytes of all rows.
-        pieces: Number of units.
-        each: Mean decoded bytes of a row.
-        library: Bytes that the library takes in each decoding process, besides the units.
-        dictionary: Minimum bytes of decoding: a dictionary of values, or a chunk and its copies.
-    """
-
-    rows: int
-    nbytes: int
-    total: int
-    pieces: int
-    each: float
-    library: int = 0
-    dictionary: int = 0
-
-
-class Unpacking(Protocol):
-    """Encoded rows of a table, or of a part of it."""
-
-    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        """Decode all rows in small batches into sections of a spill file."""
-
-    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        """Open the sections that `write_plain` wrote as a table."""
-
-
 class Part(NamedTuple):
-    """The `Unpacking` of a part of a table."""
+    """The methods of a table that decode a part of it."""
 
     write_plain: Callable[[Sequence[str], SpillWriter], None]
     open_plain: Callable[[Sequence[str], Iterator[Section]], Table]
 
 
-class Encoded(Table, Unpacking, Protocol):
-    """A table whose rows are encoded in units."""
-
-    @property
-    def place(self) -> str:
-        """Return the identity of the files in their present state on this machine."""
-
-    @property
-    def spill(self) -> Path | None:
-        """Return the folder for spill files, None if spilling is off."""
-
-    def units(self, columns: Sequence[str]) -> Units | None:
-        """Return the decoding units; None if rows of these columns can be read one by one."""
-
-
-def is_encoded(table: Table, columns: Sequence[str]) -> TypeGuard[Encoded]:
-    """Return whether rows of these columns must be decoded in units."""
-    units = getattr(table, "units", None)
-    return units is not None and units(columns) is not None
-
-
-def combine_units(parts: Iterable[Units | None]) -> Units | None:
-    """Combine the units of several tables; None if no table has units."""
-    units = [part for part in parts if part is not None]
-    if not units:
-        return None
-    total = sum(part.total for part in units)
-    return Units(
-        max(part.rows for part in units),
-        max(part.nbytes for part in units),
-        total,
-        sum(part.pieces for part in units),
-        total / max(1.0, sum(part.total / part.each for part in units if part.each)),
-        max(part.library for part in units),
-        max(part.dictionary for part in units),
-    )
-
-
-def combine_spill_folders(tables: Iterable[Table]) -> Path | None:
-    """Return the spill folder of several tables, None if one of them must not spill.
-
-    Raises:
-        AttributeError: No table has a spill folder.
-    """
-    folders: list[Path | None] = [table.spill for table in tables if hasattr(table, "spill")]
-    if not folders:
-        raise AttributeError("no table has a folder for spill files")
-    return None if None in folders else folders[0]
-
-
-def units_of(rows: IntArray, sizes: npt.NDArray[Any]) -> Units | None:
-    """Return the units with these rows and decoded bytes."""
-    if not rows.any():
-        return None
-    total = int(sizes.sum())
-    return Units(int(rows.max()), int(sizes.max()), total, len(rows), total / int(rows.sum()))
-
-
-def unpack(table: Unpacking, columns: Sequence[str], folder: Path) -> Table:
+def unpack(table: Table | Part, columns: Sequence[str], folder: Path) -> Table:
     """Unpack rows to a spill file that is deleted with the returned table."""
     return table.open_plain(columns, _write_spill(table, columns, folder).sections())
 
@@ -159,46 +66,43 @@ def unpack_shared(table: Table, columns: Sequence[str]) -> Table:
     Raises:
         WriteFailed: The disk is full, or cannot be written.
     """
-    inside = getattr(table, "unpacked", None)
-    if inside is not None:  # a wrapper unpacks its inner table
-        return cast("Table", inside(columns, unpack_shared))
+    if (unpacked := table.unpacked(columns, unpack_shared)) is not None:  # a wrapper unpacks its inner table
+        return unpacked
     columns = list(dict.fromkeys(columns))
-    if not is_encoded(table, columns) or (folder := table.spill) is None:
+    if table.units(columns) is None or (folder := table.spill) is None:
         return table
     if (spilled := find_spilled(table, columns)) is not None:
         return spilled
     with _unpacked_lock:
         recent = _unpacked.setdefault(table, Recent(1))
     key = f"{table.place} {columns!r}"
-    unpacked = recent.get(key, lambda: _open_shared(table, columns, folder, key))
+    plain = recent.get(key, lambda: _open_shared(table, columns, folder, key))
     if is_remote(table):
-        record_spilled(table, columns, unpacked)
-    return unpacked
+        record_spilled(table, columns, plain)
+    return plain
 
 
 def use_spilled(table: Table, columns: Sequence[str]) -> Table:
     """Return the unpacked rows of a remote table if these columns are already spilled, else the table."""
-    inside = getattr(table, "unpacked", None)
-    if inside is not None:
-        return cast("Table", inside(columns, use_spilled))
-    return find_spilled(table, columns) or table
+    unpacked = table.unpacked(columns, use_spilled)
+    return next(found for found in (unpacked, find_spilled(table, columns), table) if found is not None)
 
 
 _unpacked_lock = threading.Lock()
 _unpacked: "weakref.WeakKeyDictionary[Table, Recent[Table]]" = weakref.WeakKeyDictionary()
 
 
-def _open_shared(table: Encoded, columns: list[str], folder: Path, key: str) -> Table:
+def _open_shared(table: Table, columns: list[str], folder: Path, key: str) -> Table:
     return table.open_plain(columns, shared(folder, key, lambda: _log_and_write(table, columns, folder)).sections())
 
 
-def unpack_column(table: Encoded, name: str) -> Table:
+def unpack_column(table: Table, name: str) -> Table:
     """Unpack one column of a table that has a spill folder, shared as by `unpack_shared`."""
     assert table.spill is not None  # noqa: S101 - checked by the caller
     return _open_shared(table, [name], table.spill, f"{table.place} {[name]!r}")
 
 
-def _log_and_write(table: Encoded, columns: Sequence[str], folder: Path) -> SpillFile:
+def _log_and_write(table: Table, columns: Sequence[str], folder: Path) -> SpillFile:
     units = table.units(columns)
     total = units.total if units else 0
     check_room(folder, total)
@@ -210,7 +114,7 @@ def _log_and_write(table: Encoded, columns: Sequence[str], folder: Path) -> Spil
     return _write_spill(table, columns, folder)
 
 
-def _write_spill(table: Unpacking, columns: Sequence[str], folder: Path) -> SpillFile:
+def _write_spill(table: Table | Part, columns: Sequence[str], folder: Path) -> SpillFile:
     with frugal(), SpillWriter(folder) as out:
         table.write_plain(columns, out)
         return out.finish()
@@ -325,13 +229,13 @@ class SpilledTable(Checked):
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows from their offsets; None if the rows themselves must be read."""
-        sizes_of = [row_sizes(self._parts[self._part_of[name]], rows, [name]) for name in columns]
+        sizes_of = [self._parts[self._part_of[name]].row_sizes(rows, [name]) for name in columns]
         known = [sizes for sizes in sizes_of if sizes is not None]
         return sum(known, np.zeros(len(rows), np.int64)) if len(known) == len(sizes_of) else None
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column as separate objects."""
-        return cast("Single", self._parts[self._part_of[column]]).take_bytes(rows, column)
+        return self._parts[self._part_of[column]].take_bytes(rows, column)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return the layout of fixed-width columns."""
@@ -345,13 +249,13 @@ class SpilledTable(Checked):
             layouts |= one.columns
         return Layout(path, {name: layouts[name] for name in names}) if names else None
 
-    def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Return the location of columns, some of them of varying length."""
+    def location(self, columns: Sequence[str]) -> Location | None:
+        """Return the location of columns, which lie in several sections."""
         names = check_columns(self.schema, columns)
         layouts, paths = dict[str, ColumnLayout](), list[str]()
         for name in names:
             part = self._parts[self._part_of[name]]
-            one = varlen_location(part, [name])
+            one = part.location([name])
             if one is None or self.schema.field(name).type != part.schema.field(name).type:
                 return None
             new = [path for path in one.layout.paths if path not in paths]

@@ -1,31 +1,28 @@
 """Detection, from a few rows, of list columns with rows of equal length, as pandas writes arrays."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from corgipile.tables.arrow.spans import flat
-from corgipile.tables.table import Table
 
-__all__ = ["even_length", "list_width"]
+if TYPE_CHECKING:
+    from corgipile.tables.table import Table
+
+__all__ = ["even_length", "sampled_width"]
 
 SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
 
 
-def list_width(table: Table, name: str) -> int | None:
+def sampled_width(table: "Table", name: str) -> int | None:
     """Return the length of a list column's rows if those at the beginning, the middle and the end agree.
-
-    Encoded tables have a cheaper method of the same name.
 
     Example:
         >>> import pyarrow as pa
         >>> from corgipile.tables import open
-        >>> list_width(open(pa.table({"x": [[1.0, 2.0], [3.0, 4.0]]})), "x")
+        >>> sampled_width(open(pa.table({"x": [[1.0, 2.0], [3.0, 4.0]]})), "x")
         2
     """
-    own = getattr(table, "list_width", None)
-    if own is not None:
-        return own(name)  # type: ignore[no-any-return]
     if not len(table):
         return None
     first = table.read(0, 1, [name])

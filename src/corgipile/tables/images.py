@@ -66,6 +66,7 @@ class ImageFolder(Checked):
     """
 
     is_source = True
+    is_remote = False
 
     columnar = True  # labels and paths lie in memory
 

@@ -43,6 +43,7 @@ class LibraryTable(Checked):
     """
 
     is_source = True
+    is_remote = False
     columnar = True  # each column is read without the others
 
     def __init__(self, path: str, identity: str, schema: pa.Schema, rows: int) -> None:

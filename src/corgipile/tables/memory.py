@@ -72,7 +72,7 @@ class MemoryTable(Checked):
         """Return the rows as a ``pyarrow.Table``."""
         return self._rows
 
-    def runs(self, most: int) -> list[tuple[int, int]]:
+    def memory_runs(self, most: int) -> list[tuple[int, int]]:
         """Cut the rows into runs of at most ``most`` rows, each within one record batch, so that reads do not copy."""
         within = zip(self._starts[:-1].tolist(), self._starts[1:].tolist(), strict=True)
         return [(at, min(at + most, stop)) for start, stop in within for at in range(start, stop, most)]
@@ -117,20 +117,6 @@ class MemoryTable(Checked):
             return None
         addresses = [address_of(batch.column(name)) for batch in self._batches]
         return None if None in addresses else [address for address in addresses if address is not None]
-
-
-def runs_in_memory(table: Table, most: int) -> list[tuple[int, int]] | None:
-    """Return the `MemoryTable.runs` of a wrapped table; None if it is not in memory, or rows differ.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> runs_in_memory(MemoryTable(pa.table({"label": [0, 1, 1]})), 2)
-        [(0, 2), (2, 3)]
-    """
-    inside: Any = table
-    while inside is not None and not isinstance(inside, MemoryTable):
-        inside = getattr(inside, "table", None)
-    return None if inside is None or len(inside) != len(table) else inside.runs(most)
 
 
 def sampled_fingerprint(table: Table) -> str:

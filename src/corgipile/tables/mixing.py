@@ -10,14 +10,13 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.sizes import real, whole
-from corgipile.tables.checked import Checked
 from corgipile.tables.concat import ConcatTable, recast
-from corgipile.tables.encoded import Units, combine_spill_folders, combine_units
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import join, pick_rows
 from corgipile.tables.opening import open as open_table
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.unify_schemas import unify_schemas
+from corgipile.tables.wrapper import Combined
 
 __all__ = ["Mix", "mix"]
 
@@ -26,7 +25,7 @@ STEP_ROWS = 1 << 17  # rows assigned to sources at a time
 _mixes: dict[str, set[tuple[int, tuple[int, ...]]]] = {}  # part and counts of each mix, by its sources
 
 
-class Mix(Checked):
+class Mix(Combined):
     """Interleaves rows of several tables of equal columns; see `mix`.
 
     Args:
@@ -36,11 +35,12 @@ class Mix(Checked):
     """
 
     def __init__(self, tables: Sequence[Table], counts: Sequence[int], part: int = 0) -> None:
-        self.tables, self.counts, self.part = list(tables), [int(count) for count in counts], part
+        super().__init__(tables)
+        self.counts, self.part = [int(count) for count in counts], part
         self.schema: pa.Schema = ConcatTable(self.tables).schema
         self._rows = sum(self.counts)
 
-    def __reduce__(self) -> tuple[type["Mix"], tuple[list[Table], list[int], int]]:
+    def __reduce__(self) -> tuple[type["Mix"], tuple[Sequence[Table], list[int], int]]:
         return Mix, (self.tables, self.counts, self.part)
 
     def __len__(self) -> int:
@@ -143,20 +143,6 @@ class Mix(Checked):
         back = np.empty(len(placed), np.int64)
         back[placed] = np.arange(len(placed))
         return pick_rows(join(parts), back)
-
-    @property
-    def place(self) -> str:
-        """Return the identity of the files of encoded sources."""
-        return digest(*(str(table.place) for table in self.tables if hasattr(table, "place")))
-
-    @property
-    def spill(self) -> Any:
-        """Return the folder for spill files, None if a source must not spill."""
-        return combine_spill_folders(self.tables)
-
-    def units(self, columns: Sequence[str]) -> Units | None:
-        """Return the decoding units of encoded sources, None if there are none."""
-        return combine_units(table.units(columns) for table in self.tables if hasattr(table, "units"))
 
     def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> "Mix":
         """Return the same mix of the unpacked sources."""

@@ -241,10 +241,10 @@ class _Unpacked:
         self._archive, self._member = archive, member
         self.dtype, self.shape = member.dtype, member.shape
 
-    def unpacked(self) -> InPlace:
+    def inflated(self) -> InPlace:
         """Return the reader of the unpacked array."""
         return in_place(self._archive.section(self._member), self._member, 0)
 
     def get(self, starts: IntArray, stops: IntArray) -> npt.NDArray[Any]:
         """Read runs of rows."""
-        return self.unpacked().get(starts, stops)
+        return self.inflated().get(starts, stops)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from corgipile.errors import BadArgument, TableError, UnknownFormat
 from corgipile.sizes import OnBad, Size
@@ -23,7 +23,7 @@ from corgipile.tables.reach import Trust, trusting
 from corgipile.tables.remote_folders import remote_files_of
 from corgipile.tables.remote_images import ImageObjects
 from corgipile.tables.svmlight import table as svmlight
-from corgipile.tables.table import Table
+from corgipile.tables.table import Table, adopt
 from corgipile.tables.text import json
 from corgipile.tables.text.guess import csv_columns
 from corgipile.tables.text.packed import unpacked
@@ -242,7 +242,7 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spil
     if options:
         raise BadArgument(f"{', '.join(options)} applies only to files, not to {type(part).__name__}")
     if callable(getattr(part, "read", None)) and callable(getattr(part, "cuts", None)):
-        return cast("Table", part)
+        return adopt(part)
     table = of_memory(part, lambda path: open(path, spill=spill), spill)
     if table is None:
         raise BadArgument(

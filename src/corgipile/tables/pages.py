@@ -1,43 +1,22 @@
 """Block boundaries at runs of pages of a file."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
-from corgipile.tables.table import ColumnLayout, IntArray, Table
+from corgipile.tables.layout import ColumnLayout, IntArray, Layout
 
-__all__ = ["run_cuts", "varlen_cuts"]
+__all__ = ["layout_cuts", "varlen_cuts"]
 
 
-def run_cuts(table: Table, columns: Sequence[str], run_bytes: int) -> IntArray:
-    """Cut a table into the rows of each run of pages; a row belongs to the run of its first byte.
-
-    One request reads each run, from the first byte of its first row to the end of its last; only the page of the last
-    row's end is read twice. The widest column decides. Tables without a layout (compressed, or in memory) are cut at
-    their natural units.
-
-    Args:
-        table: The table; its method ``run_cuts(columns, run_bytes)`` takes precedence.
-        columns: The columns that are read.
-        run_bytes: Bytes of a run of pages.
-
-    Returns:
-        int64[runs + 1], row numbers from 0 to the number of rows.
+def layout_cuts(layout: Layout, run_bytes: int) -> IntArray:
+    """Cut at runs of pages by the widest column of a layout; see `Table.run_cuts`.
 
     Example:
-        >>> from corgipile.tables import NumpyTable
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:  # 128 bytes of header, then rows of 100 bytes
-        ...     np.save(f"{folder}/x.npy", np.zeros((300, 25), np.float32))
-        ...     run_cuts(NumpyTable(f"{folder}/x.npy"), ["features"], 8192).tolist()
+        >>> column = ColumnLayout(np.dtype("f4"), (25,), np.array([0, 300]), np.zeros(1, np.int32), np.array([128]))
+        >>> layout_cuts(Layout(("x.npy",), {"features": column}), 8192).tolist()
         [0, 81, 163, 245, 300]
     """
-    own = getattr(table, "run_cuts", None)
-    if own is not None:
-        return np.asarray(own(columns, run_bytes))
-    layout = table.layout(columns) if columns and len(table) else None
-    if layout is None:
-        return table.cuts(max(1, run_bytes * len(table) // max(table.nbytes, 1)))
     return _fixed_cuts(max(layout.columns.values(), key=lambda column: column.width), run_bytes)
 
 

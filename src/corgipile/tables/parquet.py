@@ -90,7 +90,7 @@ class ParquetTable(Checked):
         [0, 2, 3]
     """
 
-    columnar = True  # each column is read without the others
+    columnar, samples_widths = True, False  # each column is read without the others; pages have value counts
 
     def __init__(self, path: PathLike, spill: Spill = None) -> None:
         self._file, self.spill, self._spill = file_of(path), spill_folder(spill), spill

@@ -1,18 +1,16 @@
 """Hive-style partitions: folders named ``key=value`` become columns of their files."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import File, digest
 from corgipile.tables.io.pieces import pick
-from corgipile.tables.io.spill import Section, SpillWriter
-from corgipile.tables.table import IntArray, Layout, Table, check_columns
+from corgipile.tables.table import IntArray, Table
 from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["Partition", "SourceFile", "is_key", "keys_of", "with_keys"]
@@ -71,7 +69,7 @@ def _scalar(value: str | None, kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(value if value is None or pa.types.is_string(kind) else int(value), kind)
 
 
-class Partition(Wrapper, Checked):
+class Partition(Wrapper):
     """Adds constant columns to a table.
 
     Args:
@@ -88,7 +86,6 @@ class Partition(Wrapper, Checked):
     def __init__(self, table: Table, values: Mapping[str, pa.Scalar]) -> None:
         super().__init__(table)
         self.values = dict(values)
-        self.schema: pa.Schema = table.schema
         for name, value in self.values.items():
             field, at = pa.field(name, value.type), self.schema.get_field_index(name)
             self.schema = self.schema.append(field) if at < 0 else self.schema.set(at, field)
@@ -102,33 +99,17 @@ class Partition(Wrapper, Checked):
         constants = [f"{name!r}:{value.type}:{value.as_py()!r}" for name, value in self.values.items()]
         return digest(self.table.fingerprint, *constants)
 
-    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        stored = self._stored(names)
-        return self._assemble(self.table.read(start, stop, stored) if stored else None, stop - start, names)
+    def stored(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns that are not constant."""
+        return list(filter(self.keeps, columns))
 
-    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        stored = self._stored(names)
-        return self._assemble(self.table.take(rows, stored) if stored else None, len(rows), names)
+    def keeps(self, column: str) -> bool:
+        """Return whether a column is not constant."""
+        return column not in self.values
 
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return the layout of columns; None if one of them is constant."""
-        names = check_columns(self.schema, columns)
-        return self.table.layout(names) if len(self._stored(names)) == len(names) else None
-
-    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        """Write the rows of the table as sections of a spill file."""
-        self.table.write_plain(self._stored(columns), out)  # type: ignore[attr-defined]
-
-    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        """Open the sections that `write_plain` wrote, with the constant columns."""
-        return Partition(self.table.open_plain(self._stored(columns), sections), self.values)  # type: ignore[attr-defined]
-
-    def _stored(self, names: Sequence[str]) -> list[str]:
-        return [name for name in names if name not in self.values]
-
-    def _assemble(self, batch: pa.RecordBatch | None, rows: int, names: list[str]) -> pa.RecordBatch:
+    def _assemble(self, batch: pa.RecordBatch | None, names: list[str], rows: range | IntArray) -> pa.RecordBatch:
         arrays = [
-            pa.repeat(self.values[name], rows) if batch is None or name in self.values else batch.column(name)
+            pa.repeat(self.values[name], len(rows)) if batch is None or name in self.values else batch.column(name)
             for name in names
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))

@@ -1,13 +1,14 @@
 """Small tables cached in memory, so that several passes read the file once."""
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorgiPileError
 from corgipile.tables.arrow.file import ArrowFile
-from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.row_bytes import row_bytes
@@ -50,9 +51,27 @@ class ReadOnce(MemoryTable):
         """Return the fingerprint of the other table."""
         return self.table.fingerprint
 
+    @property
+    def tables(self) -> Sequence[Table]:
+        """Return the other table."""
+        return (self.table,)
+
+    @property
+    def taken_runs(self) -> int:
+        """Return that of the other table."""
+        return self.table.taken_runs
+
     def cuts(self, rows: int) -> IntArray:
         """Cut where the other table does."""
         return self.table.cuts(rows)
+
+    def by_column(self, column: str) -> bool:
+        """Return whether the other table reads a column alone, so that both tables get the same order."""
+        return self.table.by_column(column)
+
+    def parts_of(self, rows: IntArray) -> Iterator[tuple[Table, IntArray, IntArray]]:
+        """Yield the other table, with the same row numbers."""
+        yield self.table, np.arange(len(rows)), rows
 
 
 def read_once(table: Table, limit: int) -> Table:
@@ -65,7 +84,7 @@ def read_once(table: Table, limit: int) -> Table:
         >>> read_once(rows, 1 << 20) is rows
         True
     """
-    if isinstance(table, MemoryTable) or is_encoded(table, table.schema.names) or is_remote(table):
+    if isinstance(table, MemoryTable) or table.units(table.schema.names) is not None or is_remote(table):
         return table
     with suppress(CorgiPileError):
         if _size(table, limit) <= limit:

@@ -60,7 +60,7 @@ class RemoteImageFolder(ImageFolder):
         paths: Add a column ``path``, relative to the folder.
     """
 
-    elsewhere = True  # `is_remote` reads this
+    is_remote = True
 
     def __init__(self, folder: ImageObjects, *, paths: bool = False) -> None:
         self._folder, self._shown = folder, paths

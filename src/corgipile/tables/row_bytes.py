@@ -6,8 +6,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from corgipile.tables.encoded import is_encoded
-from corgipile.tables.table import Table, check_columns, fixed_field, is_wide, row_sizes
+from corgipile.tables.table import Table, check_columns, fixed_field, is_wide
 from corgipile.tables.values import values
 
 __all__ = ["fixed_row_bytes", "row_bytes"]
@@ -56,10 +55,7 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
             exact += place[0].itemsize * float(np.prod(place[1]))
     if not varying or not len(table):
         return exact
-    try:
-        known = _known.setdefault(table, {})
-    except TypeError:  # a foreign table without a hash
-        known = {}
+    known = _known.setdefault(table, {})
     if (key := tuple(varying)) not in known:
         known[key] = _sample_bytes(table, varying)
     return exact + known[key]
@@ -67,10 +63,10 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
 
 def _sample_bytes(table: Table, varying: list[str]) -> float:
     """Return the mean bytes of columns of varying length in a row."""
-    if is_encoded(table, varying) and (units := table.units(varying)) is not None:
+    if (units := table.units(varying)) is not None:
         return float(units.each)
     size = min(SAMPLE_ROWS, len(table))
-    if row_sizes(table, np.array([0]), varying) is None:  # known sizes spare reading long rows
+    if table.row_sizes(np.array([0]), varying) is None:  # known sizes spare reading long rows
         first = float(values(table.read(0, 1, varying)).nbytes)
         size = min(size, int(SAMPLE_BYTES / max(1.0, first)) + 1)
     starts = sorted({0, (len(table) - size) // 2, len(table) - size})
@@ -80,7 +76,7 @@ def _sample_bytes(table: Table, varying: list[str]) -> float:
 
 def _run_bytes(table: Table, start: int, stop: int, columns: list[str]) -> int:
     """Return the bytes of a run in memory; for long runs from the sizes alone, if the table knows them."""
-    sizes = row_sizes(table, np.arange(start, stop), columns)
+    sizes = table.row_sizes(np.arange(start, stop), columns)
     if sizes is None or sizes.sum() < RUN_BYTES:
         return int(values(table.read(start, stop, columns)).nbytes)
     offsets = sum(8 if is_wide(table.schema.field(name).type) else 4 for name in columns)

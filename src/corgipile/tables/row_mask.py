@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
-from corgipile.tables.table import IntArray
+from corgipile.tables.layout import IntArray
 
 __all__ = ["MaskBuilder", "RowMask"]
 

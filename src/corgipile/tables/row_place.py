@@ -1,18 +1,29 @@
 """Location of a row in its file, for messages."""
 
-from typing import Any
-
 import numpy as np
 
-from corgipile.tables.concat import ConcatTable
 from corgipile.tables.memory import MemoryTable
-from corgipile.tables.selection import Selection
+from corgipile.tables.table import Table
 from corgipile.tables.text.table import TextTable
 
-__all__ = ["row_place"]
+__all__ = ["origin", "row_place"]
 
 
-def row_place(table: Any, row: int) -> str:
+def origin(table: Table, row: int) -> tuple[Table, int]:
+    """Return the stored table of a row, beneath all wrappers, and the row's number in it.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from corgipile.tables import open
+        >>> origin(open(pa.table({"x": [1, 2, 3]})).slice(1), 1)
+        (MemoryTable(3 rows of 'x':int64), 2)
+    """
+    while (part := next(table.parts_of(np.array([row])), None)) is not None:
+        table, row = part[0], int(part[2][0])
+    return table, row
+
+
+def row_place(table: Table, row: int) -> str:
     """Return the file and the line or row number of a table's row; empty for rows in memory.
 
     Example:
@@ -21,21 +32,7 @@ def row_place(table: Any, row: int) -> str:
         >>> row_place(open(pa.table({"x": [1, 2]})), 1)
         ''
     """
-    inner = table
-    while inner is not None:
-        if isinstance(inner, ConcatTable):
-            for part in inner.tables:
-                if row < len(part):
-                    break
-                row -= len(part)
-            inner = part
-            continue
-        below = getattr(inner, "table", None)
-        if isinstance(inner, Selection):
-            row = int(inner.places(np.array([row]))[0])
-        elif below is None or len(below) != len(inner):
-            break
-        inner = below
+    inner, row = origin(table, row)
     if isinstance(inner, TextTable):
         return f"{inner.path}, line {inner.line(row)}"
     return "" if isinstance(inner, MemoryTable) else f"row {row} of {inner!r}"

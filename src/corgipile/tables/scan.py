@@ -8,10 +8,8 @@ import pyarrow as pa
 
 from corgipile.arrow_memory import give_back
 from corgipile.tables.arrow.spans import array_of
-from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.remote import in_turn, is_remote
-from corgipile.tables.memory import runs_in_memory
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table, even_cuts
 
@@ -35,7 +33,7 @@ def scan(table: Table, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordB
     """
     if not len(table):
         return
-    if table.nbytes <= MAX_WHOLE_BYTES and (runs := runs_in_memory(table, len(table))) is not None:
+    if table.nbytes <= MAX_WHOLE_BYTES and (runs := table.memory_runs(len(table))) is not None:
         yield from ((start, table.read(start, stop, columns)) for start, stop in runs)
         return
     step = max(1, int(READ_BYTES / max(1.0, row_bytes(table, columns))))
@@ -57,7 +55,7 @@ def scan_column(table: Table, name: str) -> Iterator[tuple[int, pa.Array]]:
     """
     layout = table.layout([name]) if len(table) else None
     if is_remote(table):  # objects and row groups are read concurrently
-        cuts = table.cuts(1 if is_encoded(table, [name]) else PLACED_BYTES // 64)
+        cuts = table.cuts(1 if table.units([name]) is not None else PLACED_BYTES // 64)
         runs, widest = list(pairwise(cuts.tolist())), int(max(np.diff(cuts), default=0)) * row_bytes(table, [name])
         max_runs = max(2, min(MAX_IN_FLIGHT, int(MAX_IN_FLIGHT_BYTES / max(1.0, widest))))
         batches = in_turn(table, lambda start, stop: table.read(start, stop, [name]), runs, max_runs)

@@ -1,24 +1,16 @@
 """Selections of rows of a table: by a mask, or by row numbers in any order."""
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
-from corgipile.tables.checked import Checked
+from corgipile.tables.even_lists import sampled_width
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import check_rows, take_runs
-from corgipile.tables.location import Location, location, varlen_location
+from corgipile.tables.location import Location
 from corgipile.tables.row_mask import RowMask
-from corgipile.tables.table import (
-    IntArray,
-    Single,
-    Table,
-    even_cuts,
-    row_sizes,
-    shared_bytes,
-)
+from corgipile.tables.table import IntArray, Table, even_cuts
 from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["MaskTable", "Selection", "TakeTable"]
@@ -26,20 +18,17 @@ __all__ = ["MaskTable", "Selection", "TakeTable"]
 MAX_GAP, RUN = 8 << 10, 1 << 20  # unneeded bytes read to save a request, and bytes read at a time
 
 
-class Selection(Checked, Wrapper):
-    """Base class of selections; subclasses define the selected rows by `places`.
+class Selection(Wrapper):
+    """Base class of selections of rows; subclasses define the selected rows by `places`.
 
     Args:
         table: The underlying table.
     """
 
+    samples_widths = True
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} rows of {self.table!r})"
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Return the schema of the table."""
-        return self.table.schema
 
     @property
     def nbytes(self) -> int:
@@ -50,24 +39,26 @@ class Selection(Checked, Wrapper):
         """Return the row numbers in the underlying table."""
         raise NotImplementedError
 
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows."""
+        return even_cuts(len(self), rows)
+
     def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
         """Cut every so many rows as fit a run of pages."""
         return self.cuts(max(1, run_bytes * len(self) // max(self.nbytes, 1)))
 
-    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        return self.table.take(self.places(rows), names)
+    def memory_runs(self, most: int) -> None:
+        """Return None: rows may be copied."""
 
-    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows, None if they are unknown."""
-        return row_sizes(self.table, self.places(rows), columns)
+    def list_width(self, name: str) -> int | None:
+        """Return the length of a list column's rows, None if it varies among these rows."""
+        return sampled_width(self, name)
 
-    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
-        """Read scattered rows of a binary column as separate objects."""
-        return cast("Single", self.table).take_bytes(self.places(rows), column)
+    def _locate(self, place: Location | None) -> Location | None:
+        return None
 
-    def shared_bytes(self, columns: Sequence[str]) -> int:
-        """Return the bytes of dictionaries that the table keep for columns."""
-        return shared_bytes(self.table, columns)
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        return self._take_rows(np.arange(start, stop), names)
 
 
 class MaskTable(Selection):
@@ -117,15 +108,7 @@ class MaskTable(Selection):
         """Return the row numbers in the underlying table."""
         return self.bits.rows(rows)
 
-    def location(self, columns: Sequence[str]) -> Location | None:
-        """Return the location of the table's rows, with the mask."""
-        return self._masked(location(self.table, columns))
-
-    def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Return the location of columns, some of them of varying length."""
-        return self._masked(varlen_location(self.table, columns))
-
-    def _masked(self, place: Location | None) -> Location | None:
+    def _locate(self, place: Location | None) -> Location | None:
         return None if place is None or place.bits is not None else place._replace(bits=self.bits)
 
 

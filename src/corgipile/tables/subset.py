@@ -1,6 +1,5 @@
 """Subsets of a table: runs of rows in stored order."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.tables.io.files import digest
-from corgipile.tables.location import Location, location, varlen_location
+from corgipile.tables.location import Location
 from corgipile.tables.selection import Selection
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table
 
@@ -104,21 +103,10 @@ class Subset(Selection):
         here = rows >= begins
         return np.asarray((rows - begins + self._starts[run])[here])
 
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return the layout of these rows, None if the table has none."""
-        layout = self.table.layout(columns)
-        return None if layout is None or not len(self) else self._cut(layout)
-
-    def location(self, columns: Sequence[str]) -> Location | None:
-        """Return the location of these rows, None if the table has none or a row mask."""
-        return self._restrict(location(self.table, columns))
-
-    def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Return the location of columns, some of them of varying length."""
-        return self._restrict(varlen_location(self.table, columns))
-
-    def _restrict(self, place: Location | None) -> Location | None:
-        return None if place is None or place.bits is not None else place._replace(layout=self._cut(place.layout))
+    def _locate(self, place: Location | None) -> Location | None:
+        if place is None or place.bits is not None or not len(self):
+            return None
+        return place._replace(layout=self._cut(place.layout))
 
     def _cut(self, layout: Layout) -> Layout:
         located = {name: self._cut_column(column) for name, column in layout.columns.items()}

@@ -1,196 +1,296 @@
-"""The contract of a table, and layouts of columns in files."""
+"""The contract of a table."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingColumn
 from corgipile.suggestions import column_meant, listed
-from corgipile.tables.io.descriptors import Identity
+from corgipile.tables.even_lists import sampled_width
+from corgipile.tables.io.spill import Section, SpillWriter, spill_folder
+from corgipile.tables.layout import (
+    LIMIT,
+    NUMBERS,
+    ColumnLayout,
+    IntArray,
+    Layout,
+    VarlenLayout,
+    fixed_field,
+    is_bytes,
+    is_list,
+    is_text,
+    is_wide,
+    item_bytes,
+    type_code,
+)
+from corgipile.tables.location import Location
+from corgipile.tables.pages import layout_cuts
+from corgipile.tables.units import Units
 
-IntArray = npt.NDArray[np.int64]
+__all__ = [
+    "LIMIT",
+    "NUMBERS",
+    "ColumnLayout",
+    "IntArray",
+    "Layout",
+    "Table",
+    "VarlenLayout",
+    "adopt",
+    "as_method",
+    "check_columns",
+    "check_run",
+    "even_cuts",
+    "fixed_field",
+    "is_bytes",
+    "is_list",
+    "is_text",
+    "is_wide",
+    "item_bytes",
+    "type_code",
+]
+
 MAX_LOOKUPS = 64  # columns looked up one by one; above, a set of all names is built
-LIMIT = 1 << 31  # items that 32-bit offsets can address
-# Keyed by type id, since comparing ids is fast and lookups are frequent.
-_WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
-NUMBERS = {kind.id: np.dtype(kind.to_pandas_dtype()) for kind in (*_WHOLE, pa.float16(), pa.float32(), pa.float64())}
-_LISTS = {pa.list_(pa.int8()).id, pa.large_list(pa.int8()).id}
-_BYTES = {pa.binary().id, pa.string().id, pa.large_binary().id, pa.large_string().id}
-_TEXT = {pa.string().id, pa.large_string().id}
-_WIDE = {pa.large_list(pa.int8()).id, pa.large_binary().id, pa.large_string().id}
-_CODES = {
-    np.dtype(kind): code for code, kind in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))
-}
+TAKEN_RUNS = 256  # mean rows of a run below which runs are taken in one Python call, which costs hundreds of rows
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
-class ColumnLayout:
-    """The layout of one fixed-width column.
+class Table:
+    """Rows in storage, addressable by row number; read-only, thread-safe and picklable.
 
-    Rows ``starts[i]`` up to ``starts[i + 1]`` are contiguous in file ``files[i]`` from byte ``offsets[i]``.
+    A table must have `schema`, `nbytes`, `fingerprint`, ``len()``, `cuts`, `read`, `take` and `layout`. All other
+    members have defaults, which are right for rows that are read by `read` and `take` alone.
 
     Attributes:
-        dtype: NumPy dtype of one element, native byte order.
-        shape: Shape of one row; ``()`` for a scalar column.
-        starts: int64[pieces + 1], first row of each piece, then the number of rows.
-        files: int32[pieces], index into ``Layout.paths``; see also `corgipile.tables.location`.
-        offsets: int64[pieces], bytes.
+        columnar: Whether each column is read without the others.
+
+    Example:
+        >>> import corgipile as cp, pyarrow.compute as pc
+        >>> table = cp.open(pa.table({"x": [1, 2, 3], "label": [0, 1, 1]}))
+        >>> table.filter(pc.field("label") == 1).slice(1).select(["x"]).read(0, 1).to_pydict()
+        {'x': [3]}
     """
 
-    dtype: np.dtype[np.generic]
-    shape: tuple[int, ...]
-    starts: IntArray
-    files: npt.NDArray[np.int32]
-    offsets: IntArray
+    columnar = False
 
-    @classmethod
-    def joined(cls, kind: pa.DataType, starts: IntArray, offsets: IntArray) -> Self:
-        """Return the layout of a column in one file, with contiguous pieces joined."""
-        dtype, shape = fixed_field(kind) or (np.dtype("u1"), ())
-        width = dtype.itemsize * math.prod(shape)
-        if len(offsets) == 1:  # common in files with many columns
-            return cls(dtype, shape, starts, np.zeros(1, np.int32), offsets)
-        has_gap = offsets[:-1] + np.diff(starts[:-1]) * width != offsets[1:]
-        fresh = np.flatnonzero(np.append(True, has_gap)[: len(offsets)])
-        return cls(dtype, shape, np.append(starts[fresh], starts[-1]), np.zeros(len(fresh), np.int32), offsets[fresh])
+    if TYPE_CHECKING:  # `as_method` adds these views, which copy nothing
 
-    @property
-    def width(self) -> int:
-        """Return the bytes of one row."""
-        return self.dtype.itemsize * math.prod(self.shape)
+        def select(self, names: Sequence[str]) -> "Table":
+            """Return the table with some of its columns."""
 
-    def cut(self, starts: IntArray, pieces: IntArray, offsets: IntArray) -> Self:
-        """Return the layout of parts of these pieces, which begin at ``offsets``."""
-        return replace(self, starts=starts, files=self.files[pieces], offsets=offsets)
+        def slice(self, start: int = 0, stop: int | None = None) -> "Table":
+            """Return the rows from ``start`` to ``stop``."""
 
-    def numbered(self, first: int) -> Self:
-        """Return the layout with file numbers shifted by ``first``; pieces in memory are unchanged."""
-        return replace(self, files=np.where(self.files < 0, self.files, self.files + first).astype(np.int32))
+        def filter(self, expression: Any) -> "Table":
+            """Return the rows for which an expression is true."""
 
-    @staticmethod
-    def end_to_end(parts: "Sequence[ColumnLayout]", begins: IntArray) -> "ColumnLayout":
-        """Concatenate the layouts of several tables; the last of ``begins`` is the number of rows."""
-        starts = [part.starts[:-1] + begin for part, begin in zip(parts, begins, strict=False)]
-        names = ["files", "offsets", *(["items", "counts"] if isinstance(parts[0], VarlenLayout) else [])]
-        joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return replace(parts[0], starts=np.concatenate([*starts, begins[-1:]]), **joined)
+    def __len__(self) -> int:
+        raise NotImplementedError
 
+    # Subclasses set or override the following as attributes or properties, which `cached_property` permits.
 
-@dataclass(frozen=True)
-class VarlenLayout(ColumnLayout):
-    """The layout of one column of varying length: lists of numbers, text or bytes, without nulls.
-
-    A piece is an array of ``rows + 1`` item offsets of ``dtype``, relative to the first item of the piece.
-
-    Attributes:
-        items: int64[pieces], byte of the first item of each piece, in the same file.
-        counts: int64[pieces], number of items.
-        item: Bytes of an item.
-        text: Whether rows are text, which must be UTF-8.
-    """
-
-    items: IntArray
-    counts: IntArray
-    item: int
-    text: bool
-
-    def cut(self, starts: IntArray, pieces: IntArray, offsets: IntArray) -> Self:
-        """Return the layout of parts of these pieces, whose item offsets begin at ``offsets``."""
-        return replace(super().cut(starts, pieces, offsets), items=self.items[pieces], counts=self.counts[pieces])
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The layout of several columns, which the kernel reads without Arrow objects.
-
-    Attributes:
-        paths: The files.
-        columns: The layout of each column; of fixed width unless columns of varying length were requested.
-        identities: The identities of the files when the table was opened; empty if unknown.
-    """
-
-    paths: tuple[str, ...]
-    columns: Mapping[str, ColumnLayout]
-    identities: tuple[Identity, ...] = ()
-
-
-class Table(Protocol):
-    """Rows in storage, addressable by row number; read-only, thread-safe and picklable."""
-
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of a row."""
+        raise NotImplementedError
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Return the stored bytes of all rows."""
+        raise NotImplementedError
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Return the identity that saved states are compared with."""
-
-    def __len__(self) -> int: ...
+        raise NotImplementedError
 
     def cuts(self, rows: int) -> IntArray:
-        """Return block boundaries, int64[blocks + 1], about one every ``rows`` rows, on the format's natural units."""
+        """Return block boundaries, int64[blocks + 1], about ``rows`` apart, on the format's natural units."""
+        return even_cuts(len(self), rows)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one contiguous run of rows."""
+        raise NotImplementedError
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read scattered rows in the requested order."""
+        raise NotImplementedError
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return the layout of columns, None if rows have no fixed place (compressed, text, nulls)."""
+        check_columns(self.schema, columns)
+        return None
 
+    def location(self, columns: Sequence[str]) -> Location | None:
+        """Return the location of columns for the kernel, by `VarlenLayout` for columns of varying length.
 
-class Single(Protocol):
-    """Optional methods of tables that locate each row without reading others."""
+        None if rows must be read through the table.
+        """
+        layout = self.layout(columns) if columns and len(self) else None
+        return None if layout is None else Location(layout)
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of each row, None if rows of these columns cannot be located one by one."""
+        """Return the bytes of each row; None if rows of these columns cannot be located one by one."""
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
-        """Return rows of a binary column without nulls, in the requested order; `row_sizes` must know them."""
+        """Return rows of a binary column without nulls as separate objects, in the requested order."""
+        return list(self.take(rows, [column]).column(0).to_pylist())
+
+    def shared_bytes(self, columns: Sequence[str]) -> int:
+        """Return the bytes that the table keeps for columns in addition to rows, such as dictionaries."""
+        return 0
+
+    def by_column(self, column: str) -> bool:
+        """Return whether a column is read without the others."""
+        return self.columnar or self.layout([column]) is not None
+
+    def list_width(self, name: str) -> int | None:
+        """Return the length of a list column's rows if those at the beginning, the middle and the end agree."""
+        return sampled_width(self, name)
+
+    @cached_property
+    def samples_widths(self) -> bool:
+        """Return whether `list_width` reads rows."""
+        return True
+
+    def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
+        """Cut into the rows of each run of pages; a row belongs to the run of its first byte.
+
+        One request reads each run, from the first byte of its first row to the end of its last; only the page of the
+        last row's end is read twice. The widest column decides. Tables without a layout (compressed, or in memory) are
+        cut at their natural units.
+
+        Args:
+            columns: The columns that are read.
+            run_bytes: Bytes of a run of pages.
+
+        Returns:
+            int64[runs + 1], row numbers from 0 to the number of rows.
+
+        Example:
+            >>> from corgipile.tables import NumpyTable
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:  # 128 bytes of header, then rows of 100 bytes
+            ...     np.save(f"{folder}/x.npy", np.zeros((300, 25), np.float32))
+            ...     NumpyTable(f"{folder}/x.npy").run_cuts(["features"], 8192).tolist()
+            [0, 81, 163, 245, 300]
+        """
+        layout = self.layout(columns) if columns and len(self) else None
+        if layout is None:
+            return self.cuts(max(1, run_bytes * len(self) // max(self.nbytes, 1)))
+        return layout_cuts(layout, run_bytes)
+
+    def memory_runs(self, most: int) -> list[tuple[int, int]] | None:
+        """Return runs of at most ``most`` rows that reads do not copy; None if rows are not in memory."""
+
+    @cached_property
+    def at_hand(self) -> bool:
+        """Return whether rows are local, whatever their source."""
+        return False
+
+    @cached_property
+    def taken_runs(self) -> int:
+        """Return the mean rows of a run below which runs are taken together."""
+        return TAKEN_RUNS
+
+    @cached_property
+    def advice(self) -> str | None:
+        """Return the cost of reading and how to reduce it; None if it is low."""
+        return None
+
+    @cached_property
+    def tables(self) -> Sequence["Table"]:
+        """Return the tables that this one is made of."""
+        return ()
+
+    def parts_of(self, rows: IntArray) -> Iterator[tuple["Table", IntArray, IntArray]]:
+        """Yield each table beneath that has some of the rows, their positions in ``rows``, and their numbers in it."""
+        return iter(())
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Return the units that are decoded whole; None if rows of these columns can be read one by one."""
+
+    def is_unencoded(self, columns: Sequence[str]) -> bool:
+        """Return whether columns are stored outside an encoded table, so that its units do not matter."""
+        return False
+
+    @cached_property
+    def place(self) -> str:
+        """Return the identity of encoded files in their present state on this machine; empty for other tables."""
+        return ""
+
+    @cached_property
+    def spill(self) -> Path | None:
+        """Return the folder for spill files, None if spilling is off."""
+        return spill_folder(None)
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Decode all rows in small batches into sections of a spill file; only for tables with `units`."""
+        raise NotImplementedError
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> "Table":
+        """Open the sections that `write_plain` wrote as a table."""
+        raise NotImplementedError
+
+    def unpacked(self, columns: Sequence[str], unpack: "Callable[[Table, Sequence[str]], Table]") -> Self | None:
+        """Return the same table with these columns, over what ``unpack`` makes of its `tables`; None if it has none."""
 
 
-def row_sizes(table: Table, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-    """Return the bytes of rows, None if the table does not know them; see `Single`.
+class _Adopted(Table):
+    """Adds the optional members of the contract to a table of another package that does not derive from `Table`.
+
+    Args:
+        rows: The table, with the required members and any of the others.
+    """
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        return repr(self._rows)
+
+    def __getattribute__(self, name: str) -> Any:
+        own = super().__getattribute__
+        if name.startswith("_"):
+            return own(name)
+        try:
+            return getattr(own("_rows"), name)
+        except AttributeError:
+            return own(name)
+
+
+def as_method(view: Function) -> Function:
+    """Add a function of a table to `Table` as a method of the same name."""
+    setattr(Table, view.__name__, view)
+    return view
+
+
+def adopt(table: Any) -> Table:
+    """Return a table with all members of the contract: itself, or an object with the required members in a wrapper.
 
     Example:
-        >>> import tempfile
-        >>> from corgipile.tables import open
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     rows = pa.table({"x": [b"12", b"123"]})
-        ...     with pa.ipc.new_file(f"{folder}/a.arrow", rows.schema) as writer:
-        ...         writer.write_table(rows)
-        ...     row_sizes(open(f"{folder}/a.arrow"), np.array([1, 0]), ["x"]).tolist()
-        [3, 2]
+        >>> class Squares:
+        ...     schema, nbytes, fingerprint = pa.schema({"x": pa.int64()}), 40, "squares"
+        ...     def __len__(self):
+        ...         return 5
+        ...     def cuts(self, rows):
+        ...         return even_cuts(5, rows)
+        ...     def read(self, start, stop, columns=None):
+        ...         return self.take(np.arange(start, stop))
+        ...     def take(self, rows, columns=None):
+        ...         return pa.RecordBatch.from_arrays([pa.array(rows**2)], ["x"])
+        ...     def layout(self, columns):
+        ...         return None
+        >>> adopt(Squares()).read(1, 4).to_pydict(), adopt(Squares()).units(["x"])
+        ({'x': [1, 4, 9]}, None)
     """
-    sizes = getattr(table, "row_sizes", None)
-    return None if sizes is None else sizes(rows, columns)
-
-
-def shared_bytes(table: Table, columns: Sequence[str]) -> int:
-    """Return the bytes of dictionaries that a table keeps for columns.
-
-    Example:
-        >>> import tempfile
-        >>> from corgipile.tables import open
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     rows = pa.table({"x": pa.array(["a", "b", "a"]).dictionary_encode()})
-        ...     with pa.ipc.new_file(f"{folder}/a.arrow", rows.schema) as writer:
-        ...         writer.write_table(rows)
-        ...     shared_bytes(open(f"{folder}/a.arrow"), ["x"])
-        10
-    """
-    shared = getattr(table, "shared_bytes", None)
-    return 0 if shared is None else int(shared(columns))
+    return table if isinstance(table, Table) else _Adopted(table)
 
 
 def even_cuts(rows: int, step: int) -> IntArray:
@@ -203,52 +303,6 @@ def even_cuts(rows: int, step: int) -> IntArray:
     if step < 1:
         raise BadArgument(f"block rows must be at least 1, got {step}")
     return np.append(np.arange(0, max(rows, 0), step, dtype=np.int64), np.int64(max(rows, 0)))
-
-
-def fixed_field(kind: pa.DataType) -> tuple[np.dtype[np.generic], tuple[int, ...]] | None:
-    """Return the dtype and row shape of a fixed-width column type, None for other types.
-
-    Booleans give None, since Arrow packs them into bits.
-    """
-    shape: list[int] = []
-    while pa.types.is_fixed_size_list(kind):
-        shape.append(kind.list_size)
-        kind = kind.value_type
-    dtype = NUMBERS.get(kind.id)
-    return None if dtype is None else (dtype, tuple(shape))
-
-
-def type_code(dtype: np.dtype[np.generic]) -> int:
-    """Return the kernel's code of a dtype, -1 if it has none; half floats count as 16-bit integers."""
-    return _CODES.get(np.dtype("u2") if dtype == np.float16 else dtype, -1)
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Return whether rows of a type are lists of any length."""
-    return kind.id in _LISTS
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    """Return whether rows of a type are binary or text of any length."""
-    return kind.id in _BYTES
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether rows of a type are text of any length."""
-    return kind.id in _TEXT
-
-
-def is_wide(kind: pa.DataType) -> bool:
-    """Return whether the offsets of a type have 64 bits."""
-    return kind.id in _WIDE
-
-
-def item_bytes(kind: pa.DataType) -> int:
-    """Return the bytes of one item of a list of numbers or a string, 0 for other types."""
-    if is_bytes(kind):
-        return 1
-    fixed = fixed_field(kind.value_type) if is_list(kind) else None
-    return int(fixed[0].itemsize) if fixed and not fixed[1] else 0
 
 
 def _has(schema: pa.Schema, name: str) -> bool:

@@ -6,8 +6,7 @@ import numpy as np
 
 from corgipile.errors import BudgetTooSmall
 from corgipile.sizes import Size, format_bytes, parse_bytes
-from corgipile.tables.encoded import is_encoded
-from corgipile.tables.table import Table, row_sizes, shared_bytes
+from corgipile.tables.table import Table
 
 __all__ = ["DEFAULT_MEMORY", "check_budget", "check_decoding"]
 
@@ -26,10 +25,10 @@ def check_decoding(table: Table, columns: Sequence[str], memory: Size | None = N
     if not len(table) or not columns:
         return
     room = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
-    check_budget(table, shared_bytes(table, columns), room)
-    if is_encoded(table, columns) and (units := table.units(columns)) is not None:
+    check_budget(table, table.shared_bytes(columns), room)
+    if (units := table.units(columns)) is not None:
         check_budget(table, max(units.dictionary, int(COPIES * units.each)), room)
-    elif (sizes := row_sizes(table, np.linspace(0, len(table) - 1, 3).astype(np.int64), columns)) is not None:
+    elif (sizes := table.row_sizes(np.linspace(0, len(table) - 1, 3).astype(np.int64), columns)) is not None:
         check_budget(table, int(sizes.mean()), room)
 
 

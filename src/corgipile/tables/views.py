@@ -2,24 +2,20 @@
 
 import builtins
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.sizes import whole
-from corgipile.tables import even_lists
 from corgipile.tables.expressions import row_masks
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
-from corgipile.tables.location import Location, location, varlen_location
-from corgipile.tables.methods import as_method
 from corgipile.tables.row_mask import RowMask
 from corgipile.tables.selection import MaskTable
 from corgipile.tables.subset import Subset
-from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
+from corgipile.tables.table import IntArray, Table, adopt, as_method, check_columns
 from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["Columns", "filter", "mask_rows", "select", "slice"]
@@ -36,6 +32,7 @@ class Columns(Wrapper):
         names: The columns.
 
     Example:
+        >>> import pyarrow as pa
         >>> from corgipile.tables import MemoryTable
         >>> Columns(MemoryTable(pa.table({"x": [1], "y": [2]})), ["y"]).read(0, 1).to_pydict()
         {'y': [2]}
@@ -57,38 +54,6 @@ class Columns(Wrapper):
         """Return the identity of the table and the column names."""
         return digest(self.table.fingerprint, *self.names)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        return self.table.read(start, stop, check_columns(self.schema, columns))
-
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the requested order."""
-        return self.table.take(rows, check_columns(self.schema, columns))
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return the layout of columns, None if the table has none."""
-        return self.table.layout(check_columns(self.schema, columns))
-
-    def location(self, columns: Sequence[str]) -> Location | None:
-        """Return the location of columns, None if the table has none."""
-        return location(self.table, check_columns(self.schema, columns))
-
-    def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Return the location of columns, some of them of varying length."""
-        return varlen_location(self.table, check_columns(self.schema, columns))
-
-    def list_width(self, name: str) -> int | None:
-        """Return the length of a list column's rows, None if it varies."""
-        return even_lists.list_width(self.table, name)
-
-    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows, None if they are unknown."""
-        return row_sizes(self.table, rows, columns)
-
-    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
-        """Read scattered rows of a binary column as separate objects."""
-        return cast("Single", self.table).take_bytes(rows, column)
-
 
 @as_method
 def select(table: Table, names: Sequence[str]) -> Table:
@@ -103,7 +68,7 @@ def select(table: Table, names: Sequence[str]) -> Table:
         BadArgument: The list is empty, or names a column twice.
 
     Example:
-        >>> import corgipile as cp
+        >>> import corgipile as cp, pyarrow as pa
         >>> select(cp.open(pa.table({"x": [1, 2], "y": [3, 4]})), ["y"]).schema.names
         ['y']
     """
@@ -119,7 +84,7 @@ def slice(table: Table, start: int = 0, stop: int | None = None) -> Table:  # no
     """Return the rows from ``start`` to ``stop``, as in a Python slice; negative numbers count from the end.
 
     Example:
-        >>> import corgipile as cp
+        >>> import corgipile as cp, pyarrow as pa
         >>> slice(cp.open(pa.table({"x": [1, 2, 3, 4]})), 1, -1).read(0, 2).to_pydict()
         {'x': [2, 3]}
     """
@@ -149,11 +114,12 @@ def filter(table: Table, expression: Any) -> Table:  # noqa: A001 - the name use
         BadArgument: The argument is not a boolean expression.
 
     Example:
-        >>> import corgipile as cp, pyarrow.compute as pc
+        >>> import corgipile as cp, pyarrow as pa, pyarrow.compute as pc
         >>> table = cp.open(pa.table({"year": [2019, 2021, None, 2022], "x": [1, 2, 3, 4]}))
         >>> filter(table, pc.field("year") > 2020).read(0, 2, ["x"]).to_pydict()
         {'x': [2, 4]}
     """
+    table = adopt(table)
     return mask_rows(table, RowMask.joined(row_masks(table, expression)))
 
 
@@ -161,7 +127,7 @@ def mask_rows(table: Table, bits: RowMask) -> Table:
     """Return the rows that a mask selects; masks of selections refer to the underlying table.
 
     Example:
-        >>> import corgipile as cp
+        >>> import corgipile as cp, pyarrow as pa
         >>> table = cp.open(pa.table({"x": range(6)}))
         >>> even = mask_rows(table, RowMask.of([True, False] * 3))
         >>> mask_rows(even, RowMask.of([False, True, True])).read(0, 2).to_pydict()

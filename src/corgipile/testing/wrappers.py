@@ -4,17 +4,20 @@ import errno
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
 from corgipile.errors import ReadFailed
-from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
+from corgipile.tables.even_lists import sampled_width
+from corgipile.tables.table import IntArray, Table, check_columns
 from corgipile.tables.wrapper import Wrapper
 
 
 class _Instrumented(Wrapper):
     """Delegates to a table, without a layout, so that every read passes through it."""
+
+    samples_widths = True
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
@@ -29,11 +32,6 @@ class _Instrumented(Wrapper):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.table!r})"
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Return the schema of the table."""
-        return self.table.schema
-
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows."""
         self._before([(start, stop)])
@@ -44,19 +42,17 @@ class _Instrumented(Wrapper):
         self._before([(int(row), int(row) + 1) for row in rows])
         return self.table.take(rows, columns)
 
-    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows if known, without reading them."""
-        return row_sizes(self.table, rows, columns)
-
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column."""
         self._before([(int(row), int(row) + 1) for row in rows])
-        return cast("Single", self.table).take_bytes(rows, column)
+        return self.table.take_bytes(rows, column)
 
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None, so that no read bypasses this table."""
-        check_columns(self.schema, columns)
-        return None
+    def list_width(self, name: str) -> int | None:
+        """Return the length of a list column's rows if sampled rows agree."""
+        return sampled_width(self, name)
+
+    def _in_place(self, columns: Sequence[str]) -> None:
+        check_columns(self.schema, columns)  # no columns lie in place, so that no read bypasses this table
 
     def units(self, columns: Sequence[str]) -> None:
         """Return None, since unpacked units would bypass this table."""
@@ -87,9 +83,6 @@ class Counting(_Instrumented):
         self.rows = 0
         self.runs: list[tuple[int, int]] = []
 
-    def units(self, columns: Sequence[str]) -> None:
-        """Return None, since unpacked units would bypass this table."""
-
     def _before(self, runs: list[tuple[int, int]]) -> None:
         with self._lock:
             self.calls += 1
@@ -114,9 +107,6 @@ class Slow(_Instrumented):
         super().__init__(table)
         self.seconds_per_read = seconds_per_read
 
-    def units(self, columns: Sequence[str]) -> None:
-        """Return None, since unpacked units would bypass this table."""
-
     def _before(self, runs: list[tuple[int, int]]) -> None:
         time.sleep(self.seconds_per_read)
 
@@ -140,9 +130,6 @@ class Failing(_Instrumented):
         super().__init__(table)
         self.after = after
         self.calls = 0
-
-    def units(self, columns: Sequence[str]) -> None:
-        """Return None, since unpacked units would bypass this table."""
 
     def _before(self, runs: list[tuple[int, int]]) -> None:
         with self._lock:

@@ -21,7 +21,6 @@ from corgipile.loader.selection import Selection
 from corgipile.loader.staging import Piece, Stage
 from corgipile.loader.stats import Progress
 from corgipile.sizes import format_bytes
-from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.remote import is_remote
 from corgipile.torch.worker import Settings
 
@@ -69,7 +68,7 @@ def obstacle_of(settings: Settings) -> str | None:
         return f"column {loose[0]!r} has no tensor of rows of one length; choose others by columns= or features="
     if columns.row_bytes >= WIDE:
         return f"rows of {format_bytes(columns.row_bytes)} are read one by one; buffers are for rows below 32 KB"
-    if is_encoded(table, columns.sources):
+    if table.units(columns.sources) is not None:
         spill = "the rows are encoded, and spill files are not allowed; open the table with spill=FOLDER"
         return spill if table.spill is None else None
     return "the table lies in a store; download it first" if is_remote(table) else None

@@ -9,7 +9,6 @@ import pytest
 import corgipile as cp
 from corgipile.errors import BadArgument, BadSchema, BadSparseRow, CorruptFile, MissingColumn
 from corgipile.tables import open as open_table
-from corgipile.tables.table import row_sizes
 from corgipile.testing import check_table
 
 with warnings.catch_warnings():
@@ -128,7 +127,7 @@ def test_what_columns_name(tmp_path):
     )
     renamed = open_table(tmp_path / "a.h5ad", columns={"x": "X", "y": "obs/cell_type"})
     assert renamed.schema.names == ["x_k", "x_v", "y"]
-    assert row_sizes(renamed, np.array([0]), ["y"]).tolist() == [1]
+    assert renamed.row_sizes(np.array([0]), ["y"]).tolist() == [1]
     with pytest.raises(MissingColumn, match=r"no column 'cell_tpye' of cells.*did you mean cell_type"):
         open_table(tmp_path / "a.h5ad", columns=["cell_tpye"])
     with pytest.raises(MissingColumn, match="no 'layers/raw'"):

@@ -14,7 +14,6 @@ from corgipile.loader.budget import columns_of
 from corgipile.tables.arrow.dictionaries import Dictionaries
 from corgipile.tables.encoded import unpack
 from corgipile.tables.io.files import describe, digest, legacy_fingerprints
-from corgipile.tables.table import shared_bytes
 from corgipile.tables.values import values as value_batch
 
 ROWS = 3000
@@ -103,10 +102,10 @@ def test_a_dictionary_is_read_once_and_counts_once(tmp_path, monkeypatch):
     monkeypatch.setattr(Dictionaries, "_read_all", lambda self: reads.append(1) or read(self))
     table = cp.open(write(tmp_path / "a.arrow", stored(many(ROWS, 100))[0].drop_columns(["many"]), 100))
     size = many(ROWS, 100).nbytes
-    assert shared_bytes(table, ["x"]) == 0
+    assert table.shared_bytes(["x"]) == 0
     assert not reads
-    assert shared_bytes(table, ["x", "city"]) == size
-    assert shared_bytes(cp.open([tmp_path / "a.arrow"] * 3), ["city"]) == 3 * size
+    assert table.shared_bytes(["x", "city"]) == size
+    assert cp.open([tmp_path / "a.arrow"] * 3).shared_bytes(["city"]) == 3 * size
     with pytest.raises(BudgetTooSmall):
         cp.Loader(table, batch_size=10, memory=f"{size}B")
     with cp.Loader(table, batch_size=10, columns=["x", "city"], memory=f"{2 * size}B", order="full") as loader:

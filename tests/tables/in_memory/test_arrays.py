@@ -8,12 +8,11 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.tables.location import location
 from corgipile.testing import check_table
 
 
 def address(table, name):
-    return int(location(table, [name]).layout.columns[name].offsets[0])
+    return int(table.location([name]).layout.columns[name].offsets[0])
 
 
 def rows_of(table, name):

@@ -19,7 +19,6 @@ from corgipile.errors import BadArgument, BadSchema, ReadFailed
 from corgipile.tables import ArrowStream, MemoryTable, ParquetTable
 from corgipile.tables.in_memory import streams
 from corgipile.tables.in_memory.streams import SpilledTable
-from corgipile.tables.location import location
 from corgipile.testing import check_table
 
 
@@ -32,7 +31,7 @@ def test_pandas_columns_stay_where_they_lie():
     columns = {f"x{i}": np.random.default_rng(i).random(1000).astype(np.float32) for i in range(28)}
     frame = pd.DataFrame(columns)
     table = cp.open(frame)
-    found = location(table, list(columns)).layout.columns
+    found = table.location(list(columns)).layout.columns
     assert [int(found[name].offsets[0]) for name in columns] == [frame[name].to_numpy().ctypes.data for name in columns]
     check_table(table, pa.table(columns))
 
@@ -297,7 +296,7 @@ def test_more_than_a_bound_is_spilled(spilled, rows_of, tmp_path):
     kept = spilled(rows, spill="off")
     assert isinstance(kept, MemoryTable)
     assert kept.fingerprint == table.fingerprint
-    assert location(table, ["label"]).layout.paths[0].startswith("/proc/self/fd/")
+    assert table.location(["label"]).layout.paths[0].startswith("/proc/self/fd/")
 
 
 def test_processes_share_a_spilled_table_while_it_lives(spilled, rows_of):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile.errors import BadSchema, CorruptFile, MissingFile, UnknownFormat
 from corgipile.tables import open as open_table
-from corgipile.tables.table import row_sizes
 from corgipile.testing import check_damaged, check_table
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "mds"
@@ -84,9 +83,9 @@ def test_compressed_shards_are_unpacked_to_a_spill_file_or_in_memory(tmp_path):
 
 def test_single_rows_are_found_without_others():
     table = open_table(DATA / "simple")
-    assert row_sizes(table, np.array([19, 3]), ["image", "label"]).tolist() == [19 * 19 + 8, 9 + 8]
+    assert table.row_sizes(np.array([19, 3]), ["image", "label"]).tolist() == [19 * 19 + 8, 9 + 8]
     assert table.take_bytes(np.array([5, 0]), "image") == [bytes([5]) * 25, b""]
-    assert row_sizes(open_table(DATA / "plain"), np.array([0]), ["pil"]) is None
+    assert open_table(DATA / "plain").row_sizes(np.array([0]), ["pil"]) is None
     assert table.tables[0].cuts(2).tolist()[:3] == [0, 2, 4]
 
 

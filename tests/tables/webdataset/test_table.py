@@ -17,7 +17,6 @@ from corgipile.errors import BadArgument, BadSchema, BadValue, CorruptFile, Miss
 from corgipile.tables import ConcatTable, WebDatasetTable
 from corgipile.tables import open as open_table
 from corgipile.tables.io.files import File
-from corgipile.tables.table import row_sizes
 from corgipile.testing import check_table
 
 FORMS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
@@ -77,9 +76,9 @@ def test_manners(tmp_path, manners):
     manners(open_table(tmp_path / "s-001.tar"))
     assert table.layout(["cls"]) is None
     assert open_table(tmp_path / "s-000.tar").cuts(15).tolist() == [0, 15, 30, 40]
-    assert row_sizes(table, np.array([119, 3]), ["jpg"]).tolist() == [119 * 37 % 900, 111]
-    assert row_sizes(open_table(tmp_path), np.array([3]), ["cls", "jpg", "txt"]).tolist() == [8 + 111 + 5]
-    assert row_sizes(table, np.array([3]), ["__key__"]) is None
+    assert table.row_sizes(np.array([119, 3]), ["jpg"]).tolist() == [119 * 37 % 900, 111]
+    assert open_table(tmp_path).row_sizes(np.array([3]), ["cls", "jpg", "txt"]).tolist() == [8 + 111 + 5]
+    assert table.row_sizes(np.array([3]), ["__key__"]) is None
     jpgs = table_of(120)["jpg"].to_pylist()
     assert table.take_bytes(np.array([119, 0, 41]), "jpg") == [jpgs[119], jpgs[0], jpgs[41]]
     assert cp.convert(tmp_path / "*.tar", tmp_path / "o.arrow") == 120
@@ -134,7 +133,7 @@ def test_missing_members_are_nulls(tmp_path):
     rows.append({"cls": 3, "jpg": None, "txt": "x"})
     assert table.read(0, 3).to_pylist() == rows
     assert table.take([2, 2, 0]).to_pylist() == [rows[2], rows[2], rows[0]]
-    assert row_sizes(table, np.arange(3), ["jpg"]) is None
+    assert table.row_sizes(np.arange(3), ["jpg"]) is None
     with (
         pytest.raises(BadValue, match="row 1 of column 'cls' is null"),
         cp.Loader(table, batch_size=3, columns=["cls"]) as loader,

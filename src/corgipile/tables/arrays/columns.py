@@ -104,7 +104,7 @@ class Numbers(_OneArrayPerColumn):
         """Return the array that the kernel can read in place; None if it cannot."""
         if self._array.dtype.kind == "b" or not self._array.dtype.isnative:
             return None
-        unpacked = getattr(self._array, "unpacked", None)
+        unpacked = getattr(self._array, "inflated", None)
         array = self._array if unpacked is None else unpacked()
         return array if isinstance(array, InPlace) else None
 

@@ -16,7 +16,7 @@ from corgipile.tables.io.pieces import merge_cuts
 from corgipile.tables.io.remote import RemoteFile, file_of, run_cache
 from corgipile.tables.io.spill import Section, Spill, SpillWriter
 from corgipile.tables.io.staged import copy_object, fetch
-from corgipile.tables.location import Location, varlen_location
+from corgipile.tables.location import Location
 from corgipile.tables.materialized import find_spilled
 from corgipile.tables.table import IntArray, Layout, Table
 
@@ -60,10 +60,10 @@ class RemoteArrowFile(ArrowFile):
         local = find_spilled(self, columns)
         return super().layout(columns) if local is None else local.layout(columns)
 
-    def varlen_location(self, columns: Sequence[str]) -> Location | None:
-        """Return the positions of columns in the local copy; None if there is no copy."""
+    def location(self, columns: Sequence[str]) -> Location | None:
+        """Return the positions of columns, of varying length only in the local copy."""
         local = find_spilled(self, columns)
-        return None if local is None else varlen_location(local, columns)
+        return Table.location(self, columns) if local is None else local.location(columns)
 
     def _body_with(self, i: int, head: Batch, names: list[str]) -> BatchSlices:
         """Return a reader of these columns; they are fetched together if the batch's other rows follow."""

@@ -172,7 +172,7 @@ class ArrowFile(Checked):
         """Return the positions of fixed-width columns; None if compressed, null, or of varying width."""
         return self._layout(check_columns(self.schema, columns), varlen=False)
 
-    def varlen_location(self, columns: Sequence[str]) -> Location | None:
+    def location(self, columns: Sequence[str]) -> Location | None:
         """Return the positions of fixed- and variable-length columns; None if compressed, null, or of other types."""
         layout = self._layout(check_columns(self.schema, columns), varlen=True)
         return None if layout is None else Location(layout)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.tables.table import IntArray, fixed_field, is_bytes, is_list, is_wide, item_bytes
+from corgipile.tables.layout import IntArray, fixed_field, is_bytes, is_list, is_wide, item_bytes
 
 __all__ = ["Rows", "array_of", "flat", "objects", "places"]
 

@@ -11,7 +11,7 @@ from corgipile.tables.io.files import File
 from corgipile.tables.io.pieces import places_of
 from corgipile.tables.io.remote import files_of_layout
 from corgipile.tables.io.row_cache import RowCache
-from corgipile.tables.table import IntArray, Layout
+from corgipile.tables.layout import IntArray, Layout
 
 MAX_REQUEST = 1 << 18  # bytes of one request
 

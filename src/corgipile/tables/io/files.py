@@ -71,6 +71,7 @@ class File:
     """
 
     is_source = True
+    is_remote = False
 
     def __init__(self, path: PathLike) -> None:
         self.path = absolute(path)

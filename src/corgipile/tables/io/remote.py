@@ -22,7 +22,8 @@ from corgipile.tables.io.descriptors import Identity
 from corgipile.tables.io.files import File, IntArray, PathLike
 from corgipile.tables.io.pieces import Recent
 from corgipile.tables.io.sources import files_read
-from corgipile.tables.table import Layout
+from corgipile.tables.layout import Layout
+from corgipile.tables.table import Table
 from corgipile.urls import RemotePath, is_url, local_path
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ class RemoteFile(File):
         ranges: Reads the object's ranges.
         near: Whether a local copy or cache of it is used.
     """
+
+    is_remote = True
 
     def __init__(self, path: RemotePath) -> None:
         self.path: RemotePath = path
@@ -193,18 +196,13 @@ class RemoteFile(File):
         return _SequentialFile(self)
 
 
-def is_remote(table: Any) -> bool:
+def is_remote(table: Table) -> bool:
     """Return whether a table reads rows from a store or the web."""
-    inner = table
-    while not (at_hand := getattr(inner, "at_hand", False)) and hasattr(inner, "table"):
-        inner = inner.table
-    if at_hand:  # local whatever their source
-        return False
-    return any(isinstance(file, RemoteFile) or hasattr(file, "elsewhere") for file in files_read(table))
+    return not table.at_hand and any(file.is_remote for file in files_read(table))
 
 
 def in_turn(
-    table: Any, read: Callable[[int, int], Result], runs: Iterable[tuple[int, int]], most: int | None = None
+    table: Table, read: Callable[[int, int], Result], runs: Iterable[tuple[int, int]], most: int | None = None
 ) -> Iterator[Result]:
     """Read runs of rows one after the other; prefetch some if the table is remote.
 
@@ -215,7 +213,8 @@ def in_turn(
         most: Runs in flight; None: half of `at_once` in runs of 1 MB.
 
     Example:
-        >>> list(in_turn(None, lambda start, stop: stop - start, [(0, 2), (2, 5)]))
+        >>> from corgipile.tables import open
+        >>> list(in_turn(open({"x": [0, 1, 2, 3, 4]}), lambda start, stop: stop - start, [(0, 2), (2, 5)]))
         [2, 3]
     """
     if not is_remote(table):

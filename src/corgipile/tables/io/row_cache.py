@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.tables.table import IntArray
+from corgipile.tables.layout import IntArray
 
 __all__ = ["RowCache"]
 

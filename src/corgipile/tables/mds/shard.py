@@ -15,7 +15,7 @@ from corgipile.tables.io.pieces import check_rows, pick
 from corgipile.tables.mds.encodings import encoding_of
 from corgipile.tables.mds.images import IMAGES
 from corgipile.tables.mds.stored import Encoding, Stored
-from corgipile.tables.table import LIMIT, IntArray, Layout, check_columns
+from corgipile.tables.table import LIMIT, IntArray, check_columns
 
 __all__ = ["Column", "MdsShard"]
 
@@ -86,11 +86,6 @@ class MdsShard(Checked):
         starts, sizes = self._places(check_rows(rows, len(self)))
         at = self._at[column]
         return self._file.gather_bytes(starts[:, at], sizes[:, at])
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None, because samples interleave the columns."""
-        check_columns(self.schema, columns)
-        return None
 
     def _check_head(self) -> None:
         (stated,) = (
