@@ -7,6 +7,8 @@ import numpy as np
 from corgipile.errors import BudgetTooSmall
 from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.tables.encoded import is_encoded
+from corgipile.tables.io.pieces import pick
+from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.table import Table, row_sizes, shared_bytes
 
 __all__ = ["DEFAULT_MEMORY", "check_budget", "check_decoding"]
@@ -30,7 +32,9 @@ def check_decoding(table: Table, columns: Sequence[str], memory: Size | None = N
     if is_encoded(table, columns) and (units := table.units(columns)) is not None:
         check_budget(table, max(units.dictionary, int(COPIES * units.each)), room)
     elif (sizes := row_sizes(table, np.linspace(0, len(table) - 1, 3).astype(np.int64), columns)) is not None:
-        check_budget(table, int(sizes.mean()), room)
+        check_budget(table, int(COPIES * sizes.mean()), room)
+    else:
+        check_budget(table, COPIES * fixed_row_bytes(pick(table.schema, columns)), room)
 
 
 def check_budget(table: Table, taken: int, room: float) -> None:
