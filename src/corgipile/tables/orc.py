@@ -87,7 +87,7 @@ class OrcTable(UnitTable):
     def _estimate_width(self, name: str) -> float:
         if len(self._sizes) != len(self.schema) or fixed_row_bytes(pa.schema([self.schema.field(name)])):
             return super()._estimate_width(name)
-        return self._sizes[self.schema.names.index(name)] / max(1, len(self))
+        return float(self._sizes[self.schema.names.index(name)] / max(1, len(self)))
 
     def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
         with decoding(self.path):

@@ -74,8 +74,19 @@ def _sample_bytes(table: Table, varying: list[str]) -> float:
         first = float(values(table.read(0, 1, varying)).nbytes)
         size = min(size, int(SAMPLE_BYTES / max(1.0, first)) + 1)
     starts = sorted({0, (len(table) - size) // 2, len(table) - size})
-    sampled = sum(_run_bytes(table, start, start + size, varying) for start in starts)
-    return float(sampled) / (size * len(starts))
+    runs = [(start, _sampled_end(table, start, start + size, varying)) for start in starts]
+    return sum(_run_bytes(table, *run, varying) / (run[1] - run[0]) for run in runs) / len(runs)
+
+
+def _sampled_end(table: Table, start: int, stop: int, columns: list[str]) -> int:
+    """Return the end of a run, sooner where rows turn out to be long, unless the table knows their sizes."""
+    if row_sizes(table, np.array([start]), columns) is not None:
+        return stop
+    end, total = start, 0
+    while end < stop and total < SAMPLE_BYTES:
+        begin, end = end, min(stop, max(start + 1, 2 * end - start))
+        total += int(values(table.read(begin, end, columns)).nbytes)
+    return end
 
 
 def _run_bytes(table: Table, start: int, stop: int, columns: list[str]) -> int:
