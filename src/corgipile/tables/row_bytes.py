@@ -14,7 +14,7 @@ __all__ = ["fixed_row_bytes", "row_bytes"]
 
 RUN_BYTES = 1 << 20
 SAMPLE_BYTES = 1 << 20
-SAMPLE_ROWS = 64
+SAMPLE_ROWS, SAMPLE_STEP = 64, 4
 _known: "WeakKeyDictionary[Table, dict[tuple[str, ...], float]]" = WeakKeyDictionary()
 
 
@@ -84,7 +84,7 @@ def _sampled_end(table: Table, start: int, stop: int, columns: list[str]) -> int
         return stop
     end, total = start, 0
     while end < stop and total < SAMPLE_BYTES:
-        begin, end = end, min(stop, max(start + 1, 2 * end - start))
+        begin, end = end, min(stop, end + (SAMPLE_STEP if end > start else 1))
         total += int(values(table.read(begin, end, columns)).nbytes)
     return end
 

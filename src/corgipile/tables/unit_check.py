@@ -1,17 +1,19 @@
 """Check of the memory budget before any row is decoded."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from corgipile.errors import BudgetTooSmall
+from corgipile.errors import BadSchema, BudgetTooSmall
 from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.table import IntArray, Table, row_sizes, shared_bytes
 
-__all__ = ["DEFAULT_MEMORY", "check_budget", "check_decoding"]
+__all__ = ["DEFAULT_MEMORY", "check_budget", "check_decoding", "sampled_runs"]
 
 DEFAULT_MEMORY = 64 << 20  # the default budget
 DECODING = 12 << 20  # bytes of decoding that are not part of the budget
@@ -20,7 +22,7 @@ COPIES = 3  # of a row: decoded, changed and written
 
 
 def check_decoding(table: Table, columns: Sequence[str], memory: Size | None = None) -> None:
-    """Raise BudgetTooSmall if a dictionary, a chunk or a row exceeds a budget.
+    """Raise BudgetTooSmall if a dictionary, a chunk or a row exceeds a budget, BadSchema for run-end-encoded columns.
 
     Example:
         >>> from corgipile.tables import open
@@ -28,24 +30,41 @@ def check_decoding(table: Table, columns: Sequence[str], memory: Size | None = N
     """
     if not len(table) or not columns:
         return
+    for field in pick(table.schema, columns):
+        if _has_runs(field.type):
+            raise BadSchema(
+                f"column {field.name!r} must store plain values, got {field.type}; leave it out, or cast it"
+            )
     room = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
     check_budget(table, shared_bytes(table, columns), room)
     if is_encoded(table, columns) and (units := table.units(columns)) is not None:
         check_budget(table, max(units.dictionary, int(COPIES * units.each)), room)
-    elif (sizes := row_sizes(table, _sampled_rows(len(table)), columns)) is not None:
+    elif (sizes := row_sizes(table, np.concatenate([*map(np.arange, *sampled_runs(len(table)))]), columns)) is not None:
         check_budget(table, COPIES * int(sizes.max()), room)
     else:
-        check_budget(table, COPIES * fixed_row_bytes(pick(table.schema, columns)), room)
+        longest = max(fixed_row_bytes(pick(table.schema, columns)), _longest_row(table, columns))
+        check_budget(table, COPIES * longest, room)
 
 
-def _sampled_rows(rows: int) -> IntArray:
-    """Return the rows of up to 16 stretches of 1,024 rows."""
-    starts = np.unique(np.linspace(0, rows - 1, STRETCHES).astype(np.int64) // STRETCH_ROWS) * STRETCH_ROWS
-    found = (starts[:, None] + np.arange(STRETCH_ROWS)).ravel()
-    return found[found < rows]
+def _longest_row(table: Any, columns: Sequence[str]) -> int:
+    """Return the bytes of the longest sampled row of a table, or of the one that it wraps; 0 if it is unknown."""
+    own, inner = getattr(table, "longest_row", None), getattr(table, "table", None)
+    return int(own(columns)) if own is not None else 0 if inner is None else _longest_row(inner, columns)
 
 
-def check_budget(table: Table, taken: int, room: float) -> None:
+def sampled_runs(rows: int) -> tuple[IntArray, IntArray]:
+    """Return starts and stops of up to 16 evenly spaced stretches of 1,024 rows."""
+    starts = np.unique(np.linspace(0, max(0, rows - 1), STRETCHES).astype(np.int64) // STRETCH_ROWS) * STRETCH_ROWS
+    return starts, np.minimum(starts + STRETCH_ROWS, rows)
+
+
+def _has_runs(kind: pa.DataType) -> bool:
+    """Return whether a type is or contains runs of equal values, which few bytes state for any number of rows."""
+    inner = (kind.field(at).type for at in range(kind.num_fields))
+    return bool(pa.types.is_run_end_encoded(kind)) or any(map(_has_runs, inner))
+
+
+def check_budget(table: object, taken: int, room: float) -> None:
     """Raise BudgetTooSmall if decoding needs more bytes than the budget."""
     if taken > room + DECODING:
         enough = format_bytes(taken).replace(" ", "")

@@ -13,12 +13,12 @@ from corgipile.tables.arrays.stored import Field, InPlace, Stored, row_width
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.numpy import nested
 from corgipile.tables.table import LIMIT, IntArray
+from corgipile.tables.unit_check import sampled_runs
 
 __all__ = ["Categorical", "Column", "Fetch", "Lists", "Nullable", "Numbers", "Text", "column_of", "field_columns"]
 
 ASSUMED_TEXT_BYTES = 32  # of variable-length text, before any is read
 SAMPLE_ROWS = 64  # rows of each of three samples
-STRETCHES, STRETCH_ROWS = 16, 4096  # stretches of rows whose known lengths are sampled
 Value = TypeVar("Value")
 
 
@@ -119,12 +119,11 @@ class Numbers(_OneArrayPerColumn):
 
 
 def _sampled_lengths(stored: Stored) -> tuple[float, int]:
-    """Return the mean and the largest length of up to 16 stretches of values, 0 if lengths are unknown."""
+    """Return the mean and the largest length of sampled values, 0 if lengths are unknown."""
     lengths_of, rows = getattr(stored, "lengths", None), stored.shape[0]
     if lengths_of is None or not rows:
         return 0.0, 0
-    starts = np.unique(np.linspace(0, rows - 1, STRETCHES).astype(np.int64) // STRETCH_ROWS) * STRETCH_ROWS
-    lengths = lengths_of(starts, np.minimum(starts + STRETCH_ROWS, rows))
+    lengths = lengths_of(*sampled_runs(rows))
     return max(1.0, float(lengths.mean())), int(lengths.max())
 
 

@@ -169,7 +169,11 @@ class ArraysTable(Checked):
         if edges is None or (units := units_of(np.diff(edges), np.diff(edges) * self._width(found))) is None:
             return None
         chunks = max(sum(map(decoding_bytes, column.stored)) for column in found.values())
-        return units._replace(dictionary=max(chunks, COPIES * max(column.longest for column in found.values())))
+        return units._replace(dictionary=max(chunks, COPIES * self.longest_row(columns)))
+
+    def longest_row(self, columns: Sequence[str]) -> int:
+        """Return the bytes of the longest sampled value of varying length."""
+        return max((self._columns[name].longest for name in columns if name in self._columns), default=0)
 
     def shared_bytes(self, columns: Sequence[str]) -> int:
         """Return the bytes of the categories of these columns."""

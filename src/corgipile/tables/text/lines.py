@@ -1,6 +1,7 @@
 """Random access to lines of text by a stored index of line starts."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +69,12 @@ class Lines:
         begins = self._starts_of_run(first, last if at_end else last + 1)
         return np.append(begins, self.file.size) if at_end else begins
 
+    def parts(self, start: int, stop: int, nbytes: int) -> Iterator[tuple[int, int]]:
+        """Yield runs of rows that begin within about ``nbytes`` bytes, so that long rows are parsed one by one."""
+        places = self.places(start, stop)[:-1]
+        cuts = np.flatnonzero(np.diff((places - places[:1]) // nbytes)) + 1
+        yield from pairwise([start, *(start + cuts).tolist(), stop])
+
     def run(self, start: int, stop: int, parse: Parse) -> pa.RecordBatch:
         """Read and parse a run of rows, at least one."""
         places = self.places(start, stop)
@@ -83,6 +90,11 @@ class Lines:
         text = np.empty(int(ends[-1]), np.uint8)
         text[ends - 1] = ord("\n")
         return self.file.gather(places[:, 0], lengths, text, ends - 1 - lengths)
+
+    def split(self, rows: IntArray, nbytes: int) -> list[IntArray]:
+        """Split ascending rows into groups of about ``nbytes`` bytes."""
+        lengths = self._starts(rows + 1 + self._header) - self._starts(rows + self._header)
+        return np.split(rows, np.flatnonzero(np.diff((np.cumsum(lengths) - lengths) // nbytes)) + 1)
 
     def pick(self, rows: IntArray, parse: Parse) -> pa.RecordBatch:
         """Read and parse scattered ascending rows; neighbours are read together."""

@@ -71,7 +71,8 @@ class TextTable(Checked):
         return digest(self._lines.file.identity, describe(self.schema), str(len(self)))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        parts = pairwise([*range(start, stop, self._run_rows()), stop])
+        runs = pairwise([*range(start, stop, self._run_rows()), stop])
+        parts = (part for run in runs for part in self._lines.parts(*run, MAX_RUN_BYTES))
         return join([self._lines.run(*part, lambda text, rows: self._parse(text, rows, names)) for part in parts])
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
@@ -80,7 +81,8 @@ class TextTable(Checked):
     def _pick_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         """Parse ascending rows."""
         step = self._run_rows()
-        parts = [rows[at : at + step] for at in range(0, len(rows), step)]
+        runs = (rows[at : at + step] for at in range(0, len(rows), step))
+        parts = (part for run in runs for part in self._lines.split(run, MAX_RUN_BYTES))
         return join([self._lines.pick(part, lambda text, rows: self._parse(text, rows, names)) for part in parts])
 
     def with_types(self, types: Mapping[str, pa.DataType]) -> Self:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from corgipile.arrow_memory import give_back
 from corgipile.errors import BadArgument, MissingColumn, ParseError
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.text.lines import Lines
@@ -28,7 +29,9 @@ def stretches(lines: Lines, read: Callable[[int, int], pa.Schema]) -> Iterator[p
     count = min(MAX_STRETCHES, -(-rows // step))
     for number in range(count):
         start = number * max(0, rows - step) // max(1, count - 1)
-        yield read(start, min(rows, start + step))
+        for part in lines.parts(start, min(rows, start + step), MAX_STRETCHES * STRETCH_BYTES):
+            yield read(*part)
+            give_back()
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
