@@ -259,10 +259,8 @@ class SqliteTable(LibraryTable):
             raise ReadFailed(errno.EIO, f"{self.path}: {error}{_lock_hint(str(error))}") from None
         except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
             if "too big" in str(error):
-                raise BadValue(
-                    f"{self.path}, table {self.table_name!r}: a value must have at most {MAX_VALUE} bytes, got a "
-                    "longer one; leave its column out, or keep such values in files"
-                ) from None
+                limit = f"a value must have at most {MAX_VALUE} bytes, got a longer one; leave its column out"
+                raise BadValue(f"{self.path}, table {self.table_name!r}: {limit}") from None
             raise CorruptFile(f"{self.path}: {error}") from None
 
 
