@@ -349,7 +349,7 @@ class _Lengths(NamedTuple):
     vector: int = 0
 
     def add_group(self, rows: int, total: float, longest: int, blocks: int, *, nested: bool) -> "_Lengths":
-        """Return the lengths with a row group added, of which ``blocks`` blocks are stored."""
+        """Return the lengths with a row group added that is stored in ``blocks`` blocks."""
         likely = total * min(1, VECTOR / max(1, rows)) + LONG_TEXTS * longest
         most = total if rows <= VECTOR or not nested else likely
         if not nested:

@@ -47,7 +47,7 @@ def check_decoding(table: Table, columns: Sequence[str], memory: Size | None = N
 
 
 def _longest_row(table: Any, columns: Sequence[str]) -> int:
-    """Return the bytes of the longest sampled row of a table, or of the one that it wraps; 0 if it is unknown."""
+    """Return the bytes of the longest sampled row of a table or of the wrapped table; 0 if it is unknown."""
     own, inner = getattr(table, "longest_row", None), getattr(table, "table", None)
     return int(own(columns)) if own is not None else 0 if inner is None else _longest_row(inner, columns)
 
