@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile import tables
-from corgipile.errors import BadArgument, BudgetTooSmall
+from corgipile.errors import BadArgument, BadSchema, BudgetTooSmall
 from corgipile.quality import h_d_of_columns
 from corgipile.quality.labels import LabelTally
 from corgipile.quality.sampled_blocks import cuts_of
@@ -129,8 +129,8 @@ def _class_key(counted: tuple[Any, int]) -> tuple[int, bool, Any]:
 def _decodes(table: Table, name: str) -> bool:
     """Return whether the default budget holds a column's units and a sample of its rows."""
     try:
-        check_decoding(table, [name])
-    except BudgetTooSmall:
+        check_decoding(table, [name], DEFAULT_MEMORY // 2)  # a sample of rows takes the other half
+    except (BadSchema, BudgetTooSmall):
         return False
     return 2 * RUN * _measured_bytes(table, [name]) <= DEFAULT_MEMORY
 

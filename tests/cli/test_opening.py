@@ -107,6 +107,26 @@ def test_no_file_of_a_table_is_written_over(groups, capsys):
     assert "one of the input files" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize(
+    ("word", "read"),
+    [
+        ('columns="x,1",y', ["x,1", "y"]),
+        ('columns=new="old,1","a=b"=c,same', {"new": "old,1", "a=b": "c", "same": "same"}),
+        ('columns="q"', ['"q"']),
+        ('types="x,1"=float32,"a=b"=int8, y = int8', {"x,1": "float32", "a=b": "int8", "y": "int8"}),
+    ],
+)
+def test_names_with_marks_are_quoted(word, read):
+    assert list(options_of([word]).values()) == [read]
+
+
+def test_types_of_quoted_names(tmp_path):
+    (tmp_path / "a.csv").write_text('"x,1",label\n007,1\n008,0\n')
+    types = '"x,1"=string'
+    assert cli.main(["convert", f"{tmp_path}/a.csv", f"{tmp_path}/a.arrow", "--types", types]) == 0
+    assert tables.open(tmp_path / "a.arrow").read(0, 2).column("x,1").to_pylist() == ["007", "008"]
+
+
 def test_values_are_read_by_their_options():
     words = [
         "version=3",

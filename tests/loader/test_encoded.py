@@ -9,6 +9,8 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BudgetTooSmall, StateMismatch, WriteFailed
+from corgipile.loader.budget import columns_of, fit
+from corgipile.orders import named
 from corgipile.tables import encoded, parquet
 from corgipile.tables.arrow import file as arrow
 from corgipile.testing import Counting
@@ -131,3 +133,13 @@ def test_reads_are_bounded_and_the_same(files, rows, kind, monkeypatch):
     monkeypatch.setattr(arrow.ArrowFile, "_decode", None)
     assert table.read(7, 30_000, ["x1"]).column(0).equals(rows["x1"].combine_chunks().slice(7, 29_993))
     assert table.take(np.array([9, 3]), ["id"]).column(0).to_pylist() == [9, 3]
+
+
+def test_each_worker_decodes_a_chunk_of_its_own(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", (256, 3 << 16), "u1", chunks=(64, 3 << 16), compression="gzip")
+    table, order = cp.open(tmp_path / "a.h5"), named("no_shuffle")
+    assert fit(table, order, "16MB", columns_of(table, ["x"])).order.name == "no_shuffle"
+    with pytest.raises(BudgetTooSmall, match="give memory='48MB'"):
+        fit(table, order, "16MB", columns_of(table, ["x"]), workers=2)

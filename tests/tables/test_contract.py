@@ -69,6 +69,9 @@ class Stored(tables.MemoryTable):
     def is_unencoded(self, columns):
         return True
 
+    def longest_row(self, columns):
+        return 44
+
 
 WRAPPERS = {
     Columns: lambda table: Columns(table, ["x", "blob", "items"]),
@@ -140,6 +143,7 @@ def test_wrappers_keep_the_members_of_the_table(kind):
     assert [part[2].tolist() for part in over.parts_of(rows)] == [places.tolist()]
     assert over.by_column(column)
     assert over.shared_bytes([column]) == 5
+    assert over.longest_row([column]) == 44
     assert over.take_bytes(rows, "blob") == table.take_bytes(places, "blob")
     members = {
         "row_sizes": lambda one, at: one.row_sizes(at, [column]),
@@ -176,6 +180,7 @@ def test_combined_tables_forward_members():
         assert over.by_column("x")
         assert over.at_hand
         assert over.shared_bytes(["x"]) == 5
+        assert over.longest_row(["x"]) == 44
         assert over.units(["x"]) == one.units(["x"])
         assert over.row_sizes(np.arange(8), ["x"]) is None
         assert not over.is_unencoded(["x"])

@@ -160,7 +160,7 @@ def test_duckdb_of_long_rows(tmp_path):
     for spill in (tmp_path, "off"):
         table = open_table(tmp_path / "a.duckdb", spill=spill)
         assert [len(row) for row in table.take(np.array([30, 2]), ["s"])["s"].to_pylist()] == [1_000_030, 1_000_002]
-        with cp.Loader(table, batch_size=4, memory="16MB") as loader:
+        with cp.Loader(table, batch_size=4, memory="32MB") as loader:
             assert sorted(len(row) for batch in loader for row in batch["s"]) == [1_000_000 + i for i in range(40)]
 
 

@@ -8,8 +8,8 @@ from corgipile.bars import progress
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable, show_json
 from corgipile.cli.flags import Json, Quiet
-from corgipile.cli.opening import source_of, types_of
-from corgipile.cli.options import Compression, Overwrite, RecordBatch, names_of, number_or_text
+from corgipile.cli.opening import names_of, source_of, types_of
+from corgipile.cli.options import Compression, Overwrite, RecordBatch, number_or_text
 from corgipile.errors import BadArgument
 from corgipile.lazy import lazy
 

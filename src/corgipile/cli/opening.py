@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     stores, registry = lazy("corgipile.stores.opening"), lazy("corgipile.tables.formats")
 
-__all__ = ["Open", "options_of", "source_of", "types_of", "with_opening"]
+__all__ = ["Open", "names_of", "options_of", "source_of", "split_parts", "types_of", "unquoted", "with_opening"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Words = list[str] | None
@@ -29,6 +29,7 @@ Open = Annotated[
     Words, typer.Option("--open", metavar="KEY=VALUE", help="Option of the table's format (group=/train); repeatable.")
 ]
 TEST = typer.Option("--open-test", metavar="KEY=VALUE", help="Option of the test table; default: as --open.")
+QUOTED = r'(?<![^,:=])"(?:[^"]|"")*"(?=[,:=])'  # a name that may hold marks
 COMMON_OPTIONS = {"format", "spill", "trust"}  # of `corgipile.open`, for any format
 
 
@@ -127,14 +128,40 @@ def options_of(words: Words) -> dict[str, Any]:
     return options
 
 
+def split_parts(text: str, mark: str = ",") -> list[str]:
+    """Split text at a mark that is not within double quotes."""
+    return re.findall(f"((?:{QUOTED}|[^{mark}])*){mark}", text + mark)
+
+
+def unquoted(name: str) -> str:
+    """Return a name without the double quotes that it needs for a mark in it."""
+    return name[1:-1].replace('""', '"') if re.fullmatch('".*[,:=].*"', name, re.DOTALL) else name
+
+
+def names_of(text: str, mark: str = ",") -> list[str]:
+    """Split names at a mark; those that hold one stand in double quotes.
+
+    Example:
+        >>> names_of('a,"b,c","d"')
+        ['a', 'b,c', '"d"']
+    """
+    return [unquoted(name) for name in split_parts(text, mark)]
+
+
+def _pair_of(part: str) -> tuple[str, str]:
+    """Split ``name=word`` at the first mark that is not within double quotes."""
+    name, *words = split_parts(part, "=")
+    return unquoted(name), unquoted("=".join(words))
+
+
 def types_of(text: str) -> dict[str, str]:
     """Parse types by column name.
 
     Raises:
         BadArgument: A name is empty, repeated or lacks a type.
     """
-    pairs = [part.partition("=") for part in text.split(",")]
-    types = {name.strip(): kind.strip() for name, _, kind in pairs}
+    pairs = [_pair_of(part.strip()) for part in split_parts(text)]
+    types = {name.strip(): kind.strip() for name, kind in pairs}
     if len(types) < len(pairs) or not all(types) or not all(types.values()):
         raise BadArgument(f"types must be different names with types, such as x=float32,y=int8, got {text!r}")
     return types
@@ -142,10 +169,8 @@ def types_of(text: str) -> dict[str, str]:
 
 def _names(text: str) -> list[str] | dict[str, str]:
     """Parse names, or old=new pairs."""
-    parts = text.split(",")
-    if "=" not in text:
-        return parts
-    return {name: value if equals else name for name, equals, value in (part.partition("=") for part in parts)}
+    pairs = list(map(_pair_of, split_parts(text)))
+    return {name: value or name for name, value in pairs} if any(value for _, value in pairs) else names_of(text)
 
 
 def _plain(text: str) -> bool | int | str:

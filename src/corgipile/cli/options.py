@@ -1,7 +1,6 @@
 """Options that several subcommands share."""
 
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -11,14 +10,13 @@ import typer
 
 import corgipile as cp
 from corgipile import orders
-from corgipile.cli.opening import source_of
+from corgipile.cli.opening import names_of, source_of, split_parts, unquoted
 from corgipile.errors import BadArgument
 from corgipile.settings import BLOCK, Declared, TrainArguments, declared
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 PLAIN = (int, float, bool, str, int | None, float | None, bool | None)
 SHARED = declared(TrainArguments)
-QUOTED = r'(?<![^,:])"(?:[^"]|"")*"(?=[,:=])'  # a name that may hold marks
 Memory = Annotated[str, typer.Option(help=SHARED["memory"].setting.about)]
 Seed = Annotated[int, typer.Option(help=SHARED["seed"].setting.about)]
 Block = Annotated[str | None, typer.Option(help=BLOCK.about)]
@@ -84,24 +82,6 @@ def number_or_text(text: str) -> int | str:
         return text
 
 
-def _parts(text: str, mark: str = ",") -> list[str]:
-    return re.findall(f"((?:{QUOTED}|[^{mark}])*){mark}", text + mark)
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace('""', '"') if re.fullmatch('".*[,:=].*"', name, re.DOTALL) else name
-
-
-def names_of(text: str, mark: str = ",") -> list[str]:
-    """Split names at a mark; those that hold one stand in double quotes.
-
-    Example:
-        >>> names_of('a,"b,c","d"')
-        ['a', 'b,c', '"d"']
-    """
-    return [_unquoted(name) for name in _parts(text, mark)]
-
-
 def columns_of(names: str | None) -> str | list[str] | None:
     """Return a name, or several with commas.
 
@@ -120,7 +100,7 @@ def crosses_of(text: str) -> list[tuple[str, ...]]:
         >>> crosses_of("city:device,hour")
         [('city', 'device'), ('hour',)]
     """
-    return [tuple(names_of(part, ":")) for part in _parts(text)]
+    return [tuple(names_of(part, ":")) for part in split_parts(text)]
 
 
 def by_column(text: str) -> str | dict[str, str]:
@@ -130,8 +110,8 @@ def by_column(text: str) -> str | dict[str, str]:
         >>> by_column("onehot"), by_column("city=onehot,zip=hash:64")
         ('onehot', {'city': 'onehot', 'zip': 'hash:64'})
     """
-    found = (part.rpartition("=") for part in _parts(text))
-    return {_unquoted(name): how for name, _, how in found} if "=" in text else text
+    found = (part.rpartition("=") for part in split_parts(text))
+    return {unquoted(name): how for name, _, how in found} if "=" in text else text
 
 
 def weight_by_class(text: str) -> str | dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
+from corgipile import arrow_compute as pc
 from corgipile import tables
 from corgipile.conversion.idx import idx_stream
 from corgipile.conversion.records import record_stream
@@ -17,7 +18,7 @@ from corgipile.conversion.stream import Stream
 from corgipile.conversion.text import csv_stream, decompressed, json_stream
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
 from corgipile.tables import Table
-from corgipile.tables.arrow.stream import UnterminatedStream
+from corgipile.tables.arrow.stream import UnterminatedStream, decoding_bytes
 from corgipile.tables.arrow.writer import conform, plain
 from corgipile.tables.concat import DIMS_KEY, ConcatTable
 from corgipile.tables.folders import expand_braces, format_named, refuse_others
@@ -29,14 +30,14 @@ from corgipile.tables.io.remote import in_turn
 from corgipile.tables.partitions import keys_of
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.svmlight.text import stream_batches
-from corgipile.tables.table import even_cuts
+from corgipile.tables.table import even_cuts, is_bytes
 from corgipile.tables.table_logs import refuse_logged
 from corgipile.tables.text.guess import is_csv_name, text_kind
 from corgipile.tables.text.json import is_lines
 from corgipile.tables.text.table import TextTable
 from corgipile.tables.text.types import Types
 from corgipile.tables.tfrecord.index import is_head
-from corgipile.tables.unit_check import check_decoding
+from corgipile.tables.unit_check import DEFAULT_MEMORY, check_budget, check_decoding
 from corgipile.tables.wrapper import Wrapper
 from corgipile.urls import is_url, local_path
 
@@ -185,6 +186,9 @@ def _arrow_stream(path: str, options: Options) -> Stream:
         pass
     except UnterminatedStream as error:
         log.warning("%s", error)
+    with decoding(path):
+        taken = decoding_bytes(File(path))
+    check_budget(path, taken, DEFAULT_MEMORY if options.memory is None else options.memory)
     with decoding(path), pa.OSFile(path) as file:
         schema = plain(pa.ipc.open_stream(file).schema)
         check_names(schema, path)
@@ -192,8 +196,22 @@ def _arrow_stream(path: str, options: Options) -> Stream:
 
 
 def _ipc_batches(path: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a stream, few at a time where each may hold a long value of a dictionary."""
     with pa.OSFile(path) as file:
-        yield from pa.ipc.open_stream(file)
+        for batch in pa.ipc.open_stream(file):
+            longest = max((_longest_value(column) for column in batch.columns), default=0)
+            for start in range(0, batch.num_rows, step := max(1, _READ // max(1, longest))):
+                yield batch.slice(start, step)
+
+
+def _longest_value(column: pa.Array) -> int:
+    """Return the bytes of the longest value of a column's dictionary, 0 if it has none."""
+    if pa.types.is_dictionary(column.type):
+        values = column.dictionary
+        return int(pc.max(pc.binary_length(values)).as_py() or 0) if is_bytes(values.type) else int(values.nbytes)
+    if pa.types.is_struct(column.type):
+        return max(map(_longest_value, column.flatten()), default=0)
+    return _longest_value(column.flatten()) if hasattr(column, "flatten") and column.type.num_fields else 0
 
 
 def _parquet_stream(path: str, options: Options) -> Stream:

@@ -137,6 +137,7 @@ def _json_batches(path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatc
         except ParseError as error:
             raise ParseError(f"{path}, in lines {lines + 1} to {lines + text.count(NEWLINE)}: {error}") from None
         lines += text.count(NEWLINE)
+        del text
 
 
 def _cells(line: bytes, mark: str) -> list[str]:

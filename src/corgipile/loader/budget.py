@@ -136,7 +136,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
     way = choose_strategy(table, order, columns.sources, share)
     if limit is not None and way.units is not None:
-        check_budget(table, shared + way.units.dictionary, limit)
+        check_budget(table, shared + (1 if way.spilled else workers) * way.units.dictionary, limit)
 
     def attempt(limit: int | None) -> Fitted:
         budget = None if limit is None else int(way.left(limit / workers - shared) / columns.row_bytes)

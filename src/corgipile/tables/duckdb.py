@@ -5,7 +5,8 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import check_names, pick, read_pieces
 from corgipile.tables.io.spill import Spill, SpillWriter, spill_folder
 from corgipile.tables.library import UnitTable
+from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.table import IntArray, Table, even_cuts
 from corgipile.tables.values import value_type
 
@@ -33,6 +35,16 @@ MAX_COLUMNS = 12  # columns read at a time
 BYTES_PER_MIB = 2 << 20  # bytes of the process for each MiB of the limit, decoded rows included
 MAX_GROUP_BYTES = 64 << 20  # bytes of a row group that is unpacked whole for sequential reads
 MAX_MIB = 1 << 14  # memory limit of the library for very long rows
+VECTOR, BLOCK = 2048, 1 << 18  # rows that the library decodes at once; bytes of a stored block
+BATCH_BYTES = 8 << 20  # bytes of a decoded vector from which batches are limited by its longest text
+MAX_RATIO, LONG_TEXTS = 32, 4  # plausible decoded bytes of a stored byte; texts of maximum length in a plausible vector
+LENGTHS = """
+    select column_name, row_group_id, sum(8 * count * (segment_type <> 'VALIDITY')::int +
+        coalesce(stats['total_string_length']::hugeint, 0))::double,
+        coalesce(max(stats['max_string_length']::bigint), 1), sum(1 + len(additional_block_ids))::bigint,
+        bool_or(column_path like '%,%' and segment_type <> 'VALIDITY')
+    from pragma_storage_info({}) group by all order by all
+"""
 _unpacked: Common[Table] = Common(4, lambda _: 1)
 ADVICE = "rows are decoded in groups of 122,880; `corgipile convert` writes a file that is read in place"
 
@@ -87,7 +99,34 @@ class DuckDBTable(UnitTable):
     def units(self, columns: Sequence[str]) -> Units | None:
         """Return the row groups as units; None without spill files, as rows can then be fetched alone."""
         found = None if self.spill is None else super().units(columns)
-        return found and found._replace(library=int(BYTES_PER_MIB * (BASE_MIB + COLUMN_MIB * MAX_COLUMNS)))
+        known = (self._lengths[name] for name in columns if name in self._lengths)
+        vectors = (lengths.vector + 2 * lengths.longest for lengths in known)
+        return found and found._replace(
+            library=int(BYTES_PER_MIB * (BASE_MIB + COLUMN_MIB * MAX_COLUMNS)), dictionary=max(vectors, default=0)
+        )
+
+    @cached_property
+    def _lengths(self) -> dict[str, "_Lengths"]:
+        """Return the lengths of columns; none if widths are fixed, or the library is older than 2.0."""
+        found: dict[str, _Lengths] = {}
+        if not all(fixed_row_bytes(pa.schema([field])) for field in self.schema):
+            with suppress(CorruptFile), self._converted_errors():
+                groups = self._connection().sql(LENGTHS.format(_literal(self._source))).fetchall()
+                for name, group, *sizes, nested in groups:
+                    rows = min(GROUP, len(self) - GROUP * group)
+                    found[name] = found.get(name, _Lengths()).add_group(rows, *sizes, nested=nested)
+        return found
+
+    def _estimate_width(self, name: str) -> float:
+        known = self._lengths.get(name)
+        return super()._estimate_width(name) if known is None else known.total / max(1, len(self))
+
+    def _batch_rows(self, names: list[str]) -> int:
+        rows = super()._batch_rows(names)
+        for known in (self._lengths[name] for name in names if name in self._lengths):
+            if known.vector > BATCH_BYTES:
+                rows = min(rows, max(1, BATCH_BYTES // known.longest))
+        return rows
 
     def cuts(self, rows: int) -> IntArray:
         """Cut at row groups; without spill files, every ``rows`` rows."""
@@ -284,6 +323,31 @@ class _MemoryLimitExceeded(CorruptFile):
     """The memory limit of the library is too small for some rows."""
 
 
+class _Lengths(NamedTuple):
+    """Decoded bytes of a column, from statistics of its segments.
+
+    Attributes:
+        total: Bytes of all rows.
+        longest: Bytes of the longest text; of all rows if they are nested and few.
+        vector: Bytes of the rows that the library decodes at once: at most, or likely for plausible text.
+    """
+
+    total: float = 0
+    longest: int = 1
+    vector: int = 0
+
+    def add_group(self, rows: int, total: float, longest: int, blocks: int, *, nested: bool) -> "_Lengths":
+        """Return the lengths with a row group added that is stored in ``blocks`` blocks."""
+        likely = total * min(1, VECTOR / max(1, rows)) + LONG_TEXTS * longest
+        most = total if rows <= VECTOR or not nested else likely
+        if not nested:
+            most = min(most, VECTOR * longest)
+        elif rows <= VECTOR:
+            longest = int(total)
+        vector = most if total > MAX_RATIO * BLOCK * blocks else min(likely, most)
+        return _Lengths(self.total + total, max(self.longest, longest), max(self.vector, int(vector)))
+
+
 def _library() -> Any:
     return extra("duckdb", "reading DuckDB", "duckdb")
 
@@ -293,9 +357,13 @@ def _connect(path: str) -> Any:
     offline = {f"{word}_known_extensions": False for word in ("autoinstall", "autoload")}
     connection = _library().connect(":memory:", config={"threads": 1, "python_enable_replacements": False, **offline})
     connection.execute("set preserve_insertion_order = true")
-    connection.execute(f"attach '{path.replace(chr(39), chr(39) * 2)}' as db (read_only, type duckdb)")
+    connection.execute(f"attach {_literal(path)} as db (read_only, type duckdb)")
     connection.execute("set enable_external_access = false")  # the database must not read other files
     return connection
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:

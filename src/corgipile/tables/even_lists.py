@@ -28,9 +28,10 @@ def sampled_width(table: "Table", name: str) -> int | None:
     first = table.read(0, 1, [name])
     size = min(SAMPLE_ROWS, len(table), int(SAMPLE_BYTES / max(1, first.nbytes)) + 1)
     width = even_length(first.column(0))
-    for start in sorted({0, (len(table) - size) // 2, len(table) - size}):
-        if width is None or even_length(table.read(start, start + size, [name]).column(0)) != width:
-            return None
+    starts = sorted({0, (len(table) - size) // 2, len(table) - size})
+    for start, stop in [*((start, start + 1) for start in starts), *((start, start + size) for start in starts)]:
+        if width is None or even_length(table.read(start, stop, [name]).column(0)) != width:
+            return None  # single rows come first: others may be much longer than the first one
     return width
 
 

@@ -3,7 +3,8 @@
 import re
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,13 @@ from pyarrow import orc
 from corgipile.errors import BadSchema, CorruptFile, UnknownFormat
 from corgipile.lazy import lazy
 from corgipile.nesting import check_depth
+from corgipile.tables.encoded import Units
 from corgipile.tables.io.files import File, PathLike, decoding
 from corgipile.tables.io.pieces import check_names, pick
 from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.io.unpacking import snappy
 from corgipile.tables.library import UnitTable
+from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.table import IntArray
 
 __all__ = ["MAGIC", "SUFFIXES", "OrcTable"]
@@ -29,6 +32,9 @@ TAIL = 1 << 14
 ZONE = re.compile(rb"(\w[\w+:-]*(/\w[\w+:-]*)*)?")
 Fields = dict[int, list[int | bytes]]  # the fields of a protobuf message
 MAX_CHUNK, MAX_FOOTER = 1 << 24, 1 << 24  # unpacked bytes
+TEXT_SUMS = (4, 3), (8, 1)  # statistics of text and of bytes, and the sum of lengths in each
+TYPE_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 5: 4, 7: 4, 8: 4, 10: 4, 11: 4, 12: 0, 14: 16, 15: 4, 16: 4, 17: 4}  # of a value
+FEW_ROWS, MAX_RATIO, COPIES = 2048, 32, 3  # decoded bytes of a stored byte; memory of a row per decoded byte
 ADVICE = "a stripe is decoded whole before a row is read; `corgipile convert` writes a file that is read in place"
 
 
@@ -55,7 +61,7 @@ class OrcTable(UnitTable):
         if self._file.read(0, min(3, self._file.size)) != MAGIC:
             raise UnknownFormat(f"{self._file.path} is not an ORC file: it does not begin with {MAGIC!r}")
         self._local = threading.local()
-        counts, self._bytes = _stripes(self._file)
+        counts, self._bytes, self._sizes = _stripes(self._file)
         with decoding(self._file.path):
             reader = self._reader()
             schema: pa.Schema = reader.schema
@@ -72,6 +78,18 @@ class OrcTable(UnitTable):
     def nbytes(self) -> int:
         """Return the stored bytes of all rows."""
         return self._bytes
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Return the stripes as units; few rows that unpack to much may all lie in one of them."""
+        found = super().units(columns)
+        if found is None or len(self) > FEW_ROWS or found.total < MAX_RATIO * self._bytes:
+            return found
+        return found._replace(dictionary=COPIES * found.total)
+
+    def _estimate_width(self, name: str) -> float:
+        if len(self._sizes) != len(self.schema) or fixed_row_bytes(pa.schema([self.schema.field(name)])):
+            return super()._estimate_width(name)
+        return float(self._sizes[self.schema.names.index(name)] / max(1, len(self)))
 
     def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
         with decoding(self.path):
@@ -97,8 +115,8 @@ class OrcTable(UnitTable):
         return self._local.reader
 
 
-def _stripes(file: File) -> tuple[IntArray, int]:
-    """Return the rows of each stripe, which pyarrow does not expose, and the bytes of all."""
+def _stripes(file: File) -> tuple[IntArray, int, list[int]]:
+    """Return the rows of each stripe, which pyarrow does not expose, the bytes of all, and the sizes of columns."""
     tail = file.read(max(0, file.size - TAIL), min(TAIL, file.size))
     size = tail[-1] if len(tail) > 4 else 0
     script = _fields(tail[-1 - size : -1], file)
@@ -113,12 +131,13 @@ def _stripes(file: File) -> tuple[IntArray, int]:
         footer = _fields(data if codec == "none" else _unpacked(data, codec, _number(script, 3)), file)
     with decoding(file.path):
         _check_types(footer.get(4, []), file)
+        sizes = _column_sizes(footer.get(4, []), footer.get(7, []), file)
     stripes = [_fields(stripe, file) for stripe in footer.get(3, []) if isinstance(stripe, bytes)]
     counts = np.array([_number(stripe, 5) for stripe in stripes], np.int64)
     if (counts < 0).any() or (counts > 1 << 40).any():
         raise CorruptFile(f"{file.path} is damaged: a stripe claims {counts.max()} rows")
     _check_zones(file, stripes, codec, _number(script, 3))
-    return counts, sum(_number(stripe, 3) for stripe in stripes)
+    return counts, sum(_number(stripe, 3) for stripe in stripes), sizes
 
 
 def _check_zones(file: File, stripes: list[Fields], codec: str, block: int) -> None:
@@ -140,15 +159,38 @@ def _check_types(types: list[int | bytes], file: File) -> None:
     depths = [0] * len(types)
     for at, message in enumerate(types):
         check_depth(depths[at] - 1, f"{file.path}: a column", BadSchema)
-        for inner in _fields(message, file).get(2, []) if isinstance(message, bytes) else []:
-            packed, place = (inner, 0) if isinstance(inner, bytes) else (b"", 0)
-            numbers = [] if isinstance(inner, bytes) else [inner]
-            while place < len(packed):
-                number, place = _varint(packed, place)
-                numbers.append(number)
-            for number in numbers:
-                if at < number < len(types):
-                    depths[number] = depths[at] + 1
+        for number in _inner_types(message, file):
+            if at < number < len(types):
+                depths[number] = depths[at] + 1
+
+
+def _inner_types(message: int | bytes, file: File) -> list[int]:
+    """Return the numbers of the types directly within a type."""
+    numbers = list[int]()
+    for inner in _fields(message, file).get(2, []) if isinstance(message, bytes) else []:
+        packed, place = (inner, 0) if isinstance(inner, bytes) else (b"", 0)
+        numbers += [] if isinstance(inner, bytes) else [inner]
+        while place < len(packed):
+            number, place = _varint(packed, place)
+            numbers.append(number)
+    return numbers
+
+
+def _column_sizes(types: list[int | bytes], statistics: list[int | bytes], file: File) -> list[int]:
+    """Return the decoded bytes of each column, inner types included; nothing if the file has no statistics."""
+    if not types or len(statistics) != len(types):
+        return []
+    sizes = list[int]()
+    for kind, counts in zip(types, statistics, strict=True):
+        found = _fields(counts, file) if isinstance(counts, bytes) else {}
+        sizes.append(
+            _number(found, 1) * TYPE_BYTES.get(_number(_fields(kind, file), 1) if isinstance(kind, bytes) else 0, 8)
+        )
+        for field, total in TEXT_SUMS:
+            for text in found.get(field, []):
+                sizes[-1] += _number(_fields(text, file), total) >> 1 if isinstance(text, bytes) else 0  # zigzag
+    columns = _inner_types(types[0], file)
+    return [sum(sizes[first:after]) for first, after in pairwise([*columns, len(types)])]
 
 
 def _unpacked(data: bytes, codec: str, block: int) -> bytes:

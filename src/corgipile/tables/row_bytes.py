@@ -13,7 +13,7 @@ __all__ = ["fixed_row_bytes", "row_bytes"]
 
 RUN_BYTES = 1 << 20
 SAMPLE_BYTES = 1 << 20
-SAMPLE_ROWS = 64
+SAMPLE_ROWS, SAMPLE_STEP = 64, 4
 _known: "WeakKeyDictionary[Table, dict[tuple[str, ...], float]]" = WeakKeyDictionary()
 
 
@@ -70,8 +70,19 @@ def _sample_bytes(table: Table, varying: list[str]) -> float:
         first = float(values(table.read(0, 1, varying)).nbytes)
         size = min(size, int(SAMPLE_BYTES / max(1.0, first)) + 1)
     starts = sorted({0, (len(table) - size) // 2, len(table) - size})
-    sampled = sum(_run_bytes(table, start, start + size, varying) for start in starts)
-    return float(sampled) / (size * len(starts))
+    runs = [(start, _sampled_end(table, start, start + size, varying)) for start in starts]
+    return sum(_run_bytes(table, *run, varying) / (run[1] - run[0]) for run in runs) / len(runs)
+
+
+def _sampled_end(table: Table, start: int, stop: int, columns: list[str]) -> int:
+    """Return the end of a run, sooner where rows turn out to be long, unless the table knows their sizes."""
+    if table.row_sizes(np.array([start]), columns) is not None:
+        return stop
+    end, total = start, 0
+    while end < stop and total < SAMPLE_BYTES:
+        begin, end = end, min(stop, end + (SAMPLE_STEP if end > start else 1))
+        total += int(values(table.read(begin, end, columns)).nbytes)
+    return end
 
 
 def _run_bytes(table: Table, start: int, stop: int, columns: list[str]) -> int:

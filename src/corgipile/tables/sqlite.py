@@ -27,7 +27,7 @@ MAGIC, SUFFIXES = b"SQLite format 3\0", (".sqlite", ".sqlite3")
 STEP = 64  # rows between stored rowids
 RUN = 4096  # rows fetched at a time
 SAMPLE = 16, 256  # runs, and rows of each, that determine undeclared types
-MIN_LIMIT, MAX_VALUE = 1 << 20, 1_000_000_000  # bytes of a value or a statement: at least, and SQLite's own limit
+MAX_VALUE = 16 << 20  # bytes of a value, or of a statement
 WAIT = 30.0  # seconds for a lock
 MAX_ROWID = (1 << 63) - 1
 MAX_PARAMETERS = 500  # rowids of one statement
@@ -188,10 +188,11 @@ class SqliteTable(LibraryTable):
         seen: dict[str, set[type]] = {name: set() for name in names}
         for start in starts if self._n_rows and names else []:
             first, skip = self._seek(start)
-            query = f"{self._select(names)} where {self._rowid} >= ? order by {self._rowid} limit ? offset ?"
-            for row in self._fetch(query, (first, length, skip)):
-                for name, value in zip(names, row, strict=True):
-                    seen[name].add(type(value))
+            types = ", ".join(f"typeof({quoted(name)})" for name in names)  # long values are not read
+            query = f"select {types} from {quoted(self.table_name)} where {self._rowid} >= ? order by {self._rowid}"  # noqa: S608
+            for row in self._fetch(f"{query} limit ? offset ?", (first, length, skip)):
+                for name, kind in zip(names, row, strict=True):
+                    seen[name].add(STORED[kind])
         return seen
 
     def _batch(self, rows: list[tuple[Any, ...]], names: list[str], first: int) -> pa.RecordBatch:
@@ -257,6 +258,9 @@ class SqliteTable(LibraryTable):
         except sqlite3.OperationalError as error:
             raise ReadFailed(errno.EIO, f"{self.path}: {error}{_lock_hint(str(error))}") from None
         except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+            if "too big" in str(error):
+                limit = f"a value must have at most {MAX_VALUE} bytes, got a longer one; leave its column out"
+                raise BadValue(f"{self.path}, table {self.table_name!r}: {limit}") from None
             raise CorruptFile(f"{self.path}: {error}") from None
 
 
@@ -264,6 +268,7 @@ class _Text(bytes):
     """Stored text, not yet decoded."""
 
 
+STORED = {b"null": type(None), b"integer": int, b"real": float, b"text": _Text, b"blob": bytes}
 KINDS = {int: pa.int64(), float: pa.float64(), _Text: pa.string(), bytes: pa.binary()}
 
 
@@ -275,9 +280,7 @@ def _connect(path: str) -> sqlite3.Connection:
     uri = f"file:{quote(path)}?mode=ro{'&immutable=1' if immutable else ''}"
     connection = sqlite3.connect(uri, uri=True, timeout=WAIT, check_same_thread=False, isolation_level=None)
     connection.execute("pragma trusted_schema = off")  # the schema must not run functions with side effects
-    stored = sum(file.stat().st_size for file in (Path(path), Path(f"{path}-wal")) if file.exists())
-    # No stored value exceeds the file, but a generated column could compute any number of bytes.
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(MAX_VALUE, max(MIN_LIMIT, stored)))
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)  # also of what a generated column computes
     connection.text_factory = _Text
     return connection
 

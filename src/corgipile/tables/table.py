@@ -135,6 +135,10 @@ class Table:
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of each row; None if rows of these columns cannot be located one by one."""
 
+    def longest_row(self, columns: Sequence[str]) -> int:
+        """Return the bytes of the longest row of columns as far as it is known without decoding, else 0."""
+        return 0
+
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Return rows of a binary column without nulls as separate objects, in the requested order."""
         return list(self.take(rows, [column]).column(0).to_pylist())

@@ -111,6 +111,11 @@ class Wrapper(Checked):
         """Return the bytes of rows, None if they are unknown or columns are changed."""
         return self.table.row_sizes(self.places(rows), columns) if all(map(self.keeps, columns)) else None
 
+    def longest_row(self, columns: Sequence[str]) -> int:
+        """Return the bytes of the table's longest row as far as it is known."""
+        stored = self.stored(columns)
+        return self.table.longest_row(stored) if stored else 0
+
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column as separate objects."""
         if not self.keeps(column):
@@ -208,6 +213,10 @@ class Combined(Checked):
                 return None
             sizes[at] = part_sizes
         return sizes
+
+    def longest_row(self, columns: Sequence[str]) -> int:
+        """Return the bytes of the longest row of all tables as far as it is known."""
+        return max(table.longest_row(columns) for table in self.tables)
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column as separate objects."""

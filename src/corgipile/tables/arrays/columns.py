@@ -13,6 +13,7 @@ from corgipile.tables.arrays.stored import Field, InPlace, Stored, row_width
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.numpy import nested
 from corgipile.tables.table import LIMIT, IntArray
+from corgipile.tables.unit_check import sampled_runs
 
 __all__ = ["Categorical", "Column", "Fetch", "Lists", "Nullable", "Numbers", "Text", "column_of", "field_columns"]
 
@@ -55,11 +56,13 @@ class Column(Protocol):
         kind: Its type.
         stored: The arrays of its rows.
         width: Approximate bytes of a row in memory.
+        longest: Bytes of the longest sampled value of varying length, 0 if lengths are unknown.
     """
 
     kind: pa.DataType
     stored: Sequence[Stored]
     width: float
+    longest: int
 
     def array(self, fetch: Fetch) -> pa.Array:
         """Return the rows being read."""
@@ -75,6 +78,7 @@ class _OneArrayPerColumn:
     """A column whose arrays have one entry per row."""
 
     stored: Sequence[Stored]
+    longest = 0
 
     def edges(self) -> IntArray | None:
         """Return the chunk edges of the array with the largest chunks."""
@@ -114,6 +118,15 @@ class Numbers(_OneArrayPerColumn):
         return nested(values.astype(values.dtype.newbyteorder("="), copy=False), self._array.shape[1:])
 
 
+def _sampled_lengths(stored: Stored) -> tuple[float, int]:
+    """Return the mean and the largest length of sampled values, 0 if lengths are unknown."""
+    lengths_of, rows = getattr(stored, "lengths", None), stored.shape[0]
+    if lengths_of is None or not rows:
+        return 0.0, 0
+    lengths = lengths_of(*sampled_runs(rows))
+    return max(1.0, float(lengths.mean())), int(lengths.max())
+
+
 class Text(_OneArrayPerColumn):
     """Text of variable or fixed length.
 
@@ -126,12 +139,17 @@ class Text(_OneArrayPerColumn):
     def __init__(self, stored: Stored, where: str, *, binary: bool = False) -> None:
         self.stored, self._array, self._where = (stored,), stored, where
         self.kind = pa.binary() if binary else pa.string()
-        self.width = float(stored.dtype.itemsize if stored.dtype.kind in "SU" else ASSUMED_TEXT_BYTES)
+        self._lengths: Callable[[IntArray, IntArray], IntArray] | None = getattr(stored, "lengths", None)
+        mean, self.longest = _sampled_lengths(stored)
+        fixed = float(stored.dtype.itemsize) if stored.dtype.kind in "SU" else None
+        self.width = fixed or mean or float(ASSUMED_TEXT_BYTES)
 
     def sizes(self, rows: IntArray) -> IntArray | None:
-        """Return the bytes of each row, estimated from a sample for variable-length text."""
+        """Return the bytes of each row, estimated from a sample for variable-length text of unknown lengths."""
         if self.kind != pa.string():
             return None
+        if self._lengths is not None:
+            return self._lengths(rows, rows + 1)
         return np.full(len(rows), int(self.width) if self._array.dtype.kind in "SU" else self._mean, np.int64)
 
     @cached_property
@@ -226,12 +244,15 @@ class Lists(_OneArrayPerColumn):
 
     def __init__(self, stored: Stored, item: np.dtype[Any]) -> None:
         self.stored, self._array, self._item = (stored,), stored, item
-        self.kind, self.width = pa.list_(pa.from_numpy_dtype(item.newbyteorder("="))), float(8 * item.itemsize)
+        mean, longest = _sampled_lengths(stored)
+        self.kind, self.width = pa.list_(pa.from_numpy_dtype(item.newbyteorder("="))), mean or 8.0 * item.itemsize
+        self.longest = longest
 
     def array(self, fetch: Fetch) -> pa.Array:
         """Return the rows being read."""
         rows = fetch(self._array)
-        parts = [np.asarray(row, self._item.newbyteorder("=")) for row in rows]
+        read = [np.frombuffer(row, self._item) if isinstance(row, bytes) else row for row in rows]
+        parts = [np.asarray(row, self._item.newbyteorder("=")) for row in read]
         return list_array(self.kind, np.append(0, np.cumsum([len(part) for part in parts])), np.concatenate(parts))
 
 

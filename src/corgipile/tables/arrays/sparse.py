@@ -160,6 +160,7 @@ class Entries:
     kind: pa.DataType
     stored: Sequence[Stored]
     width: float
+    longest = 0
 
     def __init__(self, rows: SparseRows) -> None:
         self.sparse, self.stored = rows, rows.stored

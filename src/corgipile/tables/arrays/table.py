@@ -23,6 +23,7 @@ from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_
 __all__ = ["ArraysTable", "Origin"]
 
 SMALL_CHUNK = 256 << 10  # bytes of a chunk that may be decoded for a few rows
+COPIES = 3  # of a value of varying length while it is read
 READ_BYTES = 1 << 20  # bytes decoded at a time for a spill file
 
 
@@ -167,7 +168,12 @@ class ArraysTable(Checked):
         edges = self._widest(found).edges() if found and self._rows else None
         if edges is None or (units := units_of(np.diff(edges), np.diff(edges) * self._width(found))) is None:
             return None
-        return units._replace(dictionary=max(sum(map(decoding_bytes, column.stored)) for column in found.values()))
+        chunks = max(sum(map(decoding_bytes, column.stored)) for column in found.values())
+        return units._replace(dictionary=max(chunks, COPIES * self.longest_row(columns)))
+
+    def longest_row(self, columns: Sequence[str]) -> int:
+        """Return the bytes of the longest sampled value of varying length."""
+        return max((self._columns[name].longest for name in columns if name in self._columns), default=0)
 
     def shared_bytes(self, columns: Sequence[str]) -> int:
         """Return the bytes of the categories of these columns."""

@@ -14,7 +14,7 @@ from corgipile.tables.io.files import File, decoding
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.values import as_type, viewless
 
-__all__ = ["Dictionaries", "index_schema"]
+__all__ = ["Dictionaries", "index_schema", "stated_size"]
 
 MAX_EAGER_BYTES = 8 << 20  # bytes of dictionaries that are read to learn their size
 PREFIX = 8  # bytes before a compressed buffer that state its decompressed size
@@ -65,22 +65,9 @@ class Dictionaries:
 
     @cached_property
     def _stated(self) -> tuple[int, int]:
-        """Return the bytes that reading the dictionaries takes, and their number of values, from their metadata.
-
-        Raises:
-            CorruptFile: A buffer states an impossible decompressed size.
-        """
-        total, values = int(self._blocks["body"].sum()), 0
-        for offset, size, _, body in self._blocks.tolist():
-            head = read_batch(self._file.read(offset, size), body, DICTIONARY)
-            packed = [(at, length - PREFIX) for at, length in head.buffers if head.compressed and length > PREFIX]
-            places = np.array([offset + size + at for at, _ in packed], np.int64)
-            stated = self._file.gather(places, np.full(len(packed), PREFIX)).view("<i8").tolist()
-            sizes = zip((stored for _, stored in packed), stated, strict=True)
-            if any(not -1 <= size <= stored * MAX_COMPRESSION_RATIO for stored, size in sizes):
-                raise CorruptFile(f"{self._file.path}: a dictionary of {body} bytes states {max(stated)} decompressed")
-            total, values = total + sum(max(0, size) for size in stated), values + head.rows
-        return total, values
+        """Return the bytes that reading the dictionaries takes, and their number of values, from their metadata."""
+        sizes = [stated_size(self._file, at, head, body) for at, head, _, body in self._blocks.tolist()]
+        return sum(size for size, _ in sizes), sum(values for _, values in sizes)
 
     def mean_bytes(self, names: Sequence[str]) -> float:
         """Return the mean bytes of the dictionary values of a row, if all values are equally frequent."""
@@ -132,6 +119,22 @@ class Dictionaries:
         for column in found.values():
             column.validate(full=True)
         return {name: as_type(column, viewless(column.type)) for name, column in found.items()}
+
+
+def stated_size(file: File, offset: int, size: int, body: int, message: int = DICTIONARY) -> tuple[int, int]:
+    """Return the bytes that reading a dictionary or a batch takes, and its number of values, from its metadata.
+
+    Raises:
+        CorruptFile: A buffer states an impossible decompressed size.
+    """
+    head = read_batch(file.read(offset, size), body, message)
+    packed = [(at, length - PREFIX) for at, length in head.buffers if head.compressed and length > PREFIX]
+    places = np.array([offset + size + at for at, _ in packed], np.int64)
+    stated = file.gather(places, np.full(len(packed), PREFIX)).view("<i8").tolist()
+    sizes = zip((stored for _, stored in packed), stated, strict=True)
+    if any(not -1 <= size <= stored * MAX_COMPRESSION_RATIO for stored, size in sizes):
+        raise CorruptFile(f"{file.path}: a message of {body} bytes states {max(stated)} decompressed")
+    return body + sum(max(0, size) for size in stated), head.rows
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:

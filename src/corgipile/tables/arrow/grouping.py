@@ -12,12 +12,15 @@ from corgipile.tables.row_bytes import fixed_row_bytes
 
 __all__ = ["Groups"]
 
+MAX_TIMES = 4  # largest ratio of a group's bytes to the requested ones
+
 
 class Groups:
     """Collects rows until a group is full.
 
     Args:
         size: Rows of a group (int), or bytes ("1MB"); the first batch converts bytes to rows if rows vary in length.
+            Groups of much longer rows have fewer.
         schema: Schema of the rows.
 
     Raises:
@@ -33,7 +36,8 @@ class Groups:
         self._length = _length(size, schema)
         self._bytes = 0 if isinstance(size, int) else parse_bytes(size, "record_batch")
         self._pending: list[pa.RecordBatch] = []
-        self.waiting = 0
+        self._limit = MAX_TIMES * self._bytes if not self._length else 0
+        self._waiting_bytes = self.waiting = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Add rows; yield the groups that they fill."""
@@ -42,12 +46,19 @@ class Groups:
         if not self._length:
             self._length = max(1, min(FREE_ROWS, self._bytes * batch.num_rows // max(1, batch.nbytes)))
         for start in range(0, batch.num_rows, self._length):
-            self._pending.append(batch.slice(start, self._length))
-            self.waiting += self._pending[-1].num_rows
+            some = batch.slice(start, self._length)
+            size = some.nbytes if self._limit else 0
+            if self._waiting_bytes + size > self._limit and self.waiting:
+                yield join(self._pending)
+                self._pending, self._waiting_bytes, self.waiting = [], 0, 0
+            self._pending.append(some)
+            self.waiting += some.num_rows
+            self._waiting_bytes += size
             if self.waiting >= self._length:
                 joined = join(self._pending)
-                self._pending = [joined.slice(self._length)]
-                self.waiting = self._pending[0].num_rows
+                self.waiting -= self._length
+                self._pending = [joined.slice(self._length)] if self.waiting else []
+                self._waiting_bytes = self._pending[0].nbytes if self.waiting and self._limit else 0
                 yield joined.slice(0, self._length)
 
     def rest(self) -> pa.RecordBatch | None:

@@ -1,12 +1,15 @@
 """Arrow IPC streams, the format of Hugging Face datasets: batches are located by walking over all messages."""
 
 import struct
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.tables.arrow.dictionaries import stated_size
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.arrow.flatbuffers import CONTINUATION, DICTIONARY, RECORD_BATCH, SCHEMA, FlatBuffer
 from corgipile.tables.arrow.footer import BLOCK, Footer
@@ -14,6 +17,7 @@ from corgipile.tables.io.files import File, decoding
 
 MAGIC = b"\xff\xff\xff\xff"  # before each message; Arrow before 0.15 did not write it
 SUFFIXES = (".arrows",)
+COPIES = 3  # of a dictionary's values while rows of it are decoded
 FIRST_READ = 1 << 10  # bytes read to get a message's metadata
 
 
@@ -60,18 +64,9 @@ def walk(file: File) -> Footer:
         UnknownFormat: It is no stream, or has dictionary columns.
         CorruptFile: It is truncated, or lacks a message where it must have one.
     """
-    head = file.read(0, min(16, file.size))
-    prefix = 4 if is_early(head) else 8
-    if prefix == 8 and head[:4] != MAGIC:
-        raise UnknownFormat(f"{file.path} is not an Arrow IPC stream: it does not begin with {MAGIC!r}")
-    blocks, counts, native, at = [], [], True, 0
-    while True:
-        try:
-            message = _read_head(file, at, prefix)
-        except CorruptFile as error:
-            raise type(error)(f"{file.path}, message at byte {at}: {error}") from None
-        if message is None:
-            break
+    blocks, counts, native, end = [], [], True, 0
+    for at, message in _messages(file):
+        end = at + message.metadata + message.body
         if message.kind == DICTIONARY:
             raise UnknownFormat(
                 f"{file.path} is an Arrow IPC stream with dictionary columns, whose rows cannot be read in place; "
@@ -82,8 +77,35 @@ def walk(file: File) -> Footer:
         else:
             blocks.append((at, message.metadata, 0, message.body))
             counts.append(message.number)
+    return Footer(np.array(blocks, BLOCK), native, end, np.array(counts, np.int64))
+
+
+def decoding_bytes(file: File) -> int:
+    """Return the bytes that a sequential read takes: of the largest message, or the copies of a dictionary."""
+    most = 0
+    with suppress(UnterminatedStream):
+        for at, message in _messages(file):
+            if message.kind != SCHEMA:
+                times = COPIES if message.kind == DICTIONARY else 1
+                most = max(most, times * stated_size(file, at, message.metadata, message.body, message.kind)[0])
+    return most
+
+
+def _messages(file: File) -> Iterator[tuple[int, "_Message"]]:
+    """Yield the messages of a stream and their positions; see `walk` for the errors."""
+    head = file.read(0, min(16, file.size))
+    prefix, at = 4 if is_early(head) else 8, 0
+    if prefix == 8 and head[:4] != MAGIC:
+        raise UnknownFormat(f"{file.path} is not an Arrow IPC stream: it does not begin with {MAGIC!r}")
+    while True:
+        try:
+            message = _read_head(file, at, prefix)
+        except CorruptFile as error:
+            raise type(error)(f"{file.path}, message at byte {at}: {error}") from None
+        if message is None:
+            return
+        yield at, message
         at += message.metadata + message.body
-    return Footer(np.array(blocks, BLOCK), native, at, np.array(counts, np.int64))
 
 
 def is_early(head: bytes) -> bool:

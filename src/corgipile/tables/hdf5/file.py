@@ -86,10 +86,14 @@ class H5:
         layout, kind = plist.get_layout(), data.id.get_type()
         if not shape or data.file.userblock_size or plist.get_external_count():
             return self._with_library(data)
-        if isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str():
-            plain = data.file.id.get_create_plist().get_sizes() == (8, 8) and not data.fillvalue
+        item = h5py.check_vlen_dtype(data.dtype)
+        numbers = isinstance(item, np.dtype) and kind.get_super().equal(h5py.h5t.py_create(item, logical=True))
+        if numbers or (isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str()):
+            plain = data.file.id.get_create_plist().get_sizes() == (8, 8) and (numbers or not data.fillvalue)
             references = self._without_library(data, plist, REFERENCE, np.zeros((), REFERENCE)) if plain else None
-            return self._with_library(data) if references is None else Texts(self.file, references)
+            if references is None:
+                return self._with_library(data)
+            return Texts(self.file, references, item.itemsize if numbers else 1)
         if data.dtype.hasobject or not kind.equal(h5py.h5t.py_create(data.dtype, logical=True)):
             return self._with_library(data)
         if layout == h5py.h5d.COMPACT:

@@ -195,20 +195,19 @@ def _batches(path: str, rows: int, base: int, fields: pa.Schema) -> Iterator[pa.
 
 def pieces(file: str | File, chunk: int = CHUNK_BYTES) -> Iterator[bytes]:
     """Read a text in pieces of whole lines; decompress it if it is given by path."""
-    remainder, path = b"", file.path if isinstance(file, File) else file
+    parts, path = list[bytes](), file.path if isinstance(file, File) else file
     with _decompressing(path), _open_stream(file) as stream:
         while data := stream.read(chunk):
             cut = data.rfind(b"\n") + 1
+            parts.append(data[:cut] if cut else data)
             if cut:
-                yield remainder + data[:cut]
-                remainder = data[cut:]
+                piece, parts = b"".join(parts), [data[cut:]]
+                yield piece
+                del piece  # frees a long line before the next one is read
             else:
-                # A line longer than the chunk: doubling keeps the cost of joining linear.
-                check_line(len(remainder) + len(data), path)
-                remainder += data
-                chunk *= 2
-    if remainder:
-        yield remainder
+                check_line(sum(map(len, parts)), path)
+    if any(parts):
+        yield b"".join(parts)
 
 
 def _open_stream(path: str | File) -> IO[bytes]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import json as arrow
 
@@ -21,6 +22,7 @@ __all__ = ["ARRAY", "SUFFIXES", "JsonLinesTable", "index_file", "is_array", "is_
 
 SUFFIXES = (".jsonl", ".ndjson")
 HEAD_BYTES = 1 << 16
+LONG_BYTES, MAX_VALUES = 4 << 20, 1 << 20  # bytes of text that is a single row; values of a row, 32 bytes each or more
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+)")
 _UNKNOWN = "a key is in no sampled row; set its type with types=, or choose columns with columns="
 ARRAY = "JSON must be lines of objects, got an array; rewrite it with pandas.read_json and to_json(lines=True)"
@@ -118,6 +120,8 @@ def parse_lines(
         ParseError: A line is malformed; the error for a single line describes how.
     """
     check_text(text, "a row", ParseError)
+    if len(text) > LONG_BYTES and (values := 1 + int((np.frombuffer(text, np.uint8) == ord(",")).sum())) > MAX_VALUES:
+        raise ParseError(f"a row must have at most {MAX_VALUES} values, got {values}; keep long lists in other formats")
     try:
         table = arrow.read_json(
             pa.BufferReader(text),

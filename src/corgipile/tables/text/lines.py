@@ -1,6 +1,7 @@
 """Random access to lines of text by a stored index of line starts."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from corgipile.tables.table import IntArray
 
 __all__ = ["Lines"]
 
+RUN_BYTES = 4 << 20  # bytes of text parsed at a time, or one row
 CHUNK_BYTES, MAX_CHUNK_ROWS = 1 << 20, 1 << 16  # bytes, and rows, scanned at a time
 FULL, FIELDS, SHAPE, OPEN = 1, 2, 3, 4  # codes of kernel/formats/lines.h
 BOM = b"\xef\xbb\xbf"
@@ -68,11 +70,13 @@ class Lines:
         begins = self._starts_of_run(first, last if at_end else last + 1)
         return np.append(begins, self.file.size) if at_end else begins
 
-    def run(self, start: int, stop: int, parse: Parse) -> pa.RecordBatch:
-        """Read and parse a run of rows, at least one."""
+    def run(self, start: int, stop: int, parse: Parse) -> Iterator[pa.RecordBatch]:
+        """Read and parse a run of rows, at least one; long rows are parsed one by one."""
         places = self.places(start, stop)
-        data = self.file.read(int(places[0]), int(places[-1] - places[0]))
-        return self._parse(memoryview(data), places - places[0], np.arange(start, stop), parse)
+        for at, end in pairwise(_cuts(places[:-1] - places[0])):
+            part = places[at : end + 1]
+            data = self.file.read(int(part[0]), int(part[-1] - part[0]))
+            yield self._parse(memoryview(data), part - part[0], np.arange(start + at, start + end), parse)
 
     def text(self, runs: IntArray) -> npt.NDArray[np.uint8]:
         """Return the text of runs of rows, each ended by a newline even if the file lacks it."""
@@ -84,14 +88,14 @@ class Lines:
         text[ends - 1] = ord("\n")
         return self.file.gather(places[:, 0], lengths, text, ends - 1 - lengths)
 
-    def pick(self, rows: IntArray, parse: Parse) -> pa.RecordBatch:
-        """Read and parse scattered ascending rows; neighbours are read together."""
+    def pick(self, rows: IntArray, parse: Parse) -> Iterator[pa.RecordBatch]:
+        """Read and parse scattered ascending rows; neighbours are read together, long rows one by one."""
         both = self._starts(np.append(rows, rows + 1) + self._header)
-        begins, ends = both[: len(rows)], both[len(rows) :]
-        lengths = ends - begins
+        begins, lengths = both[: len(rows)], both[len(rows) :] - both[: len(rows)]
         self._check(lengths)
-        data = self.file.gather(begins, lengths)
-        return self._parse(data.data, np.append(0, np.cumsum(lengths)), rows, parse)
+        for at, end in pairwise(_cuts(np.cumsum(lengths) - lengths)):
+            data = self.file.gather(begins[at:end], lengths[at:end])
+            yield self._parse(data.data, np.append(0, np.cumsum(lengths[at:end])), rows[at:end], parse)
 
     def _starts_of_run(self, start: int, stop: int) -> IntArray:
         return np.asarray(flat(self._index.read(start, stop).column(0)))
@@ -125,6 +129,11 @@ class Lines:
 
     def _changed_error(self) -> CorruptFile:
         return CorruptFile(f"{self.file.path} or its index changed after it was opened; open it again")
+
+
+def _cuts(begins: IntArray) -> list[int]:
+    """Cut rows that begin at these bytes into groups that begin within `RUN_BYTES` bytes."""
+    return [0, *(np.flatnonzero(np.diff(begins // RUN_BYTES)) + 1).tolist(), len(begins)]
 
 
 def _first_bad(text: memoryview, places: IntArray, parse: Parse) -> int:

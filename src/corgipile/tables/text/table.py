@@ -71,8 +71,10 @@ class TextTable(Checked):
         return digest(self._lines.file.identity, describe(self.schema), str(len(self)))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        parts = pairwise([*range(start, stop, self._run_rows()), stop])
-        return join([self._lines.run(*part, lambda text, rows: self._parse(text, rows, names)) for part in parts])
+        runs = pairwise([*range(start, stop, self._run_rows()), stop])
+        return join(
+            [part for run in runs for part in self._lines.run(*run, lambda text, rows: self._parse(text, rows, names))]
+        )
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return take_once(rows, lambda wanted: self._pick_rows(wanted, names))
@@ -80,8 +82,10 @@ class TextTable(Checked):
     def _pick_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         """Parse ascending rows."""
         step = self._run_rows()
-        parts = [rows[at : at + step] for at in range(0, len(rows), step)]
-        return join([self._lines.pick(part, lambda text, rows: self._parse(text, rows, names)) for part in parts])
+        runs = (rows[at : at + step] for at in range(0, len(rows), step))
+        return join(
+            [part for run in runs for part in self._lines.pick(run, lambda text, rows: self._parse(text, rows, names))]
+        )
 
     def with_types(self, types: Mapping[str, pa.DataType]) -> Self:
         """Return the table with these column types, except those that the caller set."""
@@ -107,7 +111,7 @@ class TextTable(Checked):
 
     def _survey(self, names: Sequence[str]) -> dict[str, pa.DataType]:
         kinds_found: dict[str, pa.DataType] = dict.fromkeys(names, pa.null())
-        for schema in stretches(self._lines, lambda start, stop: self._lines.run(start, stop, self._look).schema):
+        for schema in stretches(self._lines, self._look):
             for field in schema:
                 kinds_found[field.name] = wider(kinds_found.get(field.name, pa.null()), field.type)
         return kinds_found

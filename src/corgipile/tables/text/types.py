@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from corgipile.arrow_memory import give_back
 from corgipile.errors import BadArgument, MissingColumn, ParseError
 from corgipile.suggestions import did_you_mean, listed
-from corgipile.tables.text.lines import Lines
+from corgipile.tables.text.lines import Lines, Parse
 
 __all__ = ["Types", "chosen", "exact", "known", "not_utf8", "stretches", "wider"]
 
@@ -21,14 +22,16 @@ _WHOLE = re.compile(r"\s*[-+]?\d+\s*")
 Types = Mapping[str, "str | pa.DataType"]
 
 
-def stretches(lines: Lines, read: Callable[[int, int], pa.Schema]) -> Iterator[pa.Schema]:
+def stretches(lines: Lines, look: Parse) -> Iterator[pa.Schema]:
     """Yield the schemas of evenly spaced stretches of rows, the first and the last included."""
     rows = len(lines)
     step = max(1, STRETCH_BYTES * rows // max(1, lines.file.size))
     count = min(MAX_STRETCHES, -(-rows // step))
     for number in range(count):
         start = number * max(0, rows - step) // max(1, count - 1)
-        yield read(start, min(rows, start + step))
+        for batch in lines.run(start, min(rows, start + step), look):
+            yield batch.schema
+            give_back()
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
