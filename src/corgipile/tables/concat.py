@@ -12,7 +12,7 @@ from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import Encoded, Units, combine_spill_folders, combine_units, is_encoded
 from corgipile.tables.even_lists import list_width
 from corgipile.tables.io.files import digest, sampled_among
-from corgipile.tables.io.pieces import pick, places_of, read_pieces, take_pieces
+from corgipile.tables.io.pieces import Recent, pick, places_of, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.location import Location, location, varlen_location
 from corgipile.tables.pages import run_cuts
@@ -20,6 +20,7 @@ from corgipile.tables.table import (
     ColumnLayout,
     IntArray,
     Layout,
+    Pieces,
     Single,
     Table,
     check_columns,
@@ -56,7 +57,8 @@ class ConcatTable(Checked):
             _check_equal(tables[0], table)
         self.tables = self._tables = list(tables)
         self._starts = np.cumsum([0, *map(len, tables)], dtype=np.int64)
-        self.schema: pa.Schema = _joined_schema([table.schema for table in tables])
+        self.schema: pa.Schema = _joined_schema([*{id(table.schema): table.schema for table in tables}.values()])
+        self._units: Recent[Units | None] = Recent(2)  # by columns
 
     def __reduce__(self) -> tuple[type["ConcatTable"], tuple[list[Table]]]:
         return ConcatTable, (self._tables,)
@@ -181,7 +183,8 @@ class ConcatTable(Checked):
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Return the decoding units; None if rows of these columns can be read one by one."""
-        return combine_units(table.units(columns) for table in self._encoded(columns))
+        encoded = [cast("Encoded", table) for table in self._tables if hasattr(table, "units")]
+        return self._units.get(tuple(columns), lambda: combine_units(table.units(columns) for table in encoded))
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write the rows of all encoded tables as sections of a spill file."""
@@ -219,14 +222,12 @@ def _join(layouts: list[Layout], names: list[str], begins: IntArray) -> Layout:
     """Join layouts whose first rows are ``begins``; the last entry is the number of rows."""
     firsts = np.cumsum([0, *(len(layout.paths) for layout in layouts)])
     paths = tuple(path for layout in layouts for path in layout.paths)
-    joined = {name: _join_column([layout.columns[name] for layout in layouts], begins, firsts) for name in names}
+    pieces, joined = Pieces(), dict[str, ColumnLayout]()
+    for name in names:
+        parts = [layout.columns[name] for layout in layouts]
+        joined[name] = ColumnLayout.end_to_end(parts, begins, firsts, pieces)
     known = all(len(layout.identities) == len(layout.paths) for layout in layouts)
     return Layout(paths, joined, tuple(file for layout in layouts for file in layout.identities) if known else ())
-
-
-def _join_column(parts: list[ColumnLayout], begins: IntArray, firsts: IntArray) -> ColumnLayout:
-    numbered = [part.numbered(int(first)) for part, first in zip(parts, firsts, strict=False)]
-    return ColumnLayout.end_to_end(numbered, begins)
 
 
 def _same_dtype(parts: list[Location], name: str) -> bool:
@@ -242,6 +243,8 @@ def recast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         [DataType(large_string)]
     """
     fields = pick(schema, batch.schema.names)
+    if batch.schema.equals(fields, check_metadata=True):
+        return batch
     columns = [as_type(column, kind) for column, kind in zip(batch.columns, fields.types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=fields)
 

@@ -21,6 +21,7 @@ from corgipile.tables.table import (
 
 __all__ = ["lay_out", "placeable"]
 
+_recent: list[tuple[Batch, list[Place], IntArray]] = []  # the parts of the last two heads and columns
 Parts = tuple[int, int, int]  # in a body: start of numbers or offsets; for offsets, start and number of items
 
 
@@ -50,8 +51,14 @@ def lay_out(
     found = _parts(file, fields, places, metadata, len(begins))
     if found is None:
         return None
-    parts = zip(fields, found, strict=True)
-    columns = {field.name: _column(field.type, parts, begins + file.base, starts) for field, parts in parts}
+    offsets, first = found[..., 0] + (begins + file.base), np.zeros(1, np.int32)
+    columns = {}
+    for field, own, parts in zip(fields, offsets, found, strict=True):
+        fixed = fixed_field(field.type) if len(begins) == 1 else None
+        if fixed is not None:  # common in files of many columns
+            columns[field.name] = ColumnLayout(*fixed, starts, first, own)
+        else:
+            columns[field.name] = _column(field.type, parts, begins + file.base, starts)
     return Layout((file.path,), columns, (file.which,))
 
 
@@ -65,12 +72,17 @@ def _parts(
         if head is last:
             parts[:, at] = parts[:, at - 1]
             continue
-        last, body = head, BatchSlices(file, 0, head)
+        last, known = head, next((known for known in _recent if known[0] is head and known[1] == places), None)
+        if known is not None:  # the files of a folder often have equal metadata
+            parts[:, at] = known[2]
+            continue
+        body = BatchSlices(file, 0, head)
         found = [] if head.compressed else [_parts_of(body, *one) for one in zip(fields, places, strict=True)]
         inside = [parts for parts in found if parts is not None]
         if len(inside) < len(fields):
             return None
         parts[:, at] = inside
+        _recent[:] = [(head, list(places), parts[:, at].copy()), *_recent[:1]]
     return parts
 
 
