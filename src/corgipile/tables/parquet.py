@@ -386,8 +386,8 @@ class ParquetTable(Checked):
             rows = int(self._starts[i + 1] - self._starts[i])
             if table.num_rows != rows:
                 raise CorruptFile(f"{self._file.path}: row group {i} must have {rows} rows, got {table.num_rows}")
-            columns = map(table.column, names)
-            arrays = [col.chunk(0) if col.num_chunks == 1 else pa.concat_arrays(col.chunks) for col in columns]
+            parts = (table := table.select(names)).to_batches()
+            arrays = parts[0].columns if len(parts) == 1 else [pa.concat_arrays(col.chunks) for col in table.columns]
             return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
     def _reader(self, i: int, names: Sequence[str]) -> Any:

@@ -1,5 +1,6 @@
 """Layouts of columns in the plain record batches of an Arrow file."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -51,14 +52,17 @@ def lay_out(
     found = _parts(file, fields, places, metadata, len(begins))
     if found is None:
         return None
-    offsets, first = found[..., 0] + (begins + file.base), np.zeros(1, np.int32)
+    kinds = [fixed_field(field.type) for field in fields]
+    widths = np.array([kind[0].itemsize * math.prod(kind[1]) if kind else 0 for kind in kinds])
+    begins, files = begins + file.base, np.zeros(len(begins), np.int32)
+    offsets = found[..., 0] + begins
+    apart = (offsets[:, :-1] + np.diff(starts[:-1]) * widths[:, None] != offsets[:, 1:]).all(axis=1).tolist()
     columns = {}
-    for field, own, parts in zip(fields, offsets, found, strict=True):
-        fixed = fixed_field(field.type) if len(begins) == 1 else None
-        if fixed is not None:  # common in files of many columns
-            columns[field.name] = ColumnLayout(*fixed, starts, first, own)
+    for field, kind, alone, own, parts in zip(fields, kinds, apart, offsets, found, strict=True):
+        if kind is not None and alone:  # most columns of a file share these arrays
+            columns[field.name] = ColumnLayout(*kind, starts, files, own)
         else:
-            columns[field.name] = _column(field.type, parts, begins + file.base, starts)
+            columns[field.name] = _column(field.type, parts, begins, starts)
     return Layout((file.path,), columns, (file.which,))
 
 
