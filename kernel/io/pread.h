@@ -24,6 +24,15 @@ static inline int cp_parts_of_run(cp_read *r, const cp_column *c, int64_t start,
     return 0;
 }
 
+/* Return whether two parts may be read by one call: those of two columns if they are short, as in wide tables. */
+static inline int cp_joinable(const cp_part *p, const cp_part *q)
+{
+    int single = p->columns == 1 && q->columns == 1 && p->fd == q->fd;
+    int fixed = !p->column->lists && !q->column->lists && p->fd != CP_MEMORY;
+    int small = cp_part_bytes(p) <= CP_GAP_BYTES && cp_part_bytes(q) <= CP_GAP_BYTES;
+    return single && (p->column == q->column || (fixed && small));
+}
+
 /* Join close parts of one file, from `from` on, into requests. */
 static inline void cp_coalesce(cp_read *r, int64_t from)
 {
@@ -32,7 +41,7 @@ static inline void cp_coalesce(cp_read *r, int64_t from)
         cp_request *last = r->requests + (i > from ? r->request_count - 1 : 0);
         int64_t end = q->offset + cp_part_bytes(q);
         end -= cp_shared_bytes(q->column);
-        if (i > from && q->column == p->column && q->fd == p->fd && p->offset >= end && p->offset - end <= CP_GAP_BYTES
+        if (i > from && cp_joinable(p, q) && p->offset >= end && p->offset - end <= CP_GAP_BYTES
             && p->offset + cp_part_bytes(p) - r->parts[last->from].offset <= CP_STAGE_BYTES)
             last->to = i + 1;
         else
@@ -112,10 +121,11 @@ static inline const cp_part *cp_read_coalesced(cp_read *r, const cp_request *req
     cp_part *first = &r->parts[request->from], *last = &r->parts[request->to - 1];
     const cp_target *t = &first->column->target;
     int64_t bytes = last->offset + cp_part_bytes(last) - first->offset;
-    int in_place = first == last && cp_in_place(first);
+    int in_place = first == last && cp_in_place(first), alone = first->column == last->column;
     char *to = in_place ? t->base + first->into[0] * t->stride : stage;
     int in_memory = first->fd == CP_MEMORY && !in_place; /* rows are copied from memory to their slots */
-    if (!in_memory && !in_place && cp_is_wide_row(first->column) && cp_read_scattered(r, first, last, stage)) {
+    if (!in_memory && !in_place && alone && cp_is_wide_row(first->column)
+        && cp_read_scattered(r, first, last, stage)) {
         atomic_fetch_add(&r->bytes, bytes);
         return NULL;
     }
@@ -125,7 +135,7 @@ static inline const cp_part *cp_read_coalesced(cp_read *r, const cp_request *req
     atomic_fetch_add(&r->bytes, bytes);
     for (cp_part *p = first; !in_place && p <= last; p++)
         if (!first->column->lists)
-            cp_scatter(t, rows + (p->offset - first->offset), p->into, p->rows);
+            cp_scatter(&p->column->target, rows + (p->offset - first->offset), p->into, p->rows);
         else if (cp_lists_note(r, p, rows + (p->offset - first->offset)) < 0)
             return p;
     return NULL;
@@ -152,31 +162,31 @@ static inline void cp_read_request(void *context, int64_t task, int worker)
         cp_read_fail(r, failed, errno);
 }
 
-/* Build the requests of one column: a swept run that fits a stage is one request, other runs are coalesced. */
-static inline int cp_plan_reads(cp_read *r, const cp_column *c, const cp_runs *runs)
+/* Build the requests of one column: a swept run that fits a stage is one request; other runs, from the part `*from` on,
+ * are coalesced, by the caller also with those of the next column. */
+static inline int cp_plan_reads(cp_read *r, const cp_column *c, const cp_runs *runs, int64_t *from)
 {
     const int32_t *into = runs->into, *sweep = runs->sweep;
-    int64_t from = r->part_count, width = cp_row_bytes(c);
+    int64_t width = cp_row_bytes(c);
     for (int64_t e = 0; e < runs->count; e++) {
         int64_t start = runs->extents[2 * e], stop = runs->extents[2 * e + 1];
         int64_t entries = runs->swept ? runs->swept[e] : stop - start;
         int fits = sweep && start < stop && entries >= 0 && (stop - start) * width <= r->stage_bytes;
         fits = fits && !cp_is_wide_row(c);
         if (fits) { /* parts waiting to be coalesced come first */
-            cp_coalesce(r, from);
-            from = r->part_count;
+            cp_coalesce(r, *from);
+            *from = r->part_count;
         }
         if (cp_parts_of_run(r, c, start, stop, into) < 0)
             return -1;
         if (fits) {
-            r->requests[r->request_count++] = (cp_request){from, r->part_count, sweep, entries, 0};
-            from = r->part_count;
+            r->requests[r->request_count++] = (cp_request){*from, r->part_count, sweep, entries, 0};
+            *from = r->part_count;
         }
         into += stop - start;
         if (sweep && entries > 0)
             sweep += entries;
     }
-    cp_coalesce(r, from);
     return 0;
 }
 
@@ -207,7 +217,7 @@ static inline int cp_plan_interleaved(cp_read *r, const cp_column *c, int64_t co
 static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *columns, int64_t column_count, cp_runs runs,
                                int helpers)
 {
-    int64_t rows = 0, group;
+    int64_t rows = 0, group, from = 0;
     r->part_count = r->request_count = 0;
     atomic_store(&r->failed, 0);
     atomic_store(&r->listed, 0);
@@ -215,10 +225,14 @@ static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *colum
         rows += runs.extents[2 * e + 1] - runs.extents[2 * e];
     for (int64_t c = 0; c < column_count; c += group) {
         group = rows < CP_MIN_TRANSPOSED_ROWS * runs.count ? 1 : cp_interleaved_columns(&columns[c], column_count - c);
-        if ((group > 1 ? cp_plan_interleaved(r, &columns[c], group, &runs) : cp_plan_reads(r, &columns[c], &runs))
-            < 0)
+        if (group > 1)
+            cp_coalesce(r, from);
+        if ((group > 1 ? cp_plan_interleaved(r, &columns[c], group, &runs)
+                       : cp_plan_reads(r, &columns[c], &runs, &from)) < 0)
             return -1;
+        from = group > 1 ? r->part_count : from;
     }
+    cp_coalesce(r, from);
     r->waited = 0;
     for (r->wait = 0; r->wait < 2; r->wait++) {
         atomic_store(&r->waiting, 0);

@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -74,7 +75,8 @@ def test_work_grows_no_faster_than_columns(tmp_path, kind):
     if "text" not in kind:
         runs.append(lambda path: cp.train(path, label="label", epochs=1, standardize=True, memory="16MB"))
     for run in runs:
-        run(few)  # warm up imports and caches
+        for path in (few, twice):
+            run(path)  # warm up imports and caches
         assert calls(lambda run=run: run(twice)) < MOST * calls(lambda run=run: run(few))
 
 
@@ -85,6 +87,57 @@ def test_work_grows_no_faster_than_files(tmp_path, kind):
         first(path)
     for run in (cp.open, first):
         assert calls(lambda run=run: run(twice)) < MOST * calls(lambda run=run: run(few))
+
+
+def folder_of(where, kind, columns, files=10):
+    folder = where / f"{kind}{columns}"
+    folder.mkdir()
+    for number in range(files):
+        wide(folder, kind, columns).rename(folder / f"part-{number}.{kind}")
+    return folder
+
+
+@pytest.mark.parametrize(("kind", "most"), [("arrow", 60), ("parquet", 60)])
+def test_work_per_file_and_column_is_small(tmp_path, kind, most):
+    few, twice = folder_of(tmp_path, kind, 100), folder_of(tmp_path, kind, 200)
+    for path in (few, twice):
+        first(path, prefetch=0)
+    counts = [calls(lambda path=path: first(path, prefetch=0)) for path in (few, twice)]
+    assert counts[1] - counts[0] < most * 100 * 10
+
+
+def mixed(rows, columns):
+    kinds = [np.int8, np.float32, np.int64, np.float64]
+    data = {f"c{at}": (np.arange(rows) * 7 + at).astype(kinds[at % 4]) for at in range(columns)}
+    data["list"] = pa.FixedSizeListArray.from_arrays(np.arange(rows * 300, dtype=np.float32), 300)
+    return pa.table({**data, "last": np.arange(rows)})
+
+
+@pytest.mark.parametrize("batch", [7, 200, 3000])
+def test_close_columns_are_read_by_one_call(tmp_path, batch):
+    rows, columns = 3000 if batch == 3000 else 200, 300
+    data = mixed(rows, columns)
+    with pa.ipc.new_file(tmp_path / "x.arrow", data.schema) as writer:
+        writer.write_table(data, max_chunksize=batch)
+    for order in (cp.orders.Riffle(block=5, buffer=40), cp.orders.CorgiPile(block=64, buffer=128), "no_shuffle"):
+        with cp.Loader(tmp_path / "x.arrow", batch_size=50, order=order) as loader:
+            before = reads()
+            batches = list(loader)
+            made = reads() - before
+        got = {name: np.concatenate([one[name] for one in batches]) for name in data.schema.names}
+        by = np.argsort(got["last"])
+        assert all((got[name][by] == expected).all() for name, expected in mixed_arrays(data).items())
+        assert order != "no_shuffle" or batch != 200 or made < 4 * columns
+
+
+def mixed_arrays(data):
+    return {name: np.array(data[name].to_pylist()) for name in data.schema.names}
+
+
+def reads():
+    """Return the read calls of this process so far."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("syscr")).split()[1])
 
 
 def test_a_record_batch_is_described_once_for_all_columns(tmp_path, monkeypatch):

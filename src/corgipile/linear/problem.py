@@ -273,9 +273,9 @@ def prepare(
     weight, weighs, by = (getattr(settings, name, None) for name in ("weight", "class_weight", "by"))
     features, left = _without_weight_and_group(table, features, settings, weight, by)
     columns = [name for name in (label, weight, by) if name is not None]
-    used = [*_named(table, features, settings), *columns]
+    used, stored = [*_named(table, features, settings), *columns], {*table.schema.names}
     if not table.at_hand:
-        check_decoding(table, [name for name in used if name in table.schema.names], settings.memory)
+        check_decoding(table, [name for name in used if name in stored], settings.memory)
         bring(table, used, settings.memory)
     table = as_numbers(table, weight, once=True)
     encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)

@@ -41,6 +41,10 @@ class Field:
         dtype: Number type.
         shape: Shape of a row.
         widths: Numbers per row of each source; None: equal widths.
+
+    Attributes:
+        items: Numbers in a row.
+        row_bytes: Bytes of a row.
     """
 
     def __init__(
@@ -52,18 +56,10 @@ class Field:
         widths: Sequence[int] | None = None,
     ) -> None:
         self.name, self.sources, self.dtype, self.shape = name, tuple(sources), dtype, shape
+        self.items = prod(shape)
+        self.row_bytes = self.items * int(dtype.itemsize)
         self.widths = tuple(widths or [self.items // len(self.sources)] * len(self.sources))
         self.begins = tuple(accumulate(self.widths[:-1], initial=0))
-
-    @property
-    def items(self) -> int:
-        """Return the numbers in a row."""
-        return prod(self.shape)
-
-    @property
-    def row_bytes(self) -> int:
-        """Return the bytes of a row."""
-        return self.items * int(self.dtype.itemsize)
 
 
 class Buffer:

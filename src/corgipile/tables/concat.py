@@ -8,10 +8,12 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.io.files import digest, sampled_among
-from corgipile.tables.io.pieces import pick, places_of, read_pieces, take_pieces
+from corgipile.tables.io.pieces import Recent, pick, places_of, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
+from corgipile.tables.layout import Pieces
 from corgipile.tables.location import Location
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns
+from corgipile.tables.units import Units
 from corgipile.tables.values import as_type
 from corgipile.tables.views import select
 from corgipile.tables.wrapper import Combined
@@ -43,7 +45,8 @@ class ConcatTable(Combined):
             _check_equal(tables[0], table)
         super().__init__(tables)
         self._starts = np.cumsum([0, *map(len, tables)], dtype=np.int64)
-        self.schema: pa.Schema = _joined_schema([table.schema for table in tables])
+        self.schema: pa.Schema = _joined_schema([*{id(table.schema): table.schema for table in tables}.values()])
+        self._units: Recent[Units | None] = Recent(2)  # by columns
 
     def __reduce__(self) -> tuple[type["ConcatTable"], tuple[Sequence[Table]]]:
         return ConcatTable, (self.tables,)
@@ -120,6 +123,10 @@ class ConcatTable(Combined):
         begins = np.cumsum([0, *map(len, tables)], dtype=np.int64)
         return Location(_join([part.layout for part in unmasked], list(columns), begins), kept=owners)
 
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Return the decoding units; None if rows of these columns can be read one by one."""
+        return self._units.get(tuple(columns), lambda: super(ConcatTable, self).units(columns))
+
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write the rows of all encoded tables as sections of a spill file."""
         for table in self.tables:
@@ -150,14 +157,12 @@ def _join(layouts: list[Layout], names: list[str], begins: IntArray) -> Layout:
     """Join layouts whose first rows are ``begins``; the last entry is the number of rows."""
     firsts = np.cumsum([0, *(len(layout.paths) for layout in layouts)])
     paths = tuple(path for layout in layouts for path in layout.paths)
-    joined = {name: _join_column([layout.columns[name] for layout in layouts], begins, firsts) for name in names}
+    pieces, joined = Pieces(), dict[str, ColumnLayout]()
+    for name in names:
+        parts = [layout.columns[name] for layout in layouts]
+        joined[name] = ColumnLayout.end_to_end(parts, begins, firsts, pieces)
     known = all(len(layout.identities) == len(layout.paths) for layout in layouts)
     return Layout(paths, joined, tuple(file for layout in layouts for file in layout.identities) if known else ())
-
-
-def _join_column(parts: list[ColumnLayout], begins: IntArray, firsts: IntArray) -> ColumnLayout:
-    numbered = [part.numbered(int(first)) for part, first in zip(parts, firsts, strict=False)]
-    return ColumnLayout.end_to_end(numbered, begins)
 
 
 def _same_dtype(parts: list[Location], name: str) -> bool:
@@ -173,6 +178,8 @@ def recast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         [DataType(large_string)]
     """
     fields = pick(schema, batch.schema.names)
+    if batch.schema.equals(fields, check_metadata=True):
+        return batch
     columns = [as_type(column, kind) for column, kind in zip(batch.columns, fields.types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=fields)
 

@@ -17,6 +17,7 @@ __all__ = [
     "ColumnLayout",
     "IntArray",
     "Layout",
+    "Pieces",
     "VarlenLayout",
     "fixed_field",
     "is_bytes",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 IntArray = npt.NDArray[np.int64]
+Pieces = dict[tuple[int, ...], tuple[IntArray, npt.NDArray[np.int32]]]  # first rows and files, by ids of arrays
 LIMIT = 1 << 31  # items that 32-bit offsets can address
 # Keyed by type id, since comparing ids is fast and lookups are frequent.
 _WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
@@ -86,12 +88,25 @@ class ColumnLayout:
         return replace(self, files=np.where(self.files < 0, self.files, self.files + first).astype(np.int32))
 
     @staticmethod
-    def end_to_end(parts: "Sequence[ColumnLayout]", begins: IntArray) -> "ColumnLayout":
-        """Concatenate the layouts of several tables; the last of ``begins`` is the number of rows."""
-        starts = [part.starts[:-1] + begin for part, begin in zip(parts, begins, strict=False)]
-        names = ["files", "offsets", *(["items", "counts"] if isinstance(parts[0], VarlenLayout) else [])]
+    def end_to_end(
+        parts: "Sequence[ColumnLayout]", begins: IntArray, firsts: IntArray, known: Pieces
+    ) -> "ColumnLayout":
+        """Concatenate a column's layouts in several tables.
+
+        Args:
+            parts: The layouts.
+            begins: First row of each, then the number of rows.
+            firsts: Number of the first file of each.
+            known: The rows and files of columns that were joined before, which most columns share.
+        """
+        key = tuple(id(array) for part in parts for array in (part.starts, part.files))
+        if key not in known:
+            starts = [part.starts[:-1] + begin for part, begin in zip(parts, begins, strict=False)]
+            files = [part.numbered(first).files for part, first in zip(parts, firsts.tolist(), strict=False)]
+            known[key] = np.concatenate([*starts, begins[-1:]]), np.concatenate(files)
+        names = ["offsets", *(["items", "counts"] if isinstance(parts[0], VarlenLayout) else [])]
         joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return replace(parts[0], starts=np.concatenate([*starts, begins[-1:]]), **joined)
+        return replace(parts[0], starts=known[key][0], files=known[key][1], **joined)
 
 
 @dataclass(frozen=True)
@@ -137,12 +152,10 @@ def fixed_field(kind: pa.DataType) -> tuple[np.dtype[np.generic], tuple[int, ...
 
     Booleans give None, since Arrow packs them into bits.
     """
-    shape: list[int] = []
-    while pa.types.is_fixed_size_list(kind):
-        shape.append(kind.list_size)
-        kind = kind.value_type
-    dtype = NUMBERS.get(kind.id)
-    return None if dtype is None else (dtype, tuple(shape))
+    shape: tuple[int, ...] = ()
+    while (dtype := NUMBERS.get(kind.id)) is None and pa.types.is_fixed_size_list(kind):
+        shape, kind = (*shape, kind.list_size), kind.value_type
+    return None if dtype is None else (dtype, shape)
 
 
 def type_code(dtype: np.dtype[np.generic]) -> int:

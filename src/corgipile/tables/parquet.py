@@ -6,13 +6,12 @@ import os
 import threading
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, UnknownFormat
@@ -50,7 +49,7 @@ from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.side_by_side import side_by_side
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.io.staged import fetch
-from corgipile.tables.parquet_pages import chunk_columns, chunk_range, chunk_span, page_bytes, row_bits
+from corgipile.tables.parquet_pages import NumberedFile, bits_of, chunk_columns, chunk_range, chunk_span, page_bytes
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
 
@@ -99,11 +98,12 @@ class ParquetTable(Checked):
         if self._file.size < 12 or self._file.read(self._file.size - 4, 4) != MAGIC:
             raise CorruptFile(f"{self._file.path} is truncated: it does not end with {MAGIC!r}")
         with decoding(self._file.path):
-            opened = pq.ParquetFile(self._file.source())
+            opened = NumberedFile(self._file.source())
             metadata = _footers.of(self, "footer", lambda: opened.metadata)
             self._remote_metadata = metadata if isinstance(self._file, RemoteFile) else None  # never requested again
             self.schema: pa.Schema = same_schema(opened.schema_arrow)
             check_names(self.schema, self._file.path)
+            self._chunks, self._bits = chunk_columns(self.schema), bits_of(self.schema)
             counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             self._bytes = [metadata.row_group(i).total_byte_size for i in range(len(counts))]
         if any(count < 0 or count > 2**40 for count in counts):
@@ -132,7 +132,7 @@ class ParquetTable(Checked):
         if self._remote_metadata is not None:
             return self._remote_metadata
         with decoding(self._file.path):
-            return _footers.of(self, "footer", lambda: pq.read_metadata(self._file.source()))
+            return _footers.of(self, "footer", lambda: NumberedFile(self._file.source()).metadata)
 
     @property
     def nbytes(self) -> int:
@@ -161,9 +161,10 @@ class ParquetTable(Checked):
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Return the decoded sizes of row groups; columns of varying length are estimated."""
-        counts, names = np.diff(self._starts), list(dict.fromkeys(columns))
-        found = units_of(counts, counts * sum(map(self._width, names)))
-        return found and found._replace(dictionary=max((self._dictionary(name) for name in names), default=0))
+        counts, names, bits = np.diff(self._starts), list(dict.fromkeys(columns)), self._bits
+        found = units_of(counts, counts * sum(bits[name] / 8 or self._width(name) for name in names))
+        wide = [name for name in names if not 0 < bits[name] < 8 * SAMPLE_BYTES]
+        return found and found._replace(dictionary=max(map(self._dictionary, wide), default=0))
 
     def part_rows(self) -> IntArray:
         """Return the rows of each row group."""
@@ -224,13 +225,9 @@ class ParquetTable(Checked):
             }
         )
 
-    @cached_property
-    def _chunks(self) -> dict[str, range]:
-        return chunk_columns(self.schema)
-
     def _width(self, name: str) -> float:
         """Return the decoded bytes of a column per row."""
-        bits = row_bits(self.schema.field(name).type)
+        bits = self._bits[name]
         return bits / 8 if bits or not len(self) else self._widths.get(name, lambda: self._estimate_width(name))
 
     def _estimate_width(self, name: str) -> float:
@@ -245,7 +242,7 @@ class ParquetTable(Checked):
 
     def _dictionary(self, name: str) -> int:
         """Return the minimum bytes of decoding, for a dictionary or a page; 0 if they are small."""
-        if 0 < row_bits(self.schema.field(name).type) < 8 * SAMPLE_BYTES or not len(self):
+        if 0 < self._bits[name] < 8 * SAMPLE_BYTES or not len(self):
             return 0
         return self._dictionaries.get(name, lambda: coding.decoding_bytes(self._file, self._largest(name), GROUP_BYTES))
 
@@ -281,9 +278,10 @@ class ParquetTable(Checked):
 
     def _longest_value(self, group: int, name: str) -> int:
         """Return the bytes of the longest dictionary value of a row group, 0 if all are short."""
-        columns = () if row_bits(self.schema.field(name).type) else self._chunks[name]
+        if self._bits[name]:
+            return 0
         return self._longests.get(
-            (group, name), lambda: coding.longest_value(self._file, self._metadata, group, columns)
+            (group, name), lambda: coding.longest_value(self._file, self._metadata, group, self._chunks[name])
         )
 
     def _batch_rows(self, names: Sequence[str]) -> int:
@@ -382,19 +380,21 @@ class ParquetTable(Checked):
 
     def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
         with decoding(self._file.path):
-            table = self._reader(i, names).read_row_group(i, columns=names, use_threads=False)
+            chunks = [chunk for name in names for chunk in self._chunks[name]]
+            table = self._reader(i, names).reader.read_row_group(i, column_indices=chunks, use_threads=False)
             table.validate(full=True)
             rows = int(self._starts[i + 1] - self._starts[i])
             if table.num_rows != rows:
                 raise CorruptFile(f"{self._file.path}: row group {i} must have {rows} rows, got {table.num_rows}")
-            arrays = [pa.concat_arrays(table.column(name).chunks) for name in names]
+            parts = (table := table.select(names)).to_batches()
+            arrays = parts[0].columns if len(parts) == 1 else [pa.concat_arrays(col.chunks) for col in table.columns]
             return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
     def _reader(self, i: int, names: Sequence[str]) -> Any:
         """Return the reader of this thread."""
         if isinstance(self._file, RemoteFile):
-            return pq.ParquetFile(fetch(self._file, self._ranges(i, names)).source(), metadata=self._metadata)
+            return NumberedFile(fetch(self._file, self._ranges(i, names)).source(), metadata=self._metadata)
         if getattr(_readers, "owner", None) != weakref.ref(self):
-            _readers.last = pq.ParquetFile(self._file.source(), metadata=self._metadata)
+            _readers.last = NumberedFile(self._file.source(), metadata=self._metadata)
             _readers.owner = weakref.ref(self)
         return _readers.last

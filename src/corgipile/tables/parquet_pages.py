@@ -3,12 +3,23 @@
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from corgipile.tables.ascending import Span
 from corgipile.tables.io.files import File
+from corgipile.tables.io.pieces import by_schema
 from corgipile.tables.io.remote import RemoteFile
 
-__all__ = ["chunk_columns", "chunk_range", "chunk_span", "page_bytes", "page_head", "row_bits"]
+__all__ = [
+    "NumberedFile",
+    "bits_of",
+    "chunk_columns",
+    "chunk_range",
+    "chunk_span",
+    "page_bytes",
+    "page_head",
+    "row_bits",
+]
 
 HEAD = 64  # bytes that contain the sizes in a page header
 BUFFER = 1 << 16
@@ -32,6 +43,19 @@ def row_bits(kind: pa.DataType) -> int:
         return 0
 
 
+class NumberedFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
+    """A file whose columns are read by number."""
+
+    def _build_nested_paths(self) -> dict[str, list[int]]:
+        return {}  # paths by name take most of the time to open a file of many columns
+
+
+@by_schema
+def bits_of(schema: pa.Schema) -> dict[str, int]:
+    """Return the `row_bits` of each column."""
+    return {field.name: row_bits(field.type) for field in schema}
+
+
 def _leaves(kind: pa.DataType) -> int:
     """Count the column chunks of a type."""
     if isinstance(kind, pa.BaseExtensionType):
@@ -41,6 +65,7 @@ def _leaves(kind: pa.DataType) -> int:
     return sum(_leaves(kind.field(i).type) for i in range(kind.num_fields))
 
 
+@by_schema
 def chunk_columns(schema: pa.Schema) -> dict[str, range]:
     """Return the range of column chunks of each column.
 

@@ -11,7 +11,7 @@ from corgipile.errors import CorruptFile
 from corgipile.tables.arrow.flatbuffers import DICTIONARY, MAX_COMPRESSION_RATIO, read_batch
 from corgipile.tables.arrow.footer import schema_end
 from corgipile.tables.io.files import File, decoding
-from corgipile.tables.io.pieces import pick
+from corgipile.tables.io.pieces import by_schema, pick, same_schema
 from corgipile.tables.values import as_type, viewless
 
 __all__ = ["Dictionaries", "index_schema", "stated_size"]
@@ -21,6 +21,7 @@ PREFIX = 8  # bytes before a compressed buffer that state its decompressed size
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
+@by_schema
 def index_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema of stored rows: indices for dictionary columns, and no views.
 
@@ -30,7 +31,7 @@ def index_schema(schema: pa.Schema) -> pa.Schema:
     """
     kinds = [kind.index_type if pa.types.is_dictionary(kind) else viewless(kind) for kind in schema.types]
     fields = [field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)]
-    return pa.schema(fields, metadata=schema.metadata)
+    return same_schema(pa.schema(fields, metadata=schema.metadata))
 
 
 class Dictionaries:
@@ -42,10 +43,11 @@ class Dictionaries:
         schema: The stored schema.
     """
 
+    is_source = False
+
     def __init__(self, file: File, blocks: npt.NDArray[np.void], schema: pa.Schema) -> None:
         self._file, self._blocks, self._schema = file, blocks, schema
-        self.names = frozenset(field.name for field in schema if pa.types.is_dictionary(field.type))
-        self._holding = frozenset(field.name for field in schema if _has_dictionary(field.type))
+        self.names, self._holding = _with_dictionary(schema)
         self._read: dict[str, pa.Array] = {}
 
     def __bool__(self) -> bool:
@@ -135,6 +137,15 @@ def stated_size(file: File, offset: int, size: int, body: int, message: int = DI
     if any(not -1 <= size <= stored * MAX_COMPRESSION_RATIO for stored, size in sizes):
         raise CorruptFile(f"{file.path}: a message of {body} bytes states {max(stated)} decompressed")
     return body + sum(max(0, size) for size in stated), head.rows
+
+
+@by_schema
+def _with_dictionary(schema: pa.Schema) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the columns that are dictionaries, and those that contain any."""
+    return (
+        frozenset(field.name for field in schema if pa.types.is_dictionary(field.type)),
+        frozenset(field.name for field in schema if _has_dictionary(field.type)),
+    )
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:

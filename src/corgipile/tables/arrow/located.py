@@ -1,5 +1,6 @@
 """Layouts of columns in the plain record batches of an Arrow file."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ from corgipile.tables.table import (
 
 __all__ = ["lay_out", "placeable"]
 
+_recent: list[tuple[Batch, list[Place], IntArray]] = []  # the parts of the last two heads and columns
 Parts = tuple[int, int, int]  # in a body: start of numbers or offsets; for offsets, start and number of items
 
 
@@ -50,8 +52,17 @@ def lay_out(
     found = _parts(file, fields, places, metadata, len(begins))
     if found is None:
         return None
-    parts = zip(fields, found, strict=True)
-    columns = {field.name: _column(field.type, parts, begins + file.base, starts) for field, parts in parts}
+    kinds = [fixed_field(field.type) for field in fields]
+    widths = np.array([kind[0].itemsize * math.prod(kind[1]) if kind else 0 for kind in kinds])
+    begins, files = begins + file.base, np.zeros(len(begins), np.int32)
+    offsets = found[..., 0] + begins
+    apart = (offsets[:, :-1] + np.diff(starts[:-1]) * widths[:, None] != offsets[:, 1:]).all(axis=1).tolist()
+    columns = {}
+    for field, kind, alone, own, parts in zip(fields, kinds, apart, offsets, found, strict=True):
+        if kind is not None and alone:  # most columns of a file share these arrays
+            columns[field.name] = ColumnLayout(*kind, starts, files, own)
+        else:
+            columns[field.name] = _column(field.type, parts, begins, starts)
     return Layout((file.path,), columns, (file.which,))
 
 
@@ -65,12 +76,17 @@ def _parts(
         if head is last:
             parts[:, at] = parts[:, at - 1]
             continue
-        last, body = head, BatchSlices(file, 0, head)
+        last, known = head, next((known for known in _recent if known[0] is head and known[1] == places), None)
+        if known is not None:  # the files of a folder often have equal metadata
+            parts[:, at] = known[2]
+            continue
+        body = BatchSlices(file, 0, head)
         found = [] if head.compressed else [_parts_of(body, *one) for one in zip(fields, places, strict=True)]
         inside = [parts for parts in found if parts is not None]
         if len(inside) < len(fields):
             return None
         parts[:, at] = inside
+        _recent[:] = [(head, list(places), parts[:, at].copy()), *_recent[:1]]
     return parts
 
 

@@ -29,6 +29,8 @@ class BatchMetadata:
         like: int64[batches], for each batch one with equal metadata; None if unknown.
     """
 
+    is_source = False
+
     def __init__(self, file: File, blocks: npt.NDArray[np.void], like: IntArray | None = None) -> None:
         self._file, self._blocks, self._like = file, blocks, like
         # A remote file's metadata is fetched at once and cached; most batches have equal metadata.

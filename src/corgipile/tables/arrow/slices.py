@@ -1,6 +1,5 @@
 """Reads rows of an uncompressed record batch, only the bytes they need."""
 
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 from corgipile.errors import CorruptFile
 from corgipile.tables.arrow.flatbuffers import Batch
 from corgipile.tables.io.files import File, decoding
+from corgipile.tables.io.pieces import by_schema, same_schema
 from corgipile.tables.table import LIMIT, IntArray, fixed_field, is_bytes, is_list, is_wide
 from corgipile.tables.values import is_view, viewless
 
@@ -30,6 +30,11 @@ class Place(NamedTuple):
     node: int
     buffer: int
     views: int = 0
+
+    @property
+    def is_source(self) -> bool:
+        """Return False: it holds no file."""
+        return False
 
 
 def spans(kind: pa.DataType) -> tuple[int, int] | None:
@@ -64,7 +69,7 @@ def views_in(kind: pa.DataType) -> int:
     return int(is_view(kind)) + sum(map(views_in, _children(kind)))
 
 
-@functools.lru_cache(maxsize=16)  # files of a folder share a schema
+@by_schema
 def places(schema: pa.Schema) -> dict[str, Place] | None:
     """Return the place of every column, of dictionary columns that of the indices; None if a type is unknown."""
     node = buffer = views = 0
@@ -86,6 +91,19 @@ def sliceable(kind: pa.DataType) -> bool:
     if isinstance(kind, pa.BaseExtensionType) or types.is_dictionary(kind) or spans(kind) is None:
         return False
     return all(sliceable(child) and not is_view(child) for child in _children(kind))
+
+
+@by_schema
+def all_sliceable(schema: pa.Schema) -> bool:
+    """Return whether rows of all columns can be read without decoding their whole record batch."""
+    return all(sliceable(place.kind) for place in (places(schema) or {}).values())
+
+
+@by_schema
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of rows in memory: view columns have plain values."""
+    fields = [field.with_type(viewless(field.type)) for field in schema]
+    return same_schema(pa.schema(fields, schema.metadata))
 
 
 def _is_list(kind: pa.DataType) -> bool:

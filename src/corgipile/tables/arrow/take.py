@@ -28,6 +28,8 @@ class Take:
         starts: First row of each record batch, then the number of rows.
     """
 
+    is_source = False
+
     def __init__(self, file: File, places: Mapping[str, Place], starts: IntArray) -> None:
         self._file, self._places, self._starts = file, places, starts
         self._known: dict[str, IntArray] = {}

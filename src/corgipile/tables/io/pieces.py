@@ -1,5 +1,6 @@
 """Reads of a table stored in pieces: record batches, row groups or files."""
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -173,10 +174,13 @@ def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def pick(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     """Return the schema of some columns."""
+    if schema.names == [*columns]:
+        return schema
     return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
 
 
 _recent_schemas: list[pa.Schema] = []  # the last four
+_recent_names: list[pa.Schema] = []  # the last four whose names are right
 
 
 def same_schema(schema: pa.Schema) -> pa.Schema:
@@ -186,6 +190,29 @@ def same_schema(schema: pa.Schema) -> pa.Schema:
             return known
     _recent_schemas[:] = [schema, *_recent_schemas[:3]]
     return schema
+
+
+def by_schema(function: Callable[[pa.Schema], Value]) -> Callable[[pa.Schema], Value]:
+    """Cache a function's values for the last few schema objects, which the files of a folder share.
+
+    Example:
+        >>> names = by_schema(lambda schema: schema.names)
+        >>> schema = pa.schema({"x": pa.int8()})
+        >>> names(schema) is names(schema)
+        True
+    """
+    recent: list[tuple[pa.Schema, Value]] = []
+
+    @functools.wraps(function)
+    def cached(schema: pa.Schema) -> Value:
+        for known, value in recent:
+            if known is schema:
+                return value
+        value = function(schema)
+        recent[:] = [(schema, value), *recent[:7]]
+        return value
+
+    return cached
 
 
 def empty(schema: pa.Schema, columns: Sequence[str]) -> pa.RecordBatch:
@@ -211,6 +238,8 @@ def check_rows(rows: IntArray, count: int) -> IntArray:
 
 def check_names(schema: pa.Schema, path: str) -> None:
     """Raise BadSchema for no columns, equal names or deep nesting, CorruptFile for a name that is not text."""
+    if any(known is schema for known in _recent_names):
+        return
     with decoding(path):
         check_types(schema, path)
     names = schema.names
@@ -219,6 +248,7 @@ def check_names(schema: pa.Schema, path: str) -> None:
     if len({*names}) < len(names):
         name = next(name for name in names if names.count(name) > 1)
         raise BadSchema(f"{path}: column names must differ, got {names.count(name)} columns named {name!r}")
+    _recent_names[:] = [schema, *_recent_names[:3]]
 
 
 class Recent(Generic[Value]):

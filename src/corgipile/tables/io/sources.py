@@ -10,7 +10,8 @@ __all__ = ["files_read"]
 def files_read(table: Any) -> Iterator[Any]:
     """Yield the open files and the image folders that a table reads, through all its wrappers.
 
-    They are objects whose class has ``is_source``; their ``path`` is a file or a folder.
+    They are objects whose class has ``is_source``; their ``path`` is a file or a folder. Objects whose class has a
+    false ``is_source`` hold no other file than their table and are skipped.
     """
     seen, waiting = set(), [table]
     while waiting:
@@ -30,8 +31,8 @@ def files_read(table: Any) -> Iterator[Any]:
 @functools.cache  # a table of many files or columns has few types
 def _holds(kind: type) -> Literal["files", "items", "attributes", "nothing"]:
     """Return whether objects of a type are files, or contain objects that may be."""
-    if getattr(kind, "is_source", False):
-        return "files"
+    if (source := getattr(kind, "is_source", None)) is not None:
+        return "files" if source is True else "nothing"
     if issubclass(kind, list | tuple | dict):
         return "items"
     table = all(callable(getattr(kind, name, None)) for name in ("read", "cuts")) or hasattr(kind, "__getattr__")

@@ -11,6 +11,7 @@ import pyarrow as pa
 from corgipile.arrow_memory import give_back
 from corgipile.errors import BadArgument, MissingColumn, ParseError
 from corgipile.suggestions import did_you_mean, listed
+from corgipile.tables.arrow.spans import flat
 from corgipile.tables.text.lines import Lines, Parse
 
 __all__ = ["Types", "chosen", "exact", "known", "not_utf8", "stretches", "wider"]
@@ -94,7 +95,7 @@ def exact(
             cell = next(text for text in texts if "\ufffd" in text.decode("utf-8", "replace"))
             raise ParseError(not_utf8(field.name, f"{cell[:40]!r}"))
         for path, rounded in _doubles(field.type, rows.column(field.name)):
-            values = np.abs(rounded.to_numpy(zero_copy_only=False))
+            values = np.abs(flat(rounded.drop_null()))
             if not ((values >= 2.0**63) & (values < np.inf)).any():
                 continue
             for kind in _WIDE_INTEGERS:
