@@ -20,8 +20,6 @@ ALLOWED |= {(f"stores/{name}.py", "store") for name in ("buckets", "library")}  
 MEASURING = {"evaluate.c", "measure.c", "multilabel_metrics.c", "ranks.c"}  # call each other
 ALLOWED |= {(f"torch/{name}.py", "store") for name in ("elastic", "members")}  # one of torch.distributed
 
-UNMENDED = {"corgipile.linear.multi_model", "corgipile.linear.train"}
-
 
 def modules():
     return sorted(path for path in SRC.rglob("*.py"))
@@ -64,7 +62,7 @@ def test_a_room_imports_what_it_may():
 def test_functions_import_only_optional_packages():
     required = {"corgipile", "numpy", "pyarrow", *sys.stdlib_module_names}
     late = {(one.module, one.target) for one in imports.late_imports() if one.target.split(".")[0] in required}
-    assert {(module, target) for module, target in late if module not in UNMENDED} == set()
+    assert late == set()
 
 
 def test_retired_words_stay_away():

@@ -118,7 +118,7 @@ extern void corgi_drop_query(Oid kept);
 /* folds.c */
 extern void corgi_hold_out(CorgiRun *run);
 
-/* where.c */
+/* src/where.c */
 extern void corgi_open_where(CorgiRun *run);
 extern bool corgi_row_matches(const CorgiRun *run, const CorgiSource *part, int64 number, TupleTableSlot *row);
 extern bool corgi_matches(const CorgiRun *run, int64 number);

@@ -59,9 +59,9 @@ static PyObject *run_new(PyObject *self, PyObject *args)
     return capsule;
 }
 
-/* run_next(run): wait for the next step -> bytearray of int32, the slots to visit; None at the end, False once stopped,
- * or (errno, fd, row) of the failed request. Of a staged run: [slots of the rows, slots to visit, whether the piece ends
- * its step]. */
+/* run_next(run): wait for the next step -> bytearray of int32, the slots to visit; of a staged run [slots of the rows,
+ * slots to visit, whether the piece ends its step]. None at the end, False once stopped, (errno, fd, row) of the failed
+ * request. */
 static PyObject *run_next(PyObject *self, PyObject *capsule)
 {
     run_object *o = PyCapsule_GetPointer(capsule, RUN);

@@ -108,7 +108,7 @@ class Table:
         raise NotImplementedError
 
     def cuts(self, rows: int) -> IntArray:
-        """Return block boundaries, int64[blocks + 1], about ``rows`` apart, on the format's natural units."""
+        """Return block boundaries, int64[blocks + 1], about every ``rows`` rows, on the format's natural units."""
         return even_cuts(len(self), rows)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
