@@ -11,7 +11,9 @@
 #define CP_PREFETCH_H
 
 #include "plan/plan.h"
+#include "io/planner.h"
 #include "io/reader.h"
+#include "io/steps.h"
 #include <time.h>
 
 #define CP_MAX_PREFETCHED_STEPS 64 /* most steps prefetched */
@@ -20,26 +22,6 @@
 enum cp_run_status {
     CP_RUN_END, CP_RUN_STEP, CP_RUN_WAIT, CP_RUN_STOPPED, CP_RUN_FAILED, CP_RUN_NO_MEMORY, CP_RUN_OUTGROWN
 };
-
-typedef struct cp_step {
-    struct cp_step *next;
-    int64_t extent_count, reads, visits, room;
-    int announced, last; /* last: no later piece belongs to its step */
-    int64_t *extents; /* owns the memory of all four */
-    int32_t *into, *sweep, *visit;
-} cp_step;
-
-typedef struct {
-    cp_step *first, *last;
-} cp_steps;
-
-/* The thread that builds the next step of a staged run while one is read. */
-typedef struct {
-    pthread_mutex_t lock;
-    pthread_cond_t turn;
-    int begun, asked, stopped, status; /* status: of the latest step */
-    pthread_t thread;
-} cp_planner;
 
 typedef struct {
     cp_plan *plan;
@@ -65,50 +47,6 @@ typedef struct {
     pid_t owner;
     pthread_t thread;
 } cp_run;
-
-static inline void cp_steps_push(cp_steps *q, cp_step *step)
-{
-    step->next = NULL;
-    *(q->first ? &q->last->next : &q->first) = step;
-    q->last = step;
-}
-
-static inline cp_step *cp_steps_pop(cp_steps *q)
-{
-    cp_step *step = q->first;
-    if (step)
-        q->first = step->next;
-    return step;
-}
-
-static inline void cp_steps_free(cp_step *step)
-{
-    for (cp_step *next; step; step = next) {
-        next = step->next;
-        free(step->extents);
-        free(step);
-    }
-}
-
-/* Allocate the arrays of a step; memory left by a much larger step is freed. */
-static inline int cp_step_fit(cp_step *step, int64_t extents, int64_t reads, int64_t visits, int64_t swept)
-{
-    int64_t need = 16 * extents + 4 * (reads + swept + visits) + 64;
-    if (need > step->room || need < step->room / 8) {
-        free(step->extents);
-        step->room = need + need / 4;
-        step->extents = malloc((size_t)step->room);
-        if (!step->extents) {
-            step->room = 0;
-            return -1;
-        }
-    }
-    step->extent_count = extents, step->reads = reads, step->visits = visits, step->last = 1;
-    step->into = (int32_t *)(void *)(step->extents + 2 * extents);
-    step->visit = step->into + reads;
-    step->sweep = swept ? step->visit + visits : NULL;
-    return 0;
-}
 
 /* Lock on the side of the thread that builds steps; within the consumer's call the lock is held already. */
 static inline void cp_run_lock(cp_run *run)
@@ -146,42 +84,17 @@ static inline void cp_run_announce(cp_run *run, cp_step *step)
         cp_reader_prefetch(run->reader, step->extents, step->extent_count);
 }
 
-/* Copy the rows of `step` from `done` on, and its visits from `seen` on, as many as a piece holds, to a new piece. */
-static inline int cp_run_piece(cp_run *run, const cp_step *step, int64_t done, int64_t seen)
-{
-    int64_t reads = cp_min64(run->room, step->reads - done), first = 0, count = 0, at = done, left = reads;
-    int64_t visits = done + reads < step->reads ? 0 : cp_min64(run->room, step->visits - seen);
-    for (; reads && at >= step->extents[2 * first + 1] - step->extents[2 * first]; first++)
-        at -= step->extents[2 * first + 1] - step->extents[2 * first];
-    for (int64_t rows = -at; rows < reads && reads; count++)
-        rows += step->extents[2 * (first + count) + 1] - step->extents[2 * (first + count)];
-    cp_step *piece = cp_run_step(run);
-    if (!piece || cp_step_fit(piece, count, reads, visits, 0) < 0)
-        return CP_RUN_NO_MEMORY;
-    for (int64_t e = 0; e < count; e++, at = 0) {
-        int64_t start = step->extents[2 * (first + e)] + at, stop = step->extents[2 * (first + e) + 1];
-        piece->extents[2 * e] = start;
-        piece->extents[2 * e + 1] = start + cp_min64(stop - start, left);
-        left -= piece->extents[2 * e + 1] - start;
-    }
-    memcpy(piece->into, step->into + done, 4 * (size_t)reads);
-    memcpy(piece->visit, step->visit + seen, 4 * (size_t)visits);
-    piece->last = done + reads == step->reads && seen + visits == step->visits;
-    cp_run_announce(run, piece);
-    return CP_RUN_STEP;
-}
-
-/* Cut a step into pieces; its visits follow its rows. */
+/* Append the pieces of a step. */
 static inline int cp_run_cut(cp_run *run, const cp_step *step)
 {
+    cp_step *piece;
     int64_t done = 0, seen = 0;
-    int status;
     do {
-        status = cp_run_piece(run, step, done, seen);
-        done += cp_min64(run->room, step->reads - done);
-        seen += done < step->reads ? 0 : cp_min64(run->room, step->visits - seen);
-    } while (status == CP_RUN_STEP && (done < step->reads || seen < step->visits));
-    return status;
+        if (!(piece = cp_run_step(run)) || cp_step_cut(step, run->room, &done, &seen, piece) < 0)
+            return CP_RUN_NO_MEMORY;
+        cp_run_announce(run, piece);
+    } while (!piece->last);
+    return CP_RUN_STEP;
 }
 
 /* Build the next step of the plan; prefetch it unless it is read at once. */
@@ -213,71 +126,9 @@ static inline const int32_t *cp_run_into(cp_run *run, const cp_step *step)
     return run->room ? run->into : step->into;
 }
 
-static inline void *cp_planner_thread(void *argument)
+static inline int cp_run_make_next(void *run)
 {
-    cp_run *run = argument;
-    cp_planner *p = &run->planner;
-    pthread_mutex_lock(&p->lock);
-    while (!p->stopped) {
-        if (!p->asked) {
-            pthread_cond_wait(&p->turn, &p->lock);
-            continue;
-        }
-        pthread_mutex_unlock(&p->lock);
-        int status = cp_run_make(run);
-        pthread_mutex_lock(&p->lock);
-        p->status = status;
-        p->asked = 0;
-        pthread_cond_broadcast(&p->turn);
-    }
-    pthread_mutex_unlock(&p->lock);
-    return NULL;
-}
-
-/* Start the thread; without it, steps are built between reads. */
-static inline void cp_planner_start(cp_run *run)
-{
-    cp_planner *p = &run->planner;
-    p->status = CP_RUN_STEP;
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->turn, NULL);
-    p->begun = cp_thread_start(&p->thread, cp_planner_thread, run) == 0;
-}
-
-static inline void cp_planner_stop(cp_planner *p)
-{
-    if (!p->begun)
-        return;
-    pthread_mutex_lock(&p->lock);
-    p->stopped = 1;
-    pthread_cond_broadcast(&p->turn);
-    pthread_mutex_unlock(&p->lock);
-    pthread_join(p->thread, NULL);
-    p->begun = 0;
-}
-
-/* Begin to build the step after the first upcoming one, if there is none; until `cp_planner_join` the steps are the
- * thread's. Returns whether it began. */
-static inline int cp_planner_ask(cp_run *run)
-{
-    cp_planner *p = &run->planner;
-    if (!p->begun || run->coming.first->next || p->status != CP_RUN_STEP)
-        return 0;
-    pthread_mutex_lock(&p->lock);
-    p->asked = 1;
-    pthread_cond_broadcast(&p->turn);
-    pthread_mutex_unlock(&p->lock);
-    return 1;
-}
-
-/* Wait for the step; returns CP_RUN_NO_MEMORY or CP_RUN_OUTGROWN if it could not be built. */
-static inline int cp_planner_join(cp_planner *p)
-{
-    pthread_mutex_lock(&p->lock);
-    while (p->asked)
-        pthread_cond_wait(&p->turn, &p->lock);
-    pthread_mutex_unlock(&p->lock);
-    return p->status == CP_RUN_END ? CP_RUN_STEP : p->status;
+    return cp_run_make(run);
 }
 
 /* Build a step to read, and if the device is slow, enough more to keep it busy. */
@@ -298,9 +149,10 @@ static inline int cp_run_load(cp_run *run, int urgent)
     urgent = urgent && (!run->threaded || step->reads > run->far || atomic_load(&run->asleep));
     run->reader->read.soon = run->far && !step->announced;
     const int32_t *into = cp_run_into(run, step), *sweep = run->room ? NULL : step->sweep;
-    int asked = cp_planner_ask(run);
+    int asked = !step->next && cp_planner_ask(&run->planner);
     int status = cp_reader_read(run->reader, step->extents, step->extent_count, into, sweep, urgent);
     int planned = asked ? cp_planner_join(&run->planner) : CP_RUN_STEP;
+    planned = planned == CP_RUN_END ? CP_RUN_STEP : planned; /* what is built is read first */
     run->cold = run->reader->read.waited ? CP_COLD_FACTOR * run->far : run->cold - step->reads;
     if (atomic_load(&run->reader->read.quit))
         return CP_RUN_STOPPED;
@@ -353,7 +205,7 @@ static inline void *cp_run_thread(void *argument)
     pthread_setname_np(pthread_self(), "corgipile-read");
 #endif
     if (run->room)
-        cp_planner_start(run);
+        cp_planner_start(&run->planner, cp_run_make_next, run);
     while ((status = cp_run_plan(run)) == CP_RUN_STEP) {
         urgent = cp_run_admit(run);
         status = urgent < 0 ? CP_RUN_STOPPED : cp_run_load(run, urgent);
