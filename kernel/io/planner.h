@@ -1,4 +1,4 @@
-/* A thread that does one task at a time beside its owner's work: to build the next step while one is read. */
+/* A thread that does one task at a time while its owner works, such as building the next step while one is read. */
 #ifndef CP_PLANNER_H
 #define CP_PLANNER_H
 

@@ -63,8 +63,8 @@ static inline int cp_step_fit(cp_step *step, int64_t extents, int64_t reads, int
     return 0;
 }
 
-/* Fill a piece with the rows of `step` from `*done` on, and with its visits from `*seen` on once all rows are in pieces,
- * at most `room` of each; both are advanced. Returns -1 if out of memory. */
+/* Fill a piece with at most `room` rows of `step` from `*done` on, and after the last row with at most `room` visits
+ * from `*seen` on; both are advanced. Returns -1 if out of memory. */
 static inline int cp_step_cut(const cp_step *step, int64_t room, int64_t *done, int64_t *seen, cp_step *piece)
 {
     const int64_t *extent = step->extents;

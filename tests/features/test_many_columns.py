@@ -61,7 +61,7 @@ def test_no_names_are_listed_for_a_column_of_a_wrapped_table(rows):
 
 
 def test_places_of_columns_in_a_row_are_added_up():
-    field = Field("x", ("a", "b", "c"), "f4", (6,), (1, 2, 3))
+    field = Field("x", ("a", "b", "c"), np.dtype("f4"), (6,), (1, 2, 3))
     assert field.begins == (0, 1, 3)
 
 
@@ -92,7 +92,7 @@ def test_wide_rows_ask_for_the_places_of_all_columns_at_once(tmp_path, monkeypat
         opened, asked = cp.open(tmp_path / "a.arrow"), []
         kept = opened.layout
         opened.layout = lambda names, kept=kept, asked=asked: asked.append(names) or kept(names)
-        fields = [Field(key, (key,), "f4", (100,)) for key in table.column_names]
+        fields = [Field(key, (key,), np.dtype("f4"), (100,)) for key in table.column_names]
         assert set(_in_place(opened, fields)) == set(table.column_names) - {"n"}
         assert len(asked) <= most
 

@@ -94,7 +94,7 @@ def test_the_kernel_runs_what_python_runs(paths, monkeypatch, data):
     assert results[0] == results[1]
 
 
-def python_run(order, blocks, key, start, row_reader, far):
+def python_run(order, blocks, key, start, row_reader, far, _stage):
     return StepPrefetch(order.steps(blocks, key, start), row_reader, row_reader._buffer, order, far, 1.0)
 
 

@@ -13,6 +13,7 @@ from corgipile.errors import BudgetTooSmall, CorruptFile
 from corgipile.loader import buffered_reader, wide_rows
 from corgipile.loader.wide_rows import GROUP_BYTES
 from corgipile.orders import FullShuffle, Reservoir
+from corgipile.tables import unit_check
 from corgipile.testing import Counting
 
 ORDERS = ["no_shuffle", "block_only", "corgipile", "riffle", "balanced", "full", "sliding_window", "reservoir"]
@@ -241,8 +242,9 @@ def test_it_is_an_error_where_rows_are_not_found_one_by_one(tmp_path):
 
 
 @pytest.mark.parametrize("order", ["riffle", "full", "no_shuffle"])
-def test_damaged_offsets_are_an_error(tmp_path, order):
+def test_damaged_offsets_are_an_error(tmp_path, order, monkeypatch):
     """A row that no sample sees."""
+    monkeypatch.setattr(unit_check, "STRETCH_ROWS", 5)
     path, rows = tmp_path / "t.arrow", 400
     written(path, [WIDTH] * rows, batch=rows)
     data = bytearray(path.read_bytes())
