@@ -1,6 +1,8 @@
 """The shuffle buffer on a device: the batches of a host's buffer of that size. Here the CPU is the device."""
 
+import pickle
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from corgipile.errors import BadArgument, BadValue, BudgetTooSmall
+from corgipile.errors import BadArgument, BadValue, BudgetTooSmall, WriteFailed
 from corgipile.loader.in_place import LayoutReader
 from corgipile.torch import CorgiPileDataset, DeviceLoader
 from corgipile.torch.device_buffer import DeviceBuffer
@@ -96,7 +98,8 @@ def test_a_state_goes_on_here_and_on_the_host(path, got):
 
 def test_encoded_rows_are_unpacked_to_a_spill_file(tmp_path):
     pq.write_table(table(), tmp_path / "rows.parquet")
-    rows = [row for batch in on_device(tmp_path / "rows.parquet") for row in batch["row"].tolist()]
+    loader = pickle.loads(pickle.dumps(on_device(tmp_path / "rows.parquet")))  # noqa: S301  # its spill file is gone
+    rows = [row for batch in loader for row in batch["row"].tolist()]
     assert sorted(rows) == list(range(ROWS))
 
 
@@ -237,6 +240,20 @@ def test_a_default_device_is_not_that_of_the_host(path):
         assert sum(len(batch["row"]) for batch in on_device(path)) == ROWS
     finally:
         torch.set_default_device(None)
+
+
+@pytest.mark.parametrize("error", [BadArgument("no"), WriteFailed(28, "no space")])
+def test_the_buffer_stays_on_the_host_if_the_device_was_not_asked_for(path, monkeypatch, error):
+    def fail(self, memory):
+        raise error
+
+    loader = DeviceLoader(make(path, "64KB"), "cpu")
+    monkeypatch.setattr(loader, "device", torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=1 << 30))
+    monkeypatch.setattr(CorgiPileDataset, "fitted_to", fail)
+    assert loader._fit_device(None) == 0
+    with pytest.raises(type(error)):
+        loader._fit_device("1MB")
 
 
 def test_a_dataset_with_its_own_iteration_stays_on_the_host(path):

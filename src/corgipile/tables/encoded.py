@@ -269,16 +269,19 @@ class SpilledTable(Checked):
 
 
 class Unpacked(Wrapper):
-    """An unpacked table, cut evenly; blocks of the encoded table, which states may have, are cut as there.
+    """An encoded table, unpacked and cut evenly; blocks of the encoded table, which states may have, are cut as there.
 
     Args:
-        table: The unpacked rows.
         encoded: The encoded table.
+        columns: The columns to unpack.
     """
 
-    def __init__(self, table: Table, encoded: Table) -> None:
-        super().__init__(table)
-        self._encoded = encoded
+    def __init__(self, encoded: Table, columns: Sequence[str]) -> None:
+        super().__init__(unpack_shared(encoded, columns))
+        self._encoded, self._columns = encoded, columns
+
+    def __reduce__(self) -> tuple[type["Unpacked"], tuple[Table, Sequence[str]]]:
+        return Unpacked, (self._encoded, self._columns)
 
     def cuts(self, rows: int) -> IntArray:
         """Return the cuts of the encoded table."""

@@ -284,7 +284,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         if table.units(sources) is not None:
             balance = [name for name in table.schema.names if name == settings.order.sketch_column]
             with within(self.memory):
-                table = Unpacked(unpack_shared(table, [*sources, *balance]), table)
+                table = Unpacked(table, [*sources, *balance])
         fitted = copy(self)
         fitted._fit(table, device_memory)  # noqa: SLF001 - of the copy
         return fitted

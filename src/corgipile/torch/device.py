@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from corgipile.errors import BadArgument
+from corgipile.errors import BadArgument, WriteFailed
 from corgipile.loader import Loader
 from corgipile.loader.shutdown import closed_at_exit
 from corgipile.sizes import Size, parse_bytes
@@ -39,9 +39,10 @@ class DeviceLoader:
     its ``pin_memory``, else here. Devices other than CUDA get copies on request.
 
     On a CUDA device the shuffle buffer itself lies there if the dataset is given without a DataLoader: rows are copied
-    once, in large parts, and gathered into batches on the device. Its size is ``device_memory``; the dataset's
-    ``memory`` then holds rows on their way, and the device as many. The batches are those of a dataset with
-    ``memory=device_memory``.
+    once, in large parts, and gathered into batches on the device. ``device_memory`` is the buffer's size. The dataset's
+    ``memory`` holds rows on their way; the device holds a copy of these. The batches are those of a dataset with
+    ``memory=device_memory``. Encoded rows, such as Parquet, are first unpacked to a spill file, which changes their
+    order. The loader fits a copy of the dataset, ``loader.dataset``; the dataset itself keeps its ``memory``.
 
     Tensors in dictionaries, lists and tuples are moved. Objects with a method ``to`` (a ``PackedSequence``, a graph)
     move themselves when their batch is due; other values (text, bytes, arrays) stay as they are. The device holds two
@@ -54,7 +55,8 @@ class DeviceLoader:
         device: The target; by default the current CUDA device, or the CPU if there is none.
         device_memory: Bytes of the shuffle buffer on the device, such as ``"2GB"``; 0: the buffer stays on the host.
             None: on a CUDA device 2 GB, or ``memory`` if that is more, but at most a quarter of the device; 0 on others
-            and for batches that a device cannot gather (of rows of varying length, or changed by ``transform``).
+            and for batches that a device cannot gather (of rows of varying length, or changed by ``transform``). Ranks
+            of ``global_batches`` share it.
 
     Attributes:
         device: The device, with its number.
@@ -63,7 +65,8 @@ class DeviceLoader:
     Raises:
         BadArgument: The device does not exist, ``batches`` cannot be gathered there, or is a `corgipile.Loader`, whose
             state would run ahead of the training.
-        BudgetTooSmall: ``device_memory`` does not hold the smallest buffer.
+        BudgetTooSmall: ``device_memory`` does not hold the smallest buffer. The first batch raises it if the device
+            lacks that memory, or if ``memory`` does not hold four rows.
 
     Example:
         >>> import pyarrow as pa
@@ -111,7 +114,7 @@ class DeviceLoader:
             memory = parse_bytes(wanted, "device_memory")
         try:
             self._batches = fitted = data.fitted_to(memory)
-        except BadArgument as obstacle:
+        except (BadArgument, WriteFailed) as obstacle:
             if wanted is not None:
                 raise
             log.info("the shuffle buffer stays on the host: %s", obstacle)
