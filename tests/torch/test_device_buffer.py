@@ -234,6 +234,19 @@ def test_batches_of_inference_mode_can_be_trained_on(path):
         (batch["x"] @ weight).sum().backward()
 
 
+def test_copies_wait_on_devices_without_events(path, monkeypatch):
+    copy_, waited = torch.Tensor.copy_, []
+
+    def watched(self, source, non_blocking=False):
+        waited.append(not non_blocking)
+        return copy_(self, source, non_blocking)
+
+    monkeypatch.setattr(torch.Tensor, "copy_", watched)
+    list(on_device(path))
+    assert waited
+    assert all(waited)
+
+
 def test_a_default_device_is_not_that_of_the_host(path):
     torch.set_default_device("meta")
     try:

@@ -189,11 +189,11 @@ class DeviceBuffer:
             if self._stream is not None:
                 self._stream.wait_event(lane.scattered)
             for name, staged in lane.staged.items():
-                lane.rows[name][:rows].copy_(staged[:rows], non_blocking=True)
-            lane.slots[: rows + visits].copy_(lane.staged_slots[: rows + visits], non_blocking=True)
+                lane.rows[name][:rows].copy_(staged[:rows], non_blocking=self._cuda)
+            lane.slots[: rows + visits].copy_(lane.staged_slots[: rows + visits], non_blocking=self._cuda)
             if self._checked:
                 flags = torch.stack([_suspect(lane.rows[name][:rows]) for name in self._checked])
-                lane.suspect.copy_(flags.any(), non_blocking=True)
+                lane.suspect.copy_(flags.any(), non_blocking=self._cuda)
         if self._cuda:
             lane.copied.record(self._stream)
 
