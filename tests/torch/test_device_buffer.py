@@ -1,6 +1,8 @@
 """The shuffle buffer on a device: the batches of a host's buffer of that size. Here the CPU is the device."""
 
+import pickle
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from corgipile.errors import BadArgument, BadValue, BudgetTooSmall
+from corgipile.errors import BadArgument, BadValue, BudgetTooSmall, WriteFailed
 from corgipile.loader.in_place import LayoutReader
 from corgipile.torch import CorgiPileDataset, DeviceLoader
 from corgipile.torch.device_buffer import DeviceBuffer
@@ -96,8 +98,20 @@ def test_a_state_goes_on_here_and_on_the_host(path, got):
 
 def test_encoded_rows_are_unpacked_to_a_spill_file(tmp_path):
     pq.write_table(table(), tmp_path / "rows.parquet")
-    rows = [row for batch in on_device(tmp_path / "rows.parquet") for row in batch["row"].tolist()]
+    loader = pickle.loads(pickle.dumps(on_device(tmp_path / "rows.parquet")))  # noqa: S301  # its spill file is gone
+    rows = [row for batch in loader for row in batch["row"].tolist()]
     assert sorted(rows) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("order", ["riffle", "corgipile", "no_shuffle", "auto"])
+def test_states_of_encoded_rows_move_between_device_and_host(tmp_path, order):
+    pq.write_table(table(), path := tmp_path / "rows.parquet", row_group_size=100)
+    ways = [on_device, lambda path, **settings: make(path, "1MB", **settings)]  # the host decodes row groups
+    for one, other in (ways, ways[::-1]):
+        batches = iter(first := one(path, order=order))
+        rows = [row for _ in range(20) for row in next(batches)["row"].tolist()]
+        (later := other(path, order=order)).load_state_dict(first.state_dict())
+        assert sorted(rows + [row for batch in later for row in batch["row"].tolist()]) == list(range(ROWS))
 
 
 def test_delays_of_both_sides(path, monkeypatch):
@@ -160,10 +174,105 @@ def test_arguments_are_checked(path):
     assert DeviceLoader(make(path, "1MB"), "cpu").device_memory == on_device(path, 0).device_memory == 0
 
 
-def test_the_dataset_itself_still_reads_to_the_host(path):
+def test_the_dataset_itself_keeps_its_memory(path):
     data = make(path, "64KB")
     loader = DeviceLoader(data, "cpu", device_memory="128KB")
     assert_equal(loader, make(path, "128KB"))
+    assert data._kept.latest.stats.resident_bytes > 128_000
+    for epoch, batches in enumerate([data, DataLoader(data, batch_size=None, num_workers=1), loader, data], 1):
+        plain = make(path, "128KB" if batches is loader else "64KB")
+        plain.set_epoch(epoch)  # all count the same epochs
+        assert_equal(batches, plain)
+        assert data.stats.resident_bytes > 128_000 if batches is loader else data.stats.resident_bytes <= 64 << 10
+    assert (data.memory, loader.dataset.memory) == (64 << 10, 128 << 10)
+    assert DeviceLoader(data, "cpu", device_memory="256KB")._source.keywords["staging"] == 64 << 10
+
+
+def test_batches_of_the_fitted_dataset_are_looked_up(tmp_path):
+    pq.write_table(table(), tmp_path / "rows.parquet", row_group_size=100)
+    loader = on_device(tmp_path / "rows.parquet")
+    for _ in range(2):
+        rows = [batch["row"].tolist() for batch in loader]
+        assert rows == [loader.dataset.rows_of(step).tolist() for step in range(len(loader))]
+    data = make(tmp_path / "rows.parquet", "64KB")
+    batches = iter(DeviceLoader(data, "cpu", device_memory="128KB"))
+    assert next(batches)["row"].tolist() == data.rows_of(0).tolist()  # of the iteration that runs
+    assert data.state_dict(1)["segments"][0]["batches"] == [1]
+
+
+def test_a_loader_that_is_gone_frees_its_buffer(path):
+    data = make(path, "64KB")
+    loader = DeviceLoader(data, "cpu", device_memory="128KB")
+    batches = iter(loader)
+    next(batches)
+    source = data._kept.latest._source
+    del loader
+    assert source._slots  # the iteration goes on
+    del batches
+    assert not source._slots
+    assert not source._lanes
+    assert data.stats.batches == 2  # one is ahead
     data.set_epoch(0)
-    assert_equal(data, make(path, "128KB"))
-    assert data._kept.latest._source.__class__.__name__ == "BatchGatherer"
+    assert_equal(data, make(path, "64KB"))
+
+
+def test_ranks_share_the_memory_of_global_batches(path):
+    sizes = []
+    for world in (1, 4):
+        loader = on_device(path, global_batches="fixed", rank=0, world=world)
+        next(iter(loader))
+        sizes.append(loader.dataset.stats.resident_bytes)
+    assert sizes[1] < sizes[0] / 3
+
+
+def test_batches_of_inference_mode_can_be_trained_on(path):
+    loader, weight = on_device(path), torch.zeros(WIDTH, requires_grad=True)
+    with torch.inference_mode():
+        list(loader)
+        next(batches := iter(loader))
+    for batch in [*batches, *loader]:
+        (batch["x"] @ weight).sum().backward()
+
+
+def test_copies_wait_on_devices_without_events(path, monkeypatch):
+    copy_, waited = torch.Tensor.copy_, []
+
+    def watched(self, source, non_blocking=False):
+        waited.append(not non_blocking)
+        return copy_(self, source, non_blocking)
+
+    monkeypatch.setattr(torch.Tensor, "copy_", watched)
+    list(on_device(path))
+    assert waited
+    assert all(waited)
+
+
+def test_a_default_device_is_not_that_of_the_host(path):
+    torch.set_default_device("meta")
+    try:
+        assert sum(len(batch["row"]) for batch in on_device(path)) == ROWS
+    finally:
+        torch.set_default_device(None)
+
+
+@pytest.mark.parametrize("error", [BadArgument("no"), WriteFailed(28, "no space")])
+def test_the_buffer_stays_on_the_host_if_the_device_was_not_asked_for(path, monkeypatch, error):
+    def fail(self, memory):
+        raise error
+
+    loader = DeviceLoader(make(path, "64KB"), "cpu")
+    monkeypatch.setattr(loader, "device", torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=1 << 30))
+    monkeypatch.setattr(CorgiPileDataset, "fitted_to", fail)
+    assert loader._fit_device(None) == 0
+    with pytest.raises(type(error)):
+        loader._fit_device("1MB")
+
+
+def test_a_dataset_with_its_own_iteration_stays_on_the_host(path):
+    class Doubled(CorgiPileDataset):
+        def __iter__(self):
+            return ({"x": batch["x"] * 2} for batch in super().__iter__())
+
+    with pytest.raises(BadArgument, match="device_memory must be 0 here: Doubled overrides __iter__"):
+        DeviceLoader(Doubled(path, memory="64KB", batch_size=BATCH), "cpu", device_memory="128KB")

@@ -71,6 +71,7 @@ WAYS = {
     "unread": lambda kind: cp.Loader(table(kind), batch_size=32, format="torch", prefetch=0),
     "dataset": lambda kind: dataset(table(kind)),
     "device": lambda kind: DeviceLoader(dataset(table(kind)), "cpu"),
+    "buffer": lambda kind: DeviceLoader(dataset(table(kind)), "cpu", device_memory="1MB" if kind == "fixed" else 0),
     "over": lambda kind: DeviceLoader(DataLoader(dataset(table(kind)), batch_size=None), "cpu"),
 }
 FAILING = {
@@ -78,6 +79,7 @@ FAILING = {
     "unread": lambda rows: cp.Loader(rows, batch_size=32, format="torch", order=ORDER, prefetch=0),
     "dataset": dataset,
     "device": lambda rows: DeviceLoader(dataset(rows), "cpu"),
+    "buffer": lambda rows: DeviceLoader(dataset(rows), "cpu", device_memory="1MB" if len(rows.schema) == 2 else 0),
     "transform": lambda rows: dataset(rows, transform=twice),
     "after": lambda rows: DeviceLoader(dataset(rows, transform=twice), "cpu"),
     "concurrent": lambda _: concurrent(Items(300)),

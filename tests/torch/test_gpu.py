@@ -82,7 +82,7 @@ def test_a_buffer_on_the_device_under_delays(path, order, monkeypatch):
         torch.cuda._sleep(int(random.choice([0, 0, 3_000_000])))  # cycles, on the stream of the caller
 
     def late_send(self, piece, lane):
-        with self._copying():
+        with torch.cuda.stream(self._stream):
             sleep()
         send(self, piece, lane)
 
@@ -109,6 +109,7 @@ def test_a_buffer_on_the_device_follows_the_loop_to_other_streams(path):
     streams, seen, batches = [torch.cuda.Stream() for _ in range(3)], [], iter(loader)
     for number in range(len(loader)):
         with torch.cuda.stream(streams[number % 3]):
+            torch.cuda._sleep(10**7)  # a batch is gathered late, and one of its group is used on another stream at once
             batch = next(batches)
             seen.append((batch["label"].clone(), (batch["features"] == batch["label"][:, None]).all()))
             torch.cuda._sleep(10**6)

@@ -25,12 +25,14 @@ from corgipile.tables.materialized import find_spilled, record_spilled
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns
 from corgipile.tables.units import Units, combine_units, units_of
 from corgipile.tables.values import as_type, viewless
+from corgipile.tables.wrapper import Wrapper
 
 __all__ = [
     "SMALL",
     "Part",
     "SpilledTable",
     "Units",
+    "Unpacked",
     "combine_units",
     "group_columns",
     "restore_type",
@@ -264,6 +266,34 @@ class SpilledTable(Checked):
             )
             paths += new
         return Location(Layout(tuple(paths), layouts)) if names else None
+
+
+class Unpacked(Wrapper):
+    """An encoded table, unpacked and cut evenly; blocks of the encoded table, which states may have, are cut as there.
+
+    Args:
+        encoded: The encoded table.
+        columns: The columns to unpack.
+    """
+
+    def __init__(self, encoded: Table, columns: Sequence[str]) -> None:
+        super().__init__(unpack_shared(encoded, columns))
+        self._encoded, self._columns = encoded, columns
+
+    def __reduce__(self) -> tuple[type["Unpacked"], tuple[Table, Sequence[str]]]:
+        return Unpacked, (self._encoded, self._columns)
+
+    def cuts(self, rows: int) -> IntArray:
+        """Return the cuts of the encoded table."""
+        return self._encoded.cuts(rows)
+
+    def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
+        """Return the cuts of the encoded table at runs of pages."""
+        return self._encoded.run_cuts(columns, run_bytes)
+
+    def is_unencoded(self, columns: Sequence[str]) -> bool:
+        """Return True."""
+        return True
 
 
 def restore_type(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -1,8 +1,9 @@
 """Tables as an IterableDataset for any DataLoader: any number of workers and ranks, resumable."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -24,7 +25,7 @@ from corgipile.orders import Auto, Order
 from corgipile.sizes import MAX_EPOCH, Size, parse_bytes, whole
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
-from corgipile.tables.encoded import unpack_shared
+from corgipile.tables.encoded import Unpacked, unpack_shared
 from corgipile.tables.io.arriving import within
 from corgipile.tables.table import IntArray
 from corgipile.torch.device_buffer import obstacle_of
@@ -270,23 +271,23 @@ class CorgiPileDataset(IterableDataset[Any]):
             done = part.after(batches, batch_size, settings.lost(part, self._places.find().rank))
         return {**identity, **part.standing(done)}
 
-    def fit_device(self, memory: int) -> None:
-        """Fit the order to a device's memory for rows.
+    def fitted_to(self, device_memory: int) -> Self:
+        """Return a copy whose order fits a device's memory for rows; both share epochs, position and skips.
 
         Raises:
-            BadArgument: The batches cannot be gathered on a device; the message says why.
+            BadArgument: The batches cannot be gathered on a device; the message names the obstacle.
         """
-        settings = self._settings
-        if (obstacle := obstacle_of(settings)) is not None:
+        settings, own = self._settings, type(self).__iter__ is not CorgiPileDataset.__iter__
+        if (obstacle := f"{type(self).__name__} overrides __iter__" if own else obstacle_of(settings)) is not None:
             raise BadArgument(f"device_memory must be 0 here: {obstacle}")
-        balance = settings.order.sketch_column
-        sources = settings.selection.found(self.table).sources
-        if balance is not None and balance in self.table.schema.names and balance not in sources:
-            sources = [*sources, balance]
-        with within(self.memory):
-            table = unpack_shared(self.table, sources)
-        self._kept.loader = None
-        self._fit(table, memory)
+        table, sources = self.table, settings.selection.found(self.table).sources
+        if table.units(sources) is not None:
+            balance = [name for name in table.schema.names if name == settings.order.sketch_column]
+            with within(self.memory):
+                table = Unpacked(table, [*sources, *balance])
+        fitted = copy(self)
+        fitted._fit(table, device_memory)  # noqa: SLF001 - of the copy
+        return fitted
 
     def run_ahead(self, make: Make, source: Source | None = None) -> None:
         """Mark the latest iteration as ahead of the training loop, so that `state_dict` requires ``batches``.
@@ -296,6 +297,10 @@ class CorgiPileDataset(IterableDataset[Any]):
             source: Makes the source that gathers its batches instead, see `corgipile.Loader.gather_by`.
         """
         self._kept.ahead, self._kept.make, self._kept.source = self._epochs.latest(), make, source
+
+    def release(self, source: Source) -> None:
+        """Free the memory of a source that no `DeviceLoader` uses any more."""
+        self._kept.release(source)
 
     def rows_of(
         self, step: int, *, rank: int | None = None, epoch: int | None = None, workers: int | None = None

@@ -7,12 +7,13 @@ from copy import copy
 from functools import partial
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from corgipile.errors import BadArgument
+from corgipile.errors import BadArgument, WriteFailed
 from corgipile.loader import Loader
 from corgipile.loader.shutdown import closed_at_exit
 from corgipile.sizes import Size, parse_bytes
@@ -38,9 +39,10 @@ class DeviceLoader:
     its ``pin_memory``, else here. Devices other than CUDA get copies on request.
 
     On a CUDA device the shuffle buffer itself lies there if the dataset is given without a DataLoader: rows are copied
-    once, in large parts, and gathered into batches on the device. Its size is ``device_memory``; the dataset's
-    ``memory`` then holds rows on their way, and the device as many. The batches are those of a dataset with
-    ``memory=device_memory``.
+    once, in large parts, and gathered into batches on the device. ``device_memory`` is the buffer's size. The dataset's
+    ``memory`` holds rows on their way; the device holds a copy of these. The batches are those of a dataset with
+    ``memory=device_memory``. Encoded rows, such as Parquet, are first unpacked to a spill file, which changes their
+    order. The loader fits a copy of the dataset, ``loader.dataset``; the dataset itself keeps its ``memory``.
 
     Tensors in dictionaries, lists and tuples are moved. Objects with a method ``to`` (a ``PackedSequence``, a graph)
     move themselves when their batch is due; other values (text, bytes, arrays) stay as they are. The device holds two
@@ -53,7 +55,8 @@ class DeviceLoader:
         device: The target; by default the current CUDA device, or the CPU if there is none.
         device_memory: Bytes of the shuffle buffer on the device, such as ``"2GB"``; 0: the buffer stays on the host.
             None: on a CUDA device 2 GB, or ``memory`` if that is more, but at most a quarter of the device; 0 on others
-            and for batches that a device cannot gather (of rows of varying length, or changed by ``transform``).
+            and for batches that a device cannot gather (of rows of varying length, or changed by ``transform``). Ranks
+            of ``global_batches`` share it.
 
     Attributes:
         device: The device, with its number.
@@ -62,7 +65,8 @@ class DeviceLoader:
     Raises:
         BadArgument: The device does not exist, ``batches`` cannot be gathered there, or is a `corgipile.Loader`, whose
             state would run ahead of the training.
-        BudgetTooSmall: ``device_memory`` does not hold the smallest buffer.
+        BudgetTooSmall: ``device_memory`` does not hold the smallest buffer. The first batch raises it if the device
+            lacks that memory, or if ``memory`` does not hold four rows.
 
     Example:
         >>> import pyarrow as pa
@@ -109,13 +113,14 @@ class DeviceLoader:
         else:
             memory = parse_bytes(wanted, "device_memory")
         try:
-            data.fit_device(memory)
-        except BadArgument as obstacle:
+            self._batches = fitted = data.fitted_to(memory)
+        except (BadArgument, WriteFailed) as obstacle:
             if wanted is not None:
                 raise
             log.info("the shuffle buffer stays on the host: %s", obstacle)
             return 0
         self._source = partial(DeviceBuffer, device=device, staging=staging)
+        finalize(self, fitted.release, self._source).atexit = False
         return memory
 
     def __repr__(self) -> str:
@@ -127,16 +132,15 @@ class DeviceLoader:
 
     @property
     def dataset(self) -> Any:
-        """Return the dataset that the batches come from."""
+        """Return the dataset that the batches come from: a copy that fits ``device_memory``, if that is not 0."""
         return getattr(self._batches, "dataset", self._batches)
 
     @closed_at_exit
     def __iter__(self) -> Iterator[Any]:
         """Begin an iteration, the next epoch of a `CorgiPileDataset`."""
         if self._moves is None:
-            streamed = self.device.type == "cuda" and not self.device_memory
-            self._moves = Streamed(self.device) if streamed else Direct(None if self.device_memory else self.device)
-        moves, source = self._moves, iter(self._batches)
+            self._moves = Streamed(self.device) if self.device.type == "cuda" else Direct(self.device)
+        moves, source = Gathered(self.device) if self.device_memory else self._moves, iter(self._batches)
         yielded, this = 0, object()
         self._yielded, self._latest = yielded, this
         self._run_ahead(moves)
@@ -211,9 +215,9 @@ class Moves(Protocol):
 
 
 class Direct:
-    """Copies on request; None: batches lie on the device already."""
+    """Copies on request."""
 
-    def __init__(self, device: torch.device | None) -> None:
+    def __init__(self, device: torch.device) -> None:
         self._device = device
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -222,7 +226,7 @@ class Direct:
 
     def begin(self, batch: Any) -> Any:
         """Copy a batch."""
-        return batch if self._device is None else _map_tensors(batch, self._to, self._to)
+        return _map_tensors(batch, self._to, self._to)
 
     def end(self, begun: Any) -> Any:
         """Return the batch."""
@@ -233,6 +237,25 @@ class Direct:
 
     def _to(self, value: Any) -> Any:
         return value.to(self._device)
+
+
+class Gathered(Direct):
+    """Batches that lie on the device already, gathered there on the stream that is current as the iteration begins."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device)
+        self._stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+
+    def begin(self, batch: Any) -> Any:
+        """Return the batch."""
+        return batch
+
+    def end(self, begun: Any) -> Any:
+        """Make another stream of the loop wait for the batch, and keep the batch's memory for its work."""
+        if self._stream is not None and (stream := torch.cuda.current_stream(self._device)) != self._stream:
+            stream.wait_stream(self._stream)
+            _map_tensors(begun, partial(_keep_for, stream))
+        return begun
 
 
 class Streamed:
@@ -248,7 +271,7 @@ class Streamed:
             kind = torch.from_numpy(np.empty(0, dtype)).dtype
         except TypeError:
             return np.empty(shape, dtype)
-        return torch.empty(shape, dtype=kind, pin_memory=True).numpy()
+        return torch.empty(shape, dtype=kind, device="cpu", pin_memory=True).numpy()
 
     def begin(self, batch: Any) -> tuple["torch.cuda.Event", Any]:
         """Begin to copy, and keep the source until the copy is done."""
@@ -266,13 +289,8 @@ class Streamed:
         copied, moved = begun
         stream = torch.cuda.current_stream(self._device)
         stream.wait_event(copied)
-
-        def record(value: torch.Tensor) -> torch.Tensor:
-            value.record_stream(stream)
-            return value
-
         # Objects that move themselves do so on the work's stream, since only they know which memory they use.
-        return _map_tensors(moved, record, lambda value: value.to(self._device, non_blocking=True))
+        return _map_tensors(moved, partial(_keep_for, stream), lambda value: value.to(self._device, non_blocking=True))
 
     def drain(self) -> None:
         """Wait for the copies and release their memory."""
@@ -296,6 +314,12 @@ def _resolve_device(device: "str | int | torch.device | None") -> torch.device:
 def _pin(value: torch.Tensor) -> torch.Tensor:
     """Return a tensor in page-locked memory, itself if it lies there."""
     return value.pin_memory() if value.device.type == "cpu" and not value.is_pinned() else value
+
+
+def _keep_for(stream: "torch.cuda.Stream", value: torch.Tensor) -> torch.Tensor:
+    """Keep a tensor's memory, once it is freed, until a stream's work so far is done."""
+    value.record_stream(stream)
+    return value
 
 
 def _identity(value: Any) -> Any:

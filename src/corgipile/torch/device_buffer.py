@@ -6,7 +6,7 @@ training loop: the order of the stream is what keeps a slot's old row until its 
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from corgipile.loader.groups import Group, Place
 from corgipile.loader.selection import Selection
 from corgipile.loader.staging import Piece, Stage
 from corgipile.loader.stats import Progress
+from corgipile.orders import GlobalBatches
 from corgipile.sizes import format_bytes
 from corgipile.tables.io.remote import is_remote
 from corgipile.torch.worker import Settings
@@ -87,10 +88,12 @@ class Lane:
         pinned = device.type == "cuda"
         self.host, self.staged = host, {name: _movable(rows) for name, rows in host.items()}
         self.rows = {name: torch.empty_like(rows, device=device) for name, rows in self.staged.items()}
-        self.staged_slots = torch.empty(2 * room, dtype=torch.int32, pin_memory=pinned)  # of rows, then of visits
+        # Slots of rows, then of visits.
+        self.staged_slots = torch.empty(2 * room, dtype=torch.int32, device="cpu", pin_memory=pinned)
         self.host_slots = self.staged_slots.numpy().view(np.uint32)
         self.slots = torch.empty_like(self.staged_slots, device=device)
-        self.suspect = torch.zeros((), dtype=torch.bool, pin_memory=pinned)  # whether the host must look at the rows
+        # Whether the host must look at the rows.
+        self.suspect = torch.zeros((), dtype=torch.bool, device="cpu", pin_memory=pinned)
         self.copied: Any = torch.cuda.Event() if pinned else None  # type: ignore[no-untyped-call]  # the latest piece
         self.scattered: Any = torch.cuda.Event() if pinned else None  # type: ignore[no-untyped-call]
 
@@ -115,9 +118,10 @@ class DeviceBuffer:
         self._feeder, self._batch_size, self._selection, self._device = feeder, batch_size, selection, device
         self._fields = feeder.columns.fields
         row_bytes = max(1, sum(field.row_bytes for field in self._fields))
-        room = min(staging // PLACES, MAX_PLACE_BYTES) // (row_bytes + SLOT_BYTES)
+        ranks = feeder.shard.world if isinstance(feeder.order, GlobalBatches) else 1  # that share the memory
+        room = min(staging // ranks // PLACES, MAX_PLACE_BYTES) // (row_bytes + SLOT_BYTES)
         if room < 1:
-            needed = format_bytes(PLACES * (row_bytes + SLOT_BYTES)).replace(" ", "")
+            needed = format_bytes(ranks * PLACES * (row_bytes + SLOT_BYTES)).replace(" ", "")
             raise BudgetTooSmall(
                 f"memory must hold {PLACES} rows of {format_bytes(row_bytes)} on their way to the device, got "
                 f"{format_bytes(staging)}: give memory={needed!r}"
@@ -126,7 +130,8 @@ class DeviceBuffer:
         self._group = batch_size * max(1, GROUP_BYTES // (row_bytes * batch_size))
         self._cuda = device.type == "cuda"
         self._stream = torch.cuda.Stream(device) if self._cuda else None  # type: ignore[no-untyped-call]
-        self._work: Any = None  # the training loop's stream
+        self._work: Any = None  # the training loop's stream when the iteration began
+        self._here = True  # whether it is the current one
         self._dropped = np.uint32(feeder.slots)  # the slot of unwanted rows
         made = selection.made({of.name: np.empty((0, *of.shape), of.dtype) for of in self._fields})
         stored = {of.name: torch_type(of.dtype) for of in self._fields}
@@ -135,7 +140,8 @@ class DeviceBuffer:
         self._types = {name: pair for name, pair in types.items() if pair[0] != pair[1] or pair[0] in MOVED_AS}
         # Features and labels with values that no learner takes: NaN, and integers beyond int64.
         self._checked = [f.name for f in self._fields if f.name in selection.names and f.dtype.str[1:] in SUSPECTS]
-        self._slots, self._lanes = self._allocate()
+        with _on(None):
+            self._slots, self._lanes = self._allocate()
 
     def _allocate(self) -> tuple[dict[str, torch.Tensor], list[Lane]]:
         """Allocate the slots and the staging memory."""
@@ -143,7 +149,7 @@ class DeviceBuffer:
         buffer = self._feeder.stage(stage, self._pinned)
         host = {of.name: torch.from_numpy(buffer.dense(of.name)) for of in self._fields}
         try:
-            slots = self.fresh(count)
+            slots = {of.name: self._empty(count, of) for of in self._fields}
             lanes = [
                 Lane({name: rows[stage.rows(at)] for name, rows in host.items()}, stage.room, device)
                 for at in range(PLACES)
@@ -154,7 +160,7 @@ class DeviceBuffer:
         return slots, lanes
 
     def _pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        return torch.empty(shape, dtype=torch_type(dtype), pin_memory=self._cuda).numpy()
+        return torch.empty(shape, dtype=torch_type(dtype), device="cpu", pin_memory=self._cuda).numpy()
 
     def _empty(self, rows: int, of: Field) -> torch.Tensor:
         """Allocate rows of a column, of a type that can be indexed."""
@@ -180,24 +186,21 @@ class DeviceBuffer:
         rows, visits = len(piece.into), len(piece.visit)
         np.minimum(piece.into.view(np.uint32), self._dropped, out=lane.host_slots[:rows])  # -1 is the largest number
         lane.host_slots[rows : rows + visits] = piece.visit
-        with self._copying():
+        with _on(self._stream):
             if self._stream is not None:
                 self._stream.wait_event(lane.scattered)
             for name, staged in lane.staged.items():
-                lane.rows[name][:rows].copy_(staged[:rows], non_blocking=True)
-            lane.slots[: rows + visits].copy_(lane.staged_slots[: rows + visits], non_blocking=True)
+                lane.rows[name][:rows].copy_(staged[:rows], non_blocking=self._cuda)
+            lane.slots[: rows + visits].copy_(lane.staged_slots[: rows + visits], non_blocking=self._cuda)
             if self._checked:
                 flags = torch.stack([_suspect(lane.rows[name][:rows]) for name in self._checked])
-                lane.suspect.copy_(flags.any(), non_blocking=True)
+                lane.suspect.copy_(flags.any(), non_blocking=self._cuda)
         if self._cuda:
             lane.copied.record(self._stream)
 
-    def _copying(self) -> AbstractContextManager[Any]:
-        return torch.cuda.stream(self._stream) if self._stream is not None else nullcontext()
-
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
         """Gather this many rows of an epoch, starting at an offset in a step."""
-        self._follow()
+        self._begin()
         pieces, begun = self._feeder.epoch(epoch, step), 0  # visits of the step in earlier pieces
         group = _Gathered(self, self._batch_size)
         try:
@@ -210,7 +213,7 @@ class DeviceBuffer:
                     at, rows = at + taken, rows - taken
                     if group.rows == group.most:
                         yield group.finish()
-                        self._follow()
+                        self._here = self._work is None or torch.cuda.current_stream(self._device) == self._work
                         group = _Gathered(self, min(self._group, 2 * group.grown))
                 step, begun = (step + 1, 0) if piece.last else (step, begun + visits)
                 if not rows:
@@ -222,13 +225,17 @@ class DeviceBuffer:
             if self._stream is not None:
                 self._stream.synchronize()  # copies read the staging memory
 
-    def _follow(self) -> None:
-        """Make the training loop's stream wait for the work of its last one."""
-        if self._cuda:
+    def _begin(self) -> None:
+        """Choose the training loop's stream for this iteration's work, after that of earlier iterations."""
+        if self._stream is not None:
             stream = torch.cuda.current_stream(self._device)
             if self._work not in (None, stream):
                 stream.wait_stream(self._work)
-            self._work = stream
+            self._work, self._here = stream, True
+            self._stream.wait_stream(stream)  # the last use of reused memory may still run there
+
+    def _working(self) -> AbstractContextManager[None]:
+        return _on(None if self._here else self._work)
 
     def _scattered(self, piece: Piece, lane: Lane) -> torch.Tensor:
         """Move a piece's rows to their slots once they have arrived; return the slots to visit."""
@@ -237,11 +244,12 @@ class DeviceBuffer:
             self._work.wait_event(lane.copied)
         if self._checked:
             self._check(piece, lane)
-        slots = lane.slots[: rows + len(piece.visit)].long()  # the type that `index_copy_` takes
-        into = slots[:rows]
-        for name, column in self._slots.items():
-            if rows:
-                column.index_copy_(0, into, lane.rows[name][:rows])
+        with self._working():
+            slots = lane.slots[: rows + len(piece.visit)].long()  # the type that `index_copy_` takes
+            into = slots[:rows]
+            for name, column in self._slots.items():
+                if rows:
+                    column.index_copy_(0, into, lane.rows[name][:rows])
         if self._cuda:
             lane.scattered.record(self._work)
         return slots[rows:]
@@ -265,22 +273,27 @@ class DeviceBuffer:
         return sum(slots.nbytes for slots in self._slots.values()) + self._feeder.buffer.nbytes
 
     def close(self) -> None:
-        """Do nothing: the reader owns the files."""
+        """Free the device's memory; the reader owns the files."""
+        self._slots.clear()
+        self._lanes.clear()
 
     def finished(self, columns: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return columns in the types of batches."""
-        for name, (stored, made) in self._types.items():
-            columns[name] = columns[name].view(stored).to(made)
+        with self._working():
+            for name, (stored, made) in self._types.items():
+                columns[name] = columns[name].view(stored).to(made)
         return columns
 
     def take(self, visit: torch.Tensor, into: dict[str, torch.Tensor], rows: slice) -> None:
         """Gather visited slots into rows."""
-        for name, slots in self._slots.items():
-            torch.index_select(slots, 0, visit, out=into[name][rows])
+        with self._working():
+            for name, slots in self._slots.items():
+                torch.index_select(slots, 0, visit, out=into[name][rows])
 
     def fresh(self, rows: int) -> dict[str, torch.Tensor]:
         """Allocate rows on the device, which will belong to the caller of the loader."""
-        return {of.name: self._empty(rows, of) for of in self._fields}
+        with self._working():
+            return {of.name: self._empty(rows, of) for of in self._fields}
 
 
 class _Gathered:
@@ -303,6 +316,13 @@ class _Gathered:
         """Return the gathered rows."""
         columns = {name: rows[: self.rows] for name, rows in self._columns.items()}
         return Group(self.places, self.rows, self._buffer.finished(columns))
+
+
+@contextmanager
+def _on(stream: Any) -> Iterator[None]:
+    """Work on a stream, None: the current one; with tensors that training can use if the loop is in inference mode."""
+    with torch.inference_mode(mode=False), nullcontext() if stream is None else torch.cuda.stream(stream):
+        yield
 
 
 def _movable(rows: torch.Tensor) -> torch.Tensor:

@@ -184,6 +184,6 @@ class Epochs:
 def _share(words: npt.NDArray[np.int64]) -> torch.Tensor:
     """Copy words to shared memory, without PyTorch's threads, which a forked process lacks."""
     storage = torch.UntypedStorage._new_shared(words.nbytes)  # type: ignore[no-untyped-call]  # noqa: SLF001
-    memory = torch.empty(0, dtype=torch.int64).set_(storage)
+    memory = torch.empty(0, dtype=torch.int64, device="cpu").set_(storage)
     memory.numpy()[:] = words
     return memory

@@ -118,7 +118,7 @@ class Sender:
             self._drop(next(iter(idle)))
         step = 1 << max(12, (size - 1).bit_length() - 4)  # eight sizes for each power of two, in whole pages
         room = torch.UntypedStorage._new_shared(-(-size // step) * step + 1)  # type: ignore[no-untyped-call] # noqa: SLF001
-        handle = torch.empty(0, dtype=torch.uint8).set_(room)  # sharing it later would copy it
+        handle = torch.empty(0, dtype=torch.uint8, device="cpu").set_(room)  # sharing it later would copy it
         self._created += 1
         self._pieces[self._created] = handle, handle.numpy()
         return self._created, True

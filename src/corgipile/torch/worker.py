@@ -45,7 +45,7 @@ REPORT_SECONDS = 0.05  # seconds between two reports of a worker
 Source = Callable[[BufferedReader, int, Selection], BatchSource]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Settings:
     """Arguments of a dataset."""
 
@@ -120,8 +120,9 @@ class ProcessState:
         source: Makes the source of the batches of ``ahead``; None: they are gathered from the host's buffer.
         part: The part that the last iteration runs.
         latest: The loader of the last iteration.
+        latest_by: The source of its batches.
         loader: The loader of whole epochs.
-        loader_of: Process, rank, world, worker and workers of ``loader``, and the source of its batches.
+        loader_of: Process, rank, world, worker, workers and settings of ``loader``, and the source of its batches.
         turns: Rejects concurrent iteration by two threads.
     """
 
@@ -132,9 +133,16 @@ class ProcessState:
     source: Source | None = None
     part: Part | None = None
     latest: Loader | None = None
+    latest_by: Source | None = None
     loader: Loader | None = None
     loader_of: tuple[Any, ...] = ()
     turns: OneThread = field(default_factory=OneThread)
+
+    def release(self, source: Source) -> None:
+        """Close the loader of the last iteration if its batches come from this source."""
+        if self.latest is not None and self.latest_by is source:
+            self.latest.close()
+            self.loader = None
 
     def __reduce__(self) -> tuple[type["ProcessState"], tuple[()]]:
         return ProcessState, ()
@@ -188,6 +196,7 @@ class WorkerIteration:
         part, transform, worker = self._part, self._settings.transform, self._worker
         done, rows = part.segment.batches, self._settings.batch_size is None
         loader = self._kept.latest = self._loader(part)
+        self._kept.latest_by = self._source()
         loader.rows_by(Unseen(Split, Column) if packed and transform is None and not rows else None)
         if self._source() is None:
             loader.gather_ahead(self._kept.make if self._kept.ahead == self._turn else None)
@@ -235,7 +244,7 @@ class WorkerIteration:
     def _loader(self, part: Part) -> Loader:
         """Return the loader of a part; whole epochs in a row share one."""
         place, source, process = (self._rank, self._world, self._worker, self._workers), self._source(), self._kept
-        known = (os.getpid(), *place, source)
+        known = (os.getpid(), *place, source, self._settings)
         if part.before or process.loader is None or process.loader_of != known:
             process.loader = None  # frees its buffer first
             loader = self._settings.loader(part.table, *place)
