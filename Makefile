@@ -9,7 +9,7 @@ TORCH ?= torch==2.13.0
 TRAINERS := accelerate lightning transformers
 KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 
-.PHONY: setup demo test test-beside test-torch test-programs test-rest check docs memcheck bench clean
+.PHONY: setup demo test check docs memcheck bench clean
 
 BUILT := src/corgipile/_kernel.abi3.so
 # What is imported is compiled then, once, and kept: packages hold ten times as much. Where the environment forbids to
@@ -40,18 +40,22 @@ $(BUILT): $(KERNEL)
 demo: setup
 	$(PY) examples/demo.py
 
-# In four processes, for most tests wait for a disk, a server, a compiler or processes of their own: tests that share
-# PostgreSQL's servers; PyTorch, loaders, stores and damage; commands, and programs that are compiled or whose memory is
-# measured; the rest.
+# In six processes, for most tests wait for a disk, a server, a compiler or processes of their own: tests that share
+# PostgreSQL's servers; PyTorch; loaders, stores and damage; programs that are compiled; commands, and what measures
+# memory; the rest.
 BESIDE := tests/postgres tests/sql
-TORCH_TESTS := tests/torch tests/examples tests/stores tests/loader tests/tables/test_flips.py
-PROGRAMS := tests/kernel tests/cli tests/test_budget.py tests/test_documents.py
+TORCH_TESTS := tests/torch tests/examples
+LOADERS := tests/stores tests/loader tests/tables/test_flips.py
+PROGRAMS := tests/kernel
+COMMANDS := tests/cli tests/test_budget.py tests/test_documents.py
 
-APART := beside torch programs
+APART := beside torch loaders programs commands
 TEST_beside := $(PY) -m pytest $(BESIDE)
 TEST_torch := $(PY) -m pytest $(TORCH_TESTS)
+TEST_loaders := $(PY) -m pytest $(LOADERS)
 TEST_programs := $(PY) -m pytest $(PROGRAMS)
-TEST_rest := $(PY) -m pytest --doctest-modules $(addprefix --ignore=,$(BESIDE) $(TORCH_TESTS) $(PROGRAMS))
+TEST_commands := $(PY) -m pytest $(COMMANDS)
+TEST_rest := $(PY) -m pytest --doctest-modules $(addprefix --ignore=,$(BESIDE) $(TORCH_TESTS) $(LOADERS) $(PROGRAMS) $(COMMANDS))
 
 test: setup
 	@logs=$$(mktemp -d); \
@@ -60,7 +64,7 @@ test: setup
 	for part in $(APART); do cat $$logs/$$part; done; codes=$$(cat $$logs/*.rc | sort -u); rm -rf $$logs; test "$$codes" = 0
 
 # One part alone: `make test-beside` and so on.
-test-beside test-torch test-programs test-rest: test-%: setup
+$(addprefix test-,$(APART) rest): test-%: setup
 	$(TEST_$*)
 
 check: setup
