@@ -198,3 +198,10 @@ def test_what_a_window_notes_of_narrow_rows_counts(order):
     places = 4 * (2 * fitted.window + fitted.slots(blocks))  # for the window's rows, their slots, and the last visits
     assert fitted.slots(blocks) * row + places <= budget
     assert fitted.slots(blocks) * row + places > 0.9 * budget
+
+
+def test_steps_grow_with_buffers_above_256_mb():
+    """Small buffers keep the steps, and so the orders, that they had."""
+    row = 1028
+    orders = [Riffle(block=63).fit(40_000_000, row, (mb << 20) // row) for mb in (16, 64, 256, 1024, 8192)]
+    assert [round(order.group * 63 * row / (1 << 20)) for order in orders] == [2, 2, 2, 8, 14]
